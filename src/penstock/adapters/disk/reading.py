@@ -1,0 +1,96 @@
+"""One object, read. An object never changes, so an open one is the same version to its end."""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from penstock.adapters.disk.folders import absent_is_not_found, enter, folder_at, place_of
+from penstock.kernel.blobs import BlobNotFound, BlobStat, check_read, end_of_range
+
+CHUNK_BYTES = 1024 * 1024
+OPEN_OBJECT = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC  # a planted pipe must not block
+
+
+def read_all(root: Path, key: str, most_bytes: int) -> bytes:
+    """The whole of a small object."""
+    with object_at(root, key) as file:
+        size_bytes = os.fstat(file).st_size
+        check_read(key, size_bytes, most_bytes=most_bytes)
+        return read(file, 0, size_bytes)
+
+
+def read_range(root: Path, key: str, start: int, stop: int) -> bytes:
+    """A small part of an object."""
+    with object_at(root, key) as file:
+        return read(file, start, end_of_range(key, start, stop, size_bytes=os.fstat(file).st_size))
+
+
+def stat_of(root: Path, key: str) -> BlobStat:
+    """Size and time of an object."""
+    with object_at(root, key) as file:
+        return as_stat(key, os.fstat(file))
+
+
+def as_stat(key: str, found: os.stat_result) -> BlobStat:
+    """What the file system says about a file, in the words of the port."""
+    return BlobStat(key=key, size_bytes=found.st_size, modified_at=datetime.fromtimestamp(found.st_mtime, tz=UTC))
+
+
+class Reading:
+    """An object being streamed: opened by the first chunk, so that a small object costs one thread hop."""
+
+    def __init__(self, root: Path, key: str, start: int, stop: int | None) -> None:
+        self.ended = False
+        self._root, self._key, self._at, self._stop = root, key, start, stop
+        self._file: int | None = None
+
+    def next_chunk(self) -> bytes:
+        """The next bytes; none when the range is empty."""
+        if self._file is None:
+            self._file = _open_object(self._root, self._key)
+        end = end_of_range(self._key, self._at, self._stop, size_bytes=os.fstat(self._file).st_size)
+        chunk = read(self._file, self._at, min(end, self._at + CHUNK_BYTES))
+        self._at += len(chunk)
+        self.ended = self._at == end
+        return chunk
+
+    def close(self) -> None:
+        """Let go of the file; harmless when none was opened."""
+        if self._file is not None:
+            os.close(self._file)
+
+
+@contextmanager
+def object_at(root: Path, key: str) -> Iterator[int]:
+    """The file of an object, open."""
+    file = _open_object(root, key)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+def read(file: int, start: int, stop: int) -> bytes:
+    """Exactly the bytes [start, stop) of an open file."""
+    pieces = []
+    while start < stop:
+        piece = os.pread(file, stop - start, start)
+        if not piece:
+            raise OSError(errno.EIO, "an object is shorter than it was")
+        pieces.append(piece)
+        start += len(piece)
+    return b"".join(pieces)
+
+
+def _open_object(root: Path, key: str) -> int:
+    folders, name = place_of(key)
+    with absent_is_not_found(key), folder_at(root, folders, enter) as folder:
+        file = os.open(name, OPEN_OBJECT, dir_fd=folder)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise BlobNotFound(key=key)
+    return file

@@ -1,0 +1,36 @@
+"""`penstock serve`: the API and, unless told otherwise, workers in the same process."""
+
+import asyncio
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock import settings as all_settings
+from penstock.cli.running import run_until_signal
+from penstock.settings import Settings
+from penstock.web import serve_http
+from penstock.wiring import open_house
+
+
+def serve(
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port to listen on.", min=1, max=65535)] = 8080,
+    data_dir: Annotated[Path | None, typer.Option(help="The data folder; PENSTOCK_DATA_DIR by default.")] = None,
+    workers: Annotated[bool, typer.Option(help="Run jobs in this process too.")] = True,
+) -> None:
+    """Serve the API; ready when GET /api/v1/health answers 200."""
+    settings = all_settings.load()
+    if data_dir is not None:
+        settings = dataclasses.replace(settings, data_dir=data_dir)
+    run_until_signal(_serve(settings, host=host, port=port, workers=workers))
+
+
+async def _serve(settings: Settings, *, host: str, port: int, workers: bool) -> None:
+    async with open_house(settings) as house, asyncio.TaskGroup() as tasks:
+        tasks.create_task(house.keep())
+        tasks.create_task(serve_http(house, host=host, port=port))
+        if workers:
+            tasks.create_task(house.workers().run())
+        typer.echo(f"penstock serves http://{host}:{port}  (data in {settings.data_dir}; stop with Ctrl-C)")

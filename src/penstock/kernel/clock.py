@@ -1,0 +1,55 @@
+"""Time, read in one place so that tests can move it."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What time it is, and how to wait for a later one."""
+
+    def now(self) -> datetime:
+        """The current time in UTC."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Return when that many seconds have passed on this clock."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def now(self) -> datetime:
+        """The current time in UTC, with microseconds."""
+        return datetime.now(UTC)
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep on the event loop."""
+        await asyncio.sleep(seconds)
+
+
+class ManualClock:
+    """A clock that moves only when told, for tests and dry runs."""
+
+    def __init__(self, start: datetime) -> None:
+        if start.tzinfo is None:
+            raise ValueError("a clock starts at a time with a zone")
+        self._now = start.astimezone(UTC)
+        self._moved = asyncio.Event()
+
+    def now(self) -> datetime:
+        """The time it was last set to."""
+        return self._now
+
+    def advance(self, *, seconds: float) -> None:
+        """Move forward and wake everyone who sleeps on this clock."""
+        self._now += timedelta(seconds=seconds)
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    async def sleep(self, seconds: float) -> None:
+        """Return once `advance` has carried the clock far enough."""
+        until = self._now + timedelta(seconds=seconds)
+        while self._now < until:
+            await self._moved.wait()

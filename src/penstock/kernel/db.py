@@ -1,0 +1,131 @@
+"""The database: SQLite on a laptop, PostgreSQL at scale, one code.
+
+`Db.tx()` opens a transaction and gives a `Tx`: the connection, the time (read once), new ids, and `send`.
+Everything done with one `Tx` happens or does not happen as a whole, the messages it sent included.
+
+SQLite has one writer: a pool of one connection that begins with BEGIN IMMEDIATE, so writers of this process queue up
+fairly, and writers of other processes wait for each other up to `BUSY_SECONDS`. Readers have their own connections.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from sqlalchemy import MetaData
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from penstock.kernel.clock import Clock
+from penstock.kernel.engines import open_engines
+from penstock.kernel.faults import named_faults
+from penstock.kernel.ids import Ids
+from penstock.kernel.message import Message
+from penstock.kernel.wakeups import Wakeups
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+    }
+)
+
+
+@dataclass
+class Tx:
+    """One transaction. `now` does not move while it is open; `actor` is who acts, for the record."""
+
+    conn: AsyncConnection
+    now: datetime
+    actor: str
+    ids: Ids
+    sent: list[Message] = field(default_factory=list)
+    woken: set[str] = field(default_factory=set)
+
+    def new_id(self, prefix: str) -> str:
+        """A new id that sorts after the earlier ones."""
+        return self.ids.new(prefix)
+
+    def send(self, message: Message) -> None:
+        """Say it to whoever listens, when and only when this transaction commits."""
+        self.sent.append(message)
+
+    def wake(self, channel: str) -> None:
+        """After the commit, wake those who wait for work on this channel."""
+        self.woken.add(channel)
+
+    @property
+    def on_postgres(self) -> bool:
+        """Whether this is PostgreSQL; only the kernel asks."""
+        return self.conn.dialect.name == "postgresql"
+
+
+Post = Callable[[Tx, Sequence[Message]], Awaitable[None]]
+
+
+async def _nobody_listens(_tx: Tx, messages: Sequence[Message]) -> None:
+    raise RuntimeError(f"this database was opened without an outbox, so {messages[0]} cannot be sent")
+
+
+class Db:
+    """An open database. Build it with `Db.open`, close it with `close`."""
+
+    def __init__(self, *, writer: AsyncEngine, reader: AsyncEngine, clock: Clock, ids: Ids, post: Post) -> None:
+        self.clock = clock
+        self.ids = ids
+        self.wakeups = Wakeups(clock)
+        self._writer = writer
+        self._reader = reader
+        self._post = post
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        *,
+        clock: Clock,
+        ids: Ids,
+        post: Post = _nobody_listens,
+        pooled: bool = False,
+        connections: int = 10,
+    ) -> "Db":
+        """Open a database by its URL. Nothing is connected yet; a database that is away shows at the first use."""
+        writer, reader = open_engines(url, pooled=pooled, connections=connections)
+        return cls(writer=writer, reader=reader, clock=clock, ids=ids, post=post)
+
+    @property
+    def engine(self) -> AsyncEngine:
+        """The engine that writes, for migrations."""
+        return self._writer
+
+    @property
+    def on_postgres(self) -> bool:
+        """Whether this is PostgreSQL."""
+        return self._writer.dialect.name == "postgresql"
+
+    @asynccontextmanager
+    async def tx(self, *, actor: str = "system") -> AsyncIterator[Tx]:
+        """A transaction that commits at the end of the block, or rolls back when the block raises."""
+        with named_faults():
+            async with self._writer.begin() as conn:
+                tx = Tx(conn=conn, now=self.clock.now(), actor=actor, ids=self.ids)
+                yield tx
+                if tx.sent:
+                    await self._post(tx, tx.sent)
+        for channel in tx.woken:
+            self.wakeups.wake(channel)
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[Tx]:
+        """Statements that only read. Each sees the newest commit; for one picture of several, use `tx`."""
+        with named_faults():
+            async with self._reader.connect() as conn:
+                yield Tx(conn=conn, now=self.clock.now(), actor="reader", ids=self.ids)
+
+    async def close(self) -> None:
+        """Give every connection back."""
+        await self._writer.dispose()
+        if self._reader is not self._writer:
+            await self._reader.dispose()

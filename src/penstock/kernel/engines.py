@@ -1,0 +1,111 @@
+"""How each database is connected to: the settings that make it safe, in one place."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from sqlalchemy import event, make_url
+from sqlalchemy.engine import URL, Connection
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from penstock.kernel.columns import to_json
+from penstock.kernel.errors import Invalid
+
+BUSY_SECONDS = 10  # how long a SQLite writer waits for a writer of another process
+POOL_WAIT_SECONDS = 30  # how long a caller waits for a free connection
+CONNECT_SECONDS = 5
+COMMAND_SECONDS = 60  # no statement of ours takes that long; a dead network would
+POSTGRES_PATIENCE: dict[str, Any] = {"timeout": CONNECT_SECONDS, "command_timeout": COMMAND_SECONDS}
+SUPABASE_POOLER_PORT = 6543
+
+SQLITE_PRAGMAS = (
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",  # a commit that was answered survives a power cut
+    f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000}",
+    "PRAGMA foreign_keys = ON",
+    "PRAGMA journal_size_limit = 67108864",  # the WAL file shrinks back to 64 MiB after a burst
+)
+
+
+class BadDatabaseUrl(Invalid):
+    """The database URL cannot be used."""
+
+    code = "BAD_DATABASE_URL"
+    message = "PENSTOCK_DATABASE_URL cannot be used: {reason}"
+    hint = "Use postgresql://user:password@host/name, or sqlite:///path/to/file.db."
+
+
+def open_engines(url: str, *, pooled: bool, connections: int) -> tuple[AsyncEngine, AsyncEngine]:
+    """The engine that writes and the engine that reads (they may be one)."""
+    parsed = _parse(url)
+    if parsed.get_backend_name() == "sqlite":
+        return _sqlite(parsed, connections)
+    if pooled or parsed.port == SUPABASE_POOLER_PORT:
+        behind_pooler = _postgres_behind_pooler(parsed, connections)
+        return behind_pooler, behind_pooler
+    writer = _postgres(parsed, connections)
+    return writer, writer.execution_options(isolation_level="AUTOCOMMIT")  # a read costs one round trip, not three
+
+
+def _parse(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+        backend = parsed.get_backend_name()
+    except Exception as error:  # SQLAlchemy raises several kinds here, all meaning "not a URL"
+        raise BadDatabaseUrl(reason="it is not a URL") from error
+    if backend in ("postgresql", "postgres"):
+        return parsed.set(drivername="postgresql+asyncpg")
+    if backend == "sqlite":
+        return parsed.set(drivername="sqlite+aiosqlite")
+    raise BadDatabaseUrl(reason=f"{backend} is neither postgresql nor sqlite")
+
+
+def _sqlite(url: URL, connections: int) -> tuple[AsyncEngine, AsyncEngine]:
+    if not url.database or url.database == ":memory:":
+        raise BadDatabaseUrl(reason="SQLite needs a file, so that several connections see one database")
+    Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+    writer = _engine(url, connections=1)
+    reader = _engine(url, connections=connections)
+    _begin_with(writer, "BEGIN IMMEDIATE", *SQLITE_PRAGMAS)
+    _begin_with(reader, "BEGIN", *SQLITE_PRAGMAS, "PRAGMA query_only = ON")
+    return writer, reader
+
+
+def _begin_with(engine: AsyncEngine, begin: str, *pragmas: str) -> None:
+    """Take transaction control away from the driver, which would begin late and without IMMEDIATE."""
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def prepare(connection: Any, _record: object) -> None:
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        for pragma in pragmas:
+            cursor.execute(pragma)
+        cursor.close()
+
+    @event.listens_for(engine.sync_engine, "begin")
+    def begin_transaction(connection: Connection) -> None:
+        connection.exec_driver_sql(begin)
+
+
+def _postgres(url: URL, connections: int) -> AsyncEngine:
+    settings = {"application_name": "penstock"}
+    return _engine(url, connections=connections, connect_args=POSTGRES_PATIENCE | {"server_settings": settings})
+
+
+def _postgres_behind_pooler(url: URL, connections: int) -> AsyncEngine:
+    """Behind a transaction pooler the next transaction may run on another server connection, so nothing may be kept
+    on one: no named statements (the empty name is parsed anew each time and never piles up) and no session settings."""
+    nothing_kept = {"statement_cache_size": 0, "prepared_statement_cache_size": 0, "prepared_statement_name_func": str}
+    return _engine(url, connections=connections, connect_args=POSTGRES_PATIENCE | nothing_kept)
+
+
+def _engine(url: URL, *, connections: int, **more: Any) -> AsyncEngine:
+    return create_async_engine(
+        url,
+        pool_size=connections,
+        max_overflow=0,
+        pool_timeout=POOL_WAIT_SECONDS,
+        json_serializer=to_json,
+        json_deserializer=msgspec.json.decode,
+        **more,
+    )

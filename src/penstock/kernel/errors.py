@@ -1,0 +1,120 @@
+"""What can go wrong, in nine kinds.
+
+    PenstockError
+    ├── Invalid          400   the caller sent something wrong
+    ├── Unauthenticated  401   we do not know who is calling
+    ├── Refused          403   we know, and they may not
+    ├── NotFound         404   no such thing, or not theirs
+    ├── Conflict         409   the thing is not in a state for this
+    ├── Gone             410   it was here and is no longer
+    ├── TooLarge         413   over a bound
+    ├── TooMany          429   over a rate; try again after a wait
+    └── Unavailable      503   something we need is away; try again
+
+A room subclasses a kind and gives it a `code` (a promise to callers), a `message` and a `hint`.
+The kind decides twice, in one place each: the HTTP status (`kernel/http.py`) and the retry (`kernel/retry.py`).
+"""
+
+from typing import ClassVar
+
+
+class PenstockError(Exception):
+    """Any failure we can name. Values fill the message and stay readable for callers."""
+
+    code: ClassVar[str] = "INTERNAL"
+    message: ClassVar[str] = "Something went wrong."
+    hint: ClassVar[str] = ""
+    status: ClassVar[int] = 500
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, **values: object) -> None:
+        self.values = values
+        super().__init__(self.message.format(**values))
+
+
+class Invalid(PenstockError):
+    """The caller sent something wrong."""
+
+    code = "INVALID"
+    message = "{reason}"
+    status = 400
+
+
+class Unauthenticated(PenstockError):
+    """We do not know who is calling."""
+
+    code = "UNAUTHENTICATED"
+    message = "Who is calling is not known."
+    hint = "Send a valid key in X-API-Key."
+    status = 401
+
+
+class Refused(PenstockError):
+    """We know who is calling, and they may not."""
+
+    code = "REFUSED"
+    message = "{reason}"
+    status = 403
+
+
+class NotFound(PenstockError):
+    """No such thing, or not the caller's."""
+
+    code = "NOT_FOUND"
+    message = "There is no {thing} {id}."
+    status = 404
+
+
+class Conflict(PenstockError):
+    """The thing is not in a state for this."""
+
+    code = "CONFLICT"
+    message = "{reason}"
+    status = 409
+
+
+class Gone(PenstockError):
+    """It was here and is no longer."""
+
+    code = "GONE"
+    message = "The {thing} {id} is no longer here."
+    status = 410
+
+
+class TooLarge(PenstockError):
+    """Something is over a bound."""
+
+    code = "TOO_LARGE"
+    message = "{reason}"
+    status = 413
+
+
+class TooMany(PenstockError):
+    """Over a rate or a quota; worth another try after `wait_seconds`."""
+
+    code = "TOO_MANY"
+    message = "Too many at once; try again in {wait_seconds:.0f} s."
+    status = 429
+    retryable = True
+
+    def __init__(self, *, wait_seconds: float, **values: object) -> None:
+        self.wait_seconds = wait_seconds
+        super().__init__(wait_seconds=wait_seconds, **values)
+
+
+class Unavailable(PenstockError):
+    """Something we need is away for now."""
+
+    code = "UNAVAILABLE"
+    message = "{reason}"
+    status = 503
+    retryable = True
+
+
+class DiskFull(Unavailable):
+    """There is no room left to write. Trying again at once cannot help, so it is final."""
+
+    code = "DISK_FULL"
+    message = "There is no space left to write {what}."
+    hint = "Free some space on the disk, then try again; nothing half-written was kept."
+    retryable = False

@@ -1,0 +1,49 @@
+"""Ids that sort by the time they were made.
+
+`job_` + 12 hex digits of milliseconds + 16 hex digits that start random and count up within one millisecond,
+so ids made in a row sort in that order, and two processes do not meet.
+"""
+
+import secrets
+from typing import Protocol
+
+from penstock.kernel.clock import Clock
+
+TAIL_BITS = 64
+STEP_BITS = 16  # a random step keeps the next id from being guessed by adding one
+
+
+class Ids(Protocol):
+    """Makes ids that never repeat."""
+
+    def new(self, prefix: str) -> str:
+        """A new id such as `job_0199…`."""
+        ...
+
+
+class TimeIds:
+    """Ids from a clock and the system's randomness."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._millis = 0
+        self._tail = 0
+
+    def new(self, prefix: str) -> str:
+        """A new id, larger than every id this object made before."""
+        millis = int(self._clock.now().timestamp() * 1000)
+        if millis > self._millis:
+            self._millis, self._tail = millis, secrets.randbits(TAIL_BITS - 1)
+        else:
+            self._count_up()
+        return f"{prefix}_{self._millis:012x}{self._tail:016x}"
+
+    def _count_up(self) -> None:
+        self._tail += 1 + secrets.randbits(STEP_BITS)
+        if self._tail >> TAIL_BITS:
+            self._millis, self._tail = self._millis + 1, 0
+
+
+def new_token() -> str:
+    """A secret that names one lease: 128 random bits nobody else can guess."""
+    return secrets.token_hex(16)

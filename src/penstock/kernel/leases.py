@@ -1,0 +1,214 @@
+"""Leases: who holds which row, until when. One implementation for every table that is worked through like a queue.
+
+A table takes part by having `lease_columns()` and `lease_indexes()` and two words in its own state column: one for
+rows that wait and one for rows that are held. `Leases` then hands rows out and takes them back:
+
+    claim → (renew)* → settle      the holder finished; the row goes to a state of the table's own
+                     → release     the holder gives it back, now or for later
+                     → expire      the holder fell silent; the row waits again
+
+A claim takes the rows that are due, by priority, due time and id, and gives all of them one token. Every later verb
+names that token, so whoever lost a lease is refused. Three things keep a claim as quick at a million rows as at ten:
+
+- Rows that are not due yet are `deferred`: outside the claim's index until `promote` lets them in.
+- Rows that are held are outside it too; lapsed leases are found by an index of their own.
+- On PostgreSQL a claim starts where the last one ended (the mark), so that index entries of rows long gone, which
+  stay while some other snapshot blocks vacuum, are not walked again each time.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from operator import itemgetter
+from typing import Any
+
+from sqlalchemy import Row, Table
+
+from penstock.kernel.db import Tx
+from penstock.kernel.errors import Conflict
+from penstock.kernel.ids import new_token
+from penstock.kernel.lease_sql import LeaseSql, LeaseWords
+from penstock.kernel.partitions import find_partition, lock_partition
+
+LOOK_AGAIN_SECONDS = 1.0  # how late at most we notice what another process deferred, or put before our mark
+PROMOTE_AT_ONCE = 1000
+EXPIRE_AT_ONCE = 1000
+
+
+class LeaseLost(Conflict):
+    """The lease ran out and was taken back, or was never held."""
+
+    code = "LEASE_LOST"
+    message = "The lease on {ids} is no longer held; what was done under it is not taken."
+    hint = "Claim again. Renew a lease in time, or ask for a longer one."
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Where the last claim began: nothing waiting lies before it, as far as this process knows."""
+
+    priority: int
+    scheduled_at: datetime
+    id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """What a claim asks for."""
+
+    owner: str
+    seconds: float
+    limit: int
+    partition: str
+
+
+START = Mark(-32768, datetime(1970, 1, 1, tzinfo=UTC), "")
+
+
+class Leases:
+    """The leases on one table, as one process sees them. Holds no lease itself: only hints that make claims quick."""
+
+    def __init__(self, table: Table, words: LeaseWords) -> None:
+        self.table = table
+        self.words = words
+        self._sql = LeaseSql(table, words)
+        names = list(table.c.keys())
+        self._order = itemgetter(*(names.index(name) for name in ("priority", "scheduled_at", "id")))
+        self._marks: dict[str, tuple[Mark, datetime]] = {}
+        self._look_again_at = START.scheduled_at
+
+    @property
+    def channel(self) -> str:
+        """The wake-up channel of this table."""
+        return self.table.name
+
+    async def claim(self, tx: Tx, *, owner: str, seconds: float, limit: int, partition: str = "") -> Sequence[Row[Any]]:
+        """Hold up to `limit` due rows of a partition until `seconds` from now; they share one token.
+
+        Fewer rows than asked for mean there were no more, or the partition is paused, cooling or at its ceiling.
+        """
+        if limit < 1:
+            return []
+        await self._promote_when_due(tx)
+        ask = Ask(owner=owner, seconds=seconds, limit=limit, partition=partition)
+        rows = await self._claim_open(tx, ask)
+        if not rows and self._marks.pop(partition, None) is not None:  # something may wait before the mark
+            rows = await self._claim_open(tx, ask)
+        return rows or await self._claim_restricted(tx, ask)
+
+    async def renew(self, tx: Tx, ids: Collection[str], token: str, *, seconds: float) -> set[str]:
+        """Hold on for `seconds` from now. Returns the ids still held; the others are lost."""
+        values = {"held_ids": list(ids), "held_token": token, "until": tx.now + timedelta(seconds=seconds)}
+        return set((await tx.conn.scalars(self._sql.renew(tx.on_postgres), values)).all())
+
+    async def settle(self, tx: Tx, ids: Collection[str], token: str, *, state: str, **values: object) -> None:
+        """End the lease with the table's own word for how it ended. All are settled, or `LeaseLost` and none are."""
+        settled = await self.try_settle(tx, ids, token, state=state, **values)
+        if lost := sorted(set(ids) - settled):
+            raise LeaseLost(ids=", ".join(lost[:5]) + (" …" if len(lost) > 5 else ""))
+
+    async def try_settle(self, tx: Tx, ids: Collection[str], token: str, *, state: str, **values: object) -> set[str]:
+        """Like `settle`, but the lost ones are left out and the ids that were settled are returned."""
+        statement = self._sql.settle(tx.on_postgres, tuple(values))
+        sets = {f"set_{name}": value for name, value in values.items()}
+        sets |= {"held_ids": list(ids), "held_token": token, "to_state": state}
+        return set((await tx.conn.scalars(statement, sets)).all())
+
+    async def release(
+        self, tx: Tx, ids: Collection[str], token: str, *, due_at: datetime | None = None, uncounted: int = 0
+    ) -> set[str]:
+        """Give rows back, due now or at `due_at`; returns the ids that were still held.
+
+        `uncounted` is taken off `lease_count`: 1 says that this hold was no attempt. A due time in the past would put
+        the row before other claimers' marks, so it counts as now.
+        """
+        due_at = max(due_at or tx.now, tx.now)
+        self._look_again_at = min(self._look_again_at, due_at)
+        values = {"held_ids": list(ids), "held_token": token, "due_at": due_at, "is_deferred": due_at > tx.now}
+        released = await tx.conn.scalars(self._sql.release(tx.on_postgres), values | {"uncounted": uncounted})
+        self._marks.clear()
+        tx.wake(self.channel)
+        return set(released.all())
+
+    async def expire(self, tx: Tx, *, limit: int = EXPIRE_AT_ONCE) -> Sequence[Row[Any]]:
+        """Let rows wait again whose holder fell silent; returns them."""
+        result = await tx.conn.execute(self._sql.expire(tx.on_postgres), {"now": tx.now, "most": limit})
+        if rows := result.all():
+            self._marks.clear()
+            tx.wake(self.channel)
+        return rows
+
+    async def promote(self, tx: Tx) -> int:
+        """Let in the deferred rows that are due now; returns how many."""
+        statement, values = self._sql.promote(tx.on_postgres), {"now": tx.now, "most": PROMOTE_AT_ONCE}
+        result = await tx.conn.execute(statement, values)
+        return len(result.all())
+
+    async def next_due_at(self, tx: Tx) -> datetime | None:
+        """When the next deferred row is due."""
+        due_at: datetime | None = await tx.conn.scalar(self._sql.next_due)
+        return due_at
+
+    def seconds_to_look(self, now: datetime) -> float:
+        """How long a waiter may sleep before it should look for work again by itself."""
+        return max(0.0, min(LOOK_AGAIN_SECONDS, (self._look_again_at - now).total_seconds()))
+
+    def note_new(self, tx: Tx, *, partition: str, priority: int, due_at: datetime) -> None:
+        """Remember that a row was added here, so that the next claim does not overlook it; wake who waits for it."""
+        tx.wake(self.channel)
+        if due_at > tx.now:
+            self._look_again_at = min(self._look_again_at, due_at)
+            return
+        mark, _ = self._marks.get(partition, (START, due_at))
+        if (priority, due_at) < (mark.priority, mark.scheduled_at):
+            del self._marks[partition]
+
+    async def _promote_when_due(self, tx: Tx) -> None:
+        if tx.now < self._look_again_at:
+            return
+        promoted = await self.promote(tx)
+        next_due = await self.next_due_at(tx) if promoted < PROMOTE_AT_ONCE else tx.now
+        latest = tx.now + timedelta(seconds=LOOK_AGAIN_SECONDS)
+        self._look_again_at = min(next_due or latest, latest)
+
+    async def _claim_open(self, tx: Tx, ask: Ask) -> Sequence[Row[Any]]:
+        """The one statement of a claim in a partition without restrictions; in any other it finds nothing."""
+        mark = self._mark(tx, ask.partition)
+        rows = await self._execute(tx, ask, mark, gated=True)
+        self._keep_mark(tx, ask, mark, rows)
+        return rows
+
+    async def _claim_restricted(self, tx: Tx, ask: Ask) -> Sequence[Row[Any]]:
+        """A claim in a partition with a ceiling: under the lock of its row, so that rivals count one after another."""
+        gate = await find_partition(tx, self.table.name, ask.partition)
+        if gate is None or gate.ceiling is None or not gate.open_at(tx.now):
+            return []
+        await lock_partition(tx, gate)
+        held = await tx.conn.scalar(self._sql.count_held, {"in_partition": ask.partition}) or 0
+        room = min(ask.limit, gate.ceiling - held)
+        return await self._execute(tx, replace(ask, limit=room), START, gated=False) if room > 0 else []
+
+    async def _execute(self, tx: Tx, ask: Ask, mark: Mark, *, gated: bool) -> Sequence[Row[Any]]:
+        values: dict[str, object] = {"owner": ask.owner, "token": new_token(), "in_partition": ask.partition}
+        values |= {"until": tx.now + timedelta(seconds=ask.seconds), "most": ask.limit}
+        if gated:
+            values |= {"now": tx.now}
+        if tx.on_postgres:
+            values |= {"from_priority": mark.priority, "from_due": mark.scheduled_at, "from_id": mark.id}
+        result = await tx.conn.execute(self._sql.claim(tx.on_postgres, gated=gated), values)
+        return sorted(result.all(), key=self._order)
+
+    def _mark(self, tx: Tx, partition: str) -> Mark:
+        mark, since = self._marks.get(partition, (START, tx.now))
+        return mark if tx.now - since < timedelta(seconds=LOOK_AGAIN_SECONDS) else START
+
+    def _keep_mark(self, tx: Tx, ask: Ask, used: Mark, rows: Sequence[Row[Any]]) -> None:
+        """A full batch moves the mark to its first row; a short one may have been the mark's fault and drops it."""
+        if not rows or not tx.on_postgres:
+            return
+        if len(rows) < ask.limit:
+            self._marks.pop(ask.partition, None)
+            return
+        since = tx.now if used is START else self._marks.get(ask.partition, (used, tx.now))[1]
+        first = rows[0]
+        self._marks[ask.partition] = (Mark(first.priority, first.scheduled_at, first.id), since)

@@ -1,0 +1,83 @@
+"""A state machine as a table of verbs, which can print its own page."""
+
+from collections.abc import Collection, Mapping
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+from penstock.kernel.errors import Conflict
+
+State = TypeVar("State", bound=StrEnum)
+
+
+class WrongState(Conflict):
+    """A verb was used on a thing that is in no state for it."""
+
+    code = "WRONG_STATE"
+    message = "A {machine} that is {state} cannot {verb}; it must be {allowed}."
+    hint = "Read it again: someone else may have moved it first."
+
+
+class Machine(Generic[State]):
+    """The moves a thing may make: `{verb: (allowed from, to)}`.
+
+    The states explain themselves in the docstring-like `words` table, which must name every state.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        verbs: Mapping[str, tuple[Collection[State], State]],
+        *,
+        start: State,
+        words: Mapping[State, str],
+    ) -> None:
+        self.name = name
+        self.start = start
+        self.words = dict(words)
+        self.verbs = {verb: (frozenset(sources), target) for verb, (sources, target) in verbs.items()}
+        self._check()
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        """Every state, in the order of the words table."""
+        return tuple(self.words)
+
+    @property
+    def final(self) -> frozenset[State]:
+        """The states that no verb leaves."""
+        left = frozenset[State]().union(*(sources for sources, _ in self.verbs.values()))
+        return frozenset(self.words) - left
+
+    def may(self, verb: str, state: State) -> bool:
+        """Whether the verb can be used in that state."""
+        return state in self.verbs[verb][0]
+
+    def move(self, verb: str, state: State) -> State:
+        """The state after the verb, or `WrongState`."""
+        sources, target = self.verbs[verb]
+        if state not in sources:
+            allowed = " or ".join(sorted(source.value for source in sources))
+            raise WrongState(machine=self.name, state=state.value, verb=verb, allowed=allowed)
+        return target
+
+    def page(self) -> str:
+        """The lifecycle page: states, verbs and a diagram, as markdown."""
+        lines = [f"## {self.name}", "", "```mermaid", "stateDiagram-v2", f"    [*] --> {self.start}"]
+        for verb, (sources, target) in self.verbs.items():
+            lines += [f"    {source} --> {target}: {verb}" for source in self.states if source in sources]
+        lines += [f"    {state} --> [*]" for state in self.states if state in self.final]
+        lines += ["```", "", "| state | what it means |", "|---|---|"]
+        lines += [f"| {state} | {sentence} |" for state, sentence in self.words.items()]
+        lines += ["", "| verb | from | to |", "|---|---|---|"]
+        for verb, (sources, target) in self.verbs.items():
+            froms = ", ".join(state for state in self.states if state in sources)
+            lines.append(f"| {verb} | {froms} | {target} |")
+        return "\n".join(lines) + "\n"
+
+    def _check(self) -> None:
+        mentioned = {self.start}.union(*(sources | {target} for sources, target in self.verbs.values()))
+        if unknown := mentioned - set(self.words):
+            raise ValueError(f"machine {self.name}: states without words: {sorted(unknown)}")
+        reached = {self.start} | {target for _, target in self.verbs.values()}
+        if lost := set(self.words) - reached:
+            raise ValueError(f"machine {self.name}: states nothing leads to: {sorted(lost)}")

@@ -1,0 +1,216 @@
+"""The outbox: what a transaction says is a row of that same transaction, and the relay delivers it afterwards.
+
+    waiting → sending → sent
+                      → waiting (again later, with backoff)
+                      → dead    (no use in trying; an operator can list it and send it again)
+
+A handler runs in one transaction with the mark "sent": either both are kept or neither, so what a handler writes to
+the database happens once even if the relay is killed in the middle. Handlers still have to be harmless when run twice
+as far as the world outside the database goes.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import CheckConstraint, Column, Index, Row, String, Table, UniqueConstraint, delete, select, update
+
+from penstock.kernel.bulk import insert_new
+from penstock.kernel.columns import Id, Json, Plain, UtcTime
+from penstock.kernel.db import Db, Tx, metadata
+from penstock.kernel.errors import NotFound, PenstockError, Unavailable
+from penstock.kernel.lease_sql import LeaseWords, lease_columns, lease_indexes, lease_rules
+from penstock.kernel.leases import Leases
+from penstock.kernel.machine import Machine
+from penstock.kernel.message import Message
+from penstock.kernel.retry import Backoff, wait_before_retry, worth_retrying
+from penstock.kernel.transitions import record
+
+log = logging.getLogger(__name__)
+
+
+class OutboxState(StrEnum):
+    """Where a message is."""
+
+    WAITING = "waiting"
+    SENDING = "sending"
+    SENT = "sent"
+    DEAD = "dead"
+
+
+OUTBOX = Machine(
+    "outbox message",
+    {
+        "claim": ({OutboxState.WAITING}, OutboxState.SENDING),
+        "deliver": ({OutboxState.SENDING}, OutboxState.SENT),
+        "retry": ({OutboxState.SENDING}, OutboxState.WAITING),
+        "expire": ({OutboxState.SENDING}, OutboxState.WAITING),
+        "bury": ({OutboxState.SENDING}, OutboxState.DEAD),
+        "resend": ({OutboxState.DEAD}, OutboxState.WAITING),
+    },
+    start=OutboxState.WAITING,
+    words={
+        OutboxState.WAITING: "Written with the change it tells of; it will be delivered when due.",
+        OutboxState.SENDING: "A relay holds it under a lease and is delivering it.",
+        OutboxState.SENT: "Every handler took it.",
+        OutboxState.DEAD: "Delivery failed for good, or too often. An operator can send it again.",
+    },
+)
+WORDS = LeaseWords(state="state", waiting=OutboxState.WAITING, held=OutboxState.SENDING)
+
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("channel", String, nullable=False),  # the message's class name
+    Column("dedup_key", String, nullable=False),
+    Column("payload", Json, nullable=False),
+    Column("state", String, nullable=False, server_default=OutboxState.WAITING),
+    *lease_columns(),
+    Column("created_at", UtcTime, nullable=False),
+    Column("finished_at", UtcTime),
+    Column("error", String),
+    UniqueConstraint("channel", "dedup_key"),
+    CheckConstraint("state IN ('waiting', 'sending', 'sent', 'dead')", name="state"),
+    *lease_rules(WORDS),
+)
+lease_indexes(outbox, WORDS)
+_over = outbox.c.state.in_(("sent", "dead"))
+Index("ix_outbox_over", outbox.c.state, outbox.c.id, postgresql_where=_over, sqlite_where=_over)
+
+COLUMNS = ("id", "channel", "dedup_key", "payload", "scheduled_at", "created_at")
+RETRIES = Backoff(first_seconds=1, most_seconds=600)
+PATIENCE = Backoff(first_seconds=0.2, most_seconds=5)  # with a database that is away
+LEASE_SECONDS = 60
+
+Handler = Callable[[Tx, Any], Awaitable[None]]
+Routes = Mapping[type[Message], Sequence[Handler]]
+
+
+class NoSuchMessage(NotFound):
+    """There is no dead letter by that id."""
+
+    code = "NO_SUCH_MESSAGE"
+    message = "There is no dead letter {id}."
+
+
+class NobodyListens(PenstockError):
+    """A message's class is in no route: it was renamed or removed while messages were under way."""
+
+    code = "NOBODY_LISTENS"
+    message = "No handler is routed for messages of the class {channel}."
+    hint = "Give the class a route in wiring.py, then send the dead letters again."
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeadLetter:
+    """A message that could not be delivered."""
+
+    id: str
+    channel: str
+    dedup_key: str
+    payload: Plain
+    attempts: int
+    error: str
+    died_at: datetime
+
+
+async def post(tx: Tx, messages: Sequence[Message]) -> None:
+    """Write messages into the transaction; one whose (channel, dedup_key) was already sent is dropped."""
+    rows = []
+    for message in messages:
+        message_id = tx.new_id("msg")
+        key = message.dedup_key() or message_id
+        rows.append((message_id, type(message).__name__, key, asdict(message), tx.now, tx.now))
+    await insert_new(tx, outbox, COLUMNS, rows)
+    tx.wake(outbox.name)
+
+
+class Relay:
+    """Delivers what the outbox holds to the handlers of the routes."""
+
+    def __init__(self, db: Db, routes: Routes, *, owner: str, most_attempts: int = 10) -> None:
+        self.leases = Leases(outbox, WORDS)
+        self._db = db
+        self._routes = {cls.__name__: (cls, handlers) for cls, handlers in routes.items()}
+        self._owner = owner
+        self._most_attempts = most_attempts
+
+    async def run(self) -> None:
+        """Deliver what is there and what comes, until cancelled."""
+        ear = self._db.wakeups.listen([self.leases.channel])
+        failures = 0
+        try:
+            while True:
+                try:
+                    taken = await self.deliver()
+                    failures = 0
+                except Unavailable as error:
+                    failures += 1
+                    log.warning("messages are not delivered for now: %s", error)
+                    await self._db.clock.sleep(PATIENCE.wait_seconds(failures))
+                    continue
+                if not taken:
+                    await ear.wait(seconds=self.leases.seconds_to_look(self._db.clock.now()))
+        finally:
+            self._db.wakeups.forget(ear)
+
+    async def deliver(self, *, limit: int = 50) -> int:
+        """Deliver up to `limit` messages that are due, one after another; returns how many were taken up."""
+        async with self._db.tx(actor=self._owner) as tx:
+            held = await self.leases.claim(tx, owner=self._owner, seconds=LEASE_SECONDS, limit=limit)
+        for row in held:
+            try:
+                await self._deliver_one(row)
+            except Exception as error:  # noqa: BLE001  (a handler's failure of any kind is the message's fate)
+                await self._put_off(row, error)
+        return len(held)
+
+    async def _deliver_one(self, row: Row[Any]) -> None:
+        if row.channel not in self._routes:
+            raise NobodyListens(channel=row.channel)
+        cls, handlers = self._routes[row.channel]
+        message = cls(**row.payload)
+        async with self._db.tx(actor=self._owner) as tx:
+            await self.leases.settle(tx, [row.id], row.lease_token, state=OutboxState.SENT, finished_at=tx.now)
+            for handler in handlers:
+                await handler(tx, message)
+
+    async def _put_off(self, row: Row[Any], error: Exception) -> None:
+        text = f"{type(error).__name__}: {error}"[:2000]
+        async with self._db.tx(actor=self._owner) as tx:
+            if worth_retrying(error) and row.lease_count < self._most_attempts:
+                wait = wait_before_retry(error, attempt=row.lease_count, backoff=RETRIES)
+                await self.leases.release(tx, [row.id], row.lease_token, due_at=tx.now + timedelta(seconds=wait))
+                return
+            why = {"finished_at": tx.now, "error": text}
+            if await self.leases.try_settle(tx, [row.id], row.lease_token, state=OutboxState.DEAD, **why):
+                await record(tx, OUTBOX.name, [row.id], OutboxState.SENDING, OutboxState.DEAD, "bury")
+
+
+async def list_dead_letters(tx: Tx, *, after: str = "", limit: int = 100) -> Sequence[DeadLetter]:
+    """Dead letters by id, from the one after `after`."""
+    o = outbox.c
+    mine = select(o.id, o.channel, o.dedup_key, o.payload, o.lease_count, o.error, o.finished_at)
+    rows = await tx.conn.execute(mine.where(o.state == "dead", o.id > after).order_by(o.id).limit(limit))
+    return [DeadLetter(**dict(zip(DeadLetter.__dataclass_fields__, row, strict=True))) for row in rows]
+
+
+async def resend(tx: Tx, message_id: str) -> None:
+    """Give a dead letter a new life, with its attempts counted from nothing."""
+    fresh = {"state": "waiting", "finished_at": None, "error": None, "lease_count": 0, "scheduled_at": tx.now}
+    statement = update(outbox).where(outbox.c.id == message_id, outbox.c.state == "dead")
+    if (await tx.conn.execute(statement.values(fresh))).rowcount != 1:
+        raise NoSuchMessage(id=message_id)
+    await record(tx, OUTBOX.name, [message_id], OutboxState.DEAD, OutboxState.WAITING, "resend")
+    tx.wake(outbox.name)
+
+
+async def delete_sent(tx: Tx, *, before: datetime, limit: int = 10_000) -> int:
+    """Forget messages that were delivered before then; returns how many. Dead letters stay."""
+    o = outbox.c
+    old = select(o.id).where(o.state == "sent", o.finished_at < before).order_by(o.id).limit(limit)
+    return (await tx.conn.execute(delete(outbox).where(o.id.in_(old)))).rowcount

@@ -1,0 +1,82 @@
+"""Partitions of a leased table: each with a ceiling of its own, and each can be paused or left to cool.
+
+A partition without a row here is open and has no ceiling.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Boolean, CheckConstraint, Column, Integer, Table, literal_column, select
+
+from penstock.kernel.bulk import upsert
+from penstock.kernel.columns import Id, UtcTime
+from penstock.kernel.db import Tx, metadata
+
+lease_partition = Table(
+    "lease_partition",
+    metadata,
+    Column("queue", Id, primary_key=True),  # the leased table's name
+    Column("partition_key", Id, primary_key=True),
+    Column("ceiling", Integer),  # how many rows may be held at once; NULL: any number
+    Column("paused", Boolean, nullable=False, server_default=literal_column("false")),
+    Column("cooling_until", UtcTime),
+    CheckConstraint("ceiling IS NULL OR ceiling >= 0", name="ceiling_not_negative"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Partition:
+    """What is set for one partition of one queue."""
+
+    queue: str
+    partition_key: str
+    ceiling: int | None = None
+    paused: bool = False
+    cooling_until: datetime | None = None
+
+    def open_at(self, moment: datetime) -> bool:
+        """Whether rows may be handed out then."""
+        return not self.paused and (self.cooling_until is None or self.cooling_until <= moment)
+
+
+async def find_partition(tx: Tx, queue: str, partition_key: str) -> Partition | None:
+    """What is set for a partition, if anything is."""
+    p = lease_partition.c
+    row = (
+        await tx.conn.execute(select(lease_partition).where(p.queue == queue, p.partition_key == partition_key))
+    ).one_or_none()
+    return Partition(**row._mapping) if row else None
+
+
+async def lock_partition(tx: Tx, partition: Partition) -> None:
+    """Hold the partition's row until the transaction ends, so that rivals count held rows one after another."""
+    p = lease_partition.c
+    mine = (p.queue == partition.queue, p.partition_key == partition.partition_key)
+    await tx.conn.execute(select(p.queue).where(*mine).with_for_update())
+
+
+async def set_ceiling(tx: Tx, queue: str, partition_key: str, ceiling: int | None) -> None:
+    """At most that many rows held at once; None takes the ceiling away."""
+    await _set(tx, queue, partition_key, ceiling=ceiling)
+
+
+async def pause(tx: Tx, queue: str, partition_key: str) -> None:
+    """Hand nothing out until `resume`; what is held stays held."""
+    await _set(tx, queue, partition_key, paused=True)
+
+
+async def resume(tx: Tx, queue: str, partition_key: str) -> None:
+    """Hand out again, and end a cooling."""
+    await _set(tx, queue, partition_key, paused=False, cooling_until=None)
+
+
+async def cool(tx: Tx, queue: str, partition_key: str, *, until: datetime) -> None:
+    """Hand nothing out before that moment."""
+    await _set(tx, queue, partition_key, cooling_until=until)
+
+
+async def _set(tx: Tx, queue: str, partition_key: str, **values: object) -> None:
+    names = {"queue": queue, "partition_key": partition_key}
+    statement = upsert(tx, lease_partition).values(names | values)
+    await tx.conn.execute(statement.on_conflict_do_update(index_elements=list(names), set_=values))
+    tx.wake(queue)

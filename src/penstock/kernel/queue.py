@@ -1,0 +1,274 @@
+"""Durable jobs: enqueued in the transaction that needs them, run under a lease, settled once.
+
+This is the ledger of jobs. `enqueue` is a row in the caller's transaction: no job without its reason, no reason
+without its job. `workers.py` runs them. What a handler gives back is a `Settle`: it runs in the very transaction that
+marks the job done, so the result, the next job of a chain and the mark are kept together or not at all.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import (
+    CheckConstraint,
+    Column,
+    Float,
+    Index,
+    Integer,
+    Row,
+    String,
+    Table,
+    delete,
+    literal,
+    select,
+    tuple_,
+    update,
+)
+
+from penstock.kernel.bulk import insert_new
+from penstock.kernel.columns import Id, Json, Plain, UtcTime
+from penstock.kernel.db import Tx, metadata
+from penstock.kernel.errors import NotFound
+from penstock.kernel.lease_sql import LeaseWords, lease_columns, lease_indexes, lease_rules
+from penstock.kernel.leases import LeaseLost, Leases
+from penstock.kernel.machine import Machine
+from penstock.kernel.transitions import move, record
+
+
+class JobState(StrEnum):
+    """Where a job is."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+JOB = Machine(
+    "job",
+    {
+        "claim": ({JobState.WAITING}, JobState.RUNNING),
+        "finish": ({JobState.RUNNING}, JobState.DONE),
+        "retry": ({JobState.RUNNING}, JobState.WAITING),
+        "hand_back": ({JobState.RUNNING}, JobState.WAITING),
+        "expire": ({JobState.RUNNING}, JobState.WAITING),
+        "fail": ({JobState.RUNNING}, JobState.FAILED),
+        "give_up": ({JobState.WAITING}, JobState.FAILED),
+        "cancel": ({JobState.WAITING}, JobState.CANCELLED),
+        "revive": ({JobState.FAILED, JobState.CANCELLED}, JobState.WAITING),
+    },
+    start=JobState.WAITING,
+    words={
+        JobState.WAITING: "Due now or later; the next free worker takes it in its turn.",
+        JobState.RUNNING: "A worker holds it under a lease that it renews while it works.",
+        JobState.DONE: "Its work was settled, once.",
+        JobState.FAILED: "It cannot succeed, or was tried often enough. A person can revive it.",
+        JobState.CANCELLED: "Taken back before it started.",
+    },
+)
+WORDS = LeaseWords(state="state", waiting=JobState.WAITING, held=JobState.RUNNING)
+
+job = Table(
+    "job",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("kind", String, nullable=False),
+    Column("payload", Json, nullable=False),
+    Column("state", String, nullable=False, server_default=JobState.WAITING),
+    *lease_columns(),  # partition_key is the room; lease_count is the number of attempts begun
+    Column("most_attempts", Integer, nullable=False),
+    Column("timeout_seconds", Float, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("finished_at", UtcTime),
+    Column("error_code", String),
+    Column("error", String),
+    CheckConstraint("state IN ('waiting', 'running', 'done', 'failed', 'cancelled')", name="state"),
+    CheckConstraint("most_attempts >= 1", name="most_attempts"),
+    *lease_rules(WORDS),
+)
+lease_indexes(job, WORDS)
+_over = job.c.state.in_(("done", "failed", "cancelled"))
+Index("ix_job_over", job.c.state, job.c.finished_at, job.c.id, postgresql_where=_over, sqlite_where=_over)
+
+COLUMNS = (
+    "id", "kind", "payload", "partition_key", "priority", "scheduled_at", "deferred", "most_attempts",
+    "timeout_seconds", "created_at",
+)  # fmt: skip
+ERROR_LENGTH = 2000
+
+
+class JobNotFound(NotFound):
+    """There is no job by that id."""
+
+    code = "JOB_ROW_NOT_FOUND"
+    message = "There is no job {id} in the ledger."
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewJob:
+    """A job to be done. A given `id` makes it unique: enqueued twice, it is there once."""
+
+    kind: str
+    payload: Plain = field(default_factory=dict)
+    room: str = ""
+    id: str | None = None
+    priority: int = 5
+    delay_seconds: float = 0
+    most_attempts: int = 5
+    timeout_seconds: float = 600
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A job as the ledger has it."""
+
+    id: str
+    kind: str
+    payload: Plain
+    state: JobState
+    room: str
+    attempts: int
+    most_attempts: int
+    timeout_seconds: float
+    scheduled_at: datetime
+    finished_at: datetime | None
+    worker: str | None
+    token: str | None
+    error_code: str | None
+    error: str | None
+
+    @classmethod
+    def from_row(cls, row: Row[Any]) -> "Job":
+        """Read a row of the table."""
+        return cls(
+            id=row.id,
+            kind=row.kind,
+            payload=row.payload,
+            state=JobState(row.state),
+            room=row.partition_key,
+            attempts=row.lease_count,
+            most_attempts=row.most_attempts,
+            timeout_seconds=row.timeout_seconds,
+            scheduled_at=row.scheduled_at,
+            finished_at=row.finished_at,
+            worker=row.lease_owner,
+            token=row.lease_token,
+            error_code=row.error_code,
+            error=row.error,
+        )
+
+
+class Queue:
+    """The ledger's verbs. One object per process, since it keeps the leases' hints."""
+
+    def __init__(self) -> None:
+        self.leases = Leases(job, WORDS)
+
+    async def enqueue(self, tx: Tx, *jobs: NewJob) -> list[str]:
+        """Add jobs to the ledger with this transaction; returns the ids of those that were not there before."""
+        rows = [_new_row(tx, new) for new in jobs]
+        added = await insert_new(tx, job, COLUMNS, rows)
+        fresh = [row for row in rows if row[0] in added]
+        for _, _, _, room, priority, due_at, *_ in fresh:
+            self.leases.note_new(tx, partition=room, priority=priority, due_at=due_at)
+        await record(tx, JOB.name, [row[0] for row in fresh], None, JobState.WAITING, "enqueue")
+        return [row[0] for row in fresh]
+
+    async def claim(self, tx: Tx, *, owner: str, seconds: float, limit: int, room: str = "") -> list[Job]:
+        """Hold up to `limit` jobs of a room that are due."""
+        rows = await self.leases.claim(tx, owner=owner, seconds=seconds, limit=limit, partition=room)
+        await record(tx, JOB.name, [row.id for row in rows], JobState.WAITING, JobState.RUNNING, "claim")
+        return [Job.from_row(row) for row in rows]
+
+    async def finish(self, tx: Tx, held: Job) -> None:
+        """Mark a held job done, or `LeaseLost` when it is no longer held."""
+        await self.leases.settle(tx, [held.id], _token(held), state=JobState.DONE, finished_at=tx.now)
+        await record(tx, JOB.name, [held.id], JobState.RUNNING, JobState.DONE, "finish")
+
+    async def retry(self, tx: Tx, held: Job, *, wait_seconds: float, code: str, error: str) -> None:
+        """Try again later; what went wrong stays readable on the row."""
+        due_at = tx.now + timedelta(seconds=wait_seconds)
+        if not await self.leases.release(tx, [held.id], _token(held), due_at=due_at):
+            raise LeaseLost(ids=held.id)
+        failure = {"error_code": code, "error": error[:ERROR_LENGTH]}
+        await tx.conn.execute(update(job).where(job.c.id == held.id).values(failure))
+        await record(tx, JOB.name, [held.id], JobState.RUNNING, JobState.WAITING, "retry")
+
+    async def fail(self, tx: Tx, held: Job, *, code: str, error: str) -> None:
+        """End a held job as failed."""
+        why = {"error_code": code, "error": error[:ERROR_LENGTH], "finished_at": tx.now}
+        await self.leases.settle(tx, [held.id], _token(held), state=JobState.FAILED, **why)
+        await record(tx, JOB.name, [held.id], JobState.RUNNING, JobState.FAILED, "fail")
+
+    async def hand_back(self, tx: Tx, held: Job) -> None:
+        """Give a job back that was not tried to its end, as on a graceful stop; it costs no attempt."""
+        if await self.leases.release(tx, [held.id], _token(held), uncounted=1):
+            await record(tx, JOB.name, [held.id], JobState.RUNNING, JobState.WAITING, "hand_back")
+
+    async def rescue(self, tx: Tx) -> list[str]:
+        """Let jobs wait again whose worker fell silent; those out of attempts fail. Returns the ids."""
+        ids = [row.id for row in await self.leases.expire(tx)]
+        await record(tx, JOB.name, ids, JobState.RUNNING, JobState.WAITING, "expire")
+        if ids:
+            await self._give_up_on(tx, ids)
+        return ids
+
+    async def cancel(self, tx: Tx, job_id: str) -> None:
+        """Take a job back before it starts; `WrongState` when it has started or is over."""
+        found = await get_job(tx, job_id)
+        await move(tx, job, JOB, job_id, state=found.state, verb="cancel", finished_at=tx.now)
+
+    async def revive(self, tx: Tx, job_id: str) -> None:
+        """Give a failed or cancelled job a new life, with its attempts counted from nothing."""
+        found = await get_job(tx, job_id)
+        fresh = {"lease_count": 0, "scheduled_at": tx.now, "deferred": False, "finished_at": None}
+        await move(tx, job, JOB, job_id, state=found.state, verb="revive", **fresh)
+        tx.wake(job.name)
+
+    async def _give_up_on(self, tx: Tx, ids: Sequence[str]) -> None:
+        why = {"error_code": "WORKER_LOST", "error": "Its worker fell silent in every attempt.", "finished_at": tx.now}
+        spent = update(job).where(job.c.id.in_(ids), job.c.state == "waiting", job.c.lease_count >= job.c.most_attempts)
+        lost = await tx.conn.scalars(spent.values(state=JobState.FAILED, **why).returning(job.c.id))
+        await record(tx, JOB.name, lost.all(), JobState.WAITING, JobState.FAILED, "give_up")
+
+
+async def get_job(tx: Tx, job_id: str) -> Job:
+    """A job by its id, or `JobNotFound`."""
+    row = (await tx.conn.execute(select(job).where(job.c.id == job_id))).one_or_none()
+    if row is None:
+        raise JobNotFound(id=job_id)
+    return Job.from_row(row)
+
+
+async def list_failed_jobs(tx: Tx, *, older_than: Job | None = None, limit: int = 100) -> list[Job]:
+    """The jobs that failed, latest first; the next page begins after the last job of this one."""
+    place = tuple_(job.c.finished_at, job.c.id)
+    newest = select(job).where(job.c.state == "failed").order_by(job.c.finished_at.desc(), job.c.id.desc())
+    if older_than is not None:
+        newest = newest.where(place < tuple_(literal(older_than.finished_at, UtcTime), literal(older_than.id, Id)))
+    return [Job.from_row(row) for row in await tx.conn.execute(newest.limit(limit))]
+
+
+async def delete_over(tx: Tx, *, before: datetime, limit: int = 10_000) -> int:
+    """Forget jobs that were over before then; returns how many."""
+    j = job.c
+    old = select(j.id).where(_over, j.finished_at < before).limit(limit)
+    return (await tx.conn.execute(delete(job).where(j.id.in_(old)))).rowcount
+
+
+def _new_row(tx: Tx, new: NewJob) -> tuple[Any, ...]:
+    due_at = tx.now + timedelta(seconds=new.delay_seconds)
+    deferred = new.delay_seconds > 0
+    return (
+        new.id or tx.new_id("job"), new.kind, new.payload, new.room, new.priority, due_at, deferred,
+        new.most_attempts, new.timeout_seconds, tx.now,
+    )  # fmt: skip
+
+
+def _token(held: Job) -> str:
+    if held.token is None:
+        raise LeaseLost(ids=held.id)
+    return held.token

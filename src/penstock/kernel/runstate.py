@@ -1,0 +1,121 @@
+"""Run state: how far a running thing is, for whoever asks. Short-lived, and never moving back.
+
+Each entry belongs to a run (1, 2, …: a retry opens the next) and has an order within it. A put counts only when it
+comes later than what is there, by (run, order), so a worker that fell behind cannot turn the clock back.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, Row, String, Table, delete, or_, select, tuple_
+
+from penstock.kernel.bulk import upsert
+from penstock.kernel.columns import Id, Json, Plain, UtcTime
+from penstock.kernel.db import Db, metadata
+from penstock.kernel.errors import Conflict
+
+run_state = Table(
+    "run_state",
+    metadata,
+    Column("key", Id, primary_key=True),
+    Column("run", Integer, nullable=False),
+    Column("order", BigInteger, nullable=False),
+    Column("status", String, nullable=False),
+    Column("final", Boolean, nullable=False),
+    Column("fields", Json, nullable=False),
+    Column("updated_at", UtcTime, nullable=False),
+    Column("expires_at", UtcTime, nullable=False),
+    Index("ix_run_state_status", "status", "key"),
+    Index("ix_run_state_expires_at", "expires_at"),
+)
+
+
+class RunMovedOn(Conflict):
+    """The run state stands at a later run or order than the one that was put."""
+
+    code = "RUN_MOVED_ON"
+    message = "The run state of {key} has moved on past run {run}, order {order}."
+    hint = "Someone else works on it, or it was cancelled. Drop what you have."
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunEntry:
+    """Where a run stands. `fields` holds whatever a status answer needs: phase, progress, attempts, pointers."""
+
+    key: str
+    run: int
+    order: int
+    status: str
+    final: bool = False
+    fields: Plain = field(default_factory=dict)
+
+
+class RunState(Protocol):
+    """The port: a SQL table, or Redis."""
+
+    async def put(self, entry: RunEntry) -> None:
+        """Store an entry that comes later than what is there, or raise `RunMovedOn`."""
+        ...
+
+    async def get(self, key: str) -> RunEntry | None:
+        """The entry, unless there is none or its time is over."""
+        ...
+
+    async def list_by_status(self, status: str, *, after: str = "", limit: int = 100) -> Sequence[RunEntry]:
+        """Entries with a status, in the order of their keys, from the one after `after`."""
+        ...
+
+
+class SqlRunState:
+    """Run state in the database: what Redis is at scale, without a service."""
+
+    def __init__(self, db: Db, *, live_seconds: float, final_seconds: float) -> None:
+        self._db = db
+        self._live_seconds = live_seconds
+        self._final_seconds = final_seconds
+
+    async def put(self, entry: RunEntry) -> None:
+        """Store an entry that comes later than what is there, or raise `RunMovedOn`."""
+        r = run_state.c
+        async with self._db.tx() as tx:
+            values = self._values(entry, tx.now)
+            later = tuple_(r.run, r.order) < tuple_(entry.run, entry.order)
+            statement = upsert(tx, run_state).values(values)
+            guarded = statement.on_conflict_do_update(
+                index_elements=["key"], set_=values, where=or_(later, r.expires_at <= tx.now)
+            )
+            if not (await tx.conn.scalars(guarded.returning(r.key))).all():
+                raise RunMovedOn(key=entry.key, run=entry.run, order=entry.order)
+
+    async def get(self, key: str) -> RunEntry | None:
+        """The entry, unless there is none or its time is over."""
+        async with self._db.read() as tx:
+            live = select(run_state).where(run_state.c.key == key, run_state.c.expires_at > tx.now)
+            row = (await tx.conn.execute(live)).one_or_none()
+        return _entry(row) if row else None
+
+    async def list_by_status(self, status: str, *, after: str = "", limit: int = 100) -> Sequence[RunEntry]:
+        """Entries with a status, in the order of their keys, from the one after `after`."""
+        r = run_state.c
+        async with self._db.read() as tx:
+            live = select(run_state).where(r.status == status, r.key > after, r.expires_at > tx.now)
+            rows = (await tx.conn.execute(live.order_by(r.key).limit(limit))).all()
+        return [_entry(row) for row in rows]
+
+    async def sweep(self, *, limit: int = 10_000) -> int:
+        """Delete entries whose time is over; returns how many."""
+        r = run_state.c
+        async with self._db.tx() as tx:
+            over = select(r.key).where(r.expires_at <= tx.now).order_by(r.expires_at).limit(limit)
+            return (await tx.conn.execute(delete(run_state).where(r.key.in_(over)))).rowcount
+
+    def _values(self, entry: RunEntry, now: datetime) -> dict[str, Any]:
+        seconds = self._final_seconds if entry.final else self._live_seconds
+        values = {name: getattr(entry, name) for name in RunEntry.__dataclass_fields__}
+        return values | {"updated_at": now, "expires_at": now + timedelta(seconds=seconds)}
+
+
+def _entry(row: Row[Any]) -> RunEntry:
+    return RunEntry(**{name: row._mapping[name] for name in RunEntry.__dataclass_fields__})

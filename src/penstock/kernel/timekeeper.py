@@ -1,0 +1,157 @@
+"""The timekeeper: periodic duties that run once in the cluster, whichever process gets to them first.
+
+Every process runs one. A duty is a row: it is claimed when due, kept renewed while it runs, and put back for its next
+time. A process that dies in the middle of a duty leaves a lease that runs out, and the next one goes on.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import CheckConstraint, Column, Row, String, Table, select, update
+
+from penstock.kernel.bulk import insert_new
+from penstock.kernel.columns import Id, UtcTime
+from penstock.kernel.db import Db, metadata
+from penstock.kernel.errors import Unavailable
+from penstock.kernel.keeper import Keeper
+from penstock.kernel.lease_sql import LeaseWords, lease_columns, lease_indexes, lease_rules
+from penstock.kernel.leases import Leases
+from penstock.kernel.machine import Machine
+
+log = logging.getLogger(__name__)
+
+ALL_AT_ONCE = 20
+UNKNOWN_WAIT_SECONDS = 5  # leave a duty that only another version knows to that version
+RETRY_SECONDS = 5  # after a duty failed
+
+
+class DutyState(StrEnum):
+    """Where a duty is."""
+
+    RESTING = "resting"
+    RUNNING = "running"
+
+
+DUTY = Machine(
+    "duty",
+    {
+        "claim": ({DutyState.RESTING}, DutyState.RUNNING),
+        "rest": ({DutyState.RUNNING}, DutyState.RESTING),
+        "expire": ({DutyState.RUNNING}, DutyState.RESTING),
+    },
+    start=DutyState.RESTING,
+    words={
+        DutyState.RESTING: "Waits for its next time.",
+        DutyState.RUNNING: "One process of the cluster does it, under a lease.",
+    },
+)
+WORDS = LeaseWords(state="state", waiting=DutyState.RESTING, held=DutyState.RUNNING)
+
+duty = Table(
+    "duty",
+    metadata,
+    Column("id", Id, primary_key=True),  # its name
+    Column("state", String, nullable=False, server_default=DutyState.RESTING),
+    *lease_columns(),
+    Column("finished_at", UtcTime),
+    Column("error", String),
+    CheckConstraint("state IN ('resting', 'running')", name="state"),
+    *lease_rules(WORDS),
+)
+lease_indexes(duty, WORDS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Duty:
+    """Something to be done every so often, by one process at a time."""
+
+    name: str
+    every_seconds: float
+    run: Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DutyReport:
+    """How a duty fared last."""
+
+    name: str
+    finished_at: datetime | None
+    error: str | None
+
+
+class Timekeeper:
+    """The duties of one process."""
+
+    def __init__(self, db: Db, duties: Sequence[Duty], *, owner: str, lease_seconds: float = 30) -> None:
+        self._db = db
+        self._duties = {known.name: known for known in duties}
+        self._owner = owner
+        self._lease_seconds = lease_seconds
+        self._leases = Leases(duty, WORDS)
+        self._keeper = Keeper(db, self._leases, lease_seconds=lease_seconds)
+
+    async def run(self) -> None:
+        """Do what is due, until cancelled."""
+        keeping = asyncio.create_task(self._keeper.run())
+        try:
+            while True:
+                try:
+                    await self.enrol()
+                    await self._keep_time()
+                except Unavailable as error:
+                    log.warning("duties are put off: %s", error)
+                    await self._db.clock.sleep(RETRY_SECONDS)
+        finally:
+            keeping.cancel()
+
+    async def enrol(self) -> None:
+        """Make sure that every known duty has its row; a new one is due at once."""
+        async with self._db.tx(actor=self._owner) as tx:
+            await insert_new(tx, duty, ("id", "scheduled_at"), [(name, tx.now) for name in self._duties])
+
+    async def tick(self) -> int:
+        """Do everything that is due now; returns how many duties were done."""
+        async with self._db.tx(actor=self._owner) as tx:
+            await self._leases.expire(tx)
+            held = await self._leases.claim(tx, owner=self._owner, seconds=self._lease_seconds, limit=ALL_AT_ONCE)
+        done = await asyncio.gather(*(self._do(row) for row in held))
+        return sum(done)
+
+    async def _keep_time(self) -> None:
+        while True:
+            await self.tick()
+            await self._db.clock.sleep(max(0.05, self._leases.seconds_to_look(self._db.clock.now())))
+
+    async def _do(self, row: Row[Any]) -> bool:
+        known = self._duties.get(row.id)
+        if known is None:
+            await self._rest(row, UNKNOWN_WAIT_SECONDS, error=row.error)
+            return False
+        try:
+            async with self._keeper.keeping(row.id, row.lease_token):
+                await known.run()
+        except Exception as error:  # noqa: BLE001  (one duty's failure must not stop the others)
+            log.warning("duty %s failed: %r", row.id, error)
+            await self._rest(row, min(RETRY_SECONDS, known.every_seconds), error=repr(error)[:2000])
+            return False
+        await self._rest(row, known.every_seconds, error=None)
+        return True
+
+    async def _rest(self, row: Row[Any], seconds: float, *, error: str | None) -> None:
+        async with self._db.tx(actor=self._owner) as tx:
+            again_at = tx.now + timedelta(seconds=seconds)
+            if await self._leases.release(tx, [row.id], row.lease_token, due_at=again_at, uncounted=1):
+                report = {"finished_at": tx.now, "error": error}
+                await tx.conn.execute(update(duty).where(duty.c.id == row.id).values(report))
+
+
+async def list_duties(db: Db) -> list[DutyReport]:
+    """How every duty fared last."""
+    async with db.read() as tx:
+        rows = await tx.conn.execute(select(duty.c.id, duty.c.finished_at, duty.c.error).order_by(duty.c.id))
+        return [DutyReport(name=row.id, finished_at=row.finished_at, error=row.error) for row in rows]

@@ -1,0 +1,201 @@
+"""Workers: claim jobs, run their handlers, settle. Killed at any point, they lose nothing.
+
+Each worker process has so many slots. A handler gets the job and returns a `Settle` (or nothing to add); the settle
+runs in the transaction that marks the job done. When the handler raises, the error's kind decides: again later with
+backoff, or failed for good. A lease that is lost stops its handler, and whatever it still tries to settle is refused.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import cycle, islice
+
+from penstock.kernel.db import Db, Tx
+from penstock.kernel.errors import PenstockError, Unavailable
+from penstock.kernel.keeper import Keeper
+from penstock.kernel.leases import LeaseLost
+from penstock.kernel.queue import Job, Queue
+from penstock.kernel.retry import Backoff, wait_before_retry, worth_retrying
+
+log = logging.getLogger(__name__)
+
+Settle = Callable[[Tx], Awaitable[None]]
+JobHandler = Callable[[Job], Awaitable[Settle | None]]
+
+RETRIES = Backoff(first_seconds=1, most_seconds=300)
+PATIENCE = Backoff(first_seconds=0.2, most_seconds=5)  # with a database that is away
+
+
+class JobTimedOut(Unavailable):
+    """A job took longer than it may."""
+
+    code = "JOB_TIMED_OUT"
+    message = "The job did not end within {seconds:g} s."
+    hint = "Give the job more time, or cut it into smaller ones."
+
+
+class UnknownJobKind(Unavailable):
+    """This process has no handler for the job; a newer one may have."""
+
+    code = "UNKNOWN_JOB_KIND"
+    message = "No handler is known here for jobs of the kind {kind}."
+    hint = "Start workers of the version that enqueued it."
+
+
+class Workers:
+    """The slots of one process."""
+
+    def __init__(
+        self,
+        db: Db,
+        queue: Queue,
+        handlers: Mapping[str, JobHandler],
+        *,
+        owner: str,
+        rooms: Sequence[str] = ("",),
+        slots: int = 4,
+        lease_seconds: float = 60,
+        grace_seconds: float = 5,
+    ) -> None:
+        self.owner = owner
+        self._db = db
+        self._queue = queue
+        self._handlers = handlers
+        self._rooms = cycle(rooms)
+        self._room_count = len(rooms)
+        self._slots = slots
+        self._lease_seconds = lease_seconds
+        self._grace_seconds = grace_seconds
+        self._keeper = Keeper(db, queue.leases, lease_seconds=lease_seconds)
+        self._running: set[asyncio.Task[None]] = set()
+        self._ear = db.wakeups.listen([queue.leases.channel])
+
+    async def run(self) -> None:
+        """Work until cancelled; then let running jobs end within the grace, and hand the others back."""
+        keeping = asyncio.create_task(self._keeper.run())
+        failures = 0
+        try:
+            while True:
+                try:
+                    found = await self.start_some()
+                    failures = 0
+                except Unavailable as error:
+                    failures += 1
+                    log.warning("no jobs can be claimed for now: %s", error)
+                    await self._db.clock.sleep(PATIENCE.wait_seconds(failures))
+                    continue
+                if not found or len(self._running) >= self._slots:
+                    await self._ear.wait(seconds=self._queue.leases.seconds_to_look(self._db.clock.now()))
+        finally:
+            await self._stop()
+            keeping.cancel()
+            self._db.wakeups.forget(self._ear)
+
+    async def run_until_empty(self) -> int:
+        """Work off what is due now, one after another; returns how many jobs were taken up. For tests and tools."""
+        taken = 0
+        while started := await self.start_some():
+            taken += started
+            await asyncio.gather(*self._running)
+        return taken
+
+    async def start_some(self) -> int:
+        """Fill the free slots with due jobs, the rooms in turn; returns how many were started."""
+        started = 0
+        for room in islice(self._rooms, self._room_count):
+            free = self._slots - len(self._running)
+            if free < 1:
+                break
+            async with self._db.tx(actor=self.owner) as tx:
+                jobs = await self._queue.claim(tx, owner=self.owner, seconds=self._lease_seconds, limit=free, room=room)
+            for held in jobs:
+                self._start(held)
+            started += len(jobs)
+        next(self._rooms)  # another room begins the next time
+        return started
+
+    def _start(self, held: Job) -> None:
+        task = asyncio.create_task(self._run_one(held), name=held.id)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        self._ear.ring()
+        if not task.cancelled() and (error := task.exception()):
+            log.error("job %s could not be settled: %s", task.get_name(), error)
+
+    async def _run_one(self, held: Job) -> None:
+        token = held.token or ""
+        try:
+            async with self._keeper.keeping(held.id, token):
+                await self._work_and_settle(held)
+        except asyncio.CancelledError:
+            if self._keeper.was_lost(held.id, token):
+                return
+            await self._settle(held, lambda tx: self._queue.hand_back(tx, held))
+            raise
+        except LeaseLost as error:
+            log.warning("%s", error)
+
+    async def _work_and_settle(self, held: Job) -> None:
+        try:
+            settle = await self._work(held)
+        except Exception as error:  # noqa: BLE001  (whatever a handler raises decides the job's fate)
+            log.warning("job %s (%s) attempt %d: %r", held.id, held.kind, held.attempts, error)
+            await self._settle(held, partial(self._settle_failure, held, error))
+            return
+        await self._settle(held, partial(self._settle_success, held, settle))
+
+    async def _work(self, held: Job) -> Settle | None:
+        handler = self._handlers.get(held.kind)
+        if handler is None:
+            raise UnknownJobKind(kind=held.kind)
+        limit = asyncio.timeout(held.timeout_seconds)
+        try:
+            async with limit:
+                return await handler(held)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise JobTimedOut(seconds=held.timeout_seconds) from error
+
+    async def _settle_success(self, held: Job, settle: Settle | None, tx: Tx) -> None:
+        await self._queue.finish(tx, held)  # first, so that a lost lease is found before anything is written
+        if settle is not None:
+            await settle(tx)
+
+    async def _settle_failure(self, held: Job, error: Exception, tx: Tx) -> None:
+        code = error.code if isinstance(error, PenstockError) else "INTERNAL"
+        text = str(error) or type(error).__name__
+        if worth_retrying(error) and held.attempts < held.most_attempts:
+            wait = wait_before_retry(error, attempt=held.attempts, backoff=RETRIES)
+            await self._queue.retry(tx, held, wait_seconds=wait, code=code, error=text)
+        else:
+            await self._queue.fail(tx, held, code=code, error=text)
+
+    async def _settle(self, held: Job, settle: Settle) -> None:
+        """Write the end down, patiently while the database is away. If the lease runs out meanwhile, it is refused."""
+        attempt = 0
+        while True:
+            try:
+                async with self._db.tx(actor=self.owner) as tx:
+                    await settle(tx)
+                return
+            except Unavailable as error:
+                if not error.retryable:
+                    raise
+                attempt += 1
+                log.warning("job %s is not settled yet: %s", held.id, error)
+                await self._db.clock.sleep(PATIENCE.wait_seconds(attempt))
+
+    async def _stop(self) -> None:
+        if not self._running:
+            return
+        _, late = await asyncio.wait(self._running, timeout=self._grace_seconds)
+        for task in late:
+            task.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.gather(*late, return_exceptions=True)

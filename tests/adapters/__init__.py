@@ -1,0 +1,1 @@
+"""What only one adapter does, beyond the suite of its Protocol in tests/conformance."""

@@ -1,0 +1,399 @@
+"""What every job queue does, whatever runs the jobs. The ledger is the record in each of them."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from penstock.kernel.clock import ManualClock
+from penstock.kernel.db import Db, Tx
+from penstock.kernel.errors import Invalid, TooMany, Unavailable
+from penstock.kernel.leases import LeaseLost
+from penstock.kernel.machine import WrongState
+from penstock.kernel.queue import Job, JobNotFound, JobState, NewJob, Queue, delete_over, get_job, list_failed_jobs
+from penstock.kernel.transitions import list_transitions
+from penstock.kernel.workers import JobHandler, Settle, Workers
+
+IMPLEMENTATIONS = [
+    pytest.param(Workers, id="workers"),
+]
+
+
+class Shop:
+    """A queue with someone who works it off: `run` does what is due now."""
+
+    def __init__(self, db: Db, build: Callable[..., Workers]) -> None:
+        self.db = db
+        self.queue = Queue()
+        self.handlers: dict[str, JobHandler] = {"note": self.note}
+        self.noted: list[str] = []
+        self._build = build
+
+    async def note(self, job: Job) -> None:
+        """The plainest handler: remembers that it ran."""
+        self.noted.append(job.id)
+
+    async def add(self, *jobs: NewJob) -> list[str]:
+        async with self.db.tx(actor="ann") as tx:
+            return await self.queue.enqueue(tx, *jobs)
+
+    async def run(self, **options: Any) -> int:
+        return await self._build(self.db, self.queue, self.handlers, owner="worker-1", **options).run_until_empty()
+
+    async def claim(self, *, seconds: float = 60, room: str = "") -> list[Job]:
+        """What a worker does first; for tests in which that worker then falls silent."""
+        async with self.db.tx(actor="worker-2") as tx:
+            return await self.queue.claim(tx, owner="worker-2", seconds=seconds, limit=10, room=room)
+
+    async def rescue(self) -> list[str]:
+        async with self.db.tx(actor="reaper") as tx:
+            return await self.queue.rescue(tx)
+
+    async def get(self, job_id: str) -> Job:
+        async with self.db.read() as tx:
+            return await get_job(tx, job_id)
+
+    async def life(self, job_id: str) -> list[str]:
+        async with self.db.read() as tx:
+            return [step.trigger for step in await list_transitions(tx, "job", job_id)]
+
+
+@pytest.fixture(params=IMPLEMENTATIONS)
+def shop(db: Db, request: pytest.FixtureRequest) -> Shop:
+    return Shop(db, request.param)
+
+
+def fails(error: Exception) -> JobHandler:
+    async def handler(job: Job) -> None:
+        raise error
+
+    return handler
+
+
+class TestEnqueue:
+    async def test_a_job_runs_once_with_its_payload(self, shop: Shop):
+        seen: list[Job] = []
+
+        async def look(job: Job) -> None:
+            seen.append(job)
+
+        shop.handlers["look"] = look
+        payload = {"path": "a/é/中.pdf", "pages": [1, 2.5, None, True], "deep": {"": "x"}}
+        [job_id] = await shop.add(NewJob(kind="look", payload=payload))
+        assert await shop.run() == 1
+        assert await shop.run() == 0
+        assert [(job.id, job.payload, job.attempts) for job in seen] == [(job_id, payload, 1)]
+        assert (await shop.get(job_id)).state is JobState.DONE
+
+    async def test_a_rolled_back_transaction_leaves_no_job(self, shop: Shop):
+        async def enqueue_and_fail() -> None:
+            async with shop.db.tx() as tx:
+                await shop.queue.enqueue(tx, NewJob(kind="note", id="ghost"))
+                raise Invalid(reason="the caller changed its mind")
+
+        with pytest.raises(Invalid):
+            await enqueue_and_fail()
+        assert await shop.run() == 0
+        with pytest.raises(JobNotFound, match="ghost"):
+            await shop.get("ghost")
+
+    async def test_a_job_is_not_seen_before_the_commit(self, shop: Shop):
+        async with shop.db.tx() as tx:
+            await shop.queue.enqueue(tx, NewJob(kind="note", id="a"))
+            with pytest.raises(JobNotFound):
+                await shop.get("a")
+        assert (await shop.get("a")).state is JobState.WAITING
+
+    async def test_the_same_id_is_one_job_however_often_it_is_enqueued(self, shop: Shop):
+        assert await shop.add(NewJob(kind="note", id="a"), NewJob(kind="note", id="a")) == ["a"]
+        assert await shop.add(NewJob(kind="note", id="a"), NewJob(kind="note", id="b")) == ["b"]
+        await shop.run()
+        assert await shop.add(NewJob(kind="note", id="a")) == []
+        assert await shop.run() == 0
+        assert sorted(shop.noted) == ["a", "b"]
+        assert await shop.life("a") == ["enqueue", "claim", "finish"]
+
+    async def test_many_jobs_are_added_at_once_in_their_order(self, shop: Shop):
+        ids = await shop.add(*(NewJob(kind="note") for _ in range(2500)))
+        assert ids == sorted(set(ids))
+        assert len(ids) == 2500
+
+    async def test_urgent_jobs_run_first_and_equals_in_the_order_they_came(self, shop: Shop):
+        ids = await shop.add(*(NewJob(kind="note", priority=priority) for priority in (5, 9, 1, 5)))
+        await shop.run(slots=1)
+        assert shop.noted == [ids[2], ids[0], ids[3], ids[1]]
+
+    async def test_a_deferred_job_runs_when_its_time_has_come(self, shop: Shop, clock: ManualClock):
+        await shop.add(NewJob(kind="note", id="later", delay_seconds=60))
+        assert await shop.run() == 0
+        clock.advance(seconds=60)
+        assert await shop.run() == 1
+
+    async def test_rooms_do_not_work_for_each_other(self, shop: Shop):
+        await shop.add(NewJob(kind="note", id="a", room="gateway"), NewJob(kind="note", id="b", room="etl"))
+        await shop.run(rooms=("gateway",))
+        assert shop.noted == ["a"]
+        await shop.run(rooms=("gateway", "etl"))
+        assert shop.noted == ["a", "b"]
+
+
+class TestChain:
+    def next_step(self, shop: Shop, error: Exception | None = None) -> JobHandler:
+        async def handler(job: Job) -> Settle:
+            async def settle(tx: Tx) -> None:
+                await shop.queue.enqueue(tx, NewJob(kind="note", id=f"after-{job.id}"))
+                if error is not None:
+                    raise error
+
+            return settle
+
+        return handler
+
+    async def test_the_first_jobs_end_and_the_second_job_are_written_together(self, shop: Shop):
+        shop.handlers["first"] = self.next_step(shop)
+        await shop.add(NewJob(kind="first", id="a"))
+        assert await shop.run() == 2
+        assert shop.noted == ["after-a"]
+
+    async def test_when_the_settling_fails_neither_is_written_and_the_job_is_tried_again(
+        self, shop: Shop, clock: ManualClock
+    ):
+        shop.handlers["first"] = self.next_step(shop, RuntimeError("the table is gone"))
+        await shop.add(NewJob(kind="first", id="a"))
+        await shop.run()
+        job = await shop.get("a")
+        assert (job.state, job.error_code, job.error) == (JobState.WAITING, "INTERNAL", "the table is gone")
+        with pytest.raises(JobNotFound):
+            await shop.get("after-a")
+        shop.handlers["first"] = self.next_step(shop)
+        clock.advance(seconds=2)
+        assert await shop.run() == 2
+
+    async def test_a_settling_that_can_never_succeed_fails_the_job(self, shop: Shop):
+        shop.handlers["first"] = self.next_step(shop, Invalid(reason="no such column"))
+        await shop.add(NewJob(kind="first", id="a"))
+        await shop.run()
+        job = await shop.get("a")
+        assert (job.state, job.error_code, job.error) == (JobState.FAILED, "INVALID", "no such column")
+
+
+class TestTryingAgain:
+    async def test_a_failed_attempt_is_tried_again_later_and_then_succeeds(self, shop: Shop, clock: ManualClock):
+        shop.handlers["shaky"] = fails(Unavailable(reason="the upstream sleeps"))
+        await shop.add(NewJob(kind="shaky", id="a"))
+        assert await shop.run() == 1
+        job = await shop.get("a")
+        assert (job.state, job.attempts, job.error_code) == (JobState.WAITING, 1, "UNAVAILABLE")
+        assert job.error == "the upstream sleeps"
+        assert await shop.run() == 0
+        shop.handlers["shaky"] = shop.note
+        clock.advance(seconds=2)
+        assert await shop.run() == 1
+        assert (await shop.get("a")).attempts == 2
+        assert await shop.life("a") == ["enqueue", "claim", "retry", "claim", "finish"]
+
+    async def test_the_waits_between_attempts_grow(self, shop: Shop, clock: ManualClock):
+        shop.handlers["broken"] = fails(RuntimeError("boom"))
+        await shop.add(NewJob(kind="broken", id="a", most_attempts=7))
+        waits = []
+        for _ in range(6):
+            assert await shop.run() == 1
+            waits.append((await shop.get("a")).scheduled_at - clock.now())
+            clock.advance(seconds=waits[-1].total_seconds())
+        assert all(later > earlier for earlier, later in zip(waits, waits[1:], strict=False))
+        assert timedelta(seconds=0.8) <= waits[0] <= timedelta(seconds=1.2)
+
+    async def test_after_the_last_attempt_the_job_has_failed_with_the_last_error(self, shop: Shop, clock: ManualClock):
+        shop.handlers["broken"] = fails(RuntimeError("boom"))
+        await shop.add(NewJob(kind="broken", id="a", most_attempts=3))
+        for _ in range(3):
+            assert await shop.run() == 1
+            clock.advance(seconds=10)
+        assert await shop.run() == 0
+        job = await shop.get("a")
+        assert (job.state, job.attempts, job.error_code, job.error) == (JobState.FAILED, 3, "INTERNAL", "boom")
+        assert (await shop.life("a"))[-1] == "fail"
+
+    async def test_an_error_that_cannot_pass_fails_the_job_at_once(self, shop: Shop):
+        shop.handlers["bad"] = fails(Invalid(reason="the file is no PDF"))
+        await shop.add(NewJob(kind="bad", id="a"))
+        await shop.run()
+        job = await shop.get("a")
+        assert (job.state, job.attempts, job.error) == (JobState.FAILED, 1, "the file is no PDF")
+
+    async def test_too_many_is_tried_again_no_sooner_than_it_asks_for(self, shop: Shop, clock: ManualClock):
+        shop.handlers["limited"] = fails(TooMany(wait_seconds=90))
+        await shop.add(NewJob(kind="limited", id="a"))
+        await shop.run()
+        assert (await shop.get("a")).scheduled_at >= clock.now() + timedelta(seconds=90)
+
+    async def test_a_job_that_takes_too_long_is_stopped_and_tried_again(self, shop: Shop):
+        stopped = asyncio.Event()
+
+        async def endless(job: Job) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.set()
+
+        shop.handlers["endless"] = endless
+        await shop.add(NewJob(kind="endless", id="a", timeout_seconds=0.01))
+        await shop.run()
+        assert stopped.is_set()
+        job = await shop.get("a")
+        assert (job.state, job.error_code) == (JobState.WAITING, "JOB_TIMED_OUT")
+
+    async def test_a_timeout_inside_the_handler_is_the_handlers_own(self, shop: Shop):
+        shop.handlers["waits"] = fails(TimeoutError("the upstream is slow"))
+        await shop.add(NewJob(kind="waits", id="a"))
+        await shop.run()
+        assert (await shop.get("a")).error_code == "INTERNAL"
+
+    async def test_a_kind_that_nobody_knows_here_is_left_for_a_newer_version(self, shop: Shop, clock: ManualClock):
+        await shop.add(NewJob(kind="from the future", id="a"))
+        await shop.run()
+        job = await shop.get("a")
+        assert (job.state, job.error_code) == (JobState.WAITING, "UNKNOWN_JOB_KIND")
+        shop.handlers["from the future"] = shop.note
+        clock.advance(seconds=2)
+        assert await shop.run() == 1
+
+
+class TestSteering:
+    async def test_a_job_can_be_cancelled_before_it_starts(self, shop: Shop):
+        await shop.add(NewJob(kind="note", id="a"), NewJob(kind="note", id="later", delay_seconds=60))
+        async with shop.db.tx(actor="ann") as tx:
+            await shop.queue.cancel(tx, "a")
+            await shop.queue.cancel(tx, "later")
+        assert await shop.run() == 0
+        assert (await shop.get("a")).state is JobState.CANCELLED
+        assert await shop.life("a") == ["enqueue", "cancel"]
+
+    @pytest.mark.parametrize("over", [False, True], ids=["running", "done"])
+    async def test_a_job_cannot_be_cancelled_once_it_has_started(self, shop: Shop, over: bool):
+        await shop.add(NewJob(kind="note", id="a"))
+        await (shop.run() if over else shop.claim())
+        before = await shop.get("a")
+        with pytest.raises(WrongState, match="cannot cancel"):
+            async with shop.db.tx() as tx:
+                await shop.queue.cancel(tx, "a")
+        assert await shop.get("a") == before
+
+    async def test_an_unknown_job_cannot_be_steered(self, shop: Shop):
+        for verb in (shop.queue.cancel, shop.queue.revive):
+            with pytest.raises(JobNotFound, match="nobody"):
+                async with shop.db.tx() as tx:
+                    await verb(tx, "nobody")
+
+    async def test_a_failed_job_is_listed_and_can_be_revived_with_fresh_attempts(self, shop: Shop):
+        shop.handlers["bad"] = fails(Invalid(reason="no"))
+        await shop.add(NewJob(kind="bad", id="a"), NewJob(kind="note", id="fine"))
+        await shop.run()
+        async with shop.db.tx() as tx:
+            assert [job.id for job in await list_failed_jobs(tx)] == ["a"]
+            await shop.queue.revive(tx, "a")
+            assert await list_failed_jobs(tx) == []
+        shop.handlers["bad"] = shop.note
+        assert await shop.run() == 1
+        job = await shop.get("a")
+        assert (job.state, job.attempts) == (JobState.DONE, 1)
+
+    async def test_a_cancelled_job_can_be_revived_and_is_due_at_once(self, shop: Shop):
+        await shop.add(NewJob(kind="note", id="a", delay_seconds=60))
+        async with shop.db.tx() as tx:
+            await shop.queue.cancel(tx, "a")
+            await shop.queue.revive(tx, "a")
+        assert await shop.run() == 1
+
+    async def test_failed_jobs_are_listed_latest_first_in_pages(self, shop: Shop, clock: ManualClock):
+        shop.handlers["bad"] = fails(Invalid(reason="no"))
+        for number in range(7):
+            await shop.add(NewJob(kind="bad", id=str(number)))
+            await shop.run()
+            clock.advance(seconds=number % 2)  # some share a moment: then the id decides
+        async with shop.db.read() as tx:
+            pages = [await list_failed_jobs(tx, limit=3)]
+            while pages[-1]:
+                pages.append(await list_failed_jobs(tx, limit=3, older_than=pages[-1][-1]))
+        assert [[job.id for job in page] for page in pages] == [["6", "5", "4"], ["3", "2", "1"], ["0"], []]
+
+    async def test_jobs_that_are_over_are_forgotten_after_their_time(self, shop: Shop, clock: ManualClock):
+        await shop.add(NewJob(kind="note", id="old"))
+        await shop.run()
+        await shop.add(NewJob(kind="note", id="waiting", delay_seconds=600))
+        clock.advance(seconds=60)
+        await shop.add(NewJob(kind="note", id="new"))
+        await shop.run()
+        async with shop.db.tx() as tx:
+            assert await delete_over(tx, before=tx.now) == 1
+        with pytest.raises(JobNotFound):
+            await shop.get("old")
+        assert {(await shop.get(job_id)).state for job_id in ("waiting", "new")} == {JobState.WAITING, JobState.DONE}
+
+
+class TestSilence:
+    async def test_a_job_whose_worker_fell_silent_is_rescued_and_done_by_another(self, shop: Shop, clock: ManualClock):
+        await shop.add(NewJob(kind="note", id="a"))
+        [lost] = await shop.claim(seconds=60)
+        clock.advance(seconds=59)
+        assert await shop.rescue() == []
+        clock.advance(seconds=1)
+        assert await shop.rescue() == ["a"]
+        assert await shop.run() == 1
+        with pytest.raises(LeaseLost):
+            async with shop.db.tx() as tx:
+                await shop.queue.finish(tx, lost)
+        job = await shop.get("a")
+        assert (job.state, job.attempts) == (JobState.DONE, 2)
+        assert await shop.life("a") == ["enqueue", "claim", "expire", "claim", "finish"]
+
+    async def test_a_job_that_loses_its_worker_in_every_attempt_has_failed(self, shop: Shop, clock: ManualClock):
+        await shop.add(NewJob(kind="note", id="a", most_attempts=2))
+        for _ in range(2):
+            assert len(await shop.claim(seconds=60)) == 1
+            clock.advance(seconds=60)
+            assert await shop.rescue() == ["a"]
+        assert await shop.run() == 0
+        job = await shop.get("a")
+        assert (job.state, job.error_code, job.finished_at) == (JobState.FAILED, "WORKER_LOST", clock.now())
+        assert (await shop.life("a"))[-2:] == ["expire", "give_up"]
+
+    async def test_handing_a_job_back_costs_no_attempt(self, shop: Shop):
+        await shop.add(NewJob(kind="note", id="a", most_attempts=1))
+        [held] = await shop.claim()
+        async with shop.db.tx(actor="worker-2") as tx:
+            await shop.queue.hand_back(tx, held)
+        assert (await shop.get("a")).attempts == 0
+        assert await shop.run() == 1
+        assert await shop.life("a") == ["enqueue", "claim", "hand_back", "claim", "finish"]
+
+    @pytest.mark.parametrize("verb", ["finish", "retry", "fail"])
+    async def test_nobody_settles_a_job_that_he_does_not_hold(self, shop: Shop, clock: ManualClock, verb: str):
+        await shop.add(NewJob(kind="note", id="a"))
+        [held] = await shop.claim(seconds=1)
+        clock.advance(seconds=1)
+        await shop.rescue()
+        before = await shop.get("a"), await shop.life("a")
+        more = {"retry": {"wait_seconds": 1.0}, "finish": {}, "fail": {}}[verb]
+        more |= {} if verb == "finish" else {"code": "X", "error": "late"}
+        for stale in (held, await shop.get("a")):
+            with pytest.raises(LeaseLost):
+                async with shop.db.tx() as tx:
+                    await getattr(shop.queue, verb)(tx, stale, **more)
+        assert (await shop.get("a"), await shop.life("a")) == before
+
+
+async def test_the_history_says_who_did_what_and_when(shop: Shop, clock: ManualClock):
+    await shop.add(NewJob(kind="note", id="a"))
+    added_at = clock.now()
+    clock.advance(seconds=3)
+    await shop.run()
+    async with shop.db.read() as tx:
+        life = await list_transitions(tx, "job", "a")
+    assert [(step.actor, step.from_state, step.to_state, step.at) for step in life] == [
+        ("ann", None, "waiting", added_at),
+        ("worker-1", "waiting", "running", clock.now()),
+        ("worker-1", "running", "done", clock.now()),
+    ]

@@ -1,0 +1,89 @@
+"""The databases every test may ask for: `db` runs a test on SQLite and on PostgreSQL."""
+
+import asyncio
+import itertools
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from penstock.kernel import outbox
+from penstock.kernel.clock import Clock, ManualClock, SystemClock
+from penstock.kernel.db import Db
+from penstock.kernel.ids import TimeIds
+from penstock.kernel.migrations import migrate
+from tests.servers.postgres import Databases, shared_server
+
+NUMBERS = itertools.count(1)
+TEMPLATE = "penstock_template"
+
+
+def open_db(url: str, clock: Clock | None = None, **options: bool | int) -> Db:
+    """A database with the outbox attached, as wiring would open it."""
+    clock = clock or SystemClock()
+    return Db.open(url, clock=clock, ids=TimeIds(clock), post=outbox.post, **options)  # type: ignore[arg-type]  # options are keywords of Db.open
+
+
+async def _migrate(url: str) -> None:
+    db = open_db(url)
+    await migrate(db)
+    await db.close()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """A clock that moves when told."""
+    return ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Databases]:
+    """The PostgreSQL of this test run, with a migrated database to copy from."""
+    with shared_server() as server:
+        server.drop_database(TEMPLATE)
+        server.create_database(TEMPLATE)
+        asyncio.run(_migrate(server.url(TEMPLATE)))
+        yield server
+        server.drop_database(TEMPLATE)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: Databases) -> Iterator[str]:
+    """A migrated PostgreSQL database of this test's own."""
+    name = f"penstock_test_{next(NUMBERS)}"
+    postgres_server.drop_database(name)
+    postgres_server.create_database(name, template=TEMPLATE)
+    yield postgres_server.url(name)
+    postgres_server.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated SQLite file to copy from."""
+    path = tmp_path_factory.mktemp("template") / "penstock.db"
+    asyncio.run(_migrate(f"sqlite:///{path}"))
+    return path
+
+
+@pytest.fixture
+def sqlite_url(sqlite_template: Path, tmp_path: Path) -> str:
+    """A migrated SQLite file of this test's own."""
+    shutil.copy(sqlite_template, tmp_path / "penstock.db")
+    return f"sqlite:///{tmp_path / 'penstock.db'}"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def db_url(request: pytest.FixtureRequest) -> str:
+    """The URL of a migrated database: every test that asks for it runs on both."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture
+async def db(db_url: str, clock: ManualClock) -> AsyncIterator[Db]:
+    """An open database on the test's clock."""
+    db = open_db(db_url, clock)
+    yield db
+    await db.close()

@@ -1,0 +1,209 @@
+"""What `leases.py` promises, shown on the job table, on both databases."""
+
+from datetime import timedelta
+
+import pytest
+
+from penstock.kernel.clock import ManualClock
+from penstock.kernel.db import Db
+from penstock.kernel.leases import LeaseLost, Leases
+from penstock.kernel.partitions import cool, pause, resume, set_ceiling
+from penstock.kernel.queue import WORDS, NewJob, Queue, job
+
+
+@pytest.fixture
+def queue() -> Queue:
+    return Queue()
+
+
+async def add(db: Db, queue: Queue, *jobs: NewJob) -> list[str]:
+    async with db.tx() as tx:
+        return await queue.enqueue(tx, *jobs)
+
+
+async def claim(db: Db, leases: Leases, limit: int = 10, partition: str = "", seconds: float = 60):
+    async with db.tx() as tx:
+        return await leases.claim(tx, owner="me", seconds=seconds, limit=limit, partition=partition)
+
+
+async def test_rows_are_handed_out_by_priority_then_due_time_then_id(db: Db, queue: Queue, clock: ManualClock):
+    await add(db, queue, NewJob(kind="k", id="b"), NewJob(kind="k", id="a"))
+    clock.advance(seconds=1)
+    await add(db, queue, NewJob(kind="k", id="late"), NewJob(kind="k", id="urgent", priority=1))
+    rows = await claim(db, queue.leases)
+    assert [row.id for row in rows] == ["urgent", "a", "b", "late"]
+
+
+async def test_a_claimed_row_carries_owner_token_end_and_count(db: Db, queue: Queue, clock: ManualClock):
+    await add(db, queue, NewJob(kind="k", id="a"))
+    [row] = await claim(db, queue.leases, seconds=60)
+    assert (row.lease_owner, row.lease_count) == ("me", 1)
+    assert row.lease_token
+    assert row.leased_until == clock.now() + timedelta(seconds=60)
+
+
+async def test_a_held_row_is_not_handed_out_again(db: Db, queue: Queue):
+    await add(db, queue, NewJob(kind="k"))
+    assert len(await claim(db, queue.leases)) == 1
+    assert await claim(db, queue.leases) == []
+
+
+async def test_a_row_is_not_handed_out_before_it_is_due(db: Db, queue: Queue, clock: ManualClock):
+    await add(db, queue, NewJob(kind="k", id="later", delay_seconds=30))
+    assert await claim(db, queue.leases) == []
+    clock.advance(seconds=29.9)
+    assert await claim(db, queue.leases) == []
+    clock.advance(seconds=0.1)
+    assert [row.id for row in await claim(db, queue.leases)] == ["later"]
+
+
+async def test_another_process_notices_a_deferred_row_within_a_second_of_its_time(
+    db: Db, queue: Queue, clock: ManualClock
+):
+    elsewhere = Leases(job, WORDS)
+    await claim(db, elsewhere)
+    await add(db, queue, NewJob(kind="k", id="later", delay_seconds=5))
+    clock.advance(seconds=5)
+    assert [row.id for row in await claim(db, elsewhere)] == ["later"]
+
+
+async def test_a_million_deferred_rows_would_not_stand_before_a_due_one(db: Db, queue: Queue):
+    later = [NewJob(kind="k", priority=1, delay_seconds=600) for _ in range(50)]
+    await add(db, queue, *later, NewJob(kind="k", id="now", priority=9))
+    assert [row.id for row in await claim(db, queue.leases)] == ["now"]
+
+
+async def test_settling_needs_the_token(db: Db, queue: Queue):
+    await add(db, queue, NewJob(kind="k", id="a"))
+    [row] = await claim(db, queue.leases)
+    with pytest.raises(LeaseLost, match="a"):
+        async with db.tx() as tx:
+            await queue.leases.settle(tx, ["a"], "someone else's", state="done")
+    async with db.tx() as tx:
+        await queue.leases.settle(tx, ["a"], row.lease_token, state="done")
+
+
+async def test_settling_twice_is_refused(db: Db, queue: Queue):
+    await add(db, queue, NewJob(kind="k", id="a"))
+    [row] = await claim(db, queue.leases)
+    async with db.tx() as tx:
+        await queue.leases.settle(tx, ["a"], row.lease_token, state="done")
+    with pytest.raises(LeaseLost):
+        async with db.tx() as tx:
+            await queue.leases.settle(tx, ["a"], row.lease_token, state="failed")
+
+
+async def test_a_batch_is_settled_whole_or_not_at_all(db: Db, queue: Queue):
+    await add(db, queue, NewJob(kind="k", id="a"), NewJob(kind="k", id="b"))
+    rows = await claim(db, queue.leases)
+    token = rows[0].lease_token
+    with pytest.raises(LeaseLost, match="stranger"):
+        async with db.tx() as tx:
+            await queue.leases.settle(tx, ["a", "stranger"], token, state="done")
+    async with db.tx() as tx:
+        assert await queue.leases.renew(tx, ["a", "b"], token, seconds=60) == {"a", "b"}
+
+
+async def test_a_lapsed_lease_goes_back_and_its_late_holder_is_refused(db: Db, queue: Queue, clock: ManualClock):
+    await add(db, queue, NewJob(kind="k", id="a"))
+    [first] = await claim(db, queue.leases, seconds=60)
+    clock.advance(seconds=61)
+    async with db.tx() as tx:
+        assert [row.id for row in await queue.leases.expire(tx)] == ["a"]
+    [second] = await claim(db, queue.leases)
+    assert second.lease_count == 2
+    with pytest.raises(LeaseLost):
+        async with db.tx() as tx:
+            await queue.leases.settle(tx, ["a"], first.lease_token, state="done")
+    async with db.tx() as tx:
+        await queue.leases.settle(tx, ["a"], second.lease_token, state="done")
+
+
+async def test_a_renewed_lease_does_not_lapse(db: Db, queue: Queue, clock: ManualClock):
+    await add(db, queue, NewJob(kind="k", id="a"))
+    [row] = await claim(db, queue.leases, seconds=60)
+    clock.advance(seconds=59)
+    async with db.tx() as tx:
+        assert await queue.leases.renew(tx, ["a"], row.lease_token, seconds=60) == {"a"}
+    clock.advance(seconds=59)
+    async with db.tx() as tx:
+        assert await queue.leases.expire(tx) == []
+
+
+async def test_a_lost_lease_cannot_be_renewed_or_released(db: Db, queue: Queue, clock: ManualClock):
+    await add(db, queue, NewJob(kind="k", id="a"))
+    [row] = await claim(db, queue.leases, seconds=60)
+    clock.advance(seconds=61)
+    async with db.tx() as tx:
+        await queue.leases.expire(tx)
+        assert await queue.leases.renew(tx, ["a"], row.lease_token, seconds=60) == set()
+        assert await queue.leases.release(tx, ["a"], row.lease_token) == set()
+
+
+async def test_a_released_row_waits_again_at_once_or_later(db: Db, queue: Queue, clock: ManualClock):
+    await add(db, queue, NewJob(kind="k", id="a"))
+    [row] = await claim(db, queue.leases)
+    async with db.tx() as tx:
+        await queue.leases.release(tx, ["a"], row.lease_token)
+    [row] = await claim(db, queue.leases)
+    async with db.tx() as tx:
+        await queue.leases.release(tx, ["a"], row.lease_token, due_at=tx.now + timedelta(seconds=10))
+    assert await claim(db, queue.leases) == []
+    clock.advance(seconds=10)
+    assert len(await claim(db, queue.leases)) == 1
+
+
+async def test_partitions_do_not_see_each_other(db: Db, queue: Queue):
+    await add(db, queue, NewJob(kind="k", id="a", room="one"), NewJob(kind="k", id="b", room="two"))
+    assert [row.id for row in await claim(db, queue.leases, partition="two")] == ["b"]
+
+
+async def test_a_partition_hands_out_no_more_than_its_ceiling(db: Db, queue: Queue):
+    await add(db, queue, *(NewJob(kind="k", room="one") for _ in range(5)))
+    async with db.tx() as tx:
+        await set_ceiling(tx, "job", "one", 3)
+    rows = await claim(db, queue.leases, limit=2, partition="one")
+    assert len(rows) == 2
+    assert len(await claim(db, queue.leases, partition="one")) == 1
+    assert await claim(db, queue.leases, partition="one") == []
+    async with db.tx() as tx:
+        await queue.leases.settle(tx, [rows[0].id], rows[0].lease_token, state="done")
+    assert len(await claim(db, queue.leases, partition="one")) == 1
+
+
+async def test_a_paused_partition_hands_out_nothing_until_it_is_resumed(db: Db, queue: Queue):
+    await add(db, queue, NewJob(kind="k", room="one"))
+    async with db.tx() as tx:
+        await pause(tx, "job", "one")
+    assert await claim(db, queue.leases, partition="one") == []
+    async with db.tx() as tx:
+        await resume(tx, "job", "one")
+    assert len(await claim(db, queue.leases, partition="one")) == 1
+
+
+async def test_a_cooling_partition_opens_by_itself(db: Db, queue: Queue, clock: ManualClock):
+    await add(db, queue, NewJob(kind="k", room="one"))
+    async with db.tx() as tx:
+        await cool(tx, "job", "one", until=tx.now + timedelta(seconds=30))
+    assert await claim(db, queue.leases, partition="one") == []
+    clock.advance(seconds=30)
+    assert len(await claim(db, queue.leases, partition="one")) == 1
+
+
+async def test_an_urgent_row_from_elsewhere_is_found_although_the_mark_is_past_it(
+    db: Db, queue: Queue, clock: ManualClock
+):
+    elsewhere = Queue()
+    await add(db, queue, *(NewJob(kind="k") for _ in range(20)))
+    assert len(await claim(db, queue.leases, limit=5)) == 5
+    await add(db, elsewhere, NewJob(kind="k", id="urgent", priority=1))
+    clock.advance(seconds=1)
+    assert (await claim(db, queue.leases, limit=5))[0].id == "urgent"
+
+
+async def test_a_row_before_the_mark_is_not_overlooked_when_nothing_lies_after_it(db: Db, queue: Queue):
+    elsewhere = Queue()
+    await add(db, queue, *(NewJob(kind="k") for _ in range(5)))
+    assert len(await claim(db, queue.leases, limit=5)) == 5
+    await add(db, elsewhere, NewJob(kind="k", id="urgent", priority=1))
+    assert [row.id for row in await claim(db, queue.leases, limit=5)] == ["urgent"]
