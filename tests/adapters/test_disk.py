@@ -376,10 +376,22 @@ class TestHouseKeeping:
         assert [blob.key for blob in page.blobs] == ["b/2/y"]
         assert len(reads) == 3  # b/, b/2/, and b/3/ to see that more follows
 
-    async def test_a_folder_larger_than_a_batch_is_listed_in_full(self, blobs, root):
-        await blobs.put("many/0000", b"")
-        for number in range(1, 2500):
-            (root / "objects/many~" / f"{number:04}").touch()
-        page = await blobs.list("many/", after="many/0499")
-        assert [blob.key for blob in page.blobs] == [f"many/{number:04}" for number in range(500, 1500)]
-        assert len((await blobs.list("many/", after=page.after)).blobs) == 1000
+    async def test_many_entries_that_hold_no_object_do_not_hide_the_one_behind_them(self, blobs, root):
+        await blobs.put("many/z", b"")
+        for number in range(2500):
+            (root / "objects/many~" / f"{number}~").mkdir()
+        assert await stored(blobs) == ["many/z"]
+
+    async def test_bytes_and_names_are_safe_on_the_disk_before_a_put_returns(self, blobs, root, monkeypatch):
+        synced = []
+        real_fsync = os.fsync
+
+        def noted(file: int) -> None:
+            synced.append(Path(f"/dev/fd/{file}").resolve().relative_to(root).parts[:2])
+            real_fsync(file)
+
+        monkeypatch.setattr(os, "fsync", noted)
+        await blobs.put("a/b", b"x")
+        top, (bytes_in, _name), *folders = synced
+        assert (top, bytes_in) == ((), "incoming")  # the new incoming/, then the draft
+        assert folders == [(), ("objects",), ("objects", "a~")]  # each folder after something new came into it

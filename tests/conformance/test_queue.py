@@ -19,6 +19,7 @@ from penstock.kernel.workers import JobHandler, Settle, Workers
 IMPLEMENTATIONS = [
     pytest.param(Workers, id="workers"),
 ]
+LATE = {"code": "X", "error": "too late"}
 
 
 class Shop:
@@ -202,7 +203,7 @@ class TestTryingAgain:
             assert await shop.run() == 1
             waits.append((await shop.get("a")).scheduled_at - clock.now())
             clock.advance(seconds=waits[-1].total_seconds())
-        assert all(later > earlier for earlier, later in zip(waits, waits[1:], strict=False))
+        assert waits == sorted(set(waits))
         assert timedelta(seconds=0.8) <= waits[0] <= timedelta(seconds=1.2)
 
     async def test_after_the_last_attempt_the_job_has_failed_with_the_last_error(self, shop: Shop, clock: ManualClock):
@@ -369,15 +370,13 @@ class TestSilence:
         assert await shop.run() == 1
         assert await shop.life("a") == ["enqueue", "claim", "hand_back", "claim", "finish"]
 
-    @pytest.mark.parametrize("verb", ["finish", "retry", "fail"])
-    async def test_nobody_settles_a_job_that_he_does_not_hold(self, shop: Shop, clock: ManualClock, verb: str):
+    @pytest.mark.parametrize(("verb", "more"), [("finish", {}), ("retry", {"wait_seconds": 1, **LATE}), ("fail", LATE)])
+    async def test_nobody_settles_a_job_that_he_does_not_hold(self, shop: Shop, clock: ManualClock, verb, more):
         await shop.add(NewJob(kind="note", id="a"))
         [held] = await shop.claim(seconds=1)
         clock.advance(seconds=1)
         await shop.rescue()
         before = await shop.get("a"), await shop.life("a")
-        more = {"retry": {"wait_seconds": 1.0}, "finish": {}, "fail": {}}[verb]
-        more |= {} if verb == "finish" else {"code": "X", "error": "late"}
         for stale in (held, await shop.get("a")):
             with pytest.raises(LeaseLost):
                 async with shop.db.tx() as tx:

@@ -63,7 +63,7 @@ class Peer(asyncio.Protocol):
         self._on_open = on_open
         self._bytes = bytearray()
         self._messages: asyncio.Queue[Message | None] = asyncio.Queue()
-        self._closed = asyncio.get_running_loop().create_future()
+        self._closed = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -79,7 +79,7 @@ class Peer(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._end()
-        self._closed.set_result(None)
+        self._closed.set()
 
     async def read(self) -> Message:
         """The next message; raises ConnectionError when there will be none. A cancelled read loses nothing."""
@@ -98,7 +98,7 @@ class Peer(asyncio.Protocol):
     async def close(self) -> None:
         """Close without waiting for the other end; returns when the socket is closed."""
         self._transport.abort()
-        await self._closed
+        await self._closed.wait()
 
     def _end(self) -> None:
         self.is_lost = True

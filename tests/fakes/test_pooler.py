@@ -46,9 +46,9 @@ async def test_a_named_prepared_statement_does_not_outlive_its_transaction(poole
 async def test_a_prepared_statement_that_was_left_behind_is_in_the_way_of_the_next_client(server: PostgresServer):
     async with TransactionPooler(server.socket_folder, "postgres", size=1) as pooler:
         first, second = await asyncpg.connect(pooler.dsn), await asyncpg.connect(pooler.dsn)
-        await first.prepare("SELECT 1", name="statement_1")
+        await first.execute("PREPARE statement_1 AS SELECT 1")
         with pytest.raises(asyncpg.DuplicatePreparedStatementError, match="already exists"):
-            await second.prepare("SELECT 2", name="statement_1")
+            await second.execute("PREPARE statement_1 AS SELECT 2")
         await first.close()
         await second.close()
 

@@ -79,6 +79,7 @@ class Db:
         self._writer = writer
         self._reader = reader
         self._post = post
+        self._commits_each = writer.dialect.name == "postgresql" and reader is not writer
 
     @classmethod
     def open(
@@ -114,8 +115,22 @@ class Db:
                 yield tx
                 if tx.sent:
                     await self._post(tx, tx.sent)
-        for channel in tx.woken:
-            self.wakeups.wake(channel)
+        self._ring(tx)
+
+    @asynccontextmanager
+    async def once(self, *, actor: str = "system") -> AsyncIterator[Tx]:
+        """A transaction of one statement: on PostgreSQL one round trip instead of three. Nothing can be sent with it.
+
+        A second statement would be a transaction of its own, so this is for verbs that promise to need only one.
+        """
+        if not self._commits_each:
+            async with self.tx(actor=actor) as tx:
+                yield tx
+            return
+        async with self.read() as tx:
+            tx.actor = actor
+            yield tx
+        self._ring(tx)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Tx]:
@@ -123,6 +138,10 @@ class Db:
         with named_faults():
             async with self._reader.connect() as conn:
                 yield Tx(conn=conn, now=self.clock.now(), actor="reader", ids=self.ids)
+
+    def _ring(self, tx: Tx) -> None:
+        for channel in tx.woken:
+            self.wakeups.wake(channel)
 
     async def close(self) -> None:
         """Give every connection back."""

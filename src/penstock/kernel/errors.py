@@ -15,6 +15,7 @@ A room subclasses a kind and gives it a `code` (a promise to callers), a `messag
 The kind decides twice, in one place each: the HTTP status (`kernel/http.py`) and the retry (`kernel/retry.py`).
 """
 
+import math
 from typing import ClassVar
 
 
@@ -93,13 +94,14 @@ class TooMany(PenstockError):
     """Over a rate or a quota; worth another try after `wait_seconds`."""
 
     code = "TOO_MANY"
-    message = "Too many at once; try again in {wait_seconds:.0f} s."
+    message = "Too many at once; try again in {whole_seconds} s."
     status = 429
     retryable = True
 
     def __init__(self, *, wait_seconds: float, **values: object) -> None:
         self.wait_seconds = wait_seconds
-        super().__init__(wait_seconds=wait_seconds, **values)
+        whole_seconds = math.ceil(wait_seconds)  # rounded down, it would ask to come back too early
+        super().__init__(wait_seconds=wait_seconds, whole_seconds=whole_seconds, **values)
 
 
 class Unavailable(PenstockError):

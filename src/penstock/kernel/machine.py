@@ -75,9 +75,17 @@ class Machine(Generic[State]):
         return "\n".join(lines) + "\n"
 
     def _check(self) -> None:
-        mentioned = {self.start}.union(*(sources | {target} for sources, target in self.verbs.values()))
+        if idle := [verb for verb, (sources, _) in self.verbs.items() if not sources]:
+            raise ValueError(f"machine {self.name}: verbs without a state to use them in: {idle}")
+        mentioned = set(type(self.start)).union(*(sources | {target} for sources, target in self.verbs.values()))
         if unknown := mentioned - set(self.words):
             raise ValueError(f"machine {self.name}: states without words: {sorted(unknown)}")
-        reached = {self.start} | {target for _, target in self.verbs.values()}
-        if lost := set(self.words) - reached:
+        if lost := set(self.words) - self._reached():
             raise ValueError(f"machine {self.name}: states nothing leads to: {sorted(lost)}")
+
+    def _reached(self) -> set[State]:
+        reached, before = {self.start}, 0
+        while len(reached) > before:
+            before = len(reached)
+            reached |= {target for sources, target in self.verbs.values() if sources & reached}
+        return reached

@@ -169,9 +169,11 @@ class Queue:
 
     async def enqueue(self, tx: Tx, *jobs: NewJob) -> list[str]:
         """Add jobs to the ledger with this transaction; returns the ids of those that were not there before."""
-        rows = [_new_row(tx, new) for new in jobs]
-        added = await insert_new(tx, job, COLUMNS, rows)
-        fresh = [row for row in rows if row[0] in added]
+        rows: dict[str, tuple[Any, ...]] = {}
+        for row in (_new_row(tx, new) for new in jobs):
+            rows.setdefault(row[0], row)  # of two with one id the first counts, as in the table
+        added = await insert_new(tx, job, COLUMNS, list(rows.values()))
+        fresh = [row for row in rows.values() if row[0] in added]
         for _, _, _, room, priority, due_at, *_ in fresh:
             self.leases.note_new(tx, partition=room, priority=priority, due_at=due_at)
         await record(tx, JOB.name, [row[0] for row in fresh], None, JobState.WAITING, "enqueue")

@@ -7,7 +7,6 @@ themselves every second.
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable
-from contextlib import suppress
 
 from penstock.kernel.clock import Clock
 
@@ -30,10 +29,9 @@ class Ear:
         try:
             await asyncio.wait((ring, timer), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for waiting in (ring, timer):
-                waiting.cancel()
-                with suppress(asyncio.CancelledError):
-                    await waiting
+            ring.cancel()
+            timer.cancel()
+            await asyncio.wait((ring, timer))  # awaiting them one by one would swallow a cancel meant for the caller
         self._rang.clear()
 
 
@@ -55,6 +53,8 @@ class Wakeups:
         """Stop ringing this ear."""
         for ears in self._ears.values():
             ears.discard(ear)
+        for channel in [channel for channel, ears in self._ears.items() if not ears]:
+            del self._ears[channel]
 
     def wake(self, channel: str) -> None:
         """Ring every ear on a channel."""

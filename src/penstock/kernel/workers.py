@@ -14,6 +14,7 @@ from itertools import cycle, islice
 
 from penstock.kernel.db import Db, Tx
 from penstock.kernel.errors import PenstockError, Unavailable
+from penstock.kernel.faults import DatabaseAway, DatabaseBusy
 from penstock.kernel.keeper import Keeper
 from penstock.kernel.leases import LeaseLost
 from penstock.kernel.queue import Job, Queue
@@ -135,7 +136,7 @@ class Workers:
         except asyncio.CancelledError:
             if self._keeper.was_lost(held.id, token):
                 return
-            await self._settle(held, lambda tx: self._queue.hand_back(tx, held))
+            await self._hand_back(held)
             raise
         except LeaseLost as error:
             log.warning("%s", error)
@@ -143,11 +144,10 @@ class Workers:
     async def _work_and_settle(self, held: Job) -> None:
         try:
             settle = await self._work(held)
-        except Exception as error:  # noqa: BLE001  (whatever a handler raises decides the job's fate)
+            await self._settle(held, partial(self._settle_success, held, settle))
+        except Exception as error:  # noqa: BLE001  (whatever a handler or its settle raises decides the job's fate)
             log.warning("job %s (%s) attempt %d: %r", held.id, held.kind, held.attempts, error)
             await self._settle(held, partial(self._settle_failure, held, error))
-            return
-        await self._settle(held, partial(self._settle_success, held, settle))
 
     async def _work(self, held: Job) -> Settle | None:
         handler = self._handlers.get(held.kind)
@@ -156,7 +156,7 @@ class Workers:
         limit = asyncio.timeout(held.timeout_seconds)
         try:
             async with limit:
-                return await handler(held)
+                return await _guarded(handler, held)
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -184,12 +184,18 @@ class Workers:
                 async with self._db.tx(actor=self.owner) as tx:
                     await settle(tx)
                 return
-            except Unavailable as error:
-                if not error.retryable:
-                    raise
+            except (DatabaseAway, DatabaseBusy) as error:
                 attempt += 1
                 log.warning("job %s is not settled yet: %s", held.id, error)
                 await self._db.clock.sleep(PATIENCE.wait_seconds(attempt))
+
+    async def _hand_back(self, held: Job) -> None:
+        """Tried once: a stop does not wait for a database that is away. The lease then runs out by itself."""
+        try:
+            async with self._db.tx(actor=self.owner) as tx:
+                await self._queue.hand_back(tx, held)
+        except Unavailable as error:
+            log.warning("job %s could not be handed back: %s", held.id, error)
 
     async def _stop(self) -> None:
         if not self._running:
@@ -199,3 +205,17 @@ class Workers:
             task.cancel()
         with suppress(asyncio.CancelledError):
             await asyncio.gather(*late, return_exceptions=True)
+
+
+async def _guarded(handler: JobHandler, held: Job) -> Settle | None:
+    """Odd endings (a CancelledError of the handler's own, SystemExit, a panic in native code) are failures like any
+    other, not orders to us: taken as a stop, the job would be handed back and taken up again for ever."""
+    try:
+        return await handler(held)
+    except (Exception, KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise
+        raise RuntimeError(f"the handler ended with {error!r}") from error

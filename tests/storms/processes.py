@@ -1,0 +1,43 @@
+"""Processes for storms: quick to start (forked from a server that has imported everything), real to kill."""
+
+import ctypes
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from multiprocessing.context import ForkServerProcess
+from typing import Any
+
+PR_SET_PDEATHSIG = 1
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(["tests.storms.kills", "tests.storms.rivals"])
+
+
+def start(target: Callable[..., None], *args: Any) -> ForkServerProcess:
+    """Run a function in a process of its own, which dies with us."""
+    process = _context.Process(target=_die_with_parent, args=(target, *args), daemon=True)
+    process.start()
+    return process
+
+
+def kill(process: ForkServerProcess) -> None:
+    """kill -9, and wait until it is gone."""
+    process.kill()
+    process.join()
+
+
+def freeze(process: ForkServerProcess) -> None:
+    """Stop a process where it stands, as a machine does that is out of memory or asleep."""
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGSTOP)
+
+
+def thaw(process: ForkServerProcess) -> None:
+    """Let a frozen process go on, unaware of the time that has passed."""
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGCONT)
+
+
+def _die_with_parent(target: Callable[..., None], *args: Any) -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    target(*args)
