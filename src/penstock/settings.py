@@ -4,6 +4,7 @@ The only file that looks at the environment. Everything else is given what it ne
 `docs/reference/settings.md` lists what is here; a test compares the two.
 """
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
@@ -23,8 +24,8 @@ class BadSetting(Invalid):
     hint = "Every setting is described in docs/reference/settings.md."
 
 
-def _setting(env: str, default: object, doc: str, *, least: float | None = None) -> Any:
-    return field(default=default, metadata={"env": env, "doc": doc, "least": least})
+def _setting(env: str, default: object, doc: str, *, least: float | None = None, secret: bool = False) -> Any:
+    return field(default=default, repr=not secret, metadata={"env": env, "doc": doc, "least": least})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +39,7 @@ class Settings:
         "PENSTOCK_DATABASE_URL",
         "",
         "postgresql://… or sqlite:///…; when empty, a SQLite file in the data folder.",
+        secret=True,
     )
     database_pooler: bool = _setting(
         "PENSTOCK_DATABASE_POOLER",
@@ -124,13 +126,19 @@ def _read(known: Field[Any], text: str) -> Any:
     env, least = known.metadata["env"], known.metadata["least"]
     kind: Any = type(known.default)
     try:
-        value = _yes_or_no(text) if kind is bool else kind(text)
+        value = {bool: _yes_or_no, float: _finite}.get(kind, kind)(text)
     except ValueError as error:
         wanted = {int: "a whole number", float: "a number", bool: "yes or no"}[kind]
         raise BadSetting(env=env, value=text, reason=f"it has to be {wanted}") from error
     if least is not None and not value >= least:
         raise BadSetting(env=env, value=text, reason=f"it has to be at least {least:g}")
     return value
+
+
+def _finite(text: str) -> float:
+    if math.isfinite(value := float(text)):
+        return value
+    raise ValueError(text)
 
 
 def _yes_or_no(text: str) -> bool:

@@ -1,6 +1,7 @@
 """The HTTP app: the routes of all rooms, and the health of the house."""
 
 import asyncio
+import socket
 from importlib.metadata import version
 
 from fastapi import FastAPI
@@ -10,11 +11,14 @@ from granian.log import LogLevels
 from granian.server.embed import Server
 from pydantic import BaseModel
 
-from penstock.kernel.errors import PenstockError
+from penstock.kernel.errors import Conflict, PenstockError
 from penstock.kernel.http import speak_problems
 from penstock.kernel.migrations import pending
 from penstock.kernel.timekeeper import list_duties
 from penstock.wiring import House
+
+
+STOP_SECONDS = 2  # how long open connections may keep a stop waiting
 
 
 class Check(BaseModel):
@@ -53,15 +57,34 @@ def build_app(house: House) -> FastAPI:
     return app
 
 
+class PortTaken(Conflict):
+    """Something else listens on the port."""
+
+    code = "PORT_TAKEN"
+    message = "{host}:{port} cannot be listened on ({reason})."
+    hint = "Stop what listens there, or choose another port with --port."
+
+
+def check_port(host: str, port: int) -> None:
+    """Refuse a port that is taken: the server itself would share it with the other one, to everyone's surprise."""
+    try:
+        with socket.create_server((host, port), reuse_port=False):
+            return
+    except OSError as error:
+        raise PortTaken(host=host, port=port, reason=error.strerror or error) from error
+
+
 async def serve_http(house: House, *, host: str, port: int) -> None:
     """Answer HTTP until cancelled."""
+    check_port(host, port)
     server = Server(build_app(house), address=host, port=port, interface=Interfaces.ASGI, log_level=LogLevels.error)
     serving = asyncio.ensure_future(server.serve())
     try:
         await asyncio.shield(serving)
     finally:
         server.stop()  # type: ignore[no-untyped-call]  # granian gives this method no types
-        await serving
+        await asyncio.wait([serving], timeout=STOP_SECONDS)
+        serving.cancel()
 
 
 async def _database(house: House) -> Check:

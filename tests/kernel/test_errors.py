@@ -1,5 +1,6 @@
 """What `errors.py` promises: nine kinds, and messages that name the thing."""
 
+import pickle
 import re
 
 import pytest
@@ -57,7 +58,8 @@ def test_the_tour_at_the_top_draws_every_kind_with_its_status():
 
 
 def test_codes_differ():
-    codes = [kind.code for kind in (PenstockError, DiskFull, *KINDS)]
+    kinds: list[type[PenstockError]] = [PenstockError, DiskFull, *KINDS]
+    codes = [kind.code for kind in kinds]
     assert len(set(codes)) == len(codes)
 
 
@@ -107,3 +109,9 @@ def test_a_full_disk_is_unavailable_and_final():
     assert issubclass(DiskFull, Unavailable)
     assert (DiskFull.status, DiskFull.retryable) == (503, False)
     assert "Free some space" in DiskFull.hint
+
+
+@pytest.mark.parametrize("error", [NotFound(thing="job", id="j1"), TooMany(wait_seconds=2.5)])
+def test_an_error_can_be_sent_to_another_process(error: PenstockError):
+    arrived = pickle.loads(pickle.dumps(error))
+    assert (type(arrived), str(arrived), arrived.values) == (type(error), str(error), error.values)

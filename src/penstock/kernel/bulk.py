@@ -1,6 +1,7 @@
 """Many rows in one statement, the quickest way each database has."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
@@ -62,7 +63,16 @@ def _arrays(table: Table, names: Sequence[str], rows: Rows) -> dict[str, list[An
     for name, values in columns.items():
         if isinstance(table.c[name].type, JSON):
             columns[name] = [None if value is None else to_json(value) for value in values]
+        elif isinstance(table.c[name].type, UtcTime):
+            _refuse_zoneless(values)
     return columns
+
+
+def _refuse_zoneless(times: Sequence[datetime | None]) -> None:
+    """An array does not pass through UtcTime, and the driver would take a time without a zone for a local one."""
+    for time in times:
+        if time is not None and time.tzinfo is None:
+            raise ValueError(f"{time} has no time zone")
 
 
 def _records(names: Sequence[str], rows: Rows) -> list[dict[str, Any]]:

@@ -42,7 +42,8 @@ class UtcTime(TypeDecorator[datetime]):
 
 # Ids are compared byte by byte: quicker than by a language's rules, and the same order on every server.
 Id = String().with_variant(Text(collation="C"), "postgresql")
-Json: JSON = JSON().with_variant(JSONB(), "postgresql")
+# None is SQL's NULL, never the JSON text "null": otherwise a bulk insert and a plain one would write different things.
+Json: JSON = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
 
 
 def to_json(value: object) -> str:

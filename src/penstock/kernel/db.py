@@ -7,6 +7,7 @@ SQLite has one writer: a pool of one connection that begins with BEGIN IMMEDIATE
 fairly, and writers of other processes wait for each other up to `BUSY_SECONDS`. Readers have their own connections.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -110,8 +111,8 @@ class Db:
     async def tx(self, *, actor: str = "system") -> AsyncIterator[Tx]:
         """A transaction that commits at the end of the block, or rolls back when the block raises."""
         with named_faults():
-            async with self._writer.begin() as conn:
-                tx = Tx(conn=conn, now=self.clock.now(), actor=actor, ids=self.ids)
+            async with _connected(self._writer) as conn, conn.begin():
+                tx = self._tx(conn, actor)
                 yield tx
                 if tx.sent:
                     await self._post(tx, tx.sent)
@@ -127,17 +128,21 @@ class Db:
             async with self.tx(actor=actor) as tx:
                 yield tx
             return
-        async with self.read() as tx:
-            tx.actor = actor
-            yield tx
+        with named_faults():
+            async with _connected(self._reader) as conn:
+                tx = self._tx(conn, actor)
+                yield tx
         self._ring(tx)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Tx]:
         """Statements that only read. Each sees the newest commit; for one picture of several, use `tx`."""
         with named_faults():
-            async with self._reader.connect() as conn:
-                yield Tx(conn=conn, now=self.clock.now(), actor="reader", ids=self.ids)
+            async with _connected(self._reader) as conn:
+                yield self._tx(conn, "reader")
+
+    def _tx(self, conn: AsyncConnection, actor: str) -> Tx:
+        return Tx(conn=conn, now=self.clock.now(), actor=actor, ids=self.ids)
 
     def _ring(self, tx: Tx) -> None:
         for channel in tx.woken:
@@ -148,3 +153,16 @@ class Db:
         await self._writer.dispose()
         if self._reader is not self._writer:
             await self._reader.dispose()
+
+
+@asynccontextmanager
+async def _connected(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    """A connection from the pool. Given back at once when all went well: SQLAlchemy's own way starts a task for it, in
+    case we are cancelled meanwhile, which only matters when there is something to roll back."""
+    conn = await engine.connect()
+    try:
+        yield conn
+    except BaseException:
+        await asyncio.shield(conn.close())
+        raise
+    await conn.close()

@@ -16,6 +16,8 @@ The kind decides twice, in one place each: the HTTP status (`kernel/http.py`) an
 """
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import ClassVar
 
 
@@ -31,6 +33,10 @@ class PenstockError(Exception):
     def __init__(self, **values: object) -> None:
         self.values = values
         super().__init__(self.message.format(**values))
+
+    def __reduce__(self) -> tuple[Callable[..., "PenstockError"], tuple[object, ...]]:
+        """Errors cross process borders, and they are made of names, not of places."""
+        return partial(type(self), **self.values), ()
 
 
 class Invalid(PenstockError):
@@ -100,8 +106,8 @@ class TooMany(PenstockError):
 
     def __init__(self, *, wait_seconds: float, **values: object) -> None:
         self.wait_seconds = wait_seconds
-        whole_seconds = math.ceil(wait_seconds)  # rounded down, it would ask to come back too early
-        super().__init__(wait_seconds=wait_seconds, whole_seconds=whole_seconds, **values)
+        values["whole_seconds"] = math.ceil(wait_seconds)  # rounded down, it would ask to come back too early
+        super().__init__(wait_seconds=wait_seconds, **values)
 
 
 class Unavailable(PenstockError):

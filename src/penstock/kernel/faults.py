@@ -40,14 +40,13 @@ SQLITE_FULL = "database or disk is full"
 SQLITE_UNMIGRATED = ("no such table", "no such column")
 SQLITE_BUSY = ("database is locked", "database table is locked")
 SQLITE_AWAY = ("unable to open database file", "disk i/o error", "attempt to write a readonly database")
+CONNECTION_BROKE = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 POSTGRES_AWAY = (
-    asyncpg.PostgresConnectionError,
     asyncpg.CannotConnectNowError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
+    asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,
 )
 POSTGRES_UNMIGRATED = (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError)
 POSTGRES_BUSY = (
@@ -97,13 +96,24 @@ def _name_cause(error: BaseException) -> PenstockError | None:
         return DiskFull(what="to the database")
     if isinstance(error, POSTGRES_UNMIGRATED):
         return DatabaseNotMigrated(reason=str(error))
-    if isinstance(error, (TimeoutError, *POSTGRES_BUSY)):
-        return DatabaseBusy(reason=type(error).__name__)
+    if isinstance(error, TimeoutError):
+        return DatabaseBusy(reason="no answer came in time")
+    if isinstance(error, POSTGRES_BUSY):
+        return DatabaseBusy(reason=_first_line(error))
+    if isinstance(error, asyncpg.InterfaceError) and "closed" not in str(error):
+        return None  # the driver was used wrongly: a bug, not an outage
+    if isinstance(error, CONNECTION_BROKE):
+        return DatabaseAway(reason="the connection broke")
     if isinstance(error, POSTGRES_AWAY):
-        return DatabaseAway(reason=type(error).__name__)
+        return DatabaseAway(reason=_first_line(error))
     if isinstance(error, OSError):  # refused, reset, timed out, no socket file
         return DatabaseAway(reason=error.strerror or type(error).__name__)
     return None
+
+
+def _first_line(error: BaseException) -> str:
+    """What the server says, without the details below it."""
+    return str(error).partition("\n")[0]
 
 
 def _name_sqlite(text: str) -> PenstockError | None:

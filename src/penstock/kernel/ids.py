@@ -4,13 +4,14 @@
 so ids made in a row sort in that order, and two processes do not meet.
 """
 
+import random
 import secrets
 from typing import Protocol
 
 from penstock.kernel.clock import Clock
 
 TAIL_BITS = 64
-STEP_BITS = 16  # a random step keeps the next id from being guessed by adding one
+STEP_BITS = 16  # a random step: two processes that start at the same number still part ways
 
 
 class Ids(Protocol):
@@ -28,18 +29,19 @@ class TimeIds:
         self._clock = clock
         self._millis = 0
         self._tail = 0
+        self._random = random.Random(secrets.randbits(128))  # noqa: S311  (ids must not collide; they are no secrets)
 
     def new(self, prefix: str) -> str:
         """A new id, larger than every id this object made before."""
         millis = int(self._clock.now().timestamp() * 1000)
         if millis > self._millis:
-            self._millis, self._tail = millis, secrets.randbits(TAIL_BITS - 1)
+            self._millis, self._tail = millis, self._random.getrandbits(TAIL_BITS - 1)
         else:
             self._count_up()
         return f"{prefix}_{self._millis:012x}{self._tail:016x}"
 
     def _count_up(self) -> None:
-        self._tail += 1 + secrets.randbits(STEP_BITS)
+        self._tail += 1 + self._random.getrandbits(STEP_BITS)
         if self._tail >> TAIL_BITS:
             self._millis, self._tail = self._millis + 1, 0
 

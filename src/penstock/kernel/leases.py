@@ -99,7 +99,7 @@ class Leases:
     async def claim_alone(
         self, db: Db, *, owner: str, seconds: float, limit: int, partition: str = ""
     ) -> Sequence[Row[Any]]:
-        """A claim that is a transaction of its own, in one round trip when rows are there and nothing restricts them."""
+        """A claim that is a transaction of its own: one round trip when rows are there and nothing restricts them."""
         ask = Ask(owner=owner, seconds=seconds, limit=limit, partition=partition)
         async with db.once(actor=owner) as tx:
             await self._promote_when_due(tx)

@@ -5,11 +5,12 @@ A quota is counted in the database by blocks: a process takes a block and spends
 is not written once per use. Blocks shrink as the quota runs out, so the last units are not locked up elsewhere.
 """
 
+import math
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from sqlalchemy import BigInteger, Column, Double, Index, String, Table, case, delete, func, literal, select, update
+from sqlalchemy import BigInteger, Column, Index, String, Table, case, delete, literal, select, tuple_, update
 
 from penstock.kernel.bulk import upsert
 from penstock.kernel.columns import UtcTime
@@ -19,7 +20,7 @@ rate_bucket = Table(
     "rate_bucket",
     metadata,
     Column("key", String, primary_key=True),
-    Column("full_at", Double, nullable=False),  # seconds since 1970; in the past: full already
+    Column("full_at", BigInteger, nullable=False),  # microseconds since 1970; in the past: full already
     Index("ix_rate_bucket_full_at", "full_at"),
 )
 quota_window = Table(
@@ -31,6 +32,9 @@ quota_window = Table(
     Index("ix_quota_window_until", "until"),
 )
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROS = 1_000_000
+
 
 @dataclass(frozen=True, kw_only=True)
 class Bucket:
@@ -40,8 +44,14 @@ class Bucket:
     burst: float
 
     def __post_init__(self) -> None:
-        if self.per_second <= 0 or self.burst < 1:
+        if not (0 < self.per_second < math.inf and 1 <= self.burst < math.inf):
             raise ValueError("a bucket fills at more than 0 a second and holds at least 1")
+
+    @property
+    def token_micros(self) -> int:
+        """How long one token takes to come back. Whole, so that many small takes add up to exactly the burst (fractions
+        lose the last one to rounding), and rounded down, so that a caller who keeps the rate is not refused."""
+        return max(1, math.floor(MICROS / self.per_second))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +71,7 @@ class Limits(Protocol):
         ...
 
     async def cool(self, key: str, bucket: Bucket, *, seconds: float) -> None:
-        """Leave a bucket empty for at least that long: what an upstream's Retry-After asks for."""
+        """Give no whole token for at least that long: what an upstream's Retry-After asks for."""
         ...
 
     async def reserve(self, key: str, *, until: datetime, limit: int, block: int) -> int:
@@ -81,28 +91,30 @@ class SqlLimits:
 
     async def take(self, key: str, bucket: Bucket, *, amount: float = 1) -> Grant:
         """Take tokens from a bucket, all or none."""
-        b = rate_bucket.c
+        if not 0 <= amount <= bucket.burst:
+            raise ValueError(f"{amount:g} can never be taken from a bucket that holds {bucket.burst:g}")
+        b, token = rate_bucket.c, bucket.token_micros
+        cost, room = math.floor(amount * token), math.floor(bucket.burst * token)
         async with self._db.tx() as tx:
-            now, cost, room = tx.now.timestamp(), amount / bucket.per_second, bucket.burst / bucket.per_second
-            if amount > bucket.burst:
-                raise ValueError(f"{amount:g} can never be taken from a bucket that holds {bucket.burst:g}")
-            begin = case((b.full_at > now, b.full_at), else_=literal(now, Double))
+            now = _micros(tx.now)
+            begin = case((b.full_at > now, b.full_at), else_=literal(now, BigInteger))
             statement = upsert(tx, rate_bucket).values(key=key, full_at=now + cost)
             taken = statement.on_conflict_do_update(
                 index_elements=["key"], set_={"full_at": begin + cost}, where=begin + cost <= now + room
             ).returning(b.full_at)
             full_at = await tx.conn.scalar(taken)
             if full_at is not None:
-                return Grant(allowed=True, remaining=(now + room - full_at) * bucket.per_second, wait_seconds=0)
+                return Grant(allowed=True, remaining=(now + room - full_at) / token, wait_seconds=0)
             full_at = await tx.conn.scalar(select(b.full_at).where(b.key == key)) or now
-        remaining = max(0.0, (now + room - full_at) * bucket.per_second)
-        return Grant(allowed=False, remaining=remaining, wait_seconds=full_at + cost - room - now)
+        remaining = max(0.0, (now + room - full_at) / token)
+        return Grant(allowed=False, remaining=remaining, wait_seconds=(full_at + cost - room - now) / MICROS)
 
     async def cool(self, key: str, bucket: Bucket, *, seconds: float) -> None:
-        """Leave a bucket empty for at least that long."""
+        """Give no whole token for at least that long."""
         b = rate_bucket.c
+        pause = math.ceil(seconds * MICROS) + math.floor(bucket.burst * bucket.token_micros) - bucket.token_micros
         async with self._db.tx() as tx:
-            empty_until = tx.now.timestamp() + seconds + (bucket.burst - 1) / bucket.per_second
+            empty_until = _micros(tx.now) + pause
             statement = upsert(tx, rate_bucket).values(key=key, full_at=empty_until)
             later = statement.on_conflict_do_update(
                 index_elements=["key"], set_={"full_at": empty_until}, where=b.full_at < empty_until
@@ -132,14 +144,20 @@ class SqlLimits:
             await tx.conn.execute(update(quota_window).where(q.key == key, q.until == until).values(used=less))
 
     async def sweep(self, *, limit: int = 10_000) -> int:
-        """Delete buckets that are full and windows that are over; returns how many rows went."""
+        """Delete buckets that are full and windows that are over, up to `limit` of each; returns how many rows went."""
         b, q = rate_bucket.c, quota_window.c
         async with self._db.tx() as tx:
-            full = select(b.key).where(b.full_at < tx.now.timestamp()).order_by(b.full_at).limit(limit)
-            buckets = await tx.conn.execute(delete(rate_bucket).where(b.key.in_(full)))
-            over = select(func.min(q.until)).where(q.until <= tx.now)
-            windows = await tx.conn.execute(delete(quota_window).where(q.until == over.scalar_subquery()))
+            now = _micros(tx.now)
+            full = select(b.key).where(b.full_at <= now).order_by(b.full_at).limit(limit)
+            # Asked again in the DELETE itself: on PostgreSQL a take may have emptied the bucket since the SELECT.
+            buckets = await tx.conn.execute(delete(rate_bucket).where(b.key.in_(full), b.full_at <= now))
+            over = select(q.key, q.until).where(q.until <= tx.now).order_by(q.until).limit(limit)
+            windows = await tx.conn.execute(delete(quota_window).where(tuple_(q.key, q.until).in_(over)))
         return buckets.rowcount + windows.rowcount
+
+
+def _micros(time: datetime) -> int:
+    return (time - EPOCH) // timedelta(microseconds=1)
 
 
 class Quota:
@@ -159,6 +177,7 @@ class Quota:
             wanted = max(self._block, amount - self._left)
             granted = await self._limits.reserve(self.key, until=self.until, limit=self._limit, block=wanted)
             if granted == 0:
+                await self.close()  # too few for this, but perhaps enough for someone else
                 return False
             self._left += granted
         self._left -= amount

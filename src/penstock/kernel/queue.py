@@ -22,12 +22,13 @@ from sqlalchemy import (
     Table,
     delete,
     literal,
+    literal_column,
     select,
     tuple_,
     update,
 )
 
-from penstock.kernel.bulk import insert_new
+from penstock.kernel.bulk import insert_new, insert_rows
 from penstock.kernel.columns import Id, Json, Plain, UtcTime
 from penstock.kernel.db import Tx, metadata
 from penstock.kernel.errors import NotFound
@@ -90,7 +91,9 @@ job = Table(
     *lease_rules(WORDS),
 )
 lease_indexes(job, WORDS)
-_over = job.c.state.in_(("done", "failed", "cancelled"))
+# Constants, not parameters, here and in the statements below: only so can a planner see that the index will do.
+_failed = job.c.state == literal_column("'failed'")
+_over = job.c.state.in_([literal_column(f"'{state}'") for state in ("done", "failed", "cancelled")])
 Index("ix_job_over", job.c.state, job.c.finished_at, job.c.id, postgresql_where=_over, sqlite_where=_over)
 
 COLUMNS = (
@@ -169,15 +172,15 @@ class Queue:
 
     async def enqueue(self, tx: Tx, *jobs: NewJob) -> list[str]:
         """Add jobs to the ledger with this transaction; returns the ids of those that were not there before."""
-        rows: dict[str, tuple[Any, ...]] = {}
-        for row in (_new_row(tx, new) for new in jobs):
-            rows.setdefault(row[0], row)  # of two with one id the first counts, as in the table
-        added = await insert_new(tx, job, COLUMNS, list(rows.values()))
-        fresh = [row for row in rows.values() if row[0] in added]
-        for _, _, _, room, priority, due_at, *_ in fresh:
+        rows = [_new_row(tx, new) for new in jobs]
+        for room, priority, due_at in {row[3:6] for row in rows}:
             self.leases.note_new(tx, partition=room, priority=priority, due_at=due_at)
-        await record(tx, JOB.name, [row[0] for row in fresh], None, JobState.WAITING, "enqueue")
-        return [row[0] for row in fresh]
+        if all(new.id is None for new in jobs):  # ids made here are new; nothing to compare, which is much quicker
+            await insert_rows(tx, job, COLUMNS, rows)
+            return [row[0] for row in rows]
+        rows = list({row[0]: row for row in reversed(rows)}.values())[::-1]  # of two with one id the first counts
+        added = await insert_new(tx, job, COLUMNS, rows)
+        return [row[0] for row in rows if row[0] in added]
 
     async def claim(self, tx: Tx, *, owner: str, seconds: float, limit: int, room: str = "") -> list[Job]:
         """Hold up to `limit` jobs of a room that are due."""
@@ -248,7 +251,7 @@ async def get_job(tx: Tx, job_id: str) -> Job:
 async def list_failed_jobs(tx: Tx, *, older_than: Job | None = None, limit: int = 100) -> list[Job]:
     """The jobs that failed, latest first; the next page begins after the last job of this one."""
     place = tuple_(job.c.finished_at, job.c.id)
-    newest = select(job).where(job.c.state == "failed").order_by(job.c.finished_at.desc(), job.c.id.desc())
+    newest = select(job).where(_over, _failed).order_by(job.c.finished_at.desc(), job.c.id.desc())
     if older_than is not None:
         newest = newest.where(place < tuple_(literal(older_than.finished_at, UtcTime), literal(older_than.id, Id)))
     return [Job.from_row(row) for row in await tx.conn.execute(newest.limit(limit))]
@@ -256,14 +259,15 @@ async def list_failed_jobs(tx: Tx, *, older_than: Job | None = None, limit: int 
 
 async def delete_over(tx: Tx, *, before: datetime, limit: int = 10_000) -> int:
     """Forget jobs that were over before then; returns how many."""
-    j = job.c
-    old = select(j.id).where(_over, j.finished_at < before).limit(limit)
-    return (await tx.conn.execute(delete(job).where(j.id.in_(old)))).rowcount
+    old = (_over, job.c.finished_at < before)
+    some = select(job.c.id).where(*old).limit(limit)
+    # Asked again in the DELETE: a job that someone revives meanwhile stays.
+    return (await tx.conn.execute(delete(job).where(job.c.id.in_(some), *old))).rowcount
 
 
 def _new_row(tx: Tx, new: NewJob) -> tuple[Any, ...]:
-    due_at = tx.now + timedelta(seconds=new.delay_seconds)
     deferred = new.delay_seconds > 0
+    due_at = tx.now + timedelta(seconds=new.delay_seconds) if deferred else tx.now
     return (
         new.id or tx.new_id("job"), new.kind, new.payload, new.room, new.priority, due_at, deferred,
         new.most_attempts, new.timeout_seconds, tx.now,

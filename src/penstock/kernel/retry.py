@@ -30,4 +30,7 @@ def worth_retrying(error: BaseException) -> bool:
 def wait_before_retry(error: BaseException, *, attempt: int, backoff: Backoff) -> float:
     """The wait before the next attempt; a `TooMany` says itself how long at least."""
     wait = backoff.wait_seconds(attempt)
-    return max(wait, error.wait_seconds) if isinstance(error, TooMany) else wait
+    if not isinstance(error, TooMany):
+        return wait
+    spread = random.random() * backoff.jitter  # noqa: S311  (never earlier than asked, and not all at once)
+    return max(wait, error.wait_seconds * (1 + spread))

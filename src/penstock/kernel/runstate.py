@@ -1,7 +1,8 @@
 """Run state: how far a running thing is, for whoever asks. Short-lived, and never moving back.
 
 Each entry belongs to a run (1, 2, …: a retry opens the next) and has an order within it. A put counts only when it
-comes later than what is there, by (run, order), so a worker that fell behind cannot turn the clock back.
+comes later than what is there, by (run, order), so a worker that fell behind cannot turn the clock back. A final entry
+ends its run: only the next run comes after it.
 """
 
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, Row, String, Table, delete, or_, select, tuple_
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, Row, String, Table, and_, delete, or_, select
 
 from penstock.kernel.bulk import upsert
 from penstock.kernel.columns import Id, Json, Plain, UtcTime
@@ -81,7 +82,7 @@ class SqlRunState:
         r = run_state.c
         async with self._db.tx() as tx:
             values = self._values(entry, tx.now)
-            later = tuple_(r.run, r.order) < tuple_(entry.run, entry.order)
+            later = or_(r.run < entry.run, and_(r.run == entry.run, r.order < entry.order, ~r.final))
             statement = upsert(tx, run_state).values(values)
             guarded = statement.on_conflict_do_update(
                 index_elements=["key"], set_=values, where=or_(later, r.expires_at <= tx.now)
@@ -109,7 +110,9 @@ class SqlRunState:
         r = run_state.c
         async with self._db.tx() as tx:
             over = select(r.key).where(r.expires_at <= tx.now).order_by(r.expires_at).limit(limit)
-            return (await tx.conn.execute(delete(run_state).where(r.key.in_(over)))).rowcount
+            # Asked again in the DELETE itself: on PostgreSQL a put may have replaced the entry since the SELECT.
+            still_over = delete(run_state).where(r.key.in_(over), r.expires_at <= tx.now)
+            return (await tx.conn.execute(still_over)).rowcount
 
     def _values(self, entry: RunEntry, now: datetime) -> dict[str, Any]:
         seconds = self._final_seconds if entry.final else self._live_seconds

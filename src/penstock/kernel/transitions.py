@@ -47,8 +47,9 @@ class MovedAlready(Conflict):
 
 @dataclass(frozen=True, kw_only=True)
 class Transition:
-    """One recorded move."""
+    """One recorded move; `id` grows with time."""
 
+    id: int
     entity: str
     entity_id: str
     from_state: str | None
@@ -77,10 +78,12 @@ async def record(tx: Tx, entity: str, ids: Iterable[str], before: str | None, af
     await insert_rows(tx, state_transitions, COLUMNS, rows)
 
 
-async def list_transitions(tx: Tx, entity: str, entity_id: str, *, limit: int = 100) -> Sequence[Transition]:
-    """The life of one thing, oldest first."""
+async def list_transitions(
+    tx: Tx, entity: str, entity_id: str, *, after: int = 0, limit: int = 100
+) -> Sequence[Transition]:
+    """The life of one thing, oldest first; `after` is the id of the last move of the page before."""
     t = state_transitions.c
-    mine = select(*(t[name] for name in COLUMNS)).where(t.entity == entity, t.entity_id == entity_id)
+    mine = select(state_transitions).where(t.entity == entity, t.entity_id == entity_id, t.id > after)
     rows = await tx.conn.execute(mine.order_by(t.id).limit(limit))
     return [Transition(**row._mapping) for row in rows]
 

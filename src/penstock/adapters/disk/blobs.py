@@ -92,15 +92,17 @@ class DiskBlobs:
             raise
 
 
-async def _write_ahead(draft: Draft, chunks: AsyncIterable[bytes]) -> bytearray:
+async def _write_ahead(draft: Draft, chunks: AsyncIterable[bytes]) -> bytes:
     """Write all but the last piece, which is returned: a short stream then needs no thread hop of its own."""
-    waiting = bytearray()
+    waiting: list[bytes] = []
+    waiting_bytes = 0
     async for chunk in chunks:
-        waiting += chunk
-        if len(waiting) >= writing.PIECE_BYTES:
-            await _in_thread(draft.key, partial(draft.write, waiting), on_cancel=draft.abandon)
-            waiting = bytearray()
-    return waiting
+        waiting.append(chunk)
+        waiting_bytes += len(chunk)
+        if waiting_bytes >= writing.PIECE_BYTES:
+            await _in_thread(draft.key, partial(draft.write, b"".join(waiting)), on_cancel=draft.abandon)
+            waiting, waiting_bytes = [], 0
+    return b"".join(waiting)
 
 
 async def _in_thread(what: str, work: Callable[[], T], *, on_cancel: Callable[[], None] | None = None) -> T:

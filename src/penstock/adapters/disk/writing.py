@@ -50,7 +50,7 @@ class Draft:
         """Called from the event loop while a thread writes: stop soon, and do not publish."""
         self._abandoned = True
 
-    def write(self, piece: bytes | bytearray) -> None:
+    def write(self, piece: bytes) -> None:
         """Add to the draft; the first piece makes its file."""
         if self._file is None:
             self._file = _open_draft(self._root, self._name)
@@ -62,7 +62,7 @@ class Draft:
             self._size_bytes += written
             view = view[written:]
 
-    def finish(self, rest: bytes | bytearray, place: Place) -> BlobReceipt:
+    def finish(self, rest: bytes, place: Place) -> BlobReceipt:
         """Add the last piece, make all of it safe, and publish it."""
         self.write(rest)
         assert self._file is not None

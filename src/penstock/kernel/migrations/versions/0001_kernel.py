@@ -38,7 +38,8 @@ def upgrade() -> None:
         sa.UniqueConstraint("channel", "dedup_key", name="uq_outbox_channel_dedup_key"),
         states=("waiting", "sending", "sent", "dead"),
     )
-    _index_where("ix_outbox_over", "outbox", ["state", "id"], "state IN ('sent', 'dead')")
+    _index_where("ix_outbox_sent", "outbox", ["finished_at"], "state = 'sent'")
+    _index_where("ix_outbox_dead", "outbox", ["id"], "state = 'dead'")
     _leased(
         "duty",
         sa.Column("finished_at", UtcTime),
@@ -136,7 +137,7 @@ def _limits() -> None:
     op.create_table(
         "rate_bucket",
         sa.Column("key", sa.String, nullable=False),
-        sa.Column("full_at", sa.Double, nullable=False),
+        sa.Column("full_at", sa.BigInteger, nullable=False),
         sa.PrimaryKeyConstraint("key", name="pk_rate_bucket"),
     )
     op.create_index("ix_rate_bucket_full_at", "rate_bucket", ["full_at"])

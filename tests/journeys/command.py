@@ -1,0 +1,68 @@
+"""The command `penstock` as a user runs it: a process of its own, with an environment of its own."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import aiohttp
+
+from tests.servers.children import kill_child, start_child
+
+READY_SECONDS = 40  # a loaded machine may take a while to import everything
+
+
+def environment(**settings: str) -> dict[str, str]:
+    """The environment of a child: ours without settings of our own, and these."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+    return clean | settings
+
+
+def run(*arguments: str, cwd: Path | None = None, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    command = [sys.executable, "-m", "penstock", *arguments]
+    return subprocess.run(
+        command, env=environment(**settings), cwd=cwd, capture_output=True, text=True, timeout=100, check=False
+    )
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+        return port
+
+
+class Serving:
+    """A running `penstock serve`."""
+
+    def __init__(self, *arguments: str, **settings: str) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        command = [sys.executable, "-m", "penstock", "serve", "--port", str(self.port), *arguments]
+        self.child = start_child(command, env=environment(**settings))
+
+    async def ready(self, session: aiohttp.ClientSession) -> None:
+        """Return when the health answers 200."""
+        async with asyncio.timeout(READY_SECONDS):
+            while await self._status(session) != 200:  # noqa: ASYNC110  (the server is another process)
+                await asyncio.sleep(0.05)
+
+    def stop(self) -> int:
+        """Ask it to stop, as an operator does; returns its exit status."""
+        self.child.send_signal(signal.SIGTERM)
+        return self.child.wait(timeout=20)
+
+    def kill(self) -> None:
+        """kill -9."""
+        kill_child(self.child)
+
+    async def _status(self, session: aiohttp.ClientSession) -> int:
+        try:
+            async with session.get(f"{self.url}/api/v1/health") as answer:
+                return answer.status
+        except aiohttp.ClientConnectionError:
+            return 0

@@ -1,0 +1,39 @@
+"""The command line's manners: help everywhere, errors in words."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.journeys.command import run
+
+
+@pytest.mark.parametrize("command", [[], ["serve"], ["work"], ["migrate"], ["demo"]])
+def test_every_command_has_help(command: list[str]):
+    shown = run(*command, "--help")
+    assert shown.returncode == 0
+    assert "--help" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"PENSTOCK_WORKERS": "many"}, "PENSTOCK_WORKERS is 'many', but it has to be a whole number"),
+        ({"PENSTOCK_DATABASE_URL": "mysql://somewhere"}, "mysql is neither postgresql nor sqlite"),
+        ({"PENSTOCK_DATA_DIR": "/proc/nowhere"}, "/proc/nowhere cannot be made"),
+        ({"PENSTOCK_BLOBS_URL": "ftp://somewhere"}, "PENSTOCK_BLOBS_URL"),
+        ({"PENSTOCK_DATABASE_URL": "postgresql://me:hunter2@127.0.0.1:1/x"}, "cannot be reached"),
+    ],
+)
+def test_a_wrong_setting_is_named_without_a_traceback_or_a_secret(settings: dict[str, str], told: str, tmp_path: Path):
+    refused = run("work", cwd=tmp_path, **settings)
+    assert refused.returncode == 1
+    assert told in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert "hunter2" not in refused.stderr
+
+
+def test_migrating_twice_takes_the_steps_once(tmp_path: Path):
+    first = run("migrate", PENSTOCK_DATA_DIR=str(tmp_path))
+    second = run("migrate", PENSTOCK_DATA_DIR=str(tmp_path))
+    assert "0001" in first.stdout
+    assert "up to date" in second.stdout

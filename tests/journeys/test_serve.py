@@ -1,0 +1,101 @@
+"""`penstock serve`, from outside."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tests.conftest import open_db
+from tests.journeys.command import Serving, run
+from tests.servers.postgres import PostgresServer
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as opened:
+        yield opened
+
+
+@pytest.fixture
+async def serving(tmp_path: Path, session: aiohttp.ClientSession) -> AsyncIterator[Serving]:
+    server = Serving("--data-dir", str(tmp_path / "data"))
+    try:
+        await server.ready(session)
+        yield server
+    finally:
+        server.kill()
+
+
+async def test_a_fresh_server_is_well_and_keeps_its_data_in_the_folder(
+    serving: Serving, session: aiohttp.ClientSession, tmp_path: Path
+):
+    async with session.get(f"{serving.url}/api/v1/health") as answer:
+        body = await answer.json()
+    assert body["status"] == "ok"
+    assert body["checks"]["database"] == {"ok": True, "detail": ""}
+    assert (tmp_path / "data" / "penstock.db").exists()
+
+
+async def test_what_is_not_served_is_a_problem_with_code_and_hint(serving: Serving, session: aiohttp.ClientSession):
+    async with session.get(f"{serving.url}/nope") as answer:
+        assert answer.status == 404
+        assert answer.content_type == "application/problem+json"
+        problem = json.loads(await answer.text())
+    assert (problem["code"], problem["retryable"]) == ("NO_SUCH_PATH", False)
+    async with session.post(f"{serving.url}/livez") as answer:
+        assert answer.status == 405
+
+
+async def test_a_stop_is_quick_and_in_good_order(serving: Serving):
+    assert serving.stop() == 0
+
+
+async def test_a_second_server_on_the_same_port_is_told_so(serving: Serving, tmp_path: Path):
+    second = run("serve", "--port", str(serving.port), "--data-dir", str(tmp_path / "second"))
+    assert second.returncode == 1
+    assert f"127.0.0.1:{serving.port} cannot be listened on" in second.stderr
+    assert "Traceback" not in second.stderr
+
+
+@pytest.mark.timeout(180)
+async def test_health_tells_when_the_database_is_away_and_when_it_is_back(session: aiohttp.ClientSession):
+    with PostgresServer.start() as postgres:
+        postgres.create_database("served")
+        url = postgres.url("served")
+        assert run("migrate", PENSTOCK_DATABASE_URL=url).returncode == 0
+        serving = Serving(PENSTOCK_DATABASE_URL=url)
+        try:
+            await serving.ready(session)
+            postgres.kill()
+            async with session.get(f"{serving.url}/api/v1/health") as answer:
+                assert answer.status == 503
+                assert "cannot be reached" in (await answer.json())["checks"]["database"]["detail"]
+            postgres.start_again()
+            await serving.ready(session)
+        finally:
+            serving.kill()
+
+
+async def test_a_database_that_is_not_migrated_is_not_served(postgres_server: object, tmp_path: Path):
+    with PostgresServer.start() as postgres:
+        postgres.create_database("bare")
+        refused = run("serve", PENSTOCK_DATABASE_URL=postgres.url("bare"))
+    assert refused.returncode == 1
+    assert "penstock migrate" in refused.stderr
+
+
+async def test_work_that_was_waiting_is_kept_over_a_kill(
+    serving: Serving, session: aiohttp.ClientSession, tmp_path: Path
+):
+    db = open_db(f"sqlite:///{tmp_path / 'data' / 'penstock.db'}")
+    serving.kill()
+    async with db.read() as tx:
+        assert (await tx.conn.exec_driver_sql("PRAGMA integrity_check")).scalar() == "ok"
+    await db.close()
+    again = Serving("--data-dir", str(tmp_path / "data"))
+    try:
+        await again.ready(session)
+    finally:
+        again.kill()

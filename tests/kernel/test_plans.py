@@ -1,0 +1,321 @@
+"""Every statement that runs often, or on a large table, is served by an index: the databases' own plans say so.
+
+The statements are recorded while the kernel's verbs run, so what is explained here is what runs there.
+"""
+
+import asyncio
+import json
+import re
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event, text
+
+from penstock.kernel import outbox, queue, transitions
+from penstock.kernel.bulk import insert_rows
+from penstock.kernel.clock import ManualClock
+from penstock.kernel.db import Db
+from penstock.kernel.leases import Leases
+from penstock.kernel.partitions import set_ceiling
+from penstock.kernel.runstate import SqlRunState, run_state
+from tests.conftest import TEMPLATE, open_db
+from tests.servers.postgres import Databases
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ROWS = 20_000
+FEW = 100
+FULL = "penstock_plans_full"
+
+Recorded = list[tuple[str, Any]]  # statements and their parameters
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verb:
+    """Something the kernel does, the table it does it on and the index that must serve it."""
+
+    name: str
+    table: str
+    index: str
+    run: Callable[[Db], Awaitable[object]]
+
+
+async def claim(db: Db) -> None:
+    async with db.tx() as tx:
+        await Leases(queue.job, queue.WORDS).claim(tx, owner="me", seconds=60, limit=10, partition="room1")
+
+
+async def claim_under_a_ceiling(db: Db) -> None:
+    async with db.tx() as tx:
+        await set_ceiling(tx, "job", "room2", ROWS)
+        await Leases(queue.job, queue.WORDS).claim(tx, owner="me", seconds=60, limit=10, partition="room2")
+
+
+async def claim_messages(db: Db) -> None:
+    async with db.tx() as tx:
+        await Leases(outbox.outbox, outbox.WORDS).claim(tx, owner="me", seconds=60, limit=10)
+
+
+async def promote(db: Db) -> None:
+    async with db.tx() as tx:
+        await Leases(queue.job, queue.WORDS).promote(tx)
+
+
+async def next_due(db: Db) -> None:
+    async with db.tx() as tx:
+        await Leases(queue.job, queue.WORDS).next_due_at(tx)
+
+
+async def rescue(db: Db) -> None:
+    async with db.tx() as tx:
+        await queue.Queue().rescue(tx)
+
+
+async def list_failed(db: Db) -> None:
+    async with db.tx() as tx:
+        if page := await queue.list_failed_jobs(tx, limit=FEW):
+            await queue.list_failed_jobs(tx, limit=FEW, older_than=page[-1])
+
+
+async def list_dead(db: Db) -> None:
+    async with db.tx() as tx:
+        await outbox.list_dead_letters(tx, after="msg_010000", limit=FEW)
+
+
+async def forget_jobs(db: Db) -> None:
+    async with db.tx() as tx:
+        await queue.delete_over(tx, before=NOW, limit=FEW)
+
+
+async def forget_messages(db: Db) -> None:
+    async with db.tx() as tx:
+        await outbox.delete_sent(tx, before=NOW, limit=FEW)
+
+
+async def forget_moves(db: Db) -> None:
+    async with db.tx() as tx:
+        await transitions.delete_transitions(tx, before=NOW, limit=FEW)
+
+
+async def list_moves(db: Db) -> None:
+    async with db.tx() as tx:
+        await transitions.list_transitions(tx, "job", "job_000001")
+
+
+def runs(db: Db) -> SqlRunState:
+    return SqlRunState(db, live_seconds=60, final_seconds=60)
+
+
+VERBS = [
+    Verb(name="claim", table="job", index="ix_job_ready", run=claim),
+    Verb(name="count held", table="job", index="ix_job_held", run=claim_under_a_ceiling),
+    Verb(name="claim messages", table="outbox", index="ix_outbox_ready", run=claim_messages),
+    Verb(name="promote", table="job", index="ix_job_deferred", run=promote),
+    Verb(name="next due", table="job", index="ix_job_deferred", run=next_due),
+    Verb(name="rescue", table="job", index="ix_job_held", run=rescue),
+    Verb(name="list failed jobs", table="job", index="ix_job_over", run=list_failed),
+    Verb(name="list dead letters", table="outbox", index="ix_outbox_dead", run=list_dead),
+    Verb(name="forget jobs", table="job", index="ix_job_over", run=forget_jobs),
+    Verb(name="forget messages", table="outbox", index="ix_outbox_sent", run=forget_messages),
+    Verb(name="forget moves", table="state_transitions", index="ix_state_transitions_at", run=forget_moves),
+    Verb(name="list moves", table="state_transitions", index="ix_state_transitions_entity", run=list_moves),
+    Verb(
+        name="list runs",
+        table="run_state",
+        index="ix_run_state_status",
+        run=lambda db: runs(db).list_by_status("rare", after="run_001"),
+    ),
+    Verb(
+        name="sweep runs", table="run_state", index="ix_run_state_expires_at", run=lambda db: runs(db).sweep(limit=FEW)
+    ),
+]
+every_verb = pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name.replace(" ", "_"))
+
+
+# The databases: new (never looked at), empty (looked at while nothing was in it), full.
+
+
+@pytest.fixture(scope="module")
+def full_postgres(postgres_server: Databases) -> Iterator[str]:
+    postgres_server.drop_database(FULL)
+    postgres_server.create_database(FULL, template=TEMPLATE)
+    asyncio.run(_fill(postgres_server.url(FULL)))
+    yield postgres_server.url(FULL)
+    postgres_server.drop_database(FULL)
+
+
+@pytest.fixture(scope="module")
+def full_sqlite(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("full") / "penstock.db"
+    shutil.copy(sqlite_template, path)
+    asyncio.run(_fill(f"sqlite:///{path}"))
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture(params=["new sqlite", "full sqlite", "new postgres", "empty postgres", "full postgres"])
+def tables_at(request: pytest.FixtureRequest) -> tuple[str, str]:
+    state, kind = request.param.split()
+    return state, request.getfixturevalue(f"full_{kind}" if state == "full" else f"{kind}_url")
+
+
+@pytest.fixture
+async def tables(tables_at: tuple[str, str]) -> AsyncIterator[Db]:
+    state, url = tables_at
+    db = open_db(url, ManualClock(NOW))
+    if state == "empty":
+        await _look(db)
+    yield db
+    await db.close()
+
+
+async def _look(db: Db) -> None:
+    """Let PostgreSQL note how large its tables are."""
+    async with db.engine.connect() as conn:
+        await (await conn.execution_options(isolation_level="AUTOCOMMIT")).execute(text("VACUUM ANALYZE"))
+
+
+async def _fill(url: str) -> None:
+    db = open_db(url, ManualClock(NOW))
+    async with db.tx() as tx:
+        await insert_rows(tx, queue.job, JOB_COLUMNS, [_job(number) for number in range(ROWS)])
+        await insert_rows(tx, outbox.outbox, MESSAGE_COLUMNS, [_message(number) for number in range(ROWS)])
+        moves = [
+            ("job", f"job_{number:06}", None, "waiting", "enqueue", "me", _moment(number)) for number in range(ROWS)
+        ]
+        await insert_rows(tx, transitions.state_transitions, transitions.COLUMNS, moves)
+        await insert_rows(tx, run_state, RUN_COLUMNS, [_run(number) for number in range(ROWS)])
+    if db.on_postgres:
+        await _look(db)
+    await db.close()
+
+
+LEASE_COLUMNS = ("id", "state", "scheduled_at", "deferred", "lease_token", "leased_until", "created_at", "finished_at")
+JOB_COLUMNS = (*LEASE_COLUMNS, "kind", "payload", "partition_key", "priority", "most_attempts", "timeout_seconds")
+MESSAGE_COLUMNS = (*LEASE_COLUMNS, "channel", "dedup_key", "payload")
+RUN_COLUMNS = ("key", "run", "order", "status", "final", "fields", "updated_at", "expires_at")
+JOB_STATES = ["waiting", "waiting", "waiting", "running", "done", "done", "done", "done", "failed", "cancelled"]
+MESSAGE_STATES = ["waiting", "waiting", "sending", "sent", "sent", "sent", "sent", "sent", "sent", "dead"]
+
+
+def _moment(number: int) -> datetime:
+    """Half of the rows lie before `NOW`."""
+    return NOW + timedelta(seconds=number - ROWS // 2)
+
+
+def _leased(prefix: str, number: int, state: str) -> tuple[Any, ...]:
+    at, held = _moment(number), state in {"running", "sending"}
+    over = state in {"done", "failed", "cancelled", "sent", "dead"}
+    lease = ("token", at) if held else (None, None)
+    return (f"{prefix}_{number:06}", state, at, number % 10 == 1, *lease, at, at if over else None)
+
+
+def _job(number: int) -> tuple[Any, ...]:
+    own: tuple[Any, ...] = ("k", {}, f"room{number // 10 % 5}", number // 10 % 9, 5, 60.0)
+    return (*_leased("job", number, JOB_STATES[number % 10]), *own)
+
+
+def _message(number: int) -> tuple[Any, ...]:
+    return (*_leased("msg", number, MESSAGE_STATES[number % 10]), "Said", str(number), {})
+
+
+def _run(number: int) -> tuple[Any, ...]:
+    status = "rare" if number % 50 == 0 else "usual"
+    return (f"run_{number:06}", 1, 1, status, False, {}, NOW, _moment(number))
+
+
+# Reading plans
+
+
+@contextmanager
+def recorded(db: Db, table: str) -> Iterator[Recorded]:
+    """What is said about a table during the block, inserts aside."""
+    statements: Recorded = []
+
+    def note(_conn: object, _cursor: object, statement: str, parameters: Any, *_: object) -> None:
+        if re.match(rf"(SELECT|UPDATE|DELETE)\b.*\b{table}\b", statement, re.DOTALL):
+            statements.append((statement, parameters))
+
+    engines = {db.engine.sync_engine, db._reader.sync_engine}
+    for engine in engines:
+        event.listen(engine, "before_cursor_execute", note)
+    yield statements
+    for engine in engines:
+        event.remove(engine, "before_cursor_execute", note)
+
+
+async def explain(db: Db, statement: str, parameters: Any) -> list[str]:
+    """The plan's steps, a line each."""
+    async with db.engine.connect() as conn:
+        if db.on_postgres:
+            [[plan]] = await conn.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {statement}", parameters)
+            return list(_steps(plan))
+        rows = await conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
+        return [row.detail for row in rows]
+
+
+def _steps(plan: Any) -> Iterator[str]:
+    found = json.loads(plan) if isinstance(plan, str) else plan
+    nodes = [found[0]["Plan"]]
+    while nodes:
+        node = nodes.pop()
+        yield " ".join(node[key] for key in ("Node Type", "Relation Name", "Index Name") if key in node)
+        nodes += node.get("Plans", [])
+
+
+def reads_a_whole_table(step: str) -> bool:
+    """`SCAN t` without an index on SQLite; `Seq Scan t` on PostgreSQL."""
+    return step.startswith("Seq Scan") or (step.startswith("SCAN") and "INDEX" not in step)
+
+
+def sorts(step: str) -> bool:
+    return step.startswith("Sort") or "TEMP B-TREE" in step
+
+
+@every_verb
+async def test_it_is_served_by_its_index(tables: Db, verb: Verb):
+    with recorded(tables, verb.table) as statements:
+        await verb.run(tables)
+    assert statements
+    steps = [step for statement in statements for step in await explain(tables, *statement)]
+    assert [step for step in steps if reads_a_whole_table(step)] == []
+    assert any(verb.index in step for step in steps), steps
+
+
+@every_verb
+async def test_it_sorts_nothing_on_a_full_table(full_sqlite: str, full_postgres: str, verb: Verb):
+    for url in (full_sqlite, full_postgres):
+        db = open_db(url, ManualClock(NOW))
+        with recorded(db, verb.table) as statements:
+            await verb.run(db)
+        steps = [step for statement in statements for step in await explain(db, *statement)]
+        await db.close()
+        assert [step for step in steps if sorts(step)] == []
+
+
+@pytest.mark.parametrize("tables_at", ["new postgres", "empty postgres", "full postgres"], indirect=True)
+@pytest.mark.parametrize("verb", VERBS[:6], ids=lambda verb: verb.name.replace(" ", "_"))
+async def test_the_plan_that_postgres_keeps_is_good_too(tables: Db, verb: Verb):
+    """After five runs PostgreSQL may keep a plan for any parameters, and use it while the table grows."""
+    with recorded(tables, verb.table) as statements:
+        await verb.run(tables)
+    for number, (statement, _) in enumerate(statements):
+        steps = await _kept_plan(tables, f"kept_{number}", statement)
+        assert [step for step in steps if reads_a_whole_table(step) or sorts(step)] == []
+        assert any("ix_" in step for step in steps), steps
+
+
+async def _kept_plan(db: Db, name: str, statement: str) -> list[str]:
+    count = max((int(digits) for digits in re.findall(r"\$(\d+)", statement)), default=0)
+    arguments = f"({', '.join(['NULL'] * count)})" if count else ""
+    async with db.tx() as tx:
+        await tx.conn.execute(text("SET LOCAL plan_cache_mode = force_generic_plan"))
+        driver: Any = (await tx.conn.get_raw_connection()).driver_connection
+        await driver.execute(f"PREPARE {name} AS {statement}")
+        plan = await driver.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE {name}{arguments}")
+        await driver.execute(f"DEALLOCATE {name}")
+    return list(_steps(plan))
