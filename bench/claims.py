@@ -22,7 +22,7 @@ RETURNING *
 """
 SETTLE = """
 UPDATE job SET state = 'done', lease_token = NULL, leased_until = NULL, finished_at = $3
-WHERE id = ANY($1) AND lease_token = $2 AND state = 'running' RETURNING id
+WHERE id = ANY($1) AND lease_token = $2 RETURNING id
 """
 
 

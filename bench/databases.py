@@ -14,14 +14,14 @@ from tests.servers.postgres import PostgresServer
 
 # The same rows on both databases: ids like ours, payloads as small as ours.
 FILL_POSTGRES = """
-INSERT INTO job (id, kind, payload, scheduled_at, most_attempts, timeout_seconds, created_at)
-SELECT 'job_' || lpad(n::text, 28, '0'), 'bench', '{"n": 1}', now(), 5, 600, now() FROM generate_series(1, $1) n
+INSERT INTO job (id, kind, payload, scheduled_at, most_attempts, timeout_seconds, created_at, created_by)
+SELECT 'job_' || lpad(n::text, 28, '0'), 'bench', '{"n": 1}', now(), 5, 600, now(), 'bench' FROM generate_series(1, $1) n
 """
 FILL_SQLITE = """
-INSERT INTO job (id, kind, payload, scheduled_at, most_attempts, timeout_seconds, created_at)
+INSERT INTO job (id, kind, payload, scheduled_at, most_attempts, timeout_seconds, created_at, created_by)
 WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?)
 SELECT 'job_' || printf('%028d', n), 'bench', '{"n": 1}', '2026-01-01 00:00:00.000000', 5, 600,
-       '2026-01-01 00:00:00.000000' FROM numbers
+       '2026-01-01 00:00:00.000000', 'bench' FROM numbers
 """
 
 

@@ -16,9 +16,9 @@ ROWS = 100_000
 BATCH = 10_000
 INSERT = """
 INSERT INTO job (id, kind, payload, partition_key, priority, scheduled_at, deferred, most_attempts, timeout_seconds,
-                 created_at)
+                 created_at, created_by)
 SELECT * FROM unnest($1::text[], $2::text[], $3::jsonb[], $4::text[], $5::smallint[], $6::timestamptz[], $7::boolean[],
-                     $8::integer[], $9::float8[], $10::timestamptz[])
+                     $8::integer[], $9::float8[], $10::timestamptz[], $11::text[])
 """
 
 
@@ -57,6 +57,7 @@ async def _bare(dsn: str) -> float:
             [5] * n,
             [600.0] * n,
             [now] * n,
+            ["bench"] * n,
         )
         await connection.execute(INSERT, ids, *rest)
     rate = ROWS / (time.perf_counter() - began)

@@ -47,7 +47,11 @@ class Finding:
 
 async def compare(what: str, unit: str, *, ours: Measure, reference: Measure, **target: float) -> Finding:
     """Measure both in turn, three times over, and compare round by round: a slow moment then hits both."""
-    pairs = [(await reference(), await ours()) for _ in range(ROUNDS)]
+    return summary(what, unit, [(await reference(), await ours()) for _ in range(ROUNDS)], **target)
+
+
+def summary(what: str, unit: str, pairs: list[tuple[float, float]], **target: float) -> Finding:
+    """What rounds of (reference, ours) found."""
     ratios = sorted(mine / theirs for theirs, mine in pairs)
     return Finding(
         what=what,

@@ -17,7 +17,6 @@ from penstock.kernel.migrations import pending
 from penstock.kernel.timekeeper import list_duties
 from penstock.wiring import House
 
-
 STOP_SECONDS = 2  # how long open connections may keep a stop waiting
 
 

@@ -389,10 +389,11 @@ async def test_the_history_says_who_did_what_and_when(shop: Shop, clock: ManualC
     added_at = clock.now()
     clock.advance(seconds=3)
     await shop.run()
+    made = await shop.get("a")
+    assert (made.created_by, made.created_at) == ("ann", added_at)
     async with shop.db.read() as tx:
         life = await list_transitions(tx, "job", "a")
     assert [(step.actor, step.from_state, step.to_state, step.at) for step in life] == [
-        ("ann", None, "waiting", added_at),
         ("worker-1", "waiting", "running", clock.now()),
         ("worker-1", "running", "done", clock.now()),
     ]

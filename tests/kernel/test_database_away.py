@@ -150,7 +150,7 @@ async def cut_off(db: Db, server: PostgresServer, moment: str) -> None:
 def effect(tx: Tx, name: str) -> dict[str, object]:
     """A row that does not run, and may be there more than once for one name."""
     row = {"id": tx.new_id("effect"), "kind": name, "payload": {}, "state": "cancelled", "scheduled_at": tx.now}
-    return row | {"most_attempts": 1, "timeout_seconds": 1, "created_at": tx.now}
+    return row | {"most_attempts": 1, "timeout_seconds": 1, "created_at": tx.now, "created_by": "me"}
 
 
 async def effects(db: Db) -> Counter[str]:

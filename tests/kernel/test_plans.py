@@ -195,7 +195,16 @@ async def _fill(url: str) -> None:
 
 
 LEASE_COLUMNS = ("id", "state", "scheduled_at", "deferred", "lease_token", "leased_until", "created_at", "finished_at")
-JOB_COLUMNS = (*LEASE_COLUMNS, "kind", "payload", "partition_key", "priority", "most_attempts", "timeout_seconds")
+JOB_COLUMNS = (
+    *LEASE_COLUMNS,
+    "kind",
+    "payload",
+    "partition_key",
+    "priority",
+    "most_attempts",
+    "timeout_seconds",
+    "created_by",
+)
 MESSAGE_COLUMNS = (*LEASE_COLUMNS, "channel", "dedup_key", "payload")
 RUN_COLUMNS = ("key", "run", "order", "status", "final", "fields", "updated_at", "expires_at")
 JOB_STATES = ["waiting", "waiting", "waiting", "running", "done", "done", "done", "done", "failed", "cancelled"]
@@ -215,7 +224,7 @@ def _leased(prefix: str, number: int, state: str) -> tuple[Any, ...]:
 
 
 def _job(number: int) -> tuple[Any, ...]:
-    own: tuple[Any, ...] = ("k", {}, f"room{number // 10 % 5}", number // 10 % 9, 5, 60.0)
+    own: tuple[Any, ...] = ("k", {}, f"room{number // 10 % 5}", number // 10 % 9, 5, 60.0, "me")
     return (*_leased("job", number, JOB_STATES[number % 10]), *own)
 
 

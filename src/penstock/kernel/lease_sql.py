@@ -106,7 +106,8 @@ class LeaseSql:
         self._held = _is(table, words, words.held)
         in_partition = t.partition_key == bindparam("in_partition", type_=Id)
         self.count_held = select(func.count()).select_from(table).where(self._held, in_partition)
-        self.next_due = select(func.min(t.scheduled_at)).where(self._waiting, t.deferred)
+        later = t.scheduled_at > bindparam("now", type_=UtcTime)
+        self.next_due = select(func.min(t.scheduled_at)).where(self._waiting, t.deferred, later)
         self.claim = _per_database(self._claim)
         self.renew = _per_database(self._renew)
         self.settle = _per_database(self._settle)
@@ -161,13 +162,15 @@ class LeaseSql:
         return update(self.table).where(among)
 
     def _mine(self, on_postgres: bool) -> ColumnElement[bool]:
+        """The rows held by this token. That they are held need not be said: the table's CHECK allows a token only then.
+        Said all the same, it would lead PostgreSQL to the index of held rows and over everything that was ever held."""
         t = self.table.c
         among = (
             t.id == any_(bindparam("held_ids", type_=ARRAY(Text)))
             if on_postgres
             else t.id.in_(bindparam("held_ids", expanding=True))
         )
-        return and_(among, t.lease_token == bindparam("held_token", type_=String), self._held)
+        return and_(among, t.lease_token == bindparam("held_token", type_=String))
 
     def _renew(self, on_postgres: bool) -> Update:
         kept = update(self.table).where(self._mine(on_postgres)).values(leased_until=bindparam("until"))
@@ -196,15 +199,15 @@ class LeaseSql:
 
     def _expire(self, on_postgres: bool) -> Update:
         t = self.table.c
-        now = bindparam("now", type_=UtcTime)
-        lapsed = select(t.id).where(self._held, t.leased_until <= now).order_by(t.leased_until)
+        since, now = bindparam("since", type_=UtcTime), bindparam("now", type_=UtcTime)
+        lapsed = select(t.id).where(self._held, t.leased_until >= since, t.leased_until <= now).order_by(t.leased_until)
         lapsed = lapsed.limit(bindparam("most", type_=Integer)).with_for_update(skip_locked=True)
         waits = self._waits_again(now, deferred=False)
         return self._update(lapsed, on_postgres).values(waits).returning(self.table)
 
     def _promote(self, on_postgres: bool) -> Update:
         t = self.table.c
-        now = bindparam("now", type_=UtcTime)
-        due = select(t.id).where(self._waiting, t.deferred, t.scheduled_at <= now).order_by(t.scheduled_at)
-        due = due.limit(bindparam("most", type_=Integer)).with_for_update(skip_locked=True)
+        since, now = bindparam("since", type_=UtcTime), bindparam("now", type_=UtcTime)
+        due = select(t.id).where(self._waiting, t.deferred, t.scheduled_at >= since, t.scheduled_at <= now)
+        due = due.order_by(t.scheduled_at).limit(bindparam("most", type_=Integer)).with_for_update(skip_locked=True)
         return self._update(due, on_postgres).values(deferred=False).returning(t.id)

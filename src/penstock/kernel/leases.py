@@ -31,6 +31,8 @@ from penstock.kernel.lease_sql import LeaseSql, LeaseWords
 from penstock.kernel.partitions import find_partition, lock_partition
 
 LOOK_AGAIN_SECONDS = 1.0  # how late at most we notice what another process deferred, or put before our mark
+LOOK_BACK_SECONDS = 3  # longer than our transactions stay open
+WHOLE_LOOK_SECONDS = 60
 PROMOTE_AT_ONCE = 1000
 EXPIRE_AT_ONCE = 1000
 
@@ -62,7 +64,30 @@ class Ask:
     partition: str
 
 
-START = Mark(-32768, datetime(1970, 1, 1, tzinfo=UTC), "")
+LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+START = Mark(-32768, LONG_AGO, "")
+
+
+class Lookback:
+    """From when on a look for what has come due must look: what was due before the last look is long taken care of.
+
+    What a slow transaction commits late is found by looking back a little further each time, and everything is looked
+    at again once a minute. Without this, each look would walk over all that ever was due while vacuum is blocked.
+    """
+
+    def __init__(self) -> None:
+        self._since = LONG_AGO
+        self._whole_at = LONG_AGO
+
+    def since(self, now: datetime) -> datetime:
+        """The moment to look back to."""
+        return LONG_AGO if now >= self._whole_at else self._since
+
+    def looked(self, now: datetime) -> None:
+        """Everything that was due by now has been seen."""
+        if now >= self._whole_at:
+            self._whole_at = now + timedelta(seconds=WHOLE_LOOK_SECONDS)
+        self._since = now - timedelta(seconds=LOOK_BACK_SECONDS)
 
 
 class Leases:
@@ -75,7 +100,9 @@ class Leases:
         names = list(table.c.keys())
         self._order = itemgetter(*(names.index(name) for name in ("priority", "scheduled_at", "id")))
         self._marks: dict[str, tuple[Mark, datetime]] = {}
-        self._look_again_at = START.scheduled_at
+        self._look_again_at = LONG_AGO
+        self._lapsed = Lookback()
+        self._due = Lookback()
 
     @property
     def channel(self) -> str:
@@ -145,21 +172,26 @@ class Leases:
 
     async def expire(self, tx: Tx, *, limit: int = EXPIRE_AT_ONCE) -> Sequence[Row[Any]]:
         """Let rows wait again whose holder fell silent; returns them."""
-        result = await tx.conn.execute(self._sql.expire(tx.on_postgres), {"now": tx.now, "most": limit})
-        if rows := result.all():
+        values = {"since": self._lapsed.since(tx.now), "now": tx.now, "most": limit}
+        rows = (await tx.conn.execute(self._sql.expire(tx.on_postgres), values)).all()
+        if len(rows) < limit:
+            self._lapsed.looked(tx.now)
+        if rows:
             self._marks.clear()
             tx.wake(self.channel)
         return rows
 
     async def promote(self, tx: Tx) -> int:
         """Let in the deferred rows that are due now; returns how many."""
-        statement, values = self._sql.promote(tx.on_postgres), {"now": tx.now, "most": PROMOTE_AT_ONCE}
-        result = await tx.conn.execute(statement, values)
-        return len(result.all())
+        values = {"since": self._due.since(tx.now), "now": tx.now, "most": PROMOTE_AT_ONCE}
+        promoted = len((await tx.conn.execute(self._sql.promote(tx.on_postgres), values)).all())
+        if promoted < PROMOTE_AT_ONCE:
+            self._due.looked(tx.now)
+        return promoted
 
     async def next_due_at(self, tx: Tx) -> datetime | None:
-        """When the next deferred row is due."""
-        due_at: datetime | None = await tx.conn.scalar(self._sql.next_due)
+        """When the next row that is not due yet will be."""
+        due_at: datetime | None = await tx.conn.scalar(self._sql.next_due, {"now": tx.now})
         return due_at
 
     def seconds_to_look(self, now: datetime) -> float:

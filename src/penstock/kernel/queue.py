@@ -83,6 +83,7 @@ job = Table(
     Column("most_attempts", Integer, nullable=False),
     Column("timeout_seconds", Float, nullable=False),
     Column("created_at", UtcTime, nullable=False),
+    Column("created_by", String, nullable=False),
     Column("finished_at", UtcTime),
     Column("error_code", String),
     Column("error", String),
@@ -98,7 +99,7 @@ Index("ix_job_over", job.c.state, job.c.finished_at, job.c.id, postgresql_where=
 
 COLUMNS = (
     "id", "kind", "payload", "partition_key", "priority", "scheduled_at", "deferred", "most_attempts",
-    "timeout_seconds", "created_at",
+    "timeout_seconds", "created_at", "created_by",
 )  # fmt: skip
 ERROR_LENGTH = 2000
 
@@ -136,6 +137,8 @@ class Job:
     attempts: int
     most_attempts: int
     timeout_seconds: float
+    created_at: datetime
+    created_by: str
     scheduled_at: datetime
     finished_at: datetime | None
     worker: str | None
@@ -155,6 +158,8 @@ class Job:
             attempts=row.lease_count,
             most_attempts=row.most_attempts,
             timeout_seconds=row.timeout_seconds,
+            created_at=row.created_at,
+            created_by=row.created_by,
             scheduled_at=row.scheduled_at,
             finished_at=row.finished_at,
             worker=row.lease_owner,
@@ -270,7 +275,7 @@ def _new_row(tx: Tx, new: NewJob) -> tuple[Any, ...]:
     due_at = tx.now + timedelta(seconds=new.delay_seconds) if deferred else tx.now
     return (
         new.id or tx.new_id("job"), new.kind, new.payload, new.room, new.priority, due_at, deferred,
-        new.most_attempts, new.timeout_seconds, tx.now,
+        new.most_attempts, new.timeout_seconds, tx.now, tx.actor,
     )  # fmt: skip
 
 

@@ -130,17 +130,27 @@ class Timekeeper:
     async def _do(self, row: Row[Any]) -> bool:
         known = self._duties.get(row.id)
         if known is None:
-            await self._rest(row, UNKNOWN_WAIT_SECONDS, error=row.error)
+            await self._leave(row)
             return False
         try:
             async with self._keeper.keeping(row.id, row.lease_token):
                 await known.run()
+        except asyncio.CancelledError:
+            if not self._keeper.was_lost(row.id, row.lease_token):
+                raise
+            return False  # another process does it now
         except Exception as error:  # noqa: BLE001  (one duty's failure must not stop the others)
             log.warning("duty %s failed: %r", row.id, error)
             await self._rest(row, min(RETRY_SECONDS, known.every_seconds), error=repr(error)[:2000])
             return False
         await self._rest(row, known.every_seconds, error=None)
         return True
+
+    async def _leave(self, row: Row[Any]) -> None:
+        """Put back, as it was, a duty that is not known here."""
+        async with self._db.tx(actor=self._owner) as tx:
+            later = tx.now + timedelta(seconds=UNKNOWN_WAIT_SECONDS)
+            await self._leases.release(tx, [row.id], row.lease_token, due_at=later, uncounted=1)
 
     async def _rest(self, row: Row[Any], seconds: float, *, error: str | None) -> None:
         async with self._db.tx(actor=self._owner) as tx:

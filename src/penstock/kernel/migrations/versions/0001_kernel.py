@@ -20,6 +20,7 @@ def upgrade() -> None:
         sa.Column("most_attempts", sa.Integer, nullable=False),
         sa.Column("timeout_seconds", sa.Float, nullable=False),
         sa.Column("created_at", UtcTime, nullable=False),
+        sa.Column("created_by", sa.String, nullable=False),
         sa.Column("finished_at", UtcTime),
         sa.Column("error_code", sa.String),
         sa.Column("error", sa.String),
