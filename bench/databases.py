@@ -15,7 +15,8 @@ from tests.servers.postgres import PostgresServer
 # The same rows on both databases: ids like ours, payloads as small as ours.
 FILL_POSTGRES = """
 INSERT INTO job (id, kind, payload, scheduled_at, most_attempts, timeout_seconds, created_at, created_by)
-SELECT 'job_' || lpad(n::text, 28, '0'), 'bench', '{"n": 1}', now(), 5, 600, now(), 'bench' FROM generate_series(1, $1) n
+SELECT 'job_' || lpad(n::text, 28, '0'), 'bench', '{"n": 1}', now(), 5, 600, now(), 'bench'
+FROM generate_series(1, $1) n
 """
 FILL_SQLITE = """
 INSERT INTO job (id, kind, payload, scheduled_at, most_attempts, timeout_seconds, created_at, created_by)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.storms.kills import storm
+from tests.storms.late import come_late
 
 
 @pytest.mark.timeout(180)
@@ -14,4 +15,9 @@ async def test_killed_workers_lose_no_job_and_settle_none_twice(db_url: str, tmp
     assert verdict.without_effect == 0
     assert verdict.with_two_effects == 0
     assert verdict.wrong_histories == []
-    assert verdict.late_workers_refused > 0, "the frozen workers came back too early to be late"
+
+
+async def test_a_worker_that_was_frozen_and_comes_back_late_is_refused(db_url: str, tmp_path: Path):
+    effects, log = await come_late(db_url, tmp_path)
+    assert effects == ["second"]
+    assert "no longer held" in log or "was lost" in log
