@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from penstock.adapters.disk import DiskBlobs
-from penstock.kernel import outbox, queue, transitions
+from penstock.kernel import outbox
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.clock import Clock, SystemClock
 from penstock.kernel.db import Db
@@ -28,12 +28,14 @@ from penstock.kernel.outbox import Relay, Routes
 from penstock.kernel.queue import Queue
 from penstock.kernel.runstate import SqlRunState
 from penstock.kernel.timekeeper import Duty, Timekeeper
+from penstock.kernel.upkeep import Upkeep
 from penstock.kernel.workers import JobHandler, Workers
 from penstock.settings import BadSetting, Settings
 
 ROUTES: Routes = {}
 HANDLERS: Mapping[str, JobHandler] = {}
 ROOMS: Sequence[str] = ("",)
+DRAFT_AGE = timedelta(days=1)  # a write that stalls for a day has been given up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +111,8 @@ def _build(settings: Settings, clock: Clock, db: Db) -> House:
     jobs, runs, limits = Queue(), _runs(db, settings), SqlLimits(db)
     blobs = DiskBlobs(_blob_folder(settings))
     relay = Relay(db, ROUTES, owner=owner, most_attempts=settings.outbox_attempts)
-    duties = _duties(settings, db, jobs=jobs, runs=runs, limits=limits, blobs=blobs, relay=relay)
+    upkeep = Upkeep(db, jobs=jobs, relay=relay, history=timedelta(days=settings.history_days))
+    duties = [*upkeep.duties(runs, limits), _sweep_blobs(blobs, clock)]
     return House(
         settings=settings,
         owner=owner,
@@ -138,34 +141,8 @@ def _blob_folder(settings: Settings) -> Path:
     return Path(url.path)
 
 
-def _duties(
-    settings: Settings, db: Db, *, jobs: Queue, runs: SqlRunState, limits: SqlLimits, blobs: DiskBlobs, relay: Relay
-) -> list[Duty]:
-    """What is done every so often, once in the cluster."""
-
-    async def rescue_jobs() -> None:
-        async with db.tx(actor="timekeeper") as tx:
-            await jobs.rescue(tx)
-
-    async def rescue_messages() -> None:
-        async with db.tx(actor="timekeeper") as tx:
-            await relay.leases.expire(tx)
-
+def _sweep_blobs(blobs: DiskBlobs, clock: Clock) -> Duty:
     async def sweep() -> None:
-        await runs.sweep()
-        await limits.sweep()
-        await blobs.sweep(older_than=db.clock.now() - timedelta(days=1))
+        await blobs.sweep(older_than=clock.now() - DRAFT_AGE)
 
-    async def forget() -> None:
-        async with db.tx(actor="timekeeper") as tx:
-            before = tx.now - timedelta(days=settings.history_days)
-            await queue.delete_over(tx, before=before)
-            await outbox.delete_sent(tx, before=before)
-            await transitions.delete_transitions(tx, before=before)
-
-    return [
-        Duty(name="rescue-jobs", every_seconds=1, run=rescue_jobs),
-        Duty(name="rescue-messages", every_seconds=1, run=rescue_messages),
-        Duty(name="sweep", every_seconds=60, run=sweep),
-        Duty(name="forget", every_seconds=60, run=forget),
-    ]
+    return Duty(name="sweep-blobs", every_seconds=3600, run=sweep)

@@ -60,7 +60,7 @@ class Keeper:
         for row_id, token in self._kept:
             by_token[token].append(row_id)
         for token, ids in by_token.items():
-            async with self._db.tx() as tx:
+            async with self._db.once() as tx:
                 renewed = await self._leases.renew(tx, ids, token, seconds=self._lease_seconds)
             for row_id in set(ids) - renewed:
                 self._stop(row_id, token)

@@ -9,6 +9,7 @@ the database happens once even if the relay is killed in the middle. Handlers st
 as far as the world outside the database goes.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -183,14 +184,20 @@ class Relay:
 
     async def deliver(self, *, limit: int = 50) -> int:
         """Deliver up to `limit` messages that are due, one after another; returns how many were taken up."""
-        async with self._db.tx(actor=self._owner) as tx:
-            held = await self.leases.claim(tx, owner=self._owner, seconds=LEASE_SECONDS, limit=limit)
-        for row in held:
+        held = await self.leases.claim_alone(self._db, owner=self._owner, seconds=LEASE_SECONDS, limit=limit)
+        for number, row in enumerate(held):
             try:
                 await self._deliver_one(row)
+            except asyncio.CancelledError:
+                await self._hand_back(held[number:])
+                raise
             except Exception as error:  # noqa: BLE001  (a handler's failure of any kind is the message's fate)
                 await self._put_off(row, error)
         return len(held)
+
+    async def rescue(self, tx: Tx) -> None:
+        """Let messages wait again whose relay fell silent."""
+        await self.leases.expire(tx)
 
     async def _deliver_one(self, row: Row[Any]) -> None:
         if row.lease_count > self._most_attempts:  # it kills its relays: no failure of theirs was ever written down
@@ -203,6 +210,11 @@ class Relay:
             await self.leases.settle(tx, [row.id], row.lease_token, state=OutboxState.SENT, finished_at=tx.now)
             for handler in handlers:
                 await handler(tx, message)
+
+    async def _hand_back(self, rows: Sequence[Row[Any]]) -> None:
+        """We are stopping: what was not delivered need not wait for its lease to run out."""
+        async with self._db.once(actor=self._owner) as tx:
+            await self.leases.release(tx, [row.id for row in rows], rows[0].lease_token, uncounted=1)
 
     async def _put_off(self, row: Row[Any], error: Exception) -> None:
         text = f"{type(error).__name__}: {error}"[:2000]

@@ -94,6 +94,7 @@ class Timekeeper:
         self._lease_seconds = lease_seconds
         self._leases = Leases(duty, WORDS)
         self._keeper = Keeper(db, self._leases, lease_seconds=lease_seconds)
+        self._doing: set[asyncio.Task[bool]] = set()
 
     async def run(self) -> None:
         """Do what is due, until cancelled."""
@@ -107,7 +108,9 @@ class Timekeeper:
                     log.warning("duties are put off: %s", error)
                     await self._db.clock.sleep(RETRY_SECONDS)
         finally:
-            keeping.cancel()
+            for task in (*self._doing, keeping):
+                task.cancel()
+            await asyncio.gather(*self._doing, keeping, return_exceptions=True)
 
     async def enrol(self) -> None:
         """Make sure that every known duty has its row; a new one is due at once."""
@@ -116,29 +119,42 @@ class Timekeeper:
 
     async def tick(self) -> int:
         """Do everything that is due now; returns how many duties were done."""
+        return sum(await asyncio.gather(*await self._begin()))
+
+    async def _begin(self) -> list[asyncio.Task[bool]]:
+        """Take up what is due, each duty by a task of its own: a long one must not keep the short ones waiting."""
         async with self._db.tx(actor=self._owner) as tx:
             await self._leases.expire(tx)
             held = await self._leases.claim(tx, owner=self._owner, seconds=self._lease_seconds, limit=ALL_AT_ONCE)
-        done = await asyncio.gather(*(self._do(row) for row in held))
-        return sum(done)
+        begun = [asyncio.create_task(self._do(row), name=row.id) for row in held]
+        for task in begun:
+            self._doing.add(task)
+            task.add_done_callback(self._ended)
+        return begun
+
+    def _ended(self, task: asyncio.Task[bool]) -> None:
+        self._doing.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.warning("duty %s could not be put back: %s", task.get_name(), error)
 
     async def _keep_time(self) -> None:
         while True:
-            await self.tick()
+            await self._begin()
             await self._db.clock.sleep(max(0.05, self._leases.seconds_to_look(self._db.clock.now())))
 
     async def _do(self, row: Row[Any]) -> bool:
         known = self._duties.get(row.id)
         if known is None:
-            await self._leave(row)
+            await self._leave(row, UNKNOWN_WAIT_SECONDS)
             return False
         try:
             async with self._keeper.keeping(row.id, row.lease_token):
                 await known.run()
         except asyncio.CancelledError:
-            if not self._keeper.was_lost(row.id, row.lease_token):
-                raise
-            return False  # another process does it now
+            if self._keeper.was_lost(row.id, row.lease_token):
+                return False  # another process does it now
+            await self._leave(row, 0)  # we are stopping: the next process need not wait for the lease
+            raise
         except Exception as error:  # noqa: BLE001  (one duty's failure must not stop the others)
             log.warning("duty %s failed: %r", row.id, error)
             await self._rest(row, min(RETRY_SECONDS, known.every_seconds), error=repr(error)[:2000])
@@ -146,10 +162,10 @@ class Timekeeper:
         await self._rest(row, known.every_seconds, error=None)
         return True
 
-    async def _leave(self, row: Row[Any]) -> None:
-        """Put back, as it was, a duty that is not known here."""
+    async def _leave(self, row: Row[Any], seconds: float) -> None:
+        """Put a duty back as it was, for another process."""
         async with self._db.tx(actor=self._owner) as tx:
-            later = tx.now + timedelta(seconds=UNKNOWN_WAIT_SECONDS)
+            later = tx.now + timedelta(seconds=seconds)
             await self._leases.release(tx, [row.id], row.lease_token, due_at=later, uncounted=1)
 
     async def _rest(self, row: Row[Any], seconds: float, *, error: str | None) -> None:

@@ -1,0 +1,72 @@
+"""Upkeep: the duties that keep the kernel's own tables in order, each done once in the cluster."""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Protocol
+
+from penstock.kernel import outbox, queue, transitions
+from penstock.kernel.db import Db, Tx
+from penstock.kernel.limits import SqlLimits
+from penstock.kernel.outbox import Relay
+from penstock.kernel.queue import Queue
+from penstock.kernel.runstate import SqlRunState
+from penstock.kernel.timekeeper import Duty
+
+RESCUE_SECONDS = 1  # how late at most a lapsed lease is found
+TIDY_SECONDS = 60
+ACTOR = "timekeeper"
+
+
+class Forget(Protocol):
+    """Deletes the oldest rows of a table, a bounded number at a time; returns how many."""
+
+    async def __call__(self, tx: Tx, *, before: datetime) -> int:
+        """Delete some that were over before then."""
+        ...
+
+
+class Upkeep:
+    """What has to be done every so often."""
+
+    def __init__(self, db: Db, *, jobs: Queue, relay: Relay, history: timedelta) -> None:
+        self._db = db
+        self._jobs = jobs
+        self._relay = relay
+        self._history = history
+
+    def duties(self, runs: SqlRunState, limits: SqlLimits) -> list[Duty]:
+        """The duties, for a timekeeper."""
+        return [
+            Duty(name="rescue-jobs", every_seconds=RESCUE_SECONDS, run=self.rescue_jobs),
+            Duty(name="rescue-messages", every_seconds=RESCUE_SECONDS, run=self.rescue_messages),
+            Duty(name="forget-history", every_seconds=TIDY_SECONDS, run=self.forget_history),
+            Duty(name="sweep-run-state", every_seconds=TIDY_SECONDS, run=partial(until_none, runs.sweep)),
+            Duty(name="sweep-limits", every_seconds=TIDY_SECONDS, run=partial(until_none, limits.sweep)),
+        ]
+
+    async def rescue_jobs(self) -> None:
+        """Let jobs wait again whose worker fell silent."""
+        async with self._db.tx(actor=ACTOR) as tx:
+            await self._jobs.rescue(tx)
+
+    async def rescue_messages(self) -> None:
+        """Let messages wait again whose relay fell silent."""
+        async with self._db.tx(actor=ACTOR) as tx:
+            await self._relay.rescue(tx)
+
+    async def forget_history(self) -> None:
+        """Delete finished jobs, delivered messages and recorded moves that are older than the history is kept."""
+        before = self._db.clock.now() - self._history
+        for forget in (queue.delete_over, outbox.delete_sent, transitions.delete_transitions):
+            await until_none(partial(self._forget_some, forget, before))
+
+    async def _forget_some(self, forget: Forget, before: datetime) -> int:
+        async with self._db.tx(actor=ACTOR) as tx:
+            return await forget(tx, before=before)
+
+
+async def until_none(delete_some: Callable[[], Awaitable[int]]) -> None:
+    """Delete in bounded bites, a transaction each, until nothing is left to delete."""
+    while await delete_some():
+        pass
