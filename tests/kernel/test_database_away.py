@@ -90,6 +90,16 @@ class TestKilledPostgres:
             await enqueue(db, "a")
         await db.close()
 
+    async def test_the_first_call_after_a_restart_in_a_quiet_moment_succeeds(self, db: Db, server: PostgresServer):
+        await enqueue(db, "before")
+        assert await job_ids(db) == ["before"]
+        server.kill()
+        server.start_again()
+        for _ in range(5):  # a few turns of the loop, in which it notices that the connections are gone
+            await asyncio.sleep(0)
+        await enqueue(db, "after")
+        assert await job_ids(db) == ["after", "before"]
+
     @pytest.mark.parametrize("moment", ["between two statements", "before the commit"])
     async def test_a_transaction_that_was_cut_off_leaves_nothing_behind(
         self, db: Db, server: PostgresServer, moment: str
@@ -298,6 +308,7 @@ class TestBadUrls:
             (f"postgresql://ann:{SECRET}@host:port/name", "not a URL"),
             (f"mysql://ann:{SECRET}@host/name", "mysql is neither"),
             (f"https://ann:{SECRET}@host/name", "https is neither"),
+            (f"postgresql://ann:{SECRET}@host/name?sslmode=require&colour=red", "option colour"),
             ("sqlite://", "needs a file"),
             ("sqlite:///:memory:", "needs a file"),
         ],

@@ -19,6 +19,7 @@ from penstock.kernel.queue import NewJob, Queue, job
 
 ROOMS = ("a", "b")
 PROCESSES = 3
+LEASE_SECONDS = 30
 
 rooms = st.sampled_from(ROOMS)
 processes = st.integers(0, PROCESSES - 1)
@@ -45,7 +46,7 @@ gates = st.one_of(
     st.tuples(st.just("ceiling"), rooms, st.sampled_from([None, 0, 1, 3])),
 )
 adds = st.tuples(st.just("add"), processes, rooms, st.integers(1, 3), delays, st.integers(1, 4))
-advances = st.tuples(st.just("advance"), st.sampled_from([0.3, 1, 10, 31]))
+advances = st.tuples(st.just("advance"), st.sampled_from([0.3, 1, 10, LEASE_SECONDS]))
 # Claims come often and gates seldom, or most walks would meet closed doors and empty rooms.
 steps = st.one_of(adds, claims, claims, later_verbs, claims, later_verbs, advances, gates)
 walks = st.lists(steps, min_size=20, max_size=50)
@@ -53,7 +54,6 @@ few, many = (
     settings(max_examples=count, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     for count in (30, 60)
 )
-LEASE_SECONDS = 30
 
 
 @dataclass

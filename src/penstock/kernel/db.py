@@ -136,7 +136,7 @@ class Db:
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Tx]:
-        """Statements that only read. Each sees the newest commit; for one picture of several, use `tx`."""
+        """Statements that only read. Do not count on several of them seeing one picture: for that, use `tx`."""
         with named_faults():
             async with _connected(self._reader) as conn:
                 yield self._tx(conn, "reader")

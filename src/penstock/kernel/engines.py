@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import event, make_url
 from sqlalchemy.engine import URL, Connection
+from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from penstock.kernel.columns import to_json
@@ -53,10 +54,21 @@ def _parse(url: str) -> URL:
     except Exception as error:  # SQLAlchemy raises several kinds here, all meaning "not a URL"
         raise BadDatabaseUrl(reason="it is not a URL") from error
     if backend in ("postgresql", "postgres"):
-        return parsed.set(drivername="postgresql+asyncpg")
+        return _in_asyncpg_words(parsed)
     if backend == "sqlite":
         return parsed.set(drivername="sqlite+aiosqlite")
     raise BadDatabaseUrl(reason=f"{backend} is neither postgresql nor sqlite")
+
+
+def _in_asyncpg_words(url: URL) -> URL:
+    """Hosted databases hand out URLs in libpq's words; the driver has its own, and fails on any other."""
+    query = dict(url.query)
+    if "sslmode" in query:
+        query["ssl"] = query.pop("sslmode")
+    query.pop("channel_binding", None)  # a demand on how passwords are sent that the driver cannot be told
+    if unknown := set(query) - {"ssl", "host", "port"}:
+        raise BadDatabaseUrl(reason=f"its option {min(unknown)} is not known here")
+    return url.set(drivername="postgresql+asyncpg", query=query)
 
 
 def _sqlite(url: URL, connections: int) -> tuple[AsyncEngine, AsyncEngine]:
@@ -94,14 +106,27 @@ def _postgres(url: URL, connections: int, **more: Any) -> AsyncEngine:
     # A plan made while a queue is empty would read the whole table, and is kept while the queue grows: a claim took
     # 140 ms at 200,000 rows, now 2. JIT off: it would compile what still has to read a table, at more than it saves.
     settings = {"application_name": "penstock", "enable_seqscan": "off", "jit": "off"}
-    return _engine(url, connections=connections, connect_args=POSTGRES_PATIENCE | {"server_settings": settings}, **more)
+    options = POSTGRES_PATIENCE | {"server_settings": settings}
+    return _drop_closed(_engine(url, connections=connections, connect_args=options, **more))
 
 
 def _postgres_behind_pooler(url: URL, connections: int) -> AsyncEngine:
     """Behind a transaction pooler the next transaction may run on another server connection, so nothing may be kept
     on one: no named statements (the empty name is parsed anew each time and never piles up) and no session settings."""
     nothing_kept = {"statement_cache_size": 0, "prepared_statement_cache_size": 0, "prepared_statement_name_func": str}
-    return _engine(url, connections=connections, connect_args=POSTGRES_PATIENCE | nothing_kept)
+    return _drop_closed(_engine(url, connections=connections, connect_args=POSTGRES_PATIENCE | nothing_kept))
+
+
+def _drop_closed(engine: AsyncEngine) -> AsyncEngine:
+    """Do not hand out connections that the server has closed meanwhile: the first call after a restart would fail.
+    Asking the driver costs no round trip."""
+
+    @event.listens_for(engine.sync_engine, "checkout")
+    def is_open(connection: Any, _record: object, _proxy: object) -> None:
+        if connection.driver_connection.is_closed():
+            raise DisconnectionError
+
+    return engine
 
 
 def _engine(url: URL, *, connections: int, **more: Any) -> AsyncEngine:

@@ -68,7 +68,7 @@ def named_faults() -> Iterator[None]:
     try:
         yield
     except PoolTimeout as error:
-        raise DatabaseBusy(reason="no connection became free") from error
+        raise DatabaseBusy(reason="no connection became free; is one transaction opened inside another?") from error
     except DBAPIError as error:
         named = _name(error)
         if named is None:

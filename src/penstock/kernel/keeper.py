@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from penstock.kernel.db import Db
-from penstock.kernel.errors import Unavailable
 from penstock.kernel.leases import Leases
 
 log = logging.getLogger(__name__)
@@ -51,8 +50,8 @@ class Keeper:
             await self._db.clock.sleep(self._lease_seconds / RENEWALS_PER_LEASE)
             try:
                 await self.renew_all()
-            except Unavailable as error:
-                log.warning("leases on %s were not renewed this time: %s", self._leases.table.name, error)
+            except Exception as error:  # noqa: BLE001  (whatever it is, the next renewal must be tried)
+                log.warning("leases on %s were not renewed this time: %r", self._leases.table.name, error)
 
     async def renew_all(self) -> None:
         """Renew everything once, and cancel the work on what is lost."""

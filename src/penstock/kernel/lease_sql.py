@@ -178,8 +178,7 @@ class LeaseSql:
 
     def _settle(self, on_postgres: bool, names: Sequence[str]) -> Update:
         free: dict[str, Any] = {"lease_token": None, "leased_until": None, self._state: bindparam("to_state")}
-        more = {name: bindparam(f"set_{name}", type_=self.table.c[name].type) for name in names}
-        ended = update(self.table).where(self._mine(on_postgres)).values(free | more)
+        ended = update(self.table).where(self._mine(on_postgres)).values(free | self._more(names))
         return ended.returning(self.table.c.id)
 
     def _waits_again(self, due_at: Any, deferred: Any) -> dict[str, Any]:
@@ -191,10 +190,14 @@ class LeaseSql:
             "deferred": deferred,
         }
 
-    def _release(self, on_postgres: bool) -> Update:
+    def _more(self, names: Sequence[str]) -> dict[str, Any]:
+        """Columns of the table's own that are set along with a lease's end."""
+        return {name: bindparam(f"set_{name}", type_=self.table.c[name].type) for name in names}
+
+    def _release(self, on_postgres: bool, names: Sequence[str]) -> Update:
         waits = self._waits_again(bindparam("due_at"), bindparam("is_deferred"))
         fewer = {"lease_count": self.table.c.lease_count - bindparam("uncounted", type_=Integer)}
-        given = update(self.table).where(self._mine(on_postgres)).values(waits | fewer)
+        given = update(self.table).where(self._mine(on_postgres)).values(waits | fewer | self._more(names))
         return given.returning(self.table.c.id)
 
     def _expire(self, on_postgres: bool) -> Update:

@@ -155,7 +155,14 @@ class Leases:
         return set((await tx.conn.scalars(statement, sets)).all())
 
     async def release(
-        self, tx: Tx, ids: Collection[str], token: str, *, due_at: datetime | None = None, uncounted: int = 0
+        self,
+        tx: Tx,
+        ids: Collection[str],
+        token: str,
+        *,
+        due_at: datetime | None = None,
+        uncounted: int = 0,
+        **values: object,
     ) -> set[str]:
         """Give rows back, due now or at `due_at`; returns the ids that were still held.
 
@@ -164,11 +171,13 @@ class Leases:
         """
         due_at = max(due_at or tx.now, tx.now)
         self._look_again_at = min(self._look_again_at, due_at)
-        values = {"held_ids": list(ids), "held_token": token, "due_at": due_at, "is_deferred": due_at > tx.now}
-        released = await tx.conn.scalars(self._sql.release(tx.on_postgres), values | {"uncounted": uncounted})
         self._marks.clear()
         tx.wake(self.channel)
-        return set(released.all())
+        sets = {f"set_{name}": value for name, value in values.items()}
+        sets |= {"held_ids": list(ids), "held_token": token, "uncounted": uncounted}
+        sets |= {"due_at": due_at, "is_deferred": due_at > tx.now}
+        statement = self._sql.release(tx.on_postgres, tuple(values))
+        return set((await tx.conn.scalars(statement, sets)).all())
 
     async def expire(self, tx: Tx, *, limit: int = EXPIRE_AT_ONCE) -> Sequence[Row[Any]]:
         """Let rows wait again whose holder fell silent; returns them."""

@@ -221,7 +221,9 @@ class Relay:
         async with self._db.tx(actor=self._owner) as tx:
             if worth_retrying(error) and row.lease_count < self._most_attempts:
                 wait = wait_before_retry(error, attempt=row.lease_count, backoff=RETRIES)
-                await self.leases.release(tx, [row.id], row.lease_token, due_at=tx.now + timedelta(seconds=wait))
+                await self.leases.release(
+                    tx, [row.id], row.lease_token, due_at=tx.now + timedelta(seconds=wait), error=text
+                )
                 return
             why = {"finished_at": tx.now, "error": text}
             if await self.leases.try_settle(tx, [row.id], row.lease_token, state=OutboxState.DEAD, **why):

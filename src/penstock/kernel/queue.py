@@ -195,16 +195,16 @@ class Queue:
 
     async def finish(self, tx: Tx, held: Job) -> None:
         """Mark a held job done, or `LeaseLost` when it is no longer held."""
-        await self.leases.settle(tx, [held.id], _token(held), state=JobState.DONE, finished_at=tx.now)
+        well = {"finished_at": tx.now, "error_code": None, "error": None}  # an earlier attempt may have left its error
+        await self.leases.settle(tx, [held.id], _token(held), state=JobState.DONE, **well)
         await record(tx, JOB.name, [held.id], JobState.RUNNING, JobState.DONE, "finish")
 
     async def retry(self, tx: Tx, held: Job, *, wait_seconds: float, code: str, error: str) -> None:
         """Try again later; what went wrong stays readable on the row."""
         due_at = tx.now + timedelta(seconds=wait_seconds)
-        if not await self.leases.release(tx, [held.id], _token(held), due_at=due_at):
+        error = error[:ERROR_LENGTH]
+        if not await self.leases.release(tx, [held.id], _token(held), due_at=due_at, error_code=code, error=error):
             raise LeaseLost(ids=held.id)
-        failure = {"error_code": code, "error": error[:ERROR_LENGTH]}
-        await tx.conn.execute(update(job).where(job.c.id == held.id).values(failure))
         await record(tx, JOB.name, [held.id], JobState.RUNNING, JobState.WAITING, "retry")
 
     async def fail(self, tx: Tx, held: Job, *, code: str, error: str) -> None:
@@ -235,6 +235,7 @@ class Queue:
         """Give a failed or cancelled job a new life, with its attempts counted from nothing."""
         found = await get_job(tx, job_id)
         fresh = {"lease_count": 0, "scheduled_at": tx.now, "deferred": False, "finished_at": None}
+        fresh |= {"error_code": None, "error": None}
         await move(tx, job, JOB, job_id, state=found.state, verb="revive", **fresh)
         tx.wake(job.name)
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import CheckConstraint, Column, Row, String, Table, select, update
+from sqlalchemy import CheckConstraint, Column, Row, String, Table, select
 
 from penstock.kernel.bulk import insert_new
 from penstock.kernel.columns import Id, UtcTime
@@ -171,9 +171,8 @@ class Timekeeper:
     async def _rest(self, row: Row[Any], seconds: float, *, error: str | None) -> None:
         async with self._db.tx(actor=self._owner) as tx:
             again_at = tx.now + timedelta(seconds=seconds)
-            if await self._leases.release(tx, [row.id], row.lease_token, due_at=again_at, uncounted=1):
-                report = {"finished_at": tx.now, "error": error}
-                await tx.conn.execute(update(duty).where(duty.c.id == row.id).values(report))
+            report = {"finished_at": tx.now, "error": error}
+            await self._leases.release(tx, [row.id], row.lease_token, due_at=again_at, uncounted=1, **report)
 
 
 async def list_duties(db: Db) -> list[DutyReport]:

@@ -8,7 +8,6 @@ backoff, or failed for good. A lease that is lost stops its handler, and whateve
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import cycle, islice
 
@@ -26,6 +25,7 @@ Settle = Callable[[Tx], Awaitable[None]]
 JobHandler = Callable[[Job], Awaitable[Settle | None]]
 
 RETRIES = Backoff(first_seconds=1, most_seconds=300)
+HAND_BACK_SECONDS = 5
 PATIENCE = Backoff(first_seconds=0.2, most_seconds=5)  # with a database that is away
 
 
@@ -203,8 +203,8 @@ class Workers:
         _, late = await asyncio.wait(self._running, timeout=self._grace_seconds)
         for task in late:
             task.cancel()
-        with suppress(asyncio.CancelledError):
-            await asyncio.gather(*late, return_exceptions=True)
+        if late:  # a handler that does not let itself be stopped loses its lease soon enough
+            await asyncio.wait(late, timeout=HAND_BACK_SECONDS)
 
 
 async def _guarded(handler: JobHandler, held: Job) -> Settle | None:
