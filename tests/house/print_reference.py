@@ -1,5 +1,6 @@
 """Prints the reference pages that the code itself knows: `make docs` writes them, the house tests compare them."""
 
+from penstock.kernel.errors import PenstockError
 from penstock.settings import describe
 from tests.house import tree
 from tests.house.test_errors_are_documented import coded_errors
@@ -35,12 +36,14 @@ def settings_page() -> str:
 
 def errors_page() -> str:
     """docs/reference/errors.md."""
-    rows = sorted((error.status, error.code, error) for error in coded_errors())
-    lines = [
-        f"| `{code}` | {status} | {'yes' if error.retryable else 'no'} | {(error.__doc__ or error.message).splitlines()[0]} |\n"
-        for status, code, error in rows
-    ]
-    return ERRORS + "".join(lines)
+    errors = sorted(coded_errors(), key=lambda error: (error.status, error.code))
+    return ERRORS + "".join(map(_error_row, errors))
+
+
+def _error_row(error: type[PenstockError]) -> str:
+    again = "yes" if error.retryable else "no"
+    meaning = (error.__doc__ or error.message).splitlines()[0]
+    return f"| `{error.code}` | {error.status} | {again} | {meaning} |\n"
 
 
 def lifecycles_page() -> str:
