@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import shutil
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from penstock.kernel import outbox
 from penstock.kernel.clock import Clock, ManualClock, SystemClock
-from penstock.kernel.db import Db
+from penstock.kernel.db import Db, Tx
 from penstock.kernel.ids import TimeIds
 from penstock.kernel.migrations import migrate
 from tests.servers.postgres import Databases, shared_server
@@ -24,6 +25,19 @@ def open_db(url: str, clock: Clock | None = None, **options: bool | int) -> Db:
     """A database with the outbox attached, as wiring would open it."""
     clock = clock or SystemClock()
     return Db.open(url, clock=clock, ids=TimeIds(clock), post=outbox.post, **options)  # type: ignore[arg-type]  # options are keywords of Db.open
+
+
+class _Undo(Exception):
+    """Ends a transaction that must leave nothing behind."""
+
+
+@asynccontextmanager
+async def rolled_back(db: Db) -> AsyncIterator[Tx]:
+    """A transaction that ends in a roll-back."""
+    with suppress(_Undo):
+        async with db.tx() as tx:
+            yield tx
+            raise _Undo
 
 
 async def _migrate(url: str) -> None:

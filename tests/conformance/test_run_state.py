@@ -274,12 +274,12 @@ class TestSqlSweep:
     ):
         await table.put(entry(final=True))
         clock.advance(seconds=FINAL_SECONDS)
-        async with db.engine.connect() as replacing:
-            await replacing.execute(text("UPDATE run_state SET run = 2, expires_at = expires_at + interval '1 day'"))
+        async with db.tx() as replacing:
+            later = "UPDATE run_state SET run = 2, expires_at = expires_at + interval '1 day'"
+            await replacing.conn.execute(text(later))
             sweep = asyncio.create_task(table.sweep())
             async with asyncio.timeout(20), db.read() as tx:
                 while not await tx.conn.scalar(SOMEONE_WAITS):
                     pass
-            await replacing.commit()
-            assert await sweep == 0
+        assert await sweep == 0
         assert await table.get("k") == entry(run=2, final=True)

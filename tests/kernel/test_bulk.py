@@ -24,7 +24,8 @@ from sqlalchemy.exc import IntegrityError, StatementError
 
 from penstock.kernel.bulk import insert_new, insert_rows, upsert
 from penstock.kernel.columns import Id, Json, UtcTime
-from penstock.kernel.db import Db, Tx
+from penstock.kernel.db import Db
+from tests.conftest import rolled_back
 
 thing = Table(
     "thing",
@@ -58,9 +59,9 @@ plain = st.recursive(
 @pytest.fixture
 async def things(db: Db) -> Db:
     """The database, with our tables in it, empty."""
-    async with db.engine.begin() as conn:
-        await conn.run_sync(thing.metadata.create_all)
-        await conn.run_sync(strict.metadata.create_all)
+    async with db.tx() as tx:
+        await tx.conn.run_sync(thing.metadata.create_all)
+        await tx.conn.run_sync(strict.metadata.create_all)
     return db
 
 
@@ -194,10 +195,8 @@ async def test_a_time_without_a_zone_is_refused(things: Db):
 
 
 async def test_rows_belong_to_the_transaction(things: Db):
-    async with things.engine.connect() as conn:
-        tx = Tx(conn=conn, now=NOON, actor="me", ids=things.ids)
+    async with rolled_back(things) as tx:
         await insert_rows(tx, thing, ("id",), [("a",)])
         assert await insert_new(tx, thing, ("id",), [("a",), ("b",)]) == {"b"}
-        assert await conn.scalar(select(func.count()).select_from(thing)) == 2
-        await conn.rollback()
+        assert await tx.conn.scalar(select(func.count()).select_from(thing)) == 2
     assert await stored(things, "id") == []

@@ -30,8 +30,8 @@ times = st.datetimes(min_value=datetime(1000, 1, 1), max_value=datetime(9999, 1,
 
 @pytest.fixture
 async def moments(db: Db) -> Db:
-    async with db.engine.begin() as conn:
-        await conn.run_sync(moment.create)
+    async with db.tx() as tx:
+        await tx.conn.run_sync(moment.create)
     return db
 
 

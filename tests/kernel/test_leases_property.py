@@ -16,6 +16,7 @@ from penstock.kernel.db import Db
 from penstock.kernel.leases import LOOK_AGAIN_SECONDS, LeaseLost
 from penstock.kernel.partitions import cool, lease_partition, pause, resume, set_ceiling
 from penstock.kernel.queue import NewJob, Queue, job
+from tests.conftest import rolled_back
 
 ROOMS = ("a", "b")
 PROCESSES = 3
@@ -144,9 +145,8 @@ class Walk:
         self._take(claimed, room, limit)
 
     async def claim_and_roll_back(self, process: int, room: str, limit: int) -> None:
-        async with self.db.tx() as tx:
+        async with rolled_back(self.db) as tx:
             await self.queues[process].leases.claim(tx, owner="me", seconds=60, limit=limit, partition=room)
-            await tx.conn.rollback()
 
     def _take(self, claimed: Sequence[Any], room: str, limit: int) -> None:
         """Whatever was handed out was free, due, in order and within bounds."""

@@ -80,8 +80,8 @@ async def empties(empty_urls: list[str]) -> AsyncIterator[list[Db]]:
 
 async def schema(db: Db) -> dict[tuple[str, str, str], Any]:
     """Everything the database knows about our tables, whatever the order of their columns."""
-    async with db.engine.connect() as conn:
-        found = await (_postgres_schema(conn) if db.on_postgres else _sqlite_schema(conn))
+    async with db.tx() as tx:
+        found = await (_postgres_schema(tx.conn) if db.on_postgres else _sqlite_schema(tx.conn))
     return {key: value for key, value in found.items() if key[0] != ALEMBICS_OWN}
 
 
@@ -105,8 +105,8 @@ async def _sqlite_schema(conn: AsyncConnection) -> dict[tuple[str, str, str], An
 async def test_a_migrated_database_is_the_same_as_a_fresh_one(empties: list[Db]):
     migrated, fresh = empties
     await migrate(migrated)
-    async with fresh.engine.begin() as conn:
-        await conn.run_sync(metadata.create_all)
+    async with fresh.tx() as tx:
+        await tx.conn.run_sync(metadata.create_all)
     assert await schema(migrated) == await schema(fresh)
 
 

@@ -4,6 +4,7 @@ The statements are recorded while the kernel's verbs run, so what is explained h
 """
 
 import asyncio
+import itertools
 import json
 import re
 import shutil
@@ -175,8 +176,8 @@ async def tables(tables_at: tuple[str, str]) -> AsyncIterator[Db]:
 
 async def _look(db: Db) -> None:
     """Let PostgreSQL note how large its tables are."""
-    async with db.engine.connect() as conn:
-        await (await conn.execution_options(isolation_level="AUTOCOMMIT")).execute(text("VACUUM ANALYZE"))
+    async with db.once() as tx:
+        await tx.conn.execute(text("VACUUM ANALYZE"))
 
 
 async def _fill(url: str) -> None:
@@ -242,28 +243,35 @@ def _run(number: int) -> tuple[Any, ...]:
 
 @contextmanager
 def recorded(db: Db, table: str) -> Iterator[Recorded]:
-    """What is said about a table during the block, inserts aside."""
+    """What is said about a table during the block, inserts aside. Hot statements go straight to PostgreSQL's driver."""
     statements: Recorded = []
 
-    def note(_conn: object, _cursor: object, statement: str, parameters: Any, *_: object) -> None:
+    def keep(statement: str, parameters: Any) -> None:
         if re.match(rf"(SELECT|UPDATE|DELETE)\b.*\b{table}\b", statement, re.DOTALL):
             statements.append((statement, parameters))
 
-    engines = {db.engine.sync_engine, db._reader.sync_engine}
-    for engine in engines:
-        event.listen(engine, "before_cursor_execute", note)
+    def note(_conn: object, _cursor: object, statement: str, parameters: Any, *_: object) -> None:
+        keep(statement, parameters)
+
+    def attach(connection: Any, *_: object) -> None:
+        connection.driver_connection.add_query_logger(lambda said: keep(said.query, said.args))
+
+    hooks = [("before_cursor_execute", note)] + ([("checkout", attach)] if db.on_postgres else [])
+    engines = {db._writer.sync_engine, db._reader.sync_engine}
+    for engine, hook in itertools.product(engines, hooks):
+        event.listen(engine, *hook)
     yield statements
-    for engine in engines:
-        event.remove(engine, "before_cursor_execute", note)
+    for engine, hook in itertools.product(engines, hooks):
+        event.remove(engine, *hook)
 
 
 async def explain(db: Db, statement: str, parameters: Any) -> list[str]:
     """The plan's steps, a line each."""
-    async with db.engine.connect() as conn:
+    async with db.tx() as tx:
         if db.on_postgres:
-            [[plan]] = await conn.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {statement}", parameters)
-            return list(_steps(plan))
-        rows = await conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
+            driver: Any = (await tx.conn.get_raw_connection()).driver_connection
+            return list(_steps(await driver.fetchval(f"EXPLAIN (FORMAT JSON) {statement}", *parameters)))
+        rows = await tx.conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
         return [row.detail for row in rows]
 
 

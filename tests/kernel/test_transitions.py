@@ -21,7 +21,7 @@ from penstock.kernel.transitions import (
     record,
     state_transitions,
 )
-from tests.conftest import open_db
+from tests.conftest import open_db, rolled_back
 
 
 class Lit(StrEnum):
@@ -48,8 +48,8 @@ lamp = Table(
 @pytest.fixture
 async def lamps(db: Db) -> Db:
     """The database, with one lamp in it that is off."""
-    async with db.engine.begin() as conn:
-        await conn.run_sync(lamp.create)
+    async with db.tx() as tx:
+        await tx.conn.run_sync(lamp.create)
     async with db.tx() as tx:
         await tx.conn.execute(insert(lamp).values(id="a", state=Lit.OFF))
     return db
@@ -171,13 +171,11 @@ async def until_someone_waits_for_a_row(db: Db) -> None:
 @pytest.mark.parametrize("first_commits", [True, False], ids=["first commits", "first rolls back"])
 @pytest.mark.parametrize("db_url", ["postgres"], indirect=True)
 async def test_a_rival_waits_for_the_first_and_wins_only_if_it_gives_up(lamps: Db, first_commits: bool):
-    async with lamps.engine.connect() as conn:
-        first = Tx(conn=conn, now=lamps.clock.now(), actor="first", ids=lamps.ids)
+    async with lamps.tx(actor="first") if first_commits else rolled_back(lamps) as first:
         await move(first, lamp, LAMP, "a", state=Lit.OFF, verb="light")
         rival = asyncio.create_task(use(lamps, "smash", Lit.OFF, actor="rival"))
         await until_someone_waits_for_a_row(lamps)
-        await (conn.commit() if first_commits else conn.rollback())
-        await asyncio.wait([rival])
+    await asyncio.wait([rival])
     assert isinstance(rival.exception(), MovedAlready) == first_commits
     assert await moves_of(lamps) == [("off", "on", "light") if first_commits else ("off", "broken", "smash")]
 

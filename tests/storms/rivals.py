@@ -15,12 +15,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
-from sqlalchemy import Row, func, select
+from sqlalchemy import func, select
 
 from penstock.kernel.db import Db
 from penstock.kernel.errors import Unavailable
+from penstock.kernel.hot import LeasedRow
 from penstock.kernel.leases import LeaseLost
 from penstock.kernel.queue import NewJob, Queue, job
 from tests.conftest import open_db
@@ -90,7 +90,7 @@ async def _rival(url: str, owner: str, history: Path, chance: random.Random) -> 
     await db.close()
 
 
-async def _end(db: Db, queue: Queue, held: Sequence[Row[Any]], chance: random.Random) -> tuple[float, str]:
+async def _end(db: Db, queue: Queue, held: Sequence[LeasedRow], chance: random.Random) -> tuple[float, str]:
     """Give the batch up in one of three ways; returns the moment before, and how."""
     ids, token, luck = [row.id for row in held], held[0].lease_token, chance.random()
     if luck < SILENT:

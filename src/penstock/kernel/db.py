@@ -7,17 +7,16 @@ SQLite has one writer: a pool of one connection that begins with BEGIN IMMEDIATE
 fairly, and writers of other processes wait for each other up to `BUSY_SECONDS`. Readers have their own connections.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from sqlalchemy import MetaData
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from penstock.kernel.clock import Clock
-from penstock.kernel.engines import open_engines
+from penstock.kernel.engines import Engines, connected, transaction
 from penstock.kernel.faults import named_faults
 from penstock.kernel.ids import Ids
 from penstock.kernel.message import Message
@@ -73,14 +72,14 @@ async def _nobody_listens(_tx: Tx, messages: Sequence[Message]) -> None:
 class Db:
     """An open database. Build it with `Db.open`, close it with `close`."""
 
-    def __init__(self, *, writer: AsyncEngine, reader: AsyncEngine, clock: Clock, ids: Ids, post: Post) -> None:
+    def __init__(self, engines: Engines, *, clock: Clock, ids: Ids, post: Post) -> None:
         self.clock = clock
         self.ids = ids
         self.wakeups = Wakeups(clock)
-        self._writer = writer
-        self._reader = reader
+        self._writer = engines.writer
+        self._reader = engines.reader
+        self._commits_each = engines.commits_each
         self._post = post
-        self._commits_each = writer.dialect.name == "postgresql" and reader is not writer
 
     @classmethod
     def open(
@@ -94,13 +93,7 @@ class Db:
         connections: int = 10,
     ) -> "Db":
         """Open a database by its URL. Nothing is connected yet; a database that is away shows at the first use."""
-        writer, reader = open_engines(url, pooled=pooled, connections=connections)
-        return cls(writer=writer, reader=reader, clock=clock, ids=ids, post=post)
-
-    @property
-    def engine(self) -> AsyncEngine:
-        """The engine that writes, for migrations."""
-        return self._writer
+        return cls(Engines.open(url, pooled=pooled, connections=connections), clock=clock, ids=ids, post=post)
 
     @property
     def on_postgres(self) -> bool:
@@ -111,7 +104,7 @@ class Db:
     async def tx(self, *, actor: str = "system") -> AsyncIterator[Tx]:
         """A transaction that commits at the end of the block, or rolls back when the block raises."""
         with named_faults():
-            async with _connected(self._writer) as conn, conn.begin():
+            async with connected(self._writer) as conn, transaction(conn):
                 tx = self._tx(conn, actor)
                 yield tx
                 if tx.sent:
@@ -129,7 +122,7 @@ class Db:
                 yield tx
             return
         with named_faults():
-            async with _connected(self._reader) as conn:
+            async with connected(self._writer) as conn:
                 tx = self._tx(conn, actor)
                 yield tx
         self._ring(tx)
@@ -138,8 +131,12 @@ class Db:
     async def read(self) -> AsyncIterator[Tx]:
         """Statements that only read. Do not count on several of them seeing one picture: for that, use `tx`."""
         with named_faults():
-            async with _connected(self._reader) as conn:
-                yield self._tx(conn, "reader")
+            async with connected(self._reader) as conn:
+                if self._commits_each:
+                    yield self._tx(conn, "reader")
+                    return
+                async with transaction(conn):
+                    yield self._tx(conn, "reader")
 
     def _tx(self, conn: AsyncConnection, actor: str) -> Tx:
         return Tx(conn=conn, now=self.clock.now(), actor=actor, ids=self.ids)
@@ -153,16 +150,3 @@ class Db:
         await self._writer.dispose()
         if self._reader is not self._writer:
             await self._reader.dispose()
-
-
-@asynccontextmanager
-async def _connected(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-    """A connection from the pool. Given back at once when all went well: SQLAlchemy's own way starts a task for it, in
-    case we are cancelled meanwhile, which only matters when there is something to roll back."""
-    conn = await engine.connect()
-    try:
-        yield conn
-    except BaseException:
-        await asyncio.shield(conn.close())
-        raise
-    await conn.close()

@@ -1,13 +1,18 @@
 """How each database is connected to: the settings that make it safe, in one place."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import msgspec
 from sqlalchemy import event, make_url
 from sqlalchemy.engine import URL, Connection
 from sqlalchemy.exc import DisconnectionError
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from penstock.kernel.columns import to_json
 from penstock.kernel.errors import Invalid
@@ -36,15 +41,65 @@ class BadDatabaseUrl(Invalid):
     hint = "PENSTOCK_DATABASE_URL takes postgresql://user:password@host/name, or sqlite:///path/to/file.db."
 
 
-def open_engines(url: str, *, pooled: bool, connections: int) -> tuple[AsyncEngine, AsyncEngine]:
-    """The engine that writes and the engine that reads (they may be one)."""
-    parsed = _parse(url)
-    if parsed.get_backend_name() == "sqlite":
-        return _sqlite(parsed, connections)
-    if pooled or parsed.port == SUPABASE_POOLER_PORT:
-        behind_pooler = _postgres_behind_pooler(parsed, connections)
-        return behind_pooler, behind_pooler
-    return _postgres(parsed, connections), _postgres(parsed, connections, isolation_level="AUTOCOMMIT")
+@dataclass(frozen=True, kw_only=True)
+class Engines:
+    """The engine that writes and the one that reads (on PostgreSQL they are one)."""
+
+    writer: AsyncEngine
+    reader: AsyncEngine
+    commits_each: bool  # whether a statement outside a transaction is one by itself
+
+    @classmethod
+    def open(cls, url: str, *, pooled: bool, connections: int) -> "Engines":
+        """Connect to nothing yet, but know how."""
+        parsed = _parse(url)
+        if parsed.get_backend_name() == "sqlite":
+            writer, reader = _sqlite(parsed, connections)
+            return cls(writer=writer, reader=reader, commits_each=False)
+        pooled = pooled or parsed.port == SUPABASE_POOLER_PORT
+        engine = (_postgres_behind_pooler if pooled else _postgres)(parsed, connections)
+        return cls(writer=engine, reader=engine, commits_each=not pooled)
+
+
+@asynccontextmanager
+async def connected(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    """A connection from the pool. Given back at once when all went well: SQLAlchemy's own way starts a task for it, in
+    case we are cancelled meanwhile, which only matters when there is something to roll back."""
+    conn = await engine.connect()
+    try:
+        yield conn
+    except BaseException:
+        await asyncio.shield(conn.close())
+        raise
+    await conn.close()
+
+
+@asynccontextmanager
+async def transaction(conn: AsyncConnection) -> AsyncIterator[None]:
+    """A transaction on a connection. PostgreSQL's is begun by the driver itself, so that statements given straight to
+    the driver (`hot.py`) are inside it too; the engine is told that it commits each statement."""
+    if conn.dialect.name != "postgresql":
+        async with conn.begin():
+            yield
+        return
+    driver = (await conn.get_raw_connection()).driver_connection
+    assert driver is not None, "a connection from the pool has a driver"
+    opened = driver.transaction()
+    await opened.start()
+    try:
+        yield
+    except BaseException:
+        await _roll_back(opened, driver)
+        raise  # the first error, whatever the roll-back met: a cancel must stay a cancel
+    await opened.commit()
+
+
+async def _roll_back(opened: Any, driver: Any) -> None:
+    """Roll back, or cut the connection when it is in no state for it; the server then rolls back by itself."""
+    try:
+        await opened.rollback()
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
+        driver.terminate()
 
 
 def _parse(url: str) -> URL:
@@ -102,19 +157,20 @@ def _begin_with(engine: AsyncEngine, begin: str, *pragmas: str) -> None:
         connection.exec_driver_sql(begin)
 
 
-def _postgres(url: URL, connections: int, **more: Any) -> AsyncEngine:
+def _postgres(url: URL, connections: int) -> AsyncEngine:
     # A plan made while a queue is empty would read the whole table, and is kept while the queue grows: a claim took
     # 140 ms at 200,000 rows, now 2. JIT off: it would compile what still has to read a table, at more than it saves.
     settings = {"application_name": "penstock", "enable_seqscan": "off", "jit": "off"}
     options = POSTGRES_PATIENCE | {"server_settings": settings}
-    return _drop_closed(_engine(url, connections=connections, connect_args=options, **more))
+    return _drop_closed(_engine(url, connections=connections, connect_args=options, isolation_level="AUTOCOMMIT"))
 
 
 def _postgres_behind_pooler(url: URL, connections: int) -> AsyncEngine:
     """Behind a transaction pooler the next transaction may run on another server connection, so nothing may be kept
     on one: no named statements (the empty name is parsed anew each time and never piles up) and no session settings."""
     nothing_kept = {"statement_cache_size": 0, "prepared_statement_cache_size": 0, "prepared_statement_name_func": str}
-    return _drop_closed(_engine(url, connections=connections, connect_args=POSTGRES_PATIENCE | nothing_kept))
+    options = POSTGRES_PATIENCE | nothing_kept
+    return _drop_closed(_engine(url, connections=connections, connect_args=options, isolation_level="AUTOCOMMIT"))
 
 
 def _drop_closed(engine: AsyncEngine) -> AsyncEngine:

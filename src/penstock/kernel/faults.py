@@ -74,7 +74,7 @@ def named_faults() -> Iterator[None]:
         if named is None:
             raise
         raise named from error
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
         named = _name_cause(error)
         if named is None:
             raise

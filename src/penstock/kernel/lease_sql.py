@@ -7,7 +7,7 @@ can see at planning time that the condition is met.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy import (
     ARRAY,
@@ -36,9 +36,8 @@ from sqlalchemy import (
 from sqlalchemy.sql.schema import SchemaItem
 
 from penstock.kernel.columns import Id, UtcTime
+from penstock.kernel.hot import HotStatement
 from penstock.kernel.partitions import lease_partition
-
-Statement = TypeVar("Statement")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,9 +88,14 @@ def _is(table: Table, words: LeaseWords, word: str) -> ColumnElement[bool]:
     return table.c[words.state] == literal_column(f"'{word}'")
 
 
-def _per_database(build: Callable[..., Statement]) -> Callable[..., Statement]:
-    """Build each statement once; SQLAlchemy then finds its compiled form at once."""
-    return cache(build)
+def _once(build: Callable[..., Update]) -> Callable[..., HotStatement]:
+    """Build each statement once per database and shape."""
+
+    @cache
+    def built(*args: Any, **more: Any) -> HotStatement:
+        return HotStatement(build(*args, **more))
+
+    return built
 
 
 class LeaseSql:
@@ -108,12 +112,12 @@ class LeaseSql:
         self.count_held = select(func.count()).select_from(table).where(self._held, in_partition)
         later = t.scheduled_at > bindparam("now", type_=UtcTime)
         self.next_due = select(func.min(t.scheduled_at)).where(self._waiting, t.deferred, later)
-        self.claim = _per_database(self._claim)
-        self.renew = _per_database(self._renew)
-        self.settle = _per_database(self._settle)
-        self.release = _per_database(self._release)
-        self.expire = _per_database(self._expire)
-        self.promote = _per_database(self._promote)
+        self.claim = _once(self._claim)
+        self.renew = _once(self._renew)
+        self.settle = _once(self._settle)
+        self.release = _once(self._release)
+        self.expire = _once(self._expire)
+        self.promote = _once(self._promote)
 
     def due(self, on_postgres: bool, *, gated: bool) -> Select[Any]:
         """The ids a claim takes, first come first."""

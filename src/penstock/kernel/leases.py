@@ -19,13 +19,13 @@ names that token, so whoever lost a lease is refused. Three things keep a claim 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from operator import itemgetter
-from typing import Any
+from operator import attrgetter
 
-from sqlalchemy import Row, Table
+from sqlalchemy import Table
 
 from penstock.kernel.db import Db, Tx
 from penstock.kernel.errors import Conflict
+from penstock.kernel.hot import LeasedRow
 from penstock.kernel.ids import new_token
 from penstock.kernel.lease_sql import LeaseSql, LeaseWords
 from penstock.kernel.partitions import find_partition, lock_partition
@@ -66,6 +66,7 @@ class Ask:
 
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 START = Mark(-32768, LONG_AGO, "")
+_ORDER = attrgetter("priority", "scheduled_at", "id")
 
 
 class Lookback:
@@ -97,8 +98,6 @@ class Leases:
         self.table = table
         self.words = words
         self._sql = LeaseSql(table, words)
-        names = list(table.c.keys())
-        self._order = itemgetter(*(names.index(name) for name in ("priority", "scheduled_at", "id")))
         self._marks: dict[str, tuple[Mark, datetime]] = {}
         self._look_again_at = LONG_AGO
         self._lapsed = Lookback()
@@ -109,7 +108,9 @@ class Leases:
         """The wake-up channel of this table."""
         return self.table.name
 
-    async def claim(self, tx: Tx, *, owner: str, seconds: float, limit: int, partition: str = "") -> Sequence[Row[Any]]:
+    async def claim(
+        self, tx: Tx, *, owner: str, seconds: float, limit: int, partition: str = ""
+    ) -> Sequence[LeasedRow]:
         """Hold up to `limit` due rows of a partition until `seconds` from now; they share one token.
 
         Fewer rows than asked for mean there were no more, or the partition is paused, cooling or at its ceiling.
@@ -125,7 +126,7 @@ class Leases:
 
     async def claim_alone(
         self, db: Db, *, owner: str, seconds: float, limit: int, partition: str = ""
-    ) -> Sequence[Row[Any]]:
+    ) -> Sequence[LeasedRow]:
         """A claim that is a transaction of its own: one round trip when rows are there and nothing restricts them."""
         ask = Ask(owner=owner, seconds=seconds, limit=limit, partition=partition)
         async with db.once(actor=owner) as tx:
@@ -139,7 +140,7 @@ class Leases:
     async def renew(self, tx: Tx, ids: Collection[str], token: str, *, seconds: float) -> set[str]:
         """Hold on for `seconds` from now. Returns the ids still held; the others are lost."""
         values = {"held_ids": list(ids), "held_token": token, "until": tx.now + timedelta(seconds=seconds)}
-        return set((await tx.conn.scalars(self._sql.renew(tx.on_postgres), values)).all())
+        return _ids(await self._sql.renew(tx.on_postgres).rows(tx, values))
 
     async def settle(self, tx: Tx, ids: Collection[str], token: str, *, state: str, **values: object) -> None:
         """End the lease with the table's own word for how it ended. All are settled, or `LeaseLost` and none are."""
@@ -152,7 +153,7 @@ class Leases:
         statement = self._sql.settle(tx.on_postgres, tuple(values))
         sets = {f"set_{name}": value for name, value in values.items()}
         sets |= {"held_ids": list(ids), "held_token": token, "to_state": state}
-        return set((await tx.conn.scalars(statement, sets)).all())
+        return _ids(await statement.rows(tx, sets))
 
     async def release(
         self,
@@ -177,12 +178,12 @@ class Leases:
         sets |= {"held_ids": list(ids), "held_token": token, "uncounted": uncounted}
         sets |= {"due_at": due_at, "is_deferred": due_at > tx.now}
         statement = self._sql.release(tx.on_postgres, tuple(values))
-        return set((await tx.conn.scalars(statement, sets)).all())
+        return _ids(await statement.rows(tx, sets))
 
-    async def expire(self, tx: Tx, *, limit: int = EXPIRE_AT_ONCE) -> Sequence[Row[Any]]:
+    async def expire(self, tx: Tx, *, limit: int = EXPIRE_AT_ONCE) -> Sequence[LeasedRow]:
         """Let rows wait again whose holder fell silent; returns them."""
         values = {"since": self._lapsed.since(tx.now), "now": tx.now, "most": limit}
-        rows = (await tx.conn.execute(self._sql.expire(tx.on_postgres), values)).all()
+        rows = await self._sql.expire(tx.on_postgres).rows(tx, values)
         if len(rows) < limit:
             self._lapsed.looked(tx.now)
         if rows:
@@ -193,7 +194,7 @@ class Leases:
     async def promote(self, tx: Tx) -> int:
         """Let in the deferred rows that are due now; returns how many."""
         values = {"since": self._due.since(tx.now), "now": tx.now, "most": PROMOTE_AT_ONCE}
-        promoted = len((await tx.conn.execute(self._sql.promote(tx.on_postgres), values)).all())
+        promoted = len(await self._sql.promote(tx.on_postgres).rows(tx, values))
         if promoted < PROMOTE_AT_ONCE:
             self._due.looked(tx.now)
         return promoted
@@ -225,14 +226,14 @@ class Leases:
         latest = tx.now + timedelta(seconds=LOOK_AGAIN_SECONDS)
         self._look_again_at = min(next_due or latest, latest)
 
-    async def _claim_open(self, tx: Tx, ask: Ask) -> Sequence[Row[Any]]:
+    async def _claim_open(self, tx: Tx, ask: Ask) -> Sequence[LeasedRow]:
         """The one statement of a claim in a partition without restrictions; in any other it finds nothing."""
         mark = self._mark(tx, ask.partition)
         rows = await self._execute(tx, ask, mark, gated=True)
         self._keep_mark(tx, ask, mark, rows)
         return rows
 
-    async def _claim_restricted(self, tx: Tx, ask: Ask) -> Sequence[Row[Any]]:
+    async def _claim_restricted(self, tx: Tx, ask: Ask) -> Sequence[LeasedRow]:
         """A claim in a partition with a ceiling: under the lock of its row, so that rivals count one after another."""
         gate = await find_partition(tx, self.table.name, ask.partition)
         if gate is None or gate.ceiling is None or not gate.open_at(tx.now):
@@ -242,21 +243,21 @@ class Leases:
         room = min(ask.limit, gate.ceiling - held)
         return await self._execute(tx, replace(ask, limit=room), START, gated=False) if room > 0 else []
 
-    async def _execute(self, tx: Tx, ask: Ask, mark: Mark, *, gated: bool) -> Sequence[Row[Any]]:
+    async def _execute(self, tx: Tx, ask: Ask, mark: Mark, *, gated: bool) -> Sequence[LeasedRow]:
         values: dict[str, object] = {"owner": ask.owner, "token": new_token(), "in_partition": ask.partition}
         values |= {"until": tx.now + timedelta(seconds=ask.seconds), "most": ask.limit}
         if gated:
             values |= {"now": tx.now}
         if tx.on_postgres:
             values |= {"from_priority": mark.priority, "from_due": mark.scheduled_at, "from_id": mark.id}
-        result = await tx.conn.execute(self._sql.claim(tx.on_postgres, gated=gated), values)
-        return sorted(result.all(), key=self._order)
+        rows = await self._sql.claim(tx.on_postgres, gated=gated).rows(tx, values)
+        return sorted(rows, key=_ORDER)
 
     def _mark(self, tx: Tx, partition: str) -> Mark:
         mark, since = self._marks.get(partition, (START, tx.now))
         return mark if tx.now - since < timedelta(seconds=LOOK_AGAIN_SECONDS) else START
 
-    def _keep_mark(self, tx: Tx, ask: Ask, used: Mark, rows: Sequence[Row[Any]]) -> None:
+    def _keep_mark(self, tx: Tx, ask: Ask, used: Mark, rows: Sequence[LeasedRow]) -> None:
         """A full batch moves the mark to its first row; a short one may have been the mark's fault and drops it."""
         if not rows or not tx.on_postgres:
             return
@@ -266,3 +267,7 @@ class Leases:
         since = tx.now if used is START else self._marks.get(ask.partition, (used, tx.now))[1]
         first = rows[0]
         self._marks[ask.partition] = (Mark(first.priority, first.scheduled_at, first.id), since)
+
+
+def _ids(rows: Sequence[LeasedRow]) -> set[str]:
+    return {row.id for row in rows}

@@ -21,7 +21,6 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     Index,
-    Row,
     String,
     Table,
     UniqueConstraint,
@@ -35,6 +34,7 @@ from penstock.kernel.bulk import insert_new
 from penstock.kernel.columns import Id, Json, Plain, UtcTime
 from penstock.kernel.db import Db, Tx, metadata
 from penstock.kernel.errors import NotFound, PenstockError, Unavailable
+from penstock.kernel.hot import LeasedRow
 from penstock.kernel.lease_sql import LeaseWords, lease_columns, lease_indexes, lease_rules
 from penstock.kernel.leases import Leases
 from penstock.kernel.machine import Machine
@@ -199,7 +199,7 @@ class Relay:
         """Let messages wait again whose relay fell silent."""
         await self.leases.expire(tx)
 
-    async def _deliver_one(self, row: Row[Any]) -> None:
+    async def _deliver_one(self, row: LeasedRow) -> None:
         if row.lease_count > self._most_attempts:  # it kills its relays: no failure of theirs was ever written down
             raise RelayLost(attempts=self._most_attempts)
         if row.channel not in self._routes:
@@ -211,12 +211,12 @@ class Relay:
             for handler in handlers:
                 await handler(tx, message)
 
-    async def _hand_back(self, rows: Sequence[Row[Any]]) -> None:
+    async def _hand_back(self, rows: Sequence[LeasedRow]) -> None:
         """We are stopping: what was not delivered need not wait for its lease to run out."""
         async with self._db.once(actor=self._owner) as tx:
             await self.leases.release(tx, [row.id for row in rows], rows[0].lease_token, uncounted=1)
 
-    async def _put_off(self, row: Row[Any], error: Exception) -> None:
+    async def _put_off(self, row: LeasedRow, error: Exception) -> None:
         text = f"{type(error).__name__}: {error}"[:2000]
         async with self._db.tx(actor=self._owner) as tx:
             if worth_retrying(error) and row.lease_count < self._most_attempts:

@@ -32,6 +32,7 @@ from penstock.kernel.bulk import insert_new, insert_rows
 from penstock.kernel.columns import Id, Json, Plain, UtcTime
 from penstock.kernel.db import Tx, metadata
 from penstock.kernel.errors import NotFound
+from penstock.kernel.hot import LeasedRow
 from penstock.kernel.lease_sql import LeaseWords, lease_columns, lease_indexes, lease_rules
 from penstock.kernel.leases import LeaseLost, Leases
 from penstock.kernel.machine import Machine
@@ -147,7 +148,7 @@ class Job:
     error: str | None
 
     @classmethod
-    def from_row(cls, row: Row[Any]) -> "Job":
+    def from_row(cls, row: Row[Any] | LeasedRow) -> "Job":
         """Read a row of the table."""
         return cls(
             id=row.id,

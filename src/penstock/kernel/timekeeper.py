@@ -10,14 +10,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
 
-from sqlalchemy import CheckConstraint, Column, Row, String, Table, select
+from sqlalchemy import CheckConstraint, Column, String, Table, select
 
 from penstock.kernel.bulk import insert_new
 from penstock.kernel.columns import Id, UtcTime
 from penstock.kernel.db import Db, metadata
 from penstock.kernel.errors import Unavailable
+from penstock.kernel.hot import LeasedRow
 from penstock.kernel.keeper import Keeper
 from penstock.kernel.lease_sql import LeaseWords, lease_columns, lease_indexes, lease_rules
 from penstock.kernel.leases import Leases
@@ -142,7 +142,7 @@ class Timekeeper:
             await self._begin()
             await self._db.clock.sleep(max(0.05, self._leases.seconds_to_look(self._db.clock.now())))
 
-    async def _do(self, row: Row[Any]) -> bool:
+    async def _do(self, row: LeasedRow) -> bool:
         known = self._duties.get(row.id)
         if known is None:
             await self._leave(row, UNKNOWN_WAIT_SECONDS)
@@ -162,13 +162,13 @@ class Timekeeper:
         await self._rest(row, known.every_seconds, error=None)
         return True
 
-    async def _leave(self, row: Row[Any], seconds: float) -> None:
+    async def _leave(self, row: LeasedRow, seconds: float) -> None:
         """Put a duty back as it was, for another process."""
         async with self._db.tx(actor=self._owner) as tx:
             later = tx.now + timedelta(seconds=seconds)
             await self._leases.release(tx, [row.id], row.lease_token, due_at=later, uncounted=1)
 
-    async def _rest(self, row: Row[Any], seconds: float, *, error: str | None) -> None:
+    async def _rest(self, row: LeasedRow, seconds: float, *, error: str | None) -> None:
         async with self._db.tx(actor=self._owner) as tx:
             again_at = tx.now + timedelta(seconds=seconds)
             report = {"finished_at": tx.now, "error": error}

