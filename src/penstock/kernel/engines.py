@@ -74,6 +74,12 @@ async def connected(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
     await conn.close()
 
 
+def driver_of(conn: AsyncConnection) -> Any:
+    """The driver's own connection behind one that is checked out."""
+    assert conn.sync_connection is not None, "it is checked out"
+    return conn.sync_connection.connection.driver_connection
+
+
 @asynccontextmanager
 async def transaction(conn: AsyncConnection) -> AsyncIterator[None]:
     """A transaction on a connection. PostgreSQL's is begun by the driver itself, so that statements given straight to
@@ -82,8 +88,7 @@ async def transaction(conn: AsyncConnection) -> AsyncIterator[None]:
         async with conn.begin():
             yield
         return
-    driver = (await conn.get_raw_connection()).driver_connection
-    assert driver is not None, "a connection from the pool has a driver"
+    driver = driver_of(conn)
     opened = driver.transaction()
     await opened.start()
     try:

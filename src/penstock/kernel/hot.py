@@ -8,6 +8,7 @@ the driver itself needs 1.0. SQLite takes the usual way.
 from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Protocol, cast
 
 from sqlalchemy import JSON, Update
@@ -15,6 +16,7 @@ from sqlalchemy.engine import Dialect
 
 from penstock.kernel.columns import to_json
 from penstock.kernel.db import Tx
+from penstock.kernel.engines import driver_of
 
 
 class LeasedRow(Protocol):
@@ -46,12 +48,19 @@ class HotStatement:
         if not tx.on_postgres:
             result = await tx.conn.execute(self._statement, values)
             return cast(Sequence[LeasedRow], result.all())
+        compiled = self._for_driver(tx)
+        return list(map(compiled.make, await compiled.fetch(tx, values)))
+
+    async def ids(self, tx: Tx, values: Mapping[str, Any]) -> set[str]:
+        """Run it and return the first column of what it returns."""
+        if not tx.on_postgres:
+            return set((await tx.conn.scalars(self._statement, values)).all())
+        return {record[0] for record in await self._for_driver(tx).fetch(tx, values)}
+
+    def _for_driver(self, tx: Tx) -> "ForDriver":
         if self._compiled is None:
             self._compiled = ForDriver(self._statement, tx.conn.dialect)
-        driver = (await tx.conn.get_raw_connection()).driver_connection
-        assert driver is not None, "a connection from the pool has a driver"
-        records = await driver.fetch(self._compiled.text, *self._compiled.arguments(values))
-        return [self._compiled.make(record) for record in records]
+        return self._compiled
 
 
 class ForDriver:
@@ -67,7 +76,12 @@ class ForDriver:
         }
         self._json = {name for name, bind in compiled.binds.items() if isinstance(bind.type, JSON)}
 
-    def arguments(self, values: Mapping[str, Any]) -> list[Any]:
+    async def fetch(self, tx: Tx, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+        """What the server returns."""
+        records: Sequence[Sequence[Any]] = await driver_of(tx.conn).fetch(self.text, *self._arguments(values))
+        return records
+
+    def _arguments(self, values: Mapping[str, Any]) -> list[Any]:
         """The parameters in the statement's order. Those that the statement itself holds need not be given."""
         given = {**self._constants, **values}
         if not self._json:
@@ -77,4 +91,5 @@ class ForDriver:
 
 def _row_maker(names: list[str]) -> Callable[[Sequence[Any]], LeasedRow]:
     row = namedtuple("Row", names)  # type: ignore[misc]  # the names are the table's, known only here
-    return cast(Callable[[Sequence[Any]], LeasedRow], row._make)
+    make = partial(tuple.__new__, row)  # what row._make does, less the check that a record has as many values
+    return cast(Callable[[Sequence[Any]], LeasedRow], make)

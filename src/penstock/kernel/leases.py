@@ -140,7 +140,7 @@ class Leases:
     async def renew(self, tx: Tx, ids: Collection[str], token: str, *, seconds: float) -> set[str]:
         """Hold on for `seconds` from now. Returns the ids still held; the others are lost."""
         values = {"held_ids": list(ids), "held_token": token, "until": tx.now + timedelta(seconds=seconds)}
-        return _ids(await self._sql.renew(tx.on_postgres).rows(tx, values))
+        return await self._sql.renew(tx.on_postgres).ids(tx, values)
 
     async def settle(self, tx: Tx, ids: Collection[str], token: str, *, state: str, **values: object) -> None:
         """End the lease with the table's own word for how it ended. All are settled, or `LeaseLost` and none are."""
@@ -153,7 +153,7 @@ class Leases:
         statement = self._sql.settle(tx.on_postgres, tuple(values))
         sets = {f"set_{name}": value for name, value in values.items()}
         sets |= {"held_ids": list(ids), "held_token": token, "to_state": state}
-        return _ids(await statement.rows(tx, sets))
+        return await statement.ids(tx, sets)
 
     async def release(
         self,
@@ -178,7 +178,7 @@ class Leases:
         sets |= {"held_ids": list(ids), "held_token": token, "uncounted": uncounted}
         sets |= {"due_at": due_at, "is_deferred": due_at > tx.now}
         statement = self._sql.release(tx.on_postgres, tuple(values))
-        return _ids(await statement.rows(tx, sets))
+        return await statement.ids(tx, sets)
 
     async def expire(self, tx: Tx, *, limit: int = EXPIRE_AT_ONCE) -> Sequence[LeasedRow]:
         """Let rows wait again whose holder fell silent; returns them."""
@@ -194,7 +194,7 @@ class Leases:
     async def promote(self, tx: Tx) -> int:
         """Let in the deferred rows that are due now; returns how many."""
         values = {"since": self._due.since(tx.now), "now": tx.now, "most": PROMOTE_AT_ONCE}
-        promoted = len(await self._sql.promote(tx.on_postgres).rows(tx, values))
+        promoted = len(await self._sql.promote(tx.on_postgres).ids(tx, values))
         if promoted < PROMOTE_AT_ONCE:
             self._due.looked(tx.now)
         return promoted
@@ -267,7 +267,3 @@ class Leases:
         since = tx.now if used is START else self._marks.get(ask.partition, (used, tx.now))[1]
         first = rows[0]
         self._marks[ask.partition] = (Mark(first.priority, first.scheduled_at, first.id), since)
-
-
-def _ids(rows: Sequence[LeasedRow]) -> set[str]:
-    return {row.id for row in rows}
