@@ -1,7 +1,7 @@
 """The only place that builds things: settings in, a `House` out.
 
-`ROUTES` says which handler hears which message, `HANDLERS` which function does which kind of job. Rooms add a line to
-each. A `House` is everything one process needs; `serve` and `work` differ only in what they run of it.
+`ROUTES` says which handler hears which message, `all_handlers` which function does which kind of job. Rooms add a line
+to each. A `House` is everything one process needs; `serve` and `work` differ only in what they run of it.
 """
 
 import asyncio
@@ -33,7 +33,6 @@ from penstock.kernel.workers import JobHandler, Workers
 from penstock.settings import BadSetting, Settings
 
 ROUTES: Routes = {}
-HANDLERS: Mapping[str, JobHandler] = {}
 ROOMS: Sequence[str] = ("",)
 DRAFT_AGE = timedelta(days=1)  # a write that stalls for a day has been given up
 
@@ -53,7 +52,7 @@ class House:
     relay: Relay
     timekeeper: Timekeeper
 
-    def workers(self, handlers: Mapping[str, JobHandler] = HANDLERS, rooms: Sequence[str] = ROOMS) -> Workers:
+    def workers(self, handlers: Mapping[str, JobHandler], rooms: Sequence[str] = ROOMS) -> Workers:
         """Workers for these kinds of jobs in these rooms."""
         return Workers(
             self.db,
@@ -71,6 +70,11 @@ class House:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.relay.run())
             tasks.create_task(self.timekeeper.run())
+
+
+def all_handlers(_house: House) -> Mapping[str, JobHandler]:
+    """Which function does which kind of job. Each room will give its own here; there are none yet."""
+    return {}
 
 
 @asynccontextmanager

@@ -19,7 +19,7 @@ def test_every_command_has_help(command: list[str]):
     [
         ({"PENSTOCK_WORKERS": "many"}, "PENSTOCK_WORKERS is 'many', but it has to be a whole number"),
         ({"PENSTOCK_DATABASE_URL": "mysql://somewhere"}, "mysql is neither postgresql nor sqlite"),
-        ({"PENSTOCK_DATA_DIR": "/proc/nowhere"}, "/proc/nowhere cannot be made"),
+        ({"PENSTOCK_DATA_DIR": "/proc/nowhere"}, "cannot be kept in /proc/nowhere"),
         ({"PENSTOCK_BLOBS_URL": "ftp://somewhere"}, "PENSTOCK_BLOBS_URL"),
         ({"PENSTOCK_DATABASE_URL": "postgresql://me:hunter2@127.0.0.1:1/x"}, "cannot be reached"),
     ],
@@ -35,5 +35,13 @@ def test_a_wrong_setting_is_named_without_a_traceback_or_a_secret(settings: dict
 def test_migrating_twice_takes_the_steps_once(tmp_path: Path):
     first = run("migrate", PENSTOCK_DATA_DIR=str(tmp_path))
     second = run("migrate", PENSTOCK_DATA_DIR=str(tmp_path))
-    assert "0001" in first.stdout
+    assert "migrated: 0001" in first.stdout
     assert "up to date" in second.stdout
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path: Path):
+    (tmp_path / "penstock.db").write_text("not a database at all, but long enough to look at " * 40)
+    refused = run("work", PENSTOCK_DATA_DIR=str(tmp_path))
+    assert refused.returncode == 1
+    assert "file is not a database" in refused.stderr
+    assert "Traceback" not in refused.stderr

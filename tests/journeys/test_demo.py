@@ -1,5 +1,7 @@
 """The first thing a newcomer runs."""
 
+import socket
+
 from tests.journeys.command import free_port, run
 
 
@@ -10,3 +12,11 @@ def test_the_demo_survives_the_death_of_its_worker_and_sums_up():
     assert "12 pages, 489 words" in ended.stdout
     words = ended.stdout.split()
     assert words[words.index("claim") :][:7] == ["claim", "→", "expire", "→", "claim", "→", "finish."]
+
+
+def test_a_demo_whose_port_is_taken_says_so_and_claims_nothing():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ended = run("demo", "--exit", "--port", str(taken.getsockname()[1]))
+    assert ended.returncode == 1
+    assert "cannot be listened on" in ended.stderr
+    assert "A server is up" not in ended.stdout

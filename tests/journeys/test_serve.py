@@ -7,6 +7,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from penstock.kernel.queue import JobState, NewJob, Queue, get_job
 from tests.conftest import open_db
 from tests.journeys.command import Serving, run
 from tests.servers.postgres import PostgresServer
@@ -57,6 +58,8 @@ async def test_a_second_server_on_the_same_port_is_told_so(serving: Serving, tmp
     assert second.returncode == 1
     assert f"127.0.0.1:{serving.port} cannot be listened on" in second.stderr
     assert "Traceback" not in second.stderr
+    assert "serves" not in second.stdout
+    assert not (tmp_path / "second").exists()
 
 
 @pytest.mark.timeout(180)
@@ -90,9 +93,12 @@ async def test_work_that_was_waiting_is_kept_over_a_kill(
     serving: Serving, session: aiohttp.ClientSession, tmp_path: Path
 ):
     db = open_db(f"sqlite:///{tmp_path / 'data' / 'penstock.db'}")
+    async with db.tx() as tx:
+        await Queue().enqueue(tx, NewJob(kind="nobody's", id="a"))
     serving.kill()
     async with db.read() as tx:
         assert (await tx.conn.exec_driver_sql("PRAGMA integrity_check")).scalar() == "ok"
+        assert (await get_job(tx, "a")).state is JobState.WAITING
     await db.close()
     again = Serving("--data-dir", str(tmp_path / "data"))
     try:

@@ -77,7 +77,7 @@ class TestKilledPostgres:
             await enqueue(db, "a")
         error = raised.value
         assert (error.code, error.status, error.retryable) == ("DB_UNAVAILABLE", 503, True)
-        assert "check that the database is up" in error.hint
+        assert "Check that the database is up" in error.hint
         assert isinstance(error.__cause__, OSError | DBAPIError | PostgresError)
 
     async def test_a_read_says_so_too(self, db: Db, down: None):

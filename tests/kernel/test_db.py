@@ -247,8 +247,7 @@ class TestBehindAPooler:
 
     @pytest.fixture
     async def db(self, postgres_server: PostgresServer, clock: ManualClock) -> AsyncIterator[Db]:
-        if not isinstance(postgres_server, PostgresServer):
-            pytest.skip("the pooler needs the Unix socket of a server of our own")
+        assert isinstance(postgres_server, PostgresServer), "the pooler needs the Unix socket of a server of our own"
         postgres_server.drop_database("pooled")
         postgres_server.create_database("pooled")
         async with TransactionPooler(postgres_server.socket_folder, "pooled", size=3) as pooler:

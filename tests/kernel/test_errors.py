@@ -115,3 +115,10 @@ def test_a_full_disk_is_unavailable_and_final():
 def test_an_error_can_be_sent_to_another_process(error: PenstockError):
     arrived = pickle.loads(pickle.dumps(error))
     assert (type(arrived), str(arrived), arrived.values) == (type(error), str(error), error.values)
+
+
+def test_words_of_an_error_can_be_kept_by_every_database():
+    words = errors.in_words(ValueError("bad \0 page \ud800" + "x" * 5000))
+    assert words.startswith("bad \\0 page \\ud800x")
+    assert len(words) < 2100
+    assert errors.in_words(ValueError()) == "ValueError"

@@ -19,7 +19,7 @@ from penstock import kernel
 from penstock.kernel.clock import SystemClock
 from penstock.kernel.db import Db, metadata
 from penstock.kernel.ids import TimeIds
-from penstock.kernel.migrations import migrate, pending
+from penstock.kernel.migrations import DatabaseNewer, migrate, pending
 from tests.servers.postgres import Databases
 
 RIVALS = 4
@@ -183,3 +183,13 @@ async def test_of_four_processes_that_migrate_at_once_exactly_one_takes_the_step
                 rival.kill()
     assert sorted(taken) == [[]] * (RIVALS - 1) + [steps]
     assert await pending(empties[1]) == []
+
+
+async def test_a_database_that_a_newer_version_migrated_is_named(empties: list[Db]):
+    db = empties[0]
+    await migrate(db)
+    async with db.tx() as tx:
+        await tx.conn.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    for asking in (pending, migrate):
+        with pytest.raises(DatabaseNewer, match="9999"):
+            await asking(db)

@@ -23,7 +23,7 @@ from penstock.kernel.queue import JobState, get_job
 from penstock.kernel.runstate import RunEntry
 from penstock.kernel.transitions import list_transitions
 from penstock.settings import Settings, child_environment
-from penstock.web import serve_http
+from penstock.web import check_port, serve_http
 from penstock.wiring import House, open_house
 
 SENTENCES = (
@@ -68,6 +68,7 @@ async def _work(settings: Settings) -> None:
 
 
 async def _demo(settings: Settings, *, port: int, leave: bool) -> None:
+    check_port("127.0.0.1", port)
     async with open_house(settings) as house:
         keeping = asyncio.create_task(house.keep())
         serving = asyncio.create_task(serve_http(house, host="127.0.0.1", port=port))
@@ -161,7 +162,7 @@ async def _sum_up(house: House) -> None:
     result = json.decode(await house.blobs.get(demo_chain.RESULT))
     async with house.db.read() as tx:
         moves = await list_transitions(tx, "job", demo_chain.READ_ID)
-    told = " → ".join(["enqueue", *(move.trigger for move in moves)])
+    told = " → ".join(move.trigger for move in moves)
     console.print(f"[bold]4.[/] Done: {result['pages']} pages, {result['total']} words, kept in {demo_chain.RESULT}.")
-    console.print(f"   The first job's life, as the ledger tells it: {told}.")
-    console.print("   The first worker was killed in the middle; the second read on where it had stopped.")
+    console.print(f"   The first job's life in the ledger: {told}.")
+    console.print("   One worker was killed in the middle; the next read on where it had stopped.")

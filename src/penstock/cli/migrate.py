@@ -13,7 +13,7 @@ from penstock.wiring import open_database
 def migrate() -> None:
     """Take every step the database is missing. Safe to run at any time, from anywhere, twice."""
     steps = asyncio.run(_migrate(all_settings.load()))
-    typer.echo(f"took the steps {', '.join(steps)}" if steps else "the database is up to date")
+    typer.echo(f"migrated: {', '.join(steps)}" if steps else "the database is up to date")
 
 
 async def _migrate(settings: Settings) -> list[str]:

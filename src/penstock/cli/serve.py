@@ -10,8 +10,8 @@ import typer
 from penstock import settings as all_settings
 from penstock.cli.running import run_until_signal
 from penstock.settings import Settings
-from penstock.web import serve_http
-from penstock.wiring import open_house
+from penstock.web import check_port, serve_http
+from penstock.wiring import all_handlers, open_house
 
 
 def serve(
@@ -28,9 +28,10 @@ def serve(
 
 
 async def _serve(settings: Settings, *, host: str, port: int, workers: bool) -> None:
+    check_port(host, port)
     async with open_house(settings) as house, asyncio.TaskGroup() as tasks:
         tasks.create_task(house.keep())
         tasks.create_task(serve_http(house, host=host, port=port))
         if workers:
-            tasks.create_task(house.workers().run())
+            tasks.create_task(house.workers(all_handlers(house)).run())
         typer.echo(f"penstock serves http://{host}:{port}  (data in {settings.data_dir}; stop with Ctrl-C)")

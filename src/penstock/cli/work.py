@@ -7,7 +7,7 @@ import typer
 from penstock import settings as all_settings
 from penstock.cli.running import run_until_signal
 from penstock.settings import Settings
-from penstock.wiring import open_house
+from penstock.wiring import all_handlers, open_house
 
 
 def work() -> None:
@@ -18,5 +18,5 @@ def work() -> None:
 async def _work(settings: Settings) -> None:
     async with open_house(settings) as house, asyncio.TaskGroup() as tasks:
         tasks.create_task(house.keep())
-        tasks.create_task(house.workers().run())
-        typer.echo(f"penstock works as {house.owner}  (stop with Ctrl-C)")
+        tasks.create_task(house.workers(all_handlers(house)).run())
+        typer.echo(f"penstock works as {house.owner}  (data in {settings.data_dir}; stop with Ctrl-C)")

@@ -43,6 +43,7 @@ class Tx:
     ids: Ids
     sent: list[Message] = field(default_factory=list)
     woken: set[str] = field(default_factory=set)
+    after: list[Callable[[], None]] = field(default_factory=list)  # done when the commit is, and only then
 
     def new_id(self, prefix: str) -> str:
         """A new id that sorts after the earlier ones."""
@@ -125,6 +126,8 @@ class Db:
             async with connected(self._writer) as conn:
                 tx = self._tx(conn, actor)
                 yield tx
+        if tx.sent:
+            raise RuntimeError(f"{tx.sent[0]} was sent outside a transaction and is lost")
         self._ring(tx)
 
     @asynccontextmanager
@@ -142,6 +145,8 @@ class Db:
         return Tx(conn=conn, now=self.clock.now(), actor=actor, ids=self.ids)
 
     def _ring(self, tx: Tx) -> None:
+        for hint in tx.after:
+            hint()
         for channel in tx.woken:
             self.wakeups.wake(channel)
 

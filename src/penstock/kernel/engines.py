@@ -1,6 +1,7 @@
 """How each database is connected to: the settings that make it safe, in one place."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -34,11 +35,19 @@ SQLITE_PRAGMAS = (
 
 
 class BadDatabaseUrl(Invalid):
-    """The database URL cannot be used, or its file cannot be made."""
+    """The database URL cannot be used."""
 
     code = "BAD_DATABASE_URL"
     message = "The database cannot be opened: {reason}."
     hint = "PENSTOCK_DATABASE_URL takes postgresql://user:password@host/name, or sqlite:///path/to/file.db."
+
+
+class BadDatabaseFolder(Invalid):
+    """The folder of the SQLite file cannot be made or written to."""
+
+    code = "BAD_DATABASE_FOLDER"
+    message = "The database cannot be kept in {folder} ({reason})."
+    hint = "Choose another folder with PENSTOCK_DATA_DIR, or --data-dir where there is one."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,19 +99,23 @@ async def transaction(conn: AsyncConnection) -> AsyncIterator[None]:
         return
     driver = driver_of(conn)
     opened = driver.transaction()
-    await opened.start()
     try:
+        await opened.start()
         yield
+        await opened.commit()
     except BaseException:
         await _roll_back(opened, driver)
         raise  # the first error, whatever the roll-back met: a cancel must stay a cancel
-    await opened.commit()
 
 
 async def _roll_back(opened: Any, driver: Any) -> None:
-    """Roll back, or cut the connection when it is in no state for it; the server then rolls back by itself."""
+    """Roll back, or cut the connection when it is in no state for it (BEGIN or COMMIT was cut short, or this is). Given
+    back half open, it would take the next caller's commit for a part of its own; cut, the server rolls it back."""
     try:
         await opened.rollback()
+    except asyncio.CancelledError:
+        driver.terminate()
+        raise
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
         driver.terminate()
 
@@ -138,7 +151,9 @@ def _sqlite(url: URL, connections: int) -> tuple[AsyncEngine, AsyncEngine]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BadDatabaseUrl(reason=f"the folder {folder} cannot be made ({error.strerror})") from error
+        raise BadDatabaseFolder(folder=folder, reason=error.strerror) from error
+    if not os.access(folder, os.W_OK):
+        raise BadDatabaseFolder(folder=folder, reason="it cannot be written to")
     writer = _engine(url, connections=1)
     reader = _engine(url, connections=connections)
     _begin_with(writer, "BEGIN IMMEDIATE", *SQLITE_PRAGMAS)
@@ -184,7 +199,8 @@ def _drop_closed(engine: AsyncEngine) -> AsyncEngine:
 
     @event.listens_for(engine.sync_engine, "checkout")
     def is_open(connection: Any, _record: object, _proxy: object) -> None:
-        if connection.driver_connection.is_closed():
+        driver = connection.driver_connection
+        if driver.is_closed() or driver.is_in_transaction():
             raise DisconnectionError
 
     return engine

@@ -20,6 +20,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import ClassVar
 
+MOST_WORDS = 2000  # characters of an error that are kept in a row
+
+
+def in_words(error: BaseException) -> str:
+    """What an error says, in a form that every database can keep: no NUL, no half characters, not too long."""
+    words = str(error) or type(error).__name__
+    return words[:MOST_WORDS].replace("\0", "\\0").encode(errors="backslashreplace").decode()
+
 
 class PenstockError(Exception):
     """Any failure we can name. Values fill the message and stay readable for callers."""

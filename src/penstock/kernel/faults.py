@@ -16,7 +16,7 @@ class DatabaseAway(Unavailable):
 
     code = "DB_UNAVAILABLE"
     message = "The database cannot be reached ({reason})."
-    hint = "Nothing was half-written. It is tried again by itself; check that the database is up."
+    hint = "Nothing was half-written. Check that the database is up; servers and workers go on by themselves then."
 
 
 class DatabaseBusy(Unavailable):
@@ -25,6 +25,15 @@ class DatabaseBusy(Unavailable):
     code = "DB_BUSY"
     message = "The database was too busy to answer ({reason})."
     hint = "Nothing was half-written. Try again; with many writers, use PostgreSQL."
+
+
+class DatabaseBroken(Unavailable):
+    """The database's file is not one, or is damaged."""
+
+    code = "DB_BROKEN"
+    message = "The database's file cannot be used ({reason})."
+    hint = "Restore it from a copy, or choose another data folder."
+    retryable = False
 
 
 class DatabaseNotMigrated(Unavailable):
@@ -39,6 +48,7 @@ class DatabaseNotMigrated(Unavailable):
 SQLITE_FULL = "database or disk is full"
 SQLITE_UNMIGRATED = ("no such table", "no such column")
 SQLITE_BUSY = ("database is locked", "database table is locked")
+SQLITE_BROKEN = ("file is not a database", "database disk image is malformed")
 SQLITE_AWAY = ("unable to open database file", "disk i/o error", "attempt to write a readonly database")
 CONNECTION_BROKE = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 POSTGRES_AWAY = (
@@ -124,6 +134,8 @@ def _name_sqlite(text: str) -> PenstockError | None:
         return DatabaseNotMigrated(reason=text)
     if lowered.startswith(SQLITE_BUSY):
         return DatabaseBusy(reason=text)
+    if lowered.startswith(SQLITE_BROKEN):
+        return DatabaseBroken(reason=text)
     if lowered.startswith(SQLITE_AWAY):
         return DatabaseAway(reason=text)
     return None

@@ -86,7 +86,10 @@ class ForDriver:
         given = {**self._constants, **values}
         if not self._json:
             return [given[name] for name in self._names]
-        return [to_json(given[name]) if name in self._json else given[name] for name in self._names]
+        return [
+            to_json(given[name]) if name in self._json and given[name] is not None else given[name]
+            for name in self._names
+        ]
 
 
 def _row_maker(names: list[str]) -> Callable[[Sequence[Any]], LeasedRow]:

@@ -24,6 +24,7 @@ class BadMethod(Invalid):
 
     code = "BAD_METHOD"
     message = "{path} does not take {method}."
+    hint = "The paths and their methods are listed in /api/v1/openapi.json."
     status = 405
 
 
@@ -31,6 +32,7 @@ def speak_problems(app: FastAPI) -> None:
     """Let an app answer every error as a problem."""
     app.add_exception_handler(PenstockError, _known)
     app.add_exception_handler(HTTPException, _from_router)
+    app.add_exception_handler(Exception, _unknown)
 
 
 def problem(error: PenstockError) -> JSONResponse:
@@ -53,9 +55,16 @@ async def _known(_request: Request, error: Exception) -> JSONResponse:
     return problem(error)
 
 
+async def _unknown(_request: Request, _error: Exception) -> JSONResponse:
+    """A bug of ours: the log has it, the caller need not."""
+    return problem(PenstockError())
+
+
 async def _from_router(request: Request, error: Exception) -> JSONResponse:
     """The framework's own 404 and 405."""
     assert isinstance(error, HTTPException)
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         return problem(BadMethod(path=request.url.path, method=request.method))
-    return problem(NoSuchPath(path=request.url.path))
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        return problem(NoSuchPath(path=request.url.path))
+    return JSONResponse({"status": error.status_code, "detail": error.detail}, error.status_code, media_type=PROBLEM)

@@ -12,13 +12,14 @@ names that token, so whoever lost a lease is refused. Three things keep a claim 
 
 - Rows that are not due yet are `deferred`: outside the claim's index until `promote` lets them in.
 - Rows that are held are outside it too; lapsed leases are found by an index of their own.
-- On PostgreSQL a claim starts where the last one ended (the mark), so that index entries of rows long gone, which
+- On PostgreSQL a claim starts where the last one began (the mark), so that index entries of rows long gone, which
   stay while some other snapshot blocks vacuum, are not walked again each time.
 """
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from operator import attrgetter
 
 from sqlalchemy import Table
@@ -28,7 +29,7 @@ from penstock.kernel.errors import Conflict
 from penstock.kernel.hot import LeasedRow
 from penstock.kernel.ids import new_token
 from penstock.kernel.lease_sql import LeaseSql, LeaseWords
-from penstock.kernel.partitions import find_partition, lock_partition
+from penstock.kernel.partitions import lock_partition
 
 LOOK_AGAIN_SECONDS = 1.0  # how late at most we notice what another process deferred, or put before our mark
 LOOK_BACK_SECONDS = 3  # longer than our transactions stay open
@@ -127,7 +128,9 @@ class Leases:
     async def claim_alone(
         self, db: Db, *, owner: str, seconds: float, limit: int, partition: str = ""
     ) -> Sequence[LeasedRow]:
-        """A claim that is a transaction of its own: one round trip when rows are there and nothing restricts them."""
+        """A claim that is a transaction of its own: as a rule one round trip when there are rows."""
+        if limit < 1:
+            return []
         ask = Ask(owner=owner, seconds=seconds, limit=limit, partition=partition)
         async with db.once(actor=owner) as tx:
             await self._promote_when_due(tx)
@@ -172,8 +175,7 @@ class Leases:
         """
         due_at = max(due_at or tx.now, tx.now)
         self._look_again_at = min(self._look_again_at, due_at)
-        self._marks.clear()
-        tx.wake(self.channel)
+        self.note_back(tx)
         sets = {f"set_{name}": value for name, value in values.items()}
         sets |= {"held_ids": list(ids), "held_token": token, "uncounted": uncounted}
         sets |= {"due_at": due_at, "is_deferred": due_at > tx.now}
@@ -185,10 +187,9 @@ class Leases:
         values = {"since": self._lapsed.since(tx.now), "now": tx.now, "most": limit}
         rows = await self._sql.expire(tx.on_postgres).rows(tx, values)
         if len(rows) < limit:
-            self._lapsed.looked(tx.now)
+            tx.after.append(partial(self._lapsed.looked, tx.now))
         if rows:
-            self._marks.clear()
-            tx.wake(self.channel)
+            self.note_back(tx)
         return rows
 
     async def promote(self, tx: Tx) -> int:
@@ -196,7 +197,9 @@ class Leases:
         values = {"since": self._due.since(tx.now), "now": tx.now, "most": PROMOTE_AT_ONCE}
         promoted = len(await self._sql.promote(tx.on_postgres).ids(tx, values))
         if promoted < PROMOTE_AT_ONCE:
-            self._due.looked(tx.now)
+            tx.after.append(partial(self._due.looked, tx.now))
+        if promoted:
+            self._marks.clear()
         return promoted
 
     async def next_due_at(self, tx: Tx) -> datetime | None:
@@ -218,6 +221,11 @@ class Leases:
         if (priority, due_at) < (mark.priority, mark.scheduled_at):
             del self._marks[partition]
 
+    def note_back(self, tx: Tx) -> None:
+        """Remember that rows wait again that may sort before the marks; wake who waits for them."""
+        self._marks.clear()
+        tx.wake(self.channel)
+
     async def _promote_when_due(self, tx: Tx) -> None:
         if tx.now < self._look_again_at:
             return
@@ -235,10 +243,9 @@ class Leases:
 
     async def _claim_restricted(self, tx: Tx, ask: Ask) -> Sequence[LeasedRow]:
         """A claim in a partition with a ceiling: under the lock of its row, so that rivals count one after another."""
-        gate = await find_partition(tx, self.table.name, ask.partition)
+        gate = await lock_partition(tx, self.table.name, ask.partition)
         if gate is None or gate.ceiling is None or not gate.open_at(tx.now):
             return []
-        await lock_partition(tx, gate)
         held = await tx.conn.scalar(self._sql.count_held, {"in_partition": ask.partition}) or 0
         room = min(ask.limit, gate.ceiling - held)
         return await self._execute(tx, replace(ask, limit=room), START, gated=False) if room > 0 else []

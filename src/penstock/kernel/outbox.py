@@ -33,7 +33,7 @@ from sqlalchemy import (
 from penstock.kernel.bulk import insert_new
 from penstock.kernel.columns import Id, Json, Plain, UtcTime
 from penstock.kernel.db import Db, Tx, metadata
-from penstock.kernel.errors import NotFound, PenstockError, Unavailable
+from penstock.kernel.errors import NotFound, PenstockError, Unavailable, in_words
 from penstock.kernel.hot import LeasedRow
 from penstock.kernel.lease_sql import LeaseWords, lease_columns, lease_indexes, lease_rules
 from penstock.kernel.leases import Leases
@@ -185,7 +185,11 @@ class Relay:
     async def deliver(self, *, limit: int = 50) -> int:
         """Deliver up to `limit` messages that are due, one after another; returns how many were taken up."""
         held = await self.leases.claim_alone(self._db, owner=self._owner, seconds=LEASE_SECONDS, limit=limit)
+        too_late = self._db.clock.now() + timedelta(seconds=LEASE_SECONDS / 2)
         for number, row in enumerate(held):
+            if self._db.clock.now() > too_late:  # slow handlers: the rest is for whoever comes next
+                await self._hand_back(held[number:])
+                return number
             try:
                 await self._deliver_one(row)
             except asyncio.CancelledError:
@@ -212,12 +216,15 @@ class Relay:
                 await handler(tx, message)
 
     async def _hand_back(self, rows: Sequence[LeasedRow]) -> None:
-        """We are stopping: what was not delivered need not wait for its lease to run out."""
-        async with self._db.once(actor=self._owner) as tx:
-            await self.leases.release(tx, [row.id for row in rows], rows[0].lease_token, uncounted=1)
+        """What was not tried need not wait for its lease to run out, and has lost no attempt."""
+        try:
+            async with self._db.once(actor=self._owner) as tx:
+                await self.leases.release(tx, [row.id for row in rows], rows[0].lease_token, uncounted=1)
+        except Unavailable as error:
+            log.warning("%d messages could not be handed back: %s", len(rows), error)
 
     async def _put_off(self, row: LeasedRow, error: Exception) -> None:
-        text = f"{type(error).__name__}: {error}"[:2000]
+        text = f"{type(error).__name__}: {in_words(error)}"
         async with self._db.tx(actor=self._owner) as tx:
             if worth_retrying(error) and row.lease_count < self._most_attempts:
                 wait = wait_before_retry(error, attempt=row.lease_count, backoff=RETRIES)

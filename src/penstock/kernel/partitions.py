@@ -39,20 +39,12 @@ class Partition:
         return not self.paused and (self.cooling_until is None or self.cooling_until <= moment)
 
 
-async def find_partition(tx: Tx, queue: str, partition_key: str) -> Partition | None:
-    """What is set for a partition, if anything is."""
+async def lock_partition(tx: Tx, queue: str, partition_key: str) -> Partition | None:
+    """What is set for a partition, if anything is, held until the transaction ends: rivals count one after another."""
     p = lease_partition.c
-    row = (
-        await tx.conn.execute(select(lease_partition).where(p.queue == queue, p.partition_key == partition_key))
-    ).one_or_none()
+    mine = select(lease_partition).where(p.queue == queue, p.partition_key == partition_key).with_for_update()
+    row = (await tx.conn.execute(mine)).one_or_none()
     return Partition(**row._mapping) if row else None
-
-
-async def lock_partition(tx: Tx, partition: Partition) -> None:
-    """Hold the partition's row until the transaction ends, so that rivals count held rows one after another."""
-    p = lease_partition.c
-    mine = (p.queue == partition.queue, p.partition_key == partition.partition_key)
-    await tx.conn.execute(select(p.queue).where(*mine).with_for_update())
 
 
 async def set_ceiling(tx: Tx, queue: str, partition_key: str, ceiling: int | None) -> None:

@@ -31,7 +31,7 @@ from sqlalchemy import (
 from penstock.kernel.bulk import insert_new, insert_rows
 from penstock.kernel.columns import Id, Json, Plain, UtcTime
 from penstock.kernel.db import Tx, metadata
-from penstock.kernel.errors import NotFound
+from penstock.kernel.errors import NotFound, Unavailable
 from penstock.kernel.hot import LeasedRow
 from penstock.kernel.lease_sql import LeaseWords, lease_columns, lease_indexes, lease_rules
 from penstock.kernel.leases import LeaseLost, Leases
@@ -103,6 +103,15 @@ COLUMNS = (
     "timeout_seconds", "created_at", "created_by",
 )  # fmt: skip
 ERROR_LENGTH = 2000
+
+
+class WorkerLost(Unavailable):
+    """The job's worker fell silent in every attempt; it may be what kills its workers."""
+
+    code = "WORKER_LOST"
+    message = "Its worker fell silent in each of its attempts."
+    hint = "Look at the workers' logs; then revive the job."
+    retryable = False
 
 
 class JobNotFound(NotFound):
@@ -214,9 +223,10 @@ class Queue:
         await self.leases.settle(tx, [held.id], _token(held), state=JobState.FAILED, **why)
         await record(tx, JOB.name, [held.id], JobState.RUNNING, JobState.FAILED, "fail")
 
-    async def hand_back(self, tx: Tx, held: Job) -> None:
+    async def hand_back(self, tx: Tx, held: Job, *, wait_seconds: float = 0) -> None:
         """Give a job back that was not tried to its end, as on a graceful stop; it costs no attempt."""
-        if await self.leases.release(tx, [held.id], _token(held), uncounted=1):
+        due_at = tx.now + timedelta(seconds=wait_seconds)
+        if await self.leases.release(tx, [held.id], _token(held), due_at=due_at, uncounted=1):
             await record(tx, JOB.name, [held.id], JobState.RUNNING, JobState.WAITING, "hand_back")
 
     async def rescue(self, tx: Tx) -> list[str]:
@@ -228,7 +238,7 @@ class Queue:
         return ids
 
     async def cancel(self, tx: Tx, job_id: str) -> None:
-        """Take a job back before it starts; `WrongState` when it has started or is over."""
+        """Take a job back before it starts; `WrongState` (or `MovedAlready`) when it has started or is over."""
         found = await get_job(tx, job_id)
         await move(tx, job, JOB, job_id, state=found.state, verb="cancel", finished_at=tx.now)
 
@@ -238,10 +248,10 @@ class Queue:
         fresh = {"lease_count": 0, "scheduled_at": tx.now, "deferred": False, "finished_at": None}
         fresh |= {"error_code": None, "error": None}
         await move(tx, job, JOB, job_id, state=found.state, verb="revive", **fresh)
-        tx.wake(job.name)
+        self.leases.note_back(tx)
 
     async def _give_up_on(self, tx: Tx, ids: Sequence[str]) -> None:
-        why = {"error_code": "WORKER_LOST", "error": "Its worker fell silent in every attempt.", "finished_at": tx.now}
+        why = {"error_code": WorkerLost.code, "error": str(WorkerLost()), "finished_at": tx.now}
         spent = update(job).where(job.c.id.in_(ids), job.c.state == "waiting", job.c.lease_count >= job.c.most_attempts)
         lost = await tx.conn.scalars(spent.values(state=JobState.FAILED, **why).returning(job.c.id))
         await record(tx, JOB.name, lost.all(), JobState.WAITING, JobState.FAILED, "give_up")

@@ -16,7 +16,7 @@ from sqlalchemy import CheckConstraint, Column, String, Table, select
 from penstock.kernel.bulk import insert_new
 from penstock.kernel.columns import Id, UtcTime
 from penstock.kernel.db import Db, metadata
-from penstock.kernel.errors import Unavailable
+from penstock.kernel.errors import Unavailable, in_words
 from penstock.kernel.hot import LeasedRow
 from penstock.kernel.keeper import Keeper
 from penstock.kernel.lease_sql import LeaseWords, lease_columns, lease_indexes, lease_rules
@@ -112,6 +112,11 @@ class Timekeeper:
                 task.cancel()
             await asyncio.gather(*self._doing, keeping, return_exceptions=True)
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The duties that are known here."""
+        return frozenset(self._duties)
+
     async def enrol(self) -> None:
         """Make sure that every known duty has its row; a new one is due at once."""
         async with self._db.tx(actor=self._owner) as tx:
@@ -157,7 +162,7 @@ class Timekeeper:
             raise
         except Exception as error:  # noqa: BLE001  (one duty's failure must not stop the others)
             log.warning("duty %s failed: %r", row.id, error)
-            await self._rest(row, min(RETRY_SECONDS, known.every_seconds), error=repr(error)[:2000])
+            await self._rest(row, min(RETRY_SECONDS, known.every_seconds), error=in_words(error))
             return False
         await self._rest(row, known.every_seconds, error=None)
         return True

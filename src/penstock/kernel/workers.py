@@ -12,7 +12,7 @@ from functools import partial
 from itertools import cycle, islice
 
 from penstock.kernel.db import Db, Tx
-from penstock.kernel.errors import PenstockError, Unavailable
+from penstock.kernel.errors import PenstockError, Unavailable, in_words
 from penstock.kernel.faults import DatabaseAway, DatabaseBusy
 from penstock.kernel.keeper import Keeper
 from penstock.kernel.leases import LeaseLost
@@ -26,6 +26,8 @@ JobHandler = Callable[[Job], Awaitable[Settle | None]]
 
 RETRIES = Backoff(first_seconds=1, most_seconds=300)
 HAND_BACK_SECONDS = 5
+SETTLE_ATTEMPTS = 60  # some five minutes; a settle that never gets through, whatever the reason, must free its slot
+UNKNOWN_WAIT_SECONDS = 5  # leave a job that only another version knows to that version
 PATIENCE = Backoff(first_seconds=0.2, most_seconds=5)  # with a database that is away
 
 
@@ -35,14 +37,6 @@ class JobTimedOut(Unavailable):
     code = "JOB_TIMED_OUT"
     message = "The job did not end within {seconds:g} s."
     hint = "Give the job more time, or cut it into smaller ones."
-
-
-class UnknownJobKind(Unavailable):
-    """This process has no handler for the job; a newer one may have."""
-
-    code = "UNKNOWN_JOB_KIND"
-    message = "No handler is known here for jobs of the kind {kind}."
-    hint = "Start workers of the version that enqueued it."
 
 
 class Workers:
@@ -92,6 +86,7 @@ class Workers:
         finally:
             await self._stop()
             keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
             self._db.wakeups.forget(self._ear)
 
     async def run_until_empty(self) -> int:
@@ -104,6 +99,8 @@ class Workers:
 
     async def start_some(self) -> int:
         """Fill the free slots with due jobs, the rooms in turn; returns how many were started."""
+        if not self._handlers:
+            return 0
         started = 0
         for room in islice(self._rooms, self._room_count):
             free = self._slots - len(self._running)
@@ -130,6 +127,10 @@ class Workers:
 
     async def _run_one(self, held: Job) -> None:
         token = held.token or ""
+        if held.kind not in self._handlers:
+            log.warning("no handler is known here for jobs of the kind %s; %s is left to others", held.kind, held.id)
+            await self._hand_back(held, wait_seconds=UNKNOWN_WAIT_SECONDS)
+            return
         try:
             async with self._keeper.keeping(held.id, token):
                 await self._work_and_settle(held)
@@ -150,13 +151,10 @@ class Workers:
             await self._settle(held, partial(self._settle_failure, held, error))
 
     async def _work(self, held: Job) -> Settle | None:
-        handler = self._handlers.get(held.kind)
-        if handler is None:
-            raise UnknownJobKind(kind=held.kind)
         limit = asyncio.timeout(held.timeout_seconds)
         try:
             async with limit:
-                return await _guarded(handler, held)
+                return await _guarded(self._handlers[held.kind], held)
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -169,7 +167,7 @@ class Workers:
 
     async def _settle_failure(self, held: Job, error: Exception, tx: Tx) -> None:
         code = error.code if isinstance(error, PenstockError) else "INTERNAL"
-        text = str(error) or type(error).__name__
+        text = in_words(error)
         if worth_retrying(error) and held.attempts < held.most_attempts:
             wait = wait_before_retry(error, attempt=held.attempts, backoff=RETRIES)
             await self._queue.retry(tx, held, wait_seconds=wait, code=code, error=text)
@@ -178,22 +176,23 @@ class Workers:
 
     async def _settle(self, held: Job, settle: Settle) -> None:
         """Write the end down, patiently while the database is away. If the lease runs out meanwhile, it is refused."""
-        attempt = 0
-        while True:
+        for attempt in range(1, SETTLE_ATTEMPTS):
             try:
-                async with self._db.tx(actor=self.owner) as tx:
-                    await settle(tx)
-                return
+                return await self._settle_once(settle)
             except (DatabaseAway, DatabaseBusy) as error:
-                attempt += 1
                 log.warning("job %s is not settled yet: %s", held.id, error)
                 await self._db.clock.sleep(PATIENCE.wait_seconds(attempt))
+        return await self._settle_once(settle)
 
-    async def _hand_back(self, held: Job) -> None:
+    async def _settle_once(self, settle: Settle) -> None:
+        async with self._db.tx(actor=self.owner) as tx:
+            await settle(tx)
+
+    async def _hand_back(self, held: Job, *, wait_seconds: float = 0) -> None:
         """Tried once: a stop does not wait for a database that is away. The lease then runs out by itself."""
         try:
             async with self._db.tx(actor=self.owner) as tx:
-                await self._queue.hand_back(tx, held)
+                await self._queue.hand_back(tx, held, wait_seconds=wait_seconds)
         except Unavailable as error:
             log.warning("job %s could not be handed back: %s", held.id, error)
 

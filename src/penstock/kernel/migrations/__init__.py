@@ -4,56 +4,68 @@ Each file in `versions` is one step. A test proves that all steps together give 
 declares. Only one process migrates at a time; the others wait and then find nothing left to do.
 """
 
-from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import TypeVar
 
 from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from alembic.script.revision import RevisionError
+from alembic.util import CommandError
 from sqlalchemy import Connection, text
 
 from penstock.kernel.db import Db
+from penstock.kernel.errors import Unavailable
 
-Result = TypeVar("Result")
+
+class DatabaseNewer(Unavailable):
+    """A newer version of this program has migrated the database."""
+
+    code = "DB_NEWER"
+    message = "The database stands at step {current}, which this version does not know; its newest is {newest}."
+    hint = "Update this program to the version that migrated the database."
+    retryable = False
+
 
 LOCK_NUMBER = 0x70656E73  # "pens": names our advisory lock on PostgreSQL
 
 
 async def migrate(db: Db) -> list[str]:
     """Take every step that is missing; returns the steps taken. Safe to call from many processes at once."""
-    return await _run(db, _upgrade)
-
-
-async def pending(db: Db) -> list[str]:
-    """The steps that have not been taken yet."""
-    return await _run(db, _missing)
-
-
-async def _run(db: Db, work: Callable[[Connection], Result]) -> Result:
     async with db.tx() as tx:  # SQLite has one writer, so it is alone already
         if tx.on_postgres:
             await tx.conn.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": LOCK_NUMBER})
-        return await tx.conn.run_sync(work)
+        return await tx.conn.run_sync(_upgrade)
 
 
-def _config(connection: Connection) -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent))
-    config.attributes["connection"] = connection
-    return config
+async def pending(db: Db) -> list[str]:
+    """The steps that have not been taken yet. Only reads, and waits for nobody who migrates."""
+    async with db.read() as tx:
+        return await tx.conn.run_sync(_missing)
+
+
+@cache
+def _scripts() -> ScriptDirectory:
+    return ScriptDirectory(str(Path(__file__).parent))
 
 
 def _missing(connection: Connection) -> list[str]:
-    scripts = ScriptDirectory.from_config(_config(connection))
-    current = MigrationContext.configure(connection).get_current_revision()
-    steps = scripts.iterate_revisions("head", current) if current != scripts.get_current_head() else ()
-    return [step.revision for step in steps][::-1]
+    current, newest = MigrationContext.configure(connection).get_current_revision(), _scripts().get_current_head()
+    if current == newest:
+        return []
+    try:
+        steps = [step.revision for step in _scripts().iterate_revisions("head", current or "base")]
+    except (CommandError, RevisionError) as error:
+        raise DatabaseNewer(current=current, newest=newest) from error
+    return steps[::-1]
 
 
 def _upgrade(connection: Connection) -> list[str]:
     steps = _missing(connection)
     if steps:
-        command.upgrade(_config(connection), "head")
+        config = Config()
+        config.set_main_option("script_location", str(Path(__file__).parent))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
     return steps
