@@ -71,6 +71,9 @@ class Settings:
         "How long finished jobs, delivered messages and recorded moves are kept.",
         least=0,
     )
+    dead_letter_days: float = _setting(
+        "PENSTOCK_DEAD_LETTER_DAYS", 365.0, "How long messages are kept that could not be delivered.", least=0
+    )
     run_state_seconds: float = _setting(
         "PENSTOCK_RUN_STATE_SECONDS", 604800.0, "How long the state of an unfinished run is kept.", least=1
     )
@@ -85,7 +88,7 @@ class Settings:
 
     @property
     def embedded(self) -> bool:
-        """Whether everything runs in one process on local files, so that it may migrate by itself."""
+        """Whether the database is a local file of ours, so that any process may bring it up to date by itself."""
         return self.database.startswith("sqlite")
 
 

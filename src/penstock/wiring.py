@@ -115,7 +115,8 @@ def _build(settings: Settings, clock: Clock, db: Db) -> House:
     jobs, runs, limits = Queue(), _runs(db, settings), SqlLimits(db)
     blobs = DiskBlobs(_blob_folder(settings))
     relay = Relay(db, ROUTES, owner=owner, most_attempts=settings.outbox_attempts)
-    upkeep = Upkeep(db, jobs=jobs, relay=relay, history=timedelta(days=settings.history_days))
+    history, dead_letters = timedelta(days=settings.history_days), timedelta(days=settings.dead_letter_days)
+    upkeep = Upkeep(db, jobs=jobs, relay=relay, history=history, dead_letters=dead_letters)
     duties = [*upkeep.duties(runs, limits), _sweep_blobs(blobs, clock)]
     return House(
         settings=settings,

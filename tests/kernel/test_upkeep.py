@@ -1,5 +1,6 @@
 """The kernel keeps its own tables in order."""
 
+from dataclasses import dataclass
 from datetime import timedelta
 
 import pytest
@@ -8,7 +9,8 @@ from sqlalchemy import func, select
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
 from penstock.kernel.limits import SqlLimits
-from penstock.kernel.outbox import Relay
+from penstock.kernel.message import Message
+from penstock.kernel.outbox import Relay, list_dead_letters
 from penstock.kernel.queue import JobState, NewJob, Queue, get_job, job
 from penstock.kernel.runstate import SqlRunState
 from penstock.kernel.timekeeper import Timekeeper
@@ -24,7 +26,8 @@ def queue() -> Queue:
 
 @pytest.fixture
 def timekeeper(db: Db, queue: Queue) -> Timekeeper:
-    upkeep = Upkeep(db, jobs=queue, relay=Relay(db, {}, owner="relay"), history=timedelta(days=1))
+    relay = Relay(db, {}, owner="relay")
+    upkeep = Upkeep(db, jobs=queue, relay=relay, history=timedelta(days=1), dead_letters=timedelta(days=2))
     runs = SqlRunState(db, live_seconds=60, final_seconds=60)
     return Timekeeper(db, upkeep.duties(runs, SqlLimits(db)), owner="timekeeper")
 
@@ -59,6 +62,23 @@ async def test_history_is_forgotten_after_its_time_and_not_before(
         async with db.read() as tx:
             assert await tx.conn.scalar(select(func.count()).select_from(job)) == jobs
             assert await tx.conn.scalar(select(func.count()).select_from(state_transitions)) == moves
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unheard(Message):
+    """Nobody listens to it."""
+
+
+async def test_dead_letters_stay_longer_but_not_for_ever(db: Db, timekeeper: Timekeeper, clock: ManualClock):
+    await timekeeper.enrol()
+    async with db.tx() as tx:
+        tx.send(Unheard())
+    await Relay(db, {}, owner="relay").deliver()
+    for days, letters in ((1.5, 1), (1, 0)):
+        clock.advance(seconds=days * 86400)
+        await timekeeper.tick()
+        async with db.read() as tx:
+            assert len(await list_dead_letters(tx)) == letters
 
 
 async def test_deleting_goes_on_bite_by_bite_until_nothing_is_left():

@@ -24,42 +24,56 @@ Chunks = bytes | AsyncIterable[bytes]
 
 
 class BadBlobKey(Invalid):
+    """A key that some store could misread."""
+
     code = "BAD_BLOB_KEY"
     message = "The key {key!r} is not allowed: {reason}."
     hint = "Use printable segments joined by '/', such as 'uploads/42/source.pdf'."
 
 
 class BadBlobRange(Invalid):
+    """A range that the object does not have."""
+
     code = "BAD_BLOB_RANGE"
     message = "Bytes {start} to {stop} of {key} cannot be read: {reason}."
     hint = "A range is half-open, starts inside the object or at its end, and does not run backwards."
 
 
 class BadBlobPage(Invalid):
+    """A page of a listing that is empty or too long."""
+
     code = "BAD_BLOB_PAGE"
     message = "A page holds 1 to {most} objects; {limit} were asked for."
     hint = "Ask for a smaller page and go on with `after`."
 
 
 class BlobNotFound(NotFound):
+    """No object is stored under the key."""
+
     code = "BLOB_NOT_FOUND"
     message = "No object is stored under {key}."
     hint = "Check the key; the object may have been deleted or never finished."
 
 
 class BlobExists(Conflict):
+    """The key is taken already."""
+
     code = "BLOB_EXISTS"
     message = "An object is already stored under {key}."
     hint = "Read the stored object, or choose another key."
 
 
 class BlobTooLarge(TooLarge):
+    """More would be read into memory than is good."""
+
     code = "BLOB_TOO_LARGE"
     message = "Reading {size_bytes} bytes of {key} at once is too much; the most is {most_bytes}."
     hint = "Stream the object, or read it in smaller ranges."
 
 
 class BlobsUnavailable(Unavailable):
+    """The object store does not answer as it should."""
+
     code = "BLOBS_UNAVAILABLE"
     message = "The object store does not answer as it should: {reason}."
     hint = "Check that the store is mounted or reachable and that Penstock may read and write there."
@@ -211,7 +225,7 @@ def _why_bad_segment(segment: str) -> str | None:
     if segment != segment.strip(" "):
         return "it has a segment that begins or ends with a space"  # some readers of S3 listings drop it
     if segment.endswith("~"):
-        return "it has a segment that ends with '~'"  # marks a folder in adapters/disk.py
+        return "it has a segment that ends with '~'"  # marks a folder in adapters/disk
     if len(segment.encode()) > MOST_SEGMENT_BYTES:
         return f"it has a segment longer than {MOST_SEGMENT_BYTES} bytes"
     return None

@@ -255,6 +255,14 @@ async def resend(tx: Tx, message_id: str) -> None:
     tx.wake(outbox.name)
 
 
+async def delete_dead(tx: Tx, *, before: datetime, limit: int = 10_000) -> int:
+    """Give up on dead letters that died before then and that nobody sent again; returns how many."""
+    o = outbox.c
+    old = (_dead, o.finished_at < before)
+    some = select(o.id).where(*old).order_by(o.id).limit(limit)
+    return (await tx.conn.execute(delete(outbox).where(o.id.in_(some), *old))).rowcount
+
+
 async def delete_sent(tx: Tx, *, before: datetime, limit: int = 10_000) -> int:
     """Forget messages that were delivered before then; returns how many. Dead letters stay."""
     o = outbox.c

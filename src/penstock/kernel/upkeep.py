@@ -29,11 +29,12 @@ class Forget(Protocol):
 class Upkeep:
     """What has to be done every so often."""
 
-    def __init__(self, db: Db, *, jobs: Queue, relay: Relay, history: timedelta) -> None:
+    def __init__(self, db: Db, *, jobs: Queue, relay: Relay, history: timedelta, dead_letters: timedelta) -> None:
         self._db = db
         self._jobs = jobs
         self._relay = relay
         self._history = history
+        self._dead_letters = dead_letters
 
     def duties(self, runs: SqlRunState, limits: SqlLimits) -> list[Duty]:
         """The duties, for a timekeeper."""
@@ -60,6 +61,7 @@ class Upkeep:
         before = self._db.clock.now() - self._history
         for forget in (queue.delete_over, outbox.delete_sent, transitions.delete_transitions):
             await until_none(partial(self._forget_some, forget, before))
+        await until_none(partial(self._forget_some, outbox.delete_dead, self._db.clock.now() - self._dead_letters))
 
     async def _forget_some(self, forget: Forget, before: datetime) -> int:
         async with self._db.tx(actor=ACTOR) as tx:
