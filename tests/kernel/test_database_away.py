@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from penstock.kernel import engines
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db, Tx
-from penstock.kernel.engines import BadDatabaseUrl
+from penstock.kernel.engines import BadDatabaseFolder, BadDatabaseUrl
 from penstock.kernel.errors import DiskFull, Unavailable
 from penstock.kernel.faults import DatabaseAway, DatabaseBusy, DatabaseNotMigrated
 from penstock.kernel.limits import rate_bucket
@@ -233,8 +233,9 @@ class TestSqlite:
         await write_much(db)
         assert len(await job_ids(db)) == 1001
 
-    async def test_a_place_that_cannot_be_written_to_is_named(self):
-        db = open_db("sqlite:////proc/self/penstock.db")
+    async def test_a_file_that_cannot_be_opened_is_named(self, tmp_path: Path):
+        (tmp_path / "penstock.db").mkdir()
+        db = open_db(f"sqlite:///{tmp_path}/penstock.db")
         before = set(threading.enumerate())
         with pytest.raises(DatabaseAway, match="unable to open database file"):
             await enqueue(db, "a")
@@ -242,9 +243,13 @@ class TestSqlite:
         for thread in set(threading.enumerate()) - before:  # the driver does not wait for its own
             thread.join(PATIENCE_SECONDS)
 
+    async def test_a_folder_that_cannot_be_written_to_is_named(self):
+        with pytest.raises(BadDatabaseFolder, match="cannot be kept in /proc/self"):
+            open_db("sqlite:////proc/self/penstock.db")
+
     async def test_a_folder_that_cannot_be_made_is_named(self, tmp_path: Path):
         (tmp_path / "file").write_text("not a folder")
-        with pytest.raises(BadDatabaseUrl, match="cannot be made"):
+        with pytest.raises(BadDatabaseFolder, match="File exists"):
             open_db(f"sqlite:///{tmp_path}/file/penstock.db")
 
     async def test_a_writer_who_gets_no_turn_is_told_that_the_database_is_busy(
