@@ -84,9 +84,7 @@ async def _demo(settings: Settings, *, port: int, leave: bool) -> None:
 
 
 async def _tour(house: House, port: int) -> None:
-    console.print(
-        f"[bold]1.[/] A server is up at http://127.0.0.1:{port} with SQLite and local files, no service needed."
-    )
+    console.print(f"[bold]1.[/] A server is up at http://127.0.0.1:{port} on SQLite and local files.")
     letter = "\f".join("\n".join((f"Page {page}.", *SENTENCES[: 1 + page % 4])) for page in range(1, PAGES + 1))
     stored = await house.blobs.put(demo_chain.LETTER, letter.encode())
     console.print(
