@@ -1,7 +1,7 @@
 """What every implementation of the limits does, whatever holds the counts."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import partial
@@ -49,20 +49,6 @@ Connect = Callable[[], Limits]
 def implementation(request: pytest.FixtureRequest, clock: ManualClock) -> Callable[[], SqlLimitsOfOneProcess]:
     url_fixture, opener = request.param
     return partial(opener, request.getfixturevalue(url_fixture), clock)
-
-
-@pytest.fixture
-async def connect(implementation: Callable[[], SqlLimitsOfOneProcess]) -> AsyncIterator[Connect]:
-    """Opens the same limits again and again, as several processes would."""
-    opened: list[SqlLimitsOfOneProcess] = []
-
-    def open_one() -> Limits:
-        opened.append(implementation())
-        return opened[-1]
-
-    yield open_one
-    for one in opened:
-        await one.close()
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from functools import partial
 from itertools import count
 
@@ -47,20 +47,6 @@ Connect = Callable[[], RunState]
 def implementation(request: pytest.FixtureRequest, clock: ManualClock) -> Callable[[], SqlRuns]:
     url_fixture, opener = request.param
     return partial(opener, request.getfixturevalue(url_fixture), clock)
-
-
-@pytest.fixture
-async def connect(implementation: Callable[[], SqlRuns]) -> AsyncIterator[Connect]:
-    """Opens the same run state again and again, as several processes would."""
-    opened: list[SqlRuns] = []
-
-    def open_one() -> RunState:
-        opened.append(implementation())
-        return opened[-1]
-
-    yield open_one
-    for one in opened:
-        await one.close()
 
 
 @pytest.fixture

@@ -124,6 +124,11 @@ class TestTransactions:
         assert await notes(plain) == []
         await plain.close()
 
+    async def test_what_is_said_while_only_reading_is_refused_not_lost(self, db: Db):
+        with pytest.raises(RuntimeError, match="sent outside a transaction"):
+            async with db.read() as tx:
+                tx.send(Said(word="x"))
+
     async def test_those_who_wait_are_woken_by_the_commit_and_not_before(self, db: Db):
         ear = db.wakeups.listen(["work"])
         waiting = asyncio.create_task(ear.wait(seconds=3600))

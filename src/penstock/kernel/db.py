@@ -8,7 +8,7 @@ fairly, and writers of other processes wait for each other up to `BUSY_SECONDS`.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -126,8 +126,7 @@ class Db:
             async with connected(self._writer) as conn:
                 tx = self._tx(conn, actor)
                 yield tx
-        if tx.sent:
-            raise RuntimeError(f"{tx.sent[0]} was sent outside a transaction and is lost")
+        _refuse_sent(tx)
         self._ring(tx)
 
     @asynccontextmanager
@@ -135,11 +134,10 @@ class Db:
         """Statements that only read. Do not count on several of them seeing one picture: for that, use `tx`."""
         with named_faults():
             async with connected(self._reader) as conn:
-                if self._commits_each:
-                    yield self._tx(conn, "reader")
-                    return
-                async with transaction(conn):
-                    yield self._tx(conn, "reader")
+                tx = self._tx(conn, "reader")
+                async with nullcontext() if self._commits_each else transaction(conn):
+                    yield tx
+        _refuse_sent(tx)
 
     def _tx(self, conn: AsyncConnection, actor: str) -> Tx:
         return Tx(conn=conn, now=self.clock.now(), actor=actor, ids=self.ids)
@@ -155,3 +153,9 @@ class Db:
         await self._writer.dispose()
         if self._reader is not self._writer:
             await self._reader.dispose()
+
+
+def _refuse_sent(tx: Tx) -> None:
+    """What is said where nothing is committed with it would be lost without a word."""
+    if tx.sent:
+        raise RuntimeError(f"{tx.sent[0]} was sent outside a transaction and is lost")
