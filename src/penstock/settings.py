@@ -24,8 +24,12 @@ class BadSetting(Invalid):
     hint = "Every setting is described in docs/reference/settings.md."
 
 
-def _setting(env: str, default: object, doc: str, *, least: float | None = None, secret: bool = False) -> Any:
-    return field(default=default, repr=not secret, metadata={"env": env, "doc": doc, "least": least})
+def _setting(
+    env: str, default: object, doc: str, *, least: float | None = None, secret: bool = False, older: str = ""
+) -> Any:
+    """One setting; `older` is a name that is honoured too, and a secret is never shown."""
+    notes = {"env": env, "doc": doc, "least": least, "older": older, "secret": secret}
+    return field(default=default, repr=not secret, metadata=notes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +53,34 @@ class Settings:
     database_connections: int = _setting(
         "PENSTOCK_DATABASE_CONNECTIONS", 10, "How many connections one process opens at the most.", least=1
     )
+    redis_url: str = _setting(
+        "PENSTOCK_REDIS_URL",
+        "",
+        "redis://…, rediss://… or unix://…; when set, run state, rates, wake-up and the job queue (ARQ) use it. "
+        "The older name ETL_REDIS_URL is honoured.",
+        secret=True,
+        older="ETL_REDIS_URL",
+    )
+    job_queue: str = _setting(
+        "PENSTOCK_JOB_QUEUE", "", "`arq` or `sql`: what hands jobs to workers; when empty, ARQ where there is a Redis."
+    )
+    local_gate_share: float = _setting(
+        "PENSTOCK_LOCAL_GATE_SHARE",
+        0.25,
+        "The part of every rate that one process allows itself while Redis is away.",
+        least=0.001,
+    )
     blobs_url: str = _setting(
-        "PENSTOCK_BLOBS_URL", "", "file:///… for stored objects; when empty, the folder blobs in the data folder."
+        "PENSTOCK_BLOBS_URL",
+        "",
+        "file:///… or s3://bucket/prefix for stored objects; when empty, the folder blobs in the data folder.",
+    )
+    aws_access_key_id: str = _setting("AWS_ACCESS_KEY_ID", "", "The key for s3://; when empty, the machine's own role.")
+    aws_secret_access_key: str = _setting("AWS_SECRET_ACCESS_KEY", "", "The secret for s3://.", secret=True)
+    aws_session_token: str = _setting("AWS_SESSION_TOKEN", "", "The session token for s3://, if any.", secret=True)
+    aws_region: str = _setting("AWS_REGION", "us-east-1", "The region of the bucket.")
+    aws_endpoint_url: str = _setting(
+        "AWS_ENDPOINT_URL", "", "The address of an S3-compatible store; when empty, Amazon's own."
     )
     workers: int = _setting("PENSTOCK_WORKERS", 4, "How many jobs one process runs at the same time.", least=1)
     lease_seconds: float = _setting(
@@ -74,12 +104,76 @@ class Settings:
     dead_letter_days: float = _setting(
         "PENSTOCK_DEAD_LETTER_DAYS", 365.0, "How long messages are kept that could not be delivered.", least=0
     )
+    event_days: float = _setting("PENSTOCK_EVENT_DAYS", 7.0, "How long events can be read again.", least=0)
+    audit_days: float = _setting("PENSTOCK_AUDIT_DAYS", 365.0, "How long the audit log is kept.", least=0)
     run_state_seconds: float = _setting(
         "PENSTOCK_RUN_STATE_SECONDS", 604800.0, "How long the state of an unfinished run is kept.", least=1
     )
     run_state_final_seconds: float = _setting(
         "PENSTOCK_RUN_STATE_FINAL_SECONDS", 86400.0, "How long the state of a finished run is kept.", least=1
     )
+
+    admin_key: str = _setting("PENSTOCK_ADMIN_KEY", "", "Presets the first admin key.", secret=True)
+    jwt_secret: str = _setting(
+        "PENSTOCK_JWT_SECRET", "", "Takes JWTs that are signed with this secret (HS256).", secret=True
+    )
+    jwks_url: str = _setting("PENSTOCK_JWKS_URL", "", "Takes JWTs that are signed by a key published there.")
+    jwt_algorithms: str = _setting(
+        "PENSTOCK_JWT_ALGORITHMS", "RS256,ES256,EdDSA", "The algorithms taken with PENSTOCK_JWKS_URL, and no others."
+    )
+    jwt_issuer: str = _setting("PENSTOCK_JWT_ISSUER", "", "When set, the `iss` that a JWT must carry.")
+    jwt_audience: str = _setting("PENSTOCK_JWT_AUDIENCE", "", "When set, an `aud` that a JWT must carry.")
+    jwt_skew_seconds: float = _setting(
+        "PENSTOCK_JWT_SKEW_SECONDS", 30.0, "How far the clocks of those who sign may be off.", least=0
+    )
+    login_attempts: int = _setting(
+        "PENSTOCK_LOGIN_ATTEMPTS", 5, "After so many wrong passwords in a row an account is locked.", least=1
+    )
+    login_lock_seconds: float = _setting(
+        "PENSTOCK_LOGIN_LOCK_SECONDS", 900.0, "How long a locked account stays locked.", least=1
+    )
+    session_seconds: float = _setting("PENSTOCK_SESSION_SECONDS", 43200.0, "How long a console login lasts.", least=1)
+    body_bytes: int = _setting(
+        "PENSTOCK_BODY_BYTES", 10 * 1024 * 1024, "The largest request body that is not an upload.", least=1
+    )
+    body_seconds: float = _setting(
+        "PENSTOCK_BODY_SECONDS", 30.0, "How long a request body may take to arrive.", least=0.1
+    )
+    cors_origins: str = _setting(
+        "PENSTOCK_CORS_ORIGINS",
+        "",
+        "Web pages (origins, by comma) that may call the API from a browser; none by default.",
+    )
+    sse_connections: int = _setting(
+        "PENSTOCK_SSE_CONNECTIONS", 1000, "How many live streams one process holds open.", least=1
+    )
+    sse_per_tenant: int = _setting(
+        "PENSTOCK_SSE_PER_TENANT", 100, "How many of them may belong to one tenant.", least=1
+    )
+    sse_queue: int = _setting("PENSTOCK_SSE_QUEUE", 256, "How many events wait in memory for one slow stream.", least=1)
+    sse_keepalive_seconds: float = _setting(
+        "PENSTOCK_SSE_KEEPALIVE_SECONDS", 15.0, "How often a silent stream shows that it lives.", least=0.1
+    )
+    webhook_allow: str = _setting(
+        "PENSTOCK_WEBHOOK_ALLOW",
+        "",
+        "Private networks (by comma, as 10.0.0.0/8) that webhooks may call; none by default.",
+    )
+    webhook_attempts: int = _setting(
+        "PENSTOCK_WEBHOOK_ATTEMPTS", 8, "How often a webhook is tried before its delivery has failed.", least=1
+    )
+    webhook_seconds: float = _setting(
+        "PENSTOCK_WEBHOOK_SECONDS", 10.0, "How long a webhook's receiver may take to answer.", least=0.1
+    )
+    stream_length: int = _setting(
+        "PENSTOCK_STREAM_LENGTH", 100_000, "About how many messages a Redis Stream keeps.", least=1
+    )
+    log_format: str = _setting("PENSTOCK_LOG_FORMAT", "text", "`text` for people or `json` for machines.")
+    log_level: str = _setting("PENSTOCK_LOG_LEVEL", "INFO", "DEBUG, INFO, WARNING or ERROR.")
+    otel_endpoint: str = _setting(
+        "OTEL_EXPORTER_OTLP_ENDPOINT", "", "When set, traces of requests and jobs are sent there (OTLP over HTTP)."
+    )
+    otel_service_name: str = _setting("OTEL_SERVICE_NAME", "penstock", "The name that traces carry.")
 
     @property
     def database(self) -> str:
@@ -104,9 +198,14 @@ class Description:
 def load(environ: Mapping[str, str] | None = None) -> Settings:
     """The settings of this process. Empty variables count as not set."""
     environ = os.environ if environ is None else environ
-    given = {known: environ.get(known.metadata["env"], "").strip() for known in fields(Settings)}
+    given = {known: _given(known, environ) for known in fields(Settings)}
     values: dict[str, Any] = {known.name: _read(known, text) for known, text in given.items() if text}
     return Settings(**values)
+
+
+def _given(known: Field[Any], environ: Mapping[str, str]) -> str:
+    names = (known.metadata["env"], known.metadata["older"])
+    return next((text for name in names if (text := environ.get(name, "").strip())), "")
 
 
 def describe() -> list[Description]:

@@ -23,7 +23,7 @@ from penstock.kernel.queue import JobState, get_job
 from penstock.kernel.runstate import RunEntry
 from penstock.kernel.transitions import list_transitions
 from penstock.settings import Settings, child_environment
-from penstock.web import check_port, serve_http
+from penstock.web.app import check_port, serve_http
 from penstock.wiring import House, open_house
 
 SENTENCES = (

@@ -10,7 +10,7 @@ import typer
 from penstock import settings as all_settings
 from penstock.cli.running import run_until_signal
 from penstock.settings import Settings
-from penstock.web import check_port, serve_http
+from penstock.web.app import check_port, serve_http
 from penstock.wiring import all_handlers, open_house
 
 

@@ -19,7 +19,7 @@ from penstock.kernel.clock import Clock
 from penstock.kernel.engines import Engines, connected, transaction
 from penstock.kernel.faults import named_faults
 from penstock.kernel.ids import Ids
-from penstock.kernel.message import Message
+from penstock.kernel.message import Event, Message
 from penstock.kernel.wakeups import Wakeups
 
 metadata = MetaData(
@@ -42,6 +42,7 @@ class Tx:
     actor: str
     ids: Ids
     sent: list[Message] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
     woken: set[str] = field(default_factory=set)
     after: list[Callable[[], None]] = field(default_factory=list)  # done when the commit is, and only then
 
@@ -52,6 +53,10 @@ class Tx:
     def send(self, message: Message) -> None:
         """Say it to whoever listens, when and only when this transaction commits."""
         self.sent.append(message)
+
+    def tell(self, event: Event) -> None:
+        """Add an event to the stream that people watch, when and only when this transaction commits."""
+        self.events.append(event)
 
     def wake(self, channel: str) -> None:
         """After the commit, wake those who wait for work on this channel."""
@@ -64,16 +69,21 @@ class Tx:
 
 
 Post = Callable[[Tx, Sequence[Message]], Awaitable[None]]
+Publish = Callable[[Tx, Sequence[Event]], Awaitable[None]]
 
 
 async def _nobody_listens(_tx: Tx, messages: Sequence[Message]) -> None:
     raise RuntimeError(f"this database was opened without an outbox, so {messages[0]} cannot be sent")
 
 
+async def _nobody_watches(_tx: Tx, events: Sequence[Event]) -> None:
+    raise RuntimeError(f"this database was opened without an event stream, so {events[0]} cannot be told")
+
+
 class Db:
     """An open database. Build it with `Db.open`, close it with `close`."""
 
-    def __init__(self, engines: Engines, *, clock: Clock, ids: Ids, post: Post) -> None:
+    def __init__(self, engines: Engines, *, clock: Clock, ids: Ids, post: Post, publish: Publish) -> None:
         self.clock = clock
         self.ids = ids
         self.wakeups = Wakeups(clock)
@@ -81,6 +91,7 @@ class Db:
         self._reader = engines.reader
         self._commits_each = engines.commits_each
         self._post = post
+        self._publish = publish
 
     @classmethod
     def open(
@@ -90,11 +101,13 @@ class Db:
         clock: Clock,
         ids: Ids,
         post: Post = _nobody_listens,
+        publish: Publish = _nobody_watches,
         pooled: bool = False,
         connections: int = 10,
     ) -> "Db":
         """Open a database by its URL. Nothing is connected yet; a database that is away shows at the first use."""
-        return cls(Engines.open(url, pooled=pooled, connections=connections), clock=clock, ids=ids, post=post)
+        engines = Engines.open(url, pooled=pooled, connections=connections)
+        return cls(engines, clock=clock, ids=ids, post=post, publish=publish)
 
     @property
     def on_postgres(self) -> bool:
@@ -110,6 +123,8 @@ class Db:
                 yield tx
                 if tx.sent:
                     await self._post(tx, tx.sent)
+                if tx.events:  # last: it takes the lock that puts events in the order of their commits
+                    await self._publish(tx, tx.events)
         self._ring(tx)
 
     @asynccontextmanager
@@ -157,5 +172,5 @@ class Db:
 
 def _refuse_sent(tx: Tx) -> None:
     """What is said where nothing is committed with it would be lost without a word."""
-    if tx.sent:
-        raise RuntimeError(f"{tx.sent[0]} was sent outside a transaction and is lost")
+    if said := [*tx.sent, *tx.events]:
+        raise RuntimeError(f"{said[0]} was sent outside a transaction and is lost")

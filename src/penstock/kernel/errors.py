@@ -11,8 +11,8 @@
     ├── TooMany          429   over a rate; try again after a wait
     └── Unavailable      503   something we need is away; try again
 
-A room subclasses a kind and gives it a `code` (a promise to callers), a `message` and a `hint`.
-The kind decides twice, in one place each: the HTTP status (`kernel/http.py`) and the retry (`kernel/retry.py`).
+A room subclasses a kind and gives it a `code` (a promise to callers), a `message` and a `hint`, both also in Chinese.
+The kind decides twice, in one place each: the HTTP status (`kernel/http`) and the retry (`kernel/retry.py`).
 """
 
 import math
@@ -35,12 +35,19 @@ class PenstockError(Exception):
     code: ClassVar[str] = "INTERNAL"
     message: ClassVar[str] = "Something went wrong."
     hint: ClassVar[str] = ""
+    message_zh: ClassVar[str] = "出了问题。"
+    hint_zh: ClassVar[str] = ""
     status: ClassVar[int] = 500
     retryable: ClassVar[bool] = False
+    ours: ClassVar[bool] = False  # a part of our own house is away: what fails by it has used up no attempt
 
     def __init__(self, **values: object) -> None:
         self.values = values
         super().__init__(self.message.format(**values))
+
+    def in_chinese(self) -> str:
+        """The message in Chinese; the values stay as they are."""
+        return self.message_zh.format(**self.values)
 
     def __reduce__(self) -> tuple[Callable[..., "PenstockError"], tuple[object, ...]]:
         """Errors cross process borders, and they are made of names, not of places."""
@@ -52,6 +59,7 @@ class Invalid(PenstockError):
 
     code = "INVALID"
     message = "{reason}"
+    message_zh = "{reason}"
     status = 400
 
 
@@ -60,7 +68,9 @@ class Unauthenticated(PenstockError):
 
     code = "UNAUTHENTICATED"
     message = "Who is calling is not known."
+    message_zh = "无法确认调用者的身份。"
     hint = "Send a valid key in X-API-Key."
+    hint_zh = "请在 X-API-Key 中提供有效的密钥。"
     status = 401
 
 
@@ -69,6 +79,7 @@ class Refused(PenstockError):
 
     code = "REFUSED"
     message = "{reason}"
+    message_zh = "{reason}"
     status = 403
 
 
@@ -77,6 +88,7 @@ class NotFound(PenstockError):
 
     code = "NOT_FOUND"
     message = "There is no {thing} {id}."
+    message_zh = "没有 {thing} {id}。"
     status = 404
 
 
@@ -85,6 +97,7 @@ class Conflict(PenstockError):
 
     code = "CONFLICT"
     message = "{reason}"
+    message_zh = "{reason}"
     status = 409
 
 
@@ -93,6 +106,7 @@ class Gone(PenstockError):
 
     code = "GONE"
     message = "The {thing} {id} is no longer here."
+    message_zh = "{thing} {id} 已不存在。"
     status = 410
 
 
@@ -101,6 +115,7 @@ class TooLarge(PenstockError):
 
     code = "TOO_LARGE"
     message = "{reason}"
+    message_zh = "{reason}"
     status = 413
 
 
@@ -109,6 +124,7 @@ class TooMany(PenstockError):
 
     code = "TOO_MANY"
     message = "Too many at once; try again in {whole_seconds} s."
+    message_zh = "请求过多，请在 {whole_seconds} 秒后重试。"
     status = 429
     retryable = True
 
@@ -123,6 +139,7 @@ class Unavailable(PenstockError):
 
     code = "UNAVAILABLE"
     message = "{reason}"
+    message_zh = "{reason}"
     status = 503
     retryable = True
 
@@ -132,5 +149,7 @@ class DiskFull(Unavailable):
 
     code = "DISK_FULL"
     message = "There is no space left to write {what}."
+    message_zh = "没有剩余空间可写入 {what}。"
     hint = "Free some space on the disk, then try again; nothing half-written was kept."
+    hint_zh = "请先释放磁盘空间再重试；没有留下写了一半的内容。"
     retryable = False

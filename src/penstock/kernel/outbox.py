@@ -5,17 +5,20 @@
                       → dead    (no use in trying; an operator can list it and send it again)
 
 A handler runs in one transaction with the mark "sent": either both are kept or neither, so what a handler writes to
-the database happens once even if the relay is killed in the middle. Handlers still have to be harmless when run twice
-as far as the world outside the database goes.
+the database happens once even if the relay is killed in the middle.
+
+What has to leave the house goes by a `Carrier`: it talks to the outside first, with no transaction open, and what it
+returns is written together with the mark. Killed in between, it carries the same parcel again: carriers have to be
+harmless when run twice.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import (
     CheckConstraint,
@@ -101,9 +104,31 @@ COLUMNS = ("id", "channel", "dedup_key", "payload", "scheduled_at", "created_at"
 RETRIES = Backoff(first_seconds=1, most_seconds=600)
 PATIENCE = Backoff(first_seconds=0.2, most_seconds=5)  # with a database that is away
 LEASE_SECONDS = 60
+OURS_WAIT_SECONDS = 5  # before the next look whether a part of our own house is back
 
 Handler = Callable[[Tx, Any], Awaitable[None]]
 Routes = Mapping[type[Message], Sequence[Handler]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parcel:
+    """A message with what the outbox knows of it. The id is the same each time it is carried."""
+
+    id: str
+    channel: str
+    dedup_key: str
+    payload: Plain
+    created_at: datetime
+
+
+class Carrier(Protocol):
+    """Takes messages of some channels out of the house."""
+
+    channels: Collection[str]
+
+    async def carry(self, parcel: Parcel) -> Callable[[Tx], Awaitable[None]] | None:
+        """Take it out; what is returned runs in the transaction that marks the message sent."""
+        ...
 
 
 class NoSuchMessage(NotFound):
@@ -156,10 +181,13 @@ async def post(tx: Tx, messages: Sequence[Message]) -> None:
 class Relay:
     """Delivers what the outbox holds to the handlers of the routes."""
 
-    def __init__(self, db: Db, routes: Routes, *, owner: str, most_attempts: int = 10) -> None:
+    def __init__(
+        self, db: Db, routes: Routes, *, carriers: Sequence[Carrier] = (), owner: str, most_attempts: int = 10
+    ) -> None:
         self.leases = Leases(outbox, WORDS)
         self._db = db
         self._routes = {cls.__name__: (cls, handlers) for cls, handlers in routes.items()}
+        self._carriers = carriers
         self._owner = owner
         self._most_attempts = most_attempts
 
@@ -206,14 +234,22 @@ class Relay:
     async def _deliver_one(self, row: LeasedRow) -> None:
         if row.lease_count > self._most_attempts:  # it kills its relays: no failure of theirs was ever written down
             raise RelayLost(attempts=self._most_attempts)
-        if row.channel not in self._routes:
+        carriers = [carrier for carrier in self._carriers if row.channel in carrier.channels]
+        if row.channel not in self._routes and not carriers:
             raise NobodyListens(channel=row.channel)
-        cls, handlers = self._routes[row.channel]
-        message = cls(**row.payload)
+        written = [await carrier.carry(_parcel(row)) for carrier in carriers]
         async with self._db.tx(actor=self._owner) as tx:
             await self.leases.settle(tx, [row.id], row.lease_token, state=OutboxState.SENT, finished_at=tx.now)
-            for handler in handlers:
-                await handler(tx, message)
+            await self._handle(tx, row)
+            for write in filter(None, written):
+                await write(tx)
+
+    async def _handle(self, tx: Tx, row: LeasedRow) -> None:
+        if row.channel not in self._routes:
+            return
+        cls, handlers = self._routes[row.channel]
+        for handler in handlers:
+            await handler(tx, cls(**row.payload))
 
     async def _hand_back(self, rows: Sequence[LeasedRow]) -> None:
         """What was not tried need not wait for its lease to run out, and has lost no attempt."""
@@ -226,15 +262,19 @@ class Relay:
     async def _put_off(self, row: LeasedRow, error: Exception) -> None:
         text = f"{type(error).__name__}: {in_words(error)}"
         async with self._db.tx(actor=self._owner) as tx:
-            if worth_retrying(error) and row.lease_count < self._most_attempts:
-                wait = wait_before_retry(error, attempt=row.lease_count, backoff=RETRIES)
-                await self.leases.release(
-                    tx, [row.id], row.lease_token, due_at=tx.now + timedelta(seconds=wait), error=text
-                )
+            ours = isinstance(error, PenstockError) and error.ours
+            if ours or (worth_retrying(error) and row.lease_count < self._most_attempts):
+                wait = wait_before_retry(error, attempt=max(1, row.lease_count), backoff=RETRIES)
+                due_at = tx.now + timedelta(seconds=min(wait, OURS_WAIT_SECONDS) if ours else wait)
+                await self.leases.release(tx, [row.id], row.lease_token, due_at=due_at, uncounted=int(ours), error=text)
                 return
             why = {"finished_at": tx.now, "error": text}
             if await self.leases.try_settle(tx, [row.id], row.lease_token, state=OutboxState.DEAD, **why):
                 await record(tx, OUTBOX.name, [row.id], OutboxState.SENDING, OutboxState.DEAD, "bury")
+
+
+def _parcel(row: LeasedRow) -> Parcel:
+    return Parcel(**{name: getattr(row, name) for name in Parcel.__dataclass_fields__})
 
 
 async def list_dead_letters(tx: Tx, *, after: str = "", limit: int = 100) -> Sequence[DeadLetter]:

@@ -13,7 +13,7 @@ from granian.server.embed import Server
 from pydantic import BaseModel
 
 from penstock.kernel.errors import Conflict, PenstockError
-from penstock.kernel.http import speak_problems
+from penstock.kernel.http.problems import speak_problems
 from penstock.kernel.migrations import pending
 from penstock.kernel.timekeeper import list_duties
 from penstock.wiring import House

@@ -1,0 +1,1 @@
+"""HTTP: how errors look on the wire, and what holds for every request."""
