@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.settings import BadSetting, Settings, describe, load
+from penstock.settings import BadSetting, Settings, describe, load, unknown
 
 KNOWN = {known.metadata["env"]: known for known in fields(Settings)}
 EXAMPLES: dict[type, tuple[str, Any]] = {
@@ -49,10 +49,33 @@ def test_the_database_follows_the_data_folder_unless_it_is_named():
 def test_every_setting_is_read_from_its_variable(env: str):
     known = KNOWN[env]
     text, value = EXAMPLES[type(known.default)]
+    if known.metadata["one_of"]:
+        text = value = known.metadata["one_of"][-1]
     settings = load({env: text})
     assert getattr(settings, known.name) == value
     others = [other.name for other in KNOWN.values() if other is not known]
     assert all(getattr(settings, name) == getattr(Settings(), name) for name in others)
+
+
+def test_an_older_name_is_honoured_unless_the_new_one_is_given():
+    assert load({"ETL_REDIS_URL": "redis://old"}).redis_url == "redis://old"
+    assert load({"ETL_REDIS_URL": "redis://old", "PENSTOCK_REDIS_URL": "redis://new"}).redis_url == "redis://new"
+
+
+def test_a_word_that_is_not_among_the_choices_is_refused_with_the_choices():
+    assert "arq, sql" in str(refusal("PENSTOCK_JOB_QUEUE", "kafka"))
+    assert "text, json" in str(refusal("PENSTOCK_LOG_FORMAT", "xml"))
+
+
+def test_a_misspelt_variable_is_found_with_what_may_have_been_meant():
+    environ = {"PENSTOCK_REDIS_URI": "redis://h", "PENSTOCK_XYZZY": "1", "PENSTOCK_WORKERS": "2", "HOME": "/"}
+    assert unknown(environ) == {"PENSTOCK_REDIS_URI": "PENSTOCK_REDIS_URL", "PENSTOCK_XYZZY": ""}
+
+
+def test_no_secret_is_shown():
+    secrets = {env: "hidden-value" for env, known in KNOWN.items() if known.metadata["secret"]}
+    assert len(secrets) > 5
+    assert "hidden-value" not in repr(load(secrets))
 
 
 @pytest.mark.parametrize("env", KNOWN)
@@ -145,7 +168,7 @@ def test_settings_cannot_be_changed():
 def test_the_description_has_every_setting_once_with_a_sentence():
     described = describe()
     assert [one.env for one in described] == list(KNOWN)
-    assert all(one.env.startswith("PENSTOCK_") for one in described)
+    assert all(one.env.startswith(("PENSTOCK_", "AWS_", "OTEL_")) for one in described)
     assert all(one.doc.endswith(".") and one.default for one in described)
 
 

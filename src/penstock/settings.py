@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,17 @@ class BadSetting(Invalid):
 
 
 def _setting(
-    env: str, default: object, doc: str, *, least: float | None = None, secret: bool = False, older: str = ""
+    env: str,
+    default: object,
+    doc: str,
+    *,
+    least: float | None = None,
+    one_of: tuple[str, ...] = (),
+    secret: bool = False,
+    older: str = "",
 ) -> Any:
     """One setting; `older` is a name that is honoured too, and a secret is never shown."""
-    notes = {"env": env, "doc": doc, "least": least, "older": older, "secret": secret}
+    notes = {"env": env, "doc": doc, "least": least, "one_of": one_of, "older": older, "secret": secret}
     return field(default=default, repr=not secret, metadata=notes)
 
 
@@ -62,7 +70,10 @@ class Settings:
         older="ETL_REDIS_URL",
     )
     job_queue: str = _setting(
-        "PENSTOCK_JOB_QUEUE", "", "`arq` or `sql`: what hands jobs to workers; when empty, ARQ where there is a Redis."
+        "PENSTOCK_JOB_QUEUE",
+        "",
+        "`arq` or `sql`: what hands jobs to workers; when empty, ARQ where there is a Redis.",
+        one_of=("arq", "sql"),
     )
     local_gate_share: float = _setting(
         "PENSTOCK_LOCAL_GATE_SHARE",
@@ -168,8 +179,12 @@ class Settings:
     stream_length: int = _setting(
         "PENSTOCK_STREAM_LENGTH", 100_000, "About how many messages a Redis Stream keeps.", least=1
     )
-    log_format: str = _setting("PENSTOCK_LOG_FORMAT", "text", "`text` for people or `json` for machines.")
-    log_level: str = _setting("PENSTOCK_LOG_LEVEL", "INFO", "DEBUG, INFO, WARNING or ERROR.")
+    log_format: str = _setting(
+        "PENSTOCK_LOG_FORMAT", "text", "`text` for people or `json` for machines.", one_of=("text", "json")
+    )
+    log_level: str = _setting(
+        "PENSTOCK_LOG_LEVEL", "INFO", "DEBUG, INFO, WARNING or ERROR.", one_of=("DEBUG", "INFO", "WARNING", "ERROR")
+    )
     otel_endpoint: str = _setting(
         "OTEL_EXPORTER_OTLP_ENDPOINT", "", "When set, traces of requests and jobs are sent there (OTLP over HTTP)."
     )
@@ -208,6 +223,14 @@ def _given(known: Field[Any], environ: Mapping[str, str]) -> str:
     return next((text for name in names if (text := environ.get(name, "").strip())), "")
 
 
+def unknown(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Variables that look like ours and are not, each with the setting that may have been meant (or nothing)."""
+    environ = os.environ if environ is None else environ
+    known = [one.metadata["env"] for one in fields(Settings)]
+    strangers = sorted(name for name in environ if name.startswith("PENSTOCK_") and name not in known)
+    return {name: next(iter(get_close_matches(name, known, n=1)), "") for name in strangers}
+
+
 def describe() -> list[Description]:
     """Every setting with its default and its sentence, in order."""
     return [
@@ -225,7 +248,7 @@ def _show(default: object) -> str:
 
 
 def _read(known: Field[Any], text: str) -> Any:
-    env, least = known.metadata["env"], known.metadata["least"]
+    env, least, one_of = (known.metadata[note] for note in ("env", "least", "one_of"))
     kind: Any = type(known.default)
     try:
         value = {bool: _yes_or_no, float: _finite}.get(kind, kind)(text)
@@ -234,6 +257,8 @@ def _read(known: Field[Any], text: str) -> Any:
         raise BadSetting(env=env, value=text, reason=f"it has to be {wanted}") from error
     if least is not None and not value >= least:
         raise BadSetting(env=env, value=text, reason=f"it has to be at least {least:g}")
+    if one_of and value not in one_of:
+        raise BadSetting(env=env, value=text, reason=f"it has to be one of {', '.join(one_of)}")
     return value
 
 
