@@ -228,7 +228,7 @@ def unknown(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     environ = os.environ if environ is None else environ
     known = [one.metadata["env"] for one in fields(Settings)]
     strangers = sorted(name for name in environ if name.startswith("PENSTOCK_") and name not in known)
-    return {name: next(iter(get_close_matches(name, known, n=1)), "") for name in strangers}
+    return {name: next(iter(get_close_matches(name, known, n=1, cutoff=0.8)), "") for name in strangers}
 
 
 def describe() -> list[Description]:
