@@ -2,19 +2,25 @@
 
 import asyncio
 import itertools
+import secrets
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from penstock.kernel import outbox
+from penstock.adapters.disk import DiskBlobs
+from penstock.adapters.s3 import S3Blobs, S3Place
+from penstock.kernel import events, outbox
+from penstock.kernel.blobs import Blobs
 from penstock.kernel.clock import Clock, ManualClock, SystemClock
 from penstock.kernel.db import Db, Tx
 from penstock.kernel.ids import TimeIds
 from penstock.kernel.migrations import migrate
+from tests.servers import seaweed, valkey
 from tests.servers.postgres import Databases, shared_server
 
 NUMBERS = itertools.count(1)
@@ -22,9 +28,10 @@ TEMPLATE = "penstock_template"
 
 
 def open_db(url: str, clock: Clock | None = None, **options: bool | int) -> Db:
-    """A database with the outbox attached, as wiring would open it."""
+    """A database with the outbox and the events attached, as wiring would open it."""
     clock = clock or SystemClock()
-    return Db.open(url, clock=clock, ids=TimeIds(clock), post=outbox.post, **options)  # type: ignore[arg-type]  # options are keywords of Db.open
+    seams = {"post": outbox.post, "publish": events.publish}
+    return Db.open(url, clock=clock, ids=TimeIds(clock), **seams, **options)  # type: ignore[arg-type]  # options are keywords of Db.open
 
 
 class _Undo(Exception):
@@ -71,6 +78,47 @@ def postgres_url(postgres_server: Databases) -> Iterator[str]:
     postgres_server.create_database(name, template=TEMPLATE)
     yield postgres_server.url(name)
     postgres_server.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[valkey.AnyRedis]:
+    """The Redis of this test run. Tests that kill or pause one start a `ValkeyServer` of their own."""
+    with valkey.shared_server() as server:
+        yield server
+
+
+@pytest.fixture
+def redis_url(redis_server: valkey.AnyRedis) -> str:
+    """An empty Redis database."""
+    redis_server.flush()
+    return redis_server.url
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[seaweed.AnyS3]:
+    """The S3 of this test run. Tests that kill or pause one start an `S3Server` of their own."""
+    with seaweed.shared_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_run(s3_server: seaweed.AnyS3) -> S3Place:
+    """A place in a bucket that no other run of the tests has used."""
+    return s3_server.place(s3_server.bucket("penstock-tests"), prefix=secrets.token_hex(4))
+
+
+@pytest.fixture
+def s3_place(s3_run: S3Place) -> S3Place:
+    """A prefix of this test's own."""
+    return replace(s3_run, prefix=f"{s3_run.prefix}/{next(NUMBERS)}")
+
+
+@pytest.fixture(params=["disk", "s3"])
+def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
+    """An empty store: every test that asks for it runs on each kind."""
+    if request.param == "disk":
+        return DiskBlobs(tmp_path / "blobs")
+    return S3Blobs(request.getfixturevalue("s3_place"), clock=SystemClock())
 
 
 @pytest.fixture(scope="session")

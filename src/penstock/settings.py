@@ -22,7 +22,9 @@ class BadSetting(Invalid):
 
     code = "BAD_SETTING"
     message = "{env} is {value!r}, but {reason}."
+    message_zh = "{env} 的值为 {value!r}，但{reason}。"
     hint = "Every setting is described in docs/reference/settings.md."
+    hint_zh = "每个设置的说明见 docs/reference/settings.md。"
 
 
 def _setting(

@@ -1,100 +1,24 @@
-"""What every blob store does, whatever holds the bytes."""
+"""What every blob store does with one object, whatever holds the bytes."""
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from datetime import timedelta
-from itertools import count
-from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.adapters.disk import DiskBlobs
 from penstock.kernel.blobs import (
     MOST_READ_BYTES,
     BadBlobKey,
-    BadBlobPage,
     BadBlobRange,
     BlobExists,
     BlobNotFound,
-    Blobs,
     BlobTooLarge,
-    why_bad_key,
 )
-
-IMPLEMENTATIONS = [
-    pytest.param(DiskBlobs, id="disk"),
-]
-MIB = 1024 * 1024
-CASES = count()  # a fresh prefix per Hypothesis example: the store is one for all of them
-# A deadline would measure the store, not us.
-shared_store = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-# Neighbours of "/" in byte order, and characters that UTF-16 would sort otherwise than UTF-8.
-segments = st.text(st.sampled_from(list("aB0-.!+~ é中～😀")), min_size=1, max_size=3)
-keys = st.lists(segments, min_size=1, max_size=4).map("/".join).filter(lambda key: why_bad_key(key) is None)
-
-GOOD_KEYS = [
-    "a",
-    "uploads/42/source (1) final.pdf",
-    "合同/第1页.pdf",
-    ".hidden/..a/b..",
-    "t=1@x+y,z;!$&'*:?#%[]{}<>|^`\"/~a",
-    "/".join(["s" * 200, "é" * 100, "x" * 110]),  # 512 bytes
-    "/".join("d" * 256),  # as deep as can be
-]
-BAD_KEYS = {
-    "": "empty segment",
-    "/a": "empty segment",
-    "a/": "empty segment",
-    "a//b": "empty segment",
-    "a/./b": "'.' or '..'",
-    "..": "'.' or '..'",
-    "a/../../etc/passwd": "'.' or '..'",
-    "a\\..\\b": "backslash",
-    "a\0b": "cannot be printed",
-    "a\nb": "cannot be printed",
-    "a\u202eb": "cannot be printed",
-    "a\ud800b": "cannot be printed",
-    "e\u0301": "normal form C",
-    " a": "space",
-    "a /b": "space",
-    "a~/b": "'~'",
-    "s" * 201: "segment longer than 200",
-    "é" * 101: "segment longer than 200",
-    "/".join(["é" * 86] * 3): "longer than 512",
-    "x" * 5_000_000: "longer than 512",
-}
-
-
-@pytest.fixture(params=IMPLEMENTATIONS)
-def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
-    open_store: Callable[[Path], Blobs] = request.param
-    return open_store(tmp_path / "blobs")
-
-
-async def in_pieces(content: bytes, size: int) -> AsyncIterator[bytes]:
-    for start in range(0, len(content), size):
-        yield content[start : start + size]
-
-
-async def broken_off(error: BaseException, content: bytes = b"half") -> AsyncIterator[bytes]:
-    yield content
-    raise error
-
-
-async def everything(blobs: Blobs, prefix: str, *, limit: int = 1000) -> list[str]:
-    """All keys under a prefix, page by page."""
-    page = await blobs.list(prefix, limit=limit)
-    found = [blob.key for blob in page.blobs]
-    while page.after is not None:
-        assert len(page.blobs) == limit
-        page = await blobs.list(prefix, after=page.after, limit=limit)
-        found += [blob.key for blob in page.blobs]
-    return found
+from tests.conformance.objects import BAD_KEYS, GOOD_KEYS, MIB, broken_off, everything, in_pieces, shared_store
 
 
 class TestKeys:
@@ -122,6 +46,8 @@ class TestKeys:
             blobs.copy("a", key),
             blobs.delete(key),
             blobs.list("", after=key),
+            blobs.link(key, seconds=60),
+            blobs.upload_link(key, seconds=60),
         ):
             with pytest.raises(BadBlobKey, match=reason) as refused:
                 await attempt
@@ -346,53 +272,3 @@ class TestDelete:
 
         await asyncio.gather(*(come_and_go(name) for name in range(8)))
         assert len(await everything(blobs, "deep/")) == 8
-
-
-class TestList:
-    async def test_an_empty_store_lists_nothing(self, blobs):
-        page = await blobs.list("")
-        assert (page.blobs, page.after) == ((), None)
-        assert (await blobs.list("a/b", after="a/c")).blobs == ()
-
-    async def test_a_key_may_be_an_object_and_the_beginning_of_others(self, blobs):
-        keys = ["a", "a-b", "a.b", "a/b", "a/b/c", "a0"]
-        for key in reversed(keys):
-            await blobs.put(key, key.encode())
-        assert await everything(blobs, "") == keys
-        assert [await blobs.get(key) for key in keys] == [key.encode() for key in keys]
-        await blobs.delete("a")
-        assert await everything(blobs, "") == keys[1:]
-        await blobs.delete("a/b")
-        assert await everything(blobs, "a/") == ["a/b/c"]
-
-    async def test_the_listing_carries_size_and_time(self, blobs):
-        await blobs.put("a", b"12345")
-        (listed,), known = (await blobs.list("")).blobs, await blobs.stat("a")
-        assert (listed.key, listed.size_bytes) == (known.key, known.size_bytes) == ("a", 5)
-        assert abs(listed.modified_at - known.modified_at) < timedelta(seconds=1)  # S3 rounds one of the two
-
-    @shared_store
-    @given(stored=st.sets(keys, max_size=8), limit=st.integers(1, 9), start=keys, cut=st.integers(1, 6))
-    async def test_keys_come_in_byte_order_page_by_page_from_anywhere(self, blobs, stored, limit, start, cut):
-        case = f"case{next(CASES):06}/"
-        for key in stored:
-            await blobs.put(case + key, b"")
-        in_order = sorted((case + key for key in stored), key=str.encode)
-        assert await everything(blobs, case, limit=limit) == in_order
-
-        after, prefix = case + start, case + start[:cut]
-        expected = [key for key in in_order if key.encode() > after.encode()]
-        assert [blob.key for blob in (await blobs.list(case, after=after)).blobs] == expected
-        if not any(segment == "" or why_bad_key(segment) for segment in prefix.split("/")[:-1]):
-            assert await everything(blobs, prefix, limit=limit) == [key for key in in_order if key.startswith(prefix)]
-
-    async def test_after_may_lie_outside_the_prefix(self, blobs):
-        for key in ("a/1", "b/1", "b/2", "c/1"):
-            await blobs.put(key, b"")
-        assert [blob.key for blob in (await blobs.list("b/", after="a/9")).blobs] == ["b/1", "b/2"]
-        assert (await blobs.list("b/", after="c")).blobs == ()
-
-    @pytest.mark.parametrize("limit", [-1, 0, 1001])
-    async def test_a_page_without_a_sensible_bound_is_refused(self, blobs, limit):
-        with pytest.raises(BadBlobPage, match=str(limit)):
-            await blobs.list("", limit=limit)

@@ -12,9 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
+from penstock.adapters.redis.limits import RedisLimits
+from penstock.adapters.redis.link import RedisLink
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
+from penstock.kernel.gate import CarefulLimits
 from penstock.kernel.limits import Bucket, Limits, Quota, SqlLimits
+from tests.conformance.conftest import Closing
 from tests.conftest import open_db
 
 TEN = Bucket(per_second=2, burst=10)
@@ -37,18 +41,43 @@ class SqlLimitsOfOneProcess(SqlLimits):
         await self.db.close()
 
 
-# The fixture that gives a URL, and what opens the limits there.
+class RedisLimitsOfOneProcess(RedisLimits):
+    """Rates in a Redis and quotas in a database of this test's own."""
+
+    def __init__(self, url: str, database_url: str, clock: ManualClock) -> None:
+        self.link, self.db = RedisLink(url), open_db(database_url, clock, connections=4)
+        super().__init__(self.link, clock, SqlLimits(self.db))
+
+    async def close(self) -> None:
+        await self.link.close()
+        await self.db.close()
+
+
+class CarefulLimitsOfOneProcess(CarefulLimits):
+    """The local gate before an engine that is there: nobody should notice it."""
+
+    def __init__(self, url: str, database_url: str, clock: ManualClock) -> None:
+        self.engine = RedisLimitsOfOneProcess(url, database_url, clock)
+        super().__init__(self.engine, clock=clock)
+
+    async def close(self) -> None:
+        await self.engine.close()
+
+
+# The fixtures that give the URLs, and what opens the limits there.
 IMPLEMENTATIONS = [
-    pytest.param(("sqlite_url", SqlLimitsOfOneProcess), id="sqlite"),
-    pytest.param(("postgres_url", SqlLimitsOfOneProcess), id="postgres"),
+    pytest.param((["sqlite_url"], SqlLimitsOfOneProcess), id="sqlite"),
+    pytest.param((["postgres_url"], SqlLimitsOfOneProcess), id="postgres"),
+    pytest.param((["redis_url", "sqlite_url"], RedisLimitsOfOneProcess), id="redis"),
+    pytest.param((["redis_url", "sqlite_url"], CarefulLimitsOfOneProcess), id="careful"),
 ]
 Connect = Callable[[], Limits]
 
 
 @pytest.fixture(params=IMPLEMENTATIONS)
-def implementation(request: pytest.FixtureRequest, clock: ManualClock) -> Callable[[], SqlLimitsOfOneProcess]:
-    url_fixture, opener = request.param
-    return partial(opener, request.getfixturevalue(url_fixture), clock)
+def implementation(request: pytest.FixtureRequest, clock: ManualClock) -> Callable[[], Closing]:
+    url_fixtures, opener = request.param
+    return partial(opener, *map(request.getfixturevalue, url_fixtures), clock)
 
 
 @pytest.fixture

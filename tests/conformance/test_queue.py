@@ -1,9 +1,8 @@
 """What every job queue does, whatever runs the jobs. The ledger is the record in each of them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -12,65 +11,27 @@ from penstock.kernel.db import Db, Tx
 from penstock.kernel.errors import Invalid, TooMany, Unavailable
 from penstock.kernel.leases import LeaseLost
 from penstock.kernel.machine import WrongState
-from penstock.kernel.queue import Job, JobNotFound, JobState, NewJob, Queue, delete_over, get_job, list_failed_jobs
+from penstock.kernel.queue import Job, JobNotFound, JobState, NewJob, delete_over, list_failed_jobs
+from penstock.kernel.runner import OURS_WAIT_SECONDS, JobHandler, Settle
 from penstock.kernel.transitions import list_transitions
-from penstock.kernel.workers import JobHandler, Settle, Workers
+from tests.conformance.shop import IMPLEMENTATIONS, OpenShop, Shop, fails
 
-IMPLEMENTATIONS = [
-    pytest.param(Workers, id="workers"),
-]
+
+class StoreAway(Unavailable):
+    """A part of our own house is away."""
+
+    code = "STORE_AWAY"
+    ours = True
+
+
 LATE = {"code": "X", "error": "too late"}
 
 
-class Shop:
-    """A queue with someone who works it off: `run` does what is due now."""
-
-    def __init__(self, db: Db, build: Callable[..., Workers]) -> None:
-        self.db = db
-        self.queue = Queue()
-        self.handlers: dict[str, JobHandler] = {"note": self.note}
-        self.noted: list[str] = []
-        self._build = build
-
-    async def note(self, job: Job) -> None:
-        """The plainest handler: remembers that it ran."""
-        self.noted.append(job.id)
-
-    async def add(self, *jobs: NewJob) -> list[str]:
-        async with self.db.tx(actor="ann") as tx:
-            return await self.queue.enqueue(tx, *jobs)
-
-    async def run(self, **options: Any) -> int:
-        return await self._build(self.db, self.queue, self.handlers, owner="worker-1", **options).run_until_empty()
-
-    async def claim(self, *, seconds: float = 60, room: str = "") -> list[Job]:
-        """What a worker does first; for tests in which that worker then falls silent."""
-        async with self.db.tx(actor="worker-2") as tx:
-            return await self.queue.claim(tx, owner="worker-2", seconds=seconds, limit=10, room=room)
-
-    async def rescue(self) -> list[str]:
-        async with self.db.tx(actor="reaper") as tx:
-            return await self.queue.rescue(tx)
-
-    async def get(self, job_id: str) -> Job:
-        async with self.db.read() as tx:
-            return await get_job(tx, job_id)
-
-    async def life(self, job_id: str) -> list[str]:
-        async with self.db.read() as tx:
-            return [step.trigger for step in await list_transitions(tx, "job", job_id)]
-
-
 @pytest.fixture(params=IMPLEMENTATIONS)
-def shop(db: Db, request: pytest.FixtureRequest) -> Shop:
-    return Shop(db, request.param)
-
-
-def fails(error: Exception) -> JobHandler:
-    async def handler(job: Job) -> None:
-        raise error
-
-    return handler
+async def shop(db: Db, request: pytest.FixtureRequest) -> AsyncIterator[Shop]:
+    open_shop: OpenShop = request.param
+    async with open_shop(db, request) as shop:
+        yield shop
 
 
 class TestEnqueue:
@@ -260,6 +221,23 @@ class TestTryingAgain:
         shop.handlers["from the future"] = shop.note
         clock.advance(seconds=5)
         assert await shop.run() == 1
+
+    async def test_when_a_part_of_our_own_house_is_away_the_attempt_does_not_count(
+        self, shop: Shop, clock: ManualClock
+    ):
+        shop.handlers["stores"] = fails(StoreAway(reason="restarting"))
+        await shop.add(NewJob(kind="stores", id="a", most_attempts=1))
+        for _ in range(3):
+            assert await shop.run() == 1
+            job = await shop.get("a")
+            assert (job.state, job.attempts, job.error_code) == (JobState.WAITING, 0, "STORE_AWAY")
+            assert job.error == "restarting"
+            assert job.scheduled_at == clock.now() + timedelta(seconds=OURS_WAIT_SECONDS)
+            clock.advance(seconds=OURS_WAIT_SECONDS)
+        shop.handlers["stores"] = shop.note
+        assert await shop.run() == 1
+        assert await shop.life("a") == ["claim", "put_off"] * 3 + ["claim", "finish"]
+        assert (await shop.get("a")).error is None
 
 
 class TestSteering:

@@ -2,4 +2,5 @@
 
 - ``pooler.py``: ``TransactionPooler``, a PostgreSQL pooler in transaction mode that changes the server connection as
   often as it may.
+- ``gate.py``: ``Gate``, a job handler that keeps every job until it is opened.
 """

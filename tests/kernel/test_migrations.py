@@ -1,9 +1,7 @@
 """Migrated is the same as fresh: the steps in `versions` give exactly the tables that the code declares."""
 
 import asyncio
-import importlib
 import json
-import pkgutil
 import re
 import sys
 from asyncio.subprocess import PIPE
@@ -15,11 +13,11 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from penstock import kernel
 from penstock.kernel.clock import SystemClock
 from penstock.kernel.db import Db, metadata
 from penstock.kernel.ids import TimeIds
 from penstock.kernel.migrations import DatabaseNewer, migrate, pending
+from tests.house import tree
 from tests.servers.postgres import Databases
 
 RIVALS = 4
@@ -42,11 +40,11 @@ POSTGRES_INDEXES = """
     SELECT indrelid::regclass::text, indexrelid::regclass::text, pg_get_indexdef(indexrelid)
     FROM pg_index JOIN pg_class c ON c.oid = indrelid AND c.relnamespace = 'public'::regnamespace
 """
-SQLITE_EVERYTHING = "SELECT tbl_name, name, sql FROM sqlite_master WHERE sql IS NOT NULL"
+SQLITE_EVERYTHING = (  # but its own tables, such as the one that counts ids
+    "SELECT tbl_name, name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+)
 
-for module in pkgutil.walk_packages(kernel.__path__, "penstock.kernel."):
-    if ".migrations." not in module.name:
-        importlib.import_module(module.name)  # so that `metadata` knows every table of the kernel
+tree.modules()  # imports them all, so that `metadata` knows every table, whichever room declares it
 
 
 def open_plain(url: str) -> Db:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
 from functools import partial
@@ -18,39 +18,7 @@ from penstock.kernel.leases import LOOK_AGAIN_SECONDS
 from penstock.kernel.queue import Job, JobNotFound, JobState, NewJob, Queue, get_job
 from penstock.kernel.transitions import list_transitions
 from penstock.kernel.workers import JobHandler, Settle, Workers
-
-PATIENCE_SECONDS = 20  # on a crowded machine; what is waited for comes within milliseconds
-
-
-class Gate:
-    """A handler that waits until it is opened, and remembers who came, who left and how many were in at once."""
-
-    def __init__(self) -> None:
-        self.entered: list[str] = []
-        self.left: list[str] = []
-        self.stopped: list[str] = []
-        self.most_inside = 0
-        self.opened = asyncio.Event()
-
-    async def __call__(self, job: Job) -> None:
-        self.entered.append(job.id)
-        self.most_inside = max(self.most_inside, len(self.entered) - len(self.left) - len(self.stopped))
-        try:
-            await self.opened.wait()
-        except asyncio.CancelledError:
-            self.stopped.append(job.id)
-            raise
-        self.left.append(job.id)
-
-
-async def until(condition: Callable[[], bool | Awaitable[bool]]) -> None:
-    """Let the others run until it holds."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while True:
-            holds = condition()
-            if holds if isinstance(holds, bool) else await holds:
-                return
-            await asyncio.sleep(0.001)
+from tests.fakes.gate import PATIENCE_SECONDS, Gate, until
 
 
 async def add(db: Db, *jobs: NewJob) -> list[str]:
@@ -170,6 +138,30 @@ class TestLeases:
         held = await get(db, "a")
         assert (held.state, held.worker) == (JobState.RUNNING, "other")
         assert await life(db, "a") == ["claim", "expire", "claim"]
+
+    async def test_a_handler_that_does_not_let_itself_be_stopped_leaves_nothing_in_the_keepers_memory(
+        self, db: Db, db_url: str, clock: ManualClock
+    ):
+        stopped, go_on = asyncio.Event(), asyncio.Event()
+
+        async def stubborn(job: Job) -> None:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                stopped.set()
+            await go_on.wait()
+
+        await add(db, NewJob(kind="k", id="a"))
+        these = workers(db, stubborn, lease_seconds=30)
+        async with working(these):
+            await until(lambda: len(these._runner.running) == 1)
+            await take_over(db, db_url)
+            clock.advance(seconds=10)
+            await stopped.wait()
+            go_on.set()
+            await until(lambda: not these._runner.running)
+            assert not these._runner._keeper._lost  # it would grow with every such job
+        assert (await get(db, "a")).worker == "other"
 
     async def test_a_late_settle_is_refused_and_writes_nothing(self, db: Db, db_url: str):
         async def dawdle(job: Job) -> Settle:

@@ -3,8 +3,8 @@
     @router.get("/webhooks", **open_to(Scope.READ))
     async def list_webhooks(caller: CallerHere, db: DbHere) -> …
 
-What is said here is checked before the route runs and shown in the OpenAPI document as `x-scope`, from which the tests
-make their matrix of callers and routes. `open_to_all()` says that anybody may call.
+What is said here is checked before the route runs and shown in the OpenAPI document as `x-scope` (and `x-bound`), from
+which the tests make their matrix of callers and routes. `open_to_all()` says that anybody may call.
 """
 
 from typing import Annotated, Any
@@ -23,7 +23,10 @@ def open_to(scope: Scope, *, bound: bool = False) -> dict[str, Any]:
     async def guard(request: Request) -> None:
         request.state.caller = await request.app.state.access.admit(request, scope, bound=bound)
 
-    return {"dependencies": [Depends(guard)], "openapi_extra": {"x-scope": str(scope)}}
+    shown: dict[str, Any] = {"x-scope": str(scope)}
+    if bound:
+        shown["x-bound"] = True
+    return {"dependencies": [Depends(guard)], "openapi_extra": shown}
 
 
 def open_to_all() -> dict[str, Any]:

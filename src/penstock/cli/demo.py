@@ -19,11 +19,12 @@ from penstock import settings as all_settings
 from penstock.cli import demo_chain
 from penstock.cli.running import run_until_signal
 from penstock.kernel.errors import Unavailable
+from penstock.kernel.processes import ProcessKind
 from penstock.kernel.queue import JobState, get_job
 from penstock.kernel.runstate import RunEntry
 from penstock.kernel.transitions import list_transitions
 from penstock.settings import Settings, child_environment
-from penstock.web.app import check_port, serve_http
+from penstock.web.server import check_port, serve_http
 from penstock.wiring import House, open_house
 
 SENTENCES = (
@@ -44,7 +45,9 @@ class DemoStuck(Unavailable):
 
     code = "DEMO_STUCK"
     message = "The demo did not get on within {seconds:g} s."
+    message_zh = "演示在 {seconds:g} 秒内没有进展。"
     hint = "Run it again; if it stays so, start `penstock serve` and look at its log."
+    hint_zh = "请重新运行；如仍如此，请启动 `penstock serve` 并查看日志。"
 
 
 def demo(
@@ -70,7 +73,7 @@ async def _work(settings: Settings) -> None:
 async def _demo(settings: Settings, *, port: int, leave: bool) -> None:
     check_port("127.0.0.1", port)
     async with open_house(settings) as house:
-        keeping = asyncio.create_task(house.keep())
+        keeping = asyncio.create_task(house.keep(kind=ProcessKind.SERVE))
         serving = asyncio.create_task(serve_http(house, host="127.0.0.1", port=port))
         try:
             await _tour(house, port)

@@ -2,11 +2,17 @@
 
 import logging
 import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
-from penstock.cli import demo, migrate, serve, work
+from penstock import settings as all_settings
+from penstock.cli import demo, doctor, keys, migrate, serve, work
 from penstock.kernel.errors import PenstockError
+from penstock.kernel.logs import set_up_logs
+
+log = logging.getLogger(__name__)
 
 cli = typer.Typer(
     name="penstock",
@@ -17,13 +23,31 @@ cli = typer.Typer(
 cli.command("serve")(serve.serve)
 cli.command("work")(work.work)
 cli.command("migrate")(migrate.migrate)
+cli.add_typer(keys.keys)
+cli.command("doctor")(doctor.doctor)
 cli.command("demo")(demo.demo)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"penstock {version('penstock')}")
+        raise typer.Exit
+
+
+@cli.callback()
+def _begin(
+    _version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_show_version)
+    ] = False,
+) -> None:
+    settings = all_settings.load()
+    set_up_logs(style=settings.log_format, level=settings.log_level)
+    for name, meant in all_settings.unknown().items():
+        log.warning("%s is no setting%s", name, f"; was {meant} meant?" if meant else "")
 
 
 def app() -> None:
     """Run the command line. An error we can name is shown in words, not as a traceback."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    logging.getLogger("alembic").setLevel(logging.WARNING)
     try:
         cli()
     except PenstockError as error:

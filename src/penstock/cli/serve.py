@@ -8,10 +8,12 @@ from typing import Annotated
 import typer
 
 from penstock import settings as all_settings
+from penstock.access import keys
 from penstock.cli.running import run_until_signal
+from penstock.kernel.processes import ProcessKind
 from penstock.settings import Settings
-from penstock.web.app import check_port, serve_http
-from penstock.wiring import all_handlers, open_house
+from penstock.web.server import check_port, serve_http
+from penstock.wiring import ROOMS, House, open_house
 
 
 def serve(
@@ -30,8 +32,21 @@ def serve(
 async def _serve(settings: Settings, *, host: str, port: int, workers: bool) -> None:
     check_port(host, port)
     async with open_house(settings) as house, asyncio.TaskGroup() as tasks:
-        tasks.create_task(house.keep())
+        first = await first_key(house)
+        tasks.create_task(house.keep(kind=ProcessKind.SERVE, rooms=ROOMS if workers else ()))
         tasks.create_task(serve_http(house, host=host, port=port))
         if workers:
-            tasks.create_task(house.workers(all_handlers(house)).run())
+            tasks.create_task(house.workers(house.rooms.handlers()).run())
         typer.echo(f"penstock serves http://{host}:{port}  (data in {settings.data_dir}; stop with Ctrl-C)")
+        if first:
+            typer.echo(f"admin key (shown this once): {first}")
+            typer.echo(f"console: http://{host}:{port}/#key={first}")
+
+
+async def first_key(house: House) -> str | None:
+    """Let the preset admin key in; where none is preset and there is no key at all, the one that is made now."""
+    async with house.db.tx(actor="serve") as tx:
+        if house.settings.admin_key:
+            await keys.ensure_admin_key(tx, house.settings.admin_key)
+            return None
+        return await keys.first_admin_key(tx)

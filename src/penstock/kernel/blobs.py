@@ -6,11 +6,13 @@ implementations; tests/conformance/test_blobs.py holds what each of them must do
 Keys differing only in case are different keys, so a disk that folds case is not supported.
 """
 
+import re
 import unicodedata
 from collections.abc import AsyncGenerator, AsyncIterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
+from urllib.parse import unquote
 
 from penstock.kernel.errors import Conflict, Invalid, NotFound, TooLarge, Unavailable
 
@@ -18,6 +20,7 @@ MOST_KEY_BYTES = 512  # S3 allows 1,024; the half leaves room for a bucket prefi
 MOST_SEGMENT_BYTES = 200  # disks allow 255 per name; an adapter may add to it
 MOST_READ_BYTES = 16 * 1024 * 1024  # what `get` and `read_range` hold in memory; larger things are streamed
 MOST_LISTED = 1000  # S3 gives no longer page
+MOST_LINK_SECONDS = 7 * 24 * 3600  # S3 signs for no longer
 SHOWN_KEY_CHARACTERS = 120  # a refused key may be megabytes long; an error shows its beginning
 
 Chunks = bytes | AsyncIterable[bytes]
@@ -28,7 +31,9 @@ class BadBlobKey(Invalid):
 
     code = "BAD_BLOB_KEY"
     message = "The key {key!r} is not allowed: {reason}."
+    message_zh = "不允许使用键 {key!r}：{reason}。"
     hint = "Use printable segments joined by '/', such as 'uploads/42/source.pdf'."
+    hint_zh = "请使用以“/”连接的可打印片段，例如“uploads/42/source.pdf”。"
 
 
 class BadBlobRange(Invalid):
@@ -36,7 +41,9 @@ class BadBlobRange(Invalid):
 
     code = "BAD_BLOB_RANGE"
     message = "Bytes {start} to {stop} of {key} cannot be read: {reason}."
+    message_zh = "无法读取 {key} 的第 {start} 至 {stop} 字节：{reason}。"
     hint = "A range is half-open, starts inside the object or at its end, and does not run backwards."
+    hint_zh = "范围为左闭右开，须从对象内部或其末尾开始，且不能倒退。"
 
 
 class BadBlobPage(Invalid):
@@ -44,7 +51,19 @@ class BadBlobPage(Invalid):
 
     code = "BAD_BLOB_PAGE"
     message = "A page holds 1 to {most} objects; {limit} were asked for."
+    message_zh = "每页可列出 1 至 {most} 个对象，请求的是 {limit} 个。"
     hint = "Ask for a smaller page and go on with `after`."
+    hint_zh = "请缩小每页数量，并用 `after` 继续。"
+
+
+class BadBlobLink(Invalid):
+    """A link that would be good for too long, or for no time at all."""
+
+    code = "BAD_BLOB_LINK"
+    message = "A link is good for 1 to {most} seconds; {seconds} were asked for."
+    message_zh = "链接的有效期为 1 至 {most} 秒，请求的是 {seconds} 秒。"
+    hint = "Ask for a shorter time; a new link can be made whenever one is needed."
+    hint_zh = "请缩短有效期；需要时可随时生成新链接。"
 
 
 class BlobNotFound(NotFound):
@@ -52,7 +71,9 @@ class BlobNotFound(NotFound):
 
     code = "BLOB_NOT_FOUND"
     message = "No object is stored under {key}."
+    message_zh = "没有以 {key} 存储的对象。"
     hint = "Check the key; the object may have been deleted or never finished."
+    hint_zh = "请检查该键；对象可能已被删除，或从未写完。"
 
 
 class BlobExists(Conflict):
@@ -60,7 +81,9 @@ class BlobExists(Conflict):
 
     code = "BLOB_EXISTS"
     message = "An object is already stored under {key}."
+    message_zh = "{key} 下已存有对象。"
     hint = "Read the stored object, or choose another key."
+    hint_zh = "请读取已有对象，或换一个键。"
 
 
 class BlobTooLarge(TooLarge):
@@ -68,7 +91,9 @@ class BlobTooLarge(TooLarge):
 
     code = "BLOB_TOO_LARGE"
     message = "Reading {size_bytes} bytes of {key} at once is too much; the most is {most_bytes}."
+    message_zh = "一次读取 {key} 的 {size_bytes} 字节过多，上限为 {most_bytes}。"
     hint = "Stream the object, or read it in smaller ranges."
+    hint_zh = "请改用流式读取，或缩小读取范围。"
 
 
 class BlobsUnavailable(Unavailable):
@@ -76,7 +101,10 @@ class BlobsUnavailable(Unavailable):
 
     code = "BLOBS_UNAVAILABLE"
     message = "The object store does not answer as it should: {reason}."
+    message_zh = "对象存储没有正常响应：{reason}。"
     hint = "Check that the store is mounted or reachable and that Penstock may read and write there."
+    hint_zh = "请检查存储是否已挂载或可访问，以及 Penstock 是否有读写权限。"
+    ours = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +175,21 @@ class Blobs(Protocol):
         """The objects whose keys begin with `prefix` and come after `after`, in the byte order of their keys."""
         ...
 
+    async def link(self, key: str, *, seconds: int) -> str | None:
+        """A URL by which whoever has it may read the object for so long, 7 days at the most; None where there is none.
+
+        It is made whether there is an object or not.
+        """
+        ...
+
+    async def upload_link(self, key: str, *, seconds: int) -> str | None:
+        """A URL to which whoever has it may PUT the object for so long; None where there is none."""
+        ...
+
+    async def check(self) -> None:
+        """Raise what a call would now, so that health can tell: the store is away, refuses us, or is full."""
+        ...
+
 
 def check_key(key: str) -> None:
     """Refuse a key that some store could misread."""
@@ -183,6 +226,12 @@ def check_limit(limit: int) -> None:
         raise BadBlobPage(limit=limit, most=MOST_LISTED)
 
 
+def check_link(seconds: int) -> None:
+    """Refuse a link that S3 could not sign."""
+    if not 1 <= seconds <= MOST_LINK_SECONDS:
+        raise BadBlobLink(seconds=seconds, most=MOST_LINK_SECONDS)
+
+
 def end_of_range(key: str, start: int, stop: int | None, *, size_bytes: int) -> int:
     """Where a checked range ends in an object of this size."""
     if start > size_bytes:
@@ -217,11 +266,23 @@ def _why_bad_segments(key: str) -> str | None:
     return None
 
 
+def _climbs_when_unescaped(segment: str) -> bool:
+    """Whether a server on the way that unescapes paths, once or more, or folds look-alikes, would see a dot segment."""
+    if segment.isascii() and "%" not in segment:
+        return False
+    seen = segment
+    while (plain := unicodedata.normalize("NFKC", unquote(seen))) != seen:
+        seen = plain
+    return any(part in {".", ".."} for part in re.split(r"[/\\]", seen))
+
+
 def _why_bad_segment(segment: str) -> str | None:
     if not segment:
         return "it has an empty segment"
     if segment in {".", ".."}:
         return "it has a segment '.' or '..'"
+    if _climbs_when_unescaped(segment):
+        return "it has a segment that means '.' or '..' to some readers"
     if segment != segment.strip(" "):
         return "it has a segment that begins or ends with a space"  # some readers of S3 listings drop it
     if segment.endswith("~"):

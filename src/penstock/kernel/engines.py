@@ -39,7 +39,9 @@ class BadDatabaseUrl(Invalid):
 
     code = "BAD_DATABASE_URL"
     message = "The database cannot be opened: {reason}."
+    message_zh = "无法打开数据库：{reason}。"
     hint = "PENSTOCK_DATABASE_URL takes postgresql://user:password@host/name, or sqlite:///path/to/file.db."
+    hint_zh = "PENSTOCK_DATABASE_URL 的格式为 postgresql://user:password@host/name 或 sqlite:///path/to/file.db。"
 
 
 class BadDatabaseFolder(Invalid):
@@ -47,7 +49,14 @@ class BadDatabaseFolder(Invalid):
 
     code = "BAD_DATABASE_FOLDER"
     message = "The database cannot be kept in {folder} ({reason})."
+    message_zh = "数据库无法存放在 {folder}（{reason}）。"
     hint = "Choose another folder with PENSTOCK_DATA_DIR, or --data-dir where there is one."
+    hint_zh = "请用 PENSTOCK_DATA_DIR 另选文件夹，或在支持处使用 --data-dir。"
+
+
+def behind_pooler(url: str) -> bool:
+    """Whether an address is known to be that of a transaction pooler."""
+    return _parse(url).port == SUPABASE_POOLER_PORT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +74,7 @@ class Engines:
         if parsed.get_backend_name() == "sqlite":
             writer, reader = _sqlite(parsed, connections)
             return cls(writer=writer, reader=reader, commits_each=False)
-        pooled = pooled or parsed.port == SUPABASE_POOLER_PORT
+        pooled = pooled or behind_pooler(url)
         engine = (_postgres_behind_pooler if pooled else _postgres)(parsed, connections)
         return cls(writer=engine, reader=engine, commits_each=not pooled)
 

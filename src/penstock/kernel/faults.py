@@ -16,7 +16,9 @@ class DatabaseAway(Unavailable):
 
     code = "DB_UNAVAILABLE"
     message = "The database cannot be reached ({reason})."
+    message_zh = "无法连接数据库（{reason}）。"
     hint = "Nothing was half-written. Check that the database is up; servers and workers go on by themselves then."
+    hint_zh = "没有写入一半的数据。请检查数据库是否在运行；恢复后服务与工作进程会自动继续。"
 
 
 class DatabaseBusy(Unavailable):
@@ -24,7 +26,9 @@ class DatabaseBusy(Unavailable):
 
     code = "DB_BUSY"
     message = "The database was too busy to answer ({reason})."
+    message_zh = "数据库过于繁忙，未能响应（{reason}）。"
     hint = "Nothing was half-written. Try again; with many writers, use PostgreSQL."
+    hint_zh = "没有写入一半的数据。请重试；写入者较多时请使用 PostgreSQL。"
 
 
 class DatabaseBroken(Unavailable):
@@ -32,7 +36,9 @@ class DatabaseBroken(Unavailable):
 
     code = "DB_BROKEN"
     message = "The database's file cannot be used ({reason})."
+    message_zh = "数据库文件无法使用（{reason}）。"
     hint = "Restore it from a copy, or choose another data folder."
+    hint_zh = "请从备份恢复，或另选数据文件夹。"
     retryable = False
 
 
@@ -41,7 +47,9 @@ class DatabaseNotMigrated(Unavailable):
 
     code = "DB_NOT_MIGRATED"
     message = "The database is not ready for this version ({reason})."
+    message_zh = "数据库尚未准备好用于此版本（{reason}）。"
     hint = "Run: penstock migrate"
+    hint_zh = "请运行：penstock migrate"
     retryable = False
 
 

@@ -67,5 +67,7 @@ class Keeper:
     def _stop(self, row_id: str, token: str) -> None:
         if task := self._kept.pop((row_id, token), None):  # gone: it settled while we renewed
             self._lost.add((row_id, token))
+            # Nobody asks `was_lost` when the work does not let itself be stopped; then its end forgets it.
+            task.add_done_callback(lambda _: self._lost.discard((row_id, token)))
             log.warning("the lease on %s %s was lost; its work stops", self._leases.table.name, row_id)
             task.cancel()

@@ -112,7 +112,9 @@ class LeaseSql:
         self.count_held = select(func.count()).select_from(table).where(self._held, in_partition)
         later = t.scheduled_at > bindparam("now", type_=UtcTime)
         self.next_due = select(func.min(t.scheduled_at)).where(self._waiting, t.deferred, later)
+        self.restricted = select(self._restricted())
         self.claim = _once(self._claim)
+        self.claim_these = _once(self._claim_these)
         self.renew = _once(self._renew)
         self.settle = _once(self._settle)
         self.release = _once(self._release)
@@ -148,15 +150,33 @@ class LeaseSql:
         )
 
     def _claim(self, on_postgres: bool, *, gated: bool) -> Update:
+        due = self.due(on_postgres, gated=gated)
+        return self._update(due, on_postgres).values(self._is_held()).returning(self.table)
+
+    def _claim_these(self, on_postgres: bool, *, gated: bool) -> Update:
+        """Nothing is said of `deferred`: the due time decides. Said, it would also let PostgreSQL walk the whole index
+        of rows that are ready instead of looking the ids up."""
         t = self.table.c
-        held = {
+        these = (
+            select(t.id)
+            .where(self._among(on_postgres), self._waiting, t.scheduled_at <= bindparam("now", type_=UtcTime))
+            .where(t.partition_key == bindparam("in_partition", type_=Id))
+            .order_by(t.priority, t.scheduled_at, t.id)
+            .limit(bindparam("most", type_=Integer))
+            .with_for_update(skip_locked=True)
+        )
+        these = these.where(~self._restricted()) if gated else these
+        held = self._is_held() | {"deferred": False}
+        return self._update(these, on_postgres).values(held).returning(self.table)
+
+    def _is_held(self) -> dict[str, Any]:
+        return {
             self._state: self._words.held,
             "lease_owner": bindparam("owner"),
             "lease_token": bindparam("token"),
             "leased_until": bindparam("until"),
-            "lease_count": t.lease_count + 1,
+            "lease_count": self.table.c.lease_count + 1,
         }
-        return self._update(self.due(on_postgres, gated=gated), on_postgres).values(held).returning(self.table)
 
     def _update(self, chosen: Select[Any], on_postgres: bool) -> Update:
         """Update the chosen rows. PostgreSQL gets an array, which it fills exactly once before it looks up any row:
@@ -168,13 +188,13 @@ class LeaseSql:
     def _mine(self, on_postgres: bool) -> ColumnElement[bool]:
         """The rows held by this token. That they are held need not be said: the table's CHECK allows a token only then.
         Said all the same, it would lead PostgreSQL to the index of held rows and over everything that was ever held."""
-        t = self.table.c
-        among = (
-            t.id == any_(bindparam("held_ids", type_=ARRAY(Text)))
-            if on_postgres
-            else t.id.in_(bindparam("held_ids", expanding=True))
-        )
-        return and_(among, t.lease_token == bindparam("held_token", type_=String))
+        return and_(self._among(on_postgres), self.table.c.lease_token == bindparam("held_token", type_=String))
+
+    def _among(self, on_postgres: bool) -> ColumnElement[bool]:
+        target = self.table.c.id
+        if on_postgres:
+            return target == any_(bindparam("asked_ids", type_=ARRAY(Text)))
+        return target.in_(bindparam("asked_ids", expanding=True))
 
     def _renew(self, on_postgres: bool) -> Update:
         kept = update(self.table).where(self._mine(on_postgres)).values(leased_until=bindparam("until"))

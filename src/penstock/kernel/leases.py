@@ -43,7 +43,9 @@ class LeaseLost(Conflict):
 
     code = "LEASE_LOST"
     message = "The lease on {ids} is no longer held; what was done under it is not taken."
+    message_zh = "{ids} 的租约已不在手中；在其下完成的工作不被接受。"
     hint = "Claim again. Renew a lease in time, or ask for a longer one."
+    hint_zh = "请重新领取。请及时续租，或申请更长的租约。"
 
 
 @dataclass(frozen=True)
@@ -140,9 +142,25 @@ class Leases:
         async with db.tx(actor=owner) as tx:
             return await self.claim(tx, owner=owner, seconds=seconds, limit=limit, partition=partition)
 
+    async def claim_these(
+        self, tx: Tx, ids: Collection[str], *, owner: str, seconds: float, partition: str = ""
+    ) -> Sequence[LeasedRow]:
+        """Hold those of these rows of a partition that wait, are due and may be handed out; the others are left."""
+        if not ids:
+            return []
+        ask = Ask(owner=owner, seconds=seconds, limit=len(ids), partition=partition)
+        if rows := await self._execute_these(tx, ask, ids, gated=True):
+            return rows
+        places = await self._lock_places(tx, ask)
+        return await self._execute_these(tx, replace(ask, limit=places), ids, gated=False) if places > 0 else []
+
+    async def is_restricted(self, tx: Tx, partition: str) -> bool:
+        """Whether a partition is paused, cooling or has a ceiling, so that rows that are due may still be refused."""
+        return bool(await tx.conn.scalar(self._sql.restricted, {"in_partition": partition, "now": tx.now}))
+
     async def renew(self, tx: Tx, ids: Collection[str], token: str, *, seconds: float) -> set[str]:
         """Hold on for `seconds` from now. Returns the ids still held; the others are lost."""
-        values = {"held_ids": list(ids), "held_token": token, "until": tx.now + timedelta(seconds=seconds)}
+        values = {"asked_ids": list(ids), "held_token": token, "until": tx.now + timedelta(seconds=seconds)}
         return await self._sql.renew(tx.on_postgres).ids(tx, values)
 
     async def settle(self, tx: Tx, ids: Collection[str], token: str, *, state: str, **values: object) -> None:
@@ -155,7 +173,7 @@ class Leases:
         """Like `settle`, but the lost ones are left out and the ids that were settled are returned."""
         statement = self._sql.settle(tx.on_postgres, tuple(values))
         sets = {f"set_{name}": value for name, value in values.items()}
-        sets |= {"held_ids": list(ids), "held_token": token, "to_state": state}
+        sets |= {"asked_ids": list(ids), "held_token": token, "to_state": state}
         return await statement.ids(tx, sets)
 
     async def release(
@@ -177,7 +195,7 @@ class Leases:
         self._look_again_at = min(self._look_again_at, due_at)
         self.note_back(tx)
         sets = {f"set_{name}": value for name, value in values.items()}
-        sets |= {"held_ids": list(ids), "held_token": token, "uncounted": uncounted}
+        sets |= {"asked_ids": list(ids), "held_token": token, "uncounted": uncounted}
         sets |= {"due_at": due_at, "is_deferred": due_at > tx.now}
         statement = self._sql.release(tx.on_postgres, tuple(values))
         return await statement.ids(tx, sets)
@@ -242,23 +260,31 @@ class Leases:
         return rows
 
     async def _claim_restricted(self, tx: Tx, ask: Ask) -> Sequence[LeasedRow]:
-        """A claim in a partition with a ceiling: under the lock of its row, so that rivals count one after another."""
+        """A claim in a partition with a ceiling."""
+        places = await self._lock_places(tx, ask)
+        return await self._execute(tx, replace(ask, limit=places), START, gated=False) if places > 0 else []
+
+    async def _lock_places(self, tx: Tx, ask: Ask) -> int:
+        """How many rows may still be taken under the ceiling of a partition, counted under the lock of the partition's
+        row, so that rivals count one after another. Zero without a ceiling: what could be taken then was taken."""
         gate = await lock_partition(tx, self.table.name, ask.partition)
         if gate is None or gate.ceiling is None or not gate.open_at(tx.now):
-            return []
+            return 0
         held = await tx.conn.scalar(self._sql.count_held, {"in_partition": ask.partition}) or 0
-        room = min(ask.limit, gate.ceiling - held)
-        return await self._execute(tx, replace(ask, limit=room), START, gated=False) if room > 0 else []
+        return min(ask.limit, gate.ceiling - held)
 
     async def _execute(self, tx: Tx, ask: Ask, mark: Mark, *, gated: bool) -> Sequence[LeasedRow]:
-        values: dict[str, object] = {"owner": ask.owner, "token": new_token(), "in_partition": ask.partition}
-        values |= {"until": tx.now + timedelta(seconds=ask.seconds), "most": ask.limit}
+        values = _asked(tx, ask)
         if gated:
             values |= {"now": tx.now}
         if tx.on_postgres:
             values |= {"from_priority": mark.priority, "from_due": mark.scheduled_at, "from_id": mark.id}
         rows = await self._sql.claim(tx.on_postgres, gated=gated).rows(tx, values)
         return sorted(rows, key=_ORDER)
+
+    async def _execute_these(self, tx: Tx, ask: Ask, ids: Collection[str], *, gated: bool) -> Sequence[LeasedRow]:
+        values = _asked(tx, ask) | {"asked_ids": list(ids), "now": tx.now}
+        return sorted(await self._sql.claim_these(tx.on_postgres, gated=gated).rows(tx, values), key=_ORDER)
 
     def _mark(self, tx: Tx, partition: str) -> Mark:
         mark, since = self._marks.get(partition, (START, tx.now))
@@ -274,3 +300,8 @@ class Leases:
         since = tx.now if used is START else self._marks.get(ask.partition, (used, tx.now))[1]
         first = rows[0]
         self._marks[ask.partition] = (Mark(first.priority, first.scheduled_at, first.id), since)
+
+
+def _asked(tx: Tx, ask: Ask) -> dict[str, object]:
+    values: dict[str, object] = {"owner": ask.owner, "token": new_token(), "in_partition": ask.partition}
+    return values | {"until": tx.now + timedelta(seconds=ask.seconds), "most": ask.limit}

@@ -14,7 +14,9 @@ class WrongState(Conflict):
 
     code = "WRONG_STATE"
     message = "A {machine} that is {state} cannot {verb}; it must be {allowed}."
+    message_zh = "处于 {state} 状态的 {machine} 不能执行 {verb}；必须处于 {allowed}。"
     hint = "Read it again: someone else may have moved it first."
+    hint_zh = "请重新读取：可能已被他人先行变更。"
 
 
 class Machine(Generic[State]):

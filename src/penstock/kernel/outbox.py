@@ -136,6 +136,7 @@ class NoSuchMessage(NotFound):
 
     code = "NO_SUCH_MESSAGE"
     message = "There is no dead letter {id}."
+    message_zh = "没有死信 {id}。"
 
 
 class NobodyListens(PenstockError):
@@ -143,7 +144,9 @@ class NobodyListens(PenstockError):
 
     code = "NOBODY_LISTENS"
     message = "No handler is routed for messages of the class {channel}."
+    message_zh = "没有为 {channel} 类消息配置处理程序。"
     hint = "Give the class a route in wiring.py, then send the dead letters again."
+    hint_zh = "请在 wiring.py 中为该类配置路由，然后重新发送死信。"
 
 
 class RelayLost(PenstockError):
@@ -151,7 +154,9 @@ class RelayLost(PenstockError):
 
     code = "RELAY_LOST"
     message = "Its relay fell silent in each of {attempts} attempts."
+    message_zh = "在全部 {attempts} 次尝试中，转发进程都失去了响应。"
     hint = "Look for what kills the process while it handles this message, then send it again."
+    hint_zh = "请找出处理该消息时导致进程终止的原因，然后重新发送。"
 
 
 @dataclass(frozen=True, kw_only=True)

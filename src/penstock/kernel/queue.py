@@ -3,9 +3,11 @@
 This is the ledger of jobs. `enqueue` is a row in the caller's transaction: no job without its reason, no reason
 without its job. `workers.py` runs them. What a handler gives back is a `Settle`: it runs in the very transaction that
 marks the job done, so the result, the next job of a chain and the mark are kept together or not at all.
+
+Whatever makes a job wait also announces it (`announce.py`). What waits can be looked through in `backlog.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -28,6 +30,7 @@ from sqlalchemy import (
     update,
 )
 
+from penstock.kernel.announce import Announce, Waiting, announce_nothing
 from penstock.kernel.bulk import insert_new, insert_rows
 from penstock.kernel.columns import Id, Json, Plain, UtcTime
 from penstock.kernel.db import Tx, metadata
@@ -55,6 +58,7 @@ JOB = Machine(
         "claim": ({JobState.WAITING}, JobState.RUNNING),
         "finish": ({JobState.RUNNING}, JobState.DONE),
         "retry": ({JobState.RUNNING}, JobState.WAITING),
+        "put_off": ({JobState.RUNNING}, JobState.WAITING),
         "hand_back": ({JobState.RUNNING}, JobState.WAITING),
         "expire": ({JobState.RUNNING}, JobState.WAITING),
         "fail": ({JobState.RUNNING}, JobState.FAILED),
@@ -110,7 +114,9 @@ class WorkerLost(Unavailable):
 
     code = "WORKER_LOST"
     message = "Its worker fell silent in each of its attempts."
+    message_zh = "每次尝试中执行它的工作进程都失去了响应。"
     hint = "Look at the workers' logs; then revive the job."
+    hint_zh = "请查看工作进程的日志，然后重新启用该任务。"
     retryable = False
 
 
@@ -119,6 +125,7 @@ class JobNotFound(NotFound):
 
     code = "JOB_ROW_NOT_FOUND"
     message = "There is no job {id} in the ledger."
+    message_zh = "账本中没有任务 {id}。"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +151,7 @@ class Job:
     payload: Plain
     state: JobState
     room: str
+    priority: int
     attempts: int
     most_attempts: int
     timeout_seconds: float
@@ -165,6 +173,7 @@ class Job:
             payload=row.payload,
             state=JobState(row.state),
             room=row.partition_key,
+            priority=row.priority,
             attempts=row.lease_count,
             most_attempts=row.most_attempts,
             timeout_seconds=row.timeout_seconds,
@@ -182,8 +191,9 @@ class Job:
 class Queue:
     """The ledger's verbs. One object per process, since it keeps the leases' hints."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, announce: Announce = announce_nothing) -> None:
         self.leases = Leases(job, WORDS)
+        self._announce = announce
 
     async def enqueue(self, tx: Tx, *jobs: NewJob) -> list[str]:
         """Add jobs to the ledger with this transaction; returns the ids of those that were not there before."""
@@ -192,16 +202,22 @@ class Queue:
             self.leases.note_new(tx, partition=room, priority=priority, due_at=due_at)
         if all(new.id is None for new in jobs):  # ids made here are new; nothing to compare, which is much quicker
             await insert_rows(tx, job, COLUMNS, rows)
-            return [row[0] for row in rows]
-        rows = list({row[0]: row for row in reversed(rows)}.values())[::-1]  # of two with one id the first counts
-        added = await insert_new(tx, job, COLUMNS, rows)
-        return [row[0] for row in rows if row[0] in added]
+        else:
+            rows = list({row[0]: row for row in reversed(rows)}.values())[::-1]  # of two with one id the first counts
+            added = await insert_new(tx, job, COLUMNS, rows)
+            rows = [row for row in rows if row[0] in added]
+        self._announce(tx, map(_new_waiting, rows))
+        return [row[0] for row in rows]
 
     async def claim(self, tx: Tx, *, owner: str, seconds: float, limit: int, room: str = "") -> list[Job]:
         """Hold up to `limit` jobs of a room that are due."""
         rows = await self.leases.claim(tx, owner=owner, seconds=seconds, limit=limit, partition=room)
-        await record(tx, JOB.name, [row.id for row in rows], JobState.WAITING, JobState.RUNNING, "claim")
-        return [Job.from_row(row) for row in rows]
+        return await self._claimed(tx, rows)
+
+    async def claim_ids(self, tx: Tx, ids: Sequence[str], *, owner: str, seconds: float, room: str = "") -> list[Job]:
+        """Hold those of these jobs of a room that wait, are due and may be handed out."""
+        rows = await self.leases.claim_these(tx, ids, owner=owner, seconds=seconds, partition=room)
+        return await self._claimed(tx, rows)
 
     async def finish(self, tx: Tx, held: Job) -> None:
         """Mark a held job done, or `LeaseLost` when it is no longer held."""
@@ -211,11 +227,15 @@ class Queue:
 
     async def retry(self, tx: Tx, held: Job, *, wait_seconds: float, code: str, error: str) -> None:
         """Try again later; what went wrong stays readable on the row."""
-        due_at = tx.now + timedelta(seconds=wait_seconds)
-        error = error[:ERROR_LENGTH]
-        if not await self.leases.release(tx, [held.id], _token(held), due_at=due_at, error_code=code, error=error):
+        again = _waiting_again(held, attempt=held.attempts, due_at=tx.now + timedelta(seconds=wait_seconds))
+        if not await self._wait_again(tx, held, "retry", again, error_code=code, error=error[:ERROR_LENGTH]):
             raise LeaseLost(ids=held.id)
-        await record(tx, JOB.name, [held.id], JobState.RUNNING, JobState.WAITING, "retry")
+
+    async def put_off(self, tx: Tx, held: Job, *, wait_seconds: float, code: str, error: str) -> None:
+        """Try again later what failed because a part of our own house is away; it costs no attempt."""
+        again = _waiting_again(held, attempt=held.attempts - 1, due_at=tx.now + timedelta(seconds=wait_seconds))
+        if not await self._wait_again(tx, held, "put_off", again, error_code=code, error=error[:ERROR_LENGTH]):
+            raise LeaseLost(ids=held.id)
 
     async def fail(self, tx: Tx, held: Job, *, code: str, error: str) -> None:
         """End a held job as failed."""
@@ -225,16 +245,17 @@ class Queue:
 
     async def hand_back(self, tx: Tx, held: Job, *, wait_seconds: float = 0) -> None:
         """Give a job back that was not tried to its end, as on a graceful stop; it costs no attempt."""
-        due_at = tx.now + timedelta(seconds=wait_seconds)
-        if await self.leases.release(tx, [held.id], _token(held), due_at=due_at, uncounted=1):
-            await record(tx, JOB.name, [held.id], JobState.RUNNING, JobState.WAITING, "hand_back")
+        again = _waiting_again(held, attempt=held.attempts - 1, due_at=tx.now + timedelta(seconds=wait_seconds))
+        await self._wait_again(tx, held, "hand_back", again)
 
     async def rescue(self, tx: Tx) -> list[str]:
         """Let jobs wait again whose worker fell silent; those out of attempts fail. Returns the ids."""
-        ids = [row.id for row in await self.leases.expire(tx)]
+        jobs = [Job.from_row(row) for row in await self.leases.expire(tx)]
+        ids = [late.id for late in jobs]
         await record(tx, JOB.name, ids, JobState.RUNNING, JobState.WAITING, "expire")
-        if ids:
-            await self._give_up_on(tx, ids)
+        lost = await self._give_up_on(tx, ids) if ids else ()
+        again = (late for late in jobs if late.id not in lost)
+        self._announce(tx, (_waiting_again(late, attempt=late.attempts, due_at=tx.now) for late in again))
         return ids
 
     async def cancel(self, tx: Tx, job_id: str) -> None:
@@ -249,12 +270,29 @@ class Queue:
         fresh |= {"error_code": None, "error": None}
         await move(tx, job, JOB, job_id, state=found.state, verb="revive", **fresh)
         self.leases.note_back(tx)
+        self._announce(tx, [_waiting_again(found, attempt=0, due_at=tx.now)])
 
-    async def _give_up_on(self, tx: Tx, ids: Sequence[str]) -> None:
+    async def _claimed(self, tx: Tx, rows: Sequence[LeasedRow]) -> list[Job]:
+        await record(tx, JOB.name, [row.id for row in rows], JobState.WAITING, JobState.RUNNING, "claim")
+        return [Job.from_row(row) for row in rows]
+
+    async def _wait_again(self, tx: Tx, held: Job, verb: str, again: Waiting, **values: object) -> bool:
+        """Let a held job wait again; returns whether it was still held."""
+        uncounted = held.attempts - again.attempt
+        token, due_at = _token(held), again.due_at
+        if not await self.leases.release(tx, [held.id], token, due_at=due_at, uncounted=uncounted, **values):
+            return False
+        await record(tx, JOB.name, [held.id], JobState.RUNNING, JobState.WAITING, verb)
+        self._announce(tx, [again])
+        return True
+
+    async def _give_up_on(self, tx: Tx, ids: Sequence[str]) -> Collection[str]:
         why = {"error_code": WorkerLost.code, "error": str(WorkerLost()), "finished_at": tx.now}
         spent = update(job).where(job.c.id.in_(ids), job.c.state == "waiting", job.c.lease_count >= job.c.most_attempts)
         lost = await tx.conn.scalars(spent.values(state=JobState.FAILED, **why).returning(job.c.id))
-        await record(tx, JOB.name, lost.all(), JobState.WAITING, JobState.FAILED, "give_up")
+        given_up = set(lost.all())
+        await record(tx, JOB.name, given_up, JobState.WAITING, JobState.FAILED, "give_up")
+        return given_up
 
 
 async def get_job(tx: Tx, job_id: str) -> Job:
@@ -289,6 +327,14 @@ def _new_row(tx: Tx, new: NewJob) -> tuple[Any, ...]:
         new.id or tx.new_id("job"), new.kind, new.payload, new.room, new.priority, due_at, deferred,
         new.most_attempts, new.timeout_seconds, tx.now, tx.actor,
     )  # fmt: skip
+
+
+def _new_waiting(row: tuple[Any, ...]) -> Waiting:
+    return Waiting(id=row[0], attempt=0, room=row[3], priority=row[4], due_at=row[5])
+
+
+def _waiting_again(known: Job, *, attempt: int, due_at: datetime) -> Waiting:
+    return Waiting(id=known.id, attempt=attempt, room=known.room, priority=known.priority, due_at=due_at)
 
 
 def _token(held: Job) -> str:

@@ -38,7 +38,9 @@ class RunMovedOn(Conflict):
 
     code = "RUN_MOVED_ON"
     message = "The run state of {key} has moved on past run {run}, order {order}."
+    message_zh = "{key} 的运行状态已越过第 {run} 轮、序号 {order}。"
     hint = "Someone else works on it, or it was cancelled. Drop what you have."
+    hint_zh = "已有他人在处理，或已被取消。请放弃手中的结果。"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,7 +42,9 @@ class MovedAlready(Conflict):
 
     code = "MOVED_ALREADY"
     message = "The {entity} {id} is no longer {state}; someone else moved it first."
+    message_zh = "{entity} {id} 已不再是 {state} 状态；已被他人先行变更。"
     hint = "Read it again and decide anew."
+    hint_zh = "请重新读取后再决定。"
 
 
 @dataclass(frozen=True, kw_only=True)

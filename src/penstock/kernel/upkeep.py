@@ -7,10 +7,8 @@ from typing import Protocol
 
 from penstock.kernel import outbox, queue, transitions
 from penstock.kernel.db import Db, Tx
-from penstock.kernel.limits import SqlLimits
 from penstock.kernel.outbox import Relay
 from penstock.kernel.queue import Queue
-from penstock.kernel.runstate import SqlRunState
 from penstock.kernel.timekeeper import Duty
 
 RESCUE_SECONDS = 1  # how late at most a lapsed lease is found
@@ -26,6 +24,14 @@ class Forget(Protocol):
         ...
 
 
+class Sweeps(Protocol):
+    """Keeps things for a time, and forgets a bounded number of those whose time is over; returns how many."""
+
+    async def sweep(self) -> int:
+        """Forget some."""
+        ...
+
+
 class Upkeep:
     """What has to be done every so often."""
 
@@ -36,7 +42,7 @@ class Upkeep:
         self._history = history
         self._dead_letters = dead_letters
 
-    def duties(self, runs: SqlRunState, limits: SqlLimits) -> list[Duty]:
+    def duties(self, runs: Sweeps, limits: Sweeps) -> list[Duty]:
         """The duties, for a timekeeper."""
         return [
             Duty(name="rescue-jobs", every_seconds=RESCUE_SECONDS, run=self.rescue_jobs),

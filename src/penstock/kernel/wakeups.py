@@ -1,14 +1,17 @@
 """Waking those who wait for work, so that nobody has to poll to be quick.
 
-Inside one process a commit that made work wakes the waiters at once. Between processes the waiters look by
-themselves every second.
+Inside one process a commit that made work wakes the waiters at once. What is woken here can be told to the other
+processes by a bell (`bell.py`). That is a courtesy and may be lost: every waiter also looks by itself each second.
 """
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from penstock.kernel.clock import Clock
+
+MOST_CALLS = 1000  # channels that wait for the bell; those past it are found by the look of each second
 
 
 class Ear:
@@ -35,16 +38,38 @@ class Ear:
         self._rang.clear()
 
 
+class Calls:
+    """What was woken here and is still to be told to the other processes, each channel once."""
+
+    def __init__(self) -> None:
+        self._channels: set[str] = set()
+        self._some = asyncio.Event()
+
+    def add(self, channel: str) -> None:
+        """Remember a channel, unless far too many wait already."""
+        if len(self._channels) < MOST_CALLS:
+            self._channels.add(channel)
+            self._some.set()
+
+    async def take(self) -> set[str]:
+        """Everything since the last time, as soon as there is something."""
+        await self._some.wait()
+        self._some.clear()
+        taken, self._channels = self._channels, set()
+        return taken
+
+
 class Wakeups:
     """Who listens to which channel."""
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+        self.clock = clock
         self._ears: defaultdict[str, set[Ear]] = defaultdict(set)
+        self._calls: Calls | None = None
 
     def listen(self, channels: Iterable[str]) -> Ear:
         """A new ear for these channels, until `forget`."""
-        ear = Ear(self._clock)
+        ear = Ear(self.clock)
         for channel in channels:
             self._ears[channel].add(ear)
         return ear
@@ -56,7 +81,22 @@ class Wakeups:
         for channel in [channel for channel, ears in self._ears.items() if not ears]:
             del self._ears[channel]
 
+    @contextmanager
+    def calls(self) -> Iterator[Calls]:
+        """Collect what is woken while the block runs, for the one who carries it to the other processes."""
+        self._calls = Calls()
+        try:
+            yield self._calls
+        finally:
+            self._calls = None
+
     def wake(self, channel: str) -> None:
-        """Ring every ear on a channel."""
+        """Ring every ear on a channel, here and, where a bell is carried, elsewhere."""
+        if self._calls is not None:
+            self._calls.add(channel)
+        self.wake_here(channel)
+
+    def wake_here(self, channel: str) -> None:
+        """Ring every ear of this process on a channel."""
         for ear in self._ears.get(channel, ()):
             ear.ring()

@@ -1,42 +1,21 @@
-"""Workers: claim jobs, run their handlers, settle. Killed at any point, they lose nothing.
+"""Workers: claim due jobs from the ledger, as many as there are free slots, and give them to the runner.
 
-Each worker process has so many slots. A handler gets the job and returns a `Settle` (or nothing to add); the settle
-runs in the transaction that marks the job done. When the handler raises, the error's kind decides: again later with
-backoff, or failed for good. A lease that is lost stops its handler, and whatever it still tries to settle is refused.
+Killed at any point, they lose nothing: what they held waits again when its lease runs out.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from itertools import cycle, islice
 
-from penstock.kernel.db import Db, Tx
-from penstock.kernel.errors import PenstockError, Unavailable, in_words
-from penstock.kernel.faults import DatabaseAway, DatabaseBusy
-from penstock.kernel.keeper import Keeper
-from penstock.kernel.leases import LeaseLost
+from penstock.kernel.db import Db
+from penstock.kernel.errors import Unavailable
 from penstock.kernel.queue import Job, Queue
-from penstock.kernel.retry import Backoff, wait_before_retry, worth_retrying
+from penstock.kernel.runner import PATIENCE, JobHandler, Runner, Settle
+
+__all__ = ["JobHandler", "Settle", "Workers"]  # what a room needs to write a handler and to run it
 
 log = logging.getLogger(__name__)
-
-Settle = Callable[[Tx], Awaitable[None]]
-JobHandler = Callable[[Job], Awaitable[Settle | None]]
-
-RETRIES = Backoff(first_seconds=1, most_seconds=300)
-HAND_BACK_SECONDS = 5
-SETTLE_ATTEMPTS = 60  # some five minutes; a settle that never gets through, whatever the reason, must free its slot
-UNKNOWN_WAIT_SECONDS = 5  # leave a job that only another version knows to that version
-PATIENCE = Backoff(first_seconds=0.2, most_seconds=5)  # with a database that is away
-
-
-class JobTimedOut(Unavailable):
-    """A job took longer than it may."""
-
-    code = "JOB_TIMED_OUT"
-    message = "The job did not end within {seconds:g} s."
-    hint = "Give the job more time, or cut it into smaller ones."
 
 
 class Workers:
@@ -57,53 +36,52 @@ class Workers:
         self.owner = owner
         self._db = db
         self._queue = queue
-        self._handlers = handlers
         self._rooms = cycle(rooms)
         self._room_count = len(rooms)
         self._slots = slots
         self._lease_seconds = lease_seconds
-        self._grace_seconds = grace_seconds
-        self._keeper = Keeper(db, queue.leases, lease_seconds=lease_seconds)
-        self._running: set[asyncio.Task[None]] = set()
+        self._runner = Runner(
+            db, queue, handlers, owner=owner, lease_seconds=lease_seconds, grace_seconds=grace_seconds
+        )
         self._ear = db.wakeups.listen([queue.leases.channel])
 
     async def run(self) -> None:
         """Work until cancelled; then let running jobs end within the grace, and hand the others back."""
-        keeping = asyncio.create_task(self._keeper.run())
-        failures = 0
         try:
-            while True:
-                try:
-                    found = await self.start_some()
-                    failures = 0
-                except Unavailable as error:
-                    failures += 1
-                    log.warning("no jobs can be claimed for now: %s", error)
-                    await self._db.clock.sleep(PATIENCE.wait_seconds(failures))
-                    continue
-                if not found or len(self._running) >= self._slots:
-                    await self._ear.wait(seconds=self._queue.leases.seconds_to_look(self._db.clock.now()))
+            async with self._runner.keeping():
+                await self._go_on()
         finally:
-            await self._stop()
-            keeping.cancel()
-            await asyncio.gather(keeping, return_exceptions=True)
             self._db.wakeups.forget(self._ear)
+
+    async def _go_on(self) -> None:
+        failures = 0
+        while True:
+            try:
+                found = await self.start_some()
+                failures = 0
+            except Unavailable as error:
+                failures += 1
+                log.warning("no jobs can be claimed for now: %s", error)
+                await self._db.clock.sleep(PATIENCE.wait_seconds(failures))
+                continue
+            if not found or len(self._runner.running) >= self._slots:
+                await self._ear.wait(seconds=self._queue.leases.seconds_to_look(self._db.clock.now()))
 
     async def run_until_empty(self) -> int:
         """Work off what is due now, one after another; returns how many jobs were taken up. For tests and tools."""
         taken = 0
         while started := await self.start_some():
             taken += started
-            await asyncio.gather(*self._running)
+            await asyncio.gather(*self._runner.running)
         return taken
 
     async def start_some(self) -> int:
         """Fill the free slots with due jobs, the rooms in turn; returns how many were started."""
-        if not self._handlers:
+        if not self._runner.handlers:
             return 0
         started = 0
         for room in islice(self._rooms, self._room_count):
-            free = self._slots - len(self._running)
+            free = self._slots - len(self._runner.running)
             if free < 1:
                 break
             async with self._db.tx(actor=self.owner) as tx:
@@ -115,106 +93,4 @@ class Workers:
         return started
 
     def _start(self, held: Job) -> None:
-        task = asyncio.create_task(self._run_one(held), name=held.id)
-        self._running.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
-        self._ear.ring()
-        if not task.cancelled() and (error := task.exception()):
-            log.error("job %s could not be settled: %s", task.get_name(), error)
-
-    async def _run_one(self, held: Job) -> None:
-        token = held.token or ""
-        if held.kind not in self._handlers:
-            log.warning("no handler is known here for jobs of the kind %s; %s is left to others", held.kind, held.id)
-            await self._hand_back(held, wait_seconds=UNKNOWN_WAIT_SECONDS)
-            return
-        try:
-            async with self._keeper.keeping(held.id, token):
-                await self._work_and_settle(held)
-        except asyncio.CancelledError:
-            if self._keeper.was_lost(held.id, token):
-                return
-            await self._hand_back(held)
-            raise
-        except LeaseLost as error:
-            log.warning("%s", error)
-
-    async def _work_and_settle(self, held: Job) -> None:
-        try:
-            settle = await self._work(held)
-            await self._settle(held, partial(self._settle_success, held, settle))
-        except Exception as error:  # noqa: BLE001  (whatever a handler or its settle raises decides the job's fate)
-            log.warning("job %s (%s) attempt %d: %r", held.id, held.kind, held.attempts, error)
-            await self._settle(held, partial(self._settle_failure, held, error))
-
-    async def _work(self, held: Job) -> Settle | None:
-        limit = asyncio.timeout(held.timeout_seconds)
-        try:
-            async with limit:
-                return await _guarded(self._handlers[held.kind], held)
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            raise JobTimedOut(seconds=held.timeout_seconds) from error
-
-    async def _settle_success(self, held: Job, settle: Settle | None, tx: Tx) -> None:
-        await self._queue.finish(tx, held)  # first, so that a lost lease is found before anything is written
-        if settle is not None:
-            await settle(tx)
-
-    async def _settle_failure(self, held: Job, error: Exception, tx: Tx) -> None:
-        code = error.code if isinstance(error, PenstockError) else "INTERNAL"
-        text = in_words(error)
-        if worth_retrying(error) and held.attempts < held.most_attempts:
-            wait = wait_before_retry(error, attempt=held.attempts, backoff=RETRIES)
-            await self._queue.retry(tx, held, wait_seconds=wait, code=code, error=text)
-        else:
-            await self._queue.fail(tx, held, code=code, error=text)
-
-    async def _settle(self, held: Job, settle: Settle) -> None:
-        """Write the end down, patiently while the database is away. If the lease runs out meanwhile, it is refused."""
-        for attempt in range(1, SETTLE_ATTEMPTS):
-            try:
-                return await self._settle_once(settle)
-            except (DatabaseAway, DatabaseBusy) as error:
-                log.warning("job %s is not settled yet: %s", held.id, error)
-                await self._db.clock.sleep(PATIENCE.wait_seconds(attempt))
-        return await self._settle_once(settle)
-
-    async def _settle_once(self, settle: Settle) -> None:
-        async with self._db.tx(actor=self.owner) as tx:
-            await settle(tx)
-
-    async def _hand_back(self, held: Job, *, wait_seconds: float = 0) -> None:
-        """Tried once: a stop does not wait for a database that is away. The lease then runs out by itself."""
-        try:
-            async with self._db.tx(actor=self.owner) as tx:
-                await self._queue.hand_back(tx, held, wait_seconds=wait_seconds)
-        except Unavailable as error:
-            log.warning("job %s could not be handed back: %s", held.id, error)
-
-    async def _stop(self) -> None:
-        if not self._running:
-            return
-        _, late = await asyncio.wait(self._running, timeout=self._grace_seconds)
-        for task in late:
-            task.cancel()
-        if late:  # a handler that does not let itself be stopped loses its lease soon enough
-            await asyncio.wait(late, timeout=HAND_BACK_SECONDS)
-
-
-async def _guarded(handler: JobHandler, held: Job) -> Settle | None:
-    """Odd endings (a CancelledError of the handler's own, SystemExit, a panic in native code) are failures like any
-    other, not orders to us: taken as a stop, the job would be handed back and taken up again for ever."""
-    try:
-        return await handler(held)
-    except (Exception, KeyboardInterrupt, GeneratorExit):
-        raise
-    except BaseException as error:
-        task = asyncio.current_task()
-        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-            raise
-        raise RuntimeError(f"the handler ended with {error!r}") from error
+        self._runner.start(held).add_done_callback(lambda _: self._ear.ring())

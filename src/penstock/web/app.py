@@ -1,106 +1,141 @@
-"""The HTTP app: the routes of all rooms, and the health of the house."""
+"""The HTTP app: the routes of all rooms behind one front.
+
+`ROUTERS` says what is served. Routes find the parts of the house in `app.state`, by the typed dependencies of the files
+that declare them; `Fittings` are parts that only some houses have.
+"""
 
 import asyncio
-import os
-import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
+from typing import Any
 
-from fastapi import FastAPI
-from fastapi.responses import JSONResponse
-from granian.constants import Interfaces
-from granian.log import LogLevels
-from granian.server.embed import Server
-from pydantic import BaseModel
+from fastapi import APIRouter, FastAPI
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi.telemetry import TelemetryConfig
 
-from penstock.kernel.errors import Conflict, PenstockError
+from penstock.access import api as access
+from penstock.kernel.http.front import BodyRules, Front, Tracing
 from penstock.kernel.http.problems import speak_problems
-from penstock.kernel.migrations import pending
-from penstock.kernel.timekeeper import list_duties
+from penstock.kernel.http.request_log import RequestLog
+from penstock.kernel.http.routes import RouteIndex
+from penstock.kernel.metrics import KnownBreaker, Metrics, Streams
+from penstock.notify import api as webhooks
+from penstock.web import events, health, probes
+from penstock.web.openapi import describe
 from penstock.wiring import House
 
-STOP_SECONDS = 2  # how long open connections may keep a stop waiting
+ROUTERS: Sequence[APIRouter] = (health.router, access.router, events.router, webhooks.router)
+OPENAPI = "/api/v1/openapi.json"
+NO_TELEMETRY = TelemetryConfig(tracing=False, metrics=False, logs=False, auto_configure=False)  # it would tell queries
+# What pages of other origins may send and read, where PENSTOCK_CORS_ORIGINS lets them in.
+THEY_SEND = ("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-API-Key", "X-Request-Id")
+THEY_READ = ("Content-Language", "Retry-After", "X-Request-Id")
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
-class Check(BaseModel):
-    """One part of the house, and whether it is well."""
+@dataclass(frozen=True, kw_only=True)
+class Fittings:
+    """Parts that only some houses have. `state` is what the further routers look for in `app.state`, by name."""
 
-    ok: bool
-    detail: str = ""
-
-
-class Health(BaseModel):
-    """The answer of /api/v1/health."""
-
-    status: str
-    version: str
-    checks: dict[str, Check]
+    ping_redis: Callable[[], Awaitable[object]] | None = None
+    breakers: Sequence[KnownBreaker] = ()
+    streams: Streams | None = None
+    tracing: Tracing | None = None
+    routers: Sequence[APIRouter] = ()
+    own_limits: tuple[str, ...] = ()  # paths of uploads, whose routes bound their bodies themselves
+    state: Mapping[str, object] = field(default_factory=dict)
 
 
-def build_app(house: House) -> FastAPI:
+NO_FITTINGS = Fittings()
+
+
+class App(FastAPI):
+    """The framework's app, with our document of its routes."""
+
+    index: RouteIndex
+
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document, made once."""
+        if not self.openapi_schema:
+            self.openapi_schema = describe(self, self.index.routes)
+        return self.openapi_schema
+
+
+def build_app(house: House, fittings: Fittings = NO_FITTINGS) -> App:
     """The app of one process."""
-    app = FastAPI(
-        title="Penstock", version=version("penstock"), openapi_url="/api/v1/openapi.json", docs_url=None, redoc_url=None
+    app = App(
+        title="Penstock",
+        version=version("penstock"),
+        openapi_url=OPENAPI,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        telemetry=NO_TELEMETRY,
     )
+    _furnish(app, house, fittings)
+    routers = (*ROUTERS, *fittings.routers)
+    app.index = RouteIndex([*(route for router in routers for route in router.routes), *app.router.routes])
+    app.router.routes[:] = [app.index]
     speak_problems(app)
-
-    @app.get("/api/v1/health", summary="Is everything well?")
-    async def health() -> JSONResponse:
-        checks = {"database": await _database(house), "duties": await _duties(house)}
-        well = checks["database"].ok  # a duty that failed is tried again; it does not make the house unfit
-        body = Health(status="ok" if well else "unwell", version=app.version, checks=checks)
-        return JSONResponse(body.model_dump(), status_code=200 if well else 503)
-
-    @app.get("/livez", summary="Does the process answer?")
-    async def alive() -> dict[str, str]:
-        return {"status": "ok"}
-
+    _put_front(app, house, fittings)
     return app
 
 
-class PortTaken(Conflict):
-    """Something else listens on the port, or the address is not ours."""
-
-    code = "PORT_TAKEN"
-    message = "{host}:{port} cannot be listened on ({reason})."
-    hint = "Stop what listens there, or choose another address with --host and --port."
-
-
-def check_port(host: str, port: int) -> None:
-    """Refuse a port that is taken: the server itself would share it with the other one, to everyone's surprise."""
-    try:
-        with socket.create_server((host, port), reuse_port=False):
-            return
-    except OSError as error:
-        raise PortTaken(
-            host=host, port=port, reason=os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
-        ) from error
-
-
-async def serve_http(house: House, *, host: str, port: int) -> None:
-    """Answer HTTP until cancelled."""
-    check_port(host, port)
-    server = Server(build_app(house), address=host, port=port, interface=Interfaces.ASGI, log_level=LogLevels.error)
-    serving = asyncio.ensure_future(server.serve())
-    try:
-        await asyncio.shield(serving)
-    finally:
-        server.stop()  # type: ignore[no-untyped-call]  # granian gives this method no types
-        await asyncio.wait([serving], timeout=STOP_SECONDS)
-        serving.cancel()
+def _furnish(app: App, house: House, fittings: Fittings) -> None:
+    """Put into `app.state` what routes ask for."""
+    app.state.db = house.db
+    app.state.access = house.access
+    app.state.logins = house.logins
+    app.state.hub = house.hub
+    app.state.notify = house.rooms.notify
+    app.state.stopping = asyncio.Event()
+    app.state.under_way = set()
+    app.state.request_log = RequestLog(house.clock)
+    app.state.checkup = health.Checkup(_probes(house, fittings), version=app.version)
+    app.state.metrics = Metrics(
+        house.db, version=app.version, streams=house.hub, breakers=[*house.breakers, *fittings.breakers]
+    )
+    for name, part in fittings.state.items():
+        setattr(app.state, name, part)
 
 
-async def _database(house: House) -> Check:
-    try:
-        steps = await pending(house.db)
-    except PenstockError as error:
-        return Check(ok=False, detail=str(error))
-    return Check(ok=not steps, detail=f"steps to take: {', '.join(steps)}" if steps else "")
+def _probes(house: House, fittings: Fittings) -> list[health.Probe]:
+    return [
+        probes.database(house.db),
+        probes.migrations(house.db),
+        *([probes.redis(ping)] if (ping := fittings.ping_redis or _ping_of(house)) else []),
+        probes.blobs(house.blobs),
+        probes.disk(house.settings.data_dir),
+        probes.workers(house.db),
+        probes.rooms(house.db),
+        probes.duties(house.db, house.timekeeper.names),
+        probes.breakers([*house.breakers, *fittings.breakers]),
+        probes.console(),
+    ]
 
 
-async def _duties(house: House) -> Check:
-    try:
-        known = house.timekeeper.names
-        failing = [duty.name for duty in await list_duties(house.db) if duty.error and duty.name in known]
-    except PenstockError as error:
-        return Check(ok=False, detail=str(error))
-    return Check(ok=not failing, detail=f"failed last time: {', '.join(failing)}" if failing else "")
+def _ping_of(house: House) -> Callable[[], Awaitable[object]] | None:
+    return partial(house.redis.call, "PING") if house.redis else None
+
+
+def _put_front(app: App, house: House, fittings: Fittings) -> None:
+    settings = house.settings
+    app.add_middleware(
+        Front,
+        bodies=BodyRules(most_bytes=settings.body_bytes, seconds=settings.body_seconds, own_limits=fittings.own_limits),
+        traffic=app.state.metrics.traffic,
+        request_log=app.state.request_log,
+        under_way=app.state.under_way,
+        own_head=partial(app.index.has, "HEAD"),
+        tracing=fittings.tracing or house.tracing,
+    )
+    if origins := [origin.strip() for origin in settings.cors_origins.split(",") if origin.strip()]:
+        app.add_middleware(  # around the front, so that a page can read its refusals too
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=METHODS,
+            allow_headers=THEY_SEND,
+            expose_headers=THEY_READ,
+        )

@@ -74,6 +74,17 @@ class DiskBlobs:
             blobs.check_key(after)
         return await _in_thread(prefix, partial(listing.page, self._root, prefix, after or "", limit))
 
+    async def link(self, key: str, *, seconds: int) -> None:
+        blobs.check_key(key)
+        blobs.check_link(seconds)
+
+    async def upload_link(self, key: str, *, seconds: int) -> None:
+        blobs.check_key(key)
+        blobs.check_link(seconds)
+
+    async def check(self) -> None:
+        await _in_thread(INCOMING, partial(writing.try_draft, self._root))
+
     async def sweep(self, older_than: datetime) -> int:
         """Remove what a crash left half-written before `older_than`, and say how many.
 

@@ -118,6 +118,15 @@ def delete(root: Path, key: str) -> None:
             os.fsync(folder)
 
 
+def try_draft(root: Path) -> None:
+    """Write a little and take it away again: fails as a put would."""
+    draft = Draft(root, INCOMING)
+    try:
+        draft.write(b"?")
+    finally:
+        draft.discard()
+
+
 def sweep(root: Path, before: float) -> int:
     """Remove drafts that nobody has touched since `before`."""
     with suppress(FileNotFoundError), folder_at(root, [INCOMING], enter) as incoming, os.scandir(incoming) as entries:

@@ -1,14 +1,31 @@
-"""How an error looks on the wire: RFC 9457 problem+json, with the kind's status."""
+"""How an error looks on the wire: RFC 9457 problem+json with the kind's status, in the caller's language.
 
+Every error of ours knows its status, code and words; this file alone knows what that looks like in HTTP. What the
+framework itself refuses (no such path, wrong method, fields that do not fit) is given a code here.
+"""
+
+import math
 from http import HTTPStatus
+from typing import Any
 
-from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse
+import msgspec
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
+from starlette.routing import Match
 
-from penstock.kernel.errors import Invalid, NotFound, PenstockError, TooMany
+from penstock.kernel.errors import MOST_WORDS, Invalid, NotFound, PenstockError, TooMany, Unauthenticated, Unavailable
+from penstock.kernel.http.fields import BadField, bad_fields, is_no_json
+from penstock.kernel.http.intake import BodyTooLarge, BodyTooSlow, bad_body
+from penstock.kernel.http.language import language_tag, words
+from penstock.kernel.logs import request_id
 
 PROBLEM = "application/problem+json"
+COME_BACK_SECONDS = 2  # when a part of the house is away; most are back by then
+CHALLENGE = 'Bearer realm="penstock"'
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+MOST_PATH = 200  # characters of a path that an answer repeats
 
 
 class NoSuchPath(NotFound):
@@ -16,7 +33,9 @@ class NoSuchPath(NotFound):
 
     code = "NO_SUCH_PATH"
     message = "Nothing is served at {path}."
+    message_zh = "{path} 处没有任何服务。"
     hint = "The paths are listed in /api/v1/openapi.json."
+    hint_zh = "所有路径见 /api/v1/openapi.json。"
 
 
 class BadMethod(Invalid):
@@ -24,47 +43,119 @@ class BadMethod(Invalid):
 
     code = "BAD_METHOD"
     message = "{path} does not take {method}."
+    message_zh = "{path} 不支持 {method}。"
     hint = "The paths and their methods are listed in /api/v1/openapi.json."
+    hint_zh = "所有路径及其方法见 /api/v1/openapi.json。"
     status = 405
 
 
+class BadFields(Invalid):
+    """Fields of the request do not fit; each is named."""
+
+    code = "VALIDATION"
+    message = "The request does not fit: {fields}."
+    message_zh = "请求不符合要求：{fields}。"
+    hint = "`errors` names every field and what is wrong with it; the fields are described in /api/v1/openapi.json."
+    hint_zh = "`errors` 列出每个字段及其问题；字段说明见 /api/v1/openapi.json。"
+
+    def __init__(self, *, errors: list[BadField]) -> None:
+        self.errors = errors
+        super().__init__(fields=", ".join(dict.fromkeys(error.field for error in errors)))
+
+
+class NotTaken(Invalid):
+    """The framework refuses the request for a reason that has no name of its own here."""
+
+    code = "NOT_TAKEN"
+    message = "The request is not taken: {reason}."
+    message_zh = "请求未被接受：{reason}。"
+
+
 def speak_problems(app: FastAPI) -> None:
-    """Let an app answer every error as a problem."""
+    """Let an app answer every error as a problem. What nobody expected is the middleware's: it has the log."""
     app.add_exception_handler(PenstockError, _known)
-    app.add_exception_handler(HTTPException, _from_router)
-    app.add_exception_handler(Exception, _unknown)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _from_framework)
 
 
-def problem(error: PenstockError) -> JSONResponse:
-    """The answer for one error."""
-    body = {
+def problem(error: PenstockError, asker: HTTPConnection, *, status: int | None = None) -> Response:
+    """The answer for one error, with its own status unless another is given."""
+    detail, hint = words(error, asker)
+    status = status or error.status
+    body: dict[str, Any] = {
         "type": "about:blank",
-        "title": HTTPStatus(error.status).phrase,
-        "status": error.status,
-        "detail": str(error),
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail[:MOST_WORDS].encode(errors="backslashreplace").decode(),  # half characters have no UTF-8
         "code": error.code,
         "retryable": error.retryable,
-        "hint": error.hint,
+        "hint": hint,
+        "request_id": request_id.get(),
     }
-    headers = {"Retry-After": str(max(1, round(error.wait_seconds)))} if isinstance(error, TooMany) else {}
-    return JSONResponse(body, status_code=error.status, headers=headers, media_type=PROBLEM)
+    language = language_tag(asker)
+    if isinstance(error, BadFields):
+        body["errors"] = [bad.shown(language) for bad in error.errors]
+    headers = {"Content-Language": language, "Vary": "Accept-Language", **_own_headers(error)}
+    return Response(msgspec.json.encode(body), status_code=status, headers=headers, media_type=PROBLEM)
 
 
-async def _known(_request: Request, error: Exception) -> JSONResponse:
+def _own_headers(error: PenstockError) -> dict[str, str]:
+    if isinstance(error, TooMany):  # rounded up: rounded down, it would ask to come back too early
+        return {"Retry-After": str(max(1, math.ceil(error.wait_seconds)))}
+    if isinstance(error, Unavailable) and error.retryable:
+        return {"Retry-After": str(COME_BACK_SECONDS)}
+    if isinstance(error, Unauthenticated):
+        return {"WWW-Authenticate": getattr(error, "www_authenticate", CHALLENGE)}
+    if isinstance(error, BodyTooLarge | BodyTooSlow):  # the rest of the body is still under way, and nobody wants it
+        return {"Connection": "close"}
+    return {}
+
+
+async def _known(request: Request, error: Exception) -> Response:
     assert isinstance(error, PenstockError)
-    return problem(error)
+    return problem(error, request)
 
 
-async def _unknown(_request: Request, _error: Exception) -> JSONResponse:
-    """A bug of ours: the log has it, the caller need not."""
-    return problem(PenstockError())
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    found = error.errors()
+    if is_no_json(found):
+        return problem(bad_body("it is not JSON, or not said to be", "不是 JSON，或未声明为 JSON"), request)
+    return problem(BadFields(errors=bad_fields(found)), request)
 
 
-async def _from_router(request: Request, error: Exception) -> JSONResponse:
-    """The framework's own 404 and 405."""
+async def _from_framework(request: Request, error: Exception) -> Response:
+    """What the framework refuses by itself."""
     assert isinstance(error, HTTPException)
-    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        return problem(BadMethod(path=request.url.path, method=request.method))
+    if isinstance(error.__cause__, PenstockError):  # ours, met while it read the body
+        return problem(error.__cause__, request)
+    path = request.url.path[:MOST_PATH]
     if error.status_code == HTTPStatus.NOT_FOUND:
-        return problem(NoSuchPath(path=request.url.path))
-    return JSONResponse({"status": error.status_code, "detail": error.detail}, error.status_code, media_type=PROBLEM)
+        return problem(NoSuchPath(path=path), request)
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        answer = problem(BadMethod(path=path, method=request.method[:MOST_PATH]), request)
+        answer.headers["Allow"] = ", ".join(_allowed(request))
+        return answer
+    if error.status_code == HTTPStatus.BAD_REQUEST:  # it could not read the body
+        return problem(bad_body("it is not what its headers say", "内容与请求头不符"), request)
+    return _other(request, error)
+
+
+def _other(request: Request, error: HTTPException) -> Response:
+    """A status that a library raised by itself: kept, in our form."""
+    answer = problem(NotTaken(reason=error.detail), request, status=error.status_code)
+    for name, value in (error.headers or {}).items():
+        answer.headers[name] = value
+    return answer
+
+
+def _allowed(request: Request) -> list[str]:
+    """Every method that some route takes at this path: the framework names those of the first one only."""
+    routes = request.app.router.routes
+
+    def taken(method: str) -> bool:
+        asked = {**request.scope, "method": method}
+        return any(route.matches(asked)[0] is Match.FULL for route in routes)
+
+    found = [method for method in METHODS if taken(method)]
+    return ["GET", "HEAD", *found[1:]] if found[:1] == ["GET"] and "HEAD" not in found else found

@@ -24,7 +24,9 @@ class DatabaseNewer(Unavailable):
 
     code = "DB_NEWER"
     message = "The database stands at step {current}, which this version does not know; its newest is {newest}."
+    message_zh = "数据库处于步骤 {current}，此版本不认识该步骤；其最新步骤为 {newest}。"
     hint = "Update this program to the version that migrated the database."
+    hint_zh = "请将本程序更新到迁移该数据库的版本。"
     retryable = False
 
 

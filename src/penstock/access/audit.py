@@ -1,0 +1,78 @@
+"""The audit log: who did what, to what, when and from where. A line shares the transaction of what it tells of.
+
+`detail` holds plain values and never a secret. Lines are read newest first, by id, and go when they are old.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import BigInteger, Column, Index, Integer, String, Table, delete, insert, select
+
+from penstock.access.domain import Caller
+from penstock.kernel.columns import Json, Plain, UtcTime
+from penstock.kernel.db import Tx, metadata
+
+audit_log = Table(
+    "audit_log",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("at", UtcTime, nullable=False),
+    Column("actor", String, nullable=False),  # "key:…", "user:5", or the program that acted
+    Column("action", String, nullable=False),  # "key.revoke"
+    Column("target", String, nullable=False),  # "key:…"
+    Column("detail", Json, nullable=False),
+    Column("request_id", String, nullable=False),
+    Column("address", String, nullable=False),
+    Index("ix_audit_log_actor", "actor", "id"),
+    Index("ix_audit_log_action", "action", "id"),
+    Index("ix_audit_log_at", "at"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditLine:
+    """One thing that was done; `id` grows with time."""
+
+    id: int
+    at: datetime
+    actor: str
+    action: str
+    target: str
+    detail: Plain
+    request_id: str
+    address: str
+
+
+async def note(tx: Tx, by: Caller | str, action: str, target: str, **detail: object) -> None:
+    """Write down that it was done. A caller is told of with their name, request and address."""
+    line: Plain = {"at": tx.now, "action": action, "target": target}
+    if isinstance(by, Caller):
+        line |= {"actor": by.actor, "request_id": by.request_id, "address": by.address}
+        detail = {"by": by.name, **detail}
+    else:
+        line |= {"actor": by, "request_id": "", "address": ""}
+    await tx.conn.execute(insert(audit_log).values(line | {"detail": detail}))
+
+
+async def list_lines(
+    tx: Tx, *, before: int | None = None, actor: str | None = None, action: str | None = None, limit: int = 20
+) -> Sequence[AuditLine]:
+    """Lines, newest first; `before` is the id of the last line of the page before."""
+    a = audit_log.c
+    wanted = select(audit_log)
+    if before is not None:
+        wanted = wanted.where(a.id < before)
+    if actor is not None:
+        wanted = wanted.where(a.actor == actor)
+    if action is not None:
+        wanted = wanted.where(a.action == action)
+    rows = await tx.conn.execute(wanted.order_by(a.id.desc()).limit(limit))
+    return [AuditLine(**row._mapping) for row in rows]
+
+
+async def delete_lines(tx: Tx, *, before: datetime, limit: int = 10_000) -> int:
+    """Forget the oldest lines; returns how many."""
+    a = audit_log.c
+    old = select(a.id).where(a.at < before).order_by(a.at).limit(limit)
+    return (await tx.conn.execute(delete(audit_log).where(a.id.in_(old)))).rowcount

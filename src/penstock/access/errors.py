@@ -1,0 +1,203 @@
+"""What can be wrong with a caller, a key or a login.
+
+Whoever holds a whole key may be told that it expired or was revoked: nobody comes to hold one by guessing. Of a JWT or
+a login nothing is told but that it is not good.
+"""
+
+from typing import ClassVar
+
+from penstock.kernel.errors import Conflict, Invalid, NotFound, Refused, TooMany, Unauthenticated, Unavailable
+
+CHALLENGE = 'Bearer realm="penstock"'  # goes out as WWW-Authenticate, which every 401 has to carry
+BAD_TOKEN = f'{CHALLENGE}, error="invalid_token"'
+
+
+class NoCredential(Unauthenticated):
+    """The request shows neither a key nor a token."""
+
+    code = "NO_CREDENTIAL"
+    message = "This needs a key or a token, and the request shows none."
+    message_zh = "此操作需要密钥或令牌，但请求中没有提供。"
+    hint = "Send a key in X-API-Key, or a key or a token in Authorization: Bearer."
+    hint_zh = "请在 X-API-Key 中提供密钥，或在 Authorization: Bearer 中提供密钥或令牌。"
+    www_authenticate: ClassVar[str] = CHALLENGE
+
+
+class InvalidApiKey(Unauthenticated):
+    """The API key is not known, has expired or was revoked."""
+
+    code = "INVALID_API_KEY"
+    message = "The API key is not valid: {reason}."
+    message_zh = "API 密钥无效：{reason_zh}。"
+    hint = "Ask an admin for a new key, or make one with: penstock keys create"
+    hint_zh = "请向管理员索取新的密钥，或运行：penstock keys create"
+    www_authenticate: ClassVar[str] = BAD_TOKEN
+
+
+class InvalidToken(Unauthenticated):
+    """The JWT is not one we take."""
+
+    code = "INVALID_TOKEN"
+    message = "The token is not valid."
+    message_zh = "令牌无效。"
+    hint = "Get a fresh token. It needs a signature we know, `exp`, `user_id`, and the issuer and audience set here."
+    hint_zh = "请获取新的令牌。令牌需有可验证的签名、exp、user_id，以及此处设定的签发者与受众。"
+    www_authenticate: ClassVar[str] = BAD_TOKEN
+
+
+class SessionOver(Unauthenticated):
+    """The console login has ended."""
+
+    code = "SESSION_OVER"
+    message = "This login has ended."
+    message_zh = "登录已失效。"
+    hint = "Log in again."
+    hint_zh = "请重新登录。"
+    www_authenticate: ClassVar[str] = BAD_TOKEN
+
+
+class WrongLogin(Unauthenticated):
+    """The username or the password is wrong."""
+
+    code = "WRONG_LOGIN"
+    message = "The username or the password is wrong."
+    message_zh = "用户名或密码错误。"
+    hint = "After several wrong passwords in a row the account is locked for a while."
+    hint_zh = "连续多次输错密码后，账户会被锁定一段时间。"
+    www_authenticate: ClassVar[str] = CHALLENGE
+
+
+class LoginLocked(TooMany):
+    """Too many wrong passwords in a row; the account is locked for a while."""
+
+    code = "LOGIN_LOCKED"
+    message = "Too many wrong passwords in a row; try again in {whole_seconds} s."
+    message_zh = "连续输错密码次数过多，请在 {whole_seconds} 秒后重试。"
+    hint = "Keys go on working meanwhile."
+    hint_zh = "在此期间密钥仍可使用。"
+
+
+class LoginBusy(TooMany):
+    """More people log in at once than passwords can be checked."""
+
+    code = "LOGIN_BUSY"
+    message = "Too many logins at once; try again in {whole_seconds} s."
+    message_zh = "同时登录的人过多，请在 {whole_seconds} 秒后重试。"
+    hint = "Nothing was counted against the name; just try again."
+    hint_zh = "此次不计入错误次数，请稍后重试。"
+
+
+class AlreadyInitialised(Conflict):
+    """The first console user exists already."""
+
+    code = "ALREADY_INITIALISED"
+    message = "The first user has been made already."
+    message_zh = "首个用户已经创建。"
+    hint = "Log in instead."
+    hint_zh = "请直接登录。"
+
+
+class NotALogin(Invalid):
+    """Only a console login can be logged out."""
+
+    code = "NOT_A_LOGIN"
+    message = "This request shows a key or a JWT; only a console login can be ended."
+    message_zh = "此请求使用的是密钥或 JWT；只有控制台登录才能注销。"
+    hint = "Revoke a key with DELETE /api/v1/api-keys/{id}."
+    hint_zh = "撤销密钥请用 DELETE /api/v1/api-keys/{id}。"
+
+
+class TwoCredentials(Invalid):
+    """The request shows two different credentials."""
+
+    code = "TWO_CREDENTIALS"
+    message = "The request shows two different keys or tokens."
+    message_zh = "请求中提供了两个不同的密钥或令牌。"
+    hint = "Send one: X-API-Key or Authorization, each once."
+    hint_zh = "请只提供一个：X-API-Key 或 Authorization，且只出现一次。"
+
+
+class ScopeTooSmall(Refused):
+    """The caller's scope does not cover what the route asks for."""
+
+    code = "SCOPE_TOO_SMALL"
+    message = "This needs the scope {needed}; the caller has {held}."
+    message_zh = "此操作需要 {needed} 权限；调用者只有 {held}。"
+    hint = "Use a key with a larger scope."
+    hint_zh = "请使用权限更大的密钥。"
+
+
+class KeyIsBound(Refused):
+    """The key is bound to one project and opens nothing else."""
+
+    code = "KEY_IS_BOUND"
+    message = "This key is bound to one project and opens nothing else."
+    message_zh = "此密钥只绑定一个项目，不能用于其他操作。"
+    hint = "Use a key that is not bound to a project."
+    hint_zh = "请使用未绑定项目的密钥。"
+
+
+class NoSuchKey(NotFound):
+    """There is no API key by that id."""
+
+    code = "NO_SUCH_KEY"
+    message = "There is no API key {id}."
+    message_zh = "没有 API 密钥 {id}。"
+    hint = "The ids are listed by GET /api/v1/api-keys and by: penstock keys list"
+    hint_zh = "可用 GET /api/v1/api-keys 或 penstock keys list 查看所有 id。"
+
+
+class KeyNotActive(Conflict):
+    """The key was revoked, rotated away or has expired, so it cannot be changed any more."""
+
+    code = "KEY_NOT_ACTIVE"
+    message = "The key {id} was revoked, replaced or has expired."
+    message_zh = "密钥 {id} 已被撤销、替换或已过期。"
+    hint = "Make a new one; an expired key can be given a later expiry first."
+    hint_zh = "请新建密钥；已过期的密钥可先延长有效期。"
+
+
+class ExpiryInThePast(Invalid):
+    """A key cannot expire before it is made."""
+
+    code = "EXPIRY_IN_THE_PAST"
+    message = "The expiry {expires_at} is not in the future."
+    message_zh = "有效期 {expires_at} 不在未来。"
+    hint = "Give a later time, or revoke the key to end it now."
+    hint_zh = "请给出更晚的时间；要立即停用请撤销密钥。"
+
+    def __init__(self, **values: object) -> None:
+        super().__init__(field="expiresAt", **values)
+
+
+class BadAdminKey(Invalid):
+    """The preset admin key cannot be used."""
+
+    code = "BAD_ADMIN_KEY"
+    message = "PENSTOCK_ADMIN_KEY cannot be used: {reason}."
+    message_zh = "PENSTOCK_ADMIN_KEY 无法使用：{reason}。"
+    hint = "Choose at least 16 printable ASCII characters without spaces; `openssl rand -hex 32` makes good ones."
+    hint_zh = "请使用至少 16 个不含空格的可打印 ASCII 字符，例如 openssl rand -hex 32 的输出。"
+
+
+class BadTokenSettings(Invalid):
+    """What is set for JWTs cannot be used safely."""
+
+    code = "BAD_TOKEN_SETTINGS"
+    message = "{setting} cannot be used: {reason}."
+    message_zh = "{setting} 无法使用：{reason}。"
+    hint = (
+        "PENSTOCK_JWT_SECRET takes 32 bytes or more; PENSTOCK_JWT_ALGORITHMS takes RS256, ES256, EdDSA and their kin."
+    )
+    hint_zh = "PENSTOCK_JWT_SECRET 至少 32 字节；PENSTOCK_JWT_ALGORITHMS 可用 RS256、ES256、EdDSA 等非对称算法。"
+
+
+class KeySetAway(Unavailable):
+    """The keys that sign JWTs cannot be fetched, and none are kept."""
+
+    code = "JWKS_UNAVAILABLE"
+    message = "The keys that sign tokens cannot be fetched: {reason}."
+    message_zh = "无法获取用于验证令牌的密钥：{reason}。"
+    hint = "Check PENSTOCK_JWKS_URL and that its server answers; it is tried again by itself."
+    hint_zh = "请检查 PENSTOCK_JWKS_URL 及其服务器是否可用；系统会自动重试。"
+    ours = True

@@ -1,0 +1,317 @@
+"""The tables of access and every statement on them; the audit log has its own file.
+
+Secrets are here only as hashes. Names that people typed at the login are too: one of them may be a password.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    Row,
+    SmallInteger,
+    String,
+    Table,
+    UniqueConstraint,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    null,
+    or_,
+    select,
+    update,
+)
+
+from penstock.access.domain import Key, KeyChanges, Scope, Session, User
+from penstock.access.errors import KeyNotActive, NoSuchKey
+from penstock.kernel.bulk import upsert
+from penstock.kernel.columns import Id, UtcTime
+from penstock.kernel.db import Tx, metadata
+
+SCOPES = "scope IN ('read', 'write', 'admin')"
+
+api_key = Table(
+    "api_key",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("name", String, nullable=False),
+    Column("hash", Id, nullable=False),
+    Column("prefix", String, nullable=False),
+    Column("user_id", BigInteger, nullable=False),
+    Column("merchant_id", BigInteger),
+    Column("role", String),
+    Column("scope", String, nullable=False),
+    Column("project", String),
+    Column("created_at", UtcTime, nullable=False),
+    Column("created_by", String, nullable=False),
+    Column("expires_at", UtcTime),
+    Column("last_used_at", UtcTime),
+    Column("revoked_at", UtcTime),
+    Column("replaced_by", Id),
+    UniqueConstraint("hash"),
+    CheckConstraint(SCOPES, name="scope"),
+    CheckConstraint("user_id > 0", name="user_id"),
+    Index("ix_api_key_user_id", "user_id"),
+)
+_expires, _revoked = api_key.c.expires_at.is_not(None), api_key.c.revoked_at.is_not(None)
+Index("ix_api_key_expires_at", api_key.c.expires_at, postgresql_where=_expires, sqlite_where=_expires)
+Index("ix_api_key_revoked_at", api_key.c.revoked_at, postgresql_where=_revoked, sqlite_where=_revoked)
+
+console_user = Table(
+    "console_user",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("username", String, nullable=False),
+    Column("login", String, nullable=False),  # the username as it is compared
+    Column("password_hash", String, nullable=False),
+    Column("user_id", BigInteger, nullable=False),
+    Column("role", String, nullable=False),
+    Column("scope", String, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("last_login_at", UtcTime),
+    UniqueConstraint("login"),
+    CheckConstraint(SCOPES, name="scope"),
+    CheckConstraint("user_id > 0", name="user_id"),
+)
+console_session = Table(
+    "console_session",
+    metadata,
+    Column("hash", Id, primary_key=True),
+    Column("user", Id, ForeignKey("console_user.id", ondelete="CASCADE"), nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("expires_at", UtcTime, nullable=False),
+    Index("ix_console_session_user", "user", "created_at"),
+    Index("ix_console_session_expires_at", "expires_at"),
+)
+login_attempt = Table(
+    "login_attempt",
+    metadata,
+    Column("login_hash", Id, primary_key=True),
+    Column("failures", Integer, nullable=False),  # in a row; one that is under way counts until it turns out well
+    Column("last_at", UtcTime, nullable=False),
+    Column("locked_until", UtcTime),
+    Index("ix_login_attempt_last_at", "last_at"),
+)
+access_counter = Table(  # one row: whoever makes a first thing, or takes a number, holds it until their commit
+    "access_counter",
+    metadata,
+    Column("id", SmallInteger, primary_key=True, autoincrement=False),
+    Column("next_user_id", BigInteger, nullable=False),
+    CheckConstraint("id = 1", name="one_row"),
+)
+
+KEY_COLUMNS = [api_key.c[name] for name in Key.__dataclass_fields__]
+USER_COLUMNS = [console_user.c[name] for name in User.__dataclass_fields__]
+FIRST_USER_ID = 1  # whoever sets the house up
+
+
+# Keys
+
+
+async def insert_key(tx: Tx, key: Key, *, hashed: str) -> bool:
+    """Keep a key; False, and nothing is written, when its secret is here already."""
+    values = {name: getattr(key, name) for name in Key.__dataclass_fields__}
+    statement = upsert(tx, api_key).values(values | {"hash": hashed}).on_conflict_do_nothing(index_elements=["hash"])
+    return (await tx.conn.execute(statement)).rowcount == 1
+
+
+async def get_key(tx: Tx, key_id: str) -> Key:
+    """The key by that id."""
+    row = (await tx.conn.execute(select(*KEY_COLUMNS).where(api_key.c.id == key_id))).one_or_none()
+    if row is None:
+        raise NoSuchKey(id=key_id)
+    return _key(row)
+
+
+async def find_key(tx: Tx, hashed: str) -> Key | None:
+    """The key whose secret has this hash."""
+    row = (await tx.conn.execute(select(*KEY_COLUMNS).where(api_key.c.hash == hashed))).one_or_none()
+    return _key(row) if row is not None else None
+
+
+async def list_keys(tx: Tx, *, offset: int = 0, limit: int = 100) -> Sequence[Key]:
+    """Keys, newest first."""
+    rows = await tx.conn.execute(select(*KEY_COLUMNS).order_by(api_key.c.id.desc()).offset(offset).limit(limit))
+    return [_key(row) for row in rows]
+
+
+async def count_keys(tx: Tx) -> int:
+    """How many keys there are, also those that open nothing any more."""
+    return await tx.conn.scalar(select(func.count()).select_from(api_key)) or 0
+
+
+async def move_key(tx: Tx, key: Key, changes: KeyChanges | Mapping[str, object]) -> Key:
+    """Change a key that is still as the caller read it: not revoked and not replaced meanwhile."""
+    k = api_key.c
+    mine = update(api_key).where(k.id == key.id, k.revoked_at.is_(None), k.replaced_by.is_(None))
+    row = (await tx.conn.execute(mine.values(dict(changes)).returning(*KEY_COLUMNS))).one_or_none()
+    if row is None:
+        raise KeyNotActive(id=key.id)
+    return _key(row)
+
+
+async def move_revoked(tx: Tx, key_id: str) -> bool:
+    """Revoke a key, also one that was replaced and is in its grace; False when it was revoked before."""
+    mine = update(api_key).where(api_key.c.id == key_id, api_key.c.revoked_at.is_(None))
+    return (await tx.conn.execute(mine.values(revoked_at=tx.now))).rowcount == 1
+
+
+async def move_last_used(tx: Tx, used: Mapping[str, datetime], *, apart: timedelta) -> None:
+    """Write down when keys were last used, unless someone has done so a moment ago. By id, so that rivals queue up."""
+    k = api_key.c
+    stale = or_(k.last_used_at.is_(None), k.last_used_at <= bindparam("stale_at", type_=UtcTime))
+    statement = update(api_key).where(k.id == bindparam("key_id"), stale)
+    rows = [{"key_id": key, "stale_at": at - apart, "used_at": at} for key, at in sorted(used.items())]
+    await tx.conn.execute(statement.values(last_used_at=bindparam("used_at", type_=UtcTime)), rows)
+
+
+async def delete_keys(tx: Tx, *, before: datetime, limit: int = 10_000) -> int:
+    """Forget keys that have opened nothing since before then; returns how many."""
+    k, gone = api_key.c, 0
+    for over in (k.revoked_at, k.expires_at):
+        old = select(k.id).where(over < before).order_by(over).limit(limit)
+        gone += (await tx.conn.execute(delete(api_key).where(k.id.in_(old), over < before))).rowcount
+    return gone
+
+
+def _key(row: Row[Any]) -> Key:
+    return Key(**{**row._mapping, "scope": Scope(row.scope)})
+
+
+# First things, and numbers
+
+
+async def hold_counter(tx: Tx) -> None:
+    """Let nobody else make a first thing until this transaction ends."""
+    statement = upsert(tx, access_counter).values(id=1, next_user_id=FIRST_USER_ID + 1)
+    await tx.conn.execute(statement.on_conflict_do_update(index_elements=["id"], set_={"id": 1}))
+
+
+async def claim_user_id(tx: Tx) -> int:
+    """A user number that nothing here belongs to yet."""
+    c = access_counter.c
+    first = upsert(tx, access_counter).values(id=1, next_user_id=FIRST_USER_ID + 2)
+    taken = first.on_conflict_do_update(index_elements=["id"], set_={"next_user_id": c.next_user_id + 1})
+    while True:  # numbers that were given by hand are passed over
+        number: int = (await tx.conn.execute(taken.returning(c.next_user_id))).scalar_one() - 1
+        known = select(api_key.c.id).where(api_key.c.user_id == number).limit(1)
+        if await tx.conn.scalar(known) is None:
+            return number
+
+
+# Users and their logins
+
+
+async def has_users(tx: Tx) -> bool:
+    """Whether anyone can log in."""
+    return await tx.conn.scalar(select(console_user.c.id).limit(1)) is not None
+
+
+async def insert_user(tx: Tx, user: User, *, login: str) -> None:
+    """Keep a new user."""
+    values = {name: getattr(user, name) for name in User.__dataclass_fields__}
+    await tx.conn.execute(insert(console_user).values(values | {"login": login}))
+
+
+async def find_user(tx: Tx, login: str) -> User | None:
+    """The user who logs in by this name."""
+    row = (await tx.conn.execute(select(*USER_COLUMNS).where(console_user.c.login == login))).one_or_none()
+    return _user(row) if row is not None else None
+
+
+async def move_logged_in(tx: Tx, user: User, *, password_hash: str) -> None:
+    """Write down a login and, where the password was hashed anew, its new hash, unless it was changed meanwhile."""
+    u = console_user.c
+    mine = update(console_user).where(u.id == user.id)
+    kept = case((u.password_hash == user.password_hash, password_hash), else_=u.password_hash)
+    await tx.conn.execute(mine.values(last_login_at=tx.now, password_hash=kept))
+
+
+async def insert_session(tx: Tx, user: User, *, hashed: str, expires_at: datetime) -> None:
+    """Keep a new login."""
+    values = {"hash": hashed, "user": user.id, "created_at": tx.now, "expires_at": expires_at}
+    await tx.conn.execute(insert(console_session).values(values))
+
+
+async def find_session(tx: Tx, hashed: str) -> Session | None:
+    """The login whose token has this hash."""
+    s, joined = console_session.c, console_session.join(console_user)
+    wanted = select(*USER_COLUMNS, s.expires_at).select_from(joined).where(s.hash == hashed)
+    row = (await tx.conn.execute(wanted)).one_or_none()
+    if row is None:
+        return None
+    *of_user, expires_at = row
+    return Session(user=_user(of_user), expires_at=expires_at)
+
+
+async def delete_session(tx: Tx, hashed: str) -> None:
+    """End a login."""
+    await tx.conn.execute(delete(console_session).where(console_session.c.hash == hashed))
+
+
+async def delete_extra_sessions(tx: Tx, user: User, *, most: int) -> None:
+    """End the oldest logins of a user who has more than that."""
+    s = console_session.c
+    newest_first = select(s.hash).where(s.user == user.id).order_by(s.created_at.desc())
+    await tx.conn.execute(delete(console_session).where(s.hash.in_(newest_first.offset(most).limit(most))))
+
+
+async def delete_sessions(tx: Tx, *, before: datetime, limit: int = 10_000) -> int:
+    """Forget logins that ended before then; returns how many."""
+    s = console_session.c
+    old = select(s.hash).where(s.expires_at < before).order_by(s.expires_at).limit(limit)
+    return (await tx.conn.execute(delete(console_session).where(s.hash.in_(old)))).rowcount
+
+
+def _user(values: Sequence[Any]) -> User:
+    fields = dict(zip(User.__dataclass_fields__, values, strict=True))
+    return User(**{**fields, "scope": Scope(fields["scope"])})
+
+
+# Attempts to log in
+
+
+async def claim_attempt(tx: Tx, login_hash: str, *, most: int, lock: timedelta) -> int | datetime:
+    """Count an attempt before its password is looked at, so that many at once are no more than many in a row.
+
+    Returns how many it makes in a row, or until when the name is locked.
+    """
+    a = login_attempt.c
+    locks_at = tx.now + lock
+    over = or_(a.last_at <= tx.now - lock, a.locked_until <= tx.now)
+    failures = case((over, 1), else_=a.failures + 1)
+    locked_until = case((failures >= most, bindparam("locks_at", locks_at, type_=UtcTime)), else_=null())
+    first = {"failures": 1, "last_at": tx.now, "locked_until": locks_at if most <= 1 else None}
+    statement = upsert(tx, login_attempt).values(login_hash=login_hash, **first)
+    counted = statement.on_conflict_do_update(
+        index_elements=["login_hash"],
+        set_={"failures": failures, "last_at": tx.now, "locked_until": locked_until},
+        where=or_(a.locked_until.is_(None), a.locked_until <= tx.now),
+    )
+    number = await tx.conn.scalar(counted.returning(a.failures))
+    if number is not None:
+        return int(number)
+    until: datetime = (await tx.conn.execute(select(a.locked_until).where(a.login_hash == login_hash))).scalar_one()
+    return until
+
+
+async def delete_attempt(tx: Tx, login_hash: str) -> None:
+    """The attempt turned out well: count from nothing again."""
+    await tx.conn.execute(delete(login_attempt).where(login_attempt.c.login_hash == login_hash))
+
+
+async def delete_attempts(tx: Tx, *, before: datetime, limit: int = 10_000) -> int:
+    """Forget attempts from before then that lock nothing; returns how many."""
+    a = login_attempt.c
+    over = and_(a.last_at < before, or_(a.locked_until.is_(None), a.locked_until <= tx.now))
+    old = select(a.login_hash).where(over).order_by(a.last_at).limit(limit)
+    return (await tx.conn.execute(delete(login_attempt).where(a.login_hash.in_(old), over))).rowcount

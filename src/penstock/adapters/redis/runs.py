@@ -1,0 +1,146 @@
+"""Run state in Redis: a hash at exactly the entry's key, so that other programs can look at it too.
+
+One script guards each put. Two kinds of sorted sets go along with the hashes: one per status, which lists its keys in
+the order of their bytes, and one for all, which knows when each (status, key) is over. Redis forgets a hash by itself
+but not what the sets say about it. So a list drops what it finds to be gone, and `sweep` drops the rest.
+
+Whether an entry's time is over is decided by our clock, as in the database; Redis's own forgetting only frees memory.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from penstock.adapters.redis.link import RedisLink, Script
+from penstock.kernel.clock import Clock
+from penstock.kernel.limits import EPOCH
+from penstock.kernel.runstate import RunEntry, RunMovedOn
+
+LISTS = "penstock:runs:"  # and a status: its keys
+ENDS = "penstock:run-ends"  # "status NUL key" by the microsecond at which it is over
+FIELDS = ("run", "order", "status", "final", "fields", "ends_at")
+BITE = 200  # how many entries one script looks at: nobody else is served meanwhile
+
+# A place is run and order as one text that sorts: Lua's numbers are floats and would round a large order.
+PUT = Script("""
+local key, ends, lists = KEYS[1], KEYS[2], ARGV[1]
+local now, milliseconds, place = tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local run, order, status, final, fields, ends_at = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
+local old = redis.call('HMGET', key, 'place', 'run', 'final', 'ends_at', 'status')
+if old[1] and tonumber(old[4]) > now then
+    local run_is_over = old[2] == run and old[3] == '1'
+    if place <= old[1] or run_is_over then return 0 end
+end
+if old[5] and old[5] ~= status then
+    redis.call('ZREM', lists .. old[5], key)
+    redis.call('ZREM', ends, old[5] .. '\\0' .. key)
+end
+redis.call('HSET', key, 'place', place, 'run', run, 'order', order, 'status', status, 'final', final,
+    'fields', fields, 'ends_at', ends_at)
+redis.call('PEXPIRE', key, milliseconds)
+redis.call('ZADD', lists .. status, 0, key)
+redis.call('ZADD', ends, ends_at, status .. '\\0' .. key)
+return 1
+""")
+
+# Returns how many keys it looked at, the last of them, and the entries that are there, each with its key.
+LIST = Script("""
+local list, status, now = KEYS[1], ARGV[1], tonumber(ARGV[2])
+local keys = redis.call('ZRANGEBYLEX', list, '(' .. ARGV[3], '+', 'LIMIT', 0, ARGV[4])
+local entries = {}
+for _, key in ipairs(keys) do
+    local entry = redis.call('HMGET', key, 'run', 'order', 'status', 'final', 'fields', 'ends_at')
+    if entry[3] == status and tonumber(entry[6]) > now then
+        entry[7] = key
+        entries[#entries + 1] = entry
+    else
+        redis.call('ZREM', list, key)
+    end
+end
+return {#keys, keys[#keys] or '', entries}
+""")
+
+# Returns how many it dropped. An end that was moved on by a put is not found here: the put moved its score too.
+SWEEP = Script("""
+local ends, lists, now = KEYS[1], ARGV[1], tonumber(ARGV[2])
+local over = redis.call('ZRANGEBYSCORE', ends, '-inf', ARGV[2], 'LIMIT', 0, ARGV[3])
+for _, member in ipairs(over) do
+    local cut = string.find(member, '\\0', 1, true)
+    local status, key = string.sub(member, 1, cut - 1), string.sub(member, cut + 1)
+    local entry = redis.call('HMGET', key, 'status', 'ends_at')
+    redis.call('ZREM', ends, member)
+    redis.call('ZREM', lists .. status, key)
+    if entry[1] == status and tonumber(entry[2]) <= now then redis.call('UNLINK', key) end
+end
+return #over
+""")
+
+
+class RedisRunState:
+    """Run state in Redis."""
+
+    def __init__(self, link: RedisLink, clock: Clock, *, live_seconds: float, final_seconds: float) -> None:
+        self._link = link
+        self._clock = clock
+        self._live = timedelta(seconds=live_seconds)
+        self._final = timedelta(seconds=final_seconds)
+
+    async def put(self, entry: RunEntry) -> None:
+        """Store an entry that comes later than what is there, or raise `RunMovedOn`."""
+        now, lives = self._now(), _micros(self._final if entry.final else self._live)
+        time = (now, -(-lives // 1000))
+        place = f"{entry.run + 2**31:010d}{entry.order + 2**63:020d}"
+        what = (entry.run, entry.order, entry.status, int(entry.final), msgspec.json.encode(entry.fields), now + lives)
+        if not await self._link.run(PUT, (entry.key, ENDS), LISTS, *time, place, *what):
+            raise RunMovedOn(key=entry.key, run=entry.run, order=entry.order)
+
+    async def get(self, key: str) -> RunEntry | None:
+        """The entry, unless there is none or its time is over."""
+        values = await self._link.call("HMGET", key, *FIELDS)
+        if values[-1] is None or int(values[-1]) <= self._now():
+            return None
+        return _entry(key, values)
+
+    async def list_by_status(self, status: str, *, after: str = "", limit: int = 100) -> Sequence[RunEntry]:
+        """Entries with a status, in the order of their keys, from the one after `after`."""
+        entries: list[RunEntry] = []
+        last: str | bytes = after
+        while len(entries) < limit:
+            wanted = min(BITE, limit - len(entries))
+            seen, last, found = await self._link.run(LIST, (LISTS + status,), status, self._now(), last, wanted)
+            entries += [_entry(values[-1].decode(), values) for values in found]
+            if seen < wanted:
+                break
+        return entries
+
+    async def sweep(self, *, limit: int = 10_000) -> int:
+        """Forget entries whose time is over; returns how many."""
+        swept = 0
+        while swept < limit:
+            wanted = min(BITE, limit - swept)
+            dropped = await self._link.run(SWEEP, (ENDS,), LISTS, self._now(), wanted)
+            swept += dropped
+            if dropped < wanted:
+                break
+        return swept
+
+    def _now(self) -> int:
+        return _micros(self._clock.now() - EPOCH)
+
+
+def _micros(time: timedelta) -> int:
+    return time // timedelta(microseconds=1)
+
+
+def _entry(key: str, values: Sequence[Any]) -> RunEntry:
+    run, order, status, final, fields = values[:5]
+    return RunEntry(
+        key=key,
+        run=int(run),
+        order=int(order),
+        status=status.decode(),
+        final=final == b"1",
+        fields=msgspec.json.decode(fields),
+    )

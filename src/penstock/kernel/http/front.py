@@ -1,0 +1,164 @@
+"""The front of the house: one pass over every request, whatever it asks for.
+
+It gives the request an id, refuses what no route should see (a key in the address, a body that is too large, too slow
+or no JSON), lets the app answer, puts our headers on the answer, packs it, and then counts it and writes one line
+about it. What nobody expected becomes a 500 that names the id, and the log has the trace.
+
+It is one class in plain ASGI on purpose: layers of middleware would each wrap every message of every request.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from penstock.kernel.errors import Invalid, PenstockError, TooLarge
+from penstock.kernel.http.headers import RequestIds, read_headers
+from penstock.kernel.http.intake import BodyTooLarge, again, check_json, counted, read_whole
+from penstock.kernel.http.key_in_url import refuse_key_in_url
+from penstock.kernel.http.problems import problem
+from penstock.kernel.http.request_log import RequestLog
+from penstock.kernel.http.visit import Visit
+from penstock.kernel.logs import request_id
+from penstock.kernel.metrics import Traffic
+
+log = logging.getLogger(__name__)
+
+MOST_QUERY_BYTES = 8192
+NOT_TRACED = nullcontext()
+
+
+class UrlTooLong(TooLarge):
+    """The part of the address behind the question mark is too long."""
+
+    code = "URL_TOO_LONG"
+    message = "The query of the address is longer than {most_bytes} bytes."
+    message_zh = "地址中的查询部分超过 {most_bytes} 字节。"
+    hint = "Ask for less at once, or send it in a body where the route takes one."
+    hint_zh = "请减少单次查询的内容，或在支持的路由上改用请求体发送。"
+    status = 414
+
+
+class BadUrl(Invalid):
+    """The address holds a character that nothing can be called by."""
+
+    code = "BAD_URL"
+    message = "The address holds a NUL character."
+    message_zh = "地址中含有 NUL 字符。"
+    hint = "Take %00 out of the address."
+    hint_zh = "请从地址中去掉 %00。"
+
+
+class Tracing(Protocol):
+    """Tells someone else about requests; `adapters/otel.py` does."""
+
+    def request(self, visit: Visit) -> AbstractContextManager[None]:
+        """What the request does inside the block belongs to it."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class BodyRules:
+    """How large and how slow a body may be. Below `own_limits`, paths of uploads, routes see to that themselves."""
+
+    most_bytes: int
+    seconds: float
+    own_limits: tuple[str, ...] = ()
+
+
+class Front:
+    """The middleware. `under_way` holds the tasks of requests that are not over, for whoever has to cut them off."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        bodies: BodyRules,
+        traffic: Traffic,
+        request_log: RequestLog,
+        under_way: set[asyncio.Task[Any]],
+        own_head: Callable[[str], bool],
+        tracing: Tracing | None = None,
+    ) -> None:
+        self._app = app
+        self._bodies = bodies
+        self._traffic = traffic
+        self._request_log = request_log
+        self._new_id = RequestIds().new
+        self._under_way = under_way
+        self._own_head = own_head  # whether a path has a HEAD of its own; elsewhere it is a GET without its body
+        self._tracing = tracing
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        visit = Visit(scope, send, read_headers(scope["headers"], self._new_id))
+        scope.setdefault("state", {})["request_id"] = visit.asked.request_id
+        token = request_id.set(visit.asked.request_id)
+        task = asyncio.current_task()
+        assert task is not None
+        self._under_way.add(task)
+        try:
+            with self._tracing.request(visit) if self._tracing else NOT_TRACED:
+                await self._answer(visit, receive)
+        finally:
+            self._under_way.discard(task)
+            self._traffic.count(visit.known_method, visit.route, visit.status, visit.seconds)
+            self._request_log.add(visit)
+            request_id.reset(token)
+
+    async def _answer(self, visit: Visit, receive: Receive) -> None:
+        try:
+            _check_address(visit.scope)
+            if visit.asked.has_body:
+                receive = await self._take_in(visit, receive)
+            if visit.method == "HEAD" and not self._own_head(visit.scope["path"]):
+                visit.scope["method"] = "GET"
+            await self._app(visit.scope, receive, visit.send)
+        except PenstockError as error:
+            await _refuse(visit, error)
+        except Exception:
+            log.exception("%s %s failed", visit.known_method, visit.scope["path"])
+            if visit.answered:
+                raise  # half an answer is out: the server has to cut it off, so that nobody takes it for whole
+            await _refuse(visit, PenstockError())
+
+    async def _take_in(self, visit: Visit, receive: Receive) -> Receive:
+        rules = self._bodies
+        if rules.own_limits and visit.scope["path"].startswith(rules.own_limits):
+            return receive
+        if visit.asked.body_bytes > rules.most_bytes:
+            raise BodyTooLarge(most_bytes=rules.most_bytes)
+        if not visit.asked.is_json:
+            return counted(receive, most_bytes=rules.most_bytes, seconds=rules.seconds)
+        body = await read_whole(receive, most_bytes=rules.most_bytes, seconds=rules.seconds)
+        if body:
+            await check_json(body)
+        return again(body, receive)
+
+
+def _check_address(scope: Scope) -> None:
+    query: bytes = scope["query_string"]
+    if "\0" in scope["path"] or b"%00" in query:
+        raise BadUrl
+    if not query:
+        return
+    if len(query) > MOST_QUERY_BYTES:
+        raise UrlTooLong(most_bytes=MOST_QUERY_BYTES)
+    refuse_key_in_url(query)
+
+
+async def _refuse(visit: Visit, error: PenstockError) -> None:
+    answer = problem(error, HTTPConnection(visit.scope))
+    await answer(visit.scope, _nothing, visit.send)
+
+
+async def _nothing() -> Message:
+    return {"type": "http.disconnect"}

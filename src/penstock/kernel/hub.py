@@ -1,0 +1,275 @@
+"""The hub: one reader of the event table per process, and everyone here who watches.
+
+It reads what is new, by pages, when a commit rings or once a second, and offers it to those it concerns. It never
+waits for any of them: a slow one only lets its own queue overflow and reads from the table later. Watchers are
+found by what they want, not asked one by one, and those who want the same share one batch and its text. Watchers that
+fell behind together share what they read, too.
+
+When the hub ends, every watcher's stream ends, so that its client goes on elsewhere from the id it had last.
+"""
+
+import asyncio
+import logging
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from itertools import chain
+
+import msgspec
+
+from penstock.kernel.db import Db, Tx
+from penstock.kernel.errors import TooMany, Unavailable
+from penstock.kernel.events import CHANNEL, RESET, Interest, Told, latest_id, list_events, oldest_id
+from penstock.kernel.retry import Backoff
+from penstock.kernel.subscription import Batch, Subscription
+from penstock.kernel.wakeups import Ear
+
+log = logging.getLogger(__name__)
+
+PAGE = 200
+LOOK_SECONDS = 1.0  # how late at most we see what another process told, when no bell rings between processes
+PACE_SECONDS = 0.05  # between two looks while events trickle in: five hundred streams need not send each by itself
+READY_SECONDS = 2.0  # how long a watcher may wait for the first look
+WAIT_SECONDS = 5.0  # after which it is worth to come back when there were too many
+REFILLS_AT_ONCE = 2  # so that a crowd that catches up leaves database connections to others
+SHARED_PAGES = 16
+PATIENCE = Backoff(first_seconds=0.2, most_seconds=5)  # with a database that is away
+
+
+class TooManyStreams(TooMany):
+    """As many live streams are open as may be."""
+
+    code = "TOO_MANY_STREAMS"
+    message = "{limit} live streams are open {whose}, and there may be no more; try again in {whole_seconds} s."
+    message_zh = "{whose_zh}已打开 {limit} 个实时流，已达上限，请在 {whole_seconds} 秒后重试。"
+    hint = "Close streams that nobody watches; one stream can carry every topic."
+    hint_zh = "请关闭无人查看的流；一个流可以承载所有主题。"
+
+
+class NoLiveEvents(Unavailable):
+    """This process cannot tell live events now: it is starting, stopping, or without its database."""
+
+    code = "NO_LIVE_EVENTS"
+    message = "Live events cannot be had here for now."
+    message_zh = "此处暂时无法提供实时事件。"
+    hint = "Come back in a few seconds, with the id of the last event seen: nothing is lost meanwhile."
+    hint_zh = "请几秒后带上最后收到的事件编号重连，其间的事件不会丢失。"
+    ours = True
+
+
+class Hub:
+    """Those who watch in one process."""
+
+    def __init__(
+        self,
+        db: Db,
+        *,
+        most_streams: int = 1000,
+        most_per_tenant: int = 100,
+        most_waiting: int = 256,
+        keepalive_seconds: float = 15,
+    ) -> None:
+        self.keepalive_seconds = keepalive_seconds  # how often a silent stream shows that it lives
+        self.dropped = 0  # events that slow watchers had to read from the table, over all of them
+        self._db = db
+        self._most_streams = most_streams
+        self._most_per_tenant = most_per_tenant
+        self._most_waiting = most_waiting
+        self._position = 0  # everything up to here was offered
+        self._ready = asyncio.Event()
+        self._closed = False
+        self._tenants: Counter[str] = Counter()
+        self._watchers: defaultdict[Interest, set[Subscription]] = defaultdict(set)
+        self._interests: defaultdict[tuple[str | None, str | None], set[Interest]] = defaultdict(set)
+        self._visitors = Ear(db.clock)  # rings when someone comes; while nobody watches, no event is worth a look
+        self._refills = asyncio.Semaphore(REFILLS_AT_ONCE)
+        self._pages: OrderedDict[tuple[Interest, int], asyncio.Task[Batch]] = OrderedDict()
+
+    @property
+    def streams(self) -> int:
+        """How many watch here now."""
+        return self._tenants.total()
+
+    async def run(self) -> None:
+        """Tell watchers what is new, until cancelled; then end their streams."""
+        ear = self._db.wakeups.listen([CHANNEL])
+        failures = 0
+        try:
+            while True:
+                try:
+                    found = await self._look()
+                    failures = 0
+                except Unavailable as error:
+                    failures += 1
+                    log.warning("events cannot be read for now: %s", error)
+                    await self._db.clock.sleep(PATIENCE.wait_seconds(failures))
+                    continue
+                if not found:
+                    await (ear if self._watchers else self._visitors).wait(seconds=LOOK_SECONDS)
+                elif found < PAGE:
+                    await self._db.clock.sleep(PACE_SECONDS)
+        finally:
+            self._db.wakeups.forget(ear)
+            self.close()
+
+    def close(self) -> None:
+        """End every stream and take no more."""
+        self._closed = True
+        self._ready.set()
+        for subscription in self._everyone():
+            subscription.close()
+
+    @asynccontextmanager
+    async def subscribed(
+        self, interest: Interest, *, tenant: str, after: int | None = None
+    ) -> AsyncIterator[Subscription]:
+        """A watcher, from the event after `after` on, or from about now: what was told in the second before it came
+        may be told again, and nothing is left out. Raises `TooManyStreams` and `NoLiveEvents`."""
+        await self._be_ready()
+        if after is not None and after > self._position:
+            after = await self._known(after)
+        subscription = self._join(interest, tenant, after)
+        try:
+            yield subscription
+        finally:
+            self._leave(subscription, tenant)
+
+    # Watchers
+
+    async def _be_ready(self) -> None:
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                await self._ready.wait()
+        except TimeoutError as error:
+            raise NoLiveEvents from error
+
+    async def _known(self, after: int) -> int:
+        """The id, if it was given out: another process may be ahead of us. Otherwise one before everything: the
+        watcher knows another history, and is told that it has missed this one."""
+        async with self._db.read() as tx:
+            return after if after <= await latest_id(tx) else -1
+
+    def _join(self, interest: Interest, tenant: str, after: int | None) -> Subscription:
+        if self._closed:
+            raise NoLiveEvents
+        if self.streams >= self._most_streams:
+            raise _too_many(self._most_streams, "here", "此处")
+        if self._tenants[tenant] >= self._most_per_tenant:
+            raise _too_many(self._most_per_tenant, f"for {tenant}", f"{tenant} ")
+        subscription = Subscription(
+            interest,
+            after=self._position if after is None else after,
+            known=self._position,
+            most_events=self._most_waiting,
+            refill=self._refill,
+        )
+        self._tenants[tenant] += 1
+        self._watchers[interest].add(subscription)
+        self._visitors.ring()
+        for key in interest.keys:
+            self._interests[key].add(interest)
+        return subscription
+
+    def _everyone(self) -> Iterator[Subscription]:
+        return chain.from_iterable(self._watchers.values())
+
+    def _leave(self, subscription: Subscription, tenant: str) -> None:
+        """Nothing is kept of those who left, else memory would grow with every topic that was ever watched."""
+        interest = subscription.interest
+        self._tenants[tenant] -= 1
+        if not self._tenants[tenant]:
+            del self._tenants[tenant]
+        self._watchers[interest].discard(subscription)
+        if self._watchers[interest]:
+            return
+        del self._watchers[interest]
+        for key in interest.keys:
+            self._interests[key].discard(interest)
+            if not self._interests[key]:
+                del self._interests[key]
+
+    # Reading
+
+    async def _look(self) -> int:
+        """Read a page of what is new and offer it; returns how many events it had."""
+        async with self._db.read() as tx:
+            if not self._watchers and await self._skipped(tx):
+                return 0
+            events = await list_events(tx, after=self._position, limit=PAGE)
+        if events:
+            self._offer(events)
+        return len(events)
+
+    async def _skipped(self, tx: Tx) -> bool:
+        """Go to the newest event without reading the others, unless someone has come to watch meanwhile."""
+        newest = await latest_id(tx)
+        if self._watchers:
+            return False
+        self._position = newest
+        self._ready.set()
+        return True
+
+    def _offer(self, events: Sequence[Told]) -> None:
+        if (before := events[0].id - 1) > self._position:  # a commit failed, or what lay between was deleted unread
+            for subscription in self._everyone():
+                subscription.doubt(before)
+        for interest, wanted in self._sorted(events).items():
+            batch = Batch.of(wanted)
+            for subscription in self._watchers[interest]:
+                self.dropped += subscription.offer(batch)
+        self._position = events[-1].id
+
+    def _sorted(self, events: Sequence[Told]) -> dict[Interest, list[Told]]:
+        found: defaultdict[Interest, list[Told]] = defaultdict(list)
+        for told in events:
+            for key in ((None, None), (told.topic, None), (None, told.audience), (told.topic, told.audience)):
+                for interest in self._interests.get(key, ()):
+                    found[interest].append(told)
+        return found
+
+    async def _refill(self, interest: Interest, after: int, upto: int) -> Batch:
+        """What a watcher is to be told after one id and up to another, or the first page of it. It does not change any
+        more, so of those who fell behind together one lets it be read and all have it. Leaving watchers stop nothing:
+        a statement that is cancelled costs its connection."""
+        key = (interest, after)
+        while True:
+            reading = self._pages.get(key) or self._begin_reading(key, upto)
+            page = await asyncio.shield(reading)
+            if page.last <= upto:
+                return page
+            self._pages.pop(key, None)  # it goes on to where this watcher has everything waiting
+
+    def _begin_reading(self, key: tuple[Interest, int], upto: int) -> asyncio.Task[Batch]:
+        reading = self._pages[key] = asyncio.create_task(self._read(*key, upto))
+        reading.add_done_callback(partial(self._end_reading, key))
+        while len(self._pages) > SHARED_PAGES:
+            self._pages.popitem(last=False)
+        return reading
+
+    def _end_reading(self, key: tuple[Interest, int], reading: asyncio.Task[Batch]) -> None:
+        failed = reading.cancelled() or reading.exception() is not None
+        if failed and self._pages.get(key) is reading:
+            del self._pages[key]
+
+    async def _read(self, interest: Interest, after: int, upto: int) -> Batch:
+        async with self._refills, self._db.read() as tx:
+            events = await list_events(tx, interest, after=after, upto=upto, limit=PAGE)
+            oldest = await oldest_id(tx)  # after the page: what it says to be kept was kept when the page was read
+        if after < 0 or oldest > after + 1:
+            return _reset(oldest, last=min(max(oldest - 1, 0), upto))
+        if len(events) == PAGE:
+            return Batch.of(events)
+        text = Batch.of(events).text if events else b""
+        return Batch(first=after + 1, last=upto, count=len(events), text=text)
+
+
+def _too_many(limit: int, whose: str, whose_zh: str) -> TooManyStreams:
+    return TooManyStreams(limit=limit, whose=whose, whose_zh=whose_zh, wait_seconds=WAIT_SECONDS)
+
+
+def _reset(oldest: int, *, last: int) -> Batch:
+    """The word that events before the oldest are missing; the stream goes on after `last`."""
+    body = msgspec.json.encode({"oldest": oldest})
+    text = b"id: %d\nevent: %s\ndata: %s\n\n" % (last, RESET.encode(), body)
+    return Batch(first=last, last=last, count=0, text=text)

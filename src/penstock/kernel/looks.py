@@ -1,0 +1,67 @@
+"""A look at something that may hang: asked once for everyone who wants to know, and remembered for a moment.
+
+A paused database does not refuse, it is silent, and even giving up on it can take long. So a look is a task of its own:
+whoever asks waits for it a short time and then hears that no answer came. However many ask, one look is under way.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+GIVE_UP_SECONDS = 30  # after which another look is begun though the last one never ended
+
+
+class NoAnswer(Exception):
+    """No answer came in time."""
+
+    def __init__(self) -> None:
+        super().__init__("no answer came in time")
+
+
+class Look(Generic[T]):
+    """One thing to look at, from one event loop."""
+
+    def __init__(
+        self, ask: Callable[[], Coroutine[Any, Any, T]], *, fresh_seconds: float, patience_seconds: float
+    ) -> None:
+        self._ask = ask
+        self._fresh_seconds = fresh_seconds
+        self._patience_seconds = patience_seconds
+        self._asking: asyncio.Task[T] | None = None
+        self._began_at = 0.0
+        self._late_at: float | None = None  # when we stopped waiting for the look that is under way
+        self._seen_at = 0.0
+
+    async def answer(self) -> T:
+        """What was seen a moment ago, or is seen now. Raises what the look raised, or `NoAnswer`."""
+        now = asyncio.get_running_loop().time()
+        asking = self._asking
+        if asking is None or self._is_old(asking, now):
+            asking = self._begin(now)
+        elif not asking.done() and self._late_at is not None:
+            raise NoAnswer
+        await asyncio.wait([asking], timeout=self._patience_seconds)
+        if asking.done() and not asking.cancelled():
+            return asking.result()
+        if asking is self._asking and self._late_at is None:
+            self._late_at = asyncio.get_running_loop().time()
+            asking.cancel()  # frees what it holds, if it can; nobody waits for that
+        raise NoAnswer
+
+    def _is_old(self, asking: asyncio.Task[T], now: float) -> bool:
+        if not asking.done():
+            return now - self._began_at > GIVE_UP_SECONDS
+        return now - max(self._seen_at, self._late_at or 0.0) > self._fresh_seconds
+
+    def _begin(self, now: float) -> asyncio.Task[T]:
+        self._began_at, self._late_at = now, None
+        self._asking = asyncio.create_task(self._ask())
+        self._asking.add_done_callback(self._seen)
+        return self._asking
+
+    def _seen(self, asking: asyncio.Task[T]) -> None:
+        self._seen_at = asyncio.get_running_loop().time()
+        if not asking.cancelled():
+            asking.exception()  # whoever asked may be gone: then nobody else would ever look at it

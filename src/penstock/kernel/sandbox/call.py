@@ -1,0 +1,196 @@
+"""One call to run a function on foreign bytes: `await sandbox.run(function, *arguments, file=path)`.
+
+The function runs in a child process of its own that is held by limits and walls, and is gone when the call is over,
+however it is over. The zygote that makes the children is started by the first call, and again by the next call when it
+has died. A cancelled call kills its child; closing kills all.
+"""
+
+import asyncio
+import logging
+import os
+import stat
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Self, TypeVar, get_type_hints
+
+import msgspec
+
+import penstock
+from penstock.kernel.sandbox import wire
+from penstock.kernel.sandbox.answer import Answer
+from penstock.kernel.sandbox.ends import (
+    Bounds,
+    SandboxArgumentsTooLarge,
+    SandboxFileUnreadable,
+    SandboxLost,
+    SandboxTooMuch,
+    SandboxUnsupported,
+    judge,
+)
+from penstock.kernel.sandbox.link import Call, Link
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+USUAL = Bounds()
+MARKS = len(wire.RUNNING + wire.VALUE)
+
+
+class Sandbox:
+    """Runs functions in children of a zygote. `preload` names the modules whose functions will be run.
+
+    It belongs to the event loop of its first call, and dies with the thread of that loop."""
+
+    def __init__(
+        self,
+        *,
+        preload: Sequence[str] = (),
+        readable: Sequence[Path] = (),
+        most_children: int = 4,
+        patience_seconds: float = 10.0,
+    ) -> None:
+        """Nothing is started before the first call. `readable` folders are open to the children, beside those of
+        Python and of this package; a zygote that is `patience_seconds` late with its report is given up."""
+        self._setup = wire.Setup(preload=tuple(preload), readable=_folders(readable))
+        self._slots = asyncio.Semaphore(most_children)
+        self._patience_seconds = patience_seconds
+        self._starting = asyncio.Lock()
+        self._link: Link | None = None
+        self._guards: wire.Guards | None = None
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def run(
+        self, function: Callable[..., T], *arguments: object, file: Path | None = None, limits: Bounds = USUAL
+    ) -> T:
+        """What the function returns, checked against its annotation; or how it ended, as an error of `ends`.
+
+        The function stands at the top of a module and goes by name. Its arguments are plain values, and before them
+        comes the file, opened to be read, where one is given."""
+        name, returns = _name_of(function), _returned_by(function)
+        packed = msgspec.msgpack.encode(arguments)
+        if len(packed) > wire.MOST_ARGUMENT_BYTES:
+            raise SandboxArgumentsTooLarge(size_bytes=len(packed), most_bytes=wire.MOST_ARGUMENT_BYTES)
+        async with self._slots:
+            link = await self._started()
+            order = wire.Order(
+                number=link.new_number(),
+                function=name,
+                arguments=packed,
+                memory_bytes=limits.memory_bytes,
+                cpu_seconds=limits.cpu_seconds,
+                seconds=limits.seconds,
+            )
+            ended, words = await self._carry_out(link, order, file, limits)
+        return judge(ended, words, limits, returns)
+
+    async def guards(self) -> wire.Guards:
+        """What holds the children back on this machine. Starts the zygote, which tries it out."""
+        await self._started()
+        assert self._guards is not None
+        return self._guards
+
+    async def close(self) -> None:
+        """Kill what runs and end the zygote. Calls that still wait end with SANDBOX_LOST."""
+        self._closed = True
+        async with self._starting:
+            if self._link is not None:
+                await self._link.close()
+
+    async def _started(self) -> Link:
+        if sys.platform != "linux":
+            raise SandboxUnsupported(system=sys.platform)
+        async with self._starting:
+            if self._closed:
+                raise SandboxLost(reason="it was closed")
+            if self._link is None or self._link.lost:
+                await self._start()
+            assert self._link is not None
+            return self._link
+
+    async def _start(self) -> None:
+        if self._link is not None:
+            await self._link.kill()  # lost, but perhaps not buried yet
+        self._link, guards = await Link.start(self._setup)
+        if guards.missing and guards != self._guards:
+            log.warning("the sandbox is weaker on this machine: there is no %s", ", no ".join(guards.missing))
+        self._guards = guards
+
+    async def _carry_out(
+        self, link: Link, order: wire.Order, file: Path | None, limits: Bounds
+    ) -> tuple[wire.Ended, bytes]:
+        full = partial(link.stop, order.number)
+        with _lent(file) as given, Answer(most_bytes=limits.result_bytes + MARKS, when_full=full) as answer:
+            report = await self._report(link, order, link.call(order, [answer.sink, *given]))
+            words = answer.words()
+        if report is None:
+            raise SandboxLost(reason="its process ended")
+        if isinstance(report, wire.NotBegun):
+            raise SandboxLost(reason=f"no child could be made ({report.reason})")
+        if answer.full:
+            raise SandboxTooMuch(most_bytes=limits.result_bytes)
+        return report, words
+
+    async def _report(self, link: Link, order: wire.Order, call: Call) -> wire.Ended | wire.NotBegun | None:
+        """Wait for the end of the child, and see to it that it ends: also when nobody wants to know any more."""
+        try:
+            await asyncio.wait((call,), timeout=order.seconds + self._patience_seconds)
+        except asyncio.CancelledError:
+            link.stop(order.number)
+            await asyncio.wait((call,), timeout=self._patience_seconds)
+            raise
+        finally:
+            if not call.done():
+                await link.kill()  # a zygote that does not answer takes its children with it
+        return call.result()
+
+
+def _folders(readable: Sequence[Path]) -> tuple[str, ...]:
+    """Where Python, installed packages and our own code lie. The rest of `sys.path` may well hold the data folder."""
+    python = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    packages = {each for each in sys.path if Path(each).name in {"site-packages", "dist-packages"}}
+    ours = {str(Path(penstock.__file__).parent), *map(str, readable)}
+    return tuple(str(Path(each).absolute()) for each in sorted(python | packages | ours))
+
+
+@contextmanager
+def _lent(file: Path | None) -> Iterator[list[int]]:
+    """The file as a list of descriptors, for as long as the call takes."""
+    if file is None:
+        yield []
+        return
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not make us wait
+    except OSError as error:
+        raise SandboxFileUnreadable(name=file.name, reason=error.strerror) from error
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise SandboxFileUnreadable(name=file.name, reason="it is not a regular file")
+        yield [descriptor]
+    finally:
+        os.close(descriptor)
+
+
+def _name_of(function: Callable[..., object]) -> str:
+    module, path = getattr(function, "__module__", "__main__"), getattr(function, "__qualname__", "<nameless>")
+    if module == "__main__" or "<" in path:
+        raise TypeError(f"{function!r} cannot be found by its name: the sandbox runs functions of modules")
+    return f"{module}:{path}"
+
+
+def _returned_by(function: Callable[..., T]) -> type[T]:
+    hints = get_type_hints(function)
+    if "return" not in hints:
+        raise TypeError(f"{function!r} does not say what it returns, so an answer could not be checked")
+    returned: type[T] = hints["return"]
+    return returned

@@ -1,0 +1,81 @@
+"""The OpenAPI document: what the framework knows, and what holds for every operation of ours.
+
+Errors are problems everywhere, so each operation lists those that it can answer with. An operation that describes its
+errors itself (`default`) is left alone.
+"""
+
+from collections.abc import Iterator, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from starlette.routing import BaseRoute
+
+from penstock.kernel.http.problems import PROBLEM
+
+PUBLIC = "public"
+SCHEMA = "#/components/schemas/Problem"
+FIELD = {
+    "type": "object",
+    "required": ["field", "reason"],
+    "properties": {"field": {"type": "string"}, "reason": {"type": "string"}},
+}
+PROBLEM_SCHEMA = {
+    "title": "Problem",
+    "description": "What went wrong (RFC 9457). `code` stays as it is; `detail` and `hint` are English or Chinese.",
+    "type": "object",
+    "required": ["type", "title", "status", "detail", "code", "retryable", "hint", "request_id"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "code": {"type": "string", "description": "Listed in docs/reference/errors.md."},
+        "retryable": {"type": "boolean", "description": "Whether the same request may succeed later."},
+        "hint": {"type": "string", "description": "What to do."},
+        "request_id": {"type": "string", "description": "Names this request in the log."},
+        "errors": {"type": "array", "items": FIELD, "description": "With VALIDATION: every field that does not fit."},
+    },
+}
+FRAMEWORKS_OWN = ("HTTPValidationError", "ValidationError")  # describes a 422 that is never answered
+
+
+def describe(app: FastAPI, routes: Sequence[BaseRoute]) -> dict[str, Any]:
+    """The document of these routes."""
+    document = get_openapi(title=app.title, version=app.version, description=app.description, routes=routes)
+    for path, operation in _operations(document):
+        _add_problems(path, operation)
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    for name in FRAMEWORKS_OWN:
+        schemas.pop(name, None)
+    schemas["Problem"] = PROBLEM_SCHEMA
+    return document
+
+
+def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, item in document["paths"].items():
+        for operation in item.values():
+            yield path, operation
+
+
+def _add_problems(path: str, operation: dict[str, Any]) -> None:
+    answers = operation["responses"]
+    answers.pop("422", None)
+    if "default" in answers:
+        return
+    for status in _statuses(path, operation):
+        described = {"description": HTTPStatus(status).phrase, "content": {PROBLEM: {"schema": {"$ref": SCHEMA}}}}
+        answers.setdefault(str(status), described)
+
+
+def _statuses(path: str, operation: dict[str, Any]) -> Iterator[int]:
+    if "requestBody" in operation:
+        yield from (400, 408, 413)
+    if operation.get("parameters"):
+        yield 400
+    if operation.get("x-scope") != PUBLIC:
+        yield from (401, 403, 429)
+    if "{" in path:
+        yield 404
+    yield from (500, 503)

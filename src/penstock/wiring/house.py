@@ -1,0 +1,214 @@
+"""The house: everything one process needs, built and not yet running."""
+
+import asyncio
+import os
+import secrets
+import socket
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from penstock.access import upkeep as access_upkeep
+from penstock.access.identify import Access
+from penstock.access.login import Logins
+from penstock.access.passwords import Passwords
+from penstock.adapters.arq_queue import ArqWorkers, Reconciler
+from penstock.adapters.redis.link import RedisLink
+from penstock.adapters.redis.streams import StreamCarrier
+from penstock.kernel.bell import Bell, carry_bells
+from penstock.kernel.blobs import Blobs
+from penstock.kernel.breaker import Breaker
+from penstock.kernel.clock import Clock, SystemClock
+from penstock.kernel.db import Db
+from penstock.kernel.events import delete_events
+from penstock.kernel.faults import DatabaseNotMigrated
+from penstock.kernel.gate import CarefulLimits
+from penstock.kernel.hub import Hub
+from penstock.kernel.migrations import migrate, pending
+from penstock.kernel.outbox import Carrier, Relay
+from penstock.kernel.processes import Heartbeat, ProcessKind
+from penstock.kernel.queue import Queue
+from penstock.kernel.runner import Runner
+from penstock.kernel.runstate import RunState
+from penstock.kernel.sandbox.call import Sandbox
+from penstock.kernel.timekeeper import Duty, Timekeeper
+from penstock.kernel.upkeep import ACTOR, TIDY_SECONDS, Upkeep, until_none
+from penstock.kernel.workers import JobHandler, Workers
+from penstock.notify.fan_out import FanOut
+from penstock.notify.tools import Tools as NotifyTools
+from penstock.settings import Settings
+from penstock.wiring import engines
+from penstock.wiring.engines import Engines
+from penstock.wiring.rooms import PUBLIC, ROOMS, ROUTES, Rooms
+
+if TYPE_CHECKING:
+    from penstock.adapters.otel import OtelTracing
+
+DRAFT_AGE = timedelta(days=1)  # a write that stalls for a day has been given up
+SWEEP_SECONDS = 3600
+
+
+@dataclass(frozen=True, kw_only=True)
+class House:
+    """Everything one process needs. `keep` has to run beside whatever else it does."""
+
+    settings: Settings
+    owner: str  # this process, as leases and the record name it
+    clock: Clock
+    db: Db
+    redis: RedisLink | None
+    blobs: Blobs
+    queue: Queue
+    runs: RunState
+    limits: CarefulLimits
+    relay: Relay
+    timekeeper: Timekeeper
+    bell: Bell | None
+    hub: Hub
+    access: Access
+    logins: Logins
+    sandbox: Sandbox
+    tracing: "OtelTracing | None"
+    rooms: Rooms
+
+    @property
+    def breakers(self) -> list[Breaker]:
+        """What is left alone for a while after it failed."""
+        return [self.redis.breaker] if self.redis else []
+
+    def workers(self, handlers: Mapping[str, JobHandler], rooms: Sequence[str] = ROOMS) -> Workers | ArqWorkers:
+        """Workers for these kinds of jobs in these rooms."""
+        if self.tracing is not None:
+            handlers = self.tracing.jobs(handlers)
+        slots, owner = self.settings.workers, self.owner
+        times = {"lease_seconds": self.settings.lease_seconds, "grace_seconds": self.settings.grace_seconds}
+        if self.redis is None or not engines.uses_arq(self.settings):
+            return Workers(self.db, self.queue, handlers, owner=owner, rooms=rooms, slots=slots, **times)
+        runner = Runner(self.db, self.queue, handlers, owner=owner, **times)
+        return ArqWorkers(self.redis, runner, rooms=rooms, slots=slots)
+
+    async def keep(self, *, kind: ProcessKind, rooms: Sequence[str] = ()) -> None:
+        """What every process does beside its own work, until cancelled. `rooms` are those it takes jobs from."""
+        heart = Heartbeat(self.db, owner=self.owner, kind=kind, rooms=rooms, version=version("penstock"))
+        async with asyncio.TaskGroup() as tasks:
+            for part in (self.relay, self.timekeeper, self.hub, self.access, heart):
+                tasks.create_task(part.run())
+            if self.bell is not None:
+                tasks.create_task(carry_bells(self.db.wakeups, self.bell))
+
+
+@asynccontextmanager
+async def open_house(settings: Settings) -> AsyncIterator[House]:
+    """Build a house and close it afterwards. An embedded database is brought up to date here; any other must be."""
+    clock = SystemClock()
+    async with AsyncExitStack() as closing:
+        db = engines.open_db(settings, clock)
+        closing.push_async_callback(db.close)
+        await make_ready(db, settings)
+        owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+        chosen = engines.choose(settings, db, owner=owner)
+        closing.push_async_callback(chosen.close)
+        yield _build(settings, db, chosen, owner)
+
+
+async def make_ready(db: Db, settings: Settings) -> None:
+    """Bring an embedded database up to date; refuse any other that is not."""
+    if settings.embedded:
+        await migrate(db)
+    elif steps := await pending(db):
+        raise DatabaseNotMigrated(reason=f"steps to take: {', '.join(steps)}")
+
+
+def _build(settings: Settings, db: Db, chosen: Engines, owner: str) -> House:
+    rooms = _rooms(settings, db, chosen)
+    carriers = _carriers(settings, chosen, rooms)
+    relay = Relay(db, ROUTES, carriers=carriers, owner=owner, most_attempts=settings.outbox_attempts)
+    return House(
+        settings=settings,
+        owner=owner,
+        clock=db.clock,
+        db=db,
+        redis=chosen.redis,
+        blobs=chosen.blobs,
+        queue=chosen.queue,
+        runs=chosen.runs,
+        limits=chosen.limits,
+        relay=relay,
+        timekeeper=Timekeeper(db, _duties(settings, db, chosen, relay, rooms), owner=owner),
+        bell=chosen.bell,
+        hub=_hub(settings, db),
+        access=Access(db, tokens=engines.build_tokens(settings, db.clock)),
+        logins=_logins(settings, db),
+        sandbox=chosen.sandbox,
+        tracing=chosen.tracing,
+        rooms=rooms,
+    )
+
+
+def _rooms(settings: Settings, db: Db, chosen: Engines) -> Rooms:
+    notify = NotifyTools(
+        db=db,
+        queue=chosen.queue,
+        poster=chosen.poster,
+        channels=PUBLIC,
+        most_attempts=settings.webhook_attempts,
+        user_agent=f"penstock/{version('penstock')}",
+    )
+    return Rooms(notify=notify)
+
+
+def _carriers(settings: Settings, chosen: Engines, rooms: Rooms) -> list[Carrier]:
+    carriers: list[Carrier] = [FanOut(rooms.notify)]
+    if chosen.redis is not None:
+        carriers.append(StreamCarrier(chosen.redis, PUBLIC, length=settings.stream_length))
+    if chosen.tickets is not None:
+        carriers.append(chosen.tickets)
+    return carriers
+
+
+def _duties(settings: Settings, db: Db, chosen: Engines, relay: Relay, rooms: Rooms) -> list[Duty]:
+    history, dead_letters = timedelta(days=settings.history_days), timedelta(days=settings.dead_letter_days)
+    upkeep = Upkeep(db, jobs=chosen.queue, relay=relay, history=history, dead_letters=dead_letters)
+    audit, lock = timedelta(days=settings.audit_days), timedelta(seconds=settings.login_lock_seconds)
+
+    async def forget_events() -> int:
+        async with db.tx(actor=ACTOR) as tx:
+            return await delete_events(tx, before=tx.now - timedelta(days=settings.event_days))
+
+    async def sweep_blobs() -> None:
+        await chosen.blobs.sweep(older_than=db.clock.now() - DRAFT_AGE)
+
+    duties = [
+        *upkeep.duties(chosen.runs, chosen.limit_engine),
+        *access_upkeep.duties(db, audit_age=audit, lock=lock),
+        *rooms.duties(history=history),
+        Duty(name="forget-events", every_seconds=TIDY_SECONDS, run=partial(until_none, forget_events)),
+        Duty(name="sweep-blobs", every_seconds=SWEEP_SECONDS, run=sweep_blobs),
+    ]
+    if chosen.tickets is not None:
+        duties.append(Reconciler(db, chosen.queue, chosen.tickets).duty())
+    return duties
+
+
+def _hub(settings: Settings, db: Db) -> Hub:
+    return Hub(
+        db,
+        most_streams=settings.sse_connections,
+        most_per_tenant=settings.sse_per_tenant,
+        most_waiting=settings.sse_queue,
+        keepalive_seconds=settings.sse_keepalive_seconds,
+    )
+
+
+def _logins(settings: Settings, db: Db) -> Logins:
+    return Logins(
+        db,
+        Passwords(),
+        attempts=settings.login_attempts,
+        lock_seconds=settings.login_lock_seconds,
+        session_seconds=settings.session_seconds,
+    )

@@ -1,0 +1,31 @@
+"""What each room brings to the house: the messages it hears, the jobs it does, its duties. Rooms add a line to each."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from penstock.kernel.outbox import Routes
+from penstock.kernel.timekeeper import Duty
+from penstock.kernel.workers import JobHandler
+from penstock.messages import WebhookPing
+from penstock.notify import worker as notify_worker
+from penstock.notify.tools import Tools as NotifyTools
+
+ROUTES: Routes = {}  # a message of one room: what another room does on hearing it
+PUBLIC = frozenset({WebhookPing.__name__})  # the messages that may leave the house, by webhook or Redis Stream
+ROOMS: Sequence[str] = ("", "notify")  # where jobs wait; the first is for what belongs to no room
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rooms:
+    """The tools of every room."""
+
+    notify: NotifyTools
+
+    def handlers(self) -> Mapping[str, JobHandler]:
+        """Which function does which kind of job."""
+        return {**notify_worker.handlers(self.notify)}
+
+    def duties(self, *, history: timedelta) -> list[Duty]:
+        """What rooms have to do every so often."""
+        return [*notify_worker.duties(self.notify, history=history)]

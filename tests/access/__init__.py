@@ -1,0 +1,1 @@
+"""Who is calling, tried on both databases and through the app's own door."""

@@ -1,0 +1,98 @@
+"""An app with the routes of access and one route of a made-up room, on the test's database and clock."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import pytest
+from argon2 import PasswordHasher
+from fastapi import APIRouter, FastAPI
+
+from penstock.access import api, keys
+from penstock.access.domain import IssuedKey, NewKey, Scope
+from penstock.access.door import CallerHere, open_to
+from penstock.access.identify import Access
+from penstock.access.login import Logins
+from penstock.access.passwords import Passwords
+from penstock.access.tokens import Tokens
+from penstock.kernel.db import Db
+from penstock.kernel.http.envelope import EnvelopeRoute, Said, SayHere
+from tests.access.asgi import Answer, call
+
+SECRET = "a shared secret of more than thirty-two bytes"
+ATTEMPTS, LOCK_SECONDS, SESSION_SECONDS = 3, 60.0, 3600.0
+
+room = APIRouter(prefix="/api/v1/room", route_class=EnvelopeRoute)
+
+
+@room.get("/inside", **open_to(Scope.READ, bound=True))
+async def inside(caller: CallerHere, say: SayHere) -> Said[str | None]:
+    return say(caller.project, "Inside.", "在里面。")
+
+
+@room.post("/push", **open_to(Scope.WRITE))
+async def push(caller: CallerHere, say: SayHere) -> Said[int]:
+    return say(caller.user_id, "Pushed.", "已推送。")
+
+
+Make = Callable[..., Awaitable[IssuedKey]]
+
+
+@dataclass
+class Door:
+    """The app, and how to knock at it."""
+
+    app: FastAPI
+    admin: str
+
+    async def knock(self, method: str, path: str, body: object = None, *, key: str = "", **headers: str) -> Answer:
+        """Call with this key, or with the first admin's; `bearer` goes to Authorization instead."""
+        given = [(name.replace("_", "-"), value) for name, value in headers.items() if name != "bearer"]
+        if "bearer" in headers:
+            given.append(("Authorization", f"Bearer {headers['bearer']}"))
+        else:
+            given.append(("X-API-Key", key or self.admin))
+        return await call(self.app, method, path, body, headers=given)
+
+    async def unknown(self, method: str, path: str, body: object = None, **headers: str) -> Answer:
+        """Call without showing anything."""
+        given = [(name.replace("_", "-"), value) for name, value in headers.items()]
+        return await call(self.app, method, path, body, headers=given)
+
+
+@pytest.fixture
+def passwords() -> Passwords:
+    """Real argon2, as cheap as it gets."""
+    return Passwords(PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
+
+
+@pytest.fixture
+def access(db: Db) -> Access:
+    return Access(db, tokens=Tokens(db.clock, secret=SECRET))
+
+
+@pytest.fixture
+def logins(db: Db, passwords: Passwords) -> Logins:
+    return Logins(db, passwords, attempts=ATTEMPTS, lock_seconds=LOCK_SECONDS, session_seconds=SESSION_SECONDS)
+
+
+@pytest.fixture
+def make(db: Db) -> Make:
+    """Makes keys as the command line does."""
+
+    async def make_key(scope: Scope = Scope.WRITE, **more: object) -> IssuedKey:
+        async with db.tx() as tx:
+            return await keys.create(tx, NewKey(**{"name": f"a {scope} key", "scope": scope, **more}), by="test")  # type: ignore[arg-type]  # the fields of a new key
+
+    return make_key
+
+
+@pytest.fixture
+async def door(db: Db, access: Access, logins: Logins) -> Door:
+    app = FastAPI()
+    app.state.db, app.state.access, app.state.logins = db, access, logins
+    app.include_router(api.router)
+    app.include_router(room)
+    async with db.tx() as tx:
+        admin = await keys.first_admin_key(tx)
+    assert admin is not None
+    return Door(app=app, admin=admin)

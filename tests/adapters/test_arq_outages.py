@@ -1,0 +1,168 @@
+"""The job queue on ARQ in real time, while its Redis dies, forgets everything or stops answering."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import func, select
+
+from penstock.adapters.arq_queue import ArqWorkers, Reconciler, Tickets
+from penstock.adapters.redis.bell import RedisBell
+from penstock.adapters.redis.link import RedisLink
+from penstock.kernel.announce import announce_by_message
+from penstock.kernel.bell import carry_bells
+from penstock.kernel.clock import SystemClock
+from penstock.kernel.db import Db, Tx
+from penstock.kernel.limits import SqlLimits
+from penstock.kernel.outbox import Relay
+from penstock.kernel.queue import Job, JobState, NewJob, Queue, get_job, job
+from penstock.kernel.runner import JobHandler, Runner, Settle
+from penstock.kernel.runstate import SqlRunState
+from penstock.kernel.timekeeper import Timekeeper
+from penstock.kernel.upkeep import Upkeep
+from tests.conftest import open_db
+from tests.fakes.gate import Gate, until
+from tests.servers.valkey import ValkeyServer
+from tests.storms.kills import storm_effect
+
+JOBS = 300
+
+
+class House:
+    """What one process runs."""
+
+    def __init__(self, url: str, redis_url: str, handler: JobHandler, *, owner: str = "host:1:a") -> None:
+        self.db, self.link = open_db(url), RedisLink(redis_url)
+        self.queue = Queue(announce=announce_by_message)
+        tickets = Tickets(self.link, self.db.clock)
+        relay = Relay(self.db, {}, carriers=[tickets], owner=owner)
+        runner = Runner(self.db, self.queue, {"k": handler}, owner=owner, grace_seconds=0)
+        day = timedelta(days=1)
+        upkeep = Upkeep(self.db, jobs=self.queue, relay=relay, history=day, dead_letters=day)
+        duties = upkeep.duties(SqlRunState(self.db, live_seconds=60, final_seconds=60), SqlLimits(self.db))
+        duties.append(Reconciler(self.db, self.queue, tickets).duty())
+        self._parts = (
+            relay.run,
+            ArqWorkers(self.link, runner, slots=4).run,
+            Timekeeper(self.db, duties, owner=owner).run,
+            lambda: carry_bells(self.db.wakeups, RedisBell(self.link, owner=owner)),
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["House"]:
+        """Everything runs during the block; nothing of it may end by itself."""
+        tasks = [asyncio.create_task(part()) for part in self._parts]
+        try:
+            yield self
+            assert not [task for task in tasks if task.done()]
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            await self.db.close()
+            await self.link.close()
+
+    async def add(self, *jobs: NewJob) -> None:
+        async with self.db.tx() as tx:
+            await self.queue.enqueue(tx, *jobs)
+
+    async def is_done(self, job_id: str) -> bool:
+        async with self.db.read() as tx:
+            return (await get_job(tx, job_id)).state is JobState.DONE
+
+
+@pytest.fixture
+def redis() -> Iterator[ValkeyServer]:
+    with ValkeyServer.start() as server:
+        yield server
+
+
+async def test_a_deferred_job_comes_when_it_is_due_and_not_before(db_url: str, redis_url: str):
+    clock, began = SystemClock(), asyncio.get_running_loop().create_future()
+
+    async def note(job: Job) -> None:
+        began.set_result(clock.now() - job.scheduled_at)
+
+    async with House(db_url, redis_url, note).running() as house:
+        await house.add(NewJob(kind="k", delay_seconds=0.7))
+        late = await asyncio.wait_for(began, 20)
+    assert timedelta(0) <= late < timedelta(seconds=1.5)
+
+
+async def test_a_job_that_runs_when_redis_dies_ends_well_and_the_next_comes_when_redis_is_back(
+    db_url: str, redis: ValkeyServer
+):
+    gate = Gate()
+    async with House(db_url, redis.url, gate).running() as house:
+        await house.add(NewJob(kind="k", id="running"))
+        await until(lambda: gate.entered == ["running"])
+        redis.kill()
+        gate.opened.set()
+        await house.add(NewJob(kind="k", id="next"))
+        await until(lambda: house.is_done("running"))
+        redis.start_again()
+        await until(lambda: house.is_done("next"))
+
+
+class Disturbance:
+    """What happens to Redis in the middle of the work."""
+
+    def __init__(self, server: ValkeyServer) -> None:
+        self._server = server
+
+    async def killed(self) -> None:
+        self._server.kill()
+        await asyncio.sleep(0.5)  # real time: everyone must have met the dead server
+        self._server.start_again()
+
+    async def flushed(self) -> None:
+        for _ in range(3):
+            self._server.flush()
+            await asyncio.sleep(0.1)  # real time: what was pushed again is lost again
+
+    async def paused(self) -> None:
+        self._server.pause()
+        await asyncio.sleep(3)  # real time: longer than anyone waits for an answer
+        self._server.resume()
+
+
+@pytest.mark.parametrize("what", ["killed", "flushed", "paused"])
+async def test_every_job_is_done_once_whatever_happens_to_redis(postgres_url: str, redis: ValkeyServer, what: str):
+    async def work(held: Job) -> Settle:
+        await asyncio.sleep(0.01)
+
+        async def settle(tx: Tx) -> None:
+            await tx.conn.execute(storm_effect.insert().values(job_id=held.id, worker=held.worker))
+
+        return settle
+
+    async with AsyncExitStack() as stack:
+        houses = [House(postgres_url, redis.url, work, owner=f"host:{n}:x") for n in (1, 2)]
+        db = houses[0].db
+        async with db.tx() as tx:
+            await tx.conn.run_sync(storm_effect.metadata.create_all)
+        for house in houses:
+            await stack.enter_async_context(house.running())
+        await houses[0].add(*(NewJob(kind="k") for _ in range(JOBS // 2)))
+        await until(lambda: count_done(db, at_least=30))
+        disturbing = asyncio.create_task(getattr(Disturbance(redis), what)())
+        await houses[1].add(*(NewJob(kind="k") for _ in range(JOBS // 2)))
+        await until(lambda: count_done(db, at_least=JOBS), seconds=60)
+        await disturbing
+        async with db.read() as tx:
+            effects = (await tx.conn.execute(select(storm_effect))).all()
+        leftovers = await houses[0].link.client.dbsize()
+    assert set(Counter(row.job_id for row in effects).values()) == {1}
+    assert len(effects) == JOBS
+    assert {row.worker for row in effects} == {"host:1:x", "host:2:x"}
+    assert leftovers < JOBS / 10  # marks of tickets that were in hand, which go by themselves
+
+
+async def count_done(db: Db, *, at_least: int) -> bool:
+    async with db.read() as tx:
+        done = await tx.conn.scalar(select(func.count()).select_from(job).where(job.c.state == JobState.DONE))
+    await asyncio.sleep(0.02)
+    return (done or 0) >= at_least

@@ -1,0 +1,188 @@
+"""What the ARQ adapter adds to the queue: tickets, who takes them, and what becomes of lost ones."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from penstock.adapters.arq_queue import Tickets
+from penstock.adapters.arq_queue.reconciler import PAGE
+from penstock.adapters.arq_queue.tickets import queue_name, score
+from penstock.adapters.redis.link import RedisLink
+from penstock.kernel.announce import JobsWaiting, Waiting
+from penstock.kernel.clock import ManualClock, SystemClock
+from penstock.kernel.db import Db
+from penstock.kernel.outbox import Parcel
+from penstock.kernel.partitions import pause, resume
+from penstock.kernel.queue import NewJob
+from tests.conformance.shop import ArqShop
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+JOB = Waiting(id="a", attempt=0, room="", priority=5, due_at=NOW)
+ODD_IDS = ["a:1", "a:1:0", "a", " ", "ü 中 😀", 'it\'s "x" \\ %s {} *', "x" * 500]
+
+
+@pytest.fixture
+async def link(redis_url: str) -> AsyncIterator[RedisLink]:
+    link = RedisLink(redis_url)
+    yield link
+    await link.close()
+
+
+@pytest.fixture
+def shop(db: Db, link: RedisLink) -> ArqShop:
+    return ArqShop(db, link)
+
+
+async def tickets_in(link: RedisLink, room: str = "") -> list[str]:
+    return [name.decode() for name in await link.client.zrange(queue_name(room), 0, -1)]
+
+
+def parcel(*jobs: Waiting) -> Parcel:
+    payload = {"jobs": JobsWaiting.of(jobs).jobs}
+    return Parcel(id="msg_1", channel="JobsWaiting", dedup_key="k", payload=payload, created_at=NOW)
+
+
+class TestTickets:
+    async def test_a_ticket_that_is_pushed_twice_is_there_once(self, link: RedisLink):
+        tickets = Tickets(link, ManualClock(NOW))
+        assert await tickets.push([JOB]) == 1
+        assert await tickets.push([JOB]) == 0
+        await tickets.carry(parcel(JOB))
+        assert await tickets_in(link) == ["a:0"]
+        assert await link.client.keys("arq:*") == [b"arq:job:a:0"]
+
+    async def test_another_attempt_has_a_ticket_of_its_own(self, link: RedisLink):
+        assert await Tickets(link, ManualClock(NOW)).push([JOB, replace(JOB, attempt=1)]) == 2
+
+    async def test_urgent_tickets_come_first_then_older_ones_and_none_is_lost_in_rounding(self):
+        moments = [NOW - timedelta(days=900), NOW - timedelta(milliseconds=1), NOW]
+        order = [replace(JOB, priority=p, due_at=at) for p in (-32768, -1, 0, 1, 5, 32766, 32767) for at in moments]
+        scores = [score(job, NOW) for job in order]
+        assert scores == sorted(set(scores))
+        assert [int(float(one)) for one in scores] == scores
+        assert max(scores) < 0
+
+    async def test_a_ticket_for_later_waits_in_arq_and_does_not_come_before_its_time(self, link: RedisLink):
+        due_at = NOW + timedelta(seconds=1, microseconds=1)
+        assert score(replace(JOB, due_at=due_at), NOW) == due_at.timestamp() // 0.001 + 1
+        far = SystemClock().now() + timedelta(days=3)
+        await Tickets(link, SystemClock()).push([replace(JOB, due_at=far)])
+        days = await link.client.pttl("arq:job:a:0") / 86_400_000
+        assert 3.9 < days <= 4
+
+    async def test_ids_of_any_characters_run_once_each(self, shop: ArqShop):
+        await shop.add(*(NewJob(kind="note", id=name, room="a room: 中") for name in ODD_IDS))
+        await shop.deliver()
+        assert await shop.crew(rooms=("a room: 中",)).run_until_empty() == len(ODD_IDS)
+        assert sorted(shop.noted) == sorted(ODD_IDS)
+
+    async def test_a_thousand_jobs_go_out_in_two_round_trips(self, shop: ArqShop):
+        await shop.add(*(NewJob(kind="note") for _ in range(1000)))
+        before = (await shop.link.client.info("commandstats")).get("cmdstat_evalsha", {}).get("calls", 0)
+        await shop.deliver()
+        after = (await shop.link.client.info("commandstats"))["cmdstat_evalsha"]["calls"]
+        assert after - before <= 2
+        assert len(await tickets_in(shop.link)) == 1000
+
+    async def test_nothing_is_left_in_redis_when_all_is_done(self, shop: ArqShop):
+        await shop.add(*(NewJob(kind="note", room=room) for room in ("", "etl") * 20))
+        await shop.run(rooms=("", "etl"))
+        assert await shop.link.client.keys("*") == []
+
+
+class TestTaking:
+    async def test_a_ticket_whose_row_is_not_to_be_had_is_dropped(self, shop: ArqShop):
+        await shop.add(*(NewJob(kind="note", id=name) for name in ("taken", "gone", "here")))
+        await shop.deliver()
+        async with shop.db.tx() as tx:
+            await shop.queue.claim_ids(tx, ["taken"], owner="another", seconds=60)
+            await shop.queue.cancel(tx, "gone")
+        assert await shop.crew().run_until_empty() == 1
+        assert shop.noted == ["here"]
+        assert await tickets_in(shop.link) == []
+
+    async def test_a_ticket_that_arq_hands_out_too_early_costs_nothing(self, shop: ArqShop, clock: ManualClock):
+        await shop.add(NewJob(kind="note", id="a", delay_seconds=60))  # for ARQ that was long ago
+        await shop.deliver()
+        assert await shop.crew().run_until_empty() == 0
+        clock.advance(seconds=60)
+        await shop.reconciler.run()
+        assert await shop.crew().run_until_empty() == 1
+        assert (await shop.get("a")).attempts == 1
+
+    async def test_tickets_in_a_dead_workers_hand_do_not_hide_those_behind_them(self, shop: ArqShop):
+        await shop.add(*(NewJob(kind="note") for _ in range(350)))
+        await shop.deliver()
+        for name in (await tickets_in(shop.link))[:250]:
+            await shop.link.client.psetex(f"arq:in-progress:{name}", 60_000, b"1")
+        assert await shop.crew().run_until_empty() == 100
+
+    async def test_a_room_that_refuses_is_left_alone_and_its_jobs_come_when_it_opens(
+        self, shop: ArqShop, clock: ManualClock
+    ):
+        await shop.add(*(NewJob(kind="note", room="closed") for _ in range(50)))
+        await shop.deliver()
+        async with shop.db.tx() as tx:
+            await pause(tx, "job", "closed")
+        crew = shop.crew(rooms=("closed",), slots=2)
+        assert await crew.run_until_empty() == 0
+        assert len(await tickets_in(shop.link, "closed")) == 48  # as many as there are slots were tried
+        async with shop.db.tx() as tx:
+            await resume(tx, "job", "closed")
+        clock.advance(seconds=1)
+        await shop.reconciler.run()
+        assert await crew.run_until_empty() == 50
+
+    async def test_a_worker_without_handlers_takes_no_ticket(self, shop: ArqShop):
+        await shop.add(NewJob(kind="note"))
+        await shop.deliver()
+        shop.handlers.clear()
+        assert await shop.crew().run_until_empty() == 0
+        assert len(await tickets_in(shop.link)) == 1
+
+
+class TestReconciling:
+    async def test_a_flushed_redis_is_filled_again_in_one_turn(self, shop: ArqShop):
+        ids = await shop.add(*(NewJob(kind="note") for _ in range(3 * PAGE + 7)))
+        await shop.deliver()
+        await shop.link.client.flushall()
+        await shop.reconciler.run()
+        assert await tickets_in(shop.link) == [f"{name}:0" for name in ids]
+
+    async def test_a_long_backlog_is_walked_in_turns_and_its_front_in_each(self, shop: ArqShop):
+        ids = await shop.add(*(NewJob(kind="note") for _ in range(4 * PAGE)))
+        await shop.deliver()
+        first, last = f"{ids[0]}:0", f"{ids[-1]}:0"
+        for turn in range(4):
+            if turn == 1:
+                await forget(shop.link, last)
+            await forget(shop.link, first)
+            await shop.reconciler.run()
+            assert first in await tickets_in(shop.link)
+        assert last in await tickets_in(shop.link)
+        assert len(await tickets_in(shop.link)) == 4 * PAGE
+
+    async def test_a_turn_that_finds_nothing_missing_changes_nothing(self, shop: ArqShop):
+        await shop.add(*(NewJob(kind="note", room=room) for room in ("", "etl", "")))
+        await shop.deliver()
+        before = {room: await tickets_in(shop.link, room) for room in ("", "etl")}
+        await shop.reconciler.run()
+        assert {room: await tickets_in(shop.link, room) for room in ("", "etl")} == before
+
+    async def test_an_urgent_job_that_was_deferred_goes_before_the_backlog_when_it_is_due(
+        self, shop: ArqShop, clock: ManualClock
+    ):
+        await shop.add(NewJob(kind="note", id="urgent", priority=1, delay_seconds=60))
+        await shop.add(*(NewJob(kind="note") for _ in range(10)))
+        await shop.deliver()
+        assert (await tickets_in(shop.link))[-1] == "urgent:0"
+        clock.advance(seconds=60)
+        await shop.reconciler.run()
+        assert (await tickets_in(shop.link))[0] == "urgent:0"
+
+
+async def forget(link: RedisLink, name: str) -> None:
+    await link.client.delete(f"arq:job:{name}")
+    await link.client.zrem(queue_name(""), name)

@@ -1,0 +1,120 @@
+"""What is particular to limits in Redis; what they share with the tables is in tests/conformance."""
+
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+from itertools import count
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from penstock.adapters.redis.limits import MARGIN_MILLISECONDS, RedisLimits
+from penstock.adapters.redis.link import REST_SECONDS, RedisAway, RedisLink
+from penstock.kernel.clock import ManualClock
+from penstock.kernel.db import Db
+from penstock.kernel.gate import CarefulLimits
+from penstock.kernel.limits import Bucket, Limits, Quota, SqlLimits
+from tests.servers.valkey import ValkeyServer
+
+TWENTY = Bucket(per_second=4, burst=20)
+TONIGHT = datetime(2026, 1, 2, tzinfo=UTC)
+EXAMPLES = count()  # a fresh key per Hypothesis example: the limits are one for all of them
+
+
+@pytest.fixture
+async def link(redis_url: str, clock: ManualClock) -> AsyncIterator[RedisLink]:
+    link = RedisLink(redis_url, clock)
+    yield link
+    await link.close()
+
+
+@pytest.fixture
+def limits(link: RedisLink, clock: ManualClock, db: Db) -> RedisLimits:
+    return RedisLimits(link, clock, SqlLimits(db))
+
+
+async def taken(limits: Limits, times: int) -> int:
+    return sum([(await limits.take("k", TWENTY)).allowed for _ in range(times)])
+
+
+takes = st.tuples(st.just("take"), st.floats(0, 1))
+coolings = st.tuples(st.just("cool"), st.floats(0, 10_000))
+waits = st.tuples(st.just("wait"), st.floats(0, 1000))
+buckets = st.builds(Bucket, per_second=st.floats(0.001, 1e6), burst=st.floats(1, 10_000))
+
+
+@given(buckets, st.lists(st.one_of(takes, takes, coolings, waits), min_size=1, max_size=20))
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.parametrize("db_url", ["sqlite"], indirect=True)
+async def test_redis_and_the_table_answer_alike_to_the_last_digit(
+    limits: RedisLimits, db: Db, clock: ManualClock, bucket: Bucket, steps: list[tuple[str, float]]
+):
+    table, key = SqlLimits(db), f"example {next(EXAMPLES)}"
+    for what, size in steps:
+        if what == "wait":
+            clock.advance(seconds=size)
+        elif what == "cool":
+            await limits.cool(key, bucket, seconds=size)
+            await table.cool(key, bucket, seconds=size)
+        else:
+            amount = size * bucket.burst
+            assert await limits.take(key, bucket, amount=amount) == await table.take(key, bucket, amount=amount)
+
+
+@pytest.mark.parametrize("db_url", ["sqlite"], indirect=True)
+class TestForgetting:
+    async def test_redis_forgets_a_bucket_a_while_after_it_is_full(self, limits: RedisLimits, link: RedisLink):
+        await limits.take("k", TWENTY, amount=10)
+        full, now = 2500 + MARGIN_MILLISECONDS, await link.call("PTTL", "penstock:rate:k")
+        assert full - 30_000 < now <= full
+
+    async def test_redis_forgets_a_cooled_bucket_when_it_has_cooled_and_is_full(
+        self, limits: RedisLimits, link: RedisLink
+    ):
+        await limits.cool("k", TWENTY, seconds=100)
+        full, now = 104_750 + MARGIN_MILLISECONDS, await link.call("PTTL", "penstock:rate:k")
+        assert full - 30_000 < now <= full
+
+    async def test_a_sweep_deletes_the_windows_that_are_over(self, limits: RedisLimits, clock: ManualClock):
+        assert await limits.reserve("k", until=TONIGHT, limit=1, block=1) == 1
+        assert await limits.sweep() == 0
+        clock.advance(seconds=86_400)
+        assert await limits.sweep() == 1
+
+
+@pytest.mark.parametrize("db_url", ["sqlite"], indirect=True)
+class TestStorms:
+    @pytest.fixture
+    def server(self) -> Iterator[ValkeyServer]:
+        with ValkeyServer.start() as started:
+            yield started
+
+    @pytest.fixture
+    def redis_url(self, server: ValkeyServer) -> str:
+        return server.url
+
+    async def test_flushed_it_gives_full_buckets_but_no_quota_twice(self, limits: RedisLimits, server: ValkeyServer):
+        quota = Quota(limits, "k", limit=3, until=TONIGHT, block=1)
+        assert (await taken(limits, 21), await quota.spend(3)) == (20, True)
+        server.flush()
+        assert (await taken(limits, 21), await quota.spend()) == (20, False)
+
+    async def test_gone_it_says_so_and_quotas_go_on(self, limits: RedisLimits, server: ValkeyServer):
+        server.kill()
+        with pytest.raises(RedisAway):
+            await limits.take("k", TWENTY)
+        with pytest.raises(RedisAway):
+            await limits.cool("k", TWENTY, seconds=1)
+        assert await limits.reserve("k", until=TONIGHT, limit=1, block=1) == 1
+
+    async def test_behind_the_local_gate_rates_go_on_at_a_share_until_it_is_back(
+        self, limits: RedisLimits, server: ValkeyServer, clock: ManualClock
+    ):
+        gate = CarefulLimits(limits, clock=clock)
+        assert (await taken(gate, 21), gate.answered_locally) == (20, 0)
+        server.kill()
+        assert (await taken(gate, 10), gate.answered_locally) == (5, 10)
+        server.start_again()
+        assert await taken(gate, 1) == 0
+        clock.advance(seconds=REST_SECONDS)
+        assert (await taken(gate, 21), gate.answered_locally) == (20, 11)

@@ -1,0 +1,208 @@
+"""What is particular to run state in Redis; what it shares with the table is in tests/conformance."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+
+import msgspec
+import pytest
+
+from penstock.adapters.redis.link import ANSWER_SECONDS, REST_SECONDS, RedisAway, RedisLink
+from penstock.adapters.redis.runs import BITE, RedisRunState
+from penstock.kernel.clock import ManualClock
+from penstock.kernel.runstate import RunEntry, RunMovedOn
+from tests.servers.valkey import ValkeyServer
+
+LIVE_SECONDS, FINAL_SECONDS = 600, 60
+KEY = "etl:task:7"
+
+
+@pytest.fixture
+async def link(redis_url: str, clock: ManualClock) -> AsyncIterator[RedisLink]:
+    link = RedisLink(redis_url, clock)
+    yield link
+    await link.close()
+
+
+@pytest.fixture
+def runs(link: RedisLink, clock: ManualClock) -> RedisRunState:
+    return RedisRunState(link, clock, live_seconds=LIVE_SECONDS, final_seconds=FINAL_SECONDS)
+
+
+def entry(order: int = 1, *, key: str = KEY, status: str = "running", final: bool = False) -> RunEntry:
+    return RunEntry(key=key, run=1, order=order, status=status, final=final)
+
+
+async def keys_with(runs: RedisRunState, status: str = "running", limit: int = 100) -> list[str]:
+    return [found.key for found in await runs.list_by_status(status, limit=limit)]
+
+
+async def size(link: RedisLink) -> int:
+    return int(await link.call("DBSIZE"))
+
+
+class TestWhatOthersSee:
+    async def test_an_entry_is_a_hash_at_its_key(self, runs: RedisRunState, link: RedisLink):
+        await runs.put(RunEntry(key=KEY, run=2, order=9, status="ocr", fields={"phase": "ocr", "page": 3}))
+        found = await link.call("HGETALL", KEY)
+        assert (found[b"run"], found[b"order"], found[b"status"], found[b"final"]) == (b"2", b"9", b"ocr", b"0")
+        assert msgspec.json.decode(found[b"fields"]) == {"phase": "ocr", "page": 3}
+
+    @pytest.mark.parametrize(("final", "seconds"), [(False, LIVE_SECONDS), (True, FINAL_SECONDS)])
+    async def test_redis_forgets_it_by_itself(self, runs: RedisRunState, link: RedisLink, final: bool, seconds: int):
+        await runs.put(entry(final=final))
+        assert (seconds - 30) * 1000 < await link.call("PTTL", KEY) <= seconds * 1000
+
+    async def test_a_get_is_one_round_trip(self, runs: RedisRunState, link: RedisLink):
+        await runs.put(entry())
+        await link.call("CONFIG", "RESETSTAT")
+        assert await runs.get(KEY) == entry()
+        commands = await link.call("INFO", "commandstats")
+        assert {name: of["calls"] for name, of in commands.items() if "config" not in name} == {"cmdstat_hmget": 1}
+
+    async def test_nothing_is_left_of_a_status_that_nobody_has_any_more(self, runs: RedisRunState, link: RedisLink):
+        await runs.put(entry(1, status="waiting"))
+        await runs.put(entry(2, status="running"))
+        assert await link.call("EXISTS", "penstock:runs:waiting") == 0
+        assert await link.call("ZCARD", "penstock:run-ends") == 1
+
+
+class TestWhatRedisForgot:
+    """A key that Redis let go of is deleted here by hand: it may do so at any moment, and tests do not wait for it."""
+
+    async def test_a_list_drops_it_and_its_page_is_still_full(self, runs: RedisRunState, link: RedisLink):
+        for number in range(10):
+            await runs.put(entry(key=f"k{number}"))
+        await link.call("DEL", "k1", "k2", "k4")
+        assert await keys_with(runs, limit=4) == ["k0", "k3", "k5", "k6"]
+        assert await link.call("ZCARD", "penstock:runs:running") == 7
+
+    async def test_a_long_list_goes_on_over_all_that_is_gone(self, runs: RedisRunState, link: RedisLink):
+        keys = [f"k{number:04}" for number in range(2 * BITE + 50)]
+        await asyncio.gather(*(runs.put(entry(key=key)) for key in keys))
+        assert await keys_with(runs, limit=1000) == keys
+        await link.call("DEL", *keys[10:-10])
+        assert await keys_with(runs, limit=15) == keys[:10] + keys[-10:-5]
+
+    async def test_it_can_be_put_again_under_another_status(self, runs: RedisRunState, link: RedisLink):
+        await runs.put(entry(9, status="waiting"))
+        await link.call("DEL", KEY)
+        await runs.put(entry(1, status="running"))
+        assert (await keys_with(runs, "waiting"), await keys_with(runs, "running")) == ([], [KEY])
+
+    async def test_a_sweep_drops_what_is_still_said_about_it(
+        self, runs: RedisRunState, link: RedisLink, clock: ManualClock
+    ):
+        for number in range(5):
+            await runs.put(entry(key=f"k{number}", status=f"status {number % 2}"))
+        await link.call("DEL", *(f"k{number}" for number in range(5)))
+        clock.advance(seconds=LIVE_SECONDS)
+        assert await runs.sweep() == 5
+        assert await size(link) == 0
+
+
+class TestSweep:
+    async def test_what_is_over_goes_and_no_more_than_the_limit(
+        self, runs: RedisRunState, link: RedisLink, clock: ManualClock
+    ):
+        for number in range(5):
+            await runs.put(entry(key=f"over {number}", final=True))
+        await runs.put(entry(key="live"))
+        assert await runs.sweep() == 0
+        clock.advance(seconds=FINAL_SECONDS)
+        assert [await runs.sweep(limit=3) for _ in range(3)] == [3, 2, 0]
+        assert (await runs.get("live"), await keys_with(runs)) == (entry(key="live"), ["live"])
+        clock.advance(seconds=LIVE_SECONDS)
+        assert await runs.sweep() == 1
+        assert await size(link) == 0
+
+    async def test_more_than_one_bite_is_swept_at_once(self, runs: RedisRunState, link: RedisLink, clock: ManualClock):
+        await asyncio.gather(*(runs.put(entry(key=f"k{number}")) for number in range(BITE * 2 + 1)))
+        clock.advance(seconds=LIVE_SECONDS)
+        assert await runs.sweep() == BITE * 2 + 1
+        assert await size(link) == 0
+
+    async def test_an_entry_that_moved_on_to_another_status_stays(
+        self, runs: RedisRunState, link: RedisLink, clock: ManualClock
+    ):
+        await runs.put(entry(1, status="done", final=True))
+        await link.call("DEL", KEY)
+        await runs.put(entry(2, status="running"))
+        clock.advance(seconds=FINAL_SECONDS)
+        assert await runs.sweep() == 1
+        assert (await runs.get(KEY), await keys_with(runs)) == (entry(2), [KEY])
+
+    async def test_an_entry_that_was_put_again_in_time_stays(self, runs: RedisRunState, clock: ManualClock):
+        await runs.put(entry(1))
+        clock.advance(seconds=LIVE_SECONDS - 1)
+        await runs.put(entry(2))
+        clock.advance(seconds=LIVE_SECONDS - 1)
+        assert await runs.sweep() == 0
+        assert (await runs.get(KEY), await keys_with(runs)) == (entry(2), [KEY])
+
+
+class TestStorms:
+    @pytest.fixture
+    def server(self) -> Iterator[ValkeyServer]:
+        with ValkeyServer.start(appendonly=True) as started:
+            yield started
+
+    @pytest.fixture
+    def redis_url(self, server: ValkeyServer) -> str:
+        return server.url
+
+    async def test_flushed_it_knows_nothing_and_takes_puts_again(self, runs: RedisRunState, server: ValkeyServer):
+        await runs.put(entry(5))
+        server.flush()
+        assert (await runs.get(KEY), await keys_with(runs)) == (None, [])
+        await runs.put(entry(1))
+        assert (await runs.get(KEY), await keys_with(runs)) == (entry(1), [KEY])
+
+    async def test_killed_and_started_again_it_goes_on_where_it_was(
+        self, runs: RedisRunState, server: ValkeyServer, clock: ManualClock
+    ):
+        await runs.put(entry(5))
+        server.kill()
+        for _ in range(5):
+            with pytest.raises(RedisAway):
+                await runs.get(KEY)
+        server.start_again()
+        clock.advance(seconds=REST_SECONDS)
+        assert await runs.get(KEY) == entry(5)
+        with pytest.raises(RunMovedOn):
+            await runs.put(entry(4))
+        await runs.put(entry(6))
+
+    async def test_paused_it_is_away_and_comes_back_by_itself(
+        self, runs: RedisRunState, server: ValkeyServer, clock: ManualClock
+    ):
+        await runs.put(entry(1))
+        server.pause()
+        asked = (runs.get(KEY), runs.put(entry(2)), runs.list_by_status("running"), runs.sweep())
+        began = time.monotonic()
+        results = await asyncio.gather(*asked, return_exceptions=True)
+        assert [type(result) for result in results] == [RedisAway] * 4
+        assert time.monotonic() - began < ANSWER_SECONDS * 2
+        server.resume()
+        clock.advance(seconds=REST_SECONDS)
+        assert await runs.get(KEY) in (entry(1), entry(2))  # "away" does not say whether the put came through
+        await runs.put(entry(3))
+        assert await keys_with(runs) == [KEY]
+
+    async def test_puts_while_it_is_killed_again_and_again_leave_the_last_that_counted(
+        self, runs: RedisRunState, server: ValkeyServer, clock: ManualClock
+    ):
+        counted = -1
+        for order in range(200):
+            if order % 50 == 25:
+                server.kill()
+                server.start_again()
+            clock.advance(seconds=REST_SECONDS)
+            try:
+                await runs.put(entry(order))
+                counted = order
+            except RedisAway:
+                continue
+            found = await runs.get(KEY)
+            assert found == entry(counted)
+        assert counted == 199

@@ -1,0 +1,306 @@
+"""Blobs on S3 while the store is away, refuses us, is full, or is no store: named, soon, and nothing half-written."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from aiohttp import web
+
+from penstock.adapters.s3 import Keys, Patience, S3Blobs, S3Place, writing
+from penstock.kernel.blobs import BlobExists, BlobNotFound, BlobsUnavailable
+from penstock.kernel.clock import SystemClock
+from penstock.kernel.errors import DiskFull, PenstockError
+from tests.conformance.objects import MIB, everything
+from tests.servers.seaweed import S3Server
+
+PART = writing.PART_BYTES
+FOREVER = datetime(9999, 1, 1, tzinfo=UTC)
+HASTY = Patience(connect_seconds=1, answer_seconds=2, claim_seconds=3, part_seconds=6)
+SOON = 20.0  # seconds; no call in a hurry takes longer, with all its tries and on a busy machine
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3Server]:
+    with S3Server.start() as started:
+        yield started
+
+
+@pytest.fixture
+def place(server: S3Server, request: pytest.FixtureRequest) -> S3Place:
+    return server.place(server.bucket("penstock-away"), prefix=str(abs(hash(request.node.name))))
+
+
+@pytest.fixture
+def blobs(place: S3Place) -> S3Blobs:
+    return hasty(place)
+
+
+def hasty(place: S3Place) -> S3Blobs:
+    return S3Blobs(place, clock=SystemClock(), patience=HASTY)
+
+
+def calls(blobs: S3Blobs) -> dict[str, Callable[[], Awaitable[object]]]:
+    """Every call of the port that needs the store, with a small object and with a large one."""
+    return {
+        "put": lambda: blobs.put("a", b"new"),
+        "put large": lambda: blobs.put("a", b"n" * (PART + 1)),
+        "create": lambda: blobs.create("new", b"new"),
+        "create large": lambda: blobs.create("new", b"n" * (PART + 1)),
+        "get": lambda: blobs.get("a"),
+        "read_range": lambda: blobs.read_range("a", 0, 2),
+        "stream": lambda: anext(blobs.stream("a")),
+        "stat": lambda: blobs.stat("a"),
+        "copy": lambda: blobs.copy("a", "b"),
+        "delete": lambda: blobs.delete("a"),
+        "list": lambda: blobs.list(""),
+        "check": blobs.check,
+        "sweep": lambda: blobs.sweep(FOREVER),
+    }
+
+
+async def reasons(blobs: S3Blobs, kind: type[PenstockError] = BlobsUnavailable) -> dict[str, str]:
+    """What each call says when it fails; it has to, and soon."""
+    names, tries = zip(*calls(blobs).items(), strict=True)
+    async with asyncio.timeout(SOON):
+        results = await asyncio.gather(*(call() for call in tries), return_exceptions=True)
+    assert {name: result for name, result in zip(names, results, strict=True) if not isinstance(result, kind)} == {}
+    return dict(zip(names, map(str, results), strict=True))
+
+
+class TestRefused:
+    async def test_a_bucket_that_is_not_there_is_told_by_every_call(self, place):
+        said = await reasons(hasty(replace(place, bucket="no-such-bucket")))
+        assert {name: reason for name, reason in said.items() if "404 NoSuchBucket" not in reason} == {}
+
+    @pytest.mark.parametrize(
+        ("keys", "reason"),
+        [
+            (Keys(key_id="penstock", secret="wrong-secret"), "403 SignatureDoesNotMatch"),
+            (Keys(key_id="nobody", secret="wrong-secret"), "403 InvalidAccessKeyId"),
+        ],
+        ids=["secret", "key"],
+    )
+    async def test_keys_that_are_wrong_are_told_and_never_shown(self, place, keys, reason):
+        blobs = hasty(replace(place, keys=keys))
+        said = await reasons(blobs)
+        assert {name for name, text in said.items() if reason not in text} <= {"stat", "create large", "copy"}
+        assert said["stat"].endswith("it answered 403.")  # the answer to HEAD has no body
+        for text in (*said.values(), repr(place), repr(replace(place, keys=keys)), repr(blobs)):
+            assert "wrong-secret" not in text
+            assert place.keys is not None
+            assert place.keys.secret not in text
+
+    async def test_who_may_only_read_is_told_so_when_writing(self, server, place, blobs):
+        await blobs.put("a", b"old")
+        reader = hasty(replace(place, keys=server.reader))
+        assert await reader.get("a") == b"old"
+        assert await everything(reader, "") == ["a"]
+        for write in ("put", "put large", "create", "create large", "copy", "delete"):
+            with pytest.raises(BlobsUnavailable, match="403 AccessDenied"):
+                await calls(reader)[write]()
+        assert (await blobs.get("a"), await everything(blobs, "")) == (b"old", ["a"])
+
+    async def test_the_error_says_that_a_part_of_our_own_house_is_away(self, place):
+        with pytest.raises(BlobsUnavailable) as failed:
+            await hasty(replace(place, bucket="no-such-bucket")).get("a")
+        assert (failed.value.ours, failed.value.retryable, failed.value.code) == (True, True, "BLOBS_UNAVAILABLE")
+        assert failed.value.__cause__ is not None
+
+
+class TestAway:
+    @pytest.mark.parametrize("endpoint", ["http://127.0.0.1:1", "http://store.invalid"], ids=["refused", "no name"])
+    async def test_a_store_that_cannot_be_reached_is_told_by_every_call(self, place, endpoint):
+        for reason in (await reasons(hasty(replace(place, endpoint=endpoint)))).values():
+            assert "it cannot be reached" in reason
+
+    async def test_a_killed_store_is_told_and_used_again_when_it_is_back(self, server, blobs):
+        await blobs.put("a", b"old")
+        server.kill()
+        await reasons(blobs)
+        server.start_again()
+        assert await blobs.get("a") == b"old"
+        await blobs.check()
+
+    async def test_a_paused_store_is_told_soon_and_used_again_when_it_goes_on(self, server, blobs):
+        await blobs.put("a", b"old")
+        server.pause()
+        try:
+            said = await reasons(blobs)
+        finally:
+            server.resume()
+        assert set(said.values()) == {"The object store does not answer as it should: it did not answer in time."}
+        await whole_again(blobs)
+
+    async def test_a_put_whose_store_is_killed_half_way_stores_nothing_and_succeeds_later(self, server, blobs, place):
+        await blobs.put("old", b"old")
+        content = bytes(range(256)) * (40 * MIB // 256)
+        for verb, key in ((blobs.put, "old"), (blobs.put, "new"), (blobs.create, "created")):
+            with pytest.raises(BlobsUnavailable):
+                await verb(key, half_way(content, server.kill))
+            server.start_again()
+            assert await everything(blobs, "") == ["old"]
+            assert await blobs.get("old") == b"old"
+        await blobs.sweep(FOREVER)
+        assert unfinished(server, place) == 0
+        for verb, key in ((blobs.put, "old"), (blobs.put, "new"), (blobs.create, "created")):
+            await verb(key, half_way(content, lambda: None))
+            assert b"".join([chunk async for chunk in blobs.stream(key)]) == content
+
+    async def test_a_put_whose_store_is_paused_half_way_ends_soon_and_succeeds_later(self, server, blobs):
+        content = bytes(range(256)) * (40 * MIB // 256)
+        began = time.monotonic()
+        try:
+            with pytest.raises(BlobsUnavailable, match="in time"):
+                await blobs.put("a", half_way(content, server.pause))
+        finally:
+            server.resume()
+        assert time.monotonic() - began < SOON
+        assert await everything(blobs, "") == []
+        await blobs.put("a", content)
+        assert b"".join([chunk async for chunk in blobs.stream("a")]) == content
+
+    async def test_a_put_cancelled_while_its_store_is_paused_ends_soon(self, server, blobs):
+        began = time.monotonic()
+        paused = asyncio.Event()
+
+        def pause() -> None:
+            server.pause()
+            paused.set()
+
+        storing = asyncio.create_task(blobs.put("a", half_way(b"x" * (40 * MIB), pause)))
+        try:
+            await paused.wait()
+            storing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await storing
+        finally:
+            server.resume()
+        assert time.monotonic() - began < SOON
+        assert await everything(blobs, "") == []
+
+    @pytest.mark.parametrize("stop", ["kill", "pause"])
+    async def test_a_stream_whose_store_goes_away_half_way_is_told(self, server, blobs, stop):
+        await blobs.put("a", b"x" * (64 * MIB))
+        async with aclosing(blobs.stream("a")) as chunks, asyncio.timeout(SOON):
+            await anext(chunks)
+            getattr(server, stop)()
+            try:
+                with pytest.raises(BlobsUnavailable):
+                    await read_on(chunks)
+            finally:
+                server.resume() if stop == "pause" else server.start_again()
+        assert sum([len(chunk) async for chunk in blobs.stream("a")]) == 64 * MIB
+
+
+async def read_on(chunks: AsyncIterator[bytes]) -> None:
+    async for _chunk in chunks:
+        pass
+
+
+async def half_way(content: bytes, then: Callable[[], None]) -> AsyncIterator[bytes]:
+    """A stream in the middle of which something happens."""
+    for start in range(0, len(content), MIB):
+        if start == len(content) // 2:
+            then()
+        yield content[start : start + MIB]
+
+
+async def whole_again(blobs: S3Blobs) -> None:
+    """What was sent to a paused store may be done when it goes on; each object is the old or the new, whole."""
+    async with asyncio.timeout(SOON):
+        while True:
+            try:
+                await blobs.put("last", b"last")
+                break
+            except BlobsUnavailable:
+                await asyncio.sleep(0.05)
+    for key in ("a", "b", "new"):
+        try:
+            content = b"".join([chunk async for chunk in blobs.stream(key)])
+        except BlobNotFound:
+            continue
+        assert content in {b"old", b"new", b"n" * (PART + 1)}
+
+
+def unfinished(server: S3Server, place: S3Place) -> int:
+    return server.call("GET", f"/{place.bucket}", {"uploads": "", "prefix": place.root})[1].count(b"<Upload>")
+
+
+class TestFull:
+    async def test_a_store_without_room_is_told_and_keeps_what_it_has(self):
+        with S3Server.start(volumes=2, volume_megabytes=1) as small:
+            blobs = hasty(small.place(small.bucket("penstock-small")))
+            await blobs.put("a", b"old" * 500_000)
+            with suppress(BlobsUnavailable):
+                for _ in range(5):
+                    await blobs.put("b", b"new" * 500_000)
+            with pytest.raises(BlobsUnavailable, match="500 InternalError"):
+                await blobs.put("b", b"new" * 500_000)
+            for content in (b"x" * MIB, b"x" * (3 * PART)):
+                with pytest.raises(BlobsUnavailable):
+                    await blobs.put("a", content)
+                with pytest.raises(BlobsUnavailable):
+                    await blobs.create("c", content)
+            assert await blobs.get("a") == b"old" * 500_000
+            assert "c" not in await everything(blobs, "")
+
+    @pytest.mark.parametrize(("status", "code"), [(507, "InsufficientStorage"), (400, "XMinioStorageFull"), (507, "")])
+    async def test_a_store_that_says_that_it_is_full_is_full(self, place, status, code):
+        async with answering(status, f"<?xml version='1.0'?><Error><Code>{code}</Code></Error>") as endpoint:
+            blobs = hasty(replace(place, endpoint=endpoint))
+            for call in ("put", "put large", "create", "copy"):
+                with pytest.raises(DiskFull) as full:
+                    await calls(blobs)[call]()
+                assert not full.value.retryable
+
+
+class TestNoStore:
+    """Some other server at the address must not pass for a store where nothing is."""
+
+    @pytest.mark.parametrize("status", [200, 301, 404, 500, 503])
+    async def test_a_page_of_a_web_server_is_no_answer(self, place, status):
+        async with answering(status, "<html><body>Hello</body></html>") as endpoint:
+            blobs = hasty(replace(place, endpoint=endpoint))
+            for name in ("get", "stat", "list", "check", "sweep"):
+                if status == 200 and name in {"get", "stat"}:
+                    continue  # bytes are bytes
+                with pytest.raises(BlobsUnavailable):
+                    await calls(blobs)[name]()
+
+    async def test_a_key_made_to_look_like_an_answer_changes_no_answer(self, blobs):
+        trick = "<Error><Code>NoSuchBucket<|Code>non-2xx status code: 507 "
+        key = f"{trick}Generic S3 error: a - Server returned non-2xx status code: 507<Error><Code>NoSuchBucket<"
+        with pytest.raises(BlobNotFound):
+            await blobs.get(key)
+        await blobs.create(key, b"x")
+        with pytest.raises(BlobExists):
+            await blobs.create(key, b"x")
+
+    async def test_an_answer_without_end_is_not_swallowed(self, place):
+        async with answering(200, "x" * (17 * MIB)) as endpoint:
+            with pytest.raises(BlobsUnavailable, match="too long"):
+                await hasty(replace(place, endpoint=endpoint)).check()
+
+
+@asynccontextmanager
+async def answering(status: int, body: str) -> AsyncIterator[str]:
+    """A web server that says the same to everybody."""
+
+    async def answer(request: web.Request) -> web.Response:
+        await request.read()
+        return web.Response(status=status, text=body, headers={"Location": "/"} if status == 301 else None)
+
+    application = web.Application(client_max_size=64 * MIB)
+    application.router.add_route("*", "/{path:.*}", answer)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,129 @@
+"""Messages of the house in Redis Streams: all of them, each once, a bounded number."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from penstock.adapters.redis.link import RedisAway, RedisLink
+from penstock.adapters.redis.streams import StreamCarrier, stream_name
+from penstock.kernel.clock import ManualClock, SystemClock
+from penstock.kernel.db import Db
+from penstock.kernel.message import Message
+from penstock.kernel.outbox import Parcel, Relay
+from tests.conftest import open_db
+from tests.servers.valkey import ValkeyServer
+from tests.storms import processes
+from tests.storms.relays import carry_and_die
+
+CHANNEL = "PageDone"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageDone(Message):
+    """Something to tell."""
+
+    page: int
+    words: str = ""
+
+    def dedup_key(self) -> str:
+        return f"page-{self.page}"
+
+
+PARCEL = Parcel(
+    id="msg_1", channel=CHANNEL, dedup_key="k", payload={"a": 1}, created_at=datetime(2026, 1, 1, tzinfo=UTC)
+)
+
+
+@pytest.fixture
+async def link(redis_url: str) -> AsyncIterator[RedisLink]:
+    link = RedisLink(redis_url)
+    yield link
+    await link.close()
+
+
+async def entries(link: RedisLink) -> list[dict[str, str]]:
+    found = await link.client.xrange(stream_name(CHANNEL))
+    return [{name.decode(): value.decode() for name, value in fields.items()} for _, fields in found]
+
+
+async def tell(db: Db, *messages: Message) -> None:
+    async with db.tx() as tx:
+        for message in messages:
+            tx.send(message)
+
+
+async def test_a_message_is_in_its_stream_with_all_that_the_outbox_knows(db: Db, link: RedisLink, clock: ManualClock):
+    await tell(db, PageDone(page=1, words="ü中\n"), PageDone(page=2))
+    relay = Relay(db, {}, carriers=[StreamCarrier(link, [CHANNEL], length=100)], owner="relay")
+    assert await relay.deliver() == 2
+    first, second = await entries(link)
+    assert first.keys() == {"id", "key", "at", "payload"}
+    assert (first["key"], second["key"]) == ("page-1", "page-2")
+    assert datetime.fromisoformat(first["at"]) == clock.now()
+    assert json.loads(first["payload"]) == {"page": 1, "words": "ü中\n"}
+    assert first["id"] < second["id"]
+
+
+async def test_a_message_that_is_carried_twice_is_there_once(link: RedisLink):
+    carrier = StreamCarrier(link, [CHANNEL], length=100)
+    for _ in range(3):
+        await carrier.carry(PARCEL)
+    await carrier.carry(replace(PARCEL, id="msg_2"))
+    assert [entry["id"] for entry in await entries(link)] == ["msg_1", "msg_2"]
+
+
+async def test_a_stream_and_its_memory_are_bounded(link: RedisLink):
+    carrier = StreamCarrier(link, [CHANNEL], length=200)
+    for number in range(1000):
+        await carrier.carry(replace(PARCEL, id=f"msg_{number:04}"))
+    kept = [entry["id"] for entry in await entries(link)]
+    assert 200 <= len(kept) <= 400  # Redis cuts whole blocks of a hundred
+    assert kept[-1] == "msg_0999"
+    assert await link.client.zcard(f"{stream_name(CHANNEL)}:seen") == 200
+    await carrier.carry(replace(PARCEL, id="msg_0990"))
+    assert len(await entries(link)) == len(kept)
+
+
+async def test_a_relay_that_is_killed_after_the_entry_and_before_its_mark_leaves_one_entry(
+    db_url: str, redis_url: str, link: RedisLink
+):
+    db = open_db(db_url)
+    await tell(db, PageDone(page=1))
+    victim = processes.start(carry_and_die, db_url, redis_url, CHANNEL)
+    await asyncio.to_thread(victim.join)
+    assert len(await entries(link)) == 1
+    await db.close()
+    later = open_db(db_url, ManualClock(SystemClock().now() + timedelta(hours=1)))
+    relay = Relay(later, {}, carriers=[StreamCarrier(link, [CHANNEL], length=100)], owner="relay")
+    async with later.tx() as tx:
+        await relay.rescue(tx)
+    assert await relay.deliver() == 1
+    assert await relay.deliver() == 0
+    assert len(await entries(link)) == 1
+    await later.close()
+
+
+async def test_while_redis_is_away_messages_wait_and_lose_no_attempt(db: Db, clock: ManualClock):
+    with ValkeyServer.start() as server:
+        link = RedisLink(server.url)
+        carrier = StreamCarrier(link, [CHANNEL], length=100)
+        relay = Relay(db, {}, carriers=[carrier], owner="relay", most_attempts=1)
+        await tell(db, PageDone(page=1))
+        server.kill()
+        with pytest.raises(RedisAway):
+            await carrier.carry(PARCEL)
+        for _ in range(5):
+            assert await relay.deliver() == 1
+            clock.advance(seconds=10)
+        server.start_again()
+        async with asyncio.timeout(20):
+            while not await entries(link):  # the link leaves a server alone for a second that was away
+                await relay.deliver()
+                clock.advance(seconds=10)
+                await asyncio.sleep(0.05)
+        assert [entry["key"] for entry in await entries(link)] == ["page-1"]
+        await link.close()

@@ -1,0 +1,193 @@
+"""What every bell does: a commit in one process wakes the waiters of the others, and a bell that is away is in nobody's
+way. The processes are two databases in one event loop, each with its own connections to the bell.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from typing import Protocol
+
+import pytest
+
+from penstock.adapters.postgres_bell import LONGEST_BYTES, PostgresBell
+from penstock.adapters.redis.bell import RedisBell
+from penstock.adapters.redis.link import RedisLink
+from penstock.kernel.bell import Bell, carry_bells
+from penstock.kernel.clock import Clock, ManualClock, SystemClock
+from penstock.kernel.db import Db
+from penstock.kernel.queue import Job, NewJob, Queue
+from penstock.kernel.workers import Workers
+from tests.conftest import open_db
+from tests.fakes.gate import until
+from tests.servers.postgres import PostgresServer
+from tests.servers.valkey import ValkeyServer
+
+SOON_SECONDS = 0.5  # half of what it takes without a bell
+NEVER_SECONDS = 3600
+
+
+class Server(Protocol):
+    """A server of our own that carries the bell."""
+
+    def kill(self) -> None: ...
+    def start_again(self) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+
+
+class OwnLinkBell(RedisBell):
+    """A Redis bell that closes its link too."""
+
+    async def close(self) -> None:
+        await self._link.close()
+
+
+@pytest.fixture(scope="module")
+def postgres_of_our_own() -> Iterator[PostgresServer]:
+    with PostgresServer.start() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def valkey_of_our_own() -> Iterator[ValkeyServer]:
+    with ValkeyServer.start() as server:
+        yield server
+
+
+@pytest.fixture(params=["postgres", "valkey"])
+def server(request: pytest.FixtureRequest) -> Server:
+    server: Server = request.getfixturevalue(f"{request.param}_of_our_own")
+    return server
+
+
+@pytest.fixture
+def open_bell(server: Server) -> Callable[[str], Bell]:
+    def open_one(owner: str) -> Bell:
+        if isinstance(server, PostgresServer):
+            return PostgresBell(server.url("postgres"), owner=owner)
+        assert isinstance(server, ValkeyServer)
+        return OwnLinkBell(RedisLink(server.url), owner=owner)
+
+    return open_one
+
+
+@asynccontextmanager
+async def two_processes(
+    url: str, open_bell: Callable[[str], Bell], second: Clock | None = None
+) -> AsyncIterator[tuple[Db, Db]]:
+    """Two databases joined by a bell, which both have begun to hear; the second may have a clock of its own."""
+    async with AsyncExitStack() as stack:
+        dbs = []
+        for owner, clock in (("host:1:a", None), ("host:2:b", second)):
+            db, bell = open_db(url, clock), open_bell(owner)
+            carrying = asyncio.create_task(carry_bells(db.wakeups, bell))
+            stack.push_async_callback(db.close)
+            stack.push_async_callback(bell.close)
+            stack.push_async_callback(asyncio.wait, [carrying])
+            stack.callback(carrying.cancel)
+            dbs.append(db)
+        await hears(dbs[0], dbs[1])
+        await hears(dbs[1], dbs[0])
+        yield dbs[0], dbs[1]
+
+
+async def hears(speaker: Db, listener: Db) -> None:
+    """Wait until what one process wakes is heard in the other."""
+    ear = listener.wakeups.listen(["warm-up"])
+
+    def heard() -> bool:
+        speaker.wakeups.wake("warm-up")
+        if isinstance(speaker.clock, ManualClock):
+            speaker.clock.advance(seconds=0.1)
+        return ear._rang.is_set()
+
+    await until(heard)
+    listener.wakeups.forget(ear)
+
+
+async def say(db: Db, *channels: str) -> None:
+    async with db.tx() as tx:
+        for channel in channels:
+            tx.wake(channel)
+
+
+@pytest.fixture
+def still() -> ManualClock:
+    """A clock that stands, so that nobody looks by himself, and is ahead, so that what others add is due."""
+    return ManualClock(SystemClock().now() + timedelta(hours=1))
+
+
+async def test_a_commit_in_one_process_wakes_a_worker_of_another_at_once(
+    sqlite_url: str, open_bell, still: ManualClock
+):
+    started = asyncio.Event()
+
+    async def note(job: Job) -> None:
+        started.set()
+
+    async with two_processes(sqlite_url, open_bell, still) as (here, there):
+        working = asyncio.create_task(Workers(there, Queue(), {"k": note}, owner="w").run())
+        await asyncio.sleep(0.05)  # it has looked for work, found none, and waits for a clock that stands
+        began = time.perf_counter()
+        async with here.tx() as tx:
+            await Queue().enqueue(tx, NewJob(kind="k"))
+        async with asyncio.timeout(20):
+            await started.wait()
+        took = time.perf_counter() - began
+        working.cancel()
+        await asyncio.wait([working])
+    assert took < SOON_SECONDS
+
+
+async def test_every_channel_arrives_whatever_its_name(sqlite_url: str, open_bell, still: ManualClock):
+    names = ["tickets:", "a b  c", "task:ü中'\"\\;--", "x" * 1000]
+    async with two_processes(sqlite_url, open_bell, still) as (here, there):
+        ears = [there.wakeups.listen([name]) for name in names]
+        await say(here, *names, "y" * (LONGEST_BYTES + 1))  # one that is too long for some may get lost, alone
+        async with asyncio.timeout(20):
+            await asyncio.gather(*(ear.wait(seconds=NEVER_SECONDS) for ear in ears))
+
+
+async def test_nobody_hears_himself_and_what_is_heard_is_not_said_again(sqlite_url: str, open_bell):
+    async with two_processes(sqlite_url, open_bell) as (here, there):
+        mine, theirs = here.wakeups.listen(["jobs"]), there.wakeups.listen(["jobs"])
+        await say(here, "jobs")
+        await asyncio.gather(mine.wait(seconds=NEVER_SECONDS), theirs.wait(seconds=NEVER_SECONDS))
+        await hears(there, here)  # what would have come back by now has come back
+        await hears(here, there)
+        assert not mine._rang.is_set()
+        assert not theirs._rang.is_set()
+
+
+@pytest.mark.parametrize("gone", ["killed", "paused"])
+async def test_a_bell_that_goes_away_holds_nobody_up_and_comes_back_by_itself(
+    sqlite_url: str, open_bell, server: Server, gone: str
+):
+    async with two_processes(sqlite_url, open_bell) as (here, there):
+        server.kill() if gone == "killed" else server.pause()
+        try:
+            began = time.perf_counter()
+            for _ in range(20):
+                await say(here, "jobs")
+            took = time.perf_counter() - began
+        finally:
+            server.start_again() if gone == "killed" else server.resume()
+        assert took < 1.0  # the other side would take seconds to say that it does not answer
+        await hears(here, there)
+        await hears(there, here)
+
+
+async def test_a_bell_can_be_away_from_the_start(sqlite_url: str, open_bell, server: Server):
+    async def start_by_and_by() -> None:
+        await asyncio.sleep(0.3)  # real time: the first tries of both processes must fail
+        server.start_again()
+
+    server.kill()
+    starting = asyncio.create_task(start_by_and_by())
+    try:
+        async with two_processes(sqlite_url, open_bell) as (here, _):
+            await say(here, "jobs")
+    finally:
+        await starting

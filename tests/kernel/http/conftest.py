@@ -1,0 +1,146 @@
+"""A small app behind our front, with a route for each way to answer."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Any
+
+import pytest
+from fastapi import APIRouter, FastAPI, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+from penstock.kernel.clock import ManualClock
+from penstock.kernel.errors import PenstockError
+from penstock.kernel.http.front import BodyRules, Front
+from penstock.kernel.http.problems import speak_problems
+from penstock.kernel.http.request_log import RequestLog
+from penstock.kernel.http.routes import RouteIndex
+from penstock.kernel.logs import request_id
+from penstock.kernel.metrics import Traffic
+
+MOST_BYTES = 2000
+BODY_SECONDS = 0.2
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+class Thing(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(min_length=2, max_length=5)
+    count: int = Field(ge=1)
+    colour: Colour = Colour.RED
+    password: SecretStr = SecretStr("")
+    parts: list["Thing"] = []
+
+
+@dataclass(kw_only=True)
+class House:
+    """The app, and what stands around it."""
+
+    app: FastAPI
+    traffic: Traffic = field(default_factory=Traffic)
+    under_way: set[asyncio.Task[Any]] = field(default_factory=set)
+    log: RequestLog
+    raises: Callable[[], None] = lambda: None
+
+
+@pytest.fixture
+def house() -> House:
+    """The app behind the front."""
+    made = House(app=FastAPI(redirect_slashes=False), log=RequestLog(ManualClock(datetime(2026, 1, 1, tzinfo=UTC))))
+    index = RouteIndex(_routes(made).routes)
+    made.app.router.routes[:] = [index]
+    speak_problems(made.app)
+    made.app.add_middleware(
+        Front,
+        bodies=BodyRules(most_bytes=MOST_BYTES, seconds=BODY_SECONDS, own_limits=("/uploads/",)),
+        traffic=made.traffic,
+        request_log=made.log,
+        under_way=made.under_way,
+        own_head=lambda path: index.has("HEAD", path),
+    )
+    return made
+
+
+@pytest.fixture
+def app(house: House) -> FastAPI:
+    """The app alone."""
+    return house.app
+
+
+def _routes(house: House) -> APIRouter:  # noqa: C901  (a list of routes)
+    router = APIRouter()
+
+    @router.get("/things/{thing_id}")
+    async def read(request: Request, thing_id: int, limit: Annotated[int, Query(le=10)] = 5) -> dict[str, Any]:
+        request.state.caller = type("Caller", (), {"name": "ann"})
+        return {"id": thing_id, "limit": limit, "request_id": request_id.get()}
+
+    @router.post("/things")
+    async def make(thing: Thing) -> dict[str, Any]:
+        return {"name": thing.name}
+
+    @router.delete("/things/{thing_id}")
+    async def remove(thing_id: int) -> dict[str, Any]:
+        return {"id": thing_id}
+
+    @router.get("/raise")
+    async def fail() -> None:
+        house.raises()
+
+    @router.get("/text")
+    async def text(size: int, kind: str = "application/json") -> Response:
+        return Response(b"a" * size, media_type=kind)
+
+    @router.get("/packed")
+    async def packed() -> Response:
+        return Response(b"a" * 5000, media_type="application/json", headers={"Content-Encoding": "br"})
+
+    @router.get("/page")
+    async def page() -> Response:
+        own = {"Content-Security-Policy": "default-src 'self'", "Cache-Control": "max-age=60"}
+        return Response("<html>", media_type="text/html", headers=own)
+
+    @router.get("/stream")
+    async def stream() -> Response:
+        return StreamingResponse(_events(), media_type="text/event-stream")
+
+    @router.get("/broken-stream")
+    async def broken() -> Response:
+        return StreamingResponse(_broken(), media_type="text/plain")
+
+    @router.post("/raw")
+    @router.post("/uploads/raw")
+    async def raw(request: Request) -> dict[str, int]:
+        return {"bytes": sum([len(part) async for part in request.stream()])}
+
+    @router.head("/uploads/{name}")
+    async def offset(name: str) -> Response:
+        return Response(headers={"Upload-Offset": name})
+
+    return router
+
+
+async def _events() -> AsyncIterator[bytes]:
+    yield b"data: " + b"a" * 5000 + b"\n\n"
+    yield b"data: b\n\n"
+
+
+async def _broken() -> AsyncIterator[bytes]:
+    yield b"half"
+    raise RuntimeError("in the middle")
+
+
+def raising(error: PenstockError | Exception) -> Callable[[], None]:
+    """What raises this."""
+
+    def fail() -> None:
+        raise error
+
+    return fail

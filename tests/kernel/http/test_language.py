@@ -1,0 +1,47 @@
+"""In which language a caller is answered."""
+
+import pytest
+from starlette.datastructures import Headers
+from starlette.requests import Request
+
+from penstock.kernel.errors import DiskFull
+from penstock.kernel.http.language import language_tag, speaks_chinese, words
+from tests.kernel.http.asking import scope_of
+
+
+@pytest.mark.parametrize(
+    ("asked", "chinese"),
+    [
+        ("zh-CN,zh;q=0.9,en;q=0.8", True),
+        ("zh", True),
+        ("ZH-hans-CN", True),
+        ("fr, zh;q=0.5", True),
+        ("zh, en", True),
+        ("en;q=0.3, zh;q=0.4", True),
+        ("en-US,en;q=0.9,zh;q=0.8", False),
+        ("en, zh", False),
+        ("zh;q=0", False),
+        ("zh;q=0.1, *;q=0.5", False),
+        ("zh;q=nonsense", False),
+        ("zh;q=nan", False),
+        ("*", False),
+        ("fr", False),
+        ("", False),
+        ("en," * 30 + "zh", False),
+    ],
+)
+def test_chinese_is_spoken_where_it_is_asked_for_before_english(asked: str, chinese: bool):
+    assert speaks_chinese(Headers({"Accept-Language": asked})) is chinese
+
+
+def test_a_request_can_be_asked_as_well_as_its_headers():
+    request = Request(scope_of("GET", "/", {"accept-language": "zh-CN"}))
+    assert speaks_chinese(request)
+    assert language_tag(request) == "zh-CN"
+    assert not speaks_chinese(Request(scope_of("GET", "/", {})))
+
+
+def test_the_words_of_an_error_come_in_the_language_of_the_asker():
+    error = DiskFull(what="page 3")
+    assert words(error, {}) == ("There is no space left to write page 3.", error.hint)
+    assert words(error, {"accept-language": "zh"}) == ("没有剩余空间可写入 page 3。", error.hint_zh)

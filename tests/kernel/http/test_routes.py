@@ -1,0 +1,92 @@
+"""Routes found by how their paths begin are the routes that the framework would find."""
+
+import pytest
+from fastapi import APIRouter, FastAPI
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from penstock.kernel.http.routes import RouteIndex
+from tests.kernel.http.asking import ask
+
+PATHS = [
+    ("GET", "/"),
+    ("GET", "/things"),
+    ("GET", "/things/"),
+    ("POST", "/things"),
+    ("GET", "/things/{id}"),
+    ("GET", "/things/special"),  # never reached: the one before takes it
+    ("DELETE", "/things/special"),
+    ("GET", "/things/{id}/pages/{page}"),
+    ("GET", "/other/first"),
+    ("GET", "/other/{id}"),
+    ("GET", "/files/{path:path}"),
+    ("HEAD", "/files/{path:path}"),
+    ("GET", "/v{number}/x"),
+]
+ASKED = [
+    "/", "/things", "/things/", "/things/7", "/things/special", "/things/7/pages/3", "/things/7/pages/", "/other/first",
+    "/other/x", "/files/a/b/c", "/files/", "/v1/x", "/v1/", "//things", "/things//", "/nope", "/things/7/nope", "*", "",
+    "/" * 60_000, "/things/" + "a/" * 20_000,
+]  # fmt: skip
+
+
+def router() -> APIRouter:
+    made = APIRouter()
+    for method, path in PATHS:
+
+        async def tell(request: Request, said: str = f"{method} {path}") -> PlainTextResponse:
+            return PlainTextResponse(f"{said} {sorted(request.path_params.items())}")
+
+        made.add_api_route(path, tell, methods=[method], response_class=PlainTextResponse)
+    return made
+
+
+@pytest.fixture
+def plain() -> FastAPI:
+    app = FastAPI(redirect_slashes=False)
+    app.router.routes[:] = router().routes
+    return app
+
+
+@pytest.fixture
+def indexed() -> FastAPI:
+    app = FastAPI(redirect_slashes=False)
+    app.router.routes[:] = [RouteIndex(router().routes)]
+    return app
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "HEAD"])
+@pytest.mark.parametrize("path", ASKED, ids=lambda path: path[:20])
+async def test_the_same_route_answers_as_without_an_index(plain: FastAPI, indexed: FastAPI, method: str, path: str):
+    ours, frameworks = await ask(indexed, method, path), await ask(plain, method, path)
+    assert (ours.status, ours.body) == (frameworks.status, frameworks.body)
+
+
+async def test_a_route_of_the_framework_itself_is_found_too():
+    async def tell(request: Request) -> PlainTextResponse:
+        return PlainTextResponse(request.scope["route"].path)
+
+    app = FastAPI()
+    app.router.routes[:] = [RouteIndex([Route("/plain", tell)])]
+    assert (await ask(app, "GET", "/plain")).body == b"/plain"
+
+
+def test_it_knows_which_methods_a_path_has_of_its_own():
+    index = RouteIndex(router().routes)
+    assert index.has("HEAD", "/files/a")
+    assert not index.has("HEAD", "/things")
+    assert index.has("POST", "/things")
+
+
+def test_only_routes_that_begin_alike_are_asked():
+    asked: list[str] = []
+
+    class Counting(Route):
+        def matches(self, scope: object) -> object:  # type: ignore[override]
+            asked.append(self.path)
+            return super().matches(scope)  # type: ignore[arg-type]
+
+    index = RouteIndex([Counting(f"/room{number}/{{id}}", PlainTextResponse("")) for number in range(150)])
+    index.matches({"type": "http", "method": "GET", "path": "/room77/x", "root_path": ""})
+    assert asked == ["/room77/{id}"]

@@ -1,0 +1,212 @@
+"""One call: a function by name, plain values, a file; a value comes back, or the caller's own mistake is named."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from penstock.kernel.sandbox import wire
+from penstock.kernel.sandbox.call import Sandbox
+from penstock.kernel.sandbox.ends import (
+    Bounds,
+    SandboxArgumentsTooLarge,
+    SandboxFileUnreadable,
+    SandboxLost,
+    SandboxNotStarted,
+    SandboxUnsupported,
+)
+from tests.kernel.sandbox import payloads
+from tests.kernel.sandbox.processes import children_of, copies, gone, until, zygote, zygotes
+
+PLAIN = [None, True, 0, -(2**63), 2**64 - 1, 1.5, "", "页 📄", b"\x00\xff", [1, [2, {"a": None}]], {"k": [b"v"]}]
+
+
+class TestAValue:
+    async def test_goes_in_and_comes_back(self, sandbox: Sandbox):
+        for value in PLAIN:
+            assert await sandbox.run(payloads.echo, value) == value
+
+    async def test_comes_back_as_what_the_function_says_it_returns(self, sandbox: Sandbox):
+        page = await sandbox.run(payloads.read_page, 7, "第七页")
+        assert page == payloads.read_page(7, "第七页")
+
+    async def test_may_be_as_large_as_its_bound_and_no_larger(self, sandbox: Sandbox):
+        size, limits = 3_000_000, Bounds(result_bytes=3_000_005)  # five bytes tell that it is bytes, and how many
+        assert await sandbox.run(payloads.return_much, size, limits=limits) == bytes(size)
+
+    async def test_of_none_is_a_value(self, sandbox: Sandbox):
+        done = asyncio.create_task(sandbox.run(payloads.nothing))
+        assert await asyncio.wait_for(done, 20) is None  # type: ignore[func-returns-value]  # none is the point
+
+    async def test_is_drawn_anew_in_every_child(self, sandbox: Sandbox):
+        drawn = [await sandbox.run(payloads.random_number) for _ in range(3)]
+        assert len(set(drawn)) == 3
+
+
+class TestAFile:
+    async def test_is_read_in_place_however_large(self, sandbox: Sandbox, tmp_path: Path):
+        large = tmp_path / "large"
+        with large.open("wb") as file:
+            file.truncate(8 * 1024**3)
+            file.seek(0, os.SEEK_END)
+            file.write(b"the end")
+        assert await sandbox.run(payloads.read_tail, 7, file=large) == b"the end"
+
+    async def test_can_be_mapped(self, sandbox: Sandbox, tmp_path: Path):
+        small = tmp_path / "small"
+        small.write_bytes(b"\x01" * 50)
+        assert await sandbox.run(payloads.sum_of_mapped, file=small) == 50
+
+    async def test_that_is_missing_is_named(self, sandbox: Sandbox, tmp_path: Path):
+        with pytest.raises(SandboxFileUnreadable, match=r"lost\.pdf.*No such file"):
+            await sandbox.run(payloads.sum_of_mapped, file=tmp_path / "lost.pdf")
+
+    @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["folder", "pipe"])
+    async def test_that_is_no_file_is_refused_without_waiting(self, sandbox: Sandbox, tmp_path: Path, make):
+        make(tmp_path / "odd")
+        with pytest.raises(SandboxFileUnreadable, match="not a regular file"):
+            await sandbox.run(payloads.sum_of_mapped, file=tmp_path / "odd")
+
+
+class TestTheCaller:
+    async def test_must_name_a_function_of_a_module(self, sandbox: Sandbox):
+        with pytest.raises(TypeError, match="by its name"):
+            await sandbox.run(lambda: 1)
+
+    async def test_must_give_a_function_that_says_what_it_returns(self, sandbox: Sandbox):
+        with pytest.raises(TypeError, match="does not say what it returns"):
+            await sandbox.run(payloads.unannotated, 1)
+
+    async def test_gives_what_is_large_as_a_file(self, sandbox: Sandbox):
+        fits = b"x" * (wire.MOST_ARGUMENT_BYTES - 10)
+        assert await sandbox.run(payloads.echo, fits) == fits
+        with pytest.raises(SandboxArgumentsTooLarge):
+            await sandbox.run(payloads.echo, b"x" * wire.MOST_ARGUMENT_BYTES)
+
+    @pytest.mark.parametrize("field", ["memory_bytes", "cpu_seconds", "seconds", "result_bytes"])
+    def test_sets_bounds_above_zero(self, field: str):
+        with pytest.raises(ValueError, match="above zero"):
+            Bounds(**{field: 0})
+
+    async def test_leaves_no_descriptor_open_after_any_number_of_calls(self, sandbox: Sandbox, tmp_path: Path):
+        small = tmp_path / "small"
+        small.write_bytes(b"\x01")
+        await sandbox.guards()
+        here, there = psutil.Process(), zygote()
+        before = here.num_fds(), there.num_fds()
+        for _ in range(20):
+            await sandbox.run(payloads.sum_of_mapped, file=small)
+        assert (here.num_fds(), there.num_fds()) == before
+
+
+class TestManyAtOnce:
+    async def test_run_side_by_side_and_get_their_own_answers(self, sandbox: Sandbox):
+        values = list(range(40))
+        assert await asyncio.gather(*(sandbox.run(payloads.echo, each) for each in values)) == values
+
+    async def test_wait_when_the_zygote_cannot_take_all_orders_at_once(self):
+        async with Sandbox(preload=[payloads.__name__], most_children=20) as sandbox:
+            values = [bytes([each]) * (wire.MOST_ARGUMENT_BYTES - 10) for each in range(20)]
+            assert await asyncio.gather(*(sandbox.run(payloads.echo, each) for each in values)) == values
+
+    async def test_are_never_more_than_allowed(self):
+        async with Sandbox(preload=[payloads.__name__], most_children=2) as sandbox:
+            await sandbox.guards()
+            parent = zygote()
+            waiting = [asyncio.create_task(sandbox.run(payloads.hang)) for _ in range(5)]
+            await until(lambda: len(children_of(parent)) == 2)
+            waiting[0].cancel()  # its place is taken by the third
+            await until(lambda: waiting[0].done() and len(children_of(parent)) == 2)
+            await asyncio.sleep(0.05)  # time for a fourth to come, were it let in
+            assert len(children_of(parent)) == 2
+            for task in waiting:
+                task.cancel()
+            await asyncio.wait(waiting)
+
+
+class TestTheEnd:
+    async def test_of_the_waiting_task_is_the_end_of_its_child(self, sandbox: Sandbox):
+        await sandbox.guards()
+        parent = zygote()
+        task = asyncio.create_task(sandbox.run(payloads.hang_deaf))
+        await until(lambda: children_of(parent))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert children_of(parent) == []
+        assert await sandbox.run(payloads.echo, 1) == 1
+
+    async def test_by_a_time_limit_of_the_caller_works_too(self, sandbox: Sandbox):
+        await sandbox.guards()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await sandbox.run(payloads.spin)
+        assert children_of(zygote()) == []
+
+    async def test_of_the_sandbox_is_the_end_of_all(self):
+        sandbox = Sandbox(preload=[payloads.__name__])
+        await sandbox.guards()
+        parent = zygote()
+        command = parent.cmdline()
+        calls = [asyncio.create_task(sandbox.run(payloads.hang)) for _ in range(3)]
+        await until(lambda: len(children_of(parent)) == 3)
+        await sandbox.close()
+        assert copies(command) == []
+        ends = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(end) for end in ends] == [SandboxLost] * 3
+        with pytest.raises(SandboxLost, match="closed"):
+            await sandbox.run(payloads.nothing)
+
+    async def test_comes_though_nothing_was_ever_started(self):
+        async with Sandbox() as sandbox:
+            assert sandbox is not None
+        await sandbox.close()
+
+
+class TestTheStart:
+    async def test_happens_once_for_many_first_calls(self):
+        async with Sandbox(preload=[payloads.__name__]) as sandbox:
+            found = await asyncio.gather(*(sandbox.run(payloads.ids) for _ in range(4)))
+        assert len({parent for _, _, parent in found}) == 1
+
+    async def test_needs_no_preload(self):
+        async with Sandbox(readable=[Path(payloads.__file__).parents[3]]) as sandbox:
+            assert await sandbox.run(payloads.echo, 1) == 1
+
+    async def test_fails_with_the_reason_when_a_module_is_missing(self):
+        async with Sandbox(preload=["penstock.no_such_room"]) as sandbox:
+            with pytest.raises(SandboxNotStarted, match="no_such_room"):
+                await sandbox.run(payloads.nothing)
+            assert zygotes() == []
+
+    async def test_refuses_a_module_that_starts_a_thread(self):
+        async with Sandbox(preload=["tests.kernel.sandbox.threaded"]) as sandbox:
+            with pytest.raises(SandboxNotStarted, match="starts a thread"):
+                await sandbox.guards()
+
+    async def test_that_is_cancelled_leaves_nothing_behind(self):
+        sandbox = Sandbox(preload=[payloads.__name__])
+        starting = asyncio.create_task(sandbox.guards())
+        await until(zygotes)
+        command = zygote().cmdline()
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert copies(command) == []
+        await sandbox.close()
+
+    async def test_is_refused_by_name_elsewhere_than_on_linux(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(sys, "platform", "darwin")
+        async with Sandbox() as sandbox:
+            with pytest.raises(SandboxUnsupported, match="darwin"):
+                await sandbox.run(payloads.nothing)
+
+
+async def test_nothing_of_the_zygote_is_left_when_its_loop_is_closed_properly():
+    async with Sandbox(preload=[payloads.__name__]) as sandbox:
+        await sandbox.guards()
+        pid = zygote().pid
+    assert gone(pid)

@@ -1,0 +1,115 @@
+"""However a child ends, the caller gets an answer about it and the next call works."""
+
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from penstock.kernel.errors import Invalid
+from penstock.kernel.sandbox.call import Sandbox
+from penstock.kernel.sandbox.ends import (
+    Bounds,
+    SandboxBadAnswer,
+    SandboxCrashed,
+    SandboxedFailure,
+    SandboxOutOfCpu,
+    SandboxOutOfMemory,
+    SandboxTimedOut,
+    SandboxTooMuch,
+)
+from tests.kernel.sandbox import payloads
+from tests.kernel.sandbox.processes import children_of, zygote
+
+MIB = 1024 * 1024
+TIGHT = Bounds(memory_bytes=128 * MIB, seconds=20, cpu_seconds=20, result_bytes=100_000)
+
+DEATHS: list[tuple[Callable[..., object], tuple[object, ...], type[Invalid], str]] = [
+    (payloads.segfault, (), SandboxCrashed, "SIGSEGV"),
+    (payloads.abort, (), SandboxCrashed, "SIGABRT"),
+    (payloads.overflow_the_stack, (), SandboxCrashed, "SIGSEGV"),
+    (payloads.die_by, (int(signal.SIGTERM),), SandboxCrashed, "SIGTERM"),
+    (payloads.die_by, (40,), SandboxCrashed, "signal 40"),
+    (payloads.die_by, (int(signal.SIGXCPU),), SandboxOutOfCpu, "20 s"),
+    (payloads.vanish, (3,), SandboxCrashed, "exit status 3"),
+    (payloads.vanish, (0,), SandboxCrashed, "exit status 0"),
+    (payloads.close_everything, (), SandboxCrashed, "exit status 0"),
+    (payloads.leave, (), SandboxedFailure, "SystemExit: 5"),
+    (payloads.recurse, (), SandboxedFailure, "RecursionError"),
+    (payloads.raise_unspeakable, (), SandboxedFailure, "Exception"),
+    (payloads.fork_bomb, (), SandboxedFailure, "PermissionError"),
+    (payloads.run_a_program, (), SandboxedFailure, "PermissionError"),
+    (payloads.thread_bomb, (), SandboxedFailure, "RuntimeError"),
+    (payloads.exhaust_descriptors, (), SandboxedFailure, "Too many open files"),
+    (payloads.return_unspeakable, (), SandboxedFailure, "TypeError"),
+    (payloads.allocate, (), SandboxOutOfMemory, str(128 * MIB)),
+    (payloads.allocate_in_small_pieces, (), SandboxOutOfMemory, str(128 * MIB)),
+    (payloads.flood_answer, (), SandboxTooMuch, "100000 bytes"),
+    (payloads.return_much, (100_000,), SandboxTooMuch, "100000 bytes"),
+    (payloads.return_wrong, (), SandboxBadAnswer, "Expected `int`"),
+    (payloads.answer_by_hand, (b"=\xc1",), SandboxBadAnswer, "cannot be understood"),
+    (payloads.answer_by_hand, (b"=" + b"\x91" * 90_000,), SandboxBadAnswer, "cannot be understood"),
+    (payloads.answer_by_hand, (b"=\xdd\xff\xff\xff\xff",), SandboxBadAnswer, "cannot be understood"),
+    (payloads.answer_by_hand, (b"!\x00",), SandboxBadAnswer, "cannot be understood"),
+    (payloads.answer_by_hand, (b"?",), SandboxBadAnswer, "unknown mark"),
+    (payloads.answer_by_hand, (b"M",), SandboxOutOfMemory, str(128 * MIB)),
+]
+
+
+async def test_a_death_is_an_answer(sandbox: Sandbox):
+    await sandbox.guards()
+    parent = zygote()
+    for function, arguments, kind, words in DEATHS:
+        with pytest.raises(kind, match=words):
+            await sandbox.run(function, *arguments, limits=TIGHT)
+        assert children_of(parent) == [], function
+        assert await sandbox.run(payloads.echo, 1) == 1
+    assert zygote() == parent
+
+
+@pytest.mark.parametrize("kind", {kind for _, _, kind, _ in DEATHS} | {SandboxTimedOut}, ids=lambda kind: kind.code)
+def test_an_answer_about_a_file_is_not_worth_another_try(kind: type[Invalid]):
+    assert (kind.status, kind.retryable, kind.ours) == (400, False, False)
+
+
+class TestTime:
+    @pytest.mark.parametrize("function", [payloads.hang, payloads.hang_deaf, payloads.stop_itself])
+    async def test_that_is_up_ends_a_child_whatever_it_does(self, sandbox: Sandbox, function):
+        with pytest.raises(SandboxTimedOut, match=r"0\.3 s"):
+            await sandbox.run(function, limits=Bounds(seconds=0.3))
+        assert children_of(zygote()) == []
+
+    async def test_that_is_up_counts_though_an_answer_was_given(self, sandbox: Sandbox):
+        with pytest.raises(SandboxTimedOut):
+            await sandbox.run(payloads.answer_and_hang, b"=\x01", limits=Bounds(seconds=0.3))
+
+    @pytest.mark.parametrize("function", [payloads.spin, payloads.spin_deaf])
+    async def test_of_the_processor_is_bounded_by_itself(self, sandbox: Sandbox, function):
+        with pytest.raises(SandboxOutOfCpu, match="1 s"):
+            await sandbox.run(function, limits=Bounds(cpu_seconds=1, seconds=60))
+
+
+class TestWordsOfAFailure:
+    async def test_are_kept_with_the_kind_of_the_error(self, sandbox: Sandbox):
+        with pytest.raises(SandboxedFailure) as caught:
+            await sandbox.run(payloads.raise_with, "第 3 页 is broken")
+        assert caught.value.values == {"kind": "ValueError", "text": "第 3 页 is broken"}
+
+    async def test_are_one_plain_line_cut_short(self, sandbox: Sandbox):
+        with pytest.raises(SandboxedFailure) as caught:
+            await sandbox.run(payloads.raise_escapes)
+        text = str(caught.value.values["text"])
+        assert text.startswith(" [2J ERROR forged \\0 {code}\\ud800xxx")
+        assert len(text) == 501
+        assert text.isprintable()
+
+    async def test_are_not_trusted_when_a_child_makes_them_up(self, sandbox: Sandbox):
+        long_name = b"!\x92\xda\x10\x00" + b"N" * 4096 + b"\xa1x"
+        with pytest.raises(SandboxedFailure) as caught:
+            await sandbox.run(payloads.answer_by_hand, long_name)
+        assert len(str(caught.value.values["kind"])) == 101
+
+    async def test_cannot_call_a_file_s_doing_our_fault(self, sandbox: Sandbox):
+        """Whatever is written after the walls stand is about the file: none of it can ask to be tried again."""
+        for words in (b"", b"\x00", b"+", b"out of our memory"):
+            with pytest.raises(Invalid):
+                await sandbox.run(payloads.answer_by_hand, words)

@@ -1,0 +1,109 @@
+"""When the zygote or the caller dies, nothing is left of those below, and the service goes on by itself."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from penstock.kernel.errors import Unavailable
+from penstock.kernel.sandbox.call import Sandbox
+from penstock.kernel.sandbox.ends import SandboxLost, SandboxNotStarted
+from tests.kernel.sandbox import lone_caller, payloads, weak_caller
+from tests.kernel.sandbox.processes import children_of, copies, gone, until, zygote, zygotes
+
+ROOT = Path(__file__).parents[3]
+
+
+class TestADeadZygote:
+    async def test_costs_its_calls_no_attempt_and_the_next_call_starts_another(self, sandbox: Sandbox):
+        await sandbox.guards()
+        first = zygote()
+        calls = [asyncio.create_task(sandbox.run(payloads.hang_deaf)) for _ in range(3)]
+        await until(lambda: len(children_of(first)) == 3)
+        orphans = [each.pid for each in children_of(first)]
+        first.kill()
+        ends = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(end) for end in ends] == [SandboxLost] * 3
+        await until(lambda: all(map(gone, orphans)))
+        assert await sandbox.run(payloads.echo, 1) == 1
+        assert zygote() != first
+
+    async def test_is_replaced_unnoticed_when_it_had_nothing_to_do(self, sandbox: Sandbox):
+        await sandbox.guards()
+        zygote().kill()
+        await until(lambda: not zygotes())
+        assert await sandbox.run(payloads.echo, 1) == 1
+
+    async def test_that_only_sleeps_is_given_up(self):
+        async with Sandbox(preload=[payloads.__name__], patience_seconds=0.2) as sandbox:
+            await sandbox.guards()
+            first = zygote()
+            first.suspend()
+            with pytest.raises(SandboxLost):
+                await sandbox.run(payloads.echo, 1, limits=lone_caller.SHORT)
+            assert gone(first.pid)
+            assert await sandbox.run(payloads.echo, 1) == 1
+
+    async def test_that_only_sleeps_does_not_hold_up_a_cancel_or_a_close(self):
+        sandbox = Sandbox(preload=[payloads.__name__], patience_seconds=0.2)
+        await sandbox.guards()
+        first = zygote()
+        call = asyncio.create_task(sandbox.run(payloads.hang))
+        await until(lambda: children_of(first))
+        below = [first.pid, *(each.pid for each in children_of(first))]
+        first.suspend()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await sandbox.close()
+        await until(lambda: all(map(gone, below)))
+
+    @pytest.mark.parametrize("error", [SandboxLost, SandboxNotStarted])
+    def test_is_our_own_trouble(self, error: type[Unavailable]):
+        assert (error.status, error.retryable, error.ours) == (503, True, True)
+
+
+async def test_a_zygote_leaves_the_stop_of_the_service_to_the_service(sandbox: Sandbox):
+    """Process managers send SIGTERM to all at once, and a terminal SIGINT; running work must be able to end."""
+    await sandbox.guards()
+    before = zygote()
+    for asked in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        before.send_signal(asked)
+    assert await sandbox.run(payloads.echo, 1) == 1
+    assert zygote() == before
+
+
+async def test_nothing_is_left_of_a_caller_that_is_killed():
+    caller = _start(lone_caller.__name__)
+    try:
+        await until(lambda: zygotes(caller.pid) and len(children_of(zygote(caller.pid))) == lone_caller.CALLS)
+        command = zygote(caller.pid).cmdline()
+        below = [each.pid for each in psutil.Process(caller.pid).children(recursive=True)]
+    finally:
+        caller.kill()
+        caller.communicate()
+    assert len(below) == 1 + lone_caller.CALLS
+    await until(lambda: all(map(gone, below)) and not [each for each in copies(command) if not gone(each.pid)])
+
+
+async def test_a_machine_without_guards_is_told_of_loudly_and_still_cleaned_up():
+    """Seccomp, Landlock and namespaces are refused to this caller: limits and kills still work."""
+    caller = _start(weak_caller.__name__)
+    out, err = await asyncio.to_thread(caller.communicate, timeout=60)
+    assert caller.returncode == 0, err
+    told = json.loads(out)
+    assert told["missing"] == ["seccomp", "landlock", "network namespace"]
+    assert err.count(b"weaker on this machine: there is no seccomp, no landlock, no network namespace") == 1
+    assert told["value"] == 1
+    assert told["ends"] == ["SANDBOX_TIMED_OUT", "SANDBOX_OUT_OF_MEMORY", "SANDBOX_CRASHED"]
+    assert told["left behind"] == 0 or gone(told["left behind"])
+
+
+def _start(module: str) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", module]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -1,0 +1,68 @@
+"""A process of its own on a machine that gives no guards: the kernel refuses them to it and to all below it."""
+
+import asyncio
+import errno
+import json
+import logging
+import platform
+
+from penstock.kernel.errors import PenstockError
+from penstock.kernel.sandbox import landlock, linux, seccomp, syscalls
+from penstock.kernel.sandbox.call import Sandbox
+from penstock.kernel.sandbox.ends import Bounds
+from penstock.kernel.sandbox.seccomp import Step
+from tests.kernel.sandbox import payloads
+
+UNSHARE = (272, 97)
+TIGHT = Bounds(memory_bytes=64 * 1024 * 1024, seconds=0.5)
+
+
+def refuse_guards() -> None:
+    """A filter against filters, as a kernel without them would answer."""
+    architecture, _ = seccomp.ARCHITECTURES[platform.machine()]
+    refusal = Step(code=seccomp.RETURN, value=seccomp.REFUSE | errno.ENOSYS)
+    refused = [
+        step
+        for number in (landlock.CREATE_RULESET, UNSHARE[architecture])
+        for step in (Step(code=seccomp.JUMP_IF_EQUAL, value=number, otherwise=1), refusal)
+    ]
+    control = syscalls.WEIGHED["prctl"][architecture]
+    assert control is not None
+    linux.gain_no_privileges()
+    seccomp.Filter(
+        [
+            Step(code=seccomp.LOAD, value=seccomp.AT_NUMBER),
+            *refused,
+            Step(code=seccomp.JUMP_IF_EQUAL, value=control, otherwise=3),
+            Step(code=seccomp.LOAD, value=seccomp.AT_ARGUMENTS),
+            Step(code=seccomp.JUMP_IF_EQUAL, value=linux.PR_SET_SECCOMP, otherwise=1),
+            refusal,
+            Step(code=seccomp.RETURN, value=seccomp.ALLOW),
+        ]
+    ).put_on()
+
+
+async def main() -> None:
+    async with Sandbox(preload=[payloads.__name__]) as sandbox:
+        told = {
+            "missing": (await sandbox.guards()).missing,
+            "value": await sandbox.run(payloads.echo, 1),
+            "ends": [
+                await end_of(sandbox, each) for each in (payloads.hang_deaf, payloads.allocate, payloads.segfault)
+            ],
+            "left behind": await sandbox.run(payloads.leave_a_child_behind, limits=TIGHT),
+        }
+    print(json.dumps(told))  # noqa: T201  (the test reads it)
+
+
+async def end_of(sandbox: Sandbox, function) -> str:
+    try:
+        return repr(await sandbox.run(function, limits=TIGHT))
+    except PenstockError as error:
+        return error.code
+
+
+if __name__ == "__main__":
+    logging.basicConfig()
+    refuse_guards()
+    asyncio.run(main())

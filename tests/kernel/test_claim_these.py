@@ -1,0 +1,94 @@
+"""Claiming by id: exactly those rows that wait, are due and may be handed out."""
+
+import asyncio
+
+import pytest
+
+from penstock.kernel.clock import ManualClock
+from penstock.kernel.db import Db
+from penstock.kernel.partitions import cool, pause, set_ceiling
+from penstock.kernel.queue import Job, JobState, NewJob, Queue, get_job
+from penstock.kernel.transitions import list_transitions
+from tests.conftest import open_db
+
+
+@pytest.fixture
+def queue() -> Queue:
+    return Queue()
+
+
+async def add(db: Db, queue: Queue, *jobs: NewJob) -> None:
+    async with db.tx() as tx:
+        await queue.enqueue(tx, *jobs)
+
+
+async def claim(db: Db, queue: Queue, *ids: str, owner: str = "w", room: str = "") -> list[Job]:
+    async with db.tx(actor=owner) as tx:
+        return await queue.claim_ids(tx, ids, owner=owner, seconds=60, room=room)
+
+
+async def test_a_claim_by_id_is_a_claim_like_any_other(db: Db, queue: Queue):
+    await add(db, queue, NewJob(kind="k", id="a"), NewJob(kind="k", id="b"))
+    [held] = await claim(db, queue, "b")
+    assert (held.id, held.state, held.worker, held.attempts) == ("b", JobState.RUNNING, "w", 1)
+    async with db.tx() as tx:
+        await queue.finish(tx, held)
+        assert [step.trigger for step in await list_transitions(tx, "job", "b")] == ["claim", "finish"]
+        assert (await get_job(tx, "a")).state is JobState.WAITING
+
+
+async def test_rows_that_are_held_over_unknown_or_of_another_room_are_left(db: Db, queue: Queue):
+    await add(db, queue, *(NewJob(kind="k", id=name) for name in ("held", "over", "free")))
+    await add(db, queue, NewJob(kind="k", id="elsewhere", room="etl"))
+    await claim(db, queue, "held")
+    async with db.tx() as tx:
+        await queue.cancel(tx, "over")
+    assert [job.id for job in await claim(db, queue, "held", "over", "nobody", "elsewhere", "free", "free")] == ["free"]
+    assert await claim(db, queue) == []
+
+
+async def test_the_due_time_decides_whether_or_not_the_row_was_promoted(db: Db, queue: Queue, clock: ManualClock):
+    await add(db, queue, NewJob(kind="k", id="a", delay_seconds=60))
+    assert await claim(db, queue, "a") == []
+    clock.advance(seconds=60)
+    [held] = await claim(db, queue, "a")
+    async with db.tx() as tx:
+        await queue.hand_back(tx, held)
+        assert len(await queue.claim(tx, owner="w", seconds=60, limit=1)) == 1  # it is not deferred any more
+
+
+async def test_a_paused_or_cooling_room_hands_nothing_out(db: Db, queue: Queue, clock: ManualClock):
+    await add(db, queue, NewJob(kind="k", id="a", room="paused"), NewJob(kind="k", id="b", room="cooling"))
+    async with db.tx() as tx:
+        await pause(tx, "job", "paused")
+        await cool(tx, "job", "cooling", until=clock.now().replace(minute=1))
+        restricted = [await queue.leases.is_restricted(tx, room) for room in ("paused", "cooling", "")]
+    assert restricted == [True, True, False]
+    assert await claim(db, queue, "a", room="paused") == []
+    assert await claim(db, queue, "b", room="cooling") == []
+    clock.advance(seconds=60)
+    assert len(await claim(db, queue, "b", room="cooling")) == 1
+
+
+async def test_rivals_keep_to_a_rooms_ceiling_together_and_take_its_first_rows(
+    db: Db, db_url: str, queue: Queue, clock: ManualClock
+):
+    names = [f"job {number}" for number in range(6)]
+    await add(db, queue, *(NewJob(kind="k", id=name, room="narrow") for name in names))
+    async with db.tx() as tx:
+        await set_ceiling(tx, "job", "narrow", 3)
+    others = [open_db(db_url, clock) for _ in range(3)]
+    rivals = zip([db, *others], (names[:2], names[2:4], names[4:], names), strict=True)
+    held = await asyncio.gather(*(claim(one, Queue(), *ids, room="narrow") for one, ids in rivals))
+    assert sum(map(len, held)) == 3
+    for other in others:
+        await other.close()
+
+
+async def test_rivals_for_one_row_do_not_both_get_it(db: Db, db_url: str, clock: ManualClock):
+    await add(db, Queue(), NewJob(kind="k", id="a"))
+    others = [open_db(db_url, clock) for _ in range(3)]
+    held = await asyncio.gather(*(claim(one, Queue(), "a", owner=str(one)) for one in [db, *others]))
+    assert sum(map(len, held)) == 1
+    for other in others:
+        await other.close()

@@ -1,0 +1,129 @@
+"""The room as wiring puts it together, on both databases, with receivers on loopback."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+
+from penstock.access.domain import Caller, Scope
+from penstock.adapters.addresses import Reach
+from penstock.adapters.guarded_http import GuardedPoster
+from penstock.kernel.clock import ManualClock
+from penstock.kernel.db import Db
+from penstock.kernel.message import Message
+from penstock.kernel.outbox import Relay
+from penstock.kernel.queue import Queue
+from penstock.kernel.workers import Workers
+from penstock.notify import store, subscribe
+from penstock.notify.domain import Delivery, Webhook
+from penstock.notify.fan_out import FanOut
+from penstock.notify.tools import Tools
+from penstock.notify.tries import ROOM
+from penstock.notify.worker import handlers
+
+MOST_ATTEMPTS = 3
+ADMIN = Caller(name="root", user_id=1, scope=Scope.ADMIN)
+ANNA = Caller(name="anna", user_id=5, scope=Scope.WRITE)
+BERT = Caller(name="bert", user_id=6, scope=Scope.WRITE, merchant_id=9)  # of one merchant with Carla
+CARLA = Caller(name="carla", user_id=7, scope=Scope.WRITE, merchant_id=9)
+DORA = Caller(name="dora", user_id=8, scope=Scope.WRITE, merchant_id=10)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paid(Message):
+    """A message that may leave the house."""
+
+    invoice: int = 1
+    user_id: int | None = None
+    merchant_id: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shipped(Paid):
+    """Another one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Secretly(Paid):
+    """One that stays inside."""
+
+
+class Room:
+    """Everything a message passes through on its way out, driven step by step."""
+
+    def __init__(self, tools: Tools, clock: ManualClock) -> None:
+        self.tools = tools
+        self.db = tools.db
+        self.clock = clock
+        self.relay = Relay(self.db, {Secretly: []}, carriers=[FanOut(tools)], owner="relay")
+        self.workers = Workers(self.db, tools.queue, handlers(tools), owner="worker", rooms=[ROOM], slots=1)
+
+    async def send(self, *messages: Message) -> None:
+        """Say something, and let what is due now go its way."""
+        async with self.db.tx() as tx:
+            for message in messages:
+                tx.send(message)
+        await self.work()
+
+    async def work(self) -> None:
+        """Deliver what the outbox holds, and do the jobs that are due."""
+        while await self.relay.deliver():
+            pass
+        await self.workers.run_until_empty()
+
+    async def wait(self, seconds: float) -> None:
+        """Let time pass, and do what has come due."""
+        self.clock.advance(seconds=seconds)
+        await self.work()
+
+    async def add(self, caller: Caller, url: str, channels: Sequence[str] = ("*",)) -> Webhook:
+        """A new webhook."""
+        return await subscribe.add(self.tools, caller, url=url, channels=channels)
+
+    async def get(self, webhook: Webhook) -> Webhook:
+        """The webhook as it is now."""
+        async with self.db.read() as tx:
+            return await store.get_webhook(tx, webhook.id, caller=ADMIN)
+
+    async def deliveries(self, webhook: Webhook) -> list[Delivery]:
+        """What was sent to it, newest first."""
+        async with self.db.read() as tx:
+            return await store.list_deliveries(tx, webhook.id, limit=1000)
+
+    async def delivery(self, webhook: Webhook) -> Delivery:
+        """The only one."""
+        [only] = await self.deliveries(webhook)
+        return only
+
+
+@pytest.fixture
+async def poster() -> AsyncIterator[GuardedPoster]:
+    """The real client; loopback is allowed, since that is where the receivers are."""
+    made = GuardedPoster(Reach.of(["127.0.0.0/8"]), seconds=30)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def tools(db: Db, poster: GuardedPoster) -> Tools:
+    return Tools(
+        db=db,
+        queue=Queue(),
+        poster=poster,
+        channels=frozenset({"Paid", "Shipped"}),
+        most_attempts=MOST_ATTEMPTS,
+        user_agent="penstock/0",
+    )
+
+
+@pytest.fixture
+def room(tools: Tools, clock: ManualClock) -> Room:
+    return Room(tools, clock)
+
+
+@pytest.fixture
+async def hasty(room: Room, clock: ManualClock) -> AsyncIterator[Room]:
+    """The room with a client that waits for an answer no longer than a moment."""
+    made = GuardedPoster(Reach.of(["127.0.0.0/8"]), seconds=0.3)
+    yield Room(replace(room.tools, poster=made), clock)
+    await made.close()

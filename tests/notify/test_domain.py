@@ -1,0 +1,137 @@
+"""The rules of webhooks: who wants what, how long to wait, when to give up."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from penstock.kernel.machine import WrongState
+from penstock.notify.domain import (
+    BOTH_SECRETS,
+    DELIVERY,
+    FAILED_IN_ROW,
+    FAILING_FOR,
+    MOST_RETRY_AFTER,
+    Answer,
+    ChannelUnknown,
+    DeliveryState,
+    Webhook,
+    owners_of,
+    refuse_unknown_channels,
+)
+from penstock.notify.tries import SPREAD, WAITS, wait_after
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def webhook(**values: object) -> Webhook:
+    plain = {"id": "whk_1", "user_id": 5, "merchant_id": None, "sees_all": False, "url": "https://a.example/"}
+    plain |= {"channels": ["*"], "secret": "whsec_one", "created_at": NOW, "created_by": "anna"}
+    return Webhook(**plain | values)  # type: ignore[arg-type]  # the fields of Webhook
+
+
+@pytest.mark.parametrize("state", DeliveryState)
+@pytest.mark.parametrize("verb", DELIVERY.verbs)
+def test_only_what_is_pending_moves_on_and_everything_can_be_sent_again(verb: str, state: DeliveryState):
+    after = {"deliver": "delivered", "retry": "pending", "fail": "failed", "resend": "pending"}[verb]
+    if verb == "resend" or state is DeliveryState.PENDING:
+        assert DELIVERY.move(verb, state) == after
+    else:
+        with pytest.raises(WrongState):
+            DELIVERY.move(verb, state)
+
+
+class TestRetryAfter:
+    @pytest.mark.parametrize(
+        ("text", "seconds"),
+        [
+            ("120", 120),
+            ("0", 0),
+            ("Thu, 01 Jan 2026 00:10:00 GMT", 600),
+            ("Wed, 31 Dec 2025 00:00:00 GMT", 0),
+            ("99999999999999999999", MOST_RETRY_AFTER.total_seconds()),
+            ("Thu, 01 Jan 2099 00:00:00 GMT", MOST_RETRY_AFTER.total_seconds()),
+            ("Thu, 01 Jan 2026 00:10:00 -0000", 0),
+            ("Thu, 99 Foo 2026", 0),
+            ("-5", 0),
+            ("1e9", 0),
+            ("²", 0),
+            (" ", 0),
+            ("", 0),
+        ],
+    )
+    def test_it_is_understood_within_a_bound(self, text: str, seconds: float):
+        assert Answer(status=503, retry_after=text).asks_to_wait(NOW).total_seconds() == seconds
+
+    def test_it_means_nothing_with_another_status(self):
+        waits = [Answer(status=status, retry_after="60").asks_to_wait(NOW) for status in (429, 503, 500, 200)]
+        assert waits == [timedelta(minutes=1), timedelta(minutes=1), timedelta(), timedelta()]
+
+
+class TestWaits:
+    def test_they_grow_and_the_last_one_stays(self):
+        for attempts in range(1, 20):
+            middle = WAITS[min(attempts, len(WAITS)) - 1]
+            assert middle <= wait_after(attempts) <= middle * (1 + SPREAD)
+
+
+class TestSecrets:
+    def test_the_old_one_signs_beside_the_new_one_for_a_while(self):
+        before = webhook()
+        after = before.rotated(now=NOW)
+        assert before.secrets_at(NOW) == ["whsec_one"]
+        assert after.secrets_at(NOW + BOTH_SECRETS - timedelta(seconds=1)) == [after.secret, "whsec_one"]
+        assert after.secrets_at(NOW + BOTH_SECRETS) == [after.secret]
+        assert after.secret.startswith("whsec_")
+
+    def test_they_are_in_no_printed_form(self):
+        assert "whsec" not in repr(webhook().rotated(now=NOW))
+
+
+class TestGivingUp:
+    @pytest.mark.parametrize(
+        ("failed", "since", "lost"),
+        [
+            (FAILED_IN_ROW, NOW - FAILING_FOR, True),
+            (FAILED_IN_ROW - 1, NOW - FAILING_FOR, False),
+            (FAILED_IN_ROW, NOW - FAILING_FOR + timedelta(seconds=1), False),
+            (0, None, False),
+        ],
+    )
+    def test_it_takes_both_many_failures_and_days(self, failed: int, since: datetime | None, lost: bool):
+        assert webhook(failed_in_row=failed, failing_since=since).is_lost(NOW) is lost
+
+    def test_switched_on_again_nothing_is_held_against_it(self):
+        off = webhook(failed_in_row=9, failing_since=NOW).switched_off("gone")
+        assert (off.active, off.disabled_reason) == (False, "gone")
+        assert off.switched_on() == webhook()
+
+
+class TestWhoHears:
+    @pytest.mark.parametrize(
+        ("payload", "owners"),
+        [
+            ({"user_id": 5, "merchant_id": 9}, (5, 9)),
+            ({"user_id": 5}, (5, None)),
+            ({}, (None, None)),
+            ({"user_id": "5", "merchant_id": True}, (None, None)),
+        ],
+    )
+    def test_a_message_says_whose_it_is(self, payload: dict[str, object], owners: tuple[int | None, int | None]):
+        assert owners_of(payload) == owners
+
+    def test_channels_are_asked_for_by_name_or_all_at_once(self):
+        assert webhook().wants("Paid")
+        assert webhook(channels=["Paid"]).wants("Paid")
+        assert not webhook(channels=["Shipped"]).wants("Paid")
+
+    def test_an_unknown_channel_is_named(self):
+        refuse_unknown_channels(["*", "Paid"], {"Paid"})
+        with pytest.raises(ChannelUnknown, match="channels names 'Lost'"):
+            refuse_unknown_channels(["Paid", "Lost"], {"Paid"})
+
+    @pytest.mark.parametrize(
+        ("owner", "audience"),
+        [({}, "user:5"), ({"merchant_id": 9}, "merchant:9"), ({"merchant_id": 9, "sees_all": True}, "")],
+    )
+    def test_its_owner_may_watch_it(self, owner: dict[str, object], audience: str):
+        assert webhook(**owner).audience == audience

@@ -1,0 +1,133 @@
+"""Every look at the tables of webhooks is served by an index when they are full."""
+
+import asyncio
+import re
+import shutil
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import astuple, fields
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from penstock.kernel.bulk import insert_rows
+from penstock.kernel.clock import ManualClock
+from penstock.kernel.db import Tx
+from penstock.notify import store
+from penstock.notify.domain import Delivery, DeliveryState, Webhook
+from tests.conftest import TEMPLATE, open_db
+from tests.kernel.test_plans import NOW, explain, reads_a_whole_table, recorded
+from tests.notify.conftest import ADMIN, ANNA, BERT
+from tests.servers.postgres import Databases
+
+FULL = "penstock_webhook_plans_full"
+WEBHOOKS, DELIVERIES = 5_000, 20_000
+Look = Callable[[Tx], Awaitable[object]]
+
+
+def webhook(number: int) -> Webhook:
+    return Webhook(
+        id=f"whk_{number:06}",
+        user_id=number % 1000,
+        merchant_id=number % 500 if number % 2 else None,
+        sees_all=number % 1000 == 999,
+        url="https://a.example/",
+        channels=["*"],
+        secret="s",
+        created_at=NOW,
+        created_by="me",
+    )
+
+
+def delivery(number: int) -> Delivery:
+    pending = number % 100 == 0
+    return Delivery(
+        id=f"whd_{number:06}",
+        webhook_id=f"whk_{number % 20:06}",
+        message_id=f"msg_{number:06}",
+        channel="Paid",
+        state=DeliveryState.PENDING if pending else DeliveryState.DELIVERED,
+        attempts=0,
+        turn=1,
+        created_at=NOW + timedelta(seconds=number - DELIVERIES + 100),
+        next_try_at=NOW if pending else None,
+        finished_at=None if pending else NOW,
+    )
+
+
+async def fill(url: str) -> None:
+    db = open_db(url, ManualClock(NOW))
+    async with db.tx() as tx:
+        names = [known.name for known in fields(Webhook)]
+        await insert_rows(tx, store.webhook, names, [astuple(webhook(number)) for number in range(WEBHOOKS)])
+        names = [*store.DELIVERY_NAMES, "body"]
+        rows = [(*astuple(delivery(number)), "{}") for number in range(DELIVERIES)]
+        await insert_rows(tx, store.webhook_delivery, names, rows)
+    if db.on_postgres:
+        async with db.once() as tx:
+            await tx.conn.execute(text("VACUUM ANALYZE"))
+    await db.close()
+
+
+@pytest.fixture(scope="module")
+def full_postgres(postgres_server: Databases) -> Iterator[str]:
+    postgres_server.drop_database(FULL)
+    postgres_server.create_database(FULL, template=TEMPLATE)
+    asyncio.run(fill(postgres_server.url(FULL)))
+    yield postgres_server.url(FULL)
+    postgres_server.drop_database(FULL)
+
+
+@pytest.fixture(scope="module")
+def full_sqlite(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("full") / "penstock.db"
+    shutil.copy(sqlite_template, path)
+    asyncio.run(fill(f"sqlite:///{path}"))
+    return f"sqlite:///{path}"
+
+
+async def deliveries(tx: Tx, **options: DeliveryState | str) -> None:
+    await store.list_deliveries(tx, "whk_000000", limit=50, **options)  # type: ignore[arg-type]  # its keywords
+
+
+BY_USER, BY_MERCHANT, SEES_ALL = "ix_webhook_user", "ix_webhook_merchant", "ix_webhook_(user|merchant)"
+PRIMARY = "pk_|sqlite_autoindex_"
+LOOKS: dict[str, tuple[str, Look]] = {
+    "a user's webhooks": (BY_USER, lambda tx: store.list_webhooks(tx, caller=ANNA, limit=50)),
+    "a merchant's webhooks": (BY_MERCHANT, lambda tx: store.list_webhooks(tx, caller=BERT, limit=50)),
+    "all webhooks": (PRIMARY, lambda tx: store.list_webhooks(tx, caller=ADMIN, after="whk_000100", limit=50)),
+    "listeners": (BY_MERCHANT, lambda tx: store.list_listeners(tx, user_id=5, merchant_id=9)),
+    "admin listeners": (SEES_ALL, lambda tx: store.list_listeners(tx, user_id=None, merchant_id=None)),
+    "count a merchant's": (BY_MERCHANT, lambda tx: store.count_webhooks_beside(tx, webhook(7))),
+    "count a user's": (BY_USER, lambda tx: store.count_webhooks_beside(tx, webhook(8))),
+    "count admins'": (SEES_ALL, lambda tx: store.count_webhooks_beside(tx, webhook(999))),
+    "deliveries": (PRIMARY, deliveries),
+    "older deliveries": (PRIMARY, lambda tx: deliveries(tx, before="whd_010000")),
+    "pending deliveries": ("ix_webhook_delivery_state", lambda tx: deliveries(tx, state=DeliveryState.PENDING)),
+    "forget old": (
+        "ix_webhook_delivery_created_at",
+        lambda tx: store.delete_old_deliveries(tx, before=NOW, limit=10),
+    ),
+    "forget a webhook's": (PRIMARY, lambda tx: store.delete_deliveries_of(tx, "whk_000003", limit=10)),
+}
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def full_url(request: pytest.FixtureRequest) -> str:
+    url: str = request.getfixturevalue(f"full_{request.param}")
+    return url
+
+
+@pytest.mark.parametrize("name", LOOKS)
+async def test_it_is_served_by_an_index(full_url: str, name: str):
+    index, look = LOOKS[name]
+    db = open_db(full_url, ManualClock(NOW))
+    with recorded(db, "webhook(_delivery)?") as statements:
+        async with db.tx() as tx:
+            await look(tx)
+    assert statements
+    steps = [step for statement in statements for step in await explain(db, *statement)]
+    await db.close()
+    assert [step for step in steps if reads_a_whole_table(step)] == []
+    assert any(re.search(index, step) for step in steps), steps

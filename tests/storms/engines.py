@@ -1,0 +1,128 @@
+"""A storm over the engines of scale: PostgreSQL, Redis with ARQ, and S3, each taken away while work goes on.
+
+Every job does what real ones will do: it takes from a rate, tells how far it is in the run state, writes a blob, and
+settles its effect. Workers are processes with a house of their own, as `penstock work` opens it.
+"""
+
+import asyncio
+from dataclasses import asdict, replace
+
+from sqlalchemy import Column, Integer, String, Table, func, select
+
+from penstock.kernel.bulk import upsert
+from penstock.kernel.db import Db, Tx, metadata
+from penstock.kernel.limits import Bucket
+from penstock.kernel.migrations import migrate
+from penstock.kernel.processes import ProcessKind
+from penstock.kernel.queue import Job, JobState, NewJob
+from penstock.kernel.queue import job as jobs
+from penstock.kernel.runstate import RunEntry
+from penstock.kernel.workers import Settle
+from penstock.settings import Settings
+from penstock.wiring import House, open_database, open_house
+
+ROOM = "storm"
+KIND = "storm.touch"
+EVERY = Bucket(per_second=10_000, burst=10_000)  # never refuses: it is the way there that counts
+ORDER_PER_ATTEMPT = 10
+
+effect = Table("storm_effect", metadata, Column("job_id", String, primary_key=True), Column("times", Integer))
+
+
+def blob_key(job_id: str) -> str:
+    """Where a job leaves its result."""
+    return f"storm/{job_id}"
+
+
+class Toucher:
+    """The handler of the storm's jobs."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+
+    async def touch(self, job: Job) -> Settle:
+        """Touch every engine once, then settle the effect."""
+        await self._house.limits.take("storm", EVERY)
+        order = job.attempts * ORDER_PER_ATTEMPT
+        entry = RunEntry(key=f"storm:{job.id}", run=job.attempts, order=order, status="running")
+        await self._house.runs.put(entry)
+        await self._house.blobs.put(blob_key(job.id), job.id.encode())
+        await self._house.runs.put(replace(entry, order=order + 1, status="done", final=True))
+
+        async def settle(tx: Tx) -> None:
+            once = upsert(tx, effect).values(job_id=job.id, times=1)
+            await tx.conn.execute(
+                once.on_conflict_do_update(index_elements=["job_id"], set_={"times": effect.c.times + 1})
+            )
+
+        return settle
+
+
+def work(settings: Settings) -> None:
+    """A worker process: until it is killed."""
+    asyncio.run(_work(settings))
+
+
+async def _work(settings: Settings) -> None:
+    async with open_house(settings) as house, asyncio.TaskGroup() as tasks:
+        tasks.create_task(house.keep(kind=ProcessKind.WORK, rooms=[ROOM]))
+        tasks.create_task(house.workers({KIND: Toucher(house).touch}, [ROOM]).run())
+
+
+def migrate_all(settings: Settings) -> None:
+    """Bring the database up to date."""
+    asyncio.run(_migrate(settings))
+
+
+async def _migrate(settings: Settings) -> None:
+    db = open_database(settings)
+    await migrate(db)
+    await db.close()
+
+
+async def make_table(db: Db) -> None:
+    """The table that counts effects."""
+    async with db.tx() as tx:
+        await tx.conn.run_sync(effect.create, checkfirst=True)
+
+
+async def add_jobs(house: House, numbers: range) -> None:
+    """Enqueue jobs as a room would: in a transaction, with ids of their own."""
+    async with house.db.tx(actor="storm") as tx:
+        await house.queue.enqueue(tx, *(NewJob(kind=KIND, id=f"job-{number}", room=ROOM) for number in numbers))
+
+
+async def count_done(db: Db) -> int:
+    """How many jobs are done."""
+    async with db.read() as tx:
+        done = select(func.count()).where(jobs.c.kind == KIND, jobs.c.state == JobState.DONE)
+        return await tx.conn.scalar(done) or 0
+
+
+async def wrongs(house: House, total: int) -> dict[str, object]:
+    """What is wrong at the end: empty when every job was done, its effect is there once, and its blob too."""
+    async with house.db.read() as tx:
+        by_state = await tx.conn.execute(select(jobs.c.state, func.count()).group_by(jobs.c.state))
+        states = {row[0]: row[1] for row in by_state}
+        counted = (await tx.conn.execute(select(effect.c.job_id, effect.c.times))).all()
+    doubled = [row.job_id for row in counted if row.times != 1]
+    blobs = {number for number in range(total) if await _whole(house, f"job-{number}")}
+    found = {
+        "states": states if states != {JobState.DONE: total} else None,
+        "doubled": doubled,
+        "without effect": total - len(counted),
+        "without blob": total - len(blobs),
+    }
+    return {name: wrong for name, wrong in found.items() if wrong}
+
+
+async def _whole(house: House, job_id: str) -> bool:
+    return await house.blobs.get(blob_key(job_id)) == job_id.encode()
+
+
+def as_environment(settings: Settings) -> dict[str, str]:
+    """The settings that differ from the defaults, for a command."""
+    given = asdict(settings)
+    defaults = asdict(Settings())
+    names = {known: field.metadata["env"] for known, field in Settings.__dataclass_fields__.items()}
+    return {names[name]: str(value) for name, value in given.items() if value != defaults[name]}

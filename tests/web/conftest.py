@@ -1,0 +1,22 @@
+"""Houses to serve: on SQLite in a folder of the test's own, without any service."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from penstock.settings import Settings
+from penstock.wiring import House, open_house
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """The settings of a house for a test."""
+    return Settings(data_dir=tmp_path / "data", grace_seconds=1.0)
+
+
+@pytest.fixture
+async def house(settings: Settings) -> AsyncIterator[House]:
+    """An open house."""
+    async with open_house(settings) as opened:
+        yield opened

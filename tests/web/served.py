@@ -1,0 +1,88 @@
+"""A served house to be attacked: a process of its own, with routes that take bodies, take long, or never end.
+
+Run as `python -m tests.web.served PORT FOLDER DRAIN_SECONDS`.
+"""
+
+import asyncio
+import gc
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel
+
+from penstock.cli.running import run_until_signal
+from penstock.kernel.logs import set_up_logs
+from penstock.settings import Settings
+from penstock.web import server
+from penstock.web.app import Fittings
+from penstock.wiring import open_house
+
+BODY_BYTES = 1_000_000
+BODY_SECONDS = 1.0
+GRACE_SECONDS = 2.0
+HEADER_SECONDS = 1.0
+
+router = APIRouter()
+
+
+class Note(BaseModel):
+    """Something that is taken in."""
+
+    text: str
+    more: dict[str, Any] = {}
+
+
+@router.post("/notes")
+async def take(note: Note) -> dict[str, int]:
+    """Take it."""
+    return {"characters": len(note.text)}
+
+
+@router.post("/raw")
+async def count(request: Request) -> dict[str, int]:
+    """Read any body."""
+    return {"bytes": sum([len(part) async for part in request.stream()])}
+
+
+@router.get("/slow")
+async def wait(seconds: float) -> dict[str, float]:
+    """Take so long."""
+    await asyncio.sleep(seconds)
+    return {"seconds": seconds}
+
+
+@router.get("/fail")
+async def fail(request: Request) -> None:
+    """A bug that shows what it was given."""
+    raise RuntimeError(f"token={request.headers.get('x-note')}")
+
+
+@router.get("/stream")
+async def stream() -> StreamingResponse:
+    """Never end."""
+    return StreamingResponse(_ticks(), media_type="text/event-stream")
+
+
+async def _ticks() -> AsyncIterator[bytes]:
+    while True:
+        yield b": tick\n\n"
+        await asyncio.sleep(0.05)
+
+
+async def _serve(port: int, folder: Path, drain_seconds: float) -> None:
+    settings = Settings(data_dir=folder, body_bytes=BODY_BYTES, body_seconds=BODY_SECONDS, grace_seconds=GRACE_SECONDS)
+    async with open_house(settings) as house:
+        await server.serve_http(
+            house, host="127.0.0.1", port=port, fittings=Fittings(routers=[router]), drain_seconds=drain_seconds
+        )
+
+
+if __name__ == "__main__":
+    gc.disable()  # a connection must not wait for the garbage collector to be closed
+    set_up_logs(style="text", level="INFO", stream=sys.stdout)
+    server.HEADER_MILLISECONDS = int(HEADER_SECONDS * 1000)
+    run_until_signal(_serve(int(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])))
