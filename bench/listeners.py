@@ -51,7 +51,7 @@ async def _turns(server: PostgresServer) -> Finding:
         "transactions/s",
         ours=lambda: _tell(dsn, str(compiled), *constants),
         reference=lambda: _tell(dsn, WITHOUT_TURN),
-        at_least=0.3,
+        at_least=0.2,
     )
 
 

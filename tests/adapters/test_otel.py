@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
@@ -18,7 +19,8 @@ from penstock.kernel.logs import trace_id
 from penstock.kernel.queue import Job, NewJob, Queue
 from penstock.kernel.workers import Settle, Workers
 from penstock.settings import Settings
-from penstock.web.app import App, Fittings, build_app
+from penstock.web import health
+from penstock.web.app import App, build_app
 from penstock.wiring import open_house
 from tests.fakes.collector import Collector, attributes, collecting
 from tests.kernel.http.asking import ask
@@ -61,7 +63,7 @@ def things(tracing: OtelTracing) -> APIRouter:
 @pytest.fixture
 async def app(tracing: OtelTracing, tmp_path: Path) -> AsyncIterator[App]:
     async with open_house(Settings(data_dir=tmp_path)) as house:
-        yield build_app(house, Fittings(tracing=tracing, routers=[things(tracing)]))
+        yield build_app(replace(house, tracing=tracing), routers=[health.router, things(tracing)])
 
 
 class TestRequests:
@@ -142,7 +144,7 @@ class TestACollectorThatIsAway:
         collector.answering.clear()
         tracing = tracing_to(collector.url if silent else NOWHERE)
         async with open_house(Settings(data_dir=tmp_path)) as house:
-            app = build_app(house, Fittings(tracing=tracing, routers=[things(tracing)]))
+            app = build_app(replace(house, tracing=tracing), routers=[health.router, things(tracing)])
             began = monotonic()
             for _ in range(3000):  # more than the queue of spans holds
                 assert (await ask(app, "GET", "/livez")).status == 200

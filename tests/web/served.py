@@ -18,7 +18,7 @@ from penstock.cli.running import run_until_signal
 from penstock.kernel.logs import set_up_logs
 from penstock.settings import Settings
 from penstock.web import server
-from penstock.web.app import Fittings
+from penstock.web.app import ROUTERS
 from penstock.wiring import open_house
 
 BODY_BYTES = 1_000_000
@@ -76,9 +76,8 @@ async def _ticks() -> AsyncIterator[bytes]:
 async def _serve(port: int, folder: Path, drain_seconds: float) -> None:
     settings = Settings(data_dir=folder, body_bytes=BODY_BYTES, body_seconds=BODY_SECONDS, grace_seconds=GRACE_SECONDS)
     async with open_house(settings) as house:
-        await server.serve_http(
-            house, host="127.0.0.1", port=port, fittings=Fittings(routers=[router]), drain_seconds=drain_seconds
-        )
+        routers = [*ROUTERS, router]
+        await server.serve_http(house, host="127.0.0.1", port=port, routers=routers, drain_seconds=drain_seconds)
 
 
 if __name__ == "__main__":

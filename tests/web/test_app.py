@@ -10,7 +10,8 @@ from pydantic import BaseModel
 from penstock.access.domain import Caller, Scope
 from penstock.access.door import open_to, open_to_all
 from penstock.settings import Settings
-from penstock.web.app import App, Fittings, build_app
+from penstock.web import health
+from penstock.web.app import App, build_app
 from penstock.wiring import House, open_house
 from tests.fakes.doors import OpenDoor
 from tests.kernel.http.asking import ask
@@ -48,14 +49,11 @@ def shop() -> APIRouter:
     return router
 
 
-def fittings() -> Fittings:
-    door = OpenDoor(ann=Caller(name="ann", user_id=1, scope=Scope.READ))
-    return Fittings(routers=[shop()], state={"access": door})
-
-
 @pytest.fixture
 def app(house: House) -> App:
-    return build_app(house, fittings())
+    made = build_app(house, routers=[health.router, shop()])
+    made.state.access = OpenDoor(ann=Caller(name="ann", user_id=1, scope=Scope.READ))
+    return made
 
 
 def operations(app: App) -> dict[tuple[str, str], dict[str, Any]]:

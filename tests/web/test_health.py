@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -19,10 +20,11 @@ from penstock.kernel.migrations import migrate
 from penstock.kernel.processes import Heartbeat, ProcessKind
 from penstock.kernel.queue import NewJob, Queue
 from penstock.kernel.timekeeper import Duty, Timekeeper
+from penstock.settings import Settings
 from penstock.web import probes
-from penstock.web.app import Fittings, build_app
+from penstock.web.app import build_app
 from penstock.web.health import FRESH_SECONDS, PATIENCE_SECONDS, Checkup, Finding, Probe
-from penstock.wiring import House
+from penstock.wiring import House, open_house
 from tests.conftest import open_db
 from tests.kernel.http.asking import ask
 from tests.servers.postgres import PostgresServer
@@ -50,7 +52,7 @@ class StuckBreaker:
 class BlobsThatAreAway(DiskBlobs):
     """A store that says where it is when it fails."""
 
-    async def stat(self, key: str) -> Any:
+    async def check(self) -> None:
         raise BlobsUnavailable(reason="s3.internal:9000 refused AKIAIOSFODNN7EXAMPLE")
 
 
@@ -68,27 +70,29 @@ class TestTheRoute:
         assert all(answer.json["checks"][part]["ok"] for part in parts if part != "workers")
         assert answer.json["checks"]["console"]["detail"] == "this build has no console"
 
-    async def test_a_needed_part_that_is_unwell_makes_it_503(self, house: House):
-        async def away() -> None:
-            raise Unavailable(reason="redis://:hunter2@10.0.0.7 refused")
-
-        answer = await ask(build_app(house, Fittings(ping_redis=away)), "GET", "/api/v1/health")
+    async def test_a_needed_part_that_is_unwell_makes_it_503(self, house: House, tmp_path: Path):
+        answer = await ask(build_app(replace(house, blobs=BlobsThatAreAway(tmp_path))), "GET", "/api/v1/health")
         assert (answer.status, answer.json["status"]) == (503, "unwell")
-        assert answer.json["checks"]["redis"] == {"ok": False, "needed": True, "detail": "UNAVAILABLE"}
-        assert b"hunter2" not in answer.body
-        assert b"10.0.0.7" not in answer.body
+        assert answer.json["checks"]["blobs"] == {
+            "ok": False,
+            "needed": True,
+            "detail": "does not answer as it should",
+        }
+        assert b"s3.internal" not in answer.body
 
     async def test_another_part_only_degrades_it(self, house: House):
-        answer = await ask(build_app(house, Fittings(breakers=[StuckBreaker()])), "GET", "/api/v1/health")
+        answer = await ask(build_app(house), "GET", "/api/v1/health")
         assert (answer.status, answer.json["status"]) == (200, "degraded")
-        breakers = answer.json["checks"]["breakers"]
-        assert (breakers["ok"], breakers["detail"]) == (False, "left alone: redis (no answer came in time)")
+        workers = answer.json["checks"]["workers"]
+        assert workers == {"ok": False, "needed": False, "detail": "nobody takes up jobs"}
 
-    async def test_ready_asks_for_the_database_alone_and_not_while_stopping(self, house: House):
-        async def away() -> None:
-            raise Unavailable(reason="x")
+    async def test_redis_is_looked_at_where_there_is_one(self, settings: Settings, redis_url: str):
+        async with open_house(replace(settings, redis_url=redis_url)) as house:
+            answer = await ask(build_app(house), "GET", "/api/v1/health")
+        assert answer.json["checks"]["redis"] == {"ok": True, "needed": True, "detail": ""}
 
-        app = build_app(house, Fittings(ping_redis=away))
+    async def test_ready_asks_for_the_database_alone_and_not_while_stopping(self, house: House, tmp_path: Path):
+        app = build_app(replace(house, blobs=BlobsThatAreAway(tmp_path)))
         ready = await ask(app, "GET", "/readyz")
         assert (ready.status, ready.json) == (200, {"status": "ready"})
         app.state.stopping.set()
@@ -218,7 +222,12 @@ class TestRedis:
             await link.close()
 
 
-class TestBlobsAndDisk:
+class TestBlobsAndOthers:
+    async def test_what_is_left_alone_is_named(self):
+        told = "left alone: redis (no answer came in time)"
+        assert await said(probes.breakers([StuckBreaker()])) == (False, told)
+        assert await said(probes.breakers([])) == (True, "")
+
     async def test_a_store_that_answers_is_well(self, tmp_path: Path):
         assert await said(probes.blobs(DiskBlobs(tmp_path))) == (True, "")
 

@@ -7,20 +7,20 @@ that enqueues the second.
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 
 from msgspec import json
 
 from penstock.kernel.blobs import BlobExists
 from penstock.kernel.db import Tx
 from penstock.kernel.queue import Job, NewJob
-from penstock.kernel.runstate import RunEntry
+from penstock.kernel.runstate import RunEntry, RunMovedOn
 from penstock.kernel.workers import JobHandler, Settle
 from penstock.wiring import House
 
 ROOM = "demo"
 SECONDS_PER_PAGE = 0.15  # long enough to watch, short enough to wait for
-ORDER_PER_ATTEMPT = 1000  # a later attempt always counts as later progress
-COUNTING = 1_000_000  # the second stage comes after every attempt of the first
+COUNTING = 1_000_000  # the second stage comes after every page of the first
 
 LETTER = "demo/letter.txt"
 RESULT = "demo/result.json"
@@ -89,6 +89,7 @@ class Chain:
         return settle
 
     async def _show(self, job: Job, stage: str, number: int, total: int, *, base: int = 0) -> None:
-        order = base + job.attempts * ORDER_PER_ATTEMPT + number
+        """Tell how far it is. One that begins again, after a death or a stop, is silent until it is further."""
         fields = {"stage": stage, "page": number, "pages": total, "worker": job.worker}
-        await self._house.runs.put(RunEntry(key=RUN, run=1, order=order, status="running", fields=fields))
+        with suppress(RunMovedOn):
+            await self._house.runs.put(RunEntry(key=RUN, run=1, order=base + number, status="running", fields=fields))

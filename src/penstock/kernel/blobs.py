@@ -139,6 +139,8 @@ class Blobs(Protocol):
     async def put(self, key: str, chunks: Chunks) -> BlobReceipt:
         """Store an object and replace what was there; when this raises, what was there is still there.
 
+        After BlobsUnavailable it may also be the new object, whole: a store far away can take it and not say so.
+
         A cancelled put has not happened or has happened whole, and nothing of it goes on after it has returned.
         """
         ...

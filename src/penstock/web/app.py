@@ -1,12 +1,11 @@
 """The HTTP app: the routes of all rooms behind one front.
 
 `ROUTERS` says what is served. Routes find the parts of the house in `app.state`, by the typed dependencies of the files
-that declare them; `Fittings` are parts that only some houses have.
+that declare them.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import partial
 from importlib.metadata import version
 from typing import Any
@@ -16,11 +15,11 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.telemetry import TelemetryConfig
 
 from penstock.access import api as access
-from penstock.kernel.http.front import BodyRules, Front, Tracing
+from penstock.kernel.http.front import BodyRules, Front
 from penstock.kernel.http.problems import speak_problems
 from penstock.kernel.http.request_log import RequestLog
 from penstock.kernel.http.routes import RouteIndex
-from penstock.kernel.metrics import KnownBreaker, Metrics, Streams
+from penstock.kernel.metrics import Metrics
 from penstock.notify import api as webhooks
 from penstock.web import events, health, probes
 from penstock.web.openapi import describe
@@ -33,22 +32,7 @@ NO_TELEMETRY = TelemetryConfig(tracing=False, metrics=False, logs=False, auto_co
 THEY_SEND = ("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-API-Key", "X-Request-Id")
 THEY_READ = ("Content-Language", "Retry-After", "X-Request-Id")
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fittings:
-    """Parts that only some houses have. `state` is what the further routers look for in `app.state`, by name."""
-
-    ping_redis: Callable[[], Awaitable[object]] | None = None
-    breakers: Sequence[KnownBreaker] = ()
-    streams: Streams | None = None
-    tracing: Tracing | None = None
-    routers: Sequence[APIRouter] = ()
-    own_limits: tuple[str, ...] = ()  # paths of uploads, whose routes bound their bodies themselves
-    state: Mapping[str, object] = field(default_factory=dict)
-
-
-NO_FITTINGS = Fittings()
+UPLOADS: tuple[str, ...] = ()  # paths below which routes bound their bodies themselves; none yet
 
 
 class App(FastAPI):
@@ -63,7 +47,7 @@ class App(FastAPI):
         return self.openapi_schema
 
 
-def build_app(house: House, fittings: Fittings = NO_FITTINGS) -> App:
+def build_app(house: House, *, routers: Sequence[APIRouter] = ROUTERS) -> App:
     """The app of one process."""
     app = App(
         title="Penstock",
@@ -74,16 +58,15 @@ def build_app(house: House, fittings: Fittings = NO_FITTINGS) -> App:
         redirect_slashes=False,
         telemetry=NO_TELEMETRY,
     )
-    _furnish(app, house, fittings)
-    routers = (*ROUTERS, *fittings.routers)
+    _furnish(app, house)
     app.index = RouteIndex([*(route for router in routers for route in router.routes), *app.router.routes])
     app.router.routes[:] = [app.index]
     speak_problems(app)
-    _put_front(app, house, fittings)
+    _put_front(app, house)
     return app
 
 
-def _furnish(app: App, house: House, fittings: Fittings) -> None:
+def _furnish(app: App, house: House) -> None:
     """Put into `app.state` what routes ask for."""
     app.state.db = house.db
     app.state.access = house.access
@@ -93,43 +76,35 @@ def _furnish(app: App, house: House, fittings: Fittings) -> None:
     app.state.stopping = asyncio.Event()
     app.state.under_way = set()
     app.state.request_log = RequestLog(house.clock)
-    app.state.checkup = health.Checkup(_probes(house, fittings), version=app.version)
-    app.state.metrics = Metrics(
-        house.db, version=app.version, streams=house.hub, breakers=[*house.breakers, *fittings.breakers]
-    )
-    for name, part in fittings.state.items():
-        setattr(app.state, name, part)
+    app.state.checkup = health.Checkup(_probes(house), version=app.version)
+    app.state.metrics = Metrics(house.db, version=app.version, streams=house.hub, breakers=house.breakers)
 
 
-def _probes(house: House, fittings: Fittings) -> list[health.Probe]:
+def _probes(house: House) -> list[health.Probe]:
     return [
         probes.database(house.db),
         probes.migrations(house.db),
-        *([probes.redis(ping)] if (ping := fittings.ping_redis or _ping_of(house)) else []),
+        *([probes.redis(partial(house.redis.call, "PING"))] if house.redis else []),
         probes.blobs(house.blobs),
         probes.disk(house.settings.data_dir),
         probes.workers(house.db),
         probes.rooms(house.db),
         probes.duties(house.db, house.timekeeper.names),
-        probes.breakers([*house.breakers, *fittings.breakers]),
+        probes.breakers(house.breakers),
         probes.console(),
     ]
 
 
-def _ping_of(house: House) -> Callable[[], Awaitable[object]] | None:
-    return partial(house.redis.call, "PING") if house.redis else None
-
-
-def _put_front(app: App, house: House, fittings: Fittings) -> None:
+def _put_front(app: App, house: House) -> None:
     settings = house.settings
     app.add_middleware(
         Front,
-        bodies=BodyRules(most_bytes=settings.body_bytes, seconds=settings.body_seconds, own_limits=fittings.own_limits),
+        bodies=BodyRules(most_bytes=settings.body_bytes, seconds=settings.body_seconds, own_limits=UPLOADS),
         traffic=app.state.metrics.traffic,
         request_log=app.state.request_log,
         under_way=app.state.under_way,
         own_head=partial(app.index.has, "HEAD"),
-        tracing=fittings.tracing or house.tracing,
+        tracing=house.tracing,
     )
     if origins := [origin.strip() for origin in settings.cors_origins.split(",") if origin.strip()]:
         app.add_middleware(  # around the front, so that a page can read its refusals too

@@ -3,14 +3,13 @@
 import asyncio
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
 from sqlalchemy import select
 
 from penstock.kernel.backlog import list_rooms_waiting
-from penstock.kernel.blobs import BlobNotFound, Blobs
+from penstock.kernel.blobs import Blobs
 from penstock.kernel.db import Db
 from penstock.kernel.metrics import KnownBreaker
 from penstock.kernel.migrations import pending
@@ -21,7 +20,6 @@ from penstock.web.health import Finding, Probe
 LEAST_FREE_BYTES = 100 * 1000 * 1000
 LEAST_FREE_SHARE = 0.01
 UNHEARD = timedelta(seconds=10)  # work may wait so long before anyone is blamed: a worker starts within that
-NOBODYS_KEY = "penstock/health"
 MOST_NAMED = 10
 
 
@@ -57,11 +55,10 @@ def redis(ping: Callable[[], Awaitable[object]]) -> Probe:
 
 
 def blobs(store: Blobs) -> Probe:
-    """The object store answers, be it only that it does not have what we ask for."""
+    """The object store answers, lets us in, and has room."""
 
     async def look() -> Finding:
-        with suppress(BlobNotFound):
-            await store.stat(NOBODYS_KEY)
+        await store.check()
         return Finding()
 
     return Probe(name="blobs", look=look)

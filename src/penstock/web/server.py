@@ -8,15 +8,17 @@ import asyncio
 import logging
 import os
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
 
+from fastapi import APIRouter
 from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
 from granian.log import LogLevels
 from granian.server.embed import Server
 
 from penstock.kernel.errors import Conflict
-from penstock.web.app import NO_FITTINGS, App, Fittings, build_app
+from penstock.web.app import ROUTERS, App, build_app
 from penstock.wiring import House
 
 log = logging.getLogger(__name__)
@@ -53,11 +55,11 @@ def check_port(host: str, port: int) -> None:
 
 
 async def serve_http(
-    house: House, *, host: str, port: int, fittings: Fittings = NO_FITTINGS, drain_seconds: float = 0
+    house: House, *, host: str, port: int, routers: Sequence[APIRouter] = ROUTERS, drain_seconds: float = 0
 ) -> None:
     """Answer HTTP until cancelled. After a cancel, `/readyz` says for `drain_seconds` that others should be asked."""
     check_port(host, port)
-    app = build_app(house, fittings)
+    app = build_app(house, routers=routers)
     server = _server(app, host, port, connections=house.settings.sse_connections + SPARE_CONNECTIONS)
     serving = asyncio.create_task(server.serve())
     try:

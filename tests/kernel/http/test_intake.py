@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from starlette.types import Message
 
 from penstock.kernel.http import intake
-from penstock.kernel.http.intake import BadBody, BodyTooLarge, BodyTooSlow, again, check_json, counted, read_whole
+from penstock.kernel.http.intake import BadBody, BodyTooLarge, BodyTooSlow, CountedBody, again, check_json, read_whole
 from tests.kernel.http.asking import GONE, SILENT, Asker
 
 
@@ -41,7 +41,7 @@ class TestReadWhole:
 
 class TestCounted:
     async def test_what_fits_passes_as_it_comes(self):
-        receive = counted(Asker([b"ab", b"c"]).receive, most_bytes=3, seconds=5)
+        receive = CountedBody(Asker([b"ab", b"c"]).receive, most_bytes=3, seconds=5).receive
         assert [await receive() for _ in range(3)] == [
             {"type": "http.request", "body": b"ab", "more_body": True},
             {"type": "http.request", "body": b"c", "more_body": False},
@@ -49,13 +49,13 @@ class TestCounted:
         ]
 
     async def test_the_part_that_is_too_much_is_refused(self):
-        receive = counted(Asker([b"ab", b"cd"]).receive, most_bytes=3, seconds=5)
+        receive = CountedBody(Asker([b"ab", b"cd"]).receive, most_bytes=3, seconds=5).receive
         await receive()
         with pytest.raises(BodyTooLarge):
             await receive()
 
     async def test_the_time_is_counted_over_all_parts(self):
-        receive = counted(Asker([b"ab", SILENT]).receive, most_bytes=3, seconds=0.02)
+        receive = CountedBody(Asker([b"ab", SILENT]).receive, most_bytes=3, seconds=0.02).receive
         await receive()
         with pytest.raises(BodyTooSlow):
             await receive()
@@ -70,7 +70,7 @@ class TestCounted:
             return {"type": "http.disconnect"}
 
         first = [False, True]
-        timed = counted(receive, most_bytes=3, seconds=0.01)
+        timed = CountedBody(receive, most_bytes=3, seconds=0.01).receive
         await timed()
         asyncio.get_running_loop().call_later(0.05, left.set)
         assert await timed() == {"type": "http.disconnect"}

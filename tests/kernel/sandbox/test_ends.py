@@ -74,13 +74,13 @@ def test_an_answer_about_a_file_is_not_worth_another_try(kind: type[Invalid]):
 class TestTime:
     @pytest.mark.parametrize("function", [payloads.hang, payloads.hang_deaf, payloads.stop_itself])
     async def test_that_is_up_ends_a_child_whatever_it_does(self, sandbox: Sandbox, function):
-        with pytest.raises(SandboxTimedOut, match=r"0\.3 s"):
-            await sandbox.run(function, limits=Bounds(seconds=0.3))
+        with pytest.raises(SandboxTimedOut, match=r"0\.5 s"):
+            await sandbox.run(function, limits=Bounds(seconds=0.5))
         assert children_of(zygote()) == []
 
     async def test_that_is_up_counts_though_an_answer_was_given(self, sandbox: Sandbox):
         with pytest.raises(SandboxTimedOut):
-            await sandbox.run(payloads.answer_and_hang, b"=\x01", limits=Bounds(seconds=0.3))
+            await sandbox.run(payloads.answer_and_hang, b"=\x01", limits=Bounds(seconds=0.5))
 
     @pytest.mark.parametrize("function", [payloads.spin, payloads.spin_deaf])
     async def test_of_the_processor_is_bounded_by_itself(self, sandbox: Sandbox, function):

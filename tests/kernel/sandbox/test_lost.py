@@ -35,8 +35,9 @@ class TestADeadZygote:
 
     async def test_is_replaced_unnoticed_when_it_had_nothing_to_do(self, sandbox: Sandbox):
         await sandbox.guards()
-        zygote().kill()
-        await until(lambda: not zygotes())
+        first = zygote()
+        first.kill()
+        await until(lambda: gone(first.pid))
         assert await sandbox.run(payloads.echo, 1) == 1
 
     async def test_that_only_sleeps_is_given_up(self):

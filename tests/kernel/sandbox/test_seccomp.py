@@ -73,7 +73,7 @@ YOUNG = {
 
 
 def verdict(machine: str, number: int, *arguments: int, architecture: int | None = None) -> int:
-    """What the filter of a machine says to a call, when the process has the number -1 would be patched to: 0."""
+    """What the filter of a machine says to a call. The guarded process has the number that stands for itself."""
     built = seccomp.build(machine)
     assert built is not None
     shown = {seccomp.AT_NUMBER: number, seccomp.AT_ARCHITECTURE: architecture or seccomp.ARCHITECTURES[machine][1]}

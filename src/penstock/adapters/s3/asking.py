@@ -5,7 +5,7 @@ So these few small requests are signed and sent by ourselves. They only read, or
 be tried again.
 """
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -52,8 +52,9 @@ class Asker:
         query = {"list-type": "2", "encoding-type": "url", "max-keys": str(most), "prefix": root + prefix}
         query |= {"start-after": root + start} if start else {}
         listed = await self._read("ListBucketResult", query)
+        plain = unquote_plus if _text(listed, "EncodingType") == "url" else str
         with _understood():
-            blobs = tuple(_as_stat(found, root) for found in _children(listed, "Contents"))
+            blobs = tuple(_as_stat(found, root, plain) for found in _children(listed, "Contents"))
         return Answer(blobs=blobs, more=_text(listed, "IsTruncated") == "true")
 
     async def abort_uploads(self, older_than: datetime) -> int:
@@ -92,7 +93,8 @@ class Asker:
                 raise BlobsUnavailable(reason="it did not answer in time") from error
             except (aiohttp.ClientError, OSError) as error:
                 if not tries_left:
-                    raise BlobsUnavailable(reason="it cannot be reached, or the connection broke") from error
+                    away = isinstance(error, aiohttp.ClientConnectorError)
+                    raise BlobsUnavailable(reason="it cannot be reached" if away else "the connection broke") from error
             else:
                 if status < 500 or not tries_left:
                     return status, answer
@@ -133,8 +135,8 @@ async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
     return bytes(answer)
 
 
-def _as_stat(found: Element, root: str) -> BlobStat:
-    key = unquote_plus(_text(found, "Key"), errors="replace").removeprefix(root)
+def _as_stat(found: Element, root: str, plain: Callable[[str], str]) -> BlobStat:
+    key = plain(_text(found, "Key")).removeprefix(root)
     size, modified = _text(found, "Size"), _text(found, "LastModified")
     return BlobStat(key=key, size_bytes=int(size), modified_at=datetime.fromisoformat(modified))
 

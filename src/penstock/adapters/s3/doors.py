@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 SMALL_BYTES = 1024 * 1024  # what goes through the quick door
 RETRIES = 3  # of a request that the store refused for now, or that did not reach it
 RETRY_SHARE = 0.8  # of the time for an answer: who waited that long in vain is told so, and does not wait again
-WHOLE_SECONDS = timedelta(days=1)  # a body may take long as long as it moves
+WHOLE_TIME = timedelta(days=1)  # a body may take long as long as it moves
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ def _open(place: S3Place, patience: Patience, answer_seconds: float, retries: in
             "allow_http": place.origin.startswith("http://"),
             "connect_timeout": timedelta(seconds=patience.connect_seconds),
             "read_timeout": timedelta(seconds=answer_seconds),
-            "timeout": WHOLE_SECONDS,
+            "timeout": WHOLE_TIME,
         },
         retry_config=_retries(patience, retries),
     )

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.kernel.errors import Invalid, PenstockError, TooLarge
 from penstock.kernel.http.headers import RequestIds, read_headers
-from penstock.kernel.http.intake import BodyTooLarge, again, check_json, counted, read_whole
+from penstock.kernel.http.intake import BodyTooLarge, CountedBody, again, check_json, read_whole
 from penstock.kernel.http.key_in_url import refuse_key_in_url
 from penstock.kernel.http.problems import problem
 from penstock.kernel.http.request_log import RequestLog
@@ -117,31 +117,39 @@ class Front:
     async def _answer(self, visit: Visit, receive: Receive) -> None:
         try:
             _check_address(visit.scope)
-            if visit.asked.has_body:
-                receive = await self._take_in(visit, receive)
             if visit.method == "HEAD" and not self._own_head(visit.scope["path"]):
                 visit.scope["method"] = "GET"
-            await self._app(visit.scope, receive, visit.send)
-        except PenstockError as error:
-            await _refuse(visit, error)
-        except Exception:
-            log.exception("%s %s failed", visit.known_method, visit.scope["path"])
+            if visit.asked.has_body:
+                await self._take_in(visit, receive)
+            else:
+                await self._app(visit.scope, receive, visit.send)
+        except Exception as error:
+            named = error if isinstance(error, PenstockError) and not visit.answered else None
+            if named is None:
+                log.exception("%s %s failed", visit.known_method, visit.scope["path"])
             if visit.answered:
                 raise  # half an answer is out: the server has to cut it off, so that nobody takes it for whole
-            await _refuse(visit, PenstockError())
+            await _refuse(visit, named or PenstockError())
 
-    async def _take_in(self, visit: Visit, receive: Receive) -> Receive:
-        rules = self._bodies
-        if rules.own_limits and visit.scope["path"].startswith(rules.own_limits):
-            return receive
+    async def _take_in(self, visit: Visit, receive: Receive) -> None:
+        """Let the app answer a request with a body: once that is known to be fit, or while it is being counted."""
+        rules, scope = self._bodies, visit.scope
+        if rules.own_limits and scope["path"].startswith(rules.own_limits):
+            await self._app(scope, receive, visit.send)
+            return
         if visit.asked.body_bytes > rules.most_bytes:
             raise BodyTooLarge(most_bytes=rules.most_bytes)
-        if not visit.asked.is_json:
-            return counted(receive, most_bytes=rules.most_bytes, seconds=rules.seconds)
-        body = await read_whole(receive, most_bytes=rules.most_bytes, seconds=rules.seconds)
-        if body:
-            await check_json(body)
-        return again(body, receive)
+        if visit.asked.is_json:
+            body = await read_whole(receive, most_bytes=rules.most_bytes, seconds=rules.seconds)
+            if body:
+                await check_json(body)
+            await self._app(scope, again(body, receive), visit.send)
+            return
+        counted = CountedBody(receive, most_bytes=rules.most_bytes, seconds=rules.seconds)
+        try:
+            await self._app(scope, counted.receive, visit.send)
+        finally:
+            counted.let_go()
 
 
 def _check_address(scope: Scope) -> None:

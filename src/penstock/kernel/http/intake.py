@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from starlette.types import Message, Receive
 
-from penstock.kernel.errors import Invalid, TooLarge
+from penstock.kernel.errors import Invalid, PenstockError, TooLarge
 
 MOST_DEPTH = 100
 LARGEST_INTEGER = 2**63 - 1
@@ -108,26 +108,42 @@ def again(body: bytes, receive: Receive) -> Receive:
     return give
 
 
-def counted(receive: Receive, *, most_bytes: int, seconds: float) -> Receive:
+class CountedBody:
     """A `receive` that raises when more comes, or comes later, than may be."""
-    size, until, more = 0, asyncio.get_running_loop().time() + seconds, True
 
-    async def count() -> Message:
-        nonlocal size, more
-        if not more:
-            return await receive()
+    def __init__(self, receive: Receive, *, most_bytes: int, seconds: float) -> None:
+        self._receive = receive
+        self._most_bytes = most_bytes
+        self._seconds = seconds
+        self._until = asyncio.get_running_loop().time() + seconds
+        self._size = 0
+        self._more = True
+        self._raised: PenstockError | None = None
+
+    async def receive(self) -> Message:
+        """The next part."""
+        if not self._more:
+            return await self._receive()
         try:
-            async with asyncio.timeout_at(until):
-                message = await receive()
+            async with asyncio.timeout_at(self._until):
+                message = await self._receive()
         except TimeoutError as error:
-            raise BodyTooSlow(seconds=seconds) from error
-        size += len(message.get("body", b""))
-        if size > most_bytes:
-            raise BodyTooLarge(most_bytes=most_bytes)
-        more = message.get("more_body", False)
+            self._raised = BodyTooSlow(seconds=self._seconds)
+            raise self._raised from error
+        self._size += len(message.get("body", b""))
+        if self._size > self._most_bytes:
+            self._raised = BodyTooLarge(most_bytes=self._most_bytes)
+            raise self._raised
+        self._more = message.get("more_body", False)
         return message
 
-    return count
+    def let_go(self) -> None:
+        """Hold nothing any more. A framework's frame and the error that it met there hold each other, and with them the
+        body: until the garbage collector came by, the server would keep the connection and go on reading."""
+        error: BaseException | None = self._raised
+        while error is not None:
+            error.__traceback__ = None
+            error = error.__cause__
 
 
 async def check_json(body: bytes) -> None:

@@ -1,0 +1,132 @@
+"""Jobs handed out by ARQ beside jobs that workers claim in the ledger themselves: the same handler, one process.
+
+A backlog is enqueued at once and worked off. A chain enqueues each job in the settle of the one before, so that on ARQ
+every single job goes through the outbox. Counted is everything that the process does: relay, claims, work, settles.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+
+from bench import databases
+from bench.rounds import ROUNDS, Finding, summary
+from penstock.adapters.arq_queue import ArqWorkers, Tickets
+from penstock.adapters.redis.link import RedisLink
+from penstock.kernel.announce import announce_by_message
+from penstock.kernel.db import Db, Tx
+from penstock.kernel.outbox import Relay
+from penstock.kernel.queue import Job, NewJob, Queue
+from penstock.kernel.runner import JobHandler, Runner, Settle
+from penstock.kernel.workers import Workers
+from tests.conftest import open_db
+from tests.servers.postgres import PostgresServer
+from tests.servers.valkey import ValkeyServer
+
+BACKLOG = 2000
+CHAINS, LINKS = 8, 60
+SLOTS = 8
+DATABASE = "arq"
+LOOK_SECONDS = 0.02
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """What one drain took."""
+
+    jobs_per_second: float
+    cpu_ms_per_job: float
+
+
+class Work:
+    """Does nothing, and enqueues the next job of a chain where there is one."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.settled = 0
+        self._queue = queue
+
+    async def __call__(self, job: Job) -> Settle:
+        """The handler."""
+        return partial(self._settle, job.payload["links"])
+
+    async def _settle(self, links: int, tx: Tx) -> None:
+        if links > 1:
+            await self._queue.enqueue(tx, NewJob(kind="k", payload={"links": links - 1}))
+        tx.after.append(self._count)
+
+    def _count(self) -> None:
+        self.settled += 1
+
+
+def run() -> list[Finding]:
+    """Both ways in turn, three times over."""
+    with databases.postgres() as server, ValkeyServer.start() as redis:
+        return asyncio.run(_run(server, redis))
+
+
+async def _run(server: PostgresServer, redis: ValkeyServer) -> list[Finding]:
+    await databases.new_database(server, DATABASE)
+    backlog = [NewJob(kind="k", payload={"links": 1})] * BACKLOG
+    chains = [NewJob(kind="k", payload={"links": LINKS})] * CHAINS
+    findings = []
+    for what, jobs in ((f"a backlog of {BACKLOG:,} jobs", backlog), (f"{CHAINS} chains of {LINKS} jobs", chains)):
+        rounds = [(await _on_ledger(server, jobs), await _on_arq(server, redis, jobs)) for _ in range(ROUNDS)]
+        findings += _findings(what, rounds)
+    return findings
+
+
+def _findings(what: str, rounds: list[tuple[Pace, Pace]]) -> list[Finding]:
+    """The bounds say when something has gone wrong with the path. ARQ needs nine round trips where a claim needs one."""
+    speed = [(ledger.jobs_per_second, arq.jobs_per_second) for ledger, arq in rounds]
+    cost = [(ledger.cpu_ms_per_job, arq.cpu_ms_per_job) for ledger, arq in rounds]
+    return [
+        summary(f"{what} by ARQ beside the ledger, PostgreSQL", "jobs/s", speed, at_least=0.2),
+        summary(f"CPU of {what} by ARQ beside the ledger", "ms/job", cost, at_most=4.0),
+    ]
+
+
+async def _on_ledger(server: PostgresServer, jobs: Sequence[NewJob]) -> Pace:
+    await databases.refill(server.dsn(DATABASE), 0)
+    db, queue = open_db(server.url(DATABASE)), Queue()
+    work = Work(queue)
+    workers = Workers(db, queue, _handlers(work), owner="bench", slots=SLOTS)
+    pace = await _measure(db, queue, work, jobs, [workers])
+    await db.close()
+    return pace
+
+
+async def _on_arq(server: PostgresServer, redis: ValkeyServer, jobs: Sequence[NewJob]) -> Pace:
+    await databases.refill(server.dsn(DATABASE), 0)
+    redis.flush()
+    db, link, queue = open_db(server.url(DATABASE)), RedisLink(redis.url), Queue(announce=announce_by_message)
+    work = Work(queue)
+    workers = ArqWorkers(link, Runner(db, queue, _handlers(work), owner="bench"), slots=SLOTS)
+    relay = Relay(db, {}, carriers=[Tickets(link, db.clock)], owner="bench")
+    pace = await _measure(db, queue, work, jobs, [workers, relay])
+    await link.close()
+    await db.close()
+    return pace
+
+
+def _handlers(work: Work) -> dict[str, JobHandler]:
+    return {"k": work}
+
+
+async def _measure(
+    db: Db, queue: Queue, work: Work, jobs: Sequence[NewJob], parts: Sequence[Workers | ArqWorkers | Relay]
+) -> Pace:
+    total = sum(job.payload["links"] for job in jobs)
+    async with db.tx() as tx:
+        await queue.enqueue(tx, *jobs)
+    began, cpu = time.perf_counter(), time.process_time()
+    async with AsyncExitStack() as stack:
+        tasks = [asyncio.create_task(part.run()) for part in parts]
+        stack.push_async_callback(asyncio.wait, tasks)
+        for task in tasks:
+            stack.callback(task.cancel)
+        while work.settled < total:  # noqa: ASYNC110  (a look costs nothing; an event would cost as much)
+            await asyncio.sleep(LOOK_SECONDS)
+        took, used = time.perf_counter() - began, time.process_time() - cpu
+    return Pace(jobs_per_second=total / took, cpu_ms_per_job=used * 1000 / total)

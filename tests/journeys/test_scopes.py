@@ -1,0 +1,204 @@
+"""Every caller at every route, as the OpenAPI document lists them. A route without an example here fails the test."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import aiohttp
+import pytest
+
+from penstock.access import keys
+from penstock.access.domain import NewKey, Scope
+from penstock.kernel.clock import ManualClock
+from tests.conftest import open_db
+from tests.journeys.command import Serving
+from tests.journeys.profiles import ADMIN_KEY, Profile
+
+OWNER, STRANGER = 701, 702
+URL = "http://127.0.0.1:9/hook"
+CREDENTIALS = {"username": "ann", "password": "correct horse battery"}
+KEY = {"name": "made by the matrix", "scope": "read"}
+
+# Every route once, with a body that it takes. What a path names is made for each caller who may change it.
+BODIES: dict[tuple[str, str], object] = {
+    ("GET", "/api/v1/health"): None,
+    ("GET", "/livez"): None,
+    ("GET", "/readyz"): None,
+    ("GET", "/metrics"): None,
+    ("GET", "/api/v1/auth/check-init"): None,
+    ("POST", "/api/v1/auth/init"): CREDENTIALS,
+    ("POST", "/api/v1/auth/login"): CREDENTIALS,
+    ("POST", "/api/v1/auth/logout"): None,
+    ("GET", "/api/v1/auth/me"): None,
+    ("GET", "/api/v1/api-keys"): None,
+    ("POST", "/api/v1/api-keys"): KEY,
+    ("GET", "/api/v1/api-keys/{key_id}"): None,
+    ("PUT", "/api/v1/api-keys/{key_id}"): {"name": "renamed"},
+    ("POST", "/api/v1/api-keys/{key_id}/rotate"): None,
+    ("DELETE", "/api/v1/api-keys/{key_id}"): None,
+    ("GET", "/api/v1/audit"): None,
+    ("GET", "/api/v1/events"): None,
+    ("GET", "/api/v1/events/log"): None,
+    ("GET", "/api/v1/webhooks"): None,
+    ("POST", "/api/v1/webhooks"): {"url": URL, "channels": ["*"]},
+    ("GET", "/api/v1/webhooks/{webhook_id}"): None,
+    ("PATCH", "/api/v1/webhooks/{webhook_id}"): {"active": True},
+    ("POST", "/api/v1/webhooks/{webhook_id}/rotate-secret"): None,
+    ("POST", "/api/v1/webhooks/{webhook_id}/ping"): None,
+    ("GET", "/api/v1/webhooks/{webhook_id}/deliveries"): None,
+    ("GET", "/api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}"): None,
+    ("POST", "/api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/resend"): None,
+    ("DELETE", "/api/v1/webhooks/{webhook_id}"): None,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """A route and what it says it asks of a caller."""
+
+    method: str
+    path: str
+    scope: str
+    bound: bool
+
+    @property
+    def owned(self) -> bool:
+        """Whether it names a thing that belongs to someone."""
+        return "{webhook_id}" in self.path
+
+
+class Shop:
+    """A served product with a thing of the owner's in it, and a key for every kind of caller."""
+
+    def __init__(self, serving: Serving, session: aiohttp.ClientSession, callers: dict[str, str]) -> None:
+        self.serving = serving
+        self.callers = callers
+        self.operations: list[Operation] = []
+        self.things: dict[str, str] = {}
+        self._session = session
+
+    async def status(self, caller: str, method: str, path: str, body: object = None) -> int:
+        """What a caller is told; of a stream only its beginning is awaited."""
+        async with self._call(caller, method, path, body) as answer:
+            status: int = answer.status
+            return status
+
+    async def json(self, caller: str, method: str, path: str, body: object = None) -> Any:
+        """What a caller is answered."""
+        async with self._call(caller, method, path, body) as answer:
+            assert answer.status < 300, await answer.text()
+            return await answer.json()
+
+    async def read_operations(self) -> None:
+        document = await self.json("nobody", "GET", "/api/v1/openapi.json")
+        self.operations = [
+            Operation(method=method.upper(), path=path, scope=known["x-scope"], bound=known.get("x-bound", False))
+            for path, methods in document["paths"].items()
+            for method, known in methods.items()
+        ]
+        self.operations.sort(key=lambda operation: operation.method == "DELETE")  # what is deleted is needed before
+
+    async def make_things(self) -> None:
+        """A webhook of the owner's with a delivery in its log, and a key."""
+        webhook = await self.json("write", "POST", "/api/v1/webhooks", {"url": URL, "channels": ["*"]})
+        key = await self.json("admin", "POST", "/api/v1/api-keys", KEY)
+        self.things = {"webhook_id": webhook["id"], "key_id": key["data"]["id"]}
+        deliveries = f"/api/v1/webhooks/{webhook['id']}/deliveries"
+        await self.status("write", "POST", f"/api/v1/webhooks/{webhook['id']}/ping")
+        async with asyncio.timeout(20):
+            while not (page := await self.json("write", "GET", deliveries))["items"]:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)  # the relay is in another process
+        self.things["delivery_id"] = page["items"][0]["id"]
+
+    async def try_all(self, caller: str) -> dict[Operation, int]:
+        """Every route as one caller."""
+        if caller in {"write", "admin"}:
+            await self.make_things()  # they may delete them
+        return {
+            operation: await self.status(
+                caller,
+                operation.method,
+                operation.path.format(**self.things),
+                BODIES[operation.method, operation.path],
+            )
+            for operation in self.operations
+        }
+
+    def _call(self, caller: str, method: str, path: str, body: object) -> Any:
+        headers = {"X-API-Key": self.callers[caller]} if caller in self.callers else {}
+        return self._session.request(method, f"{self.serving.url}{path}", json=body, headers=headers)
+
+
+async def make_keys(profile: Profile) -> dict[str, str]:
+    """A key for every kind of caller; the expired one was made long ago."""
+    now, long_ago = datetime.now(UTC), datetime(2020, 1, 1, tzinfo=UTC)
+    made = {"admin": ADMIN_KEY, "wrong": "sk-" + "x" * 43}
+    wanted = {
+        "read": NewKey(name="read", scope=Scope.READ, user_id=OWNER),
+        "write": NewKey(name="write", scope=Scope.WRITE, user_id=OWNER),
+        "revoked": NewKey(name="revoked", scope=Scope.ADMIN, user_id=OWNER),
+        "foreign": NewKey(name="foreign", scope=Scope.WRITE, user_id=STRANGER),
+        "bound": NewKey(name="bound", scope=Scope.WRITE, user_id=OWNER, project="p"),
+        "expired": NewKey(name="expired", scope=Scope.ADMIN, user_id=OWNER, expires_at=long_ago + timedelta(days=1)),
+    }
+    for name, new in wanted.items():
+        db = open_db(profile.database_url, ManualClock(long_ago if name == "expired" else now))
+        async with db.tx(actor="test") as tx:
+            issued = await keys.create(tx, new, by="test")
+            if name == "revoked":
+                await keys.revoke(tx, issued.key.id, by="test")
+        await db.close()
+        made[name] = issued.secret
+    return made
+
+
+@pytest.fixture
+async def shop(profile: Profile, session: aiohttp.ClientSession) -> AsyncIterator[Shop]:
+    serving = Serving("--no-workers", **profile.settings)
+    try:
+        await serving.ready(session)
+        shop = Shop(serving, session, await make_keys(profile))
+        await shop.read_operations()
+        await shop.make_things()
+        yield shop
+    finally:
+        serving.kill()
+
+
+def expected(caller: str, operation: Operation) -> set[int] | None:
+    """The statuses a caller must be told; None where the door lets them in."""
+    if operation.scope == "public":
+        return None
+    if caller in {"nobody", "wrong", "expired", "revoked"}:
+        return {401}
+    if caller == "bound":
+        return None if operation.bound else {403}
+    held = Scope.WRITE if caller == "foreign" else Scope(caller)
+    if not held.covers(Scope(operation.scope)):
+        return {403}
+    return {404} if caller == "foreign" and operation.owned else None
+
+
+CALLERS = ("nobody", "wrong", "expired", "revoked", "bound", "foreign", "read", "write", "admin")
+LET_IN = set(range(200, 300)) | {400, 409}  # logging a key out is no login; the first user is made once
+
+
+@pytest.mark.timeout(180)
+async def test_every_caller_at_every_route_is_told_what_the_document_says(shop: Shop):
+    listed = {(operation.method, operation.path) for operation in shop.operations}
+    assert listed == set(BODIES), "the matrix and the OpenAPI document differ"
+    wrong = []
+    for caller in CALLERS:
+        for operation, status in (await shop.try_all(caller)).items():
+            if status not in (expected(caller, operation) or LET_IN):
+                wrong.append((caller, operation, status))
+    assert not wrong
+
+
+async def test_lists_show_nothing_that_is_foreign(shop: Shop):
+    assert (await shop.json("foreign", "GET", "/api/v1/webhooks"))["items"] == []
+    assert (await shop.json("foreign", "GET", "/api/v1/events/log"))["events"] == []
+    mine = await shop.json("read", "GET", "/api/v1/webhooks")
+    assert [webhook["id"] for webhook in mine["items"]] == [shop.things["webhook_id"]]
