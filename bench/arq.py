@@ -78,7 +78,7 @@ async def _run(server: PostgresServer, redis: ValkeyServer) -> list[Finding]:
 
 
 def _findings(what: str, rounds: list[tuple[Pace, Pace]]) -> list[Finding]:
-    """The bounds say when something has gone wrong with the path. ARQ needs nine round trips where a claim needs one."""
+    """The bounds say when something has gone wrong with the path: to ARQ every ticket is several round trips."""
     speed = [(ledger.jobs_per_second, arq.jobs_per_second) for ledger, arq in rounds]
     cost = [(ledger.cpu_ms_per_job, arq.cpu_ms_per_job) for ledger, arq in rounds]
     return [

@@ -87,8 +87,9 @@ async def test_a_deferred_job_comes_when_it_is_due_and_not_before(db_url: str, r
         began.set_result(clock.now() - job.scheduled_at)
 
     async with House(db_url, redis_url, note).running() as house:
-        await house.add(NewJob(kind="k", delay_seconds=0.7))
+        await house.add(NewJob(kind="k", id="a", delay_seconds=0.7))
         late = await asyncio.wait_for(began, 20)
+        await until(lambda: house.is_done("a"))
     assert timedelta(0) <= late < timedelta(seconds=1.5)
 
 

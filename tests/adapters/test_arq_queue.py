@@ -1,6 +1,8 @@
 """What the ARQ adapter adds to the queue: tickets, who takes them, and what becomes of lost ones."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -10,13 +12,15 @@ from penstock.adapters.arq_queue import Tickets
 from penstock.adapters.arq_queue.reconciler import PAGE
 from penstock.adapters.arq_queue.tickets import queue_name, score
 from penstock.adapters.redis.link import RedisLink
-from penstock.kernel.announce import JobsWaiting, Waiting
+from penstock.kernel.announce import JobsWaiting, Waiting, announce_by_message
 from penstock.kernel.clock import ManualClock, SystemClock
-from penstock.kernel.db import Db
+from penstock.kernel.db import Db, Tx
+from penstock.kernel.faults import DatabaseAway
 from penstock.kernel.outbox import Parcel
 from penstock.kernel.partitions import pause, resume
-from penstock.kernel.queue import NewJob
+from penstock.kernel.queue import Job, JobState, NewJob, Queue
 from tests.conformance.shop import ArqShop
+from tests.fakes.gate import Gate, until
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 JOB = Waiting(id="a", attempt=0, room="", priority=5, due_at=NOW)
@@ -141,6 +145,63 @@ class TestTaking:
         shop.handlers.clear()
         assert await shop.crew().run_until_empty() == 0
         assert len(await tickets_in(shop.link)) == 1
+
+
+class QueueThatDawdles(Queue):
+    """Claims, and comes back only when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__(announce=announce_by_message)
+        self.claimed, self.let = asyncio.Event(), asyncio.Event()
+
+    async def claim_ids(self, tx: Tx, ids: Sequence[str], *, owner: str, seconds: float, room: str = "") -> list[Job]:
+        jobs = await super().claim_ids(tx, ids, owner=owner, seconds=seconds, room=room)
+        self.claimed.set()
+        await self.let.wait()
+        return jobs
+
+
+class TestStop:
+    async def test_a_job_that_is_being_claimed_when_the_stop_comes_is_handed_back(self, shop: ArqShop):
+        shop.queue = slow = QueueThatDawdles()
+        shop.handlers["wait"] = Gate()
+        await shop.add(NewJob(kind="wait", id="a"))
+        await shop.deliver()
+        task = asyncio.create_task(shop.crew(grace_seconds=0).run())
+        await slow.claimed.wait()
+        task.cancel()
+        await asyncio.sleep(0)
+        slow.let.set()
+        await asyncio.wait([task])
+        job = await shop.get("a")
+        assert (job.state, job.attempts) == (JobState.WAITING, 0)
+        assert await tickets_in(shop.link) == []
+
+    async def test_while_the_database_is_away_the_worker_waits_and_goes_on_by_itself(
+        self, shop: ArqShop, clock: ManualClock, monkeypatch
+    ):
+        await shop.add(NewJob(kind="note", id="a"))
+        await shop.deliver()
+        async with shop.working():
+            with monkeypatch.context() as patched:
+                patched.setattr(shop.db, "tx", refuses)
+                await until(lambda: no_tickets(shop.link))
+            assert shop.noted == []
+
+            async def worked_off() -> bool:
+                clock.advance(seconds=1)
+                await shop.reconciler.run()
+                return shop.noted == ["a"]
+
+            await until(worked_off)
+
+
+def refuses(*, actor: str = "") -> AbstractAsyncContextManager[Tx]:
+    raise DatabaseAway(reason="gone fishing")
+
+
+async def no_tickets(link: RedisLink) -> bool:
+    return await tickets_in(link) == []
 
 
 class TestReconciling:

@@ -69,7 +69,7 @@ async def endless() -> AsyncIterator[bytes]:
 
 
 class TestLargeObjects:
-    @pytest.mark.parametrize("size", [PART - 1, PART, PART + 1, 3 * PART, 3 * PART + 5], ids=str)
+    @pytest.mark.parametrize("size", [PART, PART + 1, 2 * PART + 5], ids=str)
     @pytest.mark.parametrize("verb", ["put", "create"])
     async def test_an_object_of_any_number_of_parts_comes_back_whole(self, blobs, bucket, verb, size):
         content = (hashlib.sha256(b"seed").digest() * (size // 32 + 1))[:size]
@@ -111,7 +111,7 @@ class TestLargeObjects:
     @pytest.mark.parametrize("verb", ["put", "create"])
     async def test_a_put_cancelled_at_any_moment_is_whole_or_not_there(self, blobs, bucket, verb):
         content = bytes(range(256)) * (10 * MIB // 256)
-        for hops in range(0, 60, 4):
+        for hops in range(0, 60, 8):
             storing = asyncio.create_task(getattr(blobs, verb)(f"a{hops}", content))
             for _ in range(hops):
                 await asyncio.sleep(0.001)

@@ -20,7 +20,7 @@ from tests.servers.seaweed import S3Server
 
 PART = writing.PART_BYTES
 FOREVER = datetime(9999, 1, 1, tzinfo=UTC)
-HASTY = Patience(connect_seconds=1, answer_seconds=2, claim_seconds=3, part_seconds=6)
+HASTY = Patience(connect_seconds=1, answer_seconds=2, claim_seconds=3, part_seconds=4)
 SOON = 20.0  # seconds; no call in a hurry takes longer, with all its tries and on a busy machine
 
 
@@ -137,7 +137,7 @@ class TestAway:
 
     async def test_a_put_whose_store_is_killed_half_way_stores_nothing_and_succeeds_later(self, server, blobs, place):
         await blobs.put("old", b"old")
-        content = bytes(range(256)) * (40 * MIB // 256)
+        content = bytes(range(256)) * (24 * MIB // 256)
         for verb, key in ((blobs.put, "old"), (blobs.put, "new"), (blobs.create, "created")):
             with pytest.raises(BlobsUnavailable):
                 await verb(key, half_way(content, server.kill))
@@ -151,7 +151,7 @@ class TestAway:
             assert b"".join([chunk async for chunk in blobs.stream(key)]) == content
 
     async def test_a_put_whose_store_is_paused_half_way_ends_soon_and_succeeds_later(self, server, blobs):
-        content = bytes(range(256)) * (40 * MIB // 256)
+        content = bytes(range(256)) * (24 * MIB // 256)
         began = time.monotonic()
         try:
             with pytest.raises(BlobsUnavailable, match="in time"):
@@ -171,7 +171,7 @@ class TestAway:
             server.pause()
             paused.set()
 
-        storing = asyncio.create_task(blobs.put("a", half_way(b"x" * (40 * MIB), pause)))
+        storing = asyncio.create_task(blobs.put("a", half_way(b"x" * (24 * MIB), pause)))
         try:
             await paused.wait()
             storing.cancel()

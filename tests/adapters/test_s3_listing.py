@@ -77,7 +77,7 @@ async def read_to_the_end(store: StoreInByteOrder, *, page: int) -> tuple[list[s
 
 
 @STORES
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(stored=st.sets(keys, max_size=30), other=keys, cut=st.integers(0, 6), most=st.integers(1, 6), data=st.data())
 def test_the_first_keys_after_any_key_come_in_byte_order(store_of, stored, other, cut, most, data):
     after = data.draw(st.sampled_from(["", other, *sorted(stored)]))

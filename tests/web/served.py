@@ -1,21 +1,22 @@
-"""A served house to be attacked: a process of its own, with routes that take bodies, take long, or never end.
+"""A served house to be attacked: a process of its own, with routes that take bodies, take long, or fail.
 
 Run as `python -m tests.web.served PORT FOLDER DRAIN_SECONDS`.
 """
 
 import asyncio
 import gc
+import logging
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
 from penstock.cli.running import run_until_signal
+from penstock.cli.serve import first_key
 from penstock.kernel.logs import set_up_logs
+from penstock.kernel.processes import ProcessKind
 from penstock.settings import Settings
 from penstock.web import server
 from penstock.web.app import ROUTERS
@@ -25,7 +26,9 @@ BODY_BYTES = 1_000_000
 BODY_SECONDS = 1.0
 GRACE_SECONDS = 2.0
 HEADER_SECONDS = 1.0
+ADMIN_KEY = "an-admin-key-for-tests"
 
+log = logging.getLogger(__name__)
 router = APIRouter()
 
 
@@ -51,6 +54,7 @@ async def count(request: Request) -> dict[str, int]:
 @router.get("/slow")
 async def wait(seconds: float) -> dict[str, float]:
     """Take so long."""
+    log.info("under way")
     await asyncio.sleep(seconds)
     return {"seconds": seconds}
 
@@ -61,23 +65,16 @@ async def fail(request: Request) -> None:
     raise RuntimeError(f"token={request.headers.get('x-note')}")
 
 
-@router.get("/stream")
-async def stream() -> StreamingResponse:
-    """Never end."""
-    return StreamingResponse(_ticks(), media_type="text/event-stream")
-
-
-async def _ticks() -> AsyncIterator[bytes]:
-    while True:
-        yield b": tick\n\n"
-        await asyncio.sleep(0.05)
-
-
 async def _serve(port: int, folder: Path, drain_seconds: float) -> None:
     settings = Settings(data_dir=folder, body_bytes=BODY_BYTES, body_seconds=BODY_SECONDS, grace_seconds=GRACE_SECONDS)
-    async with open_house(settings) as house:
-        routers = [*ROUTERS, router]
-        await server.serve_http(house, host="127.0.0.1", port=port, routers=routers, drain_seconds=drain_seconds)
+    async with open_house(settings) as house, asyncio.TaskGroup() as tasks:
+        await first_key(house)
+        tasks.create_task(house.keep(kind=ProcessKind.SERVE))
+        tasks.create_task(
+            server.serve_http(
+                house, host="127.0.0.1", port=port, routers=[*ROUTERS, router], drain_seconds=drain_seconds
+            )
+        )
 
 
 if __name__ == "__main__":

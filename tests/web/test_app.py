@@ -98,6 +98,13 @@ class TestOpenApi:
         }
         assert all(operation["summary"] for operation in operations(app).values())
 
+    async def test_so_does_every_operation_that_is_really_served(self, house: House):
+        found = operations(build_app(house))
+        assert len(found) > 10
+        assert not [place for place, operation in found.items() if not operation.get("x-scope")]
+        assert not [place for place, operation in found.items() if not operation.get("summary")]
+        assert not [place for place, operation in found.items() if not {"500", "default"} & set(operation["responses"])]
+
     @pytest.mark.parametrize(
         ("method", "path", "statuses"),
         [

@@ -95,7 +95,7 @@ class TestTheRoute:
         app = build_app(replace(house, blobs=BlobsThatAreAway(tmp_path)))
         ready = await ask(app, "GET", "/readyz")
         assert (ready.status, ready.json) == (200, {"status": "ready"})
-        app.state.stopping.set()
+        app.state.under_way.stopping = True
         stopping = await ask(app, "GET", "/readyz")
         assert (stopping.status, stopping.json) == (503, {"status": "stopping"})
         assert (await ask(app, "GET", "/livez")).status == 200

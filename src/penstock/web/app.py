@@ -4,7 +4,6 @@
 that declare them.
 """
 
-import asyncio
 from collections.abc import Sequence
 from functools import partial
 from importlib.metadata import version
@@ -19,6 +18,7 @@ from penstock.kernel.http.front import BodyRules, Front
 from penstock.kernel.http.problems import speak_problems
 from penstock.kernel.http.request_log import RequestLog
 from penstock.kernel.http.routes import RouteIndex
+from penstock.kernel.http.under_way import UnderWay
 from penstock.kernel.metrics import Metrics
 from penstock.notify import api as webhooks
 from penstock.web import events, health, probes
@@ -73,8 +73,7 @@ def _furnish(app: App, house: House) -> None:
     app.state.logins = house.logins
     app.state.hub = house.hub
     app.state.notify = house.rooms.notify
-    app.state.stopping = asyncio.Event()
-    app.state.under_way = set()
+    app.state.under_way = UnderWay()
     app.state.request_log = RequestLog(house.clock)
     app.state.checkup = health.Checkup(_probes(house), version=app.version)
     app.state.metrics = Metrics(house.db, version=app.version, streams=house.hub, breakers=house.breakers)

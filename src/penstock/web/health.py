@@ -23,6 +23,7 @@ from pydantic import BaseModel, Field
 
 from penstock.access.door import open_to_all
 from penstock.kernel.errors import PenstockError
+from penstock.kernel.http.under_way import UnderWay
 from penstock.kernel.looks import Look, NoAnswer
 from penstock.kernel.metrics import PAGE_TYPE, Metrics
 
@@ -150,8 +151,8 @@ async def _metrics(request: Request) -> Metrics:
 
 
 async def _stopping(request: Request) -> bool:
-    stopping: asyncio.Event = request.app.state.stopping
-    return stopping.is_set()
+    under_way: UnderWay = request.app.state.under_way
+    return under_way.stopping
 
 
 CheckupHere = Annotated[Checkup, Depends(_checkup)]

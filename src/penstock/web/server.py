@@ -65,7 +65,7 @@ async def serve_http(
     try:
         await asyncio.shield(serving)
     finally:
-        app.state.stopping.set()
+        app.state.under_way.stopping = True
         await asyncio.sleep(drain_seconds)
         server.stop()  # type: ignore[no-untyped-call]  # granian gives this method no types
         await _finish(app, serving, grace_seconds=house.settings.grace_seconds)
@@ -91,11 +91,8 @@ def _server(app: App, host: str, port: int, *, connections: int) -> Server:
 async def _finish(app: App, serving: asyncio.Task[None], *, grace_seconds: float) -> None:
     """Wait for the requests that are under way; cut off those that outlast the grace."""
     await asyncio.wait([serving], timeout=grace_seconds)
-    late = set(app.state.under_way)
-    if late:
-        log.warning("%d requests are cut off: they did not end within %g s", len(late), grace_seconds)
-    for task in late:
-        task.cancel()
+    if late := app.state.under_way.cut():
+        log.warning("%d requests are cut off: they did not end within %g s", late, grace_seconds)
     await asyncio.wait([serving], timeout=CUT_SECONDS)
     serving.cancel()
     with suppress(asyncio.CancelledError):

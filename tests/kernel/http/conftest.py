@@ -13,11 +13,12 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from penstock.kernel.clock import ManualClock
-from penstock.kernel.errors import PenstockError
+from penstock.kernel.errors import PenstockError, Unavailable
 from penstock.kernel.http.front import BodyRules, Front
 from penstock.kernel.http.problems import speak_problems
 from penstock.kernel.http.request_log import RequestLog
 from penstock.kernel.http.routes import RouteIndex
+from penstock.kernel.http.under_way import UnderWay
 from penstock.kernel.logs import request_id
 from penstock.kernel.metrics import Traffic
 
@@ -45,7 +46,7 @@ class House:
 
     app: FastAPI
     traffic: Traffic = field(default_factory=Traffic)
-    under_way: set[asyncio.Task[Any]] = field(default_factory=set)
+    under_way: UnderWay = field(default_factory=UnderWay)
     log: RequestLog
     raises: Callable[[], None] = lambda: None
 
@@ -115,6 +116,14 @@ def _routes(house: House) -> APIRouter:  # noqa: C901  (a list of routes)
     async def broken() -> Response:
         return StreamingResponse(_broken(), media_type="text/plain")
 
+    @router.get("/endless")
+    async def endless() -> Response:
+        return StreamingResponse(_endless(), media_type="text/event-stream")
+
+    @router.get("/refused-stream")
+    async def refused() -> Response:
+        return StreamingResponse(_refused(), media_type="text/plain")
+
     @router.post("/raw")
     @router.post("/uploads/raw")
     async def raw(request: Request) -> dict[str, int]:
@@ -135,6 +144,16 @@ async def _events() -> AsyncIterator[bytes]:
 async def _broken() -> AsyncIterator[bytes]:
     yield b"half"
     raise RuntimeError("in the middle")
+
+
+async def _endless() -> AsyncIterator[bytes]:
+    yield b"data: a\n\n"
+    await asyncio.Event().wait()
+
+
+async def _refused() -> AsyncIterator[bytes]:
+    yield b"half"
+    raise Unavailable(reason="in the middle")
 
 
 def raising(error: PenstockError | Exception) -> Callable[[], None]:

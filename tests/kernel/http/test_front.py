@@ -192,10 +192,14 @@ class TestWhatNobodyExpected:
         assert b"bug" not in answer.body
         assert "RuntimeError: a bug" in caplog.text
 
-    async def test_an_answer_that_breaks_off_is_cut_and_not_ended(self, app: FastAPI):
+    @pytest.mark.parametrize("path", ["/broken-stream", "/refused-stream"])
+    async def test_an_answer_that_breaks_off_is_cut_and_not_ended(
+        self, app: FastAPI, path: str, caplog: pytest.LogCaptureFixture
+    ):
         asker = Asker()
-        with pytest.raises(RuntimeError, match="in the middle"):
-            await app(scope_of("GET", "/broken-stream", {}), asker.receive, asker.send)
+        with pytest.raises(Exception, match=r"in the middle|already started"):
+            await app(scope_of("GET", path, {}), asker.receive, asker.send)
+        assert f"GET {path} failed" in caplog.text
         assert asker.sent[-1] == {"type": "http.response.body", "body": b"half", "more_body": True}
 
     async def test_the_next_request_is_served(self, house: House):
@@ -234,6 +238,43 @@ class TestCounting:
         await asyncio.gather(task, return_exceptions=True)
         assert samples(house) == {("POST", "/raw", "499"): 1}
         assert not house.under_way
+
+
+class TestCutOff:
+    async def asked(self, house: House, target: str) -> tuple[Asker, asyncio.Task[None]]:
+        """A request that will not end by itself."""
+        asker = Asker([SILENT])
+        headers = {"transfer-encoding": "chunked", "content-type": "image/png"}
+        task = asyncio.create_task(house.app(scope_of("POST", target, headers), asker.receive, asker.send))  # type: ignore[arg-type]
+        async with asyncio.timeout(5):
+            while not asker.taken:  # noqa: ASYNC110  (there is no event for it)
+                await asyncio.sleep(0)
+        return asker, task
+
+    async def test_what_is_cut_off_is_told_to_come_again(self, house: House):
+        asker, task = await self.asked(house, "/uploads/raw")
+        assert house.under_way.cut() == 1
+        await task
+        assert (asker.answer.status, asker.answer.json["code"]) == (503, "STOPPING")
+        assert asker.answer.headers["retry-after"] == "2"
+        assert not house.under_way
+
+    async def test_an_answer_that_has_begun_is_left_as_it_is(self, house: House):
+        asker = Asker()
+        task = asyncio.create_task(house.app(scope_of("GET", "/endless", {}), asker.receive, asker.send))  # type: ignore[arg-type]
+        async with asyncio.timeout(5):
+            while len(asker.sent) < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        house.under_way.cut()
+        await task
+        assert [message["type"] for message in asker.sent].count("http.response.start") == 1
+        assert asker.sent[-1].get("more_body") is True
+
+    async def test_a_cancel_by_anyone_else_stays_one(self, house: House):
+        _, task = await self.asked(house, "/uploads/raw")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
 
 class TestRequestLog:

@@ -8,7 +8,7 @@ while our rooms share them; and it ends when Redis does, while ours waits and go
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from itertools import cycle, islice
 from typing import Any
@@ -24,7 +24,7 @@ from penstock.adapters.arq_queue.tickets import FUNCTION, queue_name, ticket_cha
 from penstock.adapters.redis.link import RedisAway, RedisLink, Script
 from penstock.kernel.errors import Unavailable
 from penstock.kernel.leases import LOOK_AGAIN_SECONDS
-from penstock.kernel.runner import PATIENCE, Runner
+from penstock.kernel.runner import HAND_BACK_SECONDS, PATIENCE, Runner
 
 log = logging.getLogger(__name__)
 
@@ -82,8 +82,8 @@ class ArqWorkers:
             async with self._runner.keeping():
                 try:
                     await self._go_on()
-                finally:  # what is being claimed must be running before it can be handed back
-                    await asyncio.gather(*map(self._see_out, self._takers.values()))
+                finally:
+                    await self._let_go()
         finally:
             self._db.wakeups.forget(self._ear)
 
@@ -100,6 +100,12 @@ class ArqWorkers:
                 continue
             if not found or len(self._runner.running) >= self._slots:
                 await self._ear.wait(seconds=self._seconds_to_look())
+
+    async def _let_go(self) -> None:
+        """What is being claimed must be running before it can be handed back. A stop does not wait long for it."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HAND_BACK_SECONDS):
+                await asyncio.gather(*map(self._see_out, self._takers.values()))
 
     async def run_until_empty(self) -> int:
         """Work off the tickets that are due now; returns how many jobs were taken up. For tests and tools."""
@@ -139,10 +145,10 @@ class ArqWorkers:
                 with self._named_faults():
                     await taker.start_jobs(list(names))
         except Exception:
+            await self._see_out(taker)
             del self._takers[room]  # it failed in the middle and has lost count of its slots
             raise
-        finally:
-            await self._see_out(taker)
+        await self._see_out(taker)
         if self._faults:
             with self._named_faults():
                 raise self._faults[0]
@@ -159,9 +165,9 @@ class ArqWorkers:
     async def _see_out(self, taker: Worker) -> None:
         """Wait for the tickets that are in hand; what went wrong with them is kept in `_faults`."""
         under_way = list(taker.tasks.values())
-        taker.tasks.clear()
         if under_way:
             await asyncio.wait(under_way)
+        taker.tasks.clear()  # not before: when we are stopped in the wait, they have to be waited for again
         ended = (task.exception() for task in under_way if not task.cancelled())
         self._faults += [error for error in ended if isinstance(error, Exception)]
 

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -23,6 +23,7 @@ from penstock.kernel.http.intake import BodyTooLarge, CountedBody, again, check_
 from penstock.kernel.http.key_in_url import refuse_key_in_url
 from penstock.kernel.http.problems import problem
 from penstock.kernel.http.request_log import RequestLog
+from penstock.kernel.http.under_way import Stopping, UnderWay
 from penstock.kernel.http.visit import Visit
 from penstock.kernel.logs import request_id
 from penstock.kernel.metrics import Traffic
@@ -72,7 +73,7 @@ class BodyRules:
 
 
 class Front:
-    """The middleware. `under_way` holds the tasks of requests that are not over, for whoever has to cut them off."""
+    """The middleware."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class Front:
         bodies: BodyRules,
         traffic: Traffic,
         request_log: RequestLog,
-        under_way: set[asyncio.Task[Any]],
+        under_way: UnderWay,
         own_head: Callable[[str], bool],
         tracing: Tracing | None = None,
     ) -> None:
@@ -102,14 +103,12 @@ class Front:
         visit = Visit(scope, send, read_headers(scope["headers"], self._new_id))
         scope.setdefault("state", {})["request_id"] = visit.asked.request_id
         token = request_id.set(visit.asked.request_id)
-        task = asyncio.current_task()
-        assert task is not None
-        self._under_way.add(task)
+        task = self._under_way.begin()
         try:
             with self._tracing.request(visit) if self._tracing else NOT_TRACED:
                 await self._answer(visit, receive)
         finally:
-            self._under_way.discard(task)
+            self._under_way.end(task)
             self._traffic.count(visit.known_method, visit.route, visit.status, visit.seconds)
             self._request_log.add(visit)
             request_id.reset(token)
@@ -123,6 +122,11 @@ class Front:
                 await self._take_in(visit, receive)
             else:
                 await self._app(visit.scope, receive, visit.send)
+        except asyncio.CancelledError:
+            if not self._under_way.was_cut():
+                raise
+            if not visit.answered:
+                await _refuse(visit, Stopping())
         except Exception as error:
             named = error if isinstance(error, PenstockError) and not visit.answered else None
             if named is None:
