@@ -13,7 +13,7 @@ import sqlalchemy
 
 from bench.rounds import Finding
 
-NAMES = ("claims", "enqueue", "growth", "churn", "kills", "arq", "sandbox", "listeners")
+NAMES = ("claims", "enqueue", "growth", "churn", "kills", "arq", "sandbox", "listeners", "status")
 RESULTS = Path(__file__).parent / "results"
 
 

@@ -49,12 +49,18 @@ def test_the_database_follows_the_data_folder_unless_it_is_named():
 def test_every_setting_is_read_from_its_variable(env: str):
     known = KNOWN[env]
     text, value = EXAMPLES[type(known.default)]
+    if known.metadata["most"] is not None:
+        text, value = str(known.metadata["most"]), known.metadata["most"]
     if known.metadata["one_of"]:
         text = value = known.metadata["one_of"][-1]
     settings = load({env: text})
     assert getattr(settings, known.name) == value
     others = [other.name for other in KNOWN.values() if other is not known]
     assert all(getattr(settings, name) == getattr(Settings(), name) for name in others)
+
+
+def test_a_share_is_at_most_the_whole():
+    assert "at most 1" in str(refusal("PENSTOCK_LOCAL_GATE_SHARE", "1.5"))
 
 
 def test_an_older_name_is_honoured_unless_the_new_one_is_given():

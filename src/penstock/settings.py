@@ -33,12 +33,13 @@ def _setting(
     doc: str,
     *,
     least: float | None = None,
+    most: float | None = None,
     one_of: tuple[str, ...] = (),
     secret: bool = False,
     older: str = "",
 ) -> Any:
     """One setting; `older` is a name that is honoured too, and a secret is never shown."""
-    notes = {"env": env, "doc": doc, "least": least, "one_of": one_of, "older": older, "secret": secret}
+    notes = {"env": env, "doc": doc, "least": least, "most": most, "one_of": one_of, "older": older, "secret": secret}
     return field(default=default, repr=not secret, metadata=notes)
 
 
@@ -82,6 +83,7 @@ class Settings:
         0.25,
         "The part of every rate that one process allows itself while Redis is away.",
         least=0.001,
+        most=1,
     )
     blobs_url: str = _setting(
         "PENSTOCK_BLOBS_URL",
@@ -250,7 +252,7 @@ def _show(default: object) -> str:
 
 
 def _read(known: Field[Any], text: str) -> Any:
-    env, least, one_of = (known.metadata[note] for note in ("env", "least", "one_of"))
+    env, least, most, one_of = (known.metadata[note] for note in ("env", "least", "most", "one_of"))
     kind: Any = type(known.default)
     try:
         value = {bool: _yes_or_no, float: _finite}.get(kind, kind)(text)
@@ -259,6 +261,8 @@ def _read(known: Field[Any], text: str) -> Any:
         raise BadSetting(env=env, value=text, reason=f"it has to be {wanted}") from error
     if least is not None and not value >= least:
         raise BadSetting(env=env, value=text, reason=f"it has to be at least {least:g}")
+    if most is not None and not value <= most:
+        raise BadSetting(env=env, value=text, reason=f"it has to be at most {most:g}")
     if one_of and value not in one_of:
         raise BadSetting(env=env, value=text, reason=f"it has to be one of {', '.join(one_of)}")
     return value

@@ -66,7 +66,13 @@ async def fail(request: Request) -> None:
 
 
 async def _serve(port: int, folder: Path, drain_seconds: float) -> None:
-    settings = Settings(data_dir=folder, body_bytes=BODY_BYTES, body_seconds=BODY_SECONDS, grace_seconds=GRACE_SECONDS)
+    settings = Settings(
+        data_dir=folder,
+        body_bytes=BODY_BYTES,
+        body_seconds=BODY_SECONDS,
+        grace_seconds=GRACE_SECONDS,
+        admin_key=ADMIN_KEY,
+    )
     async with open_house(settings) as house, asyncio.TaskGroup() as tasks:
         await first_key(house)
         tasks.create_task(house.keep(kind=ProcessKind.SERVE))

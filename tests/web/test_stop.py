@@ -92,7 +92,7 @@ async def test_while_it_drains_it_serves_and_says_that_others_should_be_asked(tm
         assert (await readiness(served)).statuses == [200]
         served.ask_to_stop()
         async with asyncio.timeout(DRAIN_SECONDS + 5):
-            while (stopping := await readiness(served)).statuses == [200]:
+            while (stopping := await readiness(served)).statuses == [200]:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert stopping.statuses == [503]
         assert b'{"status":"stopping"}' in stopping.text

@@ -245,7 +245,7 @@ class TestCutOff:
         """A request that will not end by itself."""
         asker = Asker([SILENT])
         headers = {"transfer-encoding": "chunked", "content-type": "image/png"}
-        task = asyncio.create_task(house.app(scope_of("POST", target, headers), asker.receive, asker.send))  # type: ignore[arg-type]
+        task = asyncio.create_task(house.app(scope_of("POST", target, headers), asker.receive, asker.send))
         async with asyncio.timeout(5):
             while not asker.taken:  # noqa: ASYNC110  (there is no event for it)
                 await asyncio.sleep(0)
@@ -261,7 +261,7 @@ class TestCutOff:
 
     async def test_an_answer_that_has_begun_is_left_as_it_is(self, house: House):
         asker = Asker()
-        task = asyncio.create_task(house.app(scope_of("GET", "/endless", {}), asker.receive, asker.send))  # type: ignore[arg-type]
+        task = asyncio.create_task(house.app(scope_of("GET", "/endless", {}), asker.receive, asker.send))
         async with asyncio.timeout(5):
             while len(asker.sent) < 2:  # noqa: ASYNC110
                 await asyncio.sleep(0)
