@@ -13,9 +13,11 @@ READS_ENVIRONMENT = {"environ", "environb", "getenv", "getenvb"}
 
 
 def environment_reads(path: Path) -> Iterator[int]:
-    """The lines on which a file touches the environment."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Attribute) and node.attr in READS_ENVIRONMENT:
+    """The lines on which a file touches the environment, other than to empty it."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    emptied = {node.value for node in nodes if isinstance(node, ast.Attribute) and node.attr == "clear"}
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and node.attr in READS_ENVIRONMENT and node not in emptied:
             yield node.lineno
         elif isinstance(node, ast.ImportFrom) and node.module == "os":
             yield from (node.lineno for alias in node.names if alias.name in READS_ENVIRONMENT)

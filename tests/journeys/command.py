@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
@@ -49,6 +50,16 @@ class Serving:
         """Return when the health answers 200."""
         async with asyncio.timeout(READY_SECONDS):
             while await self._status(session) != 200:  # noqa: ASYNC110  (the server is another process)
+                await asyncio.sleep(0.05)
+
+    async def health(self, session: aiohttp.ClientSession, *, until: str) -> dict[str, Any]:
+        """What health says once its status is this. It keeps what it saw for a second."""
+        async with asyncio.timeout(READY_SECONDS):
+            while True:
+                async with session.get(f"{self.url}/api/v1/health") as answer:
+                    body: dict[str, Any] = await answer.json()
+                if body["status"] == until:
+                    return body
                 await asyncio.sleep(0.05)
 
     def stop(self) -> int:

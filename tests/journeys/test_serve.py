@@ -7,6 +7,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from penstock.kernel.processes import ProcessKind, list_processes
 from penstock.kernel.queue import JobState, NewJob, Queue, get_job
 from tests.conftest import open_db
 from tests.journeys.command import Serving, run
@@ -32,10 +33,9 @@ async def serving(tmp_path: Path, session: aiohttp.ClientSession) -> AsyncIterat
 async def test_a_fresh_server_is_well_and_keeps_its_data_in_the_folder(
     serving: Serving, session: aiohttp.ClientSession, tmp_path: Path
 ):
-    async with session.get(f"{serving.url}/api/v1/health") as answer:
-        body = await answer.json()
-    assert body["status"] == "ok"
-    assert body["checks"]["database"] == {"ok": True, "detail": ""}
+    health = await serving.health(session, until="ok")
+    assert health["checks"]["database"] == {"ok": True, "needed": True, "detail": ""}
+    assert health["checks"]["workers"]["detail"] == "1 alive"
     assert (tmp_path / "data" / "penstock.db").exists()
 
 
@@ -49,8 +49,25 @@ async def test_what_is_not_served_is_a_problem_with_code_and_hint(serving: Servi
         assert answer.status == 405
 
 
-async def test_a_stop_is_quick_and_in_good_order(serving: Serving):
+async def test_a_stop_is_quick_and_in_good_order(serving: Serving, session: aiohttp.ClientSession, tmp_path: Path):
+    await serving.health(session, until="ok")
+    db = open_db(f"sqlite:///{tmp_path / 'data' / 'penstock.db'}")
+    async with db.read() as tx:
+        [process] = await list_processes(tx)
+    assert process.kind is ProcessKind.SERVE
     assert serving.stop() == 0
+    async with db.read() as tx:
+        assert await list_processes(tx) == []
+    await db.close()
+
+
+async def test_every_answer_names_its_request_and_figures_are_shown(serving: Serving, session: aiohttp.ClientSession):
+    async with session.get(f"{serving.url}/livez", headers={"X-Request-Id": "mine"}) as answer:
+        assert answer.headers["X-Request-Id"] == "mine"
+    async with session.get(f"{serving.url}/metrics") as answer:
+        figures = await answer.text()
+    assert 'penstock_http_requests_total{method="GET",route="/livez",status="200"} 1.0' in figures
+    assert "penstock_work_known 1.0" in figures
 
 
 async def test_a_second_server_on_the_same_port_is_told_so(serving: Serving, tmp_path: Path):
@@ -72,9 +89,12 @@ async def test_health_tells_when_the_database_is_away_and_when_it_is_back(sessio
         try:
             await serving.ready(session)
             postgres.kill()
-            async with session.get(f"{serving.url}/api/v1/health") as answer:
+            health = await serving.health(session, until="unwell")
+            assert health["checks"]["database"]["detail"] == "cannot be reached"
+            async with session.get(f"{serving.url}/readyz") as answer:
                 assert answer.status == 503
-                assert "cannot be reached" in (await answer.json())["checks"]["database"]["detail"]
+            async with session.get(f"{serving.url}/livez") as answer:
+                assert answer.status == 200
             postgres.start_again()
             await serving.ready(session)
         finally:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from penstock.access.domain import Caller, Scope
 from penstock.access.door import CallerHere, open_to
 from penstock.kernel.errors import Invalid, PenstockError, Refused, Unauthenticated
-from penstock.kernel.events import LONGEST_NAME, MOST_ID, NAME, Interest, list_events, oldest_id
+from penstock.kernel.events import MOST_ID, NAME, Interest, list_events, oldest_id
 from penstock.kernel.http.parts import DbHere
 from penstock.kernel.http.sse import EventStream, Watch
 from penstock.kernel.hub import Hub
@@ -47,9 +47,9 @@ class BadEventQuery(Invalid):
     """A stream or a page of events was asked for by an id or a topic that cannot be one."""
 
     code = "BAD_EVENT_QUERY"
-    message = "{name} is {value!r}, but it has to be {wanted}."
+    message = "{name} is {value!r}, which cannot be."
     message_zh = "{name} 的值 {value!r} 无效。"
-    hint = "Ids are the numbers that events carry; topics are names such as job:7."
+    hint = "Ids are the numbers that events carry; topics are short names such as job:7."
     hint_zh = "编号是事件所带的数字；主题是形如 job:7 的名称。"
 
 
@@ -79,7 +79,7 @@ async def _hub(request: Request) -> Hub:
 
 async def _topic(topic: Annotated[str | None, Query(description="Only events of this thing.")] = None) -> str | None:
     if topic is not None and not NAME.fullmatch(topic):
-        raise BadEventQuery(name="topic", value=topic[:50], wanted=f"1 to {LONGEST_NAME} printable characters")
+        raise BadEventQuery(name="topic", value=topic[:50])
     return topic
 
 
@@ -99,7 +99,7 @@ async def _after(after: Annotated[str, Query(description="The id of the last eve
 def _number(name: str, text: str) -> int:
     if DIGITS.fullmatch(text) and (number := int(text)) <= MOST_ID:
         return number
-    raise BadEventQuery(name=name, value=text[:50], wanted=f"a whole number from 0 to {MOST_ID}")
+    raise BadEventQuery(name=name, value=text[:50])
 
 
 HubHere = Annotated[Hub, Depends(_hub)]
