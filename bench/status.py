@@ -17,10 +17,11 @@ from fastapi import APIRouter, FastAPI, Request
 from bench.rounds import ROUNDS, Finding, summary
 from penstock.access.domain import Scope
 from penstock.access.door import open_to
+from penstock.access.keys import ensure_admin_key
 from penstock.kernel.runstate import RunEntry
 from penstock.settings import Settings
-from penstock.web.app import Fittings
-from penstock.web.server import serve_app, serve_http
+from penstock.web.app import ROUTERS, build_app
+from penstock.web.server import serve_app
 from penstock.wiring import House, open_house
 from tests.journeys.command import free_port
 from tests.servers.valkey import ValkeyServer
@@ -55,10 +56,9 @@ def run() -> list[Finding]:
     with ValkeyServer.start() as redis, tempfile.TemporaryDirectory() as folder:
         settings = Settings(data_dir=Path(folder), redis_url=redis.url, admin_key=KEY, log_level="WARNING")
         asyncio.run(_prepare(settings))
-        servers = {name: (free_port(), name) for name in ("whole", "bare")}
-        started = {name: processes.start(_serve, settings, port, name) for name, (port, _) in servers.items()}
+        ports = {name: free_port() for name in ("whole", "bare")}
+        started = {name: processes.start(_serve, settings, port, name) for name, port in ports.items()}
         try:
-            ports = {name: port for name, (port, _) in servers.items()}
             return asyncio.run(_compare(ports, {name: child.pid or 0 for name, child in started.items()}))
         finally:
             for child in started.values():
@@ -66,8 +66,6 @@ def run() -> list[Finding]:
 
 
 async def _prepare(settings: Settings) -> None:
-    from penstock.access.keys import ensure_admin_key
-
     async with open_house(settings) as house:
         async with house.db.tx() as tx:
             await ensure_admin_key(tx, KEY)
@@ -82,7 +80,9 @@ def _serve(settings: Settings, port: int, name: str) -> None:
 
 async def _serve_whole(settings: Settings, port: int) -> None:
     async with open_house(settings) as house:
-        await serve_http(house, host="127.0.0.1", port=port, fittings=Fittings(routers=[status], state={"runs": house.runs}))
+        app = build_app(house, routers=[*ROUTERS, status])
+        app.state.runs = house.runs
+        await serve_app(app, host="127.0.0.1", port=port)
 
 
 async def _serve_bare(settings: Settings, port: int) -> None:

@@ -1,17 +1,39 @@
 """The command line's manners: help everywhere, errors in words."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.journeys.command import run
+from tests.journeys.command import environment, run
 
 
-@pytest.mark.parametrize("command", [[], ["serve"], ["work"], ["migrate"], ["demo"]])
+@pytest.mark.parametrize(
+    "command", [[], ["serve"], ["work"], ["migrate"], ["demo"], ["keys"], ["keys", "create"], ["doctor"]]
+)
 def test_every_command_has_help(command: list[str]):
     shown = run(*command, "--help")
     assert shown.returncode == 0
     assert "--help" in shown.stdout
+
+
+def test_the_version_is_shown():
+    assert run("--version").stdout.startswith("penstock 0.")
+
+
+def test_the_shell_is_told_what_can_follow():
+    asked = environment(_PENSTOCK_COMPLETE="complete_bash", COMP_WORDS="penstock ke", COMP_CWORD="1")
+    script = Path(sys.executable).with_name("penstock")
+    shown = subprocess.run([script], env=asked, capture_output=True, text=True, timeout=100, check=False)
+    assert shown.stdout.split() == ["keys"]
+
+
+def test_work_in_a_room_that_is_none_is_refused_with_those_there_are():
+    refused = run("work", "--rooms", "kitchen")
+    assert refused.returncode == 2
+    assert "kitchen" in refused.stderr
+    assert "notify" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,9 @@ from typing import Any
 
 PR_SET_PDEATHSIG = 1
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["tests.storms.kills", "tests.storms.late", "tests.storms.rivals"])
+_context.set_forkserver_preload(
+    ["tests.storms.engines", "tests.storms.kills", "tests.storms.late", "tests.storms.listeners", "tests.storms.rivals"]
+)
 
 
 def start(target: Callable[..., None], *args: Any) -> ForkServerProcess:

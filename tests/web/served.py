@@ -19,7 +19,7 @@ from penstock.kernel.logs import set_up_logs
 from penstock.kernel.processes import ProcessKind
 from penstock.settings import Settings
 from penstock.web import server
-from penstock.web.app import ROUTERS
+from penstock.web.app import ROUTERS, build_app
 from penstock.wiring import open_house
 
 BODY_BYTES = 1_000_000
@@ -76,11 +76,14 @@ async def _serve(port: int, folder: Path, drain_seconds: float) -> None:
     async with open_house(settings) as house, asyncio.TaskGroup() as tasks:
         await first_key(house)
         tasks.create_task(house.keep(kind=ProcessKind.SERVE))
-        tasks.create_task(
-            server.serve_http(
-                house, host="127.0.0.1", port=port, routers=[*ROUTERS, router], drain_seconds=drain_seconds
-            )
+        app = build_app(house, routers=[*ROUTERS, router])
+        serving = server.serve_app(
+            app, host="127.0.0.1", port=port, grace_seconds=GRACE_SECONDS, drain_seconds=drain_seconds
         )
+        try:
+            await tasks.create_task(serving)
+        finally:
+            app.state.request_log.tell()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 import asyncio
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -20,19 +22,28 @@ class Heard:
     statuses: list[int] = field(default_factory=list)
 
 
+@asynccontextmanager
+async def opened(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A connection of one's own."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+
+
 async def talk(port: int, *parts: bytes, pause: float = 0.0, quiet: float = 1.0, half_close: bool = False) -> Heard:
     """Send these parts and listen until the other side closes or has been quiet for so long."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
     heard, began = Heard(), monotonic()
-    sending = asyncio.create_task(_send(writer, parts, pause, heard, half_close=half_close))
-    try:
-        async with asyncio.timeout(READ_SECONDS):
-            while await _listen(reader, heard, quiet) or not (heard.closed or sending.done()):
-                pass
-    finally:
-        sending.cancel()
-        await asyncio.gather(sending, return_exceptions=True)
-        writer.close()
+    async with opened(port) as (reader, writer):
+        sending = asyncio.create_task(_send(writer, parts, pause, heard, half_close=half_close))
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                while await _listen(reader, heard, quiet) or not (heard.closed or sending.done()):
+                    pass
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
     heard.seconds = monotonic() - began
     heard.statuses = [int(status) for status in STATUS.findall(heard.text)]
     return heard

@@ -1,15 +1,15 @@
 """Attacks on a served process, by raw sockets: each gets a clear no, the server lives, and the log tells no secret."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
 
 import pytest
 
 from tests.servers.children import kill_child
 from tests.web.attacked import ServedHouse
 from tests.web.served import BODY_BYTES, BODY_SECONDS, HEADER_SECONDS
-from tests.web.sockets import Heard, request, talk
+from tests.web.sockets import Heard, opened, request, talk
 
 SECRET = "hunter2hunter2"  # part of every attack; it must show nowhere
 JSON = "Content-Type: application/json"
@@ -126,7 +126,7 @@ class TestHeads:
         assert heard.statuses == [200]
         assert b"x-evil" not in heard.text.lower()
 
-    @pytest.mark.parametrize("size", [600_000, 5_000_000])
+    @pytest.mark.parametrize("size", [200_000, 5_000_000])
     async def test_a_huge_header_is_refused(self, attacked: ServedHouse, size: int):
         heard = await talk(attacked.port, request("GET /livez HTTP/1.1", "X-Big: " + SECRET * (size // len(SECRET))))
         assert heard.closed
@@ -233,8 +233,8 @@ async def test_a_bug_that_names_a_secret_is_a_500_and_a_trace_without_it(attacke
 
 
 async def test_a_crowd_of_silent_connections_locks_nobody_out(attacked: ServedHouse):
-    idle = [await asyncio.open_connection("127.0.0.1", attacked.port) for _ in range(500)]
-    heard = await talk(attacked.port, request("GET /livez HTTP/1.1", "Connection: close"))
+    async with AsyncExitStack() as crowd:
+        for _ in range(500):
+            await crowd.enter_async_context(opened(attacked.port))
+        heard = await talk(attacked.port, request("GET /livez HTTP/1.1", "Connection: close"))
     assert heard.statuses == [200]
-    for _, writer in idle:
-        writer.close()

@@ -10,7 +10,7 @@ import pytest
 from tests.servers.children import kill_child
 from tests.web.attacked import ServedHouse
 from tests.web.served import ADMIN_KEY, GRACE_SECONDS
-from tests.web.sockets import Heard, request, talk
+from tests.web.sockets import Heard, opened, request, talk
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -72,17 +72,14 @@ async def test_what_outlasts_the_grace_is_cut_off(served: ServedHouse):
 
 
 async def test_live_streams_end_and_idle_connections_hold_nothing_up(served: ServedHouse):
-    idle = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(5)]
-    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
-    writer.write(request("GET /api/v1/events HTTP/1.1", f"X-API-Key: {ADMIN_KEY}"))
-    assert b"HTTP/1.1 200" in await reader.readuntil(b"retry: 3000")
-    served.ask_to_stop()
-    began = monotonic()
-    assert b"this server stops" in await reader.read()
-    assert await served.ended() == 0
-    assert monotonic() - began < GRACE_SECONDS + 10
-    for _, opened in [*idle, (reader, writer)]:
-        opened.close()
+    async with opened(served.port), opened(served.port) as (reader, writer):
+        writer.write(request("GET /api/v1/events HTTP/1.1", f"X-API-Key: {ADMIN_KEY}"))
+        assert b"HTTP/1.1 200" in await reader.readuntil(b"retry: 3000")
+        served.ask_to_stop()
+        began = monotonic()
+        await reader.read()
+        assert await served.ended() == 0
+        assert monotonic() - began < GRACE_SECONDS + 10
     assert "cut off" not in served.log_file.read_text()
 
 

@@ -8,17 +8,17 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Sequence
 from contextlib import suppress
 
-from fastapi import APIRouter
+from fastapi import FastAPI
 from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
 from granian.log import LogLevels
 from granian.server.embed import Server
 
 from penstock.kernel.errors import Conflict
-from penstock.web.app import ROUTERS, App, build_app
+from penstock.kernel.http.under_way import UnderWay
+from penstock.web.app import build_app
 from penstock.wiring import House
 
 log = logging.getLogger(__name__)
@@ -54,25 +54,40 @@ def check_port(host: str, port: int) -> None:
         ) from error
 
 
-async def serve_http(
-    house: House, *, host: str, port: int, routers: Sequence[APIRouter] = ROUTERS, drain_seconds: float = 0
+async def serve_http(house: House, *, host: str, port: int) -> None:
+    """Answer HTTP until cancelled."""
+    app, settings = build_app(house), house.settings
+    connections = settings.sse_connections + SPARE_CONNECTIONS
+    try:
+        await serve_app(app, host=host, port=port, connections=connections, grace_seconds=settings.grace_seconds)
+    finally:
+        app.state.request_log.tell()
+
+
+async def serve_app(
+    app: FastAPI,
+    *,
+    host: str,
+    port: int,
+    connections: int = SPARE_CONNECTIONS,
+    grace_seconds: float = 0,
+    drain_seconds: float = 0,
 ) -> None:
-    """Answer HTTP until cancelled. After a cancel, `/readyz` says for `drain_seconds` that others should be asked."""
+    """Answer HTTP with this app until cancelled; from then on, `/readyz` tells for `drain_seconds` to ask others."""
     check_port(host, port)
-    app = build_app(house, routers=routers)
-    server = _server(app, host, port, connections=house.settings.sse_connections + SPARE_CONNECTIONS)
+    under_way: UnderWay = getattr(app.state, "under_way", UnderWay())  # an app that is not ours has none
+    server = _server(app, host, port, connections=connections)
     serving = asyncio.create_task(server.serve())
     try:
         await asyncio.shield(serving)
     finally:
-        app.state.under_way.stopping = True
+        under_way.stopping = True
         await asyncio.sleep(drain_seconds)
         server.stop()  # type: ignore[no-untyped-call]  # granian gives this method no types
-        await _finish(app, serving, grace_seconds=house.settings.grace_seconds)
-        app.state.request_log.tell()
+        await _finish(under_way, serving, grace_seconds=grace_seconds)
 
 
-def _server(app: App, host: str, port: int, *, connections: int) -> Server:
+def _server(app: FastAPI, host: str, port: int, *, connections: int) -> Server:
     return Server(
         app,
         address=host,
@@ -88,10 +103,10 @@ def _server(app: App, host: str, port: int, *, connections: int) -> Server:
     )
 
 
-async def _finish(app: App, serving: asyncio.Task[None], *, grace_seconds: float) -> None:
+async def _finish(under_way: UnderWay, serving: asyncio.Task[None], *, grace_seconds: float) -> None:
     """Wait for the requests that are under way; cut off those that outlast the grace."""
     await asyncio.wait([serving], timeout=grace_seconds)
-    if late := app.state.under_way.cut():
+    if late := under_way.cut():
         log.warning("%d requests are cut off: they did not end within %g s", late, grace_seconds)
     await asyncio.wait([serving], timeout=CUT_SECONDS)
     serving.cancel()

@@ -95,8 +95,11 @@ class House:
         """What every process does beside its own work, until cancelled. `rooms` are those it takes jobs from."""
         heart = Heartbeat(self.db, owner=self.owner, kind=kind, rooms=rooms, version=version("penstock"))
         async with asyncio.TaskGroup() as tasks:
-            for part in (self.relay, self.timekeeper, self.hub, self.access, heart):
+            for part in (self.relay, self.timekeeper, heart):
                 tasks.create_task(part.run())
+            if kind is ProcessKind.SERVE:  # only who serves has watchers and callers
+                tasks.create_task(self.hub.run())
+                tasks.create_task(self.access.run())
             if self.bell is not None:
                 tasks.create_task(carry_bells(self.db.wakeups, self.bell))
 
