@@ -107,6 +107,12 @@ class Settings:
     grace_seconds: float = _setting(
         "PENSTOCK_GRACE_SECONDS", 5.0, "How long running jobs may go on after a stop is asked for.", least=0
     )
+    drain_seconds: float = _setting(
+        "PENSTOCK_DRAIN_SECONDS",
+        0.0,
+        "How long a server that was asked to stop still answers while /readyz says so, for load balancers to notice.",
+        least=0,
+    )
     outbox_attempts: int = _setting(
         "PENSTOCK_OUTBOX_ATTEMPTS", 10, "How often a message is tried before it becomes a dead letter.", least=1
     )

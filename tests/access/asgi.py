@@ -37,7 +37,9 @@ class Answer:
 Headers = Sequence[tuple[str, str]]
 
 
-async def call(app: ASGIApp, method: str, path: str, body: object = None, *, headers: Headers = ()) -> Answer:
+async def call(
+    app: ASGIApp, method: str, path: str, body: object = None, *, headers: Headers = (), client: str = "127.0.0.1"
+) -> Answer:
     """Send a request; `body` is bytes as they are, or anything else as JSON."""
     target, _, query = path.partition("?")
     raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
@@ -53,7 +55,7 @@ async def call(app: ASGIApp, method: str, path: str, body: object = None, *, hea
         "query_string": query.encode(),
         "root_path": "",
         "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in given],
-        "client": ("192.0.2.7", 4711),
+        "client": (client, 4711),
         "server": ("test", 80),
         "state": {},
     }

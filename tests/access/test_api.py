@@ -11,6 +11,7 @@ from penstock.access import keys
 from penstock.access.domain import Scope
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
+from tests.access.asgi import call
 from tests.access.conftest import ATTEMPTS, LOCK_SECONDS, SECRET, SESSION_SECONDS, Door, Make
 
 KEYS = "/api/v1/api-keys"
@@ -248,6 +249,16 @@ class TestAuth:
         answer = await door.knock("GET", KEYS, bearer=login["token"])
         assert answer.error["details"]["code"] == "SESSION_OVER"
 
+    async def test_the_first_user_is_not_made_by_a_stranger_from_afar(self, door: Door):
+        afar = await call(door.app, "POST", "/api/v1/auth/init", ANN, client="192.0.2.7")
+        behind = await door.unknown("POST", "/api/v1/auth/init", ANN, X_Forwarded_For="192.0.2.7")
+        for answer in (afar, behind):
+            assert (answer.status, answer.error["details"]["code"]) == (403, "INIT_REFUSED")
+        assert (await door.unknown("GET", "/api/v1/auth/check-init")).data == {"initialized": False}
+        shown = [("X-API-Key", door.admin)]
+        made = await call(door.app, "POST", "/api/v1/auth/init", ANN, headers=shown, client="192.0.2.7")
+        assert made.status == 201
+
     async def test_a_second_init_is_a_conflict(self, door: Door):
         assert (await door.unknown("POST", "/api/v1/auth/init", ANN)).status == 201
         answer = await door.unknown("POST", "/api/v1/auth/init", ANN)
@@ -294,7 +305,7 @@ class TestAudit:
         key = await made(door, name="robot")
         [line] = (await door.knock("GET", "/api/v1/audit?pageSize=1")).data["items"]
         assert set(line) == {"id", "at", "actor", "action", "target", "detail", "requestId", "address"}
-        assert (line["action"], line["target"], line["address"]) == ("key.create", f"key:{key['id']}", "192.0.2.7")
+        assert (line["action"], line["target"], line["address"]) == ("key.create", f"key:{key['id']}", "127.0.0.1")
         assert line["actor"].startswith("key:key_")
         assert STAMP.fullmatch(line["at"])
 

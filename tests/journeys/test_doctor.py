@@ -14,7 +14,7 @@ def verdicts(output: str) -> dict[str, str]:
 
 
 def test_a_set_up_that_fits_is_found_well(profile: Profile):
-    found = run("doctor", "--json", **profile.settings)
+    found = run("doctor", "--json", cwd=None, **profile.settings)
     assert found.returncode == 0, found.stdout
     wrong = {name: verdict for name, verdict in verdicts(found.stdout).items() if verdict == "wrong"}
     assert not wrong

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
 
 import pytest
 from sqlalchemy import text
@@ -73,3 +74,15 @@ async def test_the_next_transaction_commits_although_the_last_one_was_cancelled(
     async with other.read() as tx:
         assert (await get_job(tx, "kept")).id == "kept"
     await other.close()
+
+
+@pytest.mark.timeout(60)
+async def test_a_sqlite_write_that_is_cancelled_anywhere_keeps_no_lock(sqlite_url: str):
+    db, queue = open_db(sqlite_url), Queue()
+    for number in range(30):
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.005 + number * 0.003), db.tx() as tx:
+                await queue.enqueue(tx, *(NewJob(kind="k") for _ in range(3000)))
+        async with asyncio.timeout(5), db.tx() as tx:  # a lock that stays would hold this up for ten seconds
+            await queue.enqueue(tx, NewJob(kind="k"))
+    await db.close()

@@ -212,9 +212,16 @@ async def test_a_failure_that_cannot_pass_is_dead_at_once(db: Db, relay: Relay, 
     assert await effects(db) == [("Said", 2)]
 
 
-async def test_a_message_that_nobody_listens_to_is_dead_at_once(db: Db, listener: Listener):
+async def test_a_message_that_nobody_knows_here_waits_an_hour_for_a_version_that_does(
+    db: Db, listener: Listener, clock: ManualClock
+):
     await send(db, Heard(number=1))
-    relay = Relay(db, {Said: [listener]}, owner="relay")
+    relay = Relay(db, {Said: [listener]}, owner="relay", most_attempts=1)
+    for _ in range(2):
+        assert await relay.deliver() == 1
+        clock.advance(seconds=5)
+    assert await dead(db) == []
+    clock.advance(seconds=3600)
     await relay.deliver()
     [letter] = await dead(db)
     assert letter.error.startswith("NobodyListens: No handler is routed for messages of the class Heard")

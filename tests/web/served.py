@@ -19,7 +19,7 @@ from penstock.kernel.logs import set_up_logs
 from penstock.kernel.processes import ProcessKind
 from penstock.settings import Settings
 from penstock.web import server
-from penstock.web.app import ROUTERS, build_app
+from penstock.web.app import ROUTERS, App, build_app
 from penstock.wiring import open_house
 
 BODY_BYTES = 1_000_000
@@ -66,24 +66,20 @@ async def fail(request: Request) -> None:
 
 
 async def _serve(port: int, folder: Path, drain_seconds: float) -> None:
-    settings = Settings(
-        data_dir=folder,
-        body_bytes=BODY_BYTES,
-        body_seconds=BODY_SECONDS,
-        grace_seconds=GRACE_SECONDS,
-        admin_key=ADMIN_KEY,
-    )
+    settings = Settings(data_dir=folder, body_bytes=BODY_BYTES, body_seconds=BODY_SECONDS, admin_key=ADMIN_KEY)
     async with open_house(settings) as house, asyncio.TaskGroup() as tasks:
         await first_key(house)
         tasks.create_task(house.keep(kind=ProcessKind.SERVE))
-        app = build_app(house, routers=[*ROUTERS, router])
-        serving = server.serve_app(
+        tasks.create_task(_answer(build_app(house, routers=[*ROUTERS, router]), port, drain_seconds))
+
+
+async def _answer(app: App, port: int, drain_seconds: float) -> None:
+    try:
+        await server.serve_app(
             app, host="127.0.0.1", port=port, grace_seconds=GRACE_SECONDS, drain_seconds=drain_seconds
         )
-        try:
-            await tasks.create_task(serving)
-        finally:
-            app.state.request_log.tell()
+    finally:
+        app.state.request_log.tell()
 
 
 if __name__ == "__main__":

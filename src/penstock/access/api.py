@@ -26,7 +26,7 @@ from penstock.access.domain import (
 )
 from penstock.access.door import CallerHere, open_to, open_to_all
 from penstock.access.errors import NotALogin
-from penstock.access.identify import address_of, credential_of
+from penstock.access.identify import address_of, credential_of, refuse_far_stranger
 from penstock.access.login import Logins, Origin
 from penstock.kernel.http.envelope import (
     ERRORS,
@@ -285,7 +285,10 @@ async def check_init(logins: LoginsHere, say: SayHere) -> Said[Initialised]:
 
 
 @router.post("/auth/init", status_code=201, summary="Make the first user, once", **open_to_all())
-async def init(body: FirstUser, logins: LoginsHere, origin: OriginHere, say: SayHere) -> Said[UserShown]:
+async def init(
+    body: FirstUser, request: Request, logins: LoginsHere, origin: OriginHere, say: SayHere
+) -> Said[UserShown]:
+    await refuse_far_stranger(request)
     user = await logins.init(body.username, body.password.get_secret_value(), origin=origin)
     return say(UserShown.of(user), "The first user was made.", "首个用户已创建。")
 

@@ -192,6 +192,16 @@ class BadTokenSettings(Invalid):
     hint_zh = "PENSTOCK_JWT_SECRET 至少 32 字节；PENSTOCK_JWT_ALGORITHMS 可用 RS256、ES256、EdDSA 等非对称算法。"
 
 
+class InitRefused(Refused):
+    """The first user can be made from this machine or by an admin, and by nobody else."""
+
+    code = "INIT_REFUSED"
+    message = "The first user can only be made from the machine itself, or with an admin key."
+    message_zh = "只能在本机上或使用管理员密钥创建首个用户。"
+    hint = "Send an admin key in X-API-Key, or call from the machine that serves."
+    hint_zh = "请在 X-API-Key 中提供管理员密钥，或在服务器本机上调用。"
+
+
 class KeySetAway(Unavailable):
     """The keys that sign JWTs cannot be fetched, and none are kept."""
 

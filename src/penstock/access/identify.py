@@ -16,7 +16,15 @@ from starlette.requests import Request
 
 from penstock.access import store
 from penstock.access.domain import Caller, Key, KeyState, Scope, Session
-from penstock.access.errors import InvalidApiKey, KeyIsBound, NoCredential, ScopeTooSmall, SessionOver, TwoCredentials
+from penstock.access.errors import (
+    InitRefused,
+    InvalidApiKey,
+    KeyIsBound,
+    NoCredential,
+    ScopeTooSmall,
+    SessionOver,
+    TwoCredentials,
+)
 from penstock.access.keys import CHANNEL, JWT_DOTS
 from penstock.access.memory import Memory
 from penstock.access.secret import KEY_MARK, SESSION_MARK, hash_of
@@ -36,6 +44,8 @@ WHY_NOT = {
     KeyState.REVOKED: ("it was revoked", "已被撤销"),
 }
 MOST_CHARACTERS = 1000  # of a key that are looked at; every key is shorter
+HERE = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 UNKNOWN = ("it is not known", "未知")
 
 
@@ -167,6 +177,18 @@ def credential_of(headers: Headers) -> Credential | None:
 def address_of(request: Request) -> str:
     """Where a request comes from, as the connection says; headers could claim anything."""
     return request.client.host if request.client is not None else ""
+
+
+async def refuse_far_stranger(request: Request) -> None:
+    """Let pass who is on this machine and not behind a proxy, or shows an admin's credential: `InitRefused` for others.
+
+    Whoever makes the first user is an admin, so a house that runs on keys alone must not leave that to strangers."""
+    forwarded = any(name in request.headers for name in FORWARDED)
+    if address_of(request) in HERE and not forwarded:
+        return
+    caller = await request.app.state.access.identify(request.headers)
+    if caller is None or not caller.is_admin:
+        raise InitRefused
 
 
 def _bearer(value: str) -> str:

@@ -14,12 +14,12 @@ from penstock.access.audit import note
 from penstock.access.domain import Caller, IssuedKey, Key, KeyChanges, KeyState, NewKey, Scope
 from penstock.access.errors import BadAdminKey, ExpiryInThePast, KeyNotActive
 from penstock.access.secret import KEY_MARK, SESSION_MARK, hash_of, masked, new_secret
+from penstock.access.store import PRESET
 from penstock.kernel.db import Tx
 
 log = logging.getLogger(__name__)
 
 CHANNEL = "access"  # rung when a key or a login changes, so that every process forgets what it remembers
-PRESET = "PENSTOCK_ADMIN_KEY"
 PRESET_SHAPE = re.compile(r"[!-~]{16,512}")
 JWT_DOTS = 2
 

@@ -72,8 +72,8 @@ class Logins:
         """Make the first user, an admin. Of many who ask at once one gets it; the others get `AlreadyInitialised`."""
         if await self.is_initialised():
             raise AlreadyInitialised  # before the costly part
-        self._passwords.refuse_crowd()
-        hashed = await self._passwords.hash(password)
+        with self._passwords.place():
+            hashed = await self._passwords.hash(password)
         async with self._db.tx(actor=username) as tx:
             await store.hold_counter(tx)
             if await store.has_users(tx):
@@ -85,7 +85,10 @@ class Logins:
 
     async def login(self, username: str, password: str, *, origin: Origin = NOWHERE) -> Login:
         """Let someone in, or raise `WrongLogin`, or `LoginLocked` without a look at the password."""
-        self._passwords.refuse_crowd()
+        with self._passwords.place():
+            return await self._login(username, password, origin)
+
+    async def _login(self, username: str, password: str, origin: Origin) -> Login:
         name = login_name(username)
         async with self._db.tx(actor="login") as tx:
             number = await store.claim_attempt(tx, hash_of(name), most=self._attempts, lock=self._lock)

@@ -7,8 +7,9 @@ checked against a hash of nothing: how long the answer takes does not tell who e
 
 import asyncio
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 from argon2 import PasswordHasher
@@ -44,10 +45,16 @@ class Passwords:
         """Whether it was hashed with other parameters than are used now."""
         return self._hasher.check_needs_rehash(kept)
 
-    def refuse_crowd(self) -> None:
-        """Raise `LoginBusy` when too many wait already."""
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """A place among those who wait, for as long as the block takes; `LoginBusy` when there is none."""
         if self._under_way >= MOST_WAITING:
             raise LoginBusy(wait_seconds=BUSY_SECONDS)
+        self._under_way += 1
+        try:
+            yield
+        finally:
+            self._under_way -= 1
 
     def _check(self, kept: str | None, password: str) -> bool:
         if not self._of_nothing:  # made by whoever comes first, so that it takes everyone after them the same time
@@ -59,11 +66,7 @@ class Passwords:
         return kept is not None
 
     async def _run(self, work: Callable[[], T]) -> T:
-        self._under_way += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-        finally:
-            self._under_way -= 1
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
 def _same_everywhere(password: str) -> str:

@@ -112,6 +112,7 @@ access_counter = Table(  # one row: whoever makes a first thing, or takes a numb
 KEY_COLUMNS = [api_key.c[name] for name in Key.__dataclass_fields__]
 USER_COLUMNS = [console_user.c[name] for name in User.__dataclass_fields__]
 FIRST_USER_ID = 1  # whoever sets the house up
+PRESET = "PENSTOCK_ADMIN_KEY"  # who made the key that this setting names
 
 
 # Keys
@@ -175,10 +176,11 @@ async def move_last_used(tx: Tx, used: Mapping[str, datetime], *, apart: timedel
 
 
 async def delete_keys(tx: Tx, *, before: datetime, limit: int = 10_000) -> int:
-    """Forget keys that have opened nothing since before then; returns how many."""
+    """Forget keys that have opened nothing since before then; returns how many. A preset one is remembered: were it
+    forgotten, the same setting would make it anew at the next start, revoked or not."""
     k, gone = api_key.c, 0
     for over in (k.revoked_at, k.expires_at):
-        old = select(k.id).where(over < before).order_by(over).limit(limit)
+        old = select(k.id).where(over < before, k.created_by != PRESET).order_by(over).limit(limit)
         gone += (await tx.conn.execute(delete(api_key).where(k.id.in_(old), over < before))).rowcount
     return gone
 

@@ -1,5 +1,6 @@
 """Fetches a key set (JWKS) over HTTP, with limits on time and size. It is rare, so no connection is kept."""
 
+import logging
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
@@ -7,6 +8,8 @@ import aiohttp
 
 from penstock.access.errors import BadTokenSettings, KeySetAway
 from penstock.access.key_set import Fetch
+
+log = logging.getLogger(__name__)
 
 MOST_BYTES = 262_144  # a key set of a hundred keys has some 60,000
 FETCH_SECONDS = 5.0
@@ -19,8 +22,9 @@ def jwks_over_http(url: str) -> Fetch:
     async def fetch() -> bytes:
         try:
             return await _get(url)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise KeySetAway(reason=str(error) or type(error).__name__) from error
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            log.warning("the key set at %s cannot be fetched: %r", url, error)  # callers need not know our addresses
+            raise KeySetAway(reason="its server does not answer as it should") from error
 
     return fetch
 

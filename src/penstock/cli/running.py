@@ -15,8 +15,16 @@ def run_until_signal(main: Coroutine[Any, Any, None]) -> None:
     async def supervise() -> None:
         task = asyncio.ensure_future(main)
         loop = asyncio.get_running_loop()
+        stopped = False
+
+        def stop() -> None:
+            nonlocal stopped
+            if not stopped:  # a second signal must not cut short what the first one began
+                task.cancel()
+            stopped = True
+
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, task.cancel)
+            loop.add_signal_handler(number, stop)
         with suppress(asyncio.CancelledError):
             await task
 

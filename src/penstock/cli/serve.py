@@ -37,10 +37,11 @@ async def _serve(settings: Settings, *, host: str, port: int, workers: bool) -> 
         tasks.create_task(serve_http(house, host=host, port=port))
         if workers:
             tasks.create_task(house.workers(house.rooms.handlers()).run())
-        typer.echo(f"penstock serves http://{host}:{port}  (data in {settings.data_dir}; stop with Ctrl-C)")
+        place = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        typer.echo(f"penstock serves {place}  (data in {settings.data_dir}; stop with Ctrl-C)")
         if first:
             typer.echo(f"admin key (shown this once): {first}")
-            typer.echo(f"console: http://{host}:{port}/#key={first}")
+            typer.echo(f"console: {place}/#key={first}")
 
 
 async def first_key(house: House) -> str | None:

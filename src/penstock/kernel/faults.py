@@ -19,6 +19,7 @@ class DatabaseAway(Unavailable):
     message_zh = "无法连接数据库（{reason}）。"
     hint = "Nothing was half-written. Check that the database is up; servers and workers go on by themselves then."
     hint_zh = "没有写入一半的数据。请检查数据库是否在运行；恢复后服务与工作进程会自动继续。"
+    ours = True
 
 
 class DatabaseBusy(Unavailable):
@@ -29,6 +30,7 @@ class DatabaseBusy(Unavailable):
     message_zh = "数据库过于繁忙，未能响应（{reason}）。"
     hint = "Nothing was half-written. Try again; with many writers, use PostgreSQL."
     hint_zh = "没有写入一半的数据。请重试；写入者较多时请使用 PostgreSQL。"
+    ours = True
 
 
 class DatabaseBroken(Unavailable):

@@ -85,7 +85,8 @@ class Lookback:
 
     def since(self, now: datetime) -> datetime:
         """The moment to look back to."""
-        return LONG_AGO if now >= self._whole_at else self._since
+        put_back = now < self._since  # the clock was: what it says of the past no longer fits
+        return LONG_AGO if put_back or now >= self._whole_at else self._since
 
     def looked(self, now: datetime) -> None:
         """Everything that was due by now has been seen."""

@@ -7,7 +7,9 @@ send us) and is cut to a length. A line that cannot be made is replaced by one t
 `request_id` is the request that this line belongs to, wherever it is written.
 """
 
+import json
 import logging
+import re
 import sys
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -19,6 +21,7 @@ import msgspec
 from penstock.kernel.redact import BLOT, is_secret_name, redact
 
 MOST_CHARACTERS = 4000  # of a message
+UNPLAIN = re.compile(r"[\s\"\\=]")  # what would let a value pass for several
 MOST_TRACE = 12_000  # of a trace: its beginning and its end are kept
 MOST_FIELD = 500
 MOST_FIELDS = 20
@@ -146,16 +149,17 @@ def _plain(value: object) -> object:
 
 
 def _text(value: object) -> str:
-    return f'"{value}"' if isinstance(value, str) and " " in value else str(value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) and UNPLAIN.search(value) else str(value)
 
 
 def _trace(record: logging.LogRecord) -> str:
     if not record.exc_info:
         return ""
     told = logging.Formatter().formatException(record.exc_info)
+    told = redact(told.encode(errors="backslashreplace").decode())  # before it is cut: half a secret looks like none
     if len(told) > MOST_TRACE:
         told = f"{told[: MOST_TRACE // 2]}\n…\n{told[-MOST_TRACE // 2 :]}"
-    return redact(told.encode(errors="backslashreplace").decode()).translate(VISIBLE_LINES)
+    return told.translate(VISIBLE_LINES)
 
 
 def _unmade(record: logging.LogRecord, error: Exception) -> str:

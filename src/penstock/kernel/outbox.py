@@ -43,6 +43,7 @@ from penstock.kernel.leases import Leases
 from penstock.kernel.machine import Machine
 from penstock.kernel.message import Message
 from penstock.kernel.retry import Backoff, wait_before_retry, worth_retrying
+from penstock.kernel.steady import to_its_end
 from penstock.kernel.transitions import record
 
 log = logging.getLogger(__name__)
@@ -104,6 +105,7 @@ COLUMNS = ("id", "channel", "dedup_key", "payload", "scheduled_at", "created_at"
 RETRIES = Backoff(first_seconds=1, most_seconds=600)
 PATIENCE = Backoff(first_seconds=0.2, most_seconds=5)  # with a database that is away
 LEASE_SECONDS = 60
+UNKNOWN_AGE = timedelta(hours=1)  # longer than an update of all processes takes
 OURS_WAIT_SECONDS = 5  # before the next look whether a part of our own house is back
 
 Handler = Callable[[Tx, Any], Awaitable[None]]
@@ -217,7 +219,8 @@ class Relay:
 
     async def deliver(self, *, limit: int = 50) -> int:
         """Deliver up to `limit` messages that are due, one after another; returns how many were taken up."""
-        held = await self.leases.claim_alone(self._db, owner=self._owner, seconds=LEASE_SECONDS, limit=limit)
+        claim = self.leases.claim_alone(self._db, owner=self._owner, seconds=LEASE_SECONDS, limit=limit)
+        held = await to_its_end(claim, undo=self._hand_back)
         too_late = self._db.clock.now() + timedelta(seconds=LEASE_SECONDS / 2)
         for number, row in enumerate(held):
             if self._db.clock.now() > too_late:  # slow handlers: the rest is for whoever comes next
@@ -229,7 +232,11 @@ class Relay:
                 await self._hand_back(held[number:])
                 raise
             except Exception as error:  # noqa: BLE001  (a handler's failure of any kind is the message's fate)
-                await self._put_off(row, error)
+                try:
+                    await self._put_off(row, error)
+                except Unavailable:
+                    await self._hand_back(held[number:])
+                    raise
         return len(held)
 
     async def rescue(self, tx: Tx) -> None:
@@ -258,6 +265,8 @@ class Relay:
 
     async def _hand_back(self, rows: Sequence[LeasedRow]) -> None:
         """What was not tried need not wait for its lease to run out, and has lost no attempt."""
+        if not rows:
+            return
         try:
             async with self._db.once(actor=self._owner) as tx:
                 await self.leases.release(tx, [row.id for row in rows], rows[0].lease_token, uncounted=1)
@@ -267,10 +276,12 @@ class Relay:
     async def _put_off(self, row: LeasedRow, error: Exception) -> None:
         text = f"{type(error).__name__}: {in_words(error)}"
         async with self._db.tx(actor=self._owner) as tx:
-            ours = isinstance(error, PenstockError) and error.ours
+            # A class that is not known here may be known to a newer version that runs beside us.
+            young = isinstance(error, NobodyListens) and tx.now - row.created_at < UNKNOWN_AGE
+            ours = young or (isinstance(error, PenstockError) and error.ours)
             if ours or (worth_retrying(error) and row.lease_count < self._most_attempts):
                 wait = wait_before_retry(error, attempt=max(1, row.lease_count), backoff=RETRIES)
-                due_at = tx.now + timedelta(seconds=min(wait, OURS_WAIT_SECONDS) if ours else wait)
+                due_at = tx.now + timedelta(seconds=OURS_WAIT_SECONDS if ours else wait)
                 await self.leases.release(tx, [row.id], row.lease_token, due_at=due_at, uncounted=int(ours), error=text)
                 return
             why = {"finished_at": tx.now, "error": text}

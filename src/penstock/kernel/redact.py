@@ -20,7 +20,7 @@ NAMED = re.compile(
 )
 SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
 
-OWN_KEY = re.compile(r"\b(sk|st|pk|rk)-[\w-]{8,}")
+OWN_KEY = re.compile(r"\b(sk-|st-|pk-|rk-|whsec_)[\w-]{8,}")
 JWT = re.compile(r"\beyJ[\w-]{4,}\.[\w-]{2,}(?:\.[\w-]*)?")
 SCHEME = re.compile(r"\b((?i:bearer|basic))\s+(?=\S*[A-Z0-9=])[\w.~+/=-]{6,}")
 AWS_KEY = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}")
@@ -52,8 +52,8 @@ def redact(text: str) -> str:
     lowered = text.lower()
     if _names_a_secret(lowered):
         text = NAMED.sub(_blot_value, COOKIE.sub(rf"\1{BLOT}", text))
-    if "-" in text or "$" in text or "eyJ" in text:
-        text = OWN_KEY.sub(rf"\1-{BLOT}", JWT.sub(BLOT, PASSWORD_HASH.sub(BLOT, PRIVATE_KEY.sub(BLOT, text))))
+    if "-" in text or "$" in text or "eyJ" in text or "whsec_" in text:
+        text = OWN_KEY.sub(rf"\1{BLOT}", JWT.sub(BLOT, PASSWORD_HASH.sub(BLOT, PRIVATE_KEY.sub(BLOT, text))))
     if "bearer" in lowered or "basic" in lowered:
         text = SCHEME.sub(rf"\1 {BLOT}", text)
     if "AKIA" in text or "ASIA" in text:

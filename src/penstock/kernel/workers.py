@@ -12,6 +12,7 @@ from penstock.kernel.db import Db
 from penstock.kernel.errors import Unavailable
 from penstock.kernel.queue import Job, Queue
 from penstock.kernel.runner import PATIENCE, JobHandler, Runner, Settle
+from penstock.kernel.steady import to_its_end
 
 __all__ = ["JobHandler", "Settle", "Workers"]  # what a room needs to write a handler and to run it
 
@@ -84,13 +85,17 @@ class Workers:
             free = self._slots - len(self._runner.running)
             if free < 1:
                 break
-            async with self._db.tx(actor=self.owner) as tx:
-                jobs = await self._queue.claim(tx, owner=self.owner, seconds=self._lease_seconds, limit=free, room=room)
-            for held in jobs:
-                self._start(held)
-            started += len(jobs)
+            started += await to_its_end(self._claim_and_start(room, free))
         next(self._rooms)  # another room begins the next time
         return started
+
+    async def _claim_and_start(self, room: str, most: int) -> int:
+        """What is claimed is started in the same breath, so that a stop finds it running and hands it back."""
+        async with self._db.tx(actor=self.owner) as tx:
+            jobs = await self._queue.claim(tx, owner=self.owner, seconds=self._lease_seconds, limit=most, room=room)
+        for held in jobs:
+            self._start(held)
+        return len(jobs)
 
     def _start(self, held: Job) -> None:
         self._runner.start(held).add_done_callback(lambda _: self._ear.ring())

@@ -155,7 +155,7 @@ def _wait(retry_after: str, now: datetime) -> timedelta:
         if retry_after.isascii() and retry_after.isdigit():
             return timedelta(seconds=min(int(retry_after[:9]), MOST_RETRY_AFTER.total_seconds()))
         return parsedate_to_datetime(retry_after) - now
-    except (ValueError, TypeError, IndexError):  # no date, one without a zone, or one that trips the parser
+    except (ValueError, TypeError, IndexError, OverflowError):  # no date, one without a zone, one out of all bounds
         return timedelta()
 
 

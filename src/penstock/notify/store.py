@@ -141,7 +141,9 @@ async def list_listeners(tx: Tx, *, user_id: int | None, merchant_id: int | None
     """The active webhooks of those who may hear a message of this user and merchant."""
     may_hear: list[ColumnElement[bool]] = [w.sees_all]
     if user_id is not None:
-        may_hear.append(and_(not_(w.sees_all), w.user_id == user_id))
+        # A webhook that was made for a merchant hears of that merchant only, whoever its user works for now.
+        same = or_(w.merchant_id.is_(None), w.merchant_id == merchant_id) if merchant_id is not None else true()
+        may_hear.append(and_(not_(w.sees_all), w.user_id == user_id, same))
     if merchant_id is not None:
         may_hear.append(and_(not_(w.sees_all), w.merchant_id == merchant_id))
     rows = await tx.conn.execute(select(webhook).where(w.active, or_(*may_hear)))

@@ -27,6 +27,7 @@ from penstock.wiring import House
 
 ROUTERS: Sequence[APIRouter] = (health.router, access.router, events.router, webhooks.router)
 OPENAPI = "/api/v1/openapi.json"
+ENVELOPED = ("/api/v1/api-keys", "/api/v1/auth/", "/api/v1/audit")  # whose clients know another shape of error
 NO_TELEMETRY = TelemetryConfig(tracing=False, metrics=False, logs=False, auto_configure=False)  # it would tell queries
 # What pages of other origins may send and read, where PENSTOCK_CORS_ORIGINS lets them in.
 THEY_SEND = ("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-API-Key", "X-Request-Id")
@@ -103,6 +104,7 @@ def _put_front(app: App, house: House) -> None:
         request_log=app.state.request_log,
         under_way=app.state.under_way,
         own_head=partial(app.index.has, "HEAD"),
+        enveloped=ENVELOPED,
         tracing=house.tracing,
     )
     if origins := [origin.strip() for origin in settings.cors_origins.split(",") if origin.strip()]:

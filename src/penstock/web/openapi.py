@@ -38,6 +38,10 @@ PROBLEM_SCHEMA = {
         "errors": {"type": "array", "items": FIELD, "description": "With VALIDATION: every field that does not fit."},
     },
 }
+SECURITY = {
+    "ApiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+    "Bearer": {"type": "http", "scheme": "bearer", "description": "An API key, a console login or a JWT."},
+}
 FRAMEWORKS_OWN = ("HTTPValidationError", "ValidationError")  # describes a 422 that is never answered
 
 
@@ -46,7 +50,11 @@ def describe(app: FastAPI, routes: Sequence[BaseRoute]) -> dict[str, Any]:
     document = get_openapi(title=app.title, version=app.version, description=app.description, routes=routes)
     for path, operation in _operations(document):
         _add_problems(path, operation)
-    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+        if operation.get("x-scope") not in (None, PUBLIC):
+            operation["security"] = [{name: []} for name in SECURITY]
+    components = document.setdefault("components", {})
+    components["securitySchemes"] = SECURITY
+    schemas = components.setdefault("schemas", {})
     for name in FRAMEWORKS_OWN:
         schemas.pop(name, None)
     schemas["Problem"] = PROBLEM_SCHEMA

@@ -29,6 +29,8 @@ HEADER_BYTES = 64 * 1024
 BACKLOG = 1024  # connections that wait to be taken
 SPARE_CONNECTIONS = 1024  # beside those that live streams may hold
 CUT_SECONDS = 2  # for what was cut off to end
+# A thread of granian's puts things away after it has said that it is done. It aborts a process that ends before it has.
+SETTLE_SECONDS = 0.1
 # Its own lines go the way of ours; it would write to standard output by itself, past what redacts them.
 LOGGING = {"handlers": {}, "formatters": {}, "loggers": {"_granian": {"handlers": [], "propagate": True}}}
 
@@ -46,7 +48,8 @@ class PortTaken(Conflict):
 def check_port(host: str, port: int) -> None:
     """Refuse a port that is taken: the server itself would share it with the other one, to everyone's surprise."""
     try:
-        with socket.create_server((host, port), reuse_port=False):
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.create_server((host, port), family=family, reuse_port=False):
             return
     except OSError as error:
         raise PortTaken(
@@ -59,7 +62,14 @@ async def serve_http(house: House, *, host: str, port: int) -> None:
     app, settings = build_app(house), house.settings
     connections = settings.sse_connections + SPARE_CONNECTIONS
     try:
-        await serve_app(app, host=host, port=port, connections=connections, grace_seconds=settings.grace_seconds)
+        await serve_app(
+            app,
+            host=host,
+            port=port,
+            connections=connections,
+            grace_seconds=settings.grace_seconds,
+            drain_seconds=settings.drain_seconds,
+        )
     finally:
         app.state.request_log.tell()
 
@@ -112,3 +122,4 @@ async def _finish(under_way: UnderWay, serving: asyncio.Task[None], *, grace_sec
     serving.cancel()
     with suppress(asyncio.CancelledError):
         await serving
+    await asyncio.sleep(SETTLE_SECONDS)

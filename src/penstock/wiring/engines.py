@@ -1,5 +1,6 @@
 """Which engine stands behind which port: chosen by the settings, once."""
 
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -55,9 +56,10 @@ class Engines:
 
     async def close(self) -> None:
         """Give everything back that was opened."""
-        for part in (self.sandbox, self.poster, self.bell, self.redis, self.tracing):
-            if part is not None:
-                await part.close()
+        async with AsyncExitStack() as closing:  # one that fails does not keep the others open
+            for part in (self.sandbox, self.poster, self.bell, self.redis, self.tracing):
+                if part is not None:
+                    closing.push_async_callback(part.close)
 
 
 def choose(settings: Settings, db: Db, *, owner: str) -> Engines:
@@ -108,7 +110,7 @@ def build_blobs(settings: Settings, clock: Clock) -> DiskBlobs | S3Blobs:
         return DiskBlobs(settings.data_dir / "blobs")
     if url.scheme != "file" or url.netloc or not url.path:
         reason = "it has to be file:///absolute/path or s3://bucket/prefix"
-        raise BadSetting(env="PENSTOCK_BLOBS_URL", value=settings.blobs_url, reason=reason)
+        raise BadSetting(env="PENSTOCK_BLOBS_URL", value=f"{url.scheme}:…", reason=reason)  # it may hold a password
     return DiskBlobs(Path(url.path))
 
 

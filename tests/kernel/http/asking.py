@@ -31,6 +31,7 @@ class Asker:
 
     def __init__(self, parts: Sequence[bytes] = ()) -> None:
         self.taken = 0  # how many parts of the body were asked for
+        self.answered_after = -1  # and how many until the answer began
         self.sent: list[Message] = []
         self._parts = list(parts) or [b""]
 
@@ -48,6 +49,8 @@ class Asker:
 
     async def send(self, message: Message) -> None:
         """Keep what the app says."""
+        if not self.sent:
+            self.answered_after = self.taken
         self.sent.append(message)
 
     @property

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
+from penstock.kernel.http import intake
 from penstock.kernel.http.headers import read_headers
 from tests.kernel.http.asking import GONE, SILENT, Asker, ask, scope_of
 from tests.kernel.http.conftest import MOST_BYTES, House, raising
@@ -86,8 +87,22 @@ class TestBodies:
         headers = JSON | {"content-length": str(MOST_BYTES + 1)}
         await app(scope_of("POST", "/things", headers), asker.receive, asker.send)
         assert (asker.answer.status, asker.answer.json["code"]) == (413, "BODY_TOO_LARGE")
-        assert asker.taken == 0
+        assert asker.answered_after == 0
         assert asker.answer.headers["connection"] == "close"
+
+    @pytest.mark.parametrize("kind", ["application/json", "text/plain"])
+    async def test_who_still_sends_is_heard_out_for_a_little_while(
+        self, app: FastAPI, kind: str, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(intake, "LINGER_BYTES", 5000)
+        monkeypatch.setattr(intake, "LINGER_SECONDS", 0.01)
+        chatty, silent = Asker([b"a" * 1000] * 50), Asker([b"a" * 3000, SILENT])
+        for asker in (chatty, silent):
+            headers = {"transfer-encoding": "chunked", "content-type": kind}
+            await app(scope_of("POST", "/raw", headers), asker.receive, asker.send)
+            assert asker.answer.status == 413
+        assert (chatty.answered_after, chatty.taken) == (3, 8)
+        assert (silent.answered_after, silent.taken) == (1, 2)
 
     @pytest.mark.parametrize("path", ["/things", "/raw"])
     @pytest.mark.parametrize("kind", ["application/json", "text/plain"])

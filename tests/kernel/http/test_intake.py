@@ -145,3 +145,11 @@ class TestCheckJson:
     )
     async def test_whatever_json_writes_of_plain_values_passes(self, value: object):
         await check_json(json.dumps(value).encode())
+
+
+async def test_a_body_of_countless_values_is_refused_before_it_is_read():
+    tiny = b"[" + b"[]," * 600_000 + b"[]]"
+    with pytest.raises(BadBody, match="more than 500000 values"):
+        await check_json(tiny)
+    await check_json(json.dumps({"csv": "a,b,c\n" * 300_000}).encode())  # commas in a text are no values
+    await check_json(json.dumps({"quoted": '"a","b"\\' * 300_000}).encode())

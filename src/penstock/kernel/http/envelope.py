@@ -156,14 +156,14 @@ class EnvelopeRoute(APIRoute):
             try:
                 return await handle(request)
             except RequestValidationError as error:
-                return _refuse(request, _unfit(error))
+                return refusal(request, _unfit(error))
             except PenstockError as error:
-                return _refuse(request, error)
+                return refusal(request, error)
             except HTTPException as error:
-                return _refuse(request, _unread(error))
+                return refusal(request, _unread(error))
             except Exception:  # a bug of ours: the log has it, the caller need not
                 log.exception("%s %s failed", request.method, self.path)
-                return _refuse(request, PenstockError())
+                return refusal(request, PenstockError())
 
         return answer
 
@@ -186,7 +186,8 @@ def _unread(error: HTTPException) -> PenstockError:
     return bad_body("it is not what its headers say", "内容与请求头不符")
 
 
-def _refuse(request: Request, error: PenstockError) -> Response:
+def refusal(request: Request, error: PenstockError) -> Response:
+    """An error as this family tells it."""
     message, _ = words(error, request)
     code = error.code if error.code in OWN_CODES else CODES.get(error.status, error.code)
     fault = Fault(code=code, message=message, details=_details(request, error))

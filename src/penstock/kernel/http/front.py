@@ -14,12 +14,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
-from starlette.requests import HTTPConnection
+from starlette.requests import HTTPConnection, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.kernel.errors import Invalid, PenstockError, TooLarge
+from penstock.kernel.http.envelope import refusal
 from penstock.kernel.http.headers import RequestIds, read_headers
-from penstock.kernel.http.intake import BodyTooLarge, CountedBody, again, check_json, read_whole
+from penstock.kernel.http.intake import BodyTooLarge, CountedBody, again, check_json, linger, read_whole
 from penstock.kernel.http.key_in_url import refuse_key_in_url
 from penstock.kernel.http.problems import problem
 from penstock.kernel.http.request_log import RequestLog
@@ -84,6 +85,7 @@ class Front:
         request_log: RequestLog,
         under_way: UnderWay,
         own_head: Callable[[str], bool],
+        enveloped: tuple[str, ...] = (),
         tracing: Tracing | None = None,
     ) -> None:
         self._app = app
@@ -93,6 +95,7 @@ class Front:
         self._new_id = RequestIds().new
         self._under_way = under_way
         self._own_head = own_head  # whether a path has a HEAD of its own; elsewhere it is a GET without its body
+        self._enveloped = enveloped  # below these paths refusals are told in the envelope that clients there know
         self._tracing = tracing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -126,14 +129,23 @@ class Front:
             if not self._under_way.was_cut():
                 raise
             if not visit.answered:
-                await _refuse(visit, Stopping())
+                await self._refuse(visit, Stopping())
         except Exception as error:
             named = error if isinstance(error, PenstockError) and not visit.answered else None
             if named is None:
                 log.exception("%s %s failed", visit.known_method, visit.scope["path"])
             if visit.answered:
                 raise  # half an answer is out: the server has to cut it off, so that nobody takes it for whole
-            await _refuse(visit, named or PenstockError())
+            await self._refuse(visit, named or PenstockError())
+            if isinstance(named, BodyTooLarge):
+                await linger(receive)
+
+    async def _refuse(self, visit: Visit, error: PenstockError) -> None:
+        if self._enveloped and visit.scope["path"].startswith(self._enveloped):
+            answer = refusal(Request(visit.scope), error)
+        else:
+            answer = problem(error, HTTPConnection(visit.scope))
+        await answer(visit.scope, _nothing, visit.send)
 
     async def _take_in(self, visit: Visit, receive: Receive) -> None:
         """Let the app answer a request with a body: once that is known to be fit, or while it is being counted."""
@@ -154,6 +166,8 @@ class Front:
             await self._app(scope, counted.receive, visit.send)
         finally:
             counted.let_go()
+        if counted.too_large:
+            await linger(receive)
 
 
 def _check_address(scope: Scope) -> None:
@@ -165,11 +179,6 @@ def _check_address(scope: Scope) -> None:
     if len(query) > MOST_QUERY_BYTES:
         raise UrlTooLong(most_bytes=MOST_QUERY_BYTES)
     refuse_key_in_url(query)
-
-
-async def _refuse(visit: Visit, error: PenstockError) -> None:
-    answer = problem(error, HTTPConnection(visit.scope))
-    await answer(visit.scope, _nothing, visit.send)
 
 
 async def _nothing() -> Message:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 Raw = tuple[bytes, bytes]
 
 CLEAN_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-JSON_TYPE = re.compile(rb"application/(?:[a-z0-9.+-]{1,60}\+)?json", re.IGNORECASE)
+JSON_TYPE = re.compile(rb"application/(?:.*\+)?json", re.IGNORECASE)  # no narrower than the framework's own rule
 NOT_AT_ALL = frozenset((b"q=0", b"q=0.", b"q=0.0", b"q=0.00", b"q=0.000"))
 
 # The API answers with data and never with a page: nothing may be loaded, framed, guessed at or kept.
@@ -62,7 +62,8 @@ def read_headers(headers: Iterable[Raw], new_id: Callable[[], str]) -> Asked:
         elif name == b"transfer-encoding":
             asked.has_body = True
         elif name == b"content-type":
-            asked.is_json = JSON_TYPE.fullmatch(value.partition(b";")[0].strip()) is not None
+            # Whoever sends two must not have one of them checked and the other believed.
+            asked.is_json = asked.is_json or JSON_TYPE.fullmatch(value.partition(b";")[0].strip()) is not None
         elif name == b"x-request-id" and not asked.request_id and CLEAN_ID.fullmatch(value):
             asked.request_id = value.decode("ascii")
     asked.request_id = asked.request_id or new_id()

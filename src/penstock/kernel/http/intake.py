@@ -10,6 +10,7 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from starlette.types import Message, Receive
@@ -17,9 +18,13 @@ from starlette.types import Message, Receive
 from penstock.kernel.errors import Invalid, PenstockError, TooLarge
 
 MOST_DEPTH = 100
+MOST_VALUES = 500_000  # reading more takes half a second, in which nobody else is served
+STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 LARGEST_INTEGER = 2**63 - 1
 INTEGER_DIGITS = 20  # a sign and nineteen digits: whatever is longer need not be read to be too large
 IN_A_THREAD_BYTES = 256 * 1024  # takes some five milliseconds, for which the others should not wait
+LINGER_BYTES = 8 * 1024 * 1024
+LINGER_SECONDS = 1.0
 SUSPECT = re.compile(r"\\u(?:0000|[dD][89abAB])")
 
 
@@ -137,6 +142,11 @@ class CountedBody:
         self._more = message.get("more_body", False)
         return message
 
+    @property
+    def too_large(self) -> bool:
+        """Whether more came than may be."""
+        return isinstance(self._raised, BodyTooLarge)
+
     def let_go(self) -> None:
         """Hold nothing any more. A framework's frame and the error that it met there hold each other, and with them the
         body: until the garbage collector came by, the server would keep the connection and go on reading."""
@@ -146,12 +156,31 @@ class CountedBody:
             error = error.__cause__
 
 
+async def linger(receive: Receive) -> None:
+    """Read on for a moment what nobody wants. A connection that is closed on someone who still sends is reset, and the
+    answer that says why is lost on its way."""
+    size = 0
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LINGER_SECONDS):
+            while size < LINGER_BYTES:
+                message = await receive()
+                if not message.get("more_body", False):
+                    return
+                size += len(message.get("body", b""))
+
+
 async def check_json(body: bytes) -> None:
-    """Refuse what is not JSON, or is JSON that not everyone understands alike."""
+    """Refuse what is not JSON, or is JSON that not everyone understands alike, or holds too many values to be read."""
+    if _marks(body) > MOST_VALUES and _marks(STRING.sub(b"", body)) > MOST_VALUES:  # a text may hold commas, too
+        raise bad_body(f"it holds more than {MOST_VALUES} values", f"包含超过 {MOST_VALUES} 个值")
     if len(body) > IN_A_THREAD_BYTES:
         await asyncio.to_thread(_check, body)
     else:
         _check(body)
+
+
+def _marks(body: bytes) -> int:
+    return body.count(b",") + body.count(b"[") + body.count(b"{")
 
 
 def _check(body: bytes) -> None:
