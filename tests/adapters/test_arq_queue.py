@@ -177,6 +177,19 @@ class TestStop:
         assert (job.state, job.attempts) == (JobState.WAITING, 0)
         assert await tickets_in(shop.link) == []
 
+    async def test_a_worker_can_be_stopped_at_whatever_moment(self, shop: ArqShop):
+        await shop.add(*(NewJob(kind="note") for _ in range(300)))
+        await shop.deliver()
+        for steps in range(120):
+            task = asyncio.create_task(shop.crew(slots=2).run())
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            task.cancel()
+            done, _ = await asyncio.wait([task], timeout=5)
+            assert done, f"a cancel after {steps} steps got lost"
+        await shop.run()
+        assert len(set(shop.noted)) == 300
+
     async def test_while_the_database_is_away_the_worker_waits_and_goes_on_by_itself(
         self, shop: ArqShop, clock: ManualClock, monkeypatch
     ):

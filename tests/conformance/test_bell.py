@@ -191,3 +191,20 @@ async def test_a_bell_can_be_away_from_the_start(sqlite_url: str, open_bell, ser
             await say(here, "jobs")
     finally:
         await starting
+
+
+async def test_whoever_listens_can_be_stopped_at_whatever_moment(open_bell):
+    bell = open_bell("host:1:a")
+
+    async def listen() -> None:
+        async for _ in bell.hear():
+            pass
+
+    for steps in range(150):
+        listening = asyncio.create_task(listen())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        listening.cancel()
+        done, _ = await asyncio.wait([listening], timeout=5)
+        assert done, f"a cancel after {steps} steps got lost"
+    await bell.close()

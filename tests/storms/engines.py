@@ -8,10 +8,10 @@ import asyncio
 from contextlib import suppress
 from dataclasses import asdict
 
-from sqlalchemy import Column, Integer, String, Table, func, select
+from sqlalchemy import Column, Integer, MetaData, String, Table, func, select
 
 from penstock.kernel.bulk import upsert
-from penstock.kernel.db import Db, Tx, metadata
+from penstock.kernel.db import Db, Tx
 from penstock.kernel.limits import Bucket
 from penstock.kernel.migrations import migrate
 from penstock.kernel.processes import ProcessKind
@@ -26,7 +26,7 @@ ROOM = "storm"
 KIND = "storm.touch"
 EVERY = Bucket(per_second=10_000, burst=10_000)  # never refuses: it is the way there that counts
 
-effect = Table("storm_effect", metadata, Column("job_id", String, primary_key=True), Column("times", Integer))
+effect = Table("storm_effect", MetaData(), Column("job_id", String, primary_key=True), Column("times", Integer))
 
 
 def blob_key(job_id: str) -> str:

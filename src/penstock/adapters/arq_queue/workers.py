@@ -21,6 +21,7 @@ from arq.worker import Worker, func
 from redis.exceptions import WatchError
 
 from penstock.adapters.arq_queue.tickets import FUNCTION, queue_name, ticket_channel
+from penstock.adapters.redis.cancels import raise_if_cancelled
 from penstock.adapters.redis.link import RedisAway, RedisLink, Script
 from penstock.kernel.errors import Unavailable
 from penstock.kernel.leases import LOOK_AGAIN_SECONDS

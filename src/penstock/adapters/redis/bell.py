@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from redis.exceptions import RedisError
 
+from penstock.adapters.redis.cancels import raise_if_cancelled
 from penstock.adapters.redis.link import RedisAway, RedisLink
 
 log = logging.getLogger(__name__)
@@ -42,9 +43,11 @@ class RedisBell:
 
     async def _next(self, heard: Any) -> dict[str, Any]:
         """The next message. When nobody says anything for long, the server at least has to answer."""
+        raise_if_cancelled()
         message = await heard.get_message(timeout=SILENT_SECONDS)
         if message is None:
             await heard.ping()
+            raise_if_cancelled()
             message = await heard.get_message(timeout=SILENT_SECONDS)
         if message is None:
             raise RedisAway(reason="the bell's connection is dead")

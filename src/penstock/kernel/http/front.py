@@ -131,14 +131,21 @@ class Front:
             if not visit.answered:
                 await self._refuse(visit, Stopping())
         except Exception as error:
-            named = error if isinstance(error, PenstockError) and not visit.answered else None
-            if named is None:
-                log.exception("%s %s failed", visit.known_method, visit.scope["path"])
             if visit.answered:
+                log.exception("%s %s failed", visit.known_method, visit.scope["path"])
                 raise  # half an answer is out: the server has to cut it off, so that nobody takes it for whole
-            await self._refuse(visit, named or PenstockError())
-            if isinstance(named, BodyTooLarge):
-                await linger(receive)
+            await self._fail(visit, receive, error)
+
+    async def _fail(self, visit: Visit, receive: Receive, error: Exception) -> None:
+        """Answer with what went wrong. It is no part of `_answer`, whose frame the error holds: held by it in turn, the
+        body would not be let go of before the garbage collector came by (see `CountedBody.let_go`)."""
+        if isinstance(error, PenstockError):
+            await self._refuse(visit, error)
+        else:
+            log.error("%s %s failed", visit.known_method, visit.scope["path"], exc_info=error)
+            await self._refuse(visit, PenstockError())
+        if isinstance(error, BodyTooLarge):
+            await linger(receive)
 
     async def _refuse(self, visit: Visit, error: PenstockError) -> None:
         if self._enveloped and visit.scope["path"].startswith(self._enveloped):
