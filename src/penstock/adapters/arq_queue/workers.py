@@ -8,7 +8,7 @@ while our rooms share them; and it ends when Redis does, while ours waits and go
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import cycle, islice
 from typing import Any
@@ -21,7 +21,6 @@ from arq.worker import Worker, func
 from redis.exceptions import WatchError
 
 from penstock.adapters.arq_queue.tickets import FUNCTION, queue_name, ticket_channel
-from penstock.adapters.redis.cancels import raise_if_cancelled
 from penstock.adapters.redis.link import RedisAway, RedisLink, Script
 from penstock.kernel.errors import Unavailable
 from penstock.kernel.leases import LOOK_AGAIN_SECONDS
@@ -73,6 +72,7 @@ class ArqWorkers:
         self._asked: list[str] = []
         self._claiming = asyncio.Lock()
         self._faults: list[Exception] = []  # of the tickets in hand
+        self._handing: asyncio.Task[None] | None = None
         self._ear = self._db.wakeups.listen(map(ticket_channel, rooms))
         # Two lines per ticket, which say nothing that the ledger does not.
         logging.getLogger("arq.worker").setLevel(logging.WARNING)
@@ -104,9 +104,11 @@ class ArqWorkers:
 
     async def _let_go(self) -> None:
         """What is being claimed must be running before it can be handed back. A stop does not wait long for it."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(HAND_BACK_SECONDS):
-                await asyncio.gather(*map(self._see_out, self._takers.values()))
+        if self._handing is None:
+            return
+        await asyncio.wait([self._handing], timeout=HAND_BACK_SECONDS)
+        if self._handing.done() and not self._handing.cancelled() and (error := self._handing.exception()):
+            log.warning("tickets in hand are left behind: %s", error)
 
     async def run_until_empty(self) -> int:
         """Work off the tickets that are due now; returns how many jobs were taken up. For tests and tools."""
@@ -134,7 +136,9 @@ class ArqWorkers:
         if later:
             self._next_due_ms = min(float(later), self._next_due_ms or float(later))
         if names:
-            await self._hand_over(room, names)
+            # A task of its own: stopped in the middle, it would leave tickets marked that nobody has in hand.
+            self._handing = asyncio.create_task(self._hand_over(room, names))
+            await asyncio.shield(self._handing)
         return len(names)
 
     async def _hand_over(self, room: str, names: Sequence[bytes]) -> None:
@@ -168,7 +172,7 @@ class ArqWorkers:
         under_way = list(taker.tasks.values())
         if under_way:
             await asyncio.wait(under_way)
-        taker.tasks.clear()  # not before: when we are stopped in the wait, they have to be waited for again
+        taker.tasks.clear()
         ended = (task.exception() for task in under_way if not task.cancelled())
         self._faults += [error for error in ended if isinstance(error, Exception)]
 

@@ -1,5 +1,6 @@
 """The bell on Redis: one pub/sub channel, on which every process says what was woken in it."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Collection
 from contextlib import aclosing
@@ -8,7 +9,6 @@ from typing import Any
 import msgspec
 from redis.exceptions import RedisError
 
-from penstock.adapters.redis.cancels import raise_if_cancelled
 from penstock.adapters.redis.link import RedisAway, RedisLink
 
 log = logging.getLogger(__name__)
@@ -43,11 +43,11 @@ class RedisBell:
 
     async def _next(self, heard: Any) -> dict[str, Any]:
         """The next message. When nobody says anything for long, the server at least has to answer."""
-        raise_if_cancelled()
+        _raise_if_cancelled()
         message = await heard.get_message(timeout=SILENT_SECONDS)
         if message is None:
             await heard.ping()
-            raise_if_cancelled()
+            _raise_if_cancelled()
             message = await heard.get_message(timeout=SILENT_SECONDS)
         if message is None:
             raise RedisAway(reason="the bell's connection is dead")
@@ -65,3 +65,11 @@ class RedisBell:
 
     async def close(self) -> None:
         """The connections are the link's."""
+
+
+def _raise_if_cancelled() -> None:
+    """On a connection with a socket timeout the driver sends by `asyncio.wait_for`, which on Python 3.11 returns its
+    result when a cancel comes just as it is done. We would go on listening for ever."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
