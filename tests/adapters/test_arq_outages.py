@@ -7,9 +7,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 
 import pytest
+from redis.exceptions import RedisError
 from sqlalchemy import func, select
 
 from penstock.adapters.arq_queue import ArqWorkers, Reconciler, Tickets
+from penstock.adapters.arq_queue.client import ArqClient
 from penstock.adapters.redis.bell import RedisBell
 from penstock.adapters.redis.link import RedisLink
 from penstock.kernel.announce import announce_by_message
@@ -106,6 +108,25 @@ async def test_a_job_that_runs_when_redis_dies_ends_well_and_the_next_comes_when
         await until(lambda: house.is_done("running"))
         redis.start_again()
         await until(lambda: house.is_done("next"))
+
+
+async def test_a_redis_that_stops_answering_while_a_ticket_is_watched_costs_no_connection(redis: ValkeyServer):
+    link = RedisLink(redis.url)
+    client = ArqClient(link.client.connection_pool)
+
+    async def watch_and_freeze() -> None:
+        async with client.pipeline() as pipe:
+            await pipe.watch("a")
+            redis.pause()
+
+    try:
+        with pytest.raises(RedisError):
+            await watch_and_freeze()
+    finally:
+        redis.resume()
+    assert not link.client.connection_pool._in_use_connections
+    assert await client.exists("a") == 0
+    await link.close()
 
 
 class Disturbance:

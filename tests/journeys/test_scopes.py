@@ -107,7 +107,7 @@ class Shop:
         self.things = {"webhook_id": webhook["id"], "key_id": key["data"]["id"]}
         deliveries = f"/api/v1/webhooks/{webhook['id']}/deliveries"
         await self.status("write", "POST", f"/api/v1/webhooks/{webhook['id']}/ping")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (page := await self.json("write", "GET", deliveries))["items"]:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)  # the relay is in another process
         self.things["delivery_id"] = page["items"][0]["id"]

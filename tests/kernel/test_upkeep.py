@@ -10,7 +10,7 @@ from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
 from penstock.kernel.limits import SqlLimits
 from penstock.kernel.message import Message
-from penstock.kernel.outbox import Relay, list_dead_letters
+from penstock.kernel.outbox import UNKNOWN_AGE, Relay, list_dead_letters
 from penstock.kernel.queue import JobState, NewJob, Queue, get_job, job
 from penstock.kernel.runstate import SqlRunState
 from penstock.kernel.timekeeper import Timekeeper
@@ -73,6 +73,7 @@ async def test_dead_letters_stay_longer_but_not_for_ever(db: Db, timekeeper: Tim
     await timekeeper.enrol()
     async with db.tx() as tx:
         tx.send(Unheard())
+    clock.advance(seconds=UNKNOWN_AGE.total_seconds())
     await Relay(db, {}, owner="relay").deliver()
     for days, letters in ((1.5, 1), (1, 0)):
         clock.advance(seconds=days * 86400)

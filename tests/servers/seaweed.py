@@ -165,6 +165,8 @@ class S3Server(AnyS3):
     def pause(self) -> None:
         """Freeze the server: it takes connections and requests (the kernel does) but answers nothing."""
         os.kill(self.pid, signal.SIGSTOP)
+        while not _is_stopped(self.pid):  # a thread may finish what it is doing
+            time.sleep(POLL_SECONDS)
 
     def resume(self) -> None:
         """Let a paused server go on where it was."""
@@ -282,3 +284,9 @@ def _remove(folder: Path) -> None:
     for part, port in zip(PARTS, ports[1::2], strict=False):
         Path(f"/tmp/seaweedfs-{part}-grpc-{port}.sock").unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether every thread of a process stands still."""
+    states = [stat.read_text().rpartition(")")[2].split()[0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(state in "Tt" for state in states)

@@ -19,7 +19,7 @@ from tests.servers.valkey import ValkeyServer
 from tests.storms import engines, processes
 
 JOBS = 150
-SEEN_SECONDS = 20  # for health to see what happened
+SEEN_SECONDS = 60  # for health to see what happened
 DONE_SECONDS = 90
 
 pytestmark = pytest.mark.timeout(300)

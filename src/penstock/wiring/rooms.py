@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from penstock.kernel.announce import JobsWaiting
 from penstock.kernel.outbox import Routes
 from penstock.kernel.timekeeper import Duty
 from penstock.kernel.workers import JobHandler
@@ -11,7 +12,8 @@ from penstock.messages import WebhookPing
 from penstock.notify import worker as notify_worker
 from penstock.notify.tools import Tools as NotifyTools
 
-ROUTES: Routes = {}  # a message of one room: what another room does on hearing it
+# A message of one room: what another room does on hearing it. The first is what ARQ leaves when jobs go by SQL again.
+ROUTES: Routes = {JobsWaiting: ()}
 PUBLIC = frozenset({WebhookPing.__name__})  # the messages that may leave the house, by webhook or Redis Stream
 ROOMS: Sequence[str] = ("", "notify")  # where jobs wait; the first is for what belongs to no room
 

@@ -14,12 +14,12 @@ from itertools import cycle, islice
 from typing import Any
 
 import msgspec
-from arq.connections import ArqRedis
 from arq.constants import in_progress_key_prefix
 from arq.utils import timestamp_ms
 from arq.worker import Worker, func
 from redis.exceptions import WatchError
 
+from penstock.adapters.arq_queue.client import ArqClient
 from penstock.adapters.arq_queue.tickets import FUNCTION, queue_name, ticket_channel
 from penstock.adapters.redis.link import RedisAway, RedisLink, Script
 from penstock.kernel.errors import Unavailable
@@ -186,7 +186,7 @@ class ArqWorkers:
         self._takers[room] = Worker(
             [func(on_ticket, name=FUNCTION)],
             queue_name=queue_name(room),
-            redis_pool=ArqRedis(self._link.client.connection_pool),
+            redis_pool=ArqClient(self._link.client.connection_pool),
             handle_signals=False,
             max_jobs=self._slots,
             job_timeout=None,  # type: ignore[arg-type]  # None is none: a ticket takes as long as its claim

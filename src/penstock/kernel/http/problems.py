@@ -128,6 +128,7 @@ async def _from_framework(request: Request, error: Exception) -> Response:
     """What the framework refuses by itself."""
     assert isinstance(error, HTTPException)
     if isinstance(error.__cause__, PenstockError):  # ours, met while it read the body
+        error.__traceback__ = None  # it and the framework's frame hold each other, and with them the body
         return problem(error.__cause__, request)
     path = request.url.path[:MOST_PATH]
     if error.status_code == HTTPStatus.NOT_FOUND:
