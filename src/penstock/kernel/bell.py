@@ -11,13 +11,12 @@ import logging
 from collections.abc import AsyncIterator, Collection
 from typing import Protocol
 
-from penstock.kernel.retry import Backoff
+from penstock.kernel.patience import PATIENCE
 from penstock.kernel.wakeups import Calls, Wakeups
 
 log = logging.getLogger(__name__)
 
 GAP_SECONDS = 0.01  # a busy process commits hundreds of times a second; one ring tells as much as many
-PATIENCE = Backoff(first_seconds=0.2, most_seconds=5)  # with a bell that is away
 
 
 class Bell(Protocol):

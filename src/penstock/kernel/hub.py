@@ -21,7 +21,7 @@ import msgspec
 from penstock.kernel.db import Db, Tx
 from penstock.kernel.errors import TooMany, Unavailable
 from penstock.kernel.events import CHANNEL, RESET, Interest, Told, latest_id, list_events, oldest_id
-from penstock.kernel.retry import Backoff
+from penstock.kernel.patience import look_for_ever
 from penstock.kernel.subscription import Batch, Subscription
 from penstock.kernel.wakeups import Ear
 
@@ -34,7 +34,6 @@ READY_SECONDS = 2.0  # how long a watcher may wait for the first look
 WAIT_SECONDS = 5.0  # after which it is worth to come back when there were too many
 REFILLS_AT_ONCE = 2  # so that a crowd that catches up leaves database connections to others
 SHARED_PAGES = 16
-PATIENCE = Backoff(first_seconds=0.2, most_seconds=5)  # with a database that is away
 
 
 class TooManyStreams(TooMany):
@@ -94,21 +93,15 @@ class Hub:
     async def run(self) -> None:
         """Tell watchers what is new, until cancelled; then end their streams."""
         ear = self._db.wakeups.listen([CHANNEL])
-        failures = 0
+
+        async def rest(found: int) -> None:
+            if not found:
+                await (ear if self._watchers else self._visitors).wait(seconds=LOOK_SECONDS)
+            elif found < PAGE:
+                await self._db.clock.sleep(PACE_SECONDS)
+
         try:
-            while True:
-                try:
-                    found = await self._look()
-                    failures = 0
-                except Unavailable as error:
-                    failures += 1
-                    log.warning("events cannot be read for now: %s", error)
-                    await self._db.clock.sleep(PATIENCE.wait_seconds(failures))
-                    continue
-                if not found:
-                    await (ear if self._watchers else self._visitors).wait(seconds=LOOK_SECONDS)
-                elif found < PAGE:
-                    await self._db.clock.sleep(PACE_SECONDS)
+            await look_for_ever(self._db.clock, self._look, rest, away="events cannot be read for now")
         finally:
             self._db.wakeups.forget(ear)
             self.close()

@@ -42,6 +42,7 @@ from penstock.kernel.lease_sql import LeaseWords, lease_columns, lease_indexes, 
 from penstock.kernel.leases import Leases
 from penstock.kernel.machine import Machine
 from penstock.kernel.message import Message
+from penstock.kernel.patience import look_for_ever
 from penstock.kernel.retry import Backoff, wait_before_retry, worth_retrying
 from penstock.kernel.steady import to_its_end
 from penstock.kernel.transitions import record
@@ -103,7 +104,6 @@ Index("ix_outbox_dead", outbox.c.id, postgresql_where=_dead, sqlite_where=_dead)
 
 COLUMNS = ("id", "channel", "dedup_key", "payload", "scheduled_at", "created_at")
 RETRIES = Backoff(first_seconds=1, most_seconds=600)
-PATIENCE = Backoff(first_seconds=0.2, most_seconds=5)  # with a database that is away
 LEASE_SECONDS = 60
 UNKNOWN_AGE = timedelta(hours=1)  # longer than an update of all processes takes
 OURS_WAIT_SECONDS = 5  # before the next look whether a part of our own house is back
@@ -201,19 +201,13 @@ class Relay:
     async def run(self) -> None:
         """Deliver what is there and what comes, until cancelled."""
         ear = self._db.wakeups.listen([self.leases.channel])
-        failures = 0
+
+        async def rest(taken: int) -> None:
+            if not taken:
+                await ear.wait(seconds=self.leases.seconds_to_look(self._db.clock.now()))
+
         try:
-            while True:
-                try:
-                    taken = await self.deliver()
-                    failures = 0
-                except Unavailable as error:
-                    failures += 1
-                    log.warning("messages are not delivered for now: %s", error)
-                    await self._db.clock.sleep(PATIENCE.wait_seconds(failures))
-                    continue
-                if not taken:
-                    await ear.wait(seconds=self.leases.seconds_to_look(self._db.clock.now()))
+            await look_for_ever(self._db.clock, self.deliver, rest, away="messages are not delivered for now")
         finally:
             self._db.wakeups.forget(ear)
 

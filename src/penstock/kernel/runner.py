@@ -17,6 +17,7 @@ from penstock.kernel.errors import PenstockError, Unavailable, in_words
 from penstock.kernel.faults import DatabaseAway, DatabaseBusy
 from penstock.kernel.keeper import Keeper
 from penstock.kernel.leases import LeaseLost
+from penstock.kernel.patience import PATIENCE
 from penstock.kernel.queue import Job, Queue
 from penstock.kernel.retry import Backoff, wait_before_retry, worth_retrying
 
@@ -30,7 +31,6 @@ HAND_BACK_SECONDS = 5
 SETTLE_ATTEMPTS = 60  # some five minutes; a settle that never gets through, whatever the reason, must free its slot
 UNKNOWN_WAIT_SECONDS = 5  # leave a job that only another version knows to that version
 OURS_WAIT_SECONDS = 10  # a store or a Redis that restarts is back by then, and a queue full of jobs does not spin
-PATIENCE = Backoff(first_seconds=0.2, most_seconds=5)  # with a database that is away
 
 
 class JobTimedOut(Unavailable):

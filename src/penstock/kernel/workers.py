@@ -4,19 +4,16 @@ Killed at any point, they lose nothing: what they held waits again when its leas
 """
 
 import asyncio
-import logging
 from collections.abc import Mapping, Sequence
 from itertools import cycle, islice
 
 from penstock.kernel.db import Db
-from penstock.kernel.errors import Unavailable
+from penstock.kernel.patience import look_for_ever
 from penstock.kernel.queue import Job, Queue
-from penstock.kernel.runner import PATIENCE, JobHandler, Runner, Settle
+from penstock.kernel.runner import JobHandler, Runner, Settle
 from penstock.kernel.steady import to_its_end
 
 __all__ = ["JobHandler", "Settle", "Workers"]  # what a room needs to write a handler and to run it
-
-log = logging.getLogger(__name__)
 
 
 class Workers:
@@ -50,23 +47,13 @@ class Workers:
         """Work until cancelled; then let running jobs end within the grace, and hand the others back."""
         try:
             async with self._runner.keeping():
-                await self._go_on()
+                await look_for_ever(self._db.clock, self.start_some, self._rest, away="no jobs can be claimed for now")
         finally:
             self._db.wakeups.forget(self._ear)
 
-    async def _go_on(self) -> None:
-        failures = 0
-        while True:
-            try:
-                found = await self.start_some()
-                failures = 0
-            except Unavailable as error:
-                failures += 1
-                log.warning("no jobs can be claimed for now: %s", error)
-                await self._db.clock.sleep(PATIENCE.wait_seconds(failures))
-                continue
-            if not found or len(self._runner.running) >= self._slots:
-                await self._ear.wait(seconds=self._queue.leases.seconds_to_look(self._db.clock.now()))
+    async def _rest(self, found: int) -> None:
+        if not found or len(self._runner.running) >= self._slots:
+            await self._ear.wait(seconds=self._queue.leases.seconds_to_look(self._db.clock.now()))
 
     async def run_until_empty(self) -> int:
         """Work off what is due now, one after another; returns how many jobs were taken up. For tests and tools."""

@@ -22,9 +22,9 @@ from redis.exceptions import WatchError
 from penstock.adapters.arq_queue.client import ArqClient
 from penstock.adapters.arq_queue.tickets import FUNCTION, queue_name, ticket_channel
 from penstock.adapters.redis.link import RedisAway, RedisLink, Script
-from penstock.kernel.errors import Unavailable
 from penstock.kernel.leases import LOOK_AGAIN_SECONDS
-from penstock.kernel.runner import HAND_BACK_SECONDS, PATIENCE, Runner
+from penstock.kernel.patience import look_for_ever
+from penstock.kernel.runner import HAND_BACK_SECONDS, Runner
 
 log = logging.getLogger(__name__)
 
@@ -82,25 +82,15 @@ class ArqWorkers:
         try:
             async with self._runner.keeping():
                 try:
-                    await self._go_on()
+                    await look_for_ever(self._db.clock, self.start_some, self._rest, away="no jobs are taken for now")
                 finally:
                     await self._let_go()
         finally:
             self._db.wakeups.forget(self._ear)
 
-    async def _go_on(self) -> None:
-        failures = 0
-        while True:
-            try:
-                found = await self.start_some()
-                failures = 0
-            except Unavailable as error:
-                failures += 1
-                log.warning("no jobs can be taken for now: %s", error)
-                await self._db.clock.sleep(PATIENCE.wait_seconds(failures))
-                continue
-            if not found or len(self._runner.running) >= self._slots:
-                await self._ear.wait(seconds=self._seconds_to_look())
+    async def _rest(self, found: int) -> None:
+        if not found or len(self._runner.running) >= self._slots:
+            await self._ear.wait(seconds=self._seconds_to_look())
 
     async def _let_go(self) -> None:
         """What is being claimed must be running before it can be handed back. A stop does not wait long for it."""
