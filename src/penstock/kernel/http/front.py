@@ -8,7 +8,6 @@ It is one class in plain ASGI on purpose: layers of middleware would each wrap e
 """
 
 import asyncio
-import gc
 import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -32,7 +31,6 @@ from penstock.kernel.metrics import Traffic
 
 log = logging.getLogger(__name__)
 
-BODY_REFUSED = (408, 413)
 
 MOST_QUERY_BYTES = 8192
 NOT_TRACED = nullcontext()
@@ -118,8 +116,6 @@ class Front:
             self._traffic.count(visit.known_method, visit.route, visit.status, visit.seconds)
             self._request_log.add(visit)
             request_id.reset(token)
-            if visit.status in BODY_REFUSED:
-                gc.collect(1)  # frames of the framework may hold the body in a ring, and with it the connection
 
     async def _answer(self, visit: Visit, receive: Receive) -> None:
         try:

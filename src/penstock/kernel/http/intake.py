@@ -148,12 +148,17 @@ class CountedBody:
         return isinstance(self._raised, BodyTooLarge)
 
     def let_go(self) -> None:
-        """Hold nothing any more. A framework's frame and the error that it met there hold each other, and with them the
-        body: until the garbage collector came by, the server would keep the connection and go on reading."""
+        """Hold nothing any more. A framework's frame and the error that it met hold each other, and with them this
+        object: until the garbage collector came by, the server would keep the connection and go on reading."""
+        self._receive = _nothing_more
         error: BaseException | None = self._raised
         while error is not None:
             error.__traceback__ = None
             error = error.__cause__
+
+
+async def _nothing_more() -> Message:
+    return {"type": "http.disconnect"}
 
 
 async def linger(receive: Receive) -> None:
