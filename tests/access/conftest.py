@@ -16,7 +16,7 @@ from penstock.access.passwords import Passwords
 from penstock.access.tokens import Tokens
 from penstock.kernel.db import Db
 from penstock.kernel.http.envelope import EnvelopeRoute, Said, SayHere
-from tests.access.asgi import Answer, call
+from tests.asgi import Answer, call
 
 SECRET = "a shared secret of more than thirty-two bytes"
 ATTEMPTS, LOCK_SECONDS, SESSION_SECONDS = 3, 60.0, 3600.0

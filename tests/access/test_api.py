@@ -11,8 +11,8 @@ from penstock.access import keys
 from penstock.access.domain import Scope
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
-from tests.access.asgi import call
 from tests.access.conftest import ATTEMPTS, LOCK_SECONDS, SECRET, SESSION_SECONDS, Door, Make
+from tests.asgi import call
 
 KEYS = "/api/v1/api-keys"
 STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")

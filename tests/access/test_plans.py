@@ -11,7 +11,7 @@ from penstock.access import audit, store
 from penstock.access.secret import hash_of
 from penstock.kernel.bulk import insert_rows
 from penstock.kernel.db import Db, Tx
-from tests.kernel.test_plans import explain, reads_a_whole_table, recorded, sorts
+from tests.plans import explain, reads_a_whole_table, recorded, sorts
 
 Verb = Callable[[Tx], Awaitable[object]]
 DAY = timedelta(days=1)

@@ -7,6 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.metrics import Metrics
+from penstock.tasks.meters import Meters, PullFigures
 from tests.conftest import open_db
 from tests.house import tree
 
@@ -22,7 +23,8 @@ class NoStreams:
 async def shown_names(url: str) -> set[str]:
     """The names that a house with every part shows."""
     db = open_db(url, ManualClock(datetime(2026, 1, 1, tzinfo=UTC)))
-    metrics = Metrics(db, version="1", streams=NoStreams())
+    rooms = [Meters(), PullFigures(db, pull_timeout=1)]
+    metrics = Metrics(db, version="1", streams=NoStreams(), more=rooms)
     page = (await metrics.page()).decode()
     await db.close()
     return {_name(family.name, family.type) for family in text_string_to_metric_families(page)}

@@ -10,7 +10,7 @@ from sqlalchemy import event, text
 from penstock.kernel.backlog import list_rooms_waiting, list_waiting
 from penstock.kernel.db import Db
 from penstock.kernel.queue import NewJob, Queue
-from tests.kernel.test_plans import Recorded, explain, reads_a_whole_table, recorded, sorts
+from tests.plans import Recorded, explain, reads_a_whole_table, recorded, sorts
 
 ROWS = 5000
 

@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError, StatementError
 
-from penstock.kernel.bulk import insert_new, insert_rows, upsert
+from penstock.kernel.bulk import among, insert_new, insert_rows, update_rows, upsert
 from penstock.kernel.columns import Id, Json, UtcTime
 from penstock.kernel.db import Db
 from tests.conftest import rolled_back
@@ -200,3 +200,91 @@ async def test_rows_belong_to_the_transaction(things: Db):
         assert await insert_new(tx, thing, ("id",), [("a",), ("b",)]) == {"b"}
         assert await tx.conn.scalar(select(func.count()).select_from(thing)) == 2
     assert await stored(things, "id") == []
+
+
+async def found(db: Db, *ids: str) -> list[str]:
+    async with db.read() as tx:
+        mine = select(thing.c.id).where(among(tx, thing.c.id, ids)).order_by(thing.c.id)
+        return list((await tx.conn.scalars(mine)).all())
+
+
+async def change(db: Db, names: tuple[str, ...], *rows: tuple[Any, ...], only: str | None = None) -> int:
+    async with db.tx() as tx:
+        where = () if only is None else (thing.c.colour == only,)
+        return await update_rows(tx, thing, names, rows, *where)
+
+
+class TestAmong:
+    async def test_only_those_that_are_named_are_found(self, things: Db):
+        await insert(things, ("a",), ("b",), ("c",), names=("id",))
+        assert await found(things, "c", "a", "a", "nobody") == ["a", "c"]
+
+    async def test_of_none_there_is_none(self, things: Db):
+        await insert(things, ("a",), names=("id",))
+        assert await found(things) == []
+
+    @pytest.mark.parametrize(
+        "name", ["A", "ä", "世界 🎉", "a,b", "{a}", '"a"', "a\\b", "' OR 1=1", "[1]", "null", " a "]
+    )
+    async def test_a_name_means_itself_and_nothing_else(self, things: Db, name: str):
+        await insert(things, ("a",), (name,), names=("id",))
+        assert await found(things, name) == [name]
+
+    async def test_more_are_found_than_a_statement_has_parameters(self, things: Db):
+        await insert(things, *((f"{n:06}",) for n in range(0, 70_000, 2)), names=("id",))
+        assert len(await found(things, *(f"{n:06}" for n in range(70_000)))) == 35_000
+
+
+class TestUpdateRows:
+    async def test_each_row_gets_values_of_its_own(self, things: Db):
+        await insert(things, ("a", "x", 1), ("b", "y", 2), ("c", "z", 3), names=("id", "name", "size"))
+        assert await change(things, ("id", "name", "size"), ("a", "ä", 10), ("c", None, 30)) == 2
+        assert await stored(things, "id", "name", "size") == [("a", "ä", 10), ("b", "y", 2), ("c", None, 30)]
+
+    async def test_every_kind_of_column_is_set_as_it_was_given(self, things: Db):
+        await insert(things, ("a", None, None, None, None, None, None), ("b", "old", 1, 0.5, True, NOON, {"k": 1}))
+        full = ("a", "Grüße, 世界 🎉", 2**62, 0.1, True, NOON, {"k": [1, 2.5, "三", None, True, {"deep": {}}]})
+        empty = ("b", None, None, None, None, None, None)
+        assert await change(things, NAMES, full, empty) == 2
+        assert await stored(things, *NAMES) == [full, empty]
+
+    async def test_nothing_is_sql_null_and_not_the_json_null(self, things: Db):
+        await insert(things, ("a", {"k": 1}), names=("id", "fields"))
+        await change(things, ("id", "fields"), ("a", None))
+        async with things.read() as tx:
+            assert await tx.conn.scalar(select(func.count()).select_from(thing).where(thing.c.fields.is_(None))) == 1
+
+    async def test_rows_that_do_not_meet_the_condition_stay(self, things: Db):
+        await insert(things, ("a", "red"), ("b", "blue"), names=("id", "colour"))
+        assert await change(things, ("id", "name"), ("a", "x"), ("b", "y"), only="blue") == 1
+        assert await stored(things, "id", "name") == [("a", None), ("b", "y")]
+
+    async def test_the_condition_may_speak_of_a_column_that_is_set(self, things: Db):
+        await insert(things, ("a", "red"), ("b", "blue"), names=("id", "colour"))
+        assert await change(things, ("id", "colour"), ("a", "green"), ("b", "green"), only="blue") == 1
+        assert await stored(things, "id", "colour") == [("a", "red"), ("b", "green")]
+
+    async def test_rows_that_are_not_there_are_not_made(self, things: Db):
+        await insert(things, ("a",), names=("id",))
+        assert await change(things, ("id", "name"), ("a", "x"), ("nobody", "y")) == 1
+        assert await stored(things, "id", "name") == [("a", "x")]
+
+    async def test_no_rows_are_no_statement(self, things: Db):
+        assert await change(things, ("id", "name")) == 0
+
+    async def test_a_time_without_a_zone_is_refused(self, things: Db):
+        await insert(things, ("a",), names=("id",))
+        with pytest.raises((ValueError, StatementError), match="has no time zone"):
+            await change(things, ("id", "made_at"), ("a", NOON.replace(tzinfo=None)))
+
+    async def test_a_row_of_another_width_than_the_names_is_refused(self, things: Db):
+        await insert(things, ("a",), ("b",), names=("id",))
+        with pytest.raises(ValueError, match=r"zip\(\)"):
+            await change(things, ("id", "name"), ("a", "x"), ("b",))
+        assert await stored(things, "id", "name") == [("a", None), ("b", None)]
+
+    async def test_ten_thousand_rows_are_set_at_once(self, things: Db):
+        await insert(things, *((f"{n:06}", n) for n in range(10_000)), names=("id", "size"))
+        rows = [(f"{n:06}", f"name {n}", -n) for n in range(10_000)]
+        assert await change(things, ("id", "name", "size"), *rows) == 10_000
+        assert await stored(things, "id", "name", "size") == rows

@@ -1,7 +1,5 @@
 """Every look at the event table is served by an index, on empty tables and on full ones."""
 
-import asyncio
-import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -9,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 
 from penstock.kernel import events
 from penstock.kernel.bulk import insert_rows
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db, Tx
 from penstock.kernel.events import EVERYTHING, Interest
-from tests.conftest import TEMPLATE, open_db
-from tests.kernel.test_plans import NOW, _kept_plan, explain, reads_a_whole_table, recorded, sorts
+from tests import plans
+from tests.conftest import open_db
+from tests.plans import NOW, explain, kept_plan, reads_a_whole_table, recorded, sorts
 from tests.servers.postgres import Databases
 
 ROWS = 20_000
@@ -65,31 +63,20 @@ every_look = pytest.mark.parametrize("look", LOOKS, ids=name_of)
 
 @pytest.fixture(scope="module")
 def full_postgres(postgres_server: Databases) -> Iterator[str]:
-    postgres_server.drop_database(FULL)
-    postgres_server.create_database(FULL, template=TEMPLATE)
-    asyncio.run(_fill(postgres_server.url(FULL)))
-    yield postgres_server.url(FULL)
-    postgres_server.drop_database(FULL)
+    with plans.full_postgres(postgres_server, FULL, _fill) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
 def full_sqlite(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("full") / "penstock.db"
-    shutil.copy(sqlite_template, path)
-    asyncio.run(_fill(f"sqlite:///{path}"))
-    return f"sqlite:///{path}"
+    return plans.full_sqlite(sqlite_template, tmp_path_factory, _fill)
 
 
-async def _fill(url: str) -> None:
+async def _fill(db: Db) -> None:
     """Half of the events are of one busy topic; a user's own are one in a hundred."""
-    db = open_db(url, ManualClock(NOW))
     rows = [_row(number) for number in range(ROWS)]
     async with db.tx() as tx:
         await insert_rows(tx, events.event, events.COLUMNS, rows)
-    if db.on_postgres:
-        async with db.once() as tx:
-            await tx.conn.execute(text("VACUUM ANALYZE"))
-    await db.close()
 
 
 def _row(number: int) -> tuple[Any, ...]:
@@ -144,7 +131,7 @@ async def test_the_plan_that_postgres_keeps_is_good_too(full_postgres: str, look
         async with db.tx() as tx:
             await look.run(tx)
     [(statement, _)] = statements
-    steps = await _kept_plan(db, "kept", statement)
+    steps = await kept_plan(db, "kept", statement)
     await db.close()
     assert [step for step in steps if reads_all_events(step)] == []
     assert {index for step in steps for index in (PRIMARY, *INDEXES) if step.endswith(index)} == {look.index}

@@ -18,7 +18,7 @@ from penstock.kernel.message import Event
 from penstock.kernel.subscription import QUEUE_BYTES, Subscription
 from tests.conftest import open_db
 from tests.fakes.listeners import Heard, parse_all
-from tests.kernel.test_plans import recorded
+from tests.plans import recorded
 
 PATIENT_SECONDS = 30
 

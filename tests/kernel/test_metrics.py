@@ -1,18 +1,20 @@
 """Figures: what is counted, and what a look at them costs."""
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import pytest
+from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
-from sqlalchemy import event
+from sqlalchemy import event, literal, select
 
 from penstock.kernel import tally
 from penstock.kernel.clock import ManualClock
-from penstock.kernel.db import Db
+from penstock.kernel.db import Db, Tx
 from penstock.kernel.message import Message
-from penstock.kernel.metrics import Metrics
+from penstock.kernel.metrics import Counted, Metrics, gauge
 from penstock.kernel.outbox import outbox
 from penstock.kernel.processes import Heartbeat, ProcessKind
 from penstock.kernel.queue import NewJob, Queue
@@ -163,3 +165,39 @@ class TestParts:
         one, other = Metrics(db, version="1"), Metrics(db, version="2")
         one.traffic.count("GET", "/x", 200, 0.1)
         assert "penstock_http_requests_total" not in names(await read(other))
+
+
+class Doors(Counted[int]):
+    """A room's figures: how often the database was asked for them, and a number that needs none."""
+
+    def __init__(self, db: Db) -> None:
+        self.asked = 0
+        super().__init__(db, self._look_up)
+
+    async def _look_up(self, tx: Tx) -> int:
+        self.asked += 1
+        return await tx.conn.scalar(select(literal(7))) or 0
+
+    def collect(self) -> Iterable[Metric]:
+        yield gauge("doors", "How many there are.", {} if self.told is None else {"": self.told})
+        yield gauge("windows", "Known without asking.", {"": 2})
+
+
+class TestRooms:
+    async def test_a_room_adds_figures_of_its_own(self, db: Db):
+        samples = await read(Metrics(db, version="1", more=[Doors(db)]))
+        assert (value(samples, "doors"), value(samples, "windows")) == (7, 2)
+        assert value(samples, "penstock_work_known") == 1
+
+    async def test_what_a_room_counts_is_remembered_for_a_moment(self, db: Db):
+        doors = Doors(db)
+        metrics = Metrics(db, version="1", more=[doors])
+        await asyncio.gather(*(metrics.page() for _ in range(20)))
+        assert doors.asked == 1
+
+    async def test_a_room_that_cannot_count_does_not_hide_the_rest(self):
+        away = open_db("postgresql://nobody@127.0.0.1:1/nowhere", ManualClock(datetime(2026, 1, 1, tzinfo=UTC)))
+        samples = await read(Metrics(away, version="1", more=[Doors(away)]))
+        assert "doors" not in names(samples)
+        assert value(samples, "windows") == 2
+        await away.close()

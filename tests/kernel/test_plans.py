@@ -3,20 +3,13 @@
 The statements are recorded while the kernel's verbs run, so what is explained here is what runs there.
 """
 
-import asyncio
-import itertools
-import json
-import re
-import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event, text
 
 from penstock.kernel import outbox, queue, transitions
 from penstock.kernel.bulk import insert_rows
@@ -25,15 +18,14 @@ from penstock.kernel.db import Db
 from penstock.kernel.leases import Leases
 from penstock.kernel.partitions import set_ceiling
 from penstock.kernel.runstate import SqlRunState, run_state
-from tests.conftest import TEMPLATE, open_db
+from tests import plans
+from tests.conftest import open_db
+from tests.plans import NOW, explain, kept_plan, look, reads_a_whole_table, recorded, sorts
 from tests.servers.postgres import Databases
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ROWS = 20_000
 FEW = 100
 FULL = "penstock_plans_full"
-
-Recorded = list[tuple[str, Any]]  # statements and their parameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,19 +135,13 @@ every_verb = pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name.r
 
 @pytest.fixture(scope="module")
 def full_postgres(postgres_server: Databases) -> Iterator[str]:
-    postgres_server.drop_database(FULL)
-    postgres_server.create_database(FULL, template=TEMPLATE)
-    asyncio.run(_fill(postgres_server.url(FULL)))
-    yield postgres_server.url(FULL)
-    postgres_server.drop_database(FULL)
+    with plans.full_postgres(postgres_server, FULL, _fill) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
 def full_sqlite(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("full") / "penstock.db"
-    shutil.copy(sqlite_template, path)
-    asyncio.run(_fill(f"sqlite:///{path}"))
-    return f"sqlite:///{path}"
+    return plans.full_sqlite(sqlite_template, tmp_path_factory, _fill)
 
 
 @pytest.fixture(params=["new sqlite", "full sqlite", "new postgres", "empty postgres", "full postgres"])
@@ -169,19 +155,12 @@ async def tables(tables_at: tuple[str, str]) -> AsyncIterator[Db]:
     state, url = tables_at
     db = open_db(url, ManualClock(NOW))
     if state == "empty":
-        await _look(db)
+        await look(db)
     yield db
     await db.close()
 
 
-async def _look(db: Db) -> None:
-    """Let PostgreSQL note how large its tables are."""
-    async with db.once() as tx:
-        await tx.conn.execute(text("VACUUM ANALYZE"))
-
-
-async def _fill(url: str) -> None:
-    db = open_db(url, ManualClock(NOW))
+async def _fill(db: Db) -> None:
     async with db.tx() as tx:
         await insert_rows(tx, queue.job, JOB_COLUMNS, [_job(number) for number in range(ROWS)])
         await insert_rows(tx, outbox.outbox, MESSAGE_COLUMNS, [_message(number) for number in range(ROWS)])
@@ -190,9 +169,6 @@ async def _fill(url: str) -> None:
         ]
         await insert_rows(tx, transitions.state_transitions, transitions.COLUMNS, moves)
         await insert_rows(tx, run_state, RUN_COLUMNS, [_run(number) for number in range(ROWS)])
-    if db.on_postgres:
-        await _look(db)
-    await db.close()
 
 
 LEASE_COLUMNS = ("id", "state", "scheduled_at", "deferred", "lease_token", "leased_until", "created_at", "finished_at")
@@ -238,61 +214,6 @@ def _run(number: int) -> tuple[Any, ...]:
     return (f"run_{number:06}", 1, 1, status, False, {}, NOW, _moment(number))
 
 
-# Reading plans
-
-
-@contextmanager
-def recorded(db: Db, table: str) -> Iterator[Recorded]:
-    """What is said about a table during the block, inserts aside. Hot statements go straight to PostgreSQL's driver."""
-    statements: Recorded = []
-
-    def keep(statement: str, parameters: Any) -> None:
-        if re.match(rf"(SELECT|UPDATE|DELETE)\b.*\b{table}\b", statement, re.DOTALL):
-            statements.append((statement, parameters))
-
-    def note(_conn: object, _cursor: object, statement: str, parameters: Any, *_: object) -> None:
-        keep(statement, parameters)
-
-    def attach(connection: Any, *_: object) -> None:
-        connection.driver_connection.add_query_logger(lambda said: keep(said.query, said.args))
-
-    hooks = [("before_cursor_execute", note)] + ([("checkout", attach)] if db.on_postgres else [])
-    engines = {db._writer.sync_engine, db._reader.sync_engine}
-    for engine, hook in itertools.product(engines, hooks):
-        event.listen(engine, *hook)
-    yield statements
-    for engine, hook in itertools.product(engines, hooks):
-        event.remove(engine, *hook)
-
-
-async def explain(db: Db, statement: str, parameters: Any) -> list[str]:
-    """The plan's steps, a line each."""
-    async with db.tx() as tx:
-        if db.on_postgres:
-            driver: Any = (await tx.conn.get_raw_connection()).driver_connection
-            return list(_steps(await driver.fetchval(f"EXPLAIN (FORMAT JSON) {statement}", *parameters)))
-        rows = await tx.conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
-        return [row.detail for row in rows]
-
-
-def _steps(plan: Any) -> Iterator[str]:
-    found = json.loads(plan) if isinstance(plan, str) else plan
-    nodes = [found[0]["Plan"]]
-    while nodes:
-        node = nodes.pop()
-        yield " ".join(node[key] for key in ("Node Type", "Relation Name", "Index Name") if key in node)
-        nodes += node.get("Plans", [])
-
-
-def reads_a_whole_table(step: str) -> bool:
-    """`SCAN t` without an index on SQLite; `Seq Scan t` on PostgreSQL."""
-    return step.startswith("Seq Scan") or (step.startswith("SCAN") and "INDEX" not in step)
-
-
-def sorts(step: str) -> bool:
-    return step.startswith("Sort") or "TEMP B-TREE" in step
-
-
 @every_verb
 async def test_it_is_served_by_its_index(tables: Db, verb: Verb):
     with recorded(tables, verb.table) as statements:
@@ -321,18 +242,6 @@ async def test_the_plan_that_postgres_keeps_is_good_too(tables: Db, verb: Verb):
     with recorded(tables, verb.table) as statements:
         await verb.run(tables)
     for number, (statement, _) in enumerate(statements):
-        steps = await _kept_plan(tables, f"kept_{number}", statement)
+        steps = await kept_plan(tables, f"kept_{number}", statement)
         assert [step for step in steps if reads_a_whole_table(step) or sorts(step)] == []
         assert any("ix_" in step for step in steps), steps
-
-
-async def _kept_plan(db: Db, name: str, statement: str) -> list[str]:
-    count = max((int(digits) for digits in re.findall(r"\$(\d+)", statement)), default=0)
-    arguments = f"({', '.join(['NULL'] * count)})" if count else ""
-    async with db.tx() as tx:
-        await tx.conn.execute(text("SET LOCAL plan_cache_mode = force_generic_plan"))
-        driver: Any = (await tx.conn.get_raw_connection()).driver_connection
-        await driver.execute(f"PREPARE {name} AS {statement}")
-        plan = await driver.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE {name}{arguments}")
-        await driver.execute(f"DEALLOCATE {name}")
-    return list(_steps(plan))

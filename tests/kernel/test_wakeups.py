@@ -141,3 +141,12 @@ async def test_a_commit_wakes_and_a_rollback_does_not(db: Db):
         await let_others_run()
         assert not waiter.done()
     await waiter
+
+
+async def test_a_reflex_is_done_before_whoever_rang_goes_on(clock: ManualClock):
+    wakeups, done = Wakeups(clock), []
+    with wakeups.reflex("keys", lambda: done.append("forgotten")):
+        wakeups.wake("keys")
+        assert done == ["forgotten"]
+    wakeups.wake("keys")
+    assert done == ["forgotten"]

@@ -14,7 +14,7 @@ from penstock.access.tokens import Tokens
 from penstock.kernel.http.problems import speak_problems
 from penstock.notify.api import router
 from penstock.notify.domain import DeliveryState
-from tests.access.asgi import Answer, call
+from tests.asgi import Answer, call
 from tests.fakes.receivers import Receiver, ReceiverThatSays
 from tests.notify.conftest import Paid, Room
 

@@ -1,24 +1,22 @@
 """Every look at the tables of webhooks is served by an index when they are full."""
 
-import asyncio
 import re
-import shutil
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import astuple, fields
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
 
 from penstock.kernel.bulk import insert_rows
 from penstock.kernel.clock import ManualClock
-from penstock.kernel.db import Tx
+from penstock.kernel.db import Db, Tx
 from penstock.notify import store
 from penstock.notify.domain import Delivery, DeliveryState, Webhook
-from tests.conftest import TEMPLATE, open_db
-from tests.kernel.test_plans import NOW, explain, reads_a_whole_table, recorded
+from tests import plans
+from tests.conftest import open_db
 from tests.notify.conftest import ADMIN, ANNA, BERT
+from tests.plans import NOW, explain, reads_a_whole_table, recorded
 from tests.servers.postgres import Databases
 
 FULL = "penstock_webhook_plans_full"
@@ -56,35 +54,24 @@ def delivery(number: int) -> Delivery:
     )
 
 
-async def fill(url: str) -> None:
-    db = open_db(url, ManualClock(NOW))
+async def fill(db: Db) -> None:
     async with db.tx() as tx:
         names = [known.name for known in fields(Webhook)]
         await insert_rows(tx, store.webhook, names, [astuple(webhook(number)) for number in range(WEBHOOKS)])
         names = [*store.DELIVERY_NAMES, "body"]
         rows = [(*astuple(delivery(number)), "{}") for number in range(DELIVERIES)]
         await insert_rows(tx, store.webhook_delivery, names, rows)
-    if db.on_postgres:
-        async with db.once() as tx:
-            await tx.conn.execute(text("VACUUM ANALYZE"))
-    await db.close()
 
 
 @pytest.fixture(scope="module")
 def full_postgres(postgres_server: Databases) -> Iterator[str]:
-    postgres_server.drop_database(FULL)
-    postgres_server.create_database(FULL, template=TEMPLATE)
-    asyncio.run(fill(postgres_server.url(FULL)))
-    yield postgres_server.url(FULL)
-    postgres_server.drop_database(FULL)
+    with plans.full_postgres(postgres_server, FULL, fill) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
 def full_sqlite(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("full") / "penstock.db"
-    shutil.copy(sqlite_template, path)
-    asyncio.run(fill(f"sqlite:///{path}"))
-    return f"sqlite:///{path}"
+    return plans.full_sqlite(sqlite_template, tmp_path_factory, fill)
 
 
 async def deliveries(tx: Tx, **options: DeliveryState | str) -> None:

@@ -6,11 +6,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import BigInteger, Column, Index, Integer, String, Table, delete, insert, select
+from sqlalchemy import BigInteger, Column, Index, Insert, Integer, Select, String, Table, cast, delete, insert, select
 
 from penstock.access.domain import Caller
-from penstock.kernel.columns import Json, Plain, UtcTime
+from penstock.kernel.bulk import insert_rows
+from penstock.kernel.columns import Json, JsonText, Plain, UtcTime
 from penstock.kernel.db import Tx, metadata
 
 audit_log = Table(
@@ -29,6 +31,8 @@ audit_log = Table(
     Index("ix_audit_log_at", "at"),
 )
 
+COLUMNS = ("at", "action", "target", "actor", "detail", "request_id", "address")
+
 
 @dataclass(frozen=True, kw_only=True)
 class AuditLine:
@@ -44,15 +48,39 @@ class AuditLine:
     address: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """Something to be written down. A caller is told of with their name, request and address."""
+
+    by: Caller | str
+    action: str
+    target: str
+    detail: Plain
+
+    def values(self, at: datetime) -> tuple[object, ...]:
+        """It as the columns of a row."""
+        if isinstance(self.by, Caller):
+            who = (self.by.actor, {"by": self.by.name, **self.detail}, self.by.request_id, self.by.address)
+        else:
+            who = (self.by, self.detail, "", "")
+        return (at, self.action, self.target, *who)
+
+
+def lines_from(lines: Select[Any]) -> Insert:
+    """A statement that writes down what another one selects, in the order of COLUMNS; its detail is JSON as text."""
+    at, action, target, actor, detail, *origin = lines.selected_columns
+    source = lines.with_only_columns(at, action, target, actor, cast(detail, JsonText), *origin)
+    return insert(audit_log).from_select(list(COLUMNS), source, include_defaults=False)
+
+
 async def note(tx: Tx, by: Caller | str, action: str, target: str, **detail: object) -> None:
-    """Write down that it was done. A caller is told of with their name, request and address."""
-    line: Plain = {"at": tx.now, "action": action, "target": target}
-    if isinstance(by, Caller):
-        line |= {"actor": by.actor, "request_id": by.request_id, "address": by.address}
-        detail = {"by": by.name, **detail}
-    else:
-        line |= {"actor": by, "request_id": "", "address": ""}
-    await tx.conn.execute(insert(audit_log).values(line | {"detail": detail}))
+    """Write down that it was done."""
+    await note_lines(tx, [Line(by=by, action=action, target=target, detail=detail)])
+
+
+async def note_lines(tx: Tx, lines: Sequence[Line]) -> None:
+    """Write down many things that were done, in one statement."""
+    await insert_rows(tx, audit_log, COLUMNS, [line.values(tx.now) for line in lines])
 
 
 async def list_lines(

@@ -38,7 +38,6 @@ REMEMBER_SECONDS = 2.0
 USED_SECONDS = 60.0
 MOST_USED = 10_000  # keys whose use waits to be written down
 USED_AT_ONCE = 500
-LISTEN_SECONDS = 3600.0  # a wait has to end some time; nothing depends on when
 WHY_NOT = {
     KeyState.EXPIRED: ("it has expired", "已过期"),
     KeyState.REVOKED: ("it was revoked", "已被撤销"),
@@ -148,13 +147,8 @@ class Access:
             return await store.find_session(tx, hashed)
 
     async def _listen(self) -> None:
-        ear = self._db.wakeups.listen([CHANNEL])
-        try:
-            while True:
-                await ear.wait(seconds=LISTEN_SECONDS)
-                self.forget()
-        finally:
-            self._db.wakeups.forget(ear)
+        with self._db.wakeups.reflex(CHANNEL, self.forget):
+            await asyncio.Event().wait()
 
     async def _write_used(self) -> None:
         while True:

@@ -1,11 +1,25 @@
 """Many rows in one statement, the quickest way each database has."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ARRAY, JSON, Table, Text, bindparam, cast, func, select
+from sqlalchemy import (
+    ARRAY,
+    JSON,
+    Column,
+    Table,
+    Text,
+    Update,
+    any_,
+    bindparam,
+    cast,
+    func,
+    literal,
+    select,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -42,20 +56,63 @@ async def insert_new(tx: Tx, table: Table, names: Sequence[str], rows: Rows) -> 
     return set((await tx.conn.scalars(statement, _records(names, rows))).all())
 
 
+def among(tx: Tx, column: Column[str], values: Collection[str]) -> ColumnElement[bool]:
+    """Whether a text column is one of these, in one parameter however many they are."""
+    if tx.on_postgres:
+        return column == any_(literal(list(values), ARRAY(Text)))
+    return column.in_(select(func.json_each(to_json(list(values))).table_valued("value").c.value))
+
+
+def pinned(tx: Tx, column: Column[str], value: str) -> ColumnElement[bool]:
+    """Whether a text column is just this, for lists that are in the order of this column and then of the key.
+
+    PostgreSQL takes a column that equals one value out of the order. What is left is the order of the key, and it may
+    walk along the key from the table's beginning until enough rows fit: past a million, when they are the youngest. It
+    does not do so when it is told of a list of values, be it a list of one.
+    """
+    return among(tx, column, [value]) if tx.on_postgres else column == value
+
+
+async def update_rows(tx: Tx, table: Table, names: Sequence[str], rows: Rows, *where: ColumnElement[bool]) -> int:
+    """Set columns of many rows, each to its own values; `names` begins with the column that finds a row.
+
+    Only rows that meet `where` are changed; returns how many were.
+    """
+    if not rows:
+        return 0
+    if tx.on_postgres:
+        arrays = {f"given_{name}": values for name, values in _arrays(table, names, rows).items()}
+        return (await tx.conn.execute(_set(table, tuple(names)).where(*where), arrays)).rowcount
+    first, *others = names
+    found = table.c[first] == bindparam(f"find_{first}", type_=table.c[first].type)
+    values = {name: bindparam(f"set_{name}", type_=table.c[name].type) for name in others}
+    given = [f"find_{first}", *(f"set_{name}" for name in others)]
+    return (await tx.conn.execute(update(table).where(found, *where).values(values), _records(given, rows))).rowcount
+
+
+@lru_cache(maxsize=256)
+def _set(table: Table, names: tuple[str, ...]) -> Update:
+    """As with `_unnest`, one array per column; a column's own name is taken in an UPDATE."""
+    first, *others = names
+    given = select(*(_spread(table, name, f"given_{name}").label(name) for name in names)).subquery("given")
+    values = {name: given.c[name] for name in others}
+    return update(table).where(table.c[first] == given.c[first]).values(values)
+
+
 @lru_cache(maxsize=64)
 def _unnest(table: Table, names: tuple[str, ...]) -> postgresql.Insert:
     """One array per column, not one parameter per value: many times as quick, and no limit on the number of rows."""
-    source = select(*(_spread(table, name) for name in names))
+    source = select(*(_spread(table, name, name) for name in names))
     return postgresql.insert(table).from_select(list(names), source, include_defaults=False)
 
 
-def _spread(table: Table, name: str) -> ColumnElement[Any]:
+def _spread(table: Table, name: str, given: str) -> ColumnElement[Any]:
     kind = table.c[name].type
     if isinstance(kind, JSON):
-        return cast(func.unnest(bindparam(name, type_=ARRAY(Text))), postgresql.JSONB)
+        return cast(func.unnest(bindparam(given, type_=ARRAY(Text))), postgresql.JSONB)
     if isinstance(kind, UtcTime):
-        return func.unnest(bindparam(name, type_=ARRAY(postgresql.TIMESTAMP(timezone=True))))
-    return func.unnest(bindparam(name, type_=ARRAY(kind)))
+        return func.unnest(bindparam(given, type_=ARRAY(postgresql.TIMESTAMP(timezone=True))))
+    return func.unnest(bindparam(given, type_=ARRAY(kind)))
 
 
 def _arrays(table: Table, names: Sequence[str], rows: Rows) -> dict[str, list[Any]]:

@@ -45,6 +45,9 @@ Id = String().with_variant(Text(collation="C"), "postgresql")
 # None is SQL's NULL, never the JSON text "null": otherwise a bulk insert and a plain one would write different things.
 Json: JSON = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
 
+# What a text that is JSON is cast to where it is written into such a column by a SELECT.
+JsonText = Text().with_variant(JSONB(), "postgresql")
+
 
 def to_json(value: object) -> str:
     """JSON text, by the quickest encoder: a bulk insert writes a hundred thousand of them."""

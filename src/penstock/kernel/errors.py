@@ -16,7 +16,7 @@ The kind decides twice, in one place each: the HTTP status (`kernel/http`) and t
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import ClassVar
 
@@ -39,6 +39,7 @@ class PenstockError(Exception):
     hint_zh: ClassVar[str] = ""
     status: ClassVar[int] = 500
     retryable: ClassVar[bool] = False
+    is_shown_by_its_code: ClassVar[bool] = False  # also where a family of routes has codes of its own for each kind
     ours: ClassVar[bool] = False  # a part of our own house is away: what fails by it has used up no attempt
 
     def __init__(self, **values: object) -> None:
@@ -128,8 +129,9 @@ class TooMany(PenstockError):
     status = 429
     retryable = True
 
-    def __init__(self, *, wait_seconds: float, **values: object) -> None:
+    def __init__(self, *, wait_seconds: float, headers: Mapping[str, str] | None = None, **values: object) -> None:
         self.wait_seconds = wait_seconds
+        self.headers = dict(headers or {})  # what an answer tells of the limit beside the wait
         values["whole_seconds"] = math.ceil(wait_seconds)  # rounded down, it would ask to come back too early
         super().__init__(wait_seconds=wait_seconds, **values)
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Protocol, cast
 
-from sqlalchemy import JSON, Update
+from sqlalchemy import JSON, Select, Update
 from sqlalchemy.engine import Dialect
 
 from penstock.kernel.columns import to_json
@@ -37,9 +37,9 @@ class LeasedRow(Protocol):
 
 
 class HotStatement:
-    """An UPDATE … RETURNING that runs often."""
+    """A statement that returns rows and runs often."""
 
-    def __init__(self, statement: Update) -> None:
+    def __init__(self, statement: Update | Select[Any]) -> None:
         self._statement = statement
         self._compiled: ForDriver | None = None
 
@@ -66,7 +66,7 @@ class HotStatement:
 class ForDriver:
     """A statement as asyncpg takes it: text, the order of its parameters, and how a row is made of a record."""
 
-    def __init__(self, statement: Update, dialect: Dialect) -> None:
+    def __init__(self, statement: Update | Select[Any], dialect: Dialect) -> None:
         compiled = statement.compile(dialect=dialect)
         self.text = str(compiled)
         self.make = _row_maker([column.name for column in statement.exported_columns])

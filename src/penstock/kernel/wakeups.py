@@ -6,7 +6,7 @@ processes by a bell (`bell.py`). That is a courtesy and may be lost: every waite
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from penstock.kernel.clock import Clock
@@ -36,6 +36,18 @@ class Ear:
             timer.cancel()
             await asyncio.wait((ring, timer))  # awaiting them one by one would swallow a cancel meant for the caller
         self._rang.clear()
+
+
+class Reflex(Ear):
+    """An ear that acts at once: whoever rings has what follows behind them when they go on."""
+
+    def __init__(self, clock: Clock, act: Callable[[], None]) -> None:
+        super().__init__(clock)
+        self._act = act
+
+    def ring(self) -> None:
+        """Called by the one who made the change."""
+        self._act()
 
 
 class Calls:
@@ -73,6 +85,16 @@ class Wakeups:
         for channel in channels:
             self._ears[channel].add(ear)
         return ear
+
+    @contextmanager
+    def reflex(self, channel: str, act: Callable[[], None]) -> Iterator[None]:
+        """Do this whenever a channel is rung, while the block runs."""
+        ear = Reflex(self.clock, act)
+        self._ears[channel].add(ear)
+        try:
+            yield
+        finally:
+            self.forget(ear)
 
     def forget(self, ear: Ear) -> None:
         """Stop ringing this ear."""

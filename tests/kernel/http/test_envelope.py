@@ -25,7 +25,7 @@ from penstock.kernel.http.envelope import (
 )
 from penstock.kernel.http.intake import BodyTooLarge
 from penstock.kernel.http.problems import speak_problems
-from tests.access.asgi import Answer, call
+from tests.asgi import Answer, call
 
 STAMP = "2026-01-01T00:00:00.000Z"
 

@@ -7,6 +7,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from penstock.kernel.http.routes import RouteIndex
+from tests.asgi import call
 from tests.kernel.http.asking import ask
 
 PATHS = [
@@ -90,3 +91,15 @@ def test_only_routes_that_begin_alike_are_asked():
     index = RouteIndex([Counting(f"/room{number}/{{id}}", PlainTextResponse("")) for number in range(150)])
     index.matches({"type": "http", "method": "GET", "path": "/room77/x", "root_path": ""})
     assert asked == ["/room77/{id}"]
+
+
+async def test_a_name_may_have_a_slash_of_its_own():
+    app, router = FastAPI(), APIRouter()
+
+    @router.get("/things/{name}/parts/{part}")
+    async def show(name: str, part: str) -> list[str]:
+        return [name, part]
+
+    app.router.routes[:] = [RouteIndex(router.routes)]
+    assert (await call(app, "GET", "/things/a%2Fb/parts/%25c%2f")).json == ["a/b", "%c/"]
+    assert (await call(app, "GET", "/things/a/b/parts/c")).status == 404

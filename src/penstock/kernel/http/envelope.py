@@ -189,7 +189,8 @@ def _unread(error: HTTPException) -> PenstockError:
 def refusal(request: Request, error: PenstockError) -> Response:
     """An error as this family tells it."""
     message, _ = words(error, request)
-    code = error.code if error.code in OWN_CODES else CODES.get(error.status, error.code)
+    own = error.code in OWN_CODES or error.is_shown_by_its_code
+    code = error.code if own else CODES.get(error.status, error.code)
     fault = Fault(code=code, message=message, details=_details(request, error))
     body = Refusal(error=fault, timestamp=_now(request)).model_dump(mode="json")
     text = json.dumps(body, ensure_ascii=False).encode(errors="backslashreplace")  # half characters have no UTF-8

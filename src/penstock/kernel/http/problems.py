@@ -5,6 +5,8 @@ framework itself refuses (no such path, wrong method, fields that do not fit) is
 """
 
 import math
+from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -55,8 +57,8 @@ class BadFields(Invalid):
     code = "VALIDATION"
     message = "The request does not fit: {fields}."
     message_zh = "请求不符合要求：{fields}。"
-    hint = "`errors` names every field and what is wrong with it; the fields are described in /api/v1/openapi.json."
-    hint_zh = "`errors` 列出每个字段及其问题；字段说明见 /api/v1/openapi.json。"
+    hint = "Every field is named with what is wrong with it; the fields are described in /api/v1/openapi.json."
+    hint_zh = "已列出每个字段及其问题；字段说明见 /api/v1/openapi.json。"
 
     def __init__(self, *, errors: list[BadField]) -> None:
         self.errors = errors
@@ -71,11 +73,19 @@ class NotTaken(Invalid):
     message_zh = "请求未被接受：{reason}。"
 
 
-def speak_problems(app: FastAPI) -> None:
-    """Let an app answer every error as a problem. What nobody expected is the middleware's: it has the log."""
+Tell = Callable[[Request, PenstockError], Response]
+
+
+def speak_problems(app: FastAPI, *, tell: Tell | None = None) -> None:
+    """Let an app answer every error as a problem. What nobody expected is the middleware's: it has the log. `tell` says
+    what no route could answer, for families that have another form."""
     app.add_exception_handler(PenstockError, _known)
     app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _from_framework)
+    app.add_exception_handler(HTTPException, partial(_from_framework, tell or _as_problem))
+
+
+def _as_problem(request: Request, error: PenstockError) -> Response:
+    return problem(error, request)
 
 
 def problem(error: PenstockError, asker: HTTPConnection, *, status: int | None = None) -> Response:
@@ -101,7 +111,7 @@ def problem(error: PenstockError, asker: HTTPConnection, *, status: int | None =
 
 def _own_headers(error: PenstockError) -> dict[str, str]:
     if isinstance(error, TooMany):  # rounded up: rounded down, it would ask to come back too early
-        return {"Retry-After": str(max(1, math.ceil(error.wait_seconds)))}
+        return {"Retry-After": str(max(1, math.ceil(error.wait_seconds))), **error.headers}
     if isinstance(error, Unavailable) and error.retryable:
         return {"Retry-After": str(COME_BACK_SECONDS)}
     if isinstance(error, Unauthenticated):
@@ -124,7 +134,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
     return problem(BadFields(errors=bad_fields(found)), request)
 
 
-async def _from_framework(request: Request, error: Exception) -> Response:
+async def _from_framework(tell: Tell, request: Request, error: Exception) -> Response:
     """What the framework refuses by itself."""
     assert isinstance(error, HTTPException)
     if isinstance(error.__cause__, PenstockError):  # ours, met while it read the body
@@ -132,9 +142,9 @@ async def _from_framework(request: Request, error: Exception) -> Response:
         return problem(error.__cause__, request)
     path = request.url.path[:MOST_PATH]
     if error.status_code == HTTPStatus.NOT_FOUND:
-        return problem(NoSuchPath(path=path), request)
+        return tell(request, NoSuchPath(path=path))
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        answer = problem(BadMethod(path=path, method=request.method[:MOST_PATH]), request)
+        answer = tell(request, BadMethod(path=path, method=request.method[:MOST_PATH]))
         answer.headers["Allow"] = ", ".join(_allowed(request))
         return answer
     if error.status_code == HTTPStatus.BAD_REQUEST:  # it could not read the body

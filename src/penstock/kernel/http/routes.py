@@ -7,10 +7,12 @@ Which of several fitting routes is taken stays as the framework has it: the one 
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import chain
+from urllib.parse import unquote
 
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
+SLASH = "\ufdd0"  # no character: it stands for a slash inside a name while a route is looked for
 FOUND = "penstock.route"  # where a request keeps what was found for it
 
 
@@ -26,6 +28,14 @@ class RouteIndex(BaseRoute):
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """As any route: whether it takes this request, or would with another method."""
+        if b"%2f" not in scope.get("raw_path", b"").lower():
+            return self._match(scope)
+        match, found = self._match({**scope, "path": _with_marks(scope["raw_path"])})
+        if "path_params" in found:
+            found["path_params"] = {name: _unmarked(value) for name, value in found["path_params"].items()}
+        return match, found
+
+    def _match(self, scope: Scope) -> tuple[Match, Scope]:
         partly: tuple[Match, Scope] = (Match.NONE, {})
         for _, route in self._candidates(scope["path"]):
             match, found = route.matches(scope)
@@ -55,6 +65,16 @@ class RouteIndex(BaseRoute):
             if end + 1 < len(path) and (routes := self._by_start.get(path[: end + 1])):
                 found.append(routes)
         return found[0] if len(found) == 1 else sorted(chain(*found), key=_number)
+
+
+def _with_marks(raw_path: bytes) -> str:
+    """A path whose names may have slashes of their own, written %2F: those are marked, so that they divide nothing."""
+    raw = raw_path.partition(b"?")[0].decode("latin-1")
+    return "/".join(unquote(part).replace("/", SLASH) for part in raw.split("/"))
+
+
+def _unmarked(value: object) -> object:
+    return value.replace(SLASH, "/") if isinstance(value, str) else value
 
 
 def _number(entry: tuple[int, BaseRoute]) -> int:

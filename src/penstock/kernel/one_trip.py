@@ -1,0 +1,154 @@
+"""Rows that are chosen and what is done to them, in one trip to the database.
+
+PostgreSQL takes all of it as one statement, a chain of CTEs that commits by itself: one round trip instead of eight,
+and round trips are most of what handing out one row costs. SQLite cannot write inside a CTE and has no round trips to
+save; it runs the same parts one after another. What is done is written once, on top of what both have: the chosen rows
+as a table of `id` and `n`, their place in the order, and tables that are given as parameters.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Delete,
+    FromClause,
+    Insert,
+    Integer,
+    Select,
+    Text,
+    Update,
+    bindparam,
+    func,
+    literal_column,
+    select,
+)
+from sqlalchemy import cast as as_type
+from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
+from sqlalchemy.sql.elements import Grouping
+
+from penstock.kernel.columns import to_json
+from penstock.kernel.db import Tx
+from penstock.kernel.hot import HotStatement, LeasedRow
+
+Write = Update | Insert | Delete
+MOST_ROWS = 1000  # said as a constant, so that no plan is made for more
+IDS = "chosen_ids"
+
+
+@dataclass(frozen=True)
+class Given:
+    """A table of texts that is given as parameters, one array per column; its rows count from 1."""
+
+    name: str
+    columns: tuple[str, ...]
+
+    def table(self, *, on_postgres: bool) -> FromClause:
+        """It as something to select from, with its columns and `n`."""
+        if on_postgres:
+            arrays = (bindparam(self._array(name), type_=ARRAY(Text)) for name in self.columns)
+            spread = func.unnest(*arrays).table_valued(*self.columns, with_ordinality="n", name=self.name)
+            return spread.render_derived()
+        keys = func.json_each(bindparam(self._array(self.columns[0]), type_=Text)).table_valued("key", name=self.name)
+        place = keys.c.key + 1
+        cells = (self.cell(name, place, on_postgres=False).label(name) for name in self.columns)
+        return select(*cells, place.label("n")).subquery(f"{self.name}_rows")
+
+    def cell(self, name: str, n: ColumnElement[int], *, on_postgres: bool) -> ColumnElement[str]:
+        """The value in a column of the row with this number. Looked up, not joined: no planner has to find out how."""
+        if on_postgres:
+            array = Grouping(bindparam(self._array(name), type_=ARRAY(Text)))  # in brackets: the driver adds a type
+            return cast("ColumnElement[str]", array[n])
+        path = literal_column("'$['").concat(as_type(n - 1, Text)).concat(literal_column("']'"))
+        return func.json_extract(bindparam(self._array(name), type_=Text), path, type_=Text)
+
+    def values(self, rows: Sequence[Sequence[str]], *, on_postgres: bool) -> dict[str, Any]:
+        """Its rows as parameters."""
+        spread = zip(*rows, strict=True)
+        named = {self._array(name): list(cells) for name, cells in zip(self.columns, spread, strict=True)}
+        return named if on_postgres else {name: to_json(cells) for name, cells in named.items()}
+
+    def _array(self, name: str) -> str:
+        return f"{self.name}_{name}"
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What the parts of a trip are written on top of."""
+
+    on_postgres: bool
+    given: Mapping[str, Given]
+    chosen: FromClause | None = None  # id, n: only for what comes after the choice
+
+    def table(self, name: str) -> FromClause:
+        """A given table as something to select from."""
+        return self.given[name].table(on_postgres=self.on_postgres)
+
+    def cell(self, name: str, column: str, n: ColumnElement[int]) -> ColumnElement[str]:
+        """A value of a given table."""
+        return self.given[name].cell(column, n, on_postgres=self.on_postgres)
+
+    @property
+    def rows(self) -> FromClause:
+        """What was chosen: `id` and `n`."""
+        assert self.chosen is not None
+        return self.chosen
+
+
+class OneTrip:
+    """A choice, which must have a column `id`, and what is then done to the rows, written on top of given tables.
+
+    Bind names must be no column's.
+    """
+
+    def __init__(
+        self, choose: Callable[[Tables], Select[Any]], then: Callable[[Tables], Sequence[Write]], *given: Given
+    ) -> None:
+        self._given = given
+        here = Tables(on_postgres=False, given={one.name: one for one in given})
+        self._choose = HotStatement(choose(here))
+        self._sqlite = [(write, _names(write)) for write in then(replace(here, chosen=_listed()))]
+        self._postgres = HotStatement(_as_one(choose, then, replace(here, on_postgres=True)))
+
+    def values(self, on_postgres: bool, **rows: Sequence[Sequence[str]]) -> dict[str, Any]:
+        """The rows of the given tables as parameters."""
+        return {
+            name: value
+            for given in self._given
+            for name, value in given.values(rows[given.name], on_postgres=on_postgres).items()
+        }
+
+    async def rows(self, tx: Tx, values: Mapping[str, Any]) -> Sequence[LeasedRow]:
+        """Do it; returns the rows as they were before."""
+        if tx.on_postgres:
+            return await self._postgres.rows(tx, values)
+        rows = await self._choose.rows(tx, values)  # extra parameters do not matter to a SELECT
+        if rows:
+            known = {**values, IDS: to_json([row.id for row in rows])}
+            for write, names in self._sqlite:
+                await tx.conn.execute(write, {name: known[name] for name in names})
+        return rows
+
+
+def _as_one(
+    choose: Callable[[Tables], Select[Any]], then: Callable[[Tables], Sequence[Write]], given: Tables
+) -> Select[Any]:
+    most = literal_column(str(MOST_ROWS), Integer)
+    due = select(choose(given).subquery("due_rows")).limit(most).cte("due")
+    chosen = select(due.c.id, func.row_number().over().label("n")).cte("chosen")
+    writes = then(replace(given, chosen=chosen))
+    return select(due).add_cte(*(write.cte(f"part_{number}") for number, write in enumerate(writes)))
+
+
+def _listed() -> FromClause:
+    """The chosen ids as SQLite is given them."""
+    ids = func.json_each(bindparam(IDS, type_=Text)).table_valued("key", "value", name="listed")
+    return select(ids.c.value.label("id"), (ids.c.key + 1).label("n")).subquery("chosen")
+
+
+def _names(write: Write) -> list[str]:
+    """The parameters that a write asks for. Any other would be taken for a column to be set."""
+    compiled = cast("Any", write.compile(dialect=sqlite_dialect()))
+    return [name for name, bind in compiled.binds.items() if bind.required]
