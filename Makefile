@@ -27,8 +27,13 @@ setup: $(STAMP) ## build .venv from requirements.lock, with .venv/bin/penstock i
 demo: setup ## run the main job on sample data; ARGS=--exit ends after the run
 	$(BIN)/penstock demo $(ARGS)
 
-test: setup ## run the tests; ARGS goes to pytest
+test: setup ## run the tests, two at a time and then those that need the machine; ARGS runs pytest once, with them
+ifeq ($(strip $(ARGS)),)
+	$(BIN)/python -m pytest -q -n 2 -m "not alone"
+	$(BIN)/python -m pytest -q -m alone
+else
 	$(BIN)/python -m pytest $(ARGS)
+endif
 
 check: setup ## format, lint, types, import contracts and house rules
 	$(BIN)/ruff format --check .

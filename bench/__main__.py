@@ -13,7 +13,19 @@ import sqlalchemy
 
 from bench.rounds import Finding
 
-NAMES = ("claims", "enqueue", "growth", "churn", "kills", "arq", "sandbox", "listeners", "status")
+NAMES = (
+    "claims",
+    "enqueue",
+    "growth",
+    "churn",
+    "kills",
+    "arq",
+    "sandbox",
+    "listeners",
+    "status",
+    "pulls",
+    "task_growth",
+)
 RESULTS = Path(__file__).parent / "results"
 
 

@@ -34,6 +34,13 @@ def open_db(url: str, clock: Clock | None = None, **options: bool | int) -> Db:
     return Db.open(url, clock=clock, ids=TimeIds(clock), **seams, **options)  # type: ignore[arg-type]  # options are keywords of Db.open
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Storms measure, or fill the machine: they run alone."""
+    for item in items:
+        if "storm" in item.path.as_posix():
+            item.add_marker(pytest.mark.alone)
+
+
 class _Undo(Exception):
     """Ends a transaction that must leave nothing behind."""
 

@@ -134,6 +134,83 @@ class Settings:
         "PENSTOCK_RUN_STATE_FINAL_SECONDS", 86400.0, "How long the state of a finished run is kept.", least=1
     )
 
+    pull_timeout: float = _setting(
+        "PULL_TIMEOUT",
+        3600.0,
+        "How many seconds a pulled task stays with a client that fell silent; then it is on offer again.",
+        least=1,
+    )
+    pull_batch_size: int = _setting(
+        "PULL_BATCH_SIZE", 100, "How many tasks one pull takes at the most.", least=1, most=1000
+    )
+    pull_max_attempts: int = _setting(
+        "PULL_MAX_ATTEMPTS", 10, "How often a task is pulled without a push before it is put into error.", least=1
+    )
+    pull_wait_seconds: float = _setting(
+        "PULL_WAIT_SECONDS", 60.0, "How long a pull with `wait=` may wait for a task at the most.", least=0, most=600
+    )
+    pull_rate_limit: str = _setting(
+        "PULL_RATE_LIMIT",
+        "600000/minute",
+        "How often one key may pull: `60/minute`, `1000/hour`, or both with a comma between them; a bare number is per "
+        "minute, and 0 is no limit. The default only stops a program that runs wild.",
+    )
+    pull_min_interval: float = _setting(
+        "PULL_MIN_INTERVAL", 0.0, "How many seconds one key must leave between two pulls; 0 for none.", least=0
+    )
+    pull_quota: int = _setting(
+        "PULL_QUOTA", 0, "How many tasks one key may pull in a day (UTC); 0 for any number.", least=0
+    )
+    pull_stats_seconds: float = _setting(
+        "PULL_STATS_SECONDS", 10.0, "For how long statistics of tasks are remembered instead of counted anew.", least=0
+    )
+    pull_history_days: float = _setting(
+        "PULL_HISTORY_DAYS", 365.0, "How long pulls that are over, and lines of the feed, are kept.", least=0
+    )
+    task_expiry_time: float = _setting(
+        "TASK_EXPIRY_TIME",
+        0.0,
+        "After how many seconds a planned task that nobody pulled expires, if it does not say so itself; 0 for never.",
+        least=0,
+    )
+    task_expired_action: str = _setting(
+        "TASK_EXPIRED_ACTION",
+        "keep",
+        "What becomes of expired tasks: `keep` them, `archive` them (out of every list), or `delete` them.",
+        one_of=("keep", "archive", "delete"),
+    )
+    reset_clear_pull_status: bool = _setting(
+        "RESET_CLEAR_PULL_STATUS", True, "Whether a reset of a queue takes its tasks back from those who pulled them."
+    )
+    rerun_clear_pull_status: bool = _setting(
+        "RERUN_CLEAR_PULL_STATUS", True, "Whether a re-run takes tasks back from those who pulled them."
+    )
+    pull_alert_success_rate: float = _setting(
+        "PULL_ALERT_SUCCESS_RATE",
+        80.0,
+        "An alert is told when less than this percentage of the last hour's ended pulls were pushed; 0 for none.",
+        least=0,
+        most=100,
+    )
+    pull_alert_overdue: int = _setting(
+        "PULL_ALERT_OVERDUE",
+        100,
+        "An alert is told when more pulls than this timed out in an hour; 0 for none.",
+        least=0,
+    )
+    pull_alert_requests: int = _setting(
+        "PULL_ALERT_REQUESTS",
+        60000,
+        "An alert is told when one project is pulled from more often than this in a minute; 0 for none.",
+        least=0,
+    )
+    pull_alert_operations: int = _setting(
+        "PULL_ALERT_OPERATIONS",
+        100,
+        "An alert is told when more queue operations than this are done in an hour; 0 for none.",
+        least=0,
+    )
+
     admin_key: str = _setting("PENSTOCK_ADMIN_KEY", "", "Presets the first admin key.", secret=True)
     jwt_secret: str = _setting(
         "PENSTOCK_JWT_SECRET", "", "Takes JWTs that are signed with this secret (HS256).", secret=True

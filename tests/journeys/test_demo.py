@@ -12,6 +12,8 @@ def test_the_demo_survives_the_death_of_its_worker_and_sums_up():
     assert "12 pages, 489 words" in ended.stdout
     words = ended.stdout.split()
     assert words[words.index("claim") :][:7] == ["claim", "→", "expire", "→", "claim", "→", "finish."]
+    assert "pulled by ada, pushed by ada" in ended.stdout
+    assert "created pending → pushed running → pushed done" in ended.stdout
 
 
 def test_a_demo_whose_port_is_taken_says_so_and_claims_nothing():

@@ -15,8 +15,10 @@ from penstock.kernel.clock import ManualClock
 from tests.conftest import open_db
 from tests.journeys.command import Serving
 from tests.journeys.profiles import ADMIN_KEY, Profile
+from tests.journeys.task_routes import PROJECT, QUEUE, SUBMIT, TASK, TASK_ROUTES
 
 OWNER, STRANGER = 701, 702
+ANOTHER = "another-project"
 URL = "http://127.0.0.1:9/hook"
 CREDENTIALS = {"username": "ann", "password": "correct horse battery"}
 KEY = {"name": "made by the matrix", "scope": "read"}
@@ -51,6 +53,7 @@ BODIES: dict[tuple[str, str], object] = {
     ("GET", "/api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}"): None,
     ("POST", "/api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/resend"): None,
     ("DELETE", "/api/v1/webhooks/{webhook_id}"): None,
+    **TASK_ROUTES,
 }
 
 
@@ -67,6 +70,11 @@ class Operation:
     def owned(self) -> bool:
         """Whether it names a thing that belongs to someone."""
         return "{webhook_id}" in self.path
+
+    @property
+    def in_project(self) -> bool:
+        """Whether it is about one project: the path says which, or the body."""
+        return "{project_id}" in self.path or self.path.endswith("/submit")
 
 
 class Shop:
@@ -105,6 +113,11 @@ class Shop:
         webhook = await self.json("write", "POST", "/api/v1/webhooks", {"url": URL, "channels": ["*"]})
         key = await self.json("admin", "POST", "/api/v1/api-keys", KEY)
         self.things = {"webhook_id": webhook["id"], "key_id": key["data"]["id"]}
+        self.things |= {"project_id": PROJECT, "queue_id": QUEUE, "task_id": TASK}
+        for project in (PROJECT, ANOTHER):
+            await self.json("admin", "POST", "/api/v1/submit", {**SUBMIT, "project_id": project})
+        planned = {"taskId": TASK, "name": "Task", "prompt": "Do it."}
+        await self.status("admin", "POST", f"/api/v1/projects/{PROJECT}/queues/{QUEUE}/tasks", planned)
         deliveries = f"/api/v1/webhooks/{webhook['id']}/deliveries"
         await self.status("write", "POST", f"/api/v1/webhooks/{webhook['id']}/ping")
         async with asyncio.timeout(60):
@@ -114,7 +127,7 @@ class Shop:
 
     async def try_all(self, caller: str) -> dict[Operation, int]:
         """Every route as one caller."""
-        if caller in {"write", "admin"}:
+        if caller in {"write", "admin", "mine"}:
             await self.make_things()  # they may delete them
         return {
             operation: await self.status(
@@ -140,7 +153,8 @@ async def make_keys(profile: Profile) -> dict[str, str]:
         "write": NewKey(name="write", scope=Scope.WRITE, user_id=OWNER),
         "revoked": NewKey(name="revoked", scope=Scope.ADMIN, user_id=OWNER),
         "foreign": NewKey(name="foreign", scope=Scope.WRITE, user_id=STRANGER),
-        "bound": NewKey(name="bound", scope=Scope.WRITE, user_id=OWNER, project="p"),
+        "bound": NewKey(name="bound", scope=Scope.ADMIN, user_id=OWNER, project=ANOTHER),
+        "mine": NewKey(name="mine", scope=Scope.ADMIN, user_id=OWNER, project=PROJECT),
         "expired": NewKey(name="expired", scope=Scope.ADMIN, user_id=OWNER, expires_at=long_ago + timedelta(days=1)),
     }
     for name, new in wanted.items():
@@ -173,15 +187,16 @@ def expected(caller: str, operation: Operation) -> set[int] | None:
         return None
     if caller in {"nobody", "wrong", "expired", "revoked"}:
         return {401}
-    if caller == "bound":
-        return None if operation.bound else {403}
+    if caller in {"bound", "mine"}:
+        elsewhere = caller == "bound" and operation.in_project
+        return None if operation.bound and not elsewhere else {403}
     held = Scope.WRITE if caller == "foreign" else Scope(caller)
     if not held.covers(Scope(operation.scope)):
         return {403}
     return {404} if caller == "foreign" and operation.owned else None
 
 
-CALLERS = ("nobody", "wrong", "expired", "revoked", "bound", "foreign", "read", "write", "admin")
+CALLERS = ("nobody", "wrong", "expired", "revoked", "bound", "foreign", "read", "write", "mine", "admin")
 LET_IN = set(range(200, 300)) | {400, 409}  # logging a key out is no login; the first user is made once
 
 
@@ -194,7 +209,7 @@ async def test_every_caller_at_every_route_is_told_what_the_document_says(shop: 
         for operation, status in (await shop.try_all(caller)).items():
             if status not in (expected(caller, operation) or LET_IN):
                 wrong.append((caller, operation, status))
-    assert not wrong
+    assert not wrong, wrong
 
 
 async def test_lists_show_nothing_that_is_foreign(shop: Shop):

@@ -11,7 +11,7 @@ from typing import Any
 PR_SET_PDEATHSIG = 1
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(
-    ["tests.storms.engines", "tests.storms.kills", "tests.storms.late", "tests.storms.listeners", "tests.storms.rivals"]
+    [f"tests.storms.{name}" for name in ("engines", "kills", "late", "listeners", "pullers", "rivals")]
 )
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import logging
 import signal
 import sys
 import tempfile
@@ -16,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from penstock import settings as all_settings
-from penstock.cli import demo_chain
+from penstock.cli import demo_chain, demo_tasks
 from penstock.cli.running import run_until_signal
 from penstock.kernel.errors import Unavailable
 from penstock.kernel.processes import ProcessKind
@@ -55,7 +56,7 @@ def demo(
     leave: Annotated[bool, typer.Option("--exit", help="End after the run instead of serving on.")] = False,
     worker: Annotated[bool, typer.Option("--worker", hidden=True)] = False,
 ) -> None:
-    """Start everything on sample data and watch a job chain survive the death of its worker."""
+    """Start everything on sample data: jobs survive the death of their worker, a task is pulled and pushed back."""
     settings = dataclasses.replace(all_settings.load(), lease_seconds=LEASE_SECONDS)
     if worker:
         run_until_signal(_work(settings))
@@ -76,7 +77,10 @@ async def _demo(settings: Settings, *, port: int, leave: bool) -> None:
         keeping = asyncio.create_task(house.keep(kind=ProcessKind.SERVE))
         serving = asyncio.create_task(serve_http(house, host="127.0.0.1", port=port))
         try:
+            requests = logging.getLogger("penstock.access")
+            requests.setLevel(logging.WARNING)  # the tour tells what it does in its own words
             await _tour(house, port)
+            requests.setLevel(logging.NOTSET)
             if not leave:
                 console.print(f"\nThe server stays up at http://127.0.0.1:{port}/api/v1/health - stop it with Ctrl-C.")
                 await serving
@@ -101,6 +105,7 @@ async def _tour(house: House, port: int) -> None:
     ) as bar:
         await _run_chain(house, bar)
     await _sum_up(house)
+    await demo_tasks.tour(house, port, console)
 
 
 async def _run_chain(house: House, bar: Progress) -> None:

@@ -4,7 +4,6 @@ A new key goes to standard output alone, so that a script can take it; what peop
 """
 
 import asyncio
-import getpass
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Annotated, TypeVar
@@ -15,6 +14,7 @@ from penstock import settings as all_settings
 from penstock.access import keys as verbs
 from penstock.access import store
 from penstock.access.domain import MOST_GRACE_SECONDS, MOST_ID, IssuedKey, Key, NewKey, Scope
+from penstock.cli.actor import actor
 from penstock.kernel.db import Db, Tx
 from penstock.kernel.migrations import migrate
 from penstock.settings import Settings
@@ -66,7 +66,7 @@ def create(
             role=role,
             expires_at=expires_at,
         )
-        return await verbs.create(tx, new, by=_actor())
+        return await verbs.create(tx, new, by=actor())
 
     _show_once(_run(make))
 
@@ -96,7 +96,7 @@ def rotate(
     """Put a new key in the place of an old one and print it. It is shown this once."""
 
     async def turn(tx: Tx) -> IssuedKey:
-        return await verbs.rotate(tx, key_id, by=_actor(), grace_seconds=grace_seconds)
+        return await verbs.rotate(tx, key_id, by=actor(), grace_seconds=grace_seconds)
 
     _show_once(_run(turn))
 
@@ -106,7 +106,7 @@ def revoke(key_id: KeyId) -> None:
     """End a key. Servers that are running know it within two seconds."""
 
     async def end(tx: Tx) -> Key:
-        return await verbs.revoke(tx, key_id, by=_actor())
+        return await verbs.revoke(tx, key_id, by=actor())
 
     typer.echo(f"revoked: {_run(end).id}", err=True)
 
@@ -120,7 +120,7 @@ async def _with_database(settings: Settings, verb: Callable[[Tx], Awaitable[T]])
     try:
         if settings.embedded:
             await migrate(db)
-        async with db.tx(actor=_actor()) as tx:
+        async with db.tx(actor=actor()) as tx:
             return await verb(tx)
     finally:
         await db.close()
@@ -139,11 +139,3 @@ def _row(key: Key, now: datetime) -> tuple[str, ...]:
     shown = [f"{time:%Y-%m-%d %H:%M}" if time is not None else "-" for time in times]
     whose = (key.prefix, str(key.user_id), key.project or "-")
     return (key.id, str(key.state(now)), str(key.scope), *whose, *shown, key.name)
-
-
-def _actor() -> str:
-    """Who sits at the terminal, for the audit log."""
-    try:
-        return f"cli:{getpass.getuser()}"
-    except (KeyError, OSError):  # in a container a user may have a number and no name
-        return "cli"

@@ -9,29 +9,39 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.telemetry import TelemetryConfig
 
 from penstock.access import api as access
+from penstock.kernel.errors import PenstockError
+from penstock.kernel.http.envelope import refusal
 from penstock.kernel.http.front import BodyRules, Front
-from penstock.kernel.http.problems import speak_problems
+from penstock.kernel.http.problems import problem, speak_problems
 from penstock.kernel.http.request_log import RequestLog
 from penstock.kernel.http.routes import RouteIndex
 from penstock.kernel.http.under_way import UnderWay
 from penstock.kernel.metrics import Metrics
 from penstock.notify import api as webhooks
+from penstock.tasks import api as tasks
+from penstock.tasks.meters import PullFigures
 from penstock.web import events, health, probes
 from penstock.web.openapi import describe
 from penstock.wiring import House
 
-ROUTERS: Sequence[APIRouter] = (health.router, access.router, events.router, webhooks.router)
+ROUTERS: Sequence[APIRouter] = (health.router, access.router, events.router, webhooks.router, *tasks.ROUTERS)
 OPENAPI = "/api/v1/openapi.json"
-ENVELOPED = ("/api/v1/api-keys", "/api/v1/auth/", "/api/v1/audit")  # whose clients know another shape of error
+ENVELOPED = tuple(  # whose clients know another shape of error
+    f"/api/v1/{family}" for family in ("api-keys", "auth/", "audit", "projects", "tasks/", "submit", "stats")
+)
 NO_TELEMETRY = TelemetryConfig(tracing=False, metrics=False, logs=False, auto_configure=False)  # it would tell queries
 # What pages of other origins may send and read, where PENSTOCK_CORS_ORIGINS lets them in.
-THEY_SEND = ("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-API-Key", "X-Request-Id")
-THEY_READ = ("Content-Language", "Retry-After", "X-Request-Id")
+THEY_SEND = (
+    "Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-API-Key", "X-Client-Id", "X-Lease-Token",
+    "X-Request-Id",
+)  # fmt: skip
+LIMITS = ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
+THEY_READ = ("Content-Language", "Retry-After", "X-Request-Id", *LIMITS)
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 UPLOADS: tuple[str, ...] = ()  # paths below which routes bound their bodies themselves; none yet
 
@@ -62,9 +72,14 @@ def build_app(house: House, *, routers: Sequence[APIRouter] = ROUTERS) -> App:
     _furnish(app, house)
     app.index = RouteIndex([*(route for router in routers for route in router.routes), *app.router.routes])
     app.router.routes[:] = [app.index]
-    speak_problems(app)
+    speak_problems(app, tell=_tell)
     _put_front(app, house)
     return app
+
+
+def _tell(request: Request, error: PenstockError) -> Response:
+    """What no route could answer, in the form of the family that its path belongs to."""
+    return refusal(request, error) if request.url.path.startswith(ENVELOPED) else problem(error, request)
 
 
 def _furnish(app: App, house: House) -> None:
@@ -74,10 +89,12 @@ def _furnish(app: App, house: House) -> None:
     app.state.logins = house.logins
     app.state.hub = house.hub
     app.state.notify = house.rooms.notify
+    app.state.tasks = house.rooms.tasks
     app.state.under_way = UnderWay()
     app.state.request_log = RequestLog(house.clock)
     app.state.checkup = health.Checkup(_probes(house), version=app.version)
-    app.state.metrics = Metrics(house.db, version=app.version, streams=house.hub, breakers=house.breakers)
+    pulls = [house.rooms.tasks.meters, PullFigures(house.db, pull_timeout=house.settings.pull_timeout)]
+    app.state.metrics = Metrics(house.db, version=app.version, streams=house.hub, breakers=house.breakers, more=pulls)
 
 
 def _probes(house: House) -> list[health.Probe]:

@@ -35,12 +35,19 @@ from penstock.kernel.queue import Queue
 from penstock.kernel.runner import Runner
 from penstock.kernel.runstate import RunState
 from penstock.kernel.sandbox.call import Sandbox
+from penstock.kernel.sharing import Trips
 from penstock.kernel.timekeeper import Duty, Timekeeper
 from penstock.kernel.upkeep import ACTOR, TIDY_SECONDS, Upkeep, until_none
 from penstock.kernel.workers import JobHandler, Workers
 from penstock.notify.fan_out import FanOut
 from penstock.notify.tools import Tools as NotifyTools
-from penstock.settings import Settings
+from penstock.settings import BadSetting, Settings
+from penstock.tasks import alerts
+from penstock.tasks.alerts import AlertRules
+from penstock.tasks.limit import BadRate, PullGate, Rate, read_rates
+from penstock.tasks.meters import Meters
+from penstock.tasks.tools import Rules as TaskRules
+from penstock.tasks.tools import Tools as TasksTools
 from penstock.wiring import engines
 from penstock.wiring.engines import Engines
 from penstock.wiring.rooms import PUBLIC, ROOMS, ROUTES, Rooms
@@ -161,7 +168,47 @@ def _rooms(settings: Settings, db: Db, chosen: Engines) -> Rooms:
         most_attempts=settings.webhook_attempts,
         user_agent=f"penstock/{version('penstock')}",
     )
-    return Rooms(notify=notify)
+    return Rooms(notify=notify, tasks=_tasks(settings, db, chosen))
+
+
+def _tasks(settings: Settings, db: Db, chosen: Engines) -> TasksTools:
+    rules = TaskRules(
+        pull_timeout=settings.pull_timeout,
+        batch_size=settings.pull_batch_size,
+        max_attempts=settings.pull_max_attempts,
+        wait_seconds=settings.pull_wait_seconds,
+        stats_seconds=settings.pull_stats_seconds,
+        history_days=settings.pull_history_days,
+        expiry_time=settings.task_expiry_time,
+        expired_action=settings.task_expired_action,
+        reset_clears_pulls=settings.reset_clear_pull_status,
+        rerun_clears_pulls=settings.rerun_clear_pull_status,
+    )
+    gate = PullGate(
+        chosen.limits,
+        db.clock,
+        rates=_rates(settings.pull_rate_limit),
+        min_interval=settings.pull_min_interval,
+        quota=settings.pull_quota,
+    )
+    return TasksTools(db=db, queue=chosen.queue, rules=rules, gate=gate, meters=Meters(), trips=Trips())
+
+
+def _rates(text: str) -> list[Rate]:
+    try:
+        return read_rates(text)
+    except BadRate as error:
+        reason = "it must be like 60/minute, 1000/hour, or both with a comma between them"
+        raise BadSetting(env="PULL_RATE_LIMIT", value=text, reason=reason) from error
+
+
+def _alert_rules(settings: Settings) -> AlertRules:
+    return AlertRules(
+        success_rate=settings.pull_alert_success_rate,
+        overdue=settings.pull_alert_overdue,
+        requests=settings.pull_alert_requests,
+        operations=settings.pull_alert_operations,
+    )
 
 
 def _carriers(settings: Settings, chosen: Engines, rooms: Rooms) -> list[Carrier]:
@@ -189,6 +236,7 @@ def _duties(settings: Settings, db: Db, chosen: Engines, relay: Relay, rooms: Ro
         *upkeep.duties(chosen.runs, chosen.limit_engine),
         *access_upkeep.duties(db, audit_age=audit, lock=lock),
         *rooms.duties(history=history),
+        alerts.duty(db, _alert_rules(settings)),
         Duty(name="forget-events", every_seconds=TIDY_SECONDS, run=partial(until_none, forget_events)),
         Duty(name="sweep-blobs", every_seconds=SWEEP_SECONDS, run=sweep_blobs),
     ]

@@ -1,0 +1,96 @@
+"""Projects and queues as values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from penstock.tasks.domain.words import Operation, Policy, Status
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """How many tasks there are in each status."""
+
+    pending: int = 0
+    running: int = 0
+    done: int = 0
+    error: int = 0
+    cancelled: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.pending + self.running + self.done + self.error + self.cancelled
+
+    def of(self, status: Status) -> int:
+        """Those in one status."""
+        counted: int = getattr(self, status.value)
+        return counted
+
+    def plus(self, changes: Mapping[str, int]) -> "Counts":
+        """With so many more of each."""
+        return Counts(**{name: getattr(self, name) + changes.get(name, 0) for name in Status})
+
+    def less(self, others: "Counts") -> "Counts":
+        """Without those."""
+        return Counts(**{name: getattr(self, name) - getattr(others, name) for name in Status})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """A project. `id` is ours; `project_id` is what clients call it."""
+
+    id: str
+    project_id: str
+    name: str
+    custom_title: str | None = None
+    notes: str | None = None
+    tags: tuple[str, ...] = ()
+    metadata_created_at: datetime | None = None
+    metadata_updated_at: datetime | None = None
+    username: str | None = None
+    hostname: str | None = None
+    project_path: str | None = None
+    repository: str | None = None
+    branch: str | None = None
+    conflict_policy: Policy = Policy.OVERWRITE
+    version: int = 0
+    queue_count: int = 0
+    counts: Counts = field(default_factory=Counts)
+    last_task_at: datetime | None = None
+    created_at: datetime
+    updated_at: datetime
+
+    @property
+    def display_title(self) -> str:
+        """What people see."""
+        return self.custom_title or self.name
+
+    @property
+    def active_at(self) -> datetime:
+        """When something last happened among its tasks; its own beginning, while nothing has."""
+        return self.last_task_at or self.created_at
+
+
+@dataclass(frozen=True, kw_only=True)
+class Queue:
+    """A queue of a project."""
+
+    id: str
+    project_pk: str
+    queue_id: str
+    name: str
+    meta: Mapping[str, Any] | None = None
+    counts: Counts = field(default_factory=Counts)
+    last_task_at: datetime | None = None
+    last_reset_at: datetime | None = None
+    last_operation: Operation | None = None
+    last_operation_by: str | None = None
+    created_at: datetime
+    updated_at: datetime
+
+    @property
+    def active_at(self) -> datetime:
+        """When something last happened among its tasks; its own beginning, while nothing has."""
+        return self.last_task_at or self.created_at

@@ -1,0 +1,80 @@
+"""The feed of a project: one line per task and change, numbered in the order of commits."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import delete, func, select
+
+from penstock.kernel.bulk import insert_rows
+from penstock.kernel.db import Tx
+from penstock.tasks.domain import Change, ChangeKind
+from penstock.tasks.store.tables import task_change
+
+c = task_change.c
+NAMES = ("project_pk", "version", "task_id", "queue_id", "kind", "status", "holder", "by", "at")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One line of the feed."""
+
+    version: int
+    task_id: str
+    queue_id: str
+    kind: ChangeKind
+    status: str
+    holder: str | None
+    by: str
+    at: datetime
+
+
+async def insert_changes(tx: Tx, project_pk: str, changes: Sequence[Change], *, first: int, by: str) -> None:
+    """Write changes down, numbered from `first` on. The caller holds the project's lock."""
+    rows = [
+        (
+            project_pk,
+            number,
+            change.task.task_id,
+            change.task.queue_id,
+            change.kind.value,
+            change.task.status.value,
+            change.before.lease_owner if change.before is not None and change.before.is_held else None,
+            by,
+            tx.now,
+        )
+        for number, change in enumerate(changes, first)
+    ]
+    await insert_rows(tx, task_change, NAMES, rows)
+
+
+async def list_changes(
+    tx: Tx, project_pk: str, *, after: int, upto: int, limit: int, holder: str | None = None
+) -> list[Line]:
+    """Lines after a number and up to another, in order; with a holder, only those about what was in their hands."""
+    mine = select(*(c[name] for name in NAMES[1:])).where(c.project_pk == project_pk)
+    mine = mine.where(c.version.between(after + 1, upto))
+    if holder is not None:
+        mine = mine.where(c.holder == holder)
+    rows = await tx.conn.execute(mine.order_by(c.version).limit(limit))
+    return [Line(**{**row._mapping, "kind": ChangeKind(row.kind)}) for row in rows]
+
+
+async def oldest_version(tx: Tx, project_pk: str) -> int | None:
+    """The first number that is still kept."""
+    first: int | None = await tx.conn.scalar(select(func.min(c.version)).where(c.project_pk == project_pk))
+    return first
+
+
+async def delete_changes(tx: Tx, *, before: datetime, limit: int = 10_000) -> int:
+    """Forget the oldest lines; returns how many. Those of one moment go together."""
+    oldest = select(c.at).where(c.at < before).order_by(c.at).limit(limit).subquery()
+    old = c.at <= select(func.max(oldest.c.at)).scalar_subquery()
+    return (await tx.conn.execute(delete(task_change).where(old))).rowcount
+
+
+async def delete_changes_of(tx: Tx, project_pk: str, *, limit: int = 10_000) -> int:
+    """Remove some lines of a project that is deleted; returns how many."""
+    some = select(c.version).where(c.project_pk == project_pk).order_by(c.version).limit(limit)
+    mine = delete(task_change).where(c.project_pk == project_pk, c.version.in_(some))
+    return (await tx.conn.execute(mine)).rowcount

@@ -1,0 +1,159 @@
+"""Projects: their rows, their metadata, and the lock that puts what happens in a project in order."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row, Select, delete, func, insert, select, update
+
+from penstock.kernel.bulk import insert_new, insert_rows
+from penstock.kernel.db import Tx
+from penstock.tasks.domain import Counts, Policy, Project, Status
+from penstock.tasks.errors import ProjectNotFound
+from penstock.tasks.store.search import contains, folded
+from penstock.tasks.store.tables import project, project_tag
+
+p = project.c
+LIVES = p.deleted_at.is_(None)
+COUNTS = tuple(status.value for status in Status)
+
+
+def from_row(row: Row[Any]) -> Project:
+    """Read a row of the table."""
+    known = {name: row._mapping[name] for name in Project.__dataclass_fields__ if name != "counts"}
+    known |= {"tags": tuple(row.tags), "conflict_policy": Policy(row.conflict_policy)}
+    return Project(**known, counts=Counts(**{name: row._mapping[name] for name in COUNTS}))
+
+
+def values_of(known: Project) -> dict[str, Any]:
+    """A project as the columns of its row."""
+    values = asdict(known)
+    values |= values.pop("counts")
+    values["tags"] = list(known.tags)
+    values["search_text"] = folded(known.name, known.custom_title)
+    values["active_at"] = known.active_at
+    return values
+
+
+async def find_project(tx: Tx, project_id: str) -> Project | None:
+    """A project by its own name, if it is there."""
+    row = (await tx.conn.execute(select(project).where(p.project_id == project_id, LIVES))).one_or_none()
+    return None if row is None else from_row(row)
+
+
+async def get_project(tx: Tx, project_id: str) -> Project:
+    """A project, or `ProjectNotFound`."""
+    found = await find_project(tx, project_id)
+    if found is None:
+        raise ProjectNotFound(project_id=project_id)
+    return found
+
+
+async def claim_project(tx: Tx, project_id: str) -> Project:
+    """Like `get_project`, and nothing else changes in it before this transaction ends."""
+    mine = select(project).where(p.project_id == project_id, LIVES).with_for_update()
+    row = (await tx.conn.execute(mine)).one_or_none()
+    if row is None:
+        raise ProjectNotFound(project_id=project_id)
+    return from_row(row)
+
+
+async def claim_project_by_pk(tx: Tx, project_pk: str) -> Project | None:
+    """The same by our own id; None when it was deleted meanwhile."""
+    mine = select(project).where(p.id == project_pk, LIVES).with_for_update()
+    row = (await tx.conn.execute(mine)).one_or_none()
+    return None if row is None else from_row(row)
+
+
+async def insert_project(tx: Tx, new: Project) -> None:
+    """Add a project."""
+    await tx.conn.execute(insert(project).values(values_of(new)))
+
+
+async def insert_missing(tx: Tx, new: Project) -> bool:
+    """Add a project if there is none of that name; waits for a rival that is about to. Returns whether it was added."""
+    values = values_of(new)
+    return bool(await insert_new(tx, project, list(values), [list(values.values())]))
+
+
+async def move_project(tx: Tx, before: Project, after: Project) -> None:
+    """Write what changed in a project that this transaction has claimed."""
+    old, new = values_of(before), values_of(after)
+    changed = {name: value for name, value in new.items() if value != old[name]}
+    if changed:
+        await tx.conn.execute(update(project).where(p.id == after.id).values(changed))
+
+
+async def replace_tags(tx: Tx, project_pk: str, tags: Iterable[str]) -> None:
+    """Keep the tags of a project where they can be looked for."""
+    await tx.conn.execute(delete(project_tag).where(project_tag.c.project_pk == project_pk))
+    await insert_rows(tx, project_tag, ("tag", "project_pk"), [(tag, project_pk) for tag in tags])
+
+
+async def delete_project(tx: Tx, project_pk: str) -> None:
+    """Mark a project as deleted: nobody finds it any more, and nothing of what people wrote stays in its row.
+
+    The empty row is kept for a while, so that those who ask what has changed hear of it.
+    """
+    words = ("custom_title", "notes", "username", "hostname", "project_path", "repository", "branch")
+    gone: dict[str, Any] = {"deleted_at": tx.now, "updated_at": tx.now, "name": "", "search_text": "", "tags": []}
+    await tx.conn.execute(update(project).where(p.id == project_pk).values(gone | dict.fromkeys(words)))
+    await replace_tags(tx, project_pk, ())
+
+
+async def delete_gone_projects(tx: Tx, *, before: datetime, limit: int = 1_000) -> int:
+    """Forget projects that were deleted long ago; returns how many."""
+    old = select(p.id).where(p.deleted_at < before).order_by(p.deleted_at).limit(limit)
+    return (await tx.conn.execute(delete(project).where(p.id.in_(old)))).rowcount
+
+
+def _wanted(statement: Select[Any], *, search: str, tags: Sequence[str], only: str | None) -> Select[Any]:
+    statement = statement.where(LIVES)
+    if only is not None:
+        statement = statement.where(p.project_id == only)
+    if search:
+        statement = statement.where(contains(p.search_text, search))
+    for tag in tags:
+        tagged = select(project_tag.c.project_pk).where(project_tag.c.tag == tag, project_tag.c.project_pk == p.id)
+        statement = statement.where(tagged.exists())
+    return statement
+
+
+async def list_projects(
+    tx: Tx, *, search: str = "", tags: Sequence[str] = (), only: str | None = None, offset: int, limit: int
+) -> list[Project]:
+    """Projects with the newest task first; `only` is the one that a bound key may see."""
+    wanted = _wanted(select(project), search=search, tags=tags, only=only)
+    if only is None:  # one needs no order, and must be found by its name
+        wanted = wanted.order_by(p.active_at.desc(), p.id.desc())
+    return [from_row(row) for row in await tx.conn.execute(wanted.offset(offset).limit(limit))]
+
+
+async def count_projects(tx: Tx, *, search: str = "", tags: Sequence[str] = (), only: str | None = None) -> int:
+    """How many projects a list has."""
+    wanted = _wanted(select(func.count()).select_from(project), search=search, tags=tags, only=only)
+    return await tx.conn.scalar(wanted) or 0
+
+
+async def list_tags(tx: Tx, *, only: str | None, limit: int) -> list[str]:
+    """The tags of projects, most used first."""
+    used = select(project_tag.c.tag).group_by(project_tag.c.tag)
+    if only is not None:
+        mine = select(p.id).where(p.project_id == only, LIVES).scalar_subquery()
+        used = used.where(project_tag.c.project_pk == mine)
+    rows = await tx.conn.scalars(used.order_by(func.count().desc(), project_tag.c.tag).limit(limit))
+    return list(rows.all())
+
+
+async def last_change(tx: Tx, *, only: str | None) -> datetime | None:
+    """When any project was last changed, made or deleted; `only` is the one that a bound key may see."""
+    newest = select(p.updated_at).order_by(p.updated_at.desc()).limit(1)
+    if only is None:
+        latest: datetime | None = await tx.conn.scalar(newest)
+        return latest
+    latest = await tx.conn.scalar(select(p.updated_at).where(p.project_id == only, LIVES))
+    if latest is None:
+        gone = select(p.deleted_at).where(p.project_id == only, p.deleted_at.is_not(None))
+        latest = await tx.conn.scalar(gone.order_by(p.deleted_at.desc()).limit(1))
+    return latest

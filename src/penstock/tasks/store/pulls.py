@@ -1,0 +1,125 @@
+"""The history of pulls: who took which task, when, and how it ended. Also receipts, which find a lost answer again."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row, delete, func, select, update
+
+from penstock.kernel.bulk import among, insert_new, update_rows
+from penstock.kernel.db import Tx
+from penstock.tasks.domain import Outcome, Task
+from penstock.tasks.store.tables import pull_receipt, task_pull
+
+tp = task_pull.c
+r = pull_receipt.c
+NAMES = ("project_pk", "queue_pk", "task_pk", "pull_id", "lease_token", "pulled_at", "pulled_by", "actor")
+RECEIPT = ("actor", "key", "asked", "pull_id", "at")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pull:
+    """One task in one holder's hands."""
+
+    id: int
+    task_pk: str
+    pull_id: str
+    pulled_at: datetime
+    pulled_by: str
+    confirmed_at: datetime | None
+    ended_at: datetime | None
+    ended_by: str | None
+    outcome: Outcome | None
+    seconds: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Receipt:
+    """What a key of a caller's stands for."""
+
+    asked: str
+    pull_id: str
+
+
+def _pull(row: Row[Any]) -> Pull:
+    known = {name: row._mapping[name] for name in Pull.__dataclass_fields__}
+    return Pull(**{**known, "outcome": None if row.outcome is None else Outcome(row.outcome)})
+
+
+async def end_pulls(tx: Tx, ended: Sequence[tuple[Task, Outcome]], *, by: str) -> None:
+    """Write down how the open pulls of these tasks, as they were, ended."""
+    rows = [
+        (before.id, outcome.value, tx.now, by, (tx.now - before.pulled_at).total_seconds())
+        for before, outcome in ended
+        if before.pulled_at is not None
+    ]
+    names = ("task_pk", "outcome", "ended_at", "ended_by", "seconds")
+    await update_rows(tx, task_pull, names, rows, tp.ended_at.is_(None))
+
+
+async def confirm_pulls(tx: Tx, pks: Collection[str]) -> None:
+    """Note that the holders of these tasks said that they have them."""
+    mine = update(task_pull).where(among(tx, tp.task_pk, pks), tp.ended_at.is_(None), tp.confirmed_at.is_(None))
+    await tx.conn.execute(mine.values(confirmed_at=tx.now))
+
+
+async def list_pulls(tx: Tx, task_pk: str, *, offset: int, limit: int) -> list[Pull]:
+    """The pulls of one task, newest first."""
+    mine = select(task_pull).where(tp.task_pk == task_pk).order_by(tp.id.desc()).offset(offset).limit(limit)
+    return [_pull(row) for row in await tx.conn.execute(mine)]
+
+
+async def count_pulls(tx: Tx, task_pk: str) -> int:
+    """How often a task was pulled."""
+    return await tx.conn.scalar(select(func.count()).select_from(task_pull).where(tp.task_pk == task_pk)) or 0
+
+
+async def list_last_tokens(tx: Tx, pks: Collection[str]) -> dict[str, tuple[str, Outcome | None]]:
+    """The token of each task's last pull and how it ended: a holder may say the same thing twice."""
+    newest = select(func.max(tp.id)).where(among(tx, tp.task_pk, pks)).group_by(tp.task_pk)
+    rows = await tx.conn.execute(select(tp.task_pk, tp.lease_token, tp.outcome).where(tp.id.in_(newest)))
+    return {row.task_pk: (row.lease_token, None if row.outcome is None else Outcome(row.outcome)) for row in rows}
+
+
+async def list_taken(tx: Tx, token: str, pks: Collection[str]) -> set[str]:
+    """Those of these tasks that were ever taken under a token."""
+    taken = select(tp.task_pk).where(among(tx, tp.task_pk, pks), tp.lease_token == token)
+    return set((await tx.conn.scalars(taken)).all())
+
+
+async def find_pull(tx: Tx, task_pk: str, *, name: str, token: str | None) -> Pull | None:
+    """The pull of a task under that token, or without one the last by that name."""
+    whose = tp.lease_token == token if token is not None else tp.pulled_by == name
+    mine = select(task_pull).where(tp.task_pk == task_pk, whose).order_by(tp.id.desc()).limit(1)
+    row = (await tx.conn.execute(mine)).one_or_none()
+    return None if row is None else _pull(row)
+
+
+async def delete_old_pulls(tx: Tx, *, before: datetime, limit: int = 10_000) -> int:
+    """Forget the oldest pulls that are over; returns how many."""
+    old = select(tp.id).where(tp.ended_at < before).order_by(tp.ended_at).limit(limit)
+    return (await tx.conn.execute(delete(task_pull).where(tp.id.in_(old)))).rowcount
+
+
+async def insert_receipt(tx: Tx, *, actor: str, key: str, asked: str, pull_id: str) -> bool:
+    """Keep what a key stands for; False when it stands for something already. Waits for a rival that is under way."""
+    return bool(await insert_new(tx, pull_receipt, RECEIPT, [(actor, key, asked, pull_id, tx.now)]))
+
+
+async def find_receipt(tx: Tx, *, actor: str, key: str) -> Receipt | None:
+    """What a key stands for."""
+    row = (await tx.conn.execute(select(r.asked, r.pull_id).where(r.actor == actor, r.key == key))).one_or_none()
+    return None if row is None else Receipt(asked=row.asked, pull_id=row.pull_id)
+
+
+async def delete_receipt(tx: Tx, *, actor: str, key: str) -> None:
+    """Let a key stand for nothing again."""
+    await tx.conn.execute(delete(pull_receipt).where(r.actor == actor, r.key == key))
+
+
+async def delete_receipts(tx: Tx, *, before: datetime, limit: int = 10_000) -> int:
+    """Forget the oldest receipts; returns how many. Those of one moment go together."""
+    oldest = select(r.at).where(r.at < before).order_by(r.at).limit(limit).subquery()
+    old = r.at <= select(func.max(oldest.c.at)).scalar_subquery()
+    return (await tx.conn.execute(delete(pull_receipt).where(old))).rowcount

@@ -1,0 +1,110 @@
+"""Queues: their rows and lists."""
+
+from collections.abc import Collection
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row, Select, delete, func, insert, select, update
+
+from penstock.kernel.bulk import among
+from penstock.kernel.db import Tx
+from penstock.tasks.domain import Counts, Operation, Queue, Status
+from penstock.tasks.errors import QueueNotFound
+from penstock.tasks.store.search import contains, folded
+from penstock.tasks.store.tables import queue
+
+q = queue.c
+LIVES = q.deleted_at.is_(None)
+COUNTS = tuple(status.value for status in Status)
+
+
+def from_row(row: Row[Any]) -> Queue:
+    """Read a row of the table."""
+    known = {name: row._mapping[name] for name in Queue.__dataclass_fields__ if name != "counts"}
+    if row.last_operation is not None:
+        known["last_operation"] = Operation(row.last_operation)
+    return Queue(**known, counts=Counts(**{name: row._mapping[name] for name in COUNTS}))
+
+
+def values_of(known: Queue) -> dict[str, Any]:
+    """A queue as the columns of its row."""
+    values = asdict(known)
+    values |= values.pop("counts")
+    values["search_text"] = folded(known.queue_id, known.name)
+    values["active_at"] = known.active_at
+    return values
+
+
+async def find_queue(tx: Tx, project_pk: str, queue_id: str) -> Queue | None:
+    """A queue of a project, if it is there."""
+    mine = select(queue).where(q.project_pk == project_pk, q.queue_id == queue_id, LIVES)
+    row = (await tx.conn.execute(mine)).one_or_none()
+    return None if row is None else from_row(row)
+
+
+async def get_queue(tx: Tx, project_pk: str, queue_id: str, *, project_id: str) -> Queue:
+    """A queue of a project, or `QueueNotFound`."""
+    found = await find_queue(tx, project_pk, queue_id)
+    if found is None:
+        raise QueueNotFound(project_id=project_id, queue_id=queue_id)
+    return found
+
+
+async def list_queues_by_pk(tx: Tx, pks: Collection[str]) -> list[Queue]:
+    """Some queues by our own ids."""
+    return [from_row(row) for row in await tx.conn.execute(select(queue).where(among(tx, q.id, pks)))] if pks else []
+
+
+async def insert_queue(tx: Tx, new: Queue) -> None:
+    """Add a queue."""
+    await tx.conn.execute(insert(queue).values(values_of(new)))
+
+
+async def move_queue(tx: Tx, before: Queue, after: Queue) -> None:
+    """Write what changed in a queue whose project this transaction has claimed."""
+    old, new = values_of(before), values_of(after)
+    changed = {name: value for name, value in new.items() if value != old[name]}
+    if changed:
+        await tx.conn.execute(update(queue).where(q.id == after.id).values(changed))
+
+
+async def delete_queue(tx: Tx, queue_pk: str) -> None:
+    """Mark a queue as deleted: nobody finds it any more. Its empty row stays for a while, as a project's does."""
+    gone = {"deleted_at": tx.now, "updated_at": tx.now, "name": "", "search_text": "", "meta": None}
+    await tx.conn.execute(update(queue).where(q.id == queue_pk).values(gone))
+
+
+async def delete_queues_of(tx: Tx, project_pk: str, *, limit: int = 2_000) -> int:
+    """Remove queues of a project that is deleted; returns how many."""
+    some = select(q.id).where(q.project_pk == project_pk).limit(limit)
+    return (await tx.conn.execute(delete(queue).where(q.id.in_(some)))).rowcount
+
+
+async def delete_gone_queues(tx: Tx, *, before: datetime, limit: int = 1_000) -> int:
+    """Forget queues that were deleted long ago; returns how many."""
+    old = select(q.id).where(q.deleted_at < before).order_by(q.deleted_at).limit(limit)
+    return (await tx.conn.execute(delete(queue).where(q.id.in_(old)))).rowcount
+
+
+def _wanted(statement: Select[Any], project_pk: str, search: str) -> Select[Any]:
+    statement = statement.where(q.project_pk == project_pk, LIVES)
+    return statement.where(contains(q.search_text, search)) if search else statement
+
+
+async def list_queues(tx: Tx, project_pk: str, *, search: str = "", offset: int, limit: int) -> list[Queue]:
+    """The queues of a project, with the newest task first."""
+    wanted = _wanted(select(queue), project_pk, search).order_by(q.active_at.desc(), q.id.desc())
+    return [from_row(row) for row in await tx.conn.execute(wanted.offset(offset).limit(limit))]
+
+
+async def count_queues(tx: Tx, project_pk: str, *, search: str) -> int:
+    """How many queues a search finds."""
+    return await tx.conn.scalar(_wanted(select(func.count()).select_from(queue), project_pk, search)) or 0
+
+
+async def last_change(tx: Tx, project_pk: str) -> datetime | None:
+    """When any queue of a project was last changed, made or deleted."""
+    newest = select(q.updated_at).where(q.project_pk == project_pk).order_by(q.updated_at.desc()).limit(1)
+    latest: datetime | None = await tx.conn.scalar(newest)
+    return latest

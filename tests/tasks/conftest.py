@@ -1,0 +1,126 @@
+"""The room as wiring puts it together, on both databases, asked by HTTP without a server between."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+
+from penstock.access.domain import Caller, Scope
+from penstock.kernel.clock import ManualClock
+from penstock.kernel.db import Db
+from penstock.kernel.http.problems import speak_problems
+from penstock.kernel.http.routes import RouteIndex
+from penstock.kernel.limits import SqlLimits
+from penstock.kernel.queue import Queue
+from penstock.kernel.sharing import Trips
+from penstock.kernel.workers import Workers
+from penstock.tasks import api, worker
+from penstock.tasks.limit import PullGate
+from penstock.tasks.meters import Meters
+from penstock.tasks.tools import Rules, Tools
+from tests.asgi import Answer, call
+from tests.fakes.doors import OpenDoor
+
+PROJECT = "/api/v1/projects/p1"
+CALLERS = {
+    "root": Caller(name="root", user_id=1, scope=Scope.ADMIN, key_id="k-root"),
+    "anna": Caller(name="anna", user_id=5, scope=Scope.WRITE, key_id="k-anna"),
+    "bert": Caller(name="bert", user_id=6, scope=Scope.WRITE, key_id="k-bert"),
+    "bound": Caller(name="bound", user_id=7, scope=Scope.WRITE, key_id="k-bound", project="p1"),
+    "warden": Caller(name="warden", user_id=9, scope=Scope.ADMIN, key_id="k-warden", project="p1"),
+    "elsewhere": Caller(name="elsewhere", user_id=8, scope=Scope.ADMIN, key_id="k-else", project="p2"),
+}
+
+
+class Room:
+    """The room and those who call."""
+
+    def __init__(self, tools: Tools, clock: ManualClock) -> None:
+        self.tools = tools
+        self.db = tools.db
+        self.clock = clock
+        self.app = FastAPI()
+        self.app.state.db = tools.db
+        self.app.state.tasks = tools
+        self.app.state.access = OpenDoor(**CALLERS)
+        self.app.router.routes[:] = [RouteIndex([route for router in api.ROUTERS for route in router.routes])]
+        speak_problems(self.app)
+
+    async def call(self, method: str, path: str, body: object = None, *, key: str = "root", **headers: str) -> Answer:
+        """One request. Names of headers have their hyphens as underscores; paths may leave out /api/v1."""
+        named = [(name.replace("_", "-"), value) for name, value in headers.items()]
+        target = path if path.startswith("/api/") else f"/api/v1{path}"
+        return await call(self.app, method, target, body, headers=[("x-api-key", key), *named])
+
+    async def data(self, method: str, path: str, body: object = None, *, key: str = "root", **headers: str) -> Any:
+        """The data of an answer that must be a success."""
+        answer = await self.call(method, path, body, key=key, **headers)
+        assert answer.status < 300, answer.body
+        return answer.data
+
+    async def error(
+        self, method: str, path: str, body: object = None, *, key: str = "root", **headers: str
+    ) -> tuple[int, Mapping[str, Any]]:
+        """Status and error of an answer that must be none."""
+        answer = await self.call(method, path, body, key=key, **headers)
+        assert answer.status >= 400, answer.body
+        return answer.status, answer.error
+
+    async def submit(self, *tasks: Mapping[str, Any], queue: str = "q1", key: str = "root", **more: Any) -> Any:
+        """A push into p1, with what every push must have filled in; the data of its answer."""
+        full = [{"name": "n", "prompt": "p", "status": "pending", **task} for task in tasks]
+        body = {"project_id": "p1", "project_name": "P", "queue_id": queue, "queue_name": "Q", "tasks": full, **more}
+        return await self.data("POST", "/submit", body, key=key)
+
+    async def make_project(self, project_id: str, name: str = "A name") -> Any:
+        """Another project, without a push; its data."""
+        return await self.data("POST", "/projects", {"project_id": project_id, "name": name})
+
+    async def plan(self, *task_ids: str, queue: str | None = None, **fields: Any) -> list[Any]:
+        """Server tasks in p1 (or in a queue of it); returns their data."""
+        place = f"{PROJECT}/queues/{queue}/tasks" if queue else f"{PROJECT}/tasks"
+        made = []
+        for task_id in task_ids:
+            body = {"taskId": task_id, "name": f"Task {task_id}", "prompt": "Do it.", **fields}
+            made.append(await self.data("POST", place, body))
+        return made
+
+    async def pull(self, query: str = "", *, client: str = "worker-1", key: str = "root", queue: str = "") -> list[Any]:
+        """Pull from p1 as a client; the tasks."""
+        place = f"{PROJECT}/queues/{queue}/tasks/pull" if queue else f"{PROJECT}/tasks/pull"
+        data = await self.data("GET", f"{place}?{query}", key=key, x_client_id=client)
+        tasks: list[Any] = data["tasks"]
+        return tasks
+
+    async def work(self) -> None:
+        """Do the room's jobs that are due."""
+        workers = Workers(
+            self.db, self.tools.queue, worker.handlers(self.tools), owner="w", rooms=[worker.ROOM], slots=1
+        )
+        await workers.run_until_empty()
+
+    async def tidy(self, *names: str) -> None:
+        """Do the room's duties, or those of these names, once."""
+        for duty in worker.duties(self.tools):
+            if not names or duty.name in names:
+                await duty.run()
+
+    def with_rules(self, **rules: Any) -> "Room":
+        """The same room under other settings."""
+        return Room(replace(self.tools, rules=replace(self.tools.rules, **rules)), self.clock)
+
+
+@pytest.fixture
+def tools(db: Db, clock: ManualClock) -> Tools:
+    gate = PullGate(SqlLimits(db), clock, rates=[], min_interval=0, quota=0)
+    return Tools(db=db, queue=Queue(), rules=Rules(), gate=gate, meters=Meters(), trips=Trips())
+
+
+@pytest.fixture
+async def room(tools: Tools, clock: ManualClock) -> Room:
+    """With an empty project p1 and an empty queue q1 in it."""
+    made = Room(tools, clock)
+    await made.submit()
+    return made

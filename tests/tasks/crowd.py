@@ -1,0 +1,142 @@
+"""A full room for tests of plans: three projects, some of their tasks in every state, with pulls and a feed."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from penstock.kernel.bulk import insert_rows
+from penstock.kernel.db import Db, Tx
+from penstock.tasks.domain import Outcome, Project, PullState, Queue, Side, Status, Task
+from penstock.tasks.store import offers, projects, pulls, queues, tasks
+from penstock.tasks.store.feed import NAMES as CHANGE
+from penstock.tasks.store.handing import HISTORY
+from penstock.tasks.store.pulls import RECEIPT
+from penstock.tasks.store.tables import pull_receipt, task_change, task_pull
+from tests.plans import NOW
+
+ROWS = 20_000
+QUEUES = 4  # of each project; a fifth of its tasks is in none
+RARE = 500  # one task in so many has the rare tag
+STATES = (
+    *[PullState.OFFERED] * 4,
+    PullState.HELD,
+    *[PullState.CLOSED] * 2,
+    *[PullState.IDLE] * 3,
+)
+OVER = (Status.DONE, Status.ERROR, Status.CANCELLED)
+
+
+def project_pk(number: int) -> str:
+    """Half of everything is in the first project."""
+    return f"prj_{max(1, number % 4)}"
+
+
+def queue_pk(number: int) -> str:
+    """The queue that a task is in, if any."""
+    place = number // 4 % (QUEUES + 1)
+    return f"que_{project_pk(number)[4:]}_{place}" if place else ""
+
+
+def status_of(number: int, state: PullState) -> Status:
+    """What is on offer is pending as a rule."""
+    if state is PullState.OFFERED:
+        return Status.ERROR if number % 7 == 0 else Status.PENDING
+    if state is PullState.HELD:
+        return Status.RUNNING
+    return OVER[number % 3] if state is PullState.CLOSED else list(Status)[number % 5]
+
+
+def task(number: int) -> Task:
+    """The task of that number; the later, the younger."""
+    state = STATES[number // 20 % 10]
+    at, pulled = NOW + timedelta(seconds=number - ROWS), state in {PullState.HELD, PullState.CLOSED}
+    side = Side.CLIENT if state in {PullState.IDLE, PullState.CLOSED} else Side.SERVER
+    status, held, idle = status_of(number, state), state is PullState.HELD, state is PullState.IDLE
+    return Task(
+        id=f"tsk_{number:06}",
+        partition_key=project_pk(number),
+        queue_pk=queue_pk(number),
+        queue_id=queue_pk(number)[4:],
+        task_id=f"t{number}",
+        name=f"Task {number}",
+        prompt="Do it.",
+        status=status,
+        source=side,
+        origin=Side.CLIENT if idle else Side.SERVER,
+        state=state,
+        priority=1 + number // 200 % 10,
+        tags=["usual", *(["rare"] if number % RARE == 0 else [])],
+        scheduled_at=at,
+        lease_owner="worker" if pulled else None,
+        lease_token=f"token {number}" if held else None,
+        leased_until=at + timedelta(hours=1) if held else None,
+        created_at=at,
+        created_by="me",
+        updated_at=at,
+        updated_by="me",
+        server_modified_at=None if idle else at,
+        version=number,
+        pulled_at=at if pulled else None,
+        finished_at=at if status.is_final else None,
+        expires_at=NOW + timedelta(seconds=number - ROWS // 2) if number % 50 == 1 else None,
+        expired_at=at if idle and number % 3 == 0 else None,
+        archived_at=at if idle and number % 25 == 4 else None,
+        deleted_at=at if idle and number % 25 == 5 else None,
+    )
+
+
+async def fill(db: Db) -> None:
+    """Put everybody in."""
+    crowd = [task(number) for number in range(ROWS)]
+    async with db.tx() as tx:
+        await _insert_places(tx)
+        await tasks.insert_tasks(tx, crowd)
+        await offers.insert_offer_tags(tx, crowd)
+        await _insert_history(tx, crowd)
+
+
+async def _insert_places(tx: Tx) -> None:
+    for number in range(1, 1001):
+        made = NOW - timedelta(seconds=number)
+        named = Project(
+            id=f"prj_{number}", project_id=f"p{number}", name=f"P {number}", created_at=made, updated_at=made
+        )
+        await projects.insert_project(tx, named)
+        await projects.replace_tags(tx, named.id, [f"tag {number % 100}", "shared"])
+    for pk in ("1", "2", "3"):
+        for number in range(1, 301):
+            made = NOW - timedelta(seconds=number)
+            name = f"{pk}_{number}"
+            here = Queue(
+                id=f"que_{name}", project_pk=f"prj_{pk}", queue_id=name, name=name, created_at=made, updated_at=made
+            )
+            await queues.insert_queue(tx, here)
+
+
+async def _insert_history(tx: Tx, crowd: Sequence[Task]) -> None:
+    pulled = [one for one in crowd if one.pulled_at is not None]
+    rows = [
+        (one.partition_key, one.queue_pk, one.id, f"pull_{one.id}", f"token {one.id}", one.pulled_at, "worker", "key")
+        for one in pulled
+    ]
+    await insert_rows(tx, task_pull, HISTORY, rows)
+    await pulls.end_pulls(tx, [(one, Outcome.PUSHED) for one in pulled if not one.is_held], by="worker")
+    lines = [
+        (
+            one.partition_key,
+            one.version,
+            one.task_id,
+            one.queue_id,
+            "edited",
+            one.status.value,
+            None,
+            "me",
+            one.created_at,
+        )
+        for one in crowd
+    ]
+    await insert_rows(tx, task_change, CHANGE, lines)
+    keys = [
+        ("key", f"k{number}", "asked", f"pull_{number}", NOW + timedelta(seconds=number - ROWS))
+        for number in range(ROWS)
+    ]
+    await insert_rows(tx, pull_receipt, RECEIPT, keys)

@@ -1,0 +1,277 @@
+"""Every way in which the room looks at its tables, each with the index that is meant for it."""
+
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from penstock.access.domain import Caller, Scope
+from penstock.kernel.db import Tx
+from penstock.tasks.domain import Outcome, PullState, Status, Task
+from penstock.tasks.store import due, feed, figures, handing, places, projects, pulls, queues, talk, tasks
+from penstock.tasks.store.handing import Hand, Moment
+from penstock.tasks.store.offers import OFTEN, Span, Wanted
+from penstock.tasks.store.tasks import Listing, Where
+from tests.plans import NOW
+from tests.tasks.crowd import ROWS, task
+
+FEW = 10
+PRIMARY = r"(pk_\w+|sqlite_autoindex_\w+|INTEGER PRIMARY KEY)"
+HERE = Where(project_pk="prj_1", queue_pk="que_1_2")
+BESIDE = Where(project_pk="prj_1", queue_pk="")
+ANYWHERE = Where(project_pk="prj_1")
+CALLER = Caller(name="me", user_id=1, scope=Scope.READ, key_id="k")
+HAND = Hand(caller=CALLER, owner="me", limit=FEW, token="token", pull_id="pull")
+MOMENT = Moment(project_id="p1", now=NOW, until=NOW + timedelta(hours=1))
+UNPULLED = (PullState.IDLE, PullState.OFFERED)
+
+Run = Callable[[Tx], Awaitable[object]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """A look at the tables. `whole` says that it has to see all there is in its place: it counts, searches or adds up.
+
+    `unseen` is what may serve as well while PostgreSQL has not looked at tables that are full, which it soon does.
+    """
+
+    name: str
+    index: str
+    run: Run
+    whole: bool = False
+    unseen: str | None = None
+    most_rows: int = 250  # that each of its statements looks at, of the thousands there are
+
+
+def moment(number: int) -> datetime:
+    """When the task of that number was made."""
+    return NOW + timedelta(seconds=number - ROWS)
+
+
+def _claims() -> Iterator[Look]:
+    spans = {name: Span(start=moment(9000), end=moment(9100)) for name in ("created", "modified")}
+    spans["version"] = Span(start=9000, end=9100)
+    kinds = {
+        "anything": ("ix_task_offered", Wanted(project_pk="prj_1")),
+        "tagged": ("ix_task_offer_tag_due", Wanted(project_pk="prj_1", tags=("rare",))),
+        "tagged twice": ("ix_task_offer_tag_due", Wanted(project_pk="prj_1", tags=("usual", "rare"))),
+        "tagged and new": (
+            "ix_task_offer_tag_due",
+            Wanted(project_pk="prj_1", tags=("rare",), created=Span(start=moment(9000))),
+        ),
+        "created": ("ix_task_offered_created", Wanted(project_pk="prj_1", created=spans["created"])),
+        "modified": ("ix_task_offered_modified", Wanted(project_pk="prj_1", modified=spans["modified"])),
+        "of a version": ("ix_task_offered_version", Wanted(project_pk="prj_1", version=spans["version"])),
+        "since": ("ix_task_offered_modified", Wanted(project_pk="prj_1", modified=Span(start=moment(9000)))),
+        "before": ("ix_task_offered_created", Wanted(project_pk="prj_1", created=Span(end=moment(9000)))),
+    }
+    for name, (index, wanted) in kinds.items():
+        in_queue = index.replace("ix_task_offered", "ix_task_offered_queue")
+        for place, its, where in (("", index, wanted), (" in a queue", in_queue, replace(wanted, queue_pk="que_1_2"))):
+            high = replace(where, first_rank=3, last_rank=5)
+            most = 250 if len(wanted.tags) < 2 else 2 * OFTEN
+            for words, asked, status in (
+                (name, where, Status.PENDING),
+                (f"{name} in error", where, Status.ERROR),
+                (f"{name} of some ranks", high, Status.PENDING),
+            ):
+                yield Look(name=f"claim {words}{place}", index=its, run=_claim(asked, status), most_rows=most)
+
+
+def _claim(wanted: Wanted, status: Status) -> Run:
+    return lambda tx: handing.hand_out(tx, wanted, status, [HAND], MOMENT)
+
+
+def _lists() -> Iterator[Look]:
+    for place, kind, where in (("a queue", "list", HERE), ("no queue", "list", BESIDE), ("a project", "any", ANYWHERE)):
+        some = r"ix_task_(list|any|place|pending)\w*"
+        for name, index, which, whole in (
+            ("all", f"ix_task_{kind}", Listing(where=where), False),
+            ("one status", f"ix_task_{kind}_status", Listing(where=where, status=Status.CANCELLED), False),
+            ("held", f"ix_task_{kind}_state", Listing(where=where, states=(PullState.HELD,)), False),
+            ("unpulled", f"ix_task_{kind}_state", Listing(where=where, states=UNPULLED), False),
+            ("found by name", some, Listing(where=where, search="task 77"), True),
+        ):
+            yield Look(name=f"list {name} in {place}", index=index, run=_list(which), whole=whole, unseen=some)
+            yield Look(name=f"count {name} in {place}", index=some, run=_count(which), whole=True)
+
+
+def _list(which: Listing) -> Run:
+    return lambda tx: tasks.list_tasks(tx, which, offset=FEW, limit=FEW)
+
+
+def _count(which: Listing) -> Run:
+    return lambda tx: tasks.count_tasks(tx, which)
+
+
+NAMES = [f"t{number}" for number in range(0, 400, 4)]
+PKS = [f"tsk_{number:06}" for number in range(0, 40, 4)]
+HELD = [one for one in map(task, range(0, 400, 4)) if one.state is PullState.HELD]
+OFFERED = [one for one in map(task, range(0, 400, 4)) if one.state is PullState.OFFERED]
+
+
+def _holds(tx: Tx) -> list[tuple[object, ...]]:
+    """Values in the order of HOLD_NAMES."""
+    return [(one.id, "held", "me", "token", tx.now, 1, tx.now, one.status.value) for one in OFFERED]
+
+
+def _moved(one: Task) -> Task:
+    return replace(one, name="Another")
+
+
+TASKS = [
+    Look(name="find a task", index="uq_task_identity", run=lambda tx: tasks.find_task(tx, HERE, "t8")),
+    Look(
+        name="namesakes",
+        index="uq_task_identity",
+        run=lambda tx: tasks.list_namesakes(tx, "prj_1", NAMES),
+        unseen="(uq_task_identity|ix_task_place)",
+    ),
+    Look(
+        name="claim namesakes",
+        index="uq_task_identity",
+        run=lambda tx: tasks.claim_namesakes(tx, "prj_1", NAMES),
+        unseen="(uq_task_identity|ix_task_place)",
+    ),
+    Look(
+        name="move tasks", index=PRIMARY, run=lambda tx: tasks.move_tasks(tx, [(one, _moved(one)) for one in OFFERED])
+    ),
+    Look(name="lock by our id", index=PRIMARY, run=lambda tx: tasks.claim_by_pk(tx, PKS)),
+    Look(name="claim by our id", index=PRIMARY, run=lambda tx: handing.hand_out_these(tx, PKS, HAND, MOMENT)),
+    Look(
+        name="claim a part of a queue",
+        index="ix_task_list",
+        run=lambda tx: tasks.claim_some(tx, HERE, after="tsk_010000", limit=FEW),
+        unseen=r"ix_task_(list\w*|place)",
+    ),
+    Look(
+        name="claim a part of the errors of a queue",
+        index="ix_task_list_status",
+        run=lambda tx: tasks.claim_some(tx, HERE, after="tsk_010000", limit=FEW, also=tasks.in_status(Status.ERROR)),
+        unseen=r"ix_task_(list\w*|place)",
+    ),
+    Look(name="lapsed leases", index="ix_task_held", run=due.list_lapsed, whole=True),
+    Look(name="expiring", index="ix_task_expiring", run=due.list_expiring, whole=True),
+    Look(name="expired", index="ix_task_expired", run=due.list_expired, whole=True),
+    Look(
+        name="held for long",
+        index="ix_task_pending",
+        run=lambda tx: figures.list_held(tx, "prj_1", pulled_before=moment(300), offset=0, limit=FEW),
+    ),
+    Look(name="messages", index=PRIMARY, run=lambda tx: talk.list_messages(tx, PKS[0])),
+    Look(name="log", index=PRIMARY, run=lambda tx: talk.list_log(tx, PKS[0])),
+]
+PLACES = [
+    Look(name="find a project", index="uq_project_project_id", run=lambda tx: projects.find_project(tx, "p7")),
+    Look(name="claim a project", index="uq_project_project_id", run=lambda tx: projects.claim_project(tx, "p7")),
+    Look(name="place of a pull", index="uq_project_project_id", run=lambda tx: places.get_place(tx, "p1", "1_2")),
+    Look(
+        name="list projects", index="ix_project_active", run=lambda tx: projects.list_projects(tx, offset=0, limit=FEW)
+    ),
+    Look(
+        name="list one project",
+        index="uq_project_project_id",
+        run=lambda tx: projects.list_projects(tx, only="p7", offset=0, limit=FEW),
+    ),
+    Look(
+        name="list projects by tags",
+        index=PRIMARY,
+        run=lambda tx: projects.list_projects(tx, tags=["shared", "tag 7"], offset=0, limit=FEW),
+        whole=True,
+    ),
+    Look(
+        name="search projects",
+        index=r"(ix_project_active|uq_project_project_id)",
+        run=lambda tx: projects.list_projects(tx, search="p 77", offset=0, limit=FEW),
+        whole=True,
+    ),
+    Look(
+        name="count projects",
+        index=r"(ix_project_active|uq_project_project_id)",
+        run=projects.count_projects,
+        whole=True,
+    ),
+    Look(
+        name="tags of projects",
+        index=PRIMARY,
+        run=lambda tx: projects.list_tags(tx, only=None, limit=FEW),
+        whole=True,
+    ),
+    Look(
+        name="tags of one project",
+        index="ix_project_tag_project",
+        run=lambda tx: projects.list_tags(tx, only="p7", limit=FEW),
+    ),
+    Look(
+        name="last change of projects",
+        index="ix_project_updated",
+        run=lambda tx: projects.last_change(tx, only=None),
+    ),
+    Look(
+        name="last change of one project",
+        index="uq_project_project_id",
+        run=lambda tx: projects.last_change(tx, only="p7"),
+    ),
+    Look(
+        name="list queues",
+        index="ix_queue_active",
+        run=lambda tx: queues.list_queues(tx, "prj_1", offset=0, limit=FEW),
+    ),
+    Look(
+        name="search queues",
+        index=r"(ix_queue_active|uq_queue_queue_id)",
+        run=lambda tx: queues.list_queues(tx, "prj_1", search="77", offset=0, limit=FEW),
+        whole=True,
+    ),
+    Look(
+        name="count queues",
+        index=r"(ix_queue_active|uq_queue_queue_id)",
+        run=lambda tx: queues.count_queues(tx, "prj_1", search="7"),
+        whole=True,
+    ),
+    Look(name="last change of queues", index="ix_queue_updated", run=lambda tx: queues.last_change(tx, "prj_1")),
+    Look(name="queues by our id", index=PRIMARY, run=lambda tx: queues.list_queues_by_pk(tx, ["que_1_2", "que_1_3"])),
+]
+HISTORY = [
+    Look(
+        name="changes",
+        index=PRIMARY,
+        run=lambda tx: feed.list_changes(tx, "prj_1", after=9000, upto=ROWS, limit=FEW),
+    ),
+    Look(name="oldest change", index=PRIMARY, run=lambda tx: feed.oldest_version(tx, "prj_1")),
+    Look(
+        name="forget changes", index="ix_task_change_at", run=lambda tx: feed.delete_changes(tx, before=NOW, limit=FEW)
+    ),
+    Look(
+        name="pulls of a task",
+        index="ix_task_pull_task",
+        run=lambda tx: pulls.list_pulls(tx, PKS[0], offset=0, limit=FEW),
+    ),
+    Look(
+        name="count pulls of a task",
+        index=r"(ix_task_pull_task|uq_task_pull_open)",
+        run=lambda tx: pulls.count_pulls(tx, PKS[0]),
+    ),
+    Look(
+        name="end pulls",
+        index="uq_task_pull_open",
+        run=lambda tx: pulls.end_pulls(tx, [(one, Outcome.REVOKED) for one in HELD], by="me"),
+        unseen="uq_task_pull_open",
+    ),
+    Look(
+        name="confirm pulls",
+        index="uq_task_pull_open",
+        run=lambda tx: pulls.confirm_pulls(tx, [one.id for one in HELD]),
+    ),
+    Look(
+        name="forget pulls",
+        index="ix_task_pull_ended",
+        run=lambda tx: pulls.delete_old_pulls(tx, before=NOW + timedelta(days=1), limit=FEW),
+    ),
+    Look(name="receipt", index=PRIMARY, run=lambda tx: pulls.find_receipt(tx, actor="key", key="k7")),
+    Look(
+        name="forget receipts",
+        index="ix_pull_receipt_at",
+        run=lambda tx: pulls.delete_receipts(tx, before=NOW, limit=FEW),
+    ),
+]
+LOOKS = [*_claims(), *_lists(), *TASKS, *PLACES, *HISTORY]

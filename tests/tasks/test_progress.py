@@ -1,0 +1,286 @@
+"""How one task goes: messages, log lines and its status, one at a time."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from penstock.kernel.clock import ManualClock
+from penstock.tasks.domain import Policy
+from penstock.tasks.moves import open_book
+from penstock.tasks.store import talk
+from penstock.tasks.tools import Tools
+from tests.conftest import open_db
+from tests.tasks.conftest import PROJECT, Room
+from tests.tasks.peeking import (
+    changes_after,
+    events_of,
+    log_of,
+    messages_of,
+    project_of,
+    pulls_of,
+    queue_of,
+    set_policy,
+    task_of,
+)
+
+HOUR = 3600
+TASK = "/tasks/p1/q1/a"
+ALONE = f"{PROJECT}/tasks/alone"
+SAID = {"role": "user", "content": "Hello"}
+
+
+@pytest.fixture
+async def planned(room: Room) -> Room:
+    """With a client's task `a` in q1, and a planned one beside all queues."""
+    await room.submit({"id": "a"})
+    await room.plan("alone")
+    room.clock.advance(seconds=60)
+    return room
+
+
+async def time_left(room: Room, task_id: str) -> float:
+    """How long the holder may keep a task."""
+    until = (await task_of(room, task_id)).leased_until
+    assert until is not None
+    return (until - room.clock.now()).total_seconds()
+
+
+class TestMessages:
+    async def test_a_message_is_numbered_from_zero(self, planned: Room) -> None:
+        data = await planned.data("POST", f"{TASK}/message", {**SAID, "session_id": "s-1"}, key="anna")
+        assert data == {"message_id": 0, "role": "USER", "content": "Hello", "created_at": "2026-01-01T00:01:00.000Z"}
+        data = await planned.data("POST", f"{TASK}/message", {"role": "Assistant", "content": "مرحبا 👋"})
+        assert (data["message_id"], data["role"]) == (1, "ASSISTANT")
+        assert await messages_of(planned, "a") == [(0, "USER", "Hello", "s-1"), (1, "ASSISTANT", "مرحبا 👋", None)]
+
+    async def test_it_makes_task_queue_and_project_as_new_as_itself(self, planned: Room) -> None:
+        await planned.data("POST", f"{TASK}/message", SAID)
+        now = planned.clock.now()
+        task, queue, project = await task_of(planned, "a"), await queue_of(planned), await project_of(planned)
+        assert (task.updated_at, queue.updated_at, project.updated_at) == (now, now, now)
+        assert (queue.last_task_at, project.last_task_at) == (now, now)
+
+    async def test_it_is_neither_in_the_feed_nor_told_to_those_who_watch(self, planned: Room) -> None:
+        version, told = (await project_of(planned)).version, len(await events_of(planned))
+        await planned.data("POST", f"{TASK}/message", SAID)
+        assert await changes_after(planned, version) == []
+        assert len(await events_of(planned)) == told
+
+    async def test_a_task_without_a_queue_has_messages_too(self, planned: Room) -> None:
+        data = await planned.data("POST", f"{ALONE}/message", SAID)
+        assert (data["message_id"], data["role"]) == (0, "USER")
+        assert (await task_of(planned, "alone")).state == "offered"
+        assert (await project_of(planned)).last_task_at == planned.clock.now()
+
+    async def test_the_oldest_leave_when_there_are_too_many(
+        self, planned: Room, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(talk, "KEPT", 3)
+        for number in range(5):
+            await planned.data("POST", f"{TASK}/message", {"role": "user", "content": str(number)})
+            await planned.data("POST", f"{TASK}/log", {"content": str(number)})
+        assert [said[:1] + said[2:3] for said in await messages_of(planned, "a")] == [(2, "2"), (3, "3"), (4, "4")]
+        assert await log_of(planned, "a") == [(2, "2"), (3, "3"), (4, "4")]
+
+
+class TestLogs:
+    async def test_a_line_is_numbered_from_zero(self, planned: Room) -> None:
+        data = await planned.data("POST", f"{TASK}/log", {"content": "began"})
+        assert data == {"log_id": 0, "content": "began", "created_at": "2026-01-01T00:01:00.000Z"}
+        assert (await planned.data("POST", f"{TASK}/log", {"content": "x" * 100_000}))["log_id"] == 1
+        assert (await planned.data("POST", f"{ALONE}/log", {"content": "alone"}))["log_id"] == 0
+        assert [number for number, _ in await log_of(planned, "a")] == [0, 1]
+
+    async def test_it_leaves_all_times_alone(self, planned: Room) -> None:
+        before = await task_of(planned, "a"), await queue_of(planned), await project_of(planned)
+        await planned.data("POST", f"{TASK}/log", {"content": "began"})
+        task, queue, project = await task_of(planned, "a"), await queue_of(planned), await project_of(planned)
+        assert (task.updated_at, queue, project) == (before[0].updated_at, *before[1:])
+
+    async def test_it_does_not_wait_for_the_project(self, postgres_url: str, clock: ManualClock, tools: Tools) -> None:
+        """On PostgreSQL; SQLite has one writer, and everybody waits for it."""
+        db = open_db(postgres_url, clock)
+        room = Room(replace(tools, db=db), clock)
+        await room.submit({"id": "a"})
+        async with db.tx() as tx:
+            await open_book(tx, "p1")
+            line = await asyncio.wait_for(room.data("POST", f"{TASK}/log", {"content": "meanwhile"}), timeout=20)
+        assert line["log_id"] == 0
+        await db.close()
+
+
+class TestStatus:
+    async def test_a_status_is_taken_in_any_case_and_shown_in_capitals(self, planned: Room) -> None:
+        data = await planned.data("PATCH", f"{TASK}/status", {"status": "Running"}, key="anna")
+        assert data == {
+            "task_id": "a",
+            "status": "RUNNING",
+            "previous_status": "PENDING",
+            "updated_at": "2026-01-01T00:01:00.000Z",
+        }
+        task = await task_of(planned, "a")
+        assert (task.status, task.started_at, task.updated_by) == ("running", planned.clock.now(), "anna")
+        assert (await queue_of(planned)).counts.running == 1
+
+    async def test_to_say_it_twice_is_harmless(self, planned: Room) -> None:
+        await planned.data("PATCH", f"{TASK}/status", {"status": "done"})
+        before = await task_of(planned, "a"), await project_of(planned)
+        planned.clock.advance(seconds=5)
+        data = await planned.data("PATCH", f"{TASK}/status", {"status": "DONE"})
+        assert (data["status"], data["previous_status"]) == ("DONE", "DONE")
+        assert data["updated_at"] == "2026-01-01T00:01:00.000Z"
+        assert (await task_of(planned, "a"), await project_of(planned)) == before
+
+    async def test_it_is_in_the_feed_but_not_told_to_those_who_watch(self, planned: Room) -> None:
+        version, told = (await project_of(planned)).version, len(await events_of(planned))
+        await planned.data("PATCH", f"{TASK}/status", {"status": "error"})
+        assert [line.kind.value for line in await changes_after(planned, version)] == ["pushed"]
+        assert len(await events_of(planned)) == told
+
+    async def test_it_may_bring_a_report_and_a_result(self, planned: Room) -> None:
+        body = {"status": "done", "report": "All well.", "result": {"files": 3}}
+        await planned.data("PATCH", f"{TASK}/status", body)
+        task = await task_of(planned, "a")
+        assert (task.report, task.result) == ("All well.", {"files": 3})
+        await planned.data("PATCH", f"{TASK}/status", {"status": "done"})
+        assert (await task_of(planned, "a")).report == "All well."
+
+    async def test_a_result_must_fit_the_schema_of_its_task(self, planned: Room) -> None:
+        await planned.plan("strict", queue="q1", result_schema={"type": "integer"})
+        status, error = await planned.error("PATCH", "/tasks/p1/q1/strict/status", {"status": "done", "result": "x"})
+        assert (status, error["code"], error["details"]["field"]) == (400, "VALIDATION_ERROR", "result")
+        assert (await task_of(planned, "strict")).status == "pending"
+        await planned.data("PATCH", "/tasks/p1/q1/strict/status", {"status": "done", "result": 7})
+        assert (await task_of(planned, "strict")).result == 7
+
+    async def test_a_task_without_a_queue_has_a_status_too(self, planned: Room) -> None:
+        await planned.pull()
+        data = await planned.data("PATCH", f"{ALONE}/status", {"status": "done"}, x_client_id="worker-1")
+        assert (data["task_id"], data["status"]) == ("alone", "DONE")
+        assert (await task_of(planned, "alone")).state == "closed"
+
+
+class TestHolders:
+    async def test_all_three_extend_the_holders_time(self, planned: Room) -> None:
+        [held] = await planned.pull()
+        calls: list[tuple[str, str, dict[str, Any]]] = [
+            ("PATCH", "status", {"status": "running"}),
+            ("PATCH", "status", {"status": "running"}),
+            ("POST", "message", SAID),
+            ("POST", "log", {"content": "x"}),
+        ]
+        for method, what, body in calls:
+            planned.clock.advance(seconds=HOUR / 2)
+            await planned.data(method, f"{ALONE}/{what}", body, x_client_id="worker-1")
+            assert await time_left(planned, "alone") == HOUR
+            planned.clock.advance(seconds=HOUR / 2)
+            token = {"lease_token": held["lease_token"]}
+            await planned.data(method, f"{ALONE}/{what}", {**body, **token}, x_client_id="another name")
+            assert await time_left(planned, "alone") == HOUR
+
+    async def test_others_do_not_extend_it(self, planned: Room) -> None:
+        [held] = await planned.pull()
+        planned.clock.advance(seconds=60)
+        await planned.data("POST", f"{ALONE}/message", SAID, x_client_id="worker-2")
+        await planned.data("POST", f"{ALONE}/log", {"content": "x"}, x_client_id="worker-2")
+        late = {"content": "x", "lease_token": held["lease_token"][::-1]}
+        await planned.data("POST", f"{ALONE}/log", late, x_client_id="worker-1")
+        await planned.data("PATCH", f"{ALONE}/status", {"status": "running"}, x_client_id="worker-2")
+        assert await time_left(planned, "alone") == HOUR - 60
+
+    async def test_a_final_status_closes_the_pull(self, planned: Room) -> None:
+        [held] = await planned.pull()
+        planned.clock.advance(seconds=30)
+        await planned.data("PATCH", f"{ALONE}/status", {"status": "done"}, x_lease_token=held["lease_token"])
+        task = await task_of(planned, "alone")
+        assert (task.state, task.source, task.pushed_at) == ("closed", "client", planned.clock.now())
+        [pull] = await pulls_of(planned, "alone")
+        assert (pull.outcome, pull.seconds) == ("pushed", 30)
+
+    async def test_with_a_token_the_same_final_status_may_come_twice_but_no_other(self, planned: Room) -> None:
+        [held] = await planned.pull()
+        token = held["lease_token"]
+        for _ in range(2):
+            await planned.data("PATCH", f"{ALONE}/status", {"status": "done", "lease_token": token})
+        status, error = await planned.error("PATCH", f"{ALONE}/status", {"status": "error", "lease_token": token})
+        assert (status, error["code"], error["details"]["code"]) == (409, "CONFLICT", "PULL_LOST")
+        assert error["details"]["task_id"] == "alone"
+
+    async def test_a_lost_token_is_refused_whatever_the_policy(self, planned: Room) -> None:
+        [held] = await planned.pull(client="slow")
+        await planned.data("POST", f"{PROJECT}/tasks/alone/pull/reset")
+        await planned.pull(client="quick")
+        status, error = await planned.error(
+            "PATCH", f"{ALONE}/status", {"status": "done"}, x_lease_token=held["lease_token"], x_client_id="slow"
+        )
+        assert (status, error["details"]["code"]) == (409, "PULL_LOST")
+        assert (await task_of(planned, "alone")).lease_owner == "quick"
+
+    async def test_a_careful_project_refuses_what_another_holds_or_the_server_wrote(self, planned: Room) -> None:
+        await set_policy(planned, Policy.REJECT)
+        status, error = await planned.error("PATCH", f"{ALONE}/status", {"status": "done"})
+        assert (status, error["details"]["code"], error["details"]["tasks"]) == (409, "PUSH_CONFLICT", ["alone"])
+        await planned.pull(client="worker-1")
+        status, _ = await planned.error("PATCH", f"{ALONE}/status", {"status": "done"}, x_client_id="worker-2")
+        assert status == 409
+        await planned.data("PATCH", f"{ALONE}/status", {"status": "done"}, x_client_id="worker-1")
+
+
+CALLS: list[tuple[str, str, dict[str, Any]]] = [
+    ("POST", "message", SAID),
+    ("POST", "log", {"content": "x"}),
+    ("PATCH", "status", {"status": "done"}),
+]
+
+
+class TestWhatIsNotTaken:
+    async def test_what_is_not_there_is_named_with_all_three_names(self, planned: Room) -> None:
+        for method, what, body in CALLS:
+            for names in (("none", "q1", "a"), ("p1", "none", "a"), ("p1", "q1", "none"), ("p1", "q1", "alone")):
+                status, error = await planned.error(method, f"/tasks/{'/'.join(names)}/{what}", body)
+                details = error["details"]
+                assert (status, error["code"]) == (404, "RESOURCE_NOT_FOUND")
+                assert (details["project_id"], details["queue_id"], details["task_id"]) == names
+            status, error = await planned.error(method, f"{PROJECT}/tasks/none/{what}", body)
+            assert (status, error["details"]["task_id"]) == (404, "none")
+
+    async def test_a_deleted_task_is_gone(self, planned: Room) -> None:
+        await planned.data("DELETE", f"{PROJECT}/queues/q1/tasks/a")
+        for method, what, body in CALLS:
+            status, error = await planned.error(method, f"{TASK}/{what}", body)
+            assert (status, error["code"]) == (410, "GONE")
+            assert error["details"]["task_id"] == "a"
+
+    async def test_a_name_that_several_queues_have_needs_its_queue(self, planned: Room) -> None:
+        await planned.submit({"id": "a"}, queue="q2")
+        for method, what, body in CALLS:
+            status, error = await planned.error(method, f"{PROJECT}/tasks/a/{what}", body)
+            assert (status, error["details"]["code"]) == (409, "AMBIGUOUS_TASK")
+
+    async def test_a_key_of_another_project_is_refused(self, planned: Room) -> None:
+        for method, what, body in CALLS:
+            for place in (TASK, ALONE):
+                status, error = await planned.error(method, f"{place}/{what}", body, key="elsewhere")
+                assert (status, error["code"], error["details"]["code"]) == (403, "FORBIDDEN", "OTHER_PROJECT")
+            assert (await planned.call(method, f"{TASK}/{what}", body, key="bound")).status == 200
+
+    async def test_fields_out_of_range_are_named(self, planned: Room) -> None:
+        bad: list[tuple[str, str, dict[str, Any], str]] = [
+            ("POST", "message", {"role": "system", "content": "x"}, "role"),
+            ("POST", "message", {"content": "x"}, "role"),
+            ("POST", "message", {"role": "user", "content": ""}, "content"),
+            ("POST", "message", {"role": "user", "content": "x" * 100_001}, "content"),
+            ("POST", "message", {**SAID, "session_id": "x" * 256}, "session_id"),
+            ("POST", "log", {"content": ""}, "content"),
+            ("POST", "log", {"content": "x" * 100_001}, "content"),
+            ("POST", "log", {}, "content"),
+            ("PATCH", "status", {"status": "finished"}, "status"),
+            ("PATCH", "status", {"status": None}, "status"),
+            ("PATCH", "status", {"status": "done", "lease_token": "x" * 65}, "lease_token"),
+        ]
+        for method, what, body, field in bad:
+            status, error = await planned.error(method, f"{TASK}/{what}", body)
+            assert (status, error["code"], error["details"]["field"]) == (400, "VALIDATION_ERROR", field)
+            assert [one["field"] for one in error["details"]["all_errors"]] == [field]

@@ -1,0 +1,124 @@
+"""Pulling tasks by their ids: what can be had, and why the rest cannot."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from penstock.kernel.clock import ManualClock
+from penstock.kernel.limits import SqlLimits
+from penstock.tasks.limit import PullGate
+from tests.tasks.conftest import PROJECT, Room
+
+BATCH = f"{PROJECT}/tasks/pull/batch"
+
+
+async def test_a_batch_gives_what_can_be_had_and_says_why_not(room: Room, clock: ManualClock):
+    soon = (clock.now() + timedelta(seconds=10)).isoformat()
+    await room.plan("free", "held", "gone")
+    await room.plan("late", expires_at=soon)
+    await room.submit({"id": "mine"})
+    await room.data("POST", f"{PROJECT}/tasks/held/pull", x_client_id="other")
+    await room.data("DELETE", f"{PROJECT}/tasks/gone")
+    clock.advance(seconds=10)
+    wanted = ["free", "held", "gone", "late", "mine", "never"]
+    data = await room.data("POST", BATCH, {"taskIds": wanted}, x_client_id="me")
+    assert [task["task_id"] for task in data["tasks"]] == ["free"]
+    assert (data["pulled_count"], data["failed_count"]) == (1, 5)
+    assert {failed["task_id"]: failed["code"] for failed in data["failed_tasks"]} == {
+        "held": "TASK_IS_HELD",
+        "gone": "TASK_DELETED",
+        "late": "TASK_NOT_OFFERED",
+        "mine": "TASK_NOT_OFFERED",
+        "never": "TASK_NOT_FOUND",
+    }
+    assert all(failed["reason"] for failed in data["failed_tasks"])
+
+
+async def test_a_batch_with_filters_leaves_out_what_does_not_fit(room: Room):
+    await room.plan("a", tags=["x"])
+    await room.plan("b")
+    data = await room.data("POST", BATCH, {"taskIds": ["a", "b"], "filters": {"tags": ["x"]}})
+    assert [task["task_id"] for task in data["tasks"]] == ["a"]
+    assert [failed["task_id"] for failed in data["failed_tasks"]] == ["b"]
+
+
+async def test_a_batch_without_ids_goes_by_its_filters(room: Room):
+    await room.plan("a", priority=9)
+    await room.plan("b", priority=2)
+    data = await room.data("POST", BATCH, {"taskIds": [], "filters": {"priority": "high"}})
+    assert [task["task_id"] for task in data["tasks"]] == ["a"]
+    assert (data["failed_tasks"], data["failed_count"]) == ([], 0)
+
+
+async def test_a_batch_takes_no_more_than_its_limit(room: Room):
+    await room.plan(*"abcd")
+    data = await room.data("POST", BATCH, {"limit": 3})
+    assert data["pulled_count"] == 3
+
+
+async def test_a_batch_by_ids_takes_no_more_than_its_limit_and_names_the_rest(room: Room):
+    await room.plan(*"bcd")
+    data = await room.data("POST", BATCH, {"taskIds": list("abcd"), "limit": 2})
+    assert [task["task_id"] for task in data["tasks"]] == ["b", "c"]
+    codes = {failed["task_id"]: failed["code"] for failed in data["failed_tasks"]}
+    assert codes == {"a": "TASK_NOT_FOUND", "d": "TASK_NOT_OFFERED"}
+
+
+async def test_a_batch_by_ids_takes_no_more_than_the_setting_says(room: Room):
+    await room.plan(*"abc")
+    data = await room.with_rules(batch_size=2).data("POST", BATCH, {"taskIds": list("abc")})
+    assert (data["pulled_count"], data["failed_count"]) == (2, 1)
+
+
+async def test_a_batch_by_ids_takes_no_more_than_is_left_of_the_quota(room: Room, clock: ManualClock):
+    await room.plan(*"abc")
+    gate = PullGate(SqlLimits(room.db), clock, rates=[], min_interval=0, quota=2)
+    limited = Room(replace(room.tools, gate=gate), clock)
+    data = await limited.data("POST", BATCH, {"taskIds": ["never", *"abc"]})
+    assert [task["task_id"] for task in data["tasks"]] == ["a", "b"]
+    assert [failed["task_id"] for failed in data["failed_tasks"]] == ["never", "c"]
+
+
+async def test_namesakes_in_two_queues_need_the_queue(room: Room):
+    await room.submit(queue="q2")
+    await room.plan("same", queue="q1")
+    await room.plan("same", queue="q2")
+    data = await room.data("POST", BATCH, {"taskIds": ["same"]})
+    assert data["failed_tasks"][0]["code"] == "AMBIGUOUS_TASK"
+    data = await room.data("POST", BATCH, {"taskIds": ["same"], "queueId": "q2"})
+    assert data["tasks"][0]["queue_id"] == "q2"
+
+
+@pytest.mark.parametrize(
+    ("task_id", "status", "code"),
+    [("held", 409, "CONFLICT"), ("gone", 410, "GONE"), ("never", 404, "RESOURCE_NOT_FOUND")],
+)
+async def test_one_task_by_its_id_is_had_or_the_answer_says_why_not(room: Room, task_id: str, status: int, code: str):
+    await room.plan("held", "gone")
+    await room.data("POST", f"{PROJECT}/tasks/held/pull", x_client_id="other")
+    await room.data("DELETE", f"{PROJECT}/tasks/gone")
+    answered, error = await room.error("POST", f"{PROJECT}/tasks/{task_id}/pull", x_client_id="me")
+    assert (answered, error["code"]) == (status, code)
+
+
+@pytest.mark.parametrize(
+    "body", [{"taskIds": "a"}, {"taskIds": [1]}, {"taskIds": ["x"] * 1001}, {"filters": {"priority": "no"}}, []]
+)
+async def test_a_bad_batch_is_named(room: Room, body: object):
+    status, error = await room.error("POST", BATCH, body)
+    assert (status, error["code"]) == (400, "VALIDATION_ERROR")
+
+
+async def test_a_list_that_came_out_empty_hands_out_nothing(room: Room):
+    await room.plan("a")
+    data = await room.data("POST", BATCH, {"taskIds": []})
+    assert (data["pulled_count"], data["failed_tasks"]) == (0, [])
+    assert (await room.data("POST", BATCH, {"taskIds": [], "filters": {}}))["pulled_count"] == 1
+
+
+async def test_a_limit_may_stand_among_the_filters_and_a_filter_nobody_knows_is_refused(room: Room):
+    await room.plan(*"abc")
+    assert (await room.data("POST", BATCH, {"filters": {"limit": 1}}))["pulled_count"] == 1
+    status, error = await room.error("POST", BATCH, {"filters": {"tag": ["gpu"]}})
+    assert (status, error["details"]["field"]) == (400, "filters.tag")

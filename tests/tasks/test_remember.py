@@ -1,0 +1,107 @@
+"""Remembering figures: counted once for all who ask, for a while, and not without end."""
+
+import asyncio
+
+import pytest
+
+from penstock.kernel.clock import ManualClock
+from penstock.tasks.remember import MOST_KEPT, Memory
+
+
+class Counting:
+    """Counts how often it was asked to count; it can be held up, and told to fail."""
+
+    def __init__(self) -> None:
+        self.times = 0
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+        self.begun = asyncio.Event()
+        self.fails = False
+
+    async def count(self) -> int:
+        self.times += 1
+        self.begun.set()
+        await self.go_on.wait()
+        if self.fails:
+            raise OSError("away")
+        return self.times
+
+
+async def recall(memory: Memory, counting: Counting, clock: ManualClock, key: str = "k", seconds: float = 10) -> int:
+    return (await memory.recall(key, counting.count, clock=clock, seconds=seconds)).figure
+
+
+async def test_a_figure_is_remembered_until_it_is_too_old(clock: ManualClock):
+    memory, counting = Memory(), Counting()
+    assert await recall(memory, counting, clock) == 1
+    clock.advance(seconds=9.9)
+    assert await recall(memory, counting, clock) == 1
+    clock.advance(seconds=0.1)
+    assert await recall(memory, counting, clock) == 2
+
+
+async def test_each_key_has_its_own_figure(clock: ManualClock):
+    memory, counting = Memory(), Counting()
+    assert await recall(memory, counting, clock, "a") == 1
+    assert await recall(memory, counting, clock, "b") == 2
+    assert await recall(memory, counting, clock, "a") == 1
+
+
+async def test_a_crowd_is_counted_for_once(clock: ManualClock):
+    memory, counting = Memory(), Counting()
+    counting.go_on.clear()
+    crowd = [asyncio.create_task(recall(memory, counting, clock)) for _ in range(300)]
+    await asyncio.sleep(0)
+    counting.go_on.set()
+    assert await asyncio.gather(*crowd) == [1] * 300
+    assert counting.times == 1
+
+
+async def test_who_goes_away_takes_nothing_from_the_others(clock: ManualClock):
+    memory, counting = Memory(), Counting()
+    counting.go_on.clear()
+    first = asyncio.create_task(recall(memory, counting, clock))
+    await counting.begun.wait()
+    second = asyncio.create_task(recall(memory, counting, clock))
+    await asyncio.sleep(0)
+    first.cancel()
+    counting.go_on.set()
+    assert await second == 1
+
+
+async def test_what_failed_is_not_remembered(clock: ManualClock):
+    memory, counting = Memory(), Counting()
+    counting.fails = True
+    with pytest.raises(OSError, match="away"):
+        await recall(memory, counting, clock)
+    counting.fails = False
+    assert await recall(memory, counting, clock) == 2
+
+
+async def test_what_took_long_is_remembered_longer(clock: ManualClock):
+    memory, counting = Memory(), Counting()
+    counting.go_on.clear()
+    slow = asyncio.create_task(recall(memory, counting, clock))
+    await counting.begun.wait()
+    clock.advance(seconds=5)
+    counting.go_on.set()
+    assert await slow == 1
+    clock.advance(seconds=94)  # 99 since it was begun
+    assert await recall(memory, counting, clock) == 1
+    clock.advance(seconds=1)
+    assert await recall(memory, counting, clock) == 2
+
+
+async def test_with_no_time_to_be_remembered_everything_is_counted_anew(clock: ManualClock):
+    memory, counting = Memory(), Counting()
+    assert [await recall(memory, counting, clock, seconds=0) for _ in range(3)] == [1, 2, 3]
+
+
+async def test_what_was_asked_for_least_lately_is_forgotten_first(clock: ManualClock):
+    memory, counting = Memory(), Counting()
+    for number in range(MOST_KEPT):
+        await recall(memory, counting, clock, f"k{number}")
+    await recall(memory, counting, clock, "k0")
+    await recall(memory, counting, clock, "one too many")
+    assert await recall(memory, counting, clock, "k0") == 1
+    assert await recall(memory, counting, clock, "k1") == MOST_KEPT + 2

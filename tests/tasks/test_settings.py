@@ -1,0 +1,57 @@
+"""What is set in the environment is what the room goes by."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.kernel.errors import TooMany
+from penstock.settings import load
+from penstock.tasks.tools import Rules
+from penstock.wiring import open_house
+
+SETTINGS: list[tuple[str, str, str, Any]] = [
+    ("PULL_TIMEOUT", "90", "pull_timeout", 90.0),
+    ("PULL_BATCH_SIZE", "7", "batch_size", 7),
+    ("PULL_MAX_ATTEMPTS", "3", "max_attempts", 3),
+    ("PULL_WAIT_SECONDS", "5", "wait_seconds", 5.0),
+    ("PULL_STATS_SECONDS", "1", "stats_seconds", 1.0),
+    ("PULL_HISTORY_DAYS", "30", "history_days", 30.0),
+    ("TASK_EXPIRY_TIME", "60", "expiry_time", 60.0),
+    ("TASK_EXPIRED_ACTION", "archive", "expired_action", "archive"),
+    ("RESET_CLEAR_PULL_STATUS", "false", "reset_clears_pulls", False),
+    ("RERUN_CLEAR_PULL_STATUS", "false", "rerun_clears_pulls", False),
+]
+
+
+async def test_without_settings_the_room_goes_by_its_defaults(tmp_path: Path):
+    async with open_house(load({"PENSTOCK_DATA_DIR": str(tmp_path)})) as house:
+        rules = house.rooms.tasks.rules
+    assert rules == Rules()
+    assert (rules.pull_timeout, rules.batch_size, rules.expiry_time) == (3600, 100, 0)
+    assert (rules.reset_clears_pulls, rules.rerun_clears_pulls) == (True, True)
+
+
+async def test_every_rule_of_the_room_has_its_variable(tmp_path: Path):
+    variables = {env: text for env, text, _, _ in SETTINGS}
+    async with open_house(load({"PENSTOCK_DATA_DIR": str(tmp_path), **variables})) as house:
+        rules = house.rooms.tasks.rules
+    assert asdict(rules) == {name: value for _, _, name, value in SETTINGS}
+
+
+@pytest.mark.parametrize("limit", [{"PULL_RATE_LIMIT": "1/minute"}, {"PULL_MIN_INTERVAL": "60"}])
+async def test_how_often_a_key_pulls_is_bounded_by_settings(tmp_path: Path, limit: dict[str, str]):
+    async with open_house(load({"PENSTOCK_DATA_DIR": str(tmp_path), **limit})) as house:
+        gate = house.rooms.tasks.gate
+        await gate.admit("key:one")
+        with pytest.raises(TooMany):
+            await gate.admit("key:one")
+
+
+async def test_how_many_tasks_a_key_pulls_in_a_day_is_bounded_by_a_setting(tmp_path: Path):
+    async with open_house(load({"PENSTOCK_DATA_DIR": str(tmp_path), "PULL_QUOTA": "2"})) as house:
+        gate = house.rooms.tasks.gate
+        assert await gate.reserve("key:one", 5) == 2
+        with pytest.raises(TooMany):
+            await gate.reserve("key:one", 1)
