@@ -14,18 +14,9 @@ import sqlalchemy
 from bench.rounds import Finding
 
 NAMES = (
-    "claims",
-    "enqueue",
-    "growth",
-    "churn",
-    "kills",
-    "arq",
-    "sandbox",
-    "listeners",
-    "status",
-    "pulls",
-    "task_growth",
-)
+    "claims", "enqueue", "growth", "churn", "kills", "arq", "sandbox", "listeners", "status", "pulls", "pull_growth",
+    "pull_storm",
+)  # fmt: skip
 RESULTS = Path(__file__).parent / "results"
 
 

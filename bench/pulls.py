@@ -66,7 +66,7 @@ async def _measure(server: PostgresServer, folder: Path) -> list[Finding]:
     server.create_database("peer")
     await _install_peer(server.dsn("peer"))
     settings = Settings(data_dir=folder, database_url=server.url("pulls"), admin_key=KEY, log_level="WARNING")
-    await _make_key(settings)
+    await make_key(settings)
     port = free_port()
     child = processes.start(serve, settings, port)
     try:
@@ -104,7 +104,8 @@ async def _ask(port: int, connections: int, requests: int, path: str) -> float:
     return rate
 
 
-async def _make_key(settings: Settings) -> None:
+async def make_key(settings: Settings) -> None:
+    """The key that all benchmarks call with."""
     async with open_house(settings) as house, house.db.tx() as tx:
         await ensure_admin_key(tx, KEY)
 

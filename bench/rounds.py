@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 ROUNDS = 3
 
@@ -28,6 +28,10 @@ class Finding:
         """Whether the target is met, where there is one."""
         enough = self.at_least is None or self.ratio >= self.at_least
         return enough and (self.at_most is None or self.ratio <= self.at_most)
+
+    def noted(self, **notes: float) -> "Finding":
+        """The same with figures beside it."""
+        return replace(self, notes={name.replace("_", " "): value for name, value in notes.items()})
 
     def line(self) -> str:
         """The finding as one line of text."""

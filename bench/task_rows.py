@@ -1,9 +1,12 @@
 """Projects full of tasks that are on offer, made by the database itself."""
 
+from datetime import UTC, datetime
+
 import asyncpg
 
 # A tag and an hour that one task in a thousand has; the others are spread over other tags and days.
 RARE = 1000
+FIRST_DAY = datetime(2026, 1, 1, tzinfo=UTC)
 TABLES = "project, queue, task, task_offer_tag, task_pull, task_change, pull_receipt, audit_log"
 PROJECT = """
 INSERT INTO project (id, project_id, name, tags, search_text, active_at, created_at, updated_at)
@@ -14,7 +17,7 @@ INSERT INTO task (id, partition_key, priority, scheduled_at, task_id, name, prom
                   state, spec_file, tags, created_at, created_by, updated_at, updated_by, server_modified_at, version)
 SELECT $1::text || lpad(n::text, 20, '0'), $1::text, 1 + n % 10, now(), 'task-' || n, 'Task ' || n,
        'Do what has to be done.', 'task ' || n, 'pending', 'server', 'server', 'offered', '[]',
-       jsonb_build_array('all', 'tag-' || n % 1000),
+       jsonb_build_array('tag-' || n % 1000),
        timestamptz '2026-01-01' + (n % 1000) * interval '1 day', 'bench', now(), 'bench',
        timestamptz '2026-01-01' + (n % 1000) * interval '1 day', n
 FROM generate_series(1, $2) n

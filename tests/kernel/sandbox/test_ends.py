@@ -66,7 +66,9 @@ async def test_a_death_is_an_answer(sandbox: Sandbox):
     assert zygote() == parent
 
 
-@pytest.mark.parametrize("kind", {kind for _, _, kind, _ in DEATHS} | {SandboxTimedOut}, ids=lambda kind: kind.code)
+@pytest.mark.parametrize(
+    "kind", dict.fromkeys([*(kind for _, _, kind, _ in DEATHS), SandboxTimedOut]), ids=lambda kind: kind.code
+)
 def test_an_answer_about_a_file_is_not_worth_another_try(kind: type[Invalid]):
     assert (kind.status, kind.retryable, kind.ours) == (400, False, False)
 

@@ -1,0 +1,118 @@
+"""Pulls from a project of a million tasks beside one of ten thousand: plain, and with filters that match one in a
+thousand. And how soon a task can be pulled again whose holder fell silent."""
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.parse import quote
+
+import aiohttp
+
+from bench import databases
+from bench.pulls import KEY, connect, make_key, serve
+from bench.rounds import ROUNDS, Finding, p95, summary
+from bench.task_rows import FIRST_DAY, RARE, fill
+from bench.wire import Wire
+from penstock.settings import Settings
+from tests.journeys.command import Serving, free_port
+from tests.servers.postgres import PostgresServer
+from tests.storms import processes
+
+SMALL, LARGE = 10_000, 1_000_000
+PULLS = 120  # of each size and kind in a round
+TIMEOUT = 1.0
+SILENT = 10  # holders that fall silent
+
+
+def _created(number: int) -> str:
+    return _between("created", number)
+
+
+def _modified(number: int) -> str:
+    return _between("modified", number)
+
+
+def _between(what: str, number: int) -> str:
+    day = FIRST_DAY + timedelta(days=number % RARE)
+    start, end = (quote(at.isoformat()) for at in (day, day + timedelta(days=1)))
+    return f"&{what}_after={start}&{what}_before={end}"
+
+
+KINDS: dict[str, Callable[[int], str]] = {
+    "without filters": lambda _: "",
+    "by a tag of one in a thousand": lambda number: f"&tags=tag-{number % RARE}",
+    "created on a day of a thousand": _created,
+    "modified on a day of a thousand": _modified,
+}
+
+
+def run() -> list[Finding]:
+    """Both, on a PostgreSQL that writes to the disk."""
+    with databases.postgres() as server, tempfile.TemporaryDirectory() as folder:
+        return asyncio.run(_measure(server, Path(folder)))
+
+
+async def _measure(server: PostgresServer, folder: Path) -> list[Finding]:
+    await databases.new_database(server, "growth")
+    url = server.url("growth")
+    settings = Settings(data_dir=folder, database_url=url, admin_key=KEY, log_level="WARNING")
+    await make_key(settings)
+    await fill(server.dsn("growth"), ("small", SMALL), ("large", LARGE))
+    port = free_port()
+    child = processes.start(serve, settings, port)
+    try:
+        found = [await _compare(port, name, query) for name, query in KINDS.items()]
+    finally:
+        processes.kill(child)
+    return [*found, await _fall_silent(url, folder)]
+
+
+async def _compare(port: int, name: str, query: Callable[[int], str]) -> Finding:
+    pairs, number = [], 0
+    for _ in range(ROUNDS):
+        wire, seconds = await connect(port), {"small": list[float](), "large": list[float]()}
+        for _ in range(PULLS):
+            number += 1
+            for project, taken in seconds.items():
+                taken.append(await _pull(wire, project, query(number)))
+        wire.close()
+        pairs.append((p95(seconds["small"]), p95(seconds["large"])))
+    what = f"p95 of a pull {name}, 1,000,000 tasks beside 10,000, PostgreSQL"
+    return summary(what, "ms", pairs, at_most=1.5)
+
+
+async def _pull(wire: Wire, project: str, query: str) -> float:
+    began = time.perf_counter()
+    data = await wire.data(f"/api/v1/projects/{project}/tasks/pull?limit=2{query}")
+    seconds = time.perf_counter() - began
+    assert data["pulled_count"] == 2, (project, query)
+    return seconds
+
+
+async def _fall_silent(url: str, folder: Path) -> Finding:
+    """How long after its lease was over a task came into the hands of one who waited for it."""
+    settings = {"PENSTOCK_DATABASE_URL": url, "PENSTOCK_DATA_DIR": str(folder), "PULL_TIMEOUT": str(TIMEOUT)}
+    serving = Serving(**settings, PENSTOCK_LOG_LEVEL="WARNING")
+    try:
+        async with aiohttp.ClientSession(headers={"X-API-Key": KEY}) as session:
+            await serving.ready(session)
+            pull = f"{serving.url}/api/v1/projects/small/tasks/pull"
+            named = f"{serving.url}/api/v1/projects/small/tasks/pull/batch"
+            late = [await _wait_for_silent(session, pull, named) for _ in range(SILENT)]
+    finally:
+        serving.stop()
+    return summary("a task can be pulled again after its lease, at the latest", "s", [(1.0, max(late))], at_most=1.0)
+
+
+async def _wait_for_silent(session: aiohttp.ClientSession, pull: str, named: str) -> float:
+    async with session.get(pull, params={"limit": "1"}) as answer:
+        [task] = (await answer.json())["data"]["tasks"]
+    until = datetime.fromisoformat(task["leased_until"])
+    while True:
+        async with session.post(named, json={"taskIds": [task["task_id"]]}) as answer:
+            if (await answer.json())["data"]["pulled_count"]:
+                return (datetime.now(UTC) - until).total_seconds()
+        await asyncio.sleep(0.02)
