@@ -239,6 +239,12 @@ class TestCool:
 
 
 class TestQuota:
+    async def test_what_is_left_can_be_asked_without_taking_any(self, limits: Limits):
+        assert await limits.left("q", until=TONIGHT, limit=10) == 10
+        taken = await limits.reserve("q", until=TONIGHT, limit=10, block=2)
+        assert await limits.left("q", until=TONIGHT, limit=10) == 10 - taken
+        assert await limits.left("q", until=TONIGHT, limit=1) == 0
+
     async def test_blocks_shrink_as_the_quota_runs_out_and_reach_its_end_exactly(self, limits: Limits):
         blocks = [await limits.reserve("k", until=TONIGHT, limit=100, block=20) for _ in range(30)]
         granted = [block for block in blocks if block]

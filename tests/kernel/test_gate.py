@@ -39,6 +39,9 @@ class LimitsThatAreAway:
     async def give_back(self, key: str, *, until: datetime, amount: int) -> None:
         raise self.error
 
+    async def left(self, key: str, *, until: datetime, limit: int) -> int:
+        raise self.error
+
 
 class Wire:
     """A wire to one engine that can be cut and mended."""
@@ -65,6 +68,9 @@ class Wire:
 
     async def give_back(self, key: str, *, until: datetime, amount: int) -> None:
         await self._end.give_back(key, until=until, amount=amount)
+
+    async def left(self, key: str, *, until: datetime, limit: int) -> int:
+        return await self._end.left(key, until=until, limit=limit)
 
 
 @pytest.fixture

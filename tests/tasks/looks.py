@@ -119,7 +119,6 @@ def _moved(one: Task) -> Task:
 
 
 TASKS = [
-    Look(name="find a task", index="uq_task_identity", run=lambda tx: tasks.find_task(tx, HERE, "t8")),
     Look(
         name="namesakes",
         index="uq_task_identity",

@@ -45,6 +45,9 @@ class CountedLimits:
     async def give_back(self, key: str, *, until: datetime, amount: int) -> None:
         await self.engine.give_back(key, until=until, amount=amount)
 
+    async def left(self, key: str, *, until: datetime, limit: int) -> int:
+        return await self.engine.left(key, until=until, limit=limit)
+
 
 @pytest.fixture(params=["sqlite", "postgres", "redis"])
 def urls(request: pytest.FixtureRequest) -> tuple[str, str]:

@@ -134,7 +134,9 @@ class TestLimits:
     async def test_a_quota_gives_fewer_tasks_and_then_none_until_midnight(self, room: Room, clock: ManualClock):
         await room.plan("a", "b", "c")
         limited = limit(room, "", quota=2)
-        assert len(await limited.pull("limit=3")) == 2
+        answer = await limited.call("GET", f"{PROJECT}/tasks/pull?limit=1")
+        assert (answer.headers["x-quota-limit"], answer.headers["x-quota-remaining"]) == ("2", "1")
+        assert len(await limited.pull("limit=3")) == 1
         status, error = await limited.error("GET", f"{PROJECT}/tasks/pull")
         assert (status, error["details"]["code"]) == (429, "PULL_QUOTA_SPENT")
         clock.advance(seconds=timedelta(days=1).total_seconds())

@@ -78,3 +78,13 @@ async def test_a_lost_answer_is_found_again_though_the_quota_is_spent(room: Room
     first = await limited.data("GET", f"{PULL}?limit=3", idempotency_key="k1")
     assert first["pulled_count"] == 2
     assert await limited.data("GET", f"{PULL}?limit=3", idempotency_key="k1") == first
+
+
+async def test_tasks_by_their_ids_are_told_again_too(room: Room):
+    await room.plan("a", "b")
+    asked = {"taskIds": ["a", "never"]}
+    first = await room.data("POST", f"{PULL}/batch", asked, idempotency_key="k1", x_client_id="w")
+    again = await room.data("POST", f"{PULL}/batch", asked, idempotency_key="k1", x_client_id="w")
+    assert again == first
+    one = await room.data("POST", f"{PROJECT}/tasks/b/pull", idempotency_key="k2", x_client_id="w")
+    assert (await room.data("POST", f"{PROJECT}/tasks/b/pull", idempotency_key="k2", x_client_id="w")) == one

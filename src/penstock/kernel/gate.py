@@ -74,6 +74,10 @@ class CarefulLimits:
         """Return units that were reserved and not used."""
         await self._limits.give_back(key, until=until, amount=amount)
 
+    async def left(self, key: str, *, until: datetime, limit: int) -> int:
+        """How many units of a quota nobody has reserved."""
+        return await self._limits.left(key, until=until, limit=limit)
+
     async def _pay(self, key: str, bucket: Bucket) -> None:
         """Tell the engine of a cooling that was asked for while it was away, before it gives a token out."""
         local = self._known.get(key)

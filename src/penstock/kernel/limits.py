@@ -82,6 +82,10 @@ class Limits(Protocol):
         """Return units that were reserved and not used."""
         ...
 
+    async def left(self, key: str, *, until: datetime, limit: int) -> int:
+        """How many units of a quota nobody has reserved."""
+        ...
+
 
 class SqlLimits:
     """Limits in the database."""
@@ -142,6 +146,13 @@ class SqlLimits:
         less = case((q.used > amount, q.used - amount), else_=0)
         async with self._db.tx() as tx:
             await tx.conn.execute(update(quota_window).where(q.key == key, q.until == until).values(used=less))
+
+    async def left(self, key: str, *, until: datetime, limit: int) -> int:
+        """How many units of a quota nobody has reserved."""
+        q = quota_window.c
+        async with self._db.read() as tx:
+            used: int | None = await tx.conn.scalar(select(q.used).where(q.key == key, q.until == until))
+        return max(0, limit - (used or 0))
 
     async def sweep(self, *, limit: int = 10_000) -> int:
         """Delete buckets that are full and windows that are over, up to `limit` of each; returns how many rows went."""

@@ -1,13 +1,17 @@
 """What pulls have in common: who asks, under which lease they will hold what they get, and what they were given."""
 
+import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from penstock.access.domain import Caller
+from penstock.kernel.columns import to_json
 from penstock.kernel.db import Tx
 from penstock.kernel.ids import new_token
 from penstock.tasks.domain import Holder, Task
+from penstock.tasks.errors import KeyReused
+from penstock.tasks.store import pulls, tasks
 from penstock.tasks.store.handing import Hand, Moment
 from penstock.tasks.store.places import Place
 from penstock.tasks.store.tasks import TaskRow
@@ -35,6 +39,43 @@ class Handed:
     at: datetime | None = None
     until: datetime | None = None
     is_again: bool = False  # whether it was handed out before, and is only told again
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slip:
+    """What a caller's Idempotency-Key stands for: a pull that asks for just this."""
+
+    key: str
+    asked: str
+
+
+def slip_of(key: str | None, ask: Ask, *what: object) -> Slip | None:
+    """The slip of a pull that came with a key."""
+    if key is None:
+        return None
+    asked = to_json([repr(what), ask.holder.name, ask.limit])
+    return Slip(key=key, asked=hashlib.sha256(asked.encode()).hexdigest())
+
+
+async def tell_again(tx: Tx, ask: Ask, slip: Slip) -> Handed | None:
+    """What is still held of what was handed out under this key, or None when nothing was."""
+    receipt = await pulls.find_receipt(tx, actor=ask.caller.actor, key=slip.key)
+    if receipt is None:
+        return None
+    if receipt.asked != slip.asked:
+        raise KeyReused
+    held = await tasks.list_held_by_pull(tx, receipt.pull_id)
+    first = held[0] if held else None
+    return Handed(
+        project_pk=first.partition_key if first else "",
+        rows=[replace(one, lease_count=one.lease_count - 1) for one in held],  # as they were before, as always
+        holder=ask.holder.name,
+        pull_id=receipt.pull_id,
+        token=(first.lease_token or "") if first else "",
+        at=first.pulled_at if first else None,
+        until=first.leased_until if first else None,
+        is_again=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

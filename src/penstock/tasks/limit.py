@@ -145,6 +145,15 @@ class PullGate:
             raise PullQuotaSpent(limit=self._quota, wait_seconds=wait_seconds, headers=headers)
         return reserved
 
+    async def quota_headers(self, actor: str) -> dict[str, str]:
+        """What is left of the day's quota, where there is one."""
+        if not self._quota:
+            return {}
+        until = self._midnight()
+        left = await self._limits.left(f"pull:quota:{actor}", until=until, limit=self._quota)
+        told = {"Limit": self._quota, "Remaining": left, "Reset": int(until.timestamp())}
+        return {f"X-Quota-{name}": str(value) for name, value in told.items()}
+
     async def give_back(self, actor: str, amount: int) -> None:
         """Return what was reserved and not pulled."""
         if self._quota and amount:

@@ -4,18 +4,15 @@ Pulls that want the same thing at the same time share one trip to the database. 
 written down in one transaction, with a line in the audit log for each who asked.
 """
 
-import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 
-from penstock.kernel.columns import to_json
 from penstock.kernel.db import Tx
-from penstock.tasks.errors import KeyReused
-from penstock.tasks.handing import Ask, Handed, begin_share
+from penstock.tasks.handing import Ask, Handed, Slip, begin_share, slip_of, tell_again
 from penstock.tasks.moves import channel
-from penstock.tasks.store import handing, places, pulls, tasks
+from penstock.tasks.store import handing, places, pulls
 from penstock.tasks.store.handing import Hand
 from penstock.tasks.store.offers import Wanted
 from penstock.tasks.store.places import Place
@@ -43,27 +40,15 @@ class Wish:
         return "pull", self.project_id, self.queue_id, self.wanted
 
 
-@dataclass(frozen=True, kw_only=True)
-class Slip:
-    """What a caller's key stands for: a pull that asks for just this."""
-
-    key: str
-    asked: str
-
-
 async def pull(tools: Tools, wish: Wish, ask: Ask) -> Handed:
     """Hand out up to as many tasks as asked for; with a wait, not before there is one or the time is over."""
-    slip = _slip(wish, ask)
-    if slip is not None and (known := await _find_again(tools, wish, ask, slip)) is not None:
-        return known  # before the quota is asked: it has paid for these
+    slip = slip_of(wish.idempotency_key, ask, wish.key)
+    if slip is not None:  # before the quota is asked: it has paid for these
+        async with tools.db.read() as tx:
+            again = await tell_again(tx, ask, slip)
+        if again is not None:
+            return again
     return await _wait_for_some(tools, wish, ask, slip)
-
-
-def _slip(wish: Wish, ask: Ask) -> Slip | None:
-    if wish.idempotency_key is None:
-        return None
-    asked = hashlib.sha256(to_json([repr(wish.key), ask.holder.name, ask.limit]).encode()).hexdigest()
-    return Slip(key=wish.idempotency_key, asked=asked)
 
 
 async def _wait_for_some(tools: Tools, wish: Wish, ask: Ask, slip: Slip | None) -> Handed:
@@ -120,47 +105,19 @@ async def _trip(tools: Tools, wish: Wish, asks: Sequence[Ask]) -> Sequence[Hande
         return await _hand_out(tx, tools, wish, place, asks)
 
 
-async def _find_again(tools: Tools, wish: Wish, ask: Ask, slip: Slip) -> Handed | None:
-    """What was handed out under this key, if anything was."""
-    async with tools.db.read() as tx:
-        receipt = await pulls.find_receipt(tx, actor=ask.caller.actor, key=slip.key)
-        if receipt is None:
-            return None
-        return await _again(tx, await places.get_place(tx, wish.project_id, wish.queue_id), ask, slip)
-
-
 async def _once(tools: Tools, wish: Wish, ask: Ask, slip: Slip) -> Handed:
     """A pull that gives the same answer when it is asked for again by the same caller with the same key."""
     async with tools.db.tx(actor="pull") as tx:
         place = await places.get_place(tx, wish.project_id, wish.queue_id)
         pull_id, actor = tx.new_id("pull"), ask.caller.actor
         if not await pulls.insert_receipt(tx, actor=actor, key=slip.key, asked=slip.asked, pull_id=pull_id):
-            return await _again(tx, place, ask, slip)
+            again = await tell_again(tx, ask, slip)
+            if again is not None:
+                return again
         [handed] = await _hand_out(tx, tools, wish, place, [ask], pull_id=pull_id)
         if not handed.rows:  # an empty answer is not worth keeping: the next try may find something
             await pulls.delete_receipt(tx, actor=actor, key=slip.key)
         return handed
-
-
-async def _again(tx: Tx, place: Place, ask: Ask, slip: Slip) -> Handed:
-    """What is still held of what was handed out under this key."""
-    receipt = await pulls.find_receipt(tx, actor=ask.caller.actor, key=slip.key)
-    if receipt is None or receipt.asked != slip.asked:
-        raise KeyReused
-    held = await tasks.list_held_by_pull(tx, receipt.pull_id)
-    if not held:
-        return Handed(project_pk=place.project_pk, holder=ask.holder.name, pull_id=receipt.pull_id, is_again=True)
-    first = held[0]
-    return Handed(
-        project_pk=place.project_pk,
-        rows=[replace(one, lease_count=one.lease_count - 1) for one in held],  # as they were before, as always
-        holder=ask.holder.name,
-        pull_id=receipt.pull_id,
-        token=first.lease_token or "",
-        at=first.pulled_at,
-        until=first.leased_until,
-        is_again=True,
-    )
 
 
 async def _hand_out(

@@ -7,6 +7,7 @@ text. A `$ref` may not lead to itself: two of them at one level would double the
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
@@ -33,7 +34,7 @@ def flaw_of(schema: Mapping[str, Any]) -> str | None:
     """Why a schema is not taken, or None when it is."""
     try:
         _check(schema)
-        _validator(schema)
+        _validator(msgspec.json.encode(schema))
     except _Flaw as flaw:
         return str(flaw)
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as error:
@@ -44,16 +45,18 @@ def flaw_of(schema: Mapping[str, Any]) -> str | None:
 def misfit_of(schema: Mapping[str, Any], result: object) -> str | None:
     """Where a result does not fit a schema that was taken, or None when it fits. What was sent is not repeated."""
     try:
-        _validator(schema).validate(result)
+        _validator(msgspec.json.encode(schema)).validate(result)
     except jsonschema_rs.ValidationError as error:
         place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.instance_path)
         return f"{place.lstrip('.') or 'the result'}: {error.message}"[:MOST_REASON]
     return None
 
 
-def _validator(schema: Mapping[str, Any]) -> jsonschema_rs.Draft202012Validator:
+@lru_cache(maxsize=64)  # a push may bring thousands of results for one schema
+def _validator(schema: bytes) -> jsonschema_rs.Draft202012Validator:
     patterns = jsonschema_rs.RegexOptions(size_limit=PATTERN_BYTES, dfa_size_limit=PATTERN_BYTES)
-    return jsonschema_rs.Draft202012Validator(dict(schema), pattern_options=patterns, offline=True, mask="it")
+    known = msgspec.json.decode(schema)
+    return jsonschema_rs.Draft202012Validator(known, pattern_options=patterns, offline=True, mask="it")
 
 
 def _check(schema: Mapping[str, Any]) -> None:

@@ -40,7 +40,7 @@ THEY_SEND = (
     "Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-API-Key", "X-Client-Id", "X-Lease-Token",
     "X-Request-Id",
 )  # fmt: skip
-LIMITS = ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
+LIMITS = tuple(f"X-{what}-{part}" for what in ("RateLimit", "Quota") for part in ("Limit", "Remaining", "Reset"))
 THEY_READ = ("Content-Language", "Retry-After", "X-Request-Id", *LIMITS)
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 UPLOADS: tuple[str, ...] = ()  # paths below which routes bound their bodies themselves; none yet

@@ -70,6 +70,10 @@ class RedisLimits:
         """Return units that were reserved and not used."""
         await self._quotas.give_back(key, until=until, amount=amount)
 
+    async def left(self, key: str, *, until: datetime, limit: int) -> int:
+        """How many units of a quota nobody has reserved."""
+        return await self._quotas.left(key, until=until, limit=limit)
+
     async def sweep(self, *, limit: int = 10_000) -> int:
         """Delete windows that are over; returns how many. Buckets go by themselves."""
         return await self._quotas.sweep(limit=limit)

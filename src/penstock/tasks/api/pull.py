@@ -123,7 +123,7 @@ class Call:
         """Whether the client still waits."""
         return not await self.request.is_disconnected()
 
-    def answer(self, project_id: str, queue_id: str | None, handed: Handed, more: Mapping[str, Any]) -> Response:
+    async def answer(self, project_id: str, queue_id: str | None, handed: Handed, more: Mapping[str, Any]) -> Response:
         """The envelope around what was handed out."""
         shown = [_shown(row, handed, project_id) for row in handed.rows]
         self.tools.meters.count_pull(project_id, queue_id or "", len(shown))
@@ -136,6 +136,7 @@ class Call:
             "timestamp": in_millis(self.tools.db.clock.now()),
         }
         headers = NO_STORE | (self.allowance.headers if self.allowance else {})
+        headers |= await self.tools.gate.quota_headers(self.caller.actor)
         return Response(msgspec.json.encode(body), media_type="application/json", headers=headers)
 
 
@@ -216,7 +217,7 @@ async def pull_batch(
         return await _pull_named(call, project, queue_id, body, body.task_ids)
     if body.task_ids is not None and body.filters is None:  # a list that came out empty does not mean everything
         await call.enter()
-        return call.answer(project, queue_id, Handed(project_pk=""), NO_FAILURES)
+        return await call.answer(project, queue_id, Handed(project_pk=""), NO_FAILURES)
     fields = body.filters.model_dump(exclude_unset=True) if body.filters else {}
     asked = PullQuery.model_construct(**{**fields, "limit": body.most or call.tools.rules.batch_size})
     return await _pull(call, project, queue_id, asked, NO_FAILURES)
@@ -260,7 +261,7 @@ async def _pull(
         still_there=call.still_there,
     )
     handed = await verb.pull(call.tools, wish, call.ask(asked.limit))
-    return call.answer(project_id, queue_id, handed, more)
+    return await call.answer(project_id, queue_id, handed, more)
 
 
 async def _pull_named(
@@ -269,18 +270,24 @@ async def _pull_named(
     await call.enter()
     most = min(body.most or call.tools.rules.batch_size, call.tools.rules.batch_size)
     wanted = body.filters.wanted() if body.filters else None
-    names = Names(project_id=project_id, queue_id=queue_id, task_ids=list(dict.fromkeys(task_ids)), wanted=wanted)
+    names = Names(
+        project_id=project_id,
+        queue_id=queue_id,
+        task_ids=tuple(dict.fromkeys(task_ids)),
+        wanted=wanted,
+        idempotency_key=call.key,
+    )
     named = await pull_named.pull_named(call.tools, names, call.ask(most))
-    return call.answer(project_id, queue_id, named.handed, _failures(call.request, named))
+    return await call.answer(project_id, queue_id, named.handed, _failures(call.request, named))
 
 
 async def _pull_one(call: Call, project_id: str, queue_id: str | None, task_id: str) -> Response:
     await call.enter()
-    names = Names(project_id=project_id, queue_id=queue_id, task_ids=[task_id])
+    names = Names(project_id=project_id, queue_id=queue_id, task_ids=(task_id,), idempotency_key=call.key)
     named = await pull_named.pull_named(call.tools, names, call.ask(1))
     for error in named.failed.values():
         raise error
-    return call.answer(project_id, queue_id, named.handed, {})
+    return await call.answer(project_id, queue_id, named.handed, {})
 
 
 def _shown(row: Any, handed: Handed, project_id: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Tasks: reading them, and writing what changed in them."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from typing import Any, Protocol
@@ -107,12 +107,6 @@ async def count_tasks(tx: Tx, listing: Listing) -> int:
     return await tx.conn.scalar(listing.on(tx, select(func.count()).select_from(task))) or 0
 
 
-async def find_task(tx: Tx, where: Where, task_id: str) -> Task | None:
-    """The task of that name in one queue or beside all, deleted or not."""
-    row = (await tx.conn.execute(select(*COLUMNS).where(where.place, t.task_id == task_id))).one_or_none()
-    return None if row is None else from_row(row)
-
-
 async def list_namesakes(tx: Tx, project_pk: str, task_ids: Collection[str]) -> list[Task]:
     """All tasks of a project with one of these names, in whatever queue, deleted or not."""
     return [from_row(row) for row in await tx.conn.execute(_namesakes(tx, project_pk, task_ids))]
@@ -196,9 +190,3 @@ async def delete_tasks(tx: Tx, pks: Collection[str]) -> None:
     for table in (task_message, task_log, task_pull, task_offer_tag):
         await tx.conn.execute(delete(table).where(among(tx, table.c.task_pk, pks)))
     await tx.conn.execute(delete(task).where(among(tx, t.id, pks)))
-
-
-async def count_by_state(tx: Tx, where: Where, *, origin: Side) -> Mapping[str, int]:
-    """How many living tasks of that origin there are in each pull state."""
-    counted = select(t.state, func.count()).where(where.place, LIVES, t.origin == origin.value).group_by(t.state)
-    return {row[0]: row[1] for row in await tx.conn.execute(counted)}
