@@ -174,7 +174,8 @@ def test_settings_cannot_be_changed():
 def test_the_description_has_every_setting_once_with_a_sentence():
     described = describe()
     assert [one.env for one in described] == list(KNOWN)
-    assert all(one.env.startswith(("PENSTOCK_", "AWS_", "OTEL_")) for one in described)
+    families = ("PENSTOCK_", "AWS_", "OTEL_", "PULL_", "TASK_", "RESET_", "RERUN_")
+    assert all(one.env.startswith(families) for one in described)
     assert all(one.doc.endswith(".") and one.default for one in described)
 
 

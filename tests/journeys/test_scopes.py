@@ -76,6 +76,11 @@ class Operation:
         """Whether it is about one project: the path says which, or the body."""
         return "{project_id}" in self.path or self.path.endswith("/submit")
 
+    @property
+    def makes_project(self) -> bool:
+        """Whether it makes another project, which is in nobody's hands yet."""
+        return (self.method, self.path) == ("POST", "/api/v1/projects")
+
 
 class Shop:
     """A served product with a thing of the owner's in it, and a key for every kind of caller."""
@@ -106,7 +111,8 @@ class Shop:
             for path, methods in document["paths"].items()
             for method, known in methods.items()
         ]
-        self.operations.sort(key=lambda operation: operation.method == "DELETE")  # what is deleted is needed before
+        # What is deleted is needed before, and what is inside of it too.
+        self.operations.sort(key=lambda one: (one.method == "DELETE", -len(one.path) if one.method == "DELETE" else 0))
 
     async def make_things(self) -> None:
         """A webhook of the owner's with a delivery in its log, and a key."""
@@ -114,10 +120,7 @@ class Shop:
         key = await self.json("admin", "POST", "/api/v1/api-keys", KEY)
         self.things = {"webhook_id": webhook["id"], "key_id": key["data"]["id"]}
         self.things |= {"project_id": PROJECT, "queue_id": QUEUE, "task_id": TASK}
-        for project in (PROJECT, ANOTHER):
-            await self.json("admin", "POST", "/api/v1/submit", {**SUBMIT, "project_id": project})
-        planned = {"taskId": TASK, "name": "Task", "prompt": "Do it."}
-        await self.status("admin", "POST", f"/api/v1/projects/{PROJECT}/queues/{QUEUE}/tasks", planned)
+        await self.make_task()
         deliveries = f"/api/v1/webhooks/{webhook['id']}/deliveries"
         await self.status("write", "POST", f"/api/v1/webhooks/{webhook['id']}/ping")
         async with asyncio.timeout(60):
@@ -125,19 +128,27 @@ class Shop:
                 await asyncio.sleep(0.1)  # the relay is in another process
         self.things["delivery_id"] = page["items"][0]["id"]
 
+    async def make_task(self) -> None:
+        """A task in a queue of a project, whatever became of the one before."""
+        for project in (PROJECT, ANOTHER):
+            await self.json("admin", "POST", "/api/v1/submit", {**SUBMIT, "project_id": project})
+        place = f"/api/v1/projects/{PROJECT}/queues/{QUEUE}/tasks"
+        await self.status("admin", "POST", place, {"taskId": TASK, "name": "Task", "prompt": "Do it."})
+        await self.json("admin", "POST", f"{place}/{TASK}/restore")
+
     async def try_all(self, caller: str) -> dict[Operation, int]:
         """Every route as one caller."""
         if caller in {"write", "admin", "mine"}:
             await self.make_things()  # they may delete them
-        return {
-            operation: await self.status(
-                caller,
-                operation.method,
-                operation.path.format(**self.things),
-                BODIES[operation.method, operation.path],
+        told = {}
+        for operation in self.operations:
+            if operation.in_project and caller in {"admin", "mine"}:
+                await self.make_task()
+            path = operation.path.format(**self.things)
+            told[operation] = await self.status(
+                caller, operation.method, path, BODIES[operation.method, operation.path]
             )
-            for operation in self.operations
-        }
+        return told
 
     def _call(self, caller: str, method: str, path: str, body: object) -> Any:
         headers = {"X-API-Key": self.callers[caller]} if caller in self.callers else {}
@@ -188,7 +199,7 @@ def expected(caller: str, operation: Operation) -> set[int] | None:
     if caller in {"nobody", "wrong", "expired", "revoked"}:
         return {401}
     if caller in {"bound", "mine"}:
-        elsewhere = caller == "bound" and operation.in_project
+        elsewhere = operation.makes_project or (caller == "bound" and operation.in_project)
         return None if operation.bound and not elsewhere else {403}
     held = Scope.WRITE if caller == "foreign" else Scope(caller)
     if not held.covers(Scope(operation.scope)):
