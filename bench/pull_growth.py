@@ -41,11 +41,12 @@ def _between(what: str, number: int) -> str:
     return f"&{what}_after={start}&{what}_before={end}"
 
 
+# The plain one last: it takes all tasks of some days, for the days go with the priorities.
 KINDS: dict[str, Callable[[int], str]] = {
-    "without filters": lambda _: "",
     "by a tag of one in a thousand": lambda number: f"&tags=tag-{number % RARE}",
     "created on a day of a thousand": _created,
     "modified on a day of a thousand": _modified,
+    "without filters": lambda _: "",
 }
 
 
@@ -64,14 +65,14 @@ async def _measure(server: PostgresServer, folder: Path) -> list[Finding]:
     port = free_port()
     child = processes.start(serve, settings, port)
     try:
-        found = [await _compare(port, name, query) for name, query in KINDS.items()]
+        found = [await _compare(port, name, query, place) for place, (name, query) in enumerate(KINDS.items())]
     finally:
         processes.kill(child)
     return [*found, await _fall_silent(url, folder)]
 
 
-async def _compare(port: int, name: str, query: Callable[[int], str]) -> Finding:
-    pairs, number = [], 0
+async def _compare(port: int, name: str, query: Callable[[int], str], place: int) -> Finding:
+    pairs, number = [], place * RARE // 3  # each kind has tags or days of its own, nearly
     for _ in range(ROUNDS):
         wire, seconds = await connect(port), {"small": list[float](), "large": list[float]()}
         for _ in range(PULLS):
