@@ -84,10 +84,18 @@ async def storm(session: aiohttp.ClientSession, urls: list[str], key: str, folde
         if verdict.kills < size.kills:
             processes.kill(dice.choice(running))
             verdict.kills += 1
-    for child in running:
-        processes.kill(child)
+    await _let_end(running)  # those who are late still have something to say
     _read_journals(folder, verdict)
     return verdict
+
+
+async def _let_end(running: list[ForkServerProcess]) -> None:
+    """Clients go when the queue stays empty; who does not is killed."""
+    async with asyncio.timeout(60):
+        while any(child.is_alive() for child in running):  # noqa: ASYNC110  (they are other processes)
+            await asyncio.sleep(0.1)
+    for child in running:
+        processes.kill(child)
 
 
 async def _is_done(session: aiohttp.ClientSession, url: str, tasks: int) -> bool:
@@ -171,7 +179,7 @@ class Client:
             async with self._session.post(path, json={"lease_token": token}) as answer:
                 self._write("released" if answer.status == 200 else "refused", task_id)
             return
-        if habit < 0.06:
+        if habit < 0.08:
             await asyncio.sleep(LEASE_SECONDS + 1)  # too long: by now the task is another's, or on offer again
         with_token = {"X-Lease-Token": token} if habit < 0.6 else {}
         for _ in range(2 if habit > 0.9 else 1):
