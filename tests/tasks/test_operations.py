@@ -321,3 +321,16 @@ def test_what_a_reset_makes_of_a_task_in_each_state(state: PullState, clears: bo
     kept = not clears and state in (PullState.HELD, PullState.CLOSED)
     assert after.state is (state if kept else PullState.OFFERED)
     assert (after.status, after.source) == (Status.PENDING, Side.SERVER)
+
+
+async def test_pulls_that_an_operation_ends_are_counted(room: Room) -> None:
+    await room.plan("t1", "t2", queue="q1")
+    await room.pull("limit=2")
+    await room.data("POST", f"{PROJECT}/queues/q1/reset")
+    ended = [
+        sample.value
+        for family in room.tools.meters.collect()
+        for sample in family.samples
+        if sample.name == "penstock_pull_ended_total" and sample.labels["outcome"] == "revoked"
+    ]
+    assert ended == [2]

@@ -4,7 +4,7 @@ Whatever is written here makes the server the one who wrote last, and takes the 
 work on something that is no longer asked for. Only a move leaves the hold alone, for the work is the same elsewhere.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -15,7 +15,7 @@ from penstock.access.domain import Caller
 from penstock.kernel.errors import Conflict, Gone, NotFound, PenstockError
 from penstock.tasks.domain import MIDDLE, ChangeKind, Queue, Side, Status, Task, rank_of
 from penstock.tasks.errors import SHOWN_IDS, BadTask, TaskExists, place_of
-from penstock.tasks.moves import Book, claim_task, count_ended, open_book, pick
+from penstock.tasks.moves import Book, by_name, claim_task, count_ended, open_book, pick
 from penstock.tasks.schema import misfit_of
 from penstock.tasks.store import tasks
 from penstock.tasks.tools import Tools
@@ -242,9 +242,7 @@ def _refuse_misfit(before: Task, after: Task) -> None:
 async def _each(book: Book, place: Place, task_ids: Sequence[str], decide: Decide, kind: ChangeKind) -> Done:
     """Decide on each of these tasks, and note what changes."""
     queue = await _queue(book, place.queue_id)
-    namesakes = defaultdict(list)
-    for one in await tasks.claim_namesakes(book.tx, book.project.id, task_ids):
-        namesakes[one.task_id].append(one)
+    namesakes = by_name(await tasks.claim_namesakes(book.tx, book.project.id, task_ids))
     decided: list[Task] = []
     failed: list[tuple[str, PenstockError]] = []
     for task_id in dict.fromkeys(task_ids):

@@ -4,7 +4,6 @@ Who holds a task is told by the token of its pull, or without one by the client'
 task is not theirs. To keep a task is frequent and changes nothing that others see, so it goes past the project's lock.
 """
 
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -16,7 +15,7 @@ from penstock.kernel.errors import Conflict, Gone, NotFound, PenstockError, Refu
 from penstock.tasks.domain import ChangeKind, Holder, Outcome, PullState, Task
 from penstock.tasks.errors import SHOWN_IDS, BadTask, TaskArchived
 from penstock.tasks.lost import lost
-from penstock.tasks.moves import Book, count_ended, open_book, pick
+from penstock.tasks.moves import Book, by_name, count_ended, open_book, pick
 from penstock.tasks.store import holds, pulls, tasks
 from penstock.tasks.store.holds import Grip
 from penstock.tasks.tools import Tools
@@ -153,9 +152,8 @@ async def reset(tools: Tools, caller: Caller, project_id: str, wanted: Sequence[
 
 async def _each(book: Book, wanted: Sequence[Named], act: Act) -> Done[Task]:
     """Do something with each task that is meant; what is wrong with one does not stop the others."""
-    namesakes = defaultdict(list)
-    for task in await tasks.claim_namesakes(book.tx, book.project.id, {named.task_id for named in wanted}):
-        namesakes[task.task_id].append(task)
+    task_ids = {named.task_id for named in wanted}
+    namesakes = by_name(await tasks.claim_namesakes(book.tx, book.project.id, task_ids))
     done: dict[str, Task] = {}
     failed: list[tuple[str, PenstockError]] = []
     for named in wanted:

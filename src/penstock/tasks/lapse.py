@@ -102,7 +102,9 @@ async def _round(tools: Tools, sweep: Sweep) -> int:
             changed += await _in_project(tools, sweep, project_pk, pks)
         except Unavailable:
             raise
-        except Exception as error:
+        except (
+            Exception
+        ) as error:  # what is wrong with one project must not hold up the others; it is raised in the end
             log.exception("the sweep of project %s failed", project_pk)
             failed.append(error)
     if failed and not changed:

@@ -203,6 +203,14 @@ def pick(found: Sequence[Task], project_id: str, task_id: str, queue: Queue | No
     raise TaskNotFound(task_id=task_id, **place_of(project_id, place))
 
 
+def by_name(found: Iterable[Task]) -> defaultdict[str, list[Task]]:
+    """Tasks of one project by the ids that clients know: several queues may have the same one."""
+    named: defaultdict[str, list[Task]] = defaultdict(list)
+    for one in found:
+        named[one.task_id].append(one)
+    return named
+
+
 async def claim_task(book: Book, task_id: str, queue_id: str | None = None) -> Task:
     """The task that a path means, locked until the transaction ends."""
     queue = None if queue_id is None else await book.get_queue(queue_id)

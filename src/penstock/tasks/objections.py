@@ -1,13 +1,13 @@
 """When a client's word on a task is not taken: the task is gone, the client's pull of it is over, or, where the project
 says so, others have written since. Every task in question is named, and nothing is written."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from penstock.kernel.db import Tx
 from penstock.tasks.domain import Holder, Outcome, Policy, Project, Task
 from penstock.tasks.errors import PullLost, PushRefused, TasksGone, naming
+from penstock.tasks.moves import by_name
 from penstock.tasks.store import pulls, tasks
 
 OVER = {"reason": "it was pushed, given back or taken away before", "reason_zh": "此前已被推送、归还或收回"}
@@ -40,9 +40,7 @@ async def refuse_moved(tx: Tx, project: Project, unknown: Sequence[tuple[str, Ho
     taken they would be there twice."""
     if not unknown:
         return
-    elsewhere: defaultdict[str, list[Task]] = defaultdict(list)
-    for one in await tasks.list_namesakes(tx, project.id, [task_id for task_id, _ in unknown]):
-        elsewhere[one.task_id].append(one)
+    elsewhere = by_name(await tasks.list_namesakes(tx, project.id, [task_id for task_id, _ in unknown]))
     moved = [
         task_id
         for task_id, holder in unknown

@@ -5,7 +5,6 @@ whoever has it and put on offer. A long queue is gone through in parts, so that 
 all the same: nobody sees half of it.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -15,7 +14,8 @@ from penstock.access.domain import Caller
 from penstock.kernel.errors import Conflict, Gone, NotFound, PenstockError
 from penstock.tasks.domain import ChangeKind, Operation, PullState, Queue, Status, Task
 from penstock.tasks.errors import SHOWN_IDS, TaskArchived
-from penstock.tasks.moves import Book, claim_task, open_book, pick
+from penstock.tasks.meters import Meters
+from penstock.tasks.moves import Book, by_name, claim_task, count_ended, open_book, pick
 from penstock.tasks.store import tasks
 from penstock.tasks.store.tasks import Where
 from penstock.tasks.tools import Rules, Tools
@@ -82,8 +82,8 @@ async def operate(tools: Tools, caller: Caller, project_id: str, queue_id: str, 
         reset_at = tx.now if way.kind is ChangeKind.RESET else queue.last_reset_at
         done = replace(queue, last_reset_at=reset_at, last_operation=operation, last_operation_by=caller.name)
         book.put_queue(replace(done, updated_at=tx.now))
-        affected = await _go_through(book, queue.id, way, by=caller.name)
-        await _close(book, by=caller.name)
+        affected = await _go_through(book, tools.meters, queue.id, way, by=caller.name)
+        await _close(book, tools.meters, by=caller.name)
         about = {"queue": queue_id, "affected": affected}
         await audit.note(tx, caller, AUDITED[operation], f"project:{project_id}", **about)
     tools.meters.count_operation(operation)
@@ -100,7 +100,7 @@ async def run_again(
         task = _unarchived(await claim_task(book, task_id, queue_id))
         after = way.applied(task, by=caller.name, now=tx.now)
         book.note(task, after, way.kind)
-        await _close(book, by=caller.name)
+        await _close(book, tools.meters, by=caller.name)
         about = {"queue": task.queue_id, "affected": 1, "tasks": [task_id]}
         await audit.note(tx, caller, SOME_AGAIN, f"project:{project_id}", **about)
     return replace(after, version=book.project.version)
@@ -116,13 +116,13 @@ async def run_several_again(
         found, failed = await _claim_named(book, task_ids, queue_id)
         for task in found:
             book.note(task, way.applied(task, by=caller.name, now=tx.now), way.kind)
-        await _close(book, by=caller.name)
+        await _close(book, tools.meters, by=caller.name)
         about = {"queue": queue_id, "affected": len(found), "tasks": [task.task_id for task in found[:SHOWN_IDS]]}
         await audit.note(tx, caller, SOME_AGAIN, f"project:{project_id}", **about)
     return RunAgain(affected=len(found), failed=failed)
 
 
-async def _go_through(book: Book, queue_pk: str, way: Way, *, by: str) -> int:
+async def _go_through(book: Book, meters: Meters, queue_pk: str, way: Way, *, by: str) -> int:
     """Do the tasks of a queue over, part by part; returns how many."""
     where = Where(project_pk=book.project.id, queue_pk=queue_pk)
     also = tasks.in_status(way.only)
@@ -130,6 +130,7 @@ async def _go_through(book: Book, queue_pk: str, way: Way, *, by: str) -> int:
     while part := await tasks.claim_some(book.tx, where, after=after, limit=PART, also=also):
         for task in part:
             book.note(task, way.applied(task, by=by, now=book.tx.now), way.kind)
+        count_ended(book, meters)
         await book.flush(by=by)
         affected, after = affected + len(part), part[-1].id
     return affected
@@ -140,9 +141,7 @@ async def _claim_named(
 ) -> tuple[list[Task], list[tuple[str, PenstockError]]]:
     """The tasks of these names, locked, and what is wrong with the other names."""
     queue = None if queue_id is None else await book.get_queue(queue_id)
-    namesakes = defaultdict(list)
-    for task in await tasks.claim_namesakes(book.tx, book.project.id, task_ids):
-        namesakes[task.task_id].append(task)
+    namesakes = by_name(await tasks.claim_namesakes(book.tx, book.project.id, task_ids))
     found: list[Task] = []
     failed: list[tuple[str, PenstockError]] = []
     for task_id in dict.fromkeys(task_ids):
@@ -159,8 +158,9 @@ def _unarchived(task: Task) -> Task:
     return task
 
 
-async def _close(book: Book, *, by: str) -> None:
+async def _close(book: Book, meters: Meters, *, by: str) -> None:
     """Write everything down, and tell those who watch when there is something to tell."""
     if book.written or book.changes:
         book.tell()
+    count_ended(book, meters)
     await book.close(by=by)

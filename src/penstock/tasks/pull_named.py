@@ -1,6 +1,5 @@
 """Pulling tasks by their ids: each is handed out, or the answer says why not."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -10,7 +9,7 @@ from penstock.kernel.errors import PenstockError
 from penstock.tasks.domain import PullState, Side, Task
 from penstock.tasks.errors import NotOffered, TaskIsHeld
 from penstock.tasks.handing import Ask, Handed, Slip, begin_share, slip_of, tell_again
-from penstock.tasks.moves import pick
+from penstock.tasks.moves import by_name, pick
 from penstock.tasks.store import handing, places, pulls, queues, tasks
 from penstock.tasks.store.offers import Span, Wanted
 from penstock.tasks.tools import Tools
@@ -88,9 +87,7 @@ async def _sort(tx: Tx, names: Names, ask: Ask, handed: Handed) -> Named:
     queue = None
     if names.queue_id is not None:
         queue = await queues.get_queue(tx, place.project_pk, names.queue_id, project_id=names.project_id)
-    namesakes: defaultdict[str, list[Task]] = defaultdict(list)
-    for one in await tasks.list_namesakes(tx, place.project_pk, names.task_ids):
-        namesakes[one.task_id].append(one)
+    namesakes = by_name(await tasks.list_namesakes(tx, place.project_pk, names.task_ids))
     had = {row.task_id for row in handed.rows}
     chosen: list[Task] = []
     failed: dict[str, PenstockError] = {}

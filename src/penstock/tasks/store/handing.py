@@ -35,9 +35,7 @@ from penstock.tasks.store.tasks import TaskRow
 
 t = task.c
 SLOT = Given("slot", ("owner", "token", "pull_id", "actor"))  # one for each task that may be handed out
-ASK = Given(
-    "ask", ("first", "actor", "detail", "request_id", "address")
-)  # one for each who asks, with their first slot
+ASK = Given("ask", ("first", "actor", "detail", "request_id", "address"))  # one for each who asks; `first` is a slot
 NAMED = Given("named", ("id",))
 HISTORY = ("project_pk", "queue_pk", "task_pk", "pull_id", "lease_token", "pulled_at", "pulled_by", "actor")
 
