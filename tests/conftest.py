@@ -22,6 +22,7 @@ from penstock.kernel.ids import TimeIds
 from penstock.kernel.migrations import migrate
 from tests.servers import seaweed, valkey
 from tests.servers.postgres import Databases, shared_server
+from tests.storms import processes
 
 NUMBERS = itertools.count(1)
 TEMPLATE = "penstock_template"
@@ -39,6 +40,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "storm" in item.path.as_posix():
             item.add_marker(pytest.mark.alone)
+
+
+def pytest_runtest_teardown() -> None:
+    """No process of a test outlives it."""
+    processes.end_all()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from penstock.kernel.db import Db, Tx
+from penstock.kernel.errors import Unavailable
 from penstock.kernel.queue import Job, JobState, NewJob, Queue, get_job
 from penstock.kernel.workers import Settle, Workers
 from tests.conftest import open_db
@@ -12,7 +14,6 @@ from tests.storms import processes
 from tests.storms.kills import storm_effect
 
 LEASE_SECONDS = 1.0
-WORK_SECONDS = 0.3
 
 
 async def come_late(url: str, folder: Path) -> tuple[list[str], str]:
@@ -23,9 +24,10 @@ async def come_late(url: str, folder: Path) -> tuple[list[str], str]:
         await queue.enqueue(tx, NewJob(id="a", kind="slow"))
     first = processes.start(run_worker, url, "first", str(folder))
     await _until(folder / "first.working")
-    processes.freeze(first)
+    await _freeze_between_writes(db, first)
     second = processes.start(run_worker, url, "second", str(folder))
     await _until_done(db, queue)
+    (folder / "second.done").touch()
     processes.thaw(first)
     await _until(folder / "first.log", holds="lease")
     for worker in (first, second):
@@ -44,8 +46,9 @@ def run_worker(url: str, owner: str, folder: str) -> None:
 
 async def _work(url: str, owner: str, folder: Path) -> None:
     async def slow(held: Job) -> Settle:
-        (folder / f"{owner}.working").touch()
-        await asyncio.sleep(WORK_SECONDS)
+        if owner == "first":
+            (folder / "first.working").touch()
+            await _until(folder / "second.done")
 
         async def settle(tx: Tx) -> None:
             await tx.conn.execute(storm_effect.insert().values(job_id=held.id, worker=owner))
@@ -53,6 +56,18 @@ async def _work(url: str, owner: str, folder: Path) -> None:
         return settle
 
     await Workers(open_db(url), Queue(), {"slow": slow}, owner=owner, lease_seconds=LEASE_SECONDS).run()
+
+
+async def _freeze_between_writes(db: Db, worker: ForkServerProcess) -> None:
+    """Freeze it while it holds no lock: one asleep on SQLite's only lock keeps everyone out until it wakes."""
+    while True:
+        processes.freeze(worker)
+        try:
+            async with db.tx():
+                return
+        except Unavailable:
+            processes.thaw(worker)
+            await asyncio.sleep(0.05)
 
 
 async def _until_done(db: Db, queue: Queue) -> None:

@@ -1,5 +1,6 @@
 """Processes for storms: quick to start (forked from a server that has imported everything), real to kill."""
 
+import atexit
 import ctypes
 import multiprocessing
 import os
@@ -13,12 +14,14 @@ _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(
     [f"tests.storms.{name}" for name in ("engines", "kills", "late", "listeners", "pullers", "rivals")]
 )
+_started: list[ForkServerProcess] = []
 
 
 def start(target: Callable[..., None], *args: Any) -> ForkServerProcess:
     """Run a function in a process of its own, which dies with us."""
     process = _context.Process(target=_die_with_parent, args=(target, *args), daemon=True)
     process.start()
+    _started.append(process)
     return process
 
 
@@ -26,6 +29,13 @@ def kill(process: ForkServerProcess) -> None:
     """kill -9, and wait until it is gone."""
     process.kill()
     process.join()
+
+
+@atexit.register
+def end_all() -> None:
+    """Kill whoever a test left behind: a frozen process would be waited for until the end of time."""
+    while _started:
+        kill(_started.pop())
 
 
 def freeze(process: ForkServerProcess) -> None:
