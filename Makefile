@@ -29,7 +29,7 @@ demo: setup ## run the main job on sample data; ARGS=--exit ends after the run
 
 test: setup ## run the tests, two at a time and then those that need the machine; ARGS runs pytest once, with them
 ifeq ($(strip $(ARGS)),)
-	$(BIN)/python -m pytest -q -n 2 -m "not alone"
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not alone"
 	$(BIN)/python -m pytest -q -m alone
 else
 	$(BIN)/python -m pytest $(ARGS)

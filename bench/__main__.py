@@ -14,7 +14,7 @@ import sqlalchemy
 from bench.rounds import Finding
 
 NAMES = (
-    "claims", "enqueue", "growth", "churn", "kills", "arq", "sandbox", "listeners", "status", "pulls", "pull_growth",
+    "claims", "enqueue", "growth", "churn", "kills", "rivals", "arq", "sandbox", "listeners", "status", "pulls", "pull_growth",
     "pull_storm",
 )  # fmt: skip
 RESULTS = Path(__file__).parent / "results"

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import secrets
 import shutil
+import tempfile
 from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -20,8 +21,10 @@ from penstock.kernel.clock import Clock, ManualClock, SystemClock
 from penstock.kernel.db import Db, Tx
 from penstock.kernel.ids import TimeIds
 from penstock.kernel.migrations import migrate
+from tests.compiled import share_compiled
 from tests.servers import seaweed, valkey
-from tests.servers.postgres import Databases, shared_server
+from tests.servers.clean import CleanDatabases
+from tests.servers.postgres import Databases, quick_place, shared_server
 from tests.storms import processes
 
 NUMBERS = itertools.count(1)
@@ -32,7 +35,9 @@ def open_db(url: str, clock: Clock | None = None, **options: bool | int) -> Db:
     """A database with the outbox and the events attached, as wiring would open it."""
     clock = clock or SystemClock()
     seams = {"post": outbox.post, "publish": events.publish}
-    return Db.open(url, clock=clock, ids=TimeIds(clock), **seams, **options)  # type: ignore[arg-type]  # options are keywords of Db.open
+    db = Db.open(url, clock=clock, ids=TimeIds(clock), **seams, **options)  # type: ignore[arg-type]  # options are keywords of Db.open
+    share_compiled(db)
+    return db
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -91,14 +96,19 @@ def postgres_server() -> Iterator[Databases]:
         server.drop_database(TEMPLATE)
 
 
+@pytest.fixture(scope="session")
+def clean_databases(postgres_server: Databases) -> Iterator[CleanDatabases]:
+    """Migrated PostgreSQL databases, one for each test at a time."""
+    databases = CleanDatabases(postgres_server, TEMPLATE)
+    yield databases
+    databases.close()
+
+
 @pytest.fixture
-def postgres_url(postgres_server: Databases) -> Iterator[str]:
+def postgres_url(clean_databases: CleanDatabases) -> Iterator[str]:
     """A migrated PostgreSQL database of this test's own."""
-    name = f"penstock_test_{next(NUMBERS)}"
-    postgres_server.drop_database(name)
-    postgres_server.create_database(name, template=TEMPLATE)
-    yield postgres_server.url(name)
-    postgres_server.drop_database(name)
+    with clean_databases.one() as url:
+        yield url
 
 
 @pytest.fixture(scope="session")
@@ -143,18 +153,22 @@ def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
 
 
 @pytest.fixture(scope="session")
-def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A migrated SQLite file to copy from."""
-    path = tmp_path_factory.mktemp("template") / "penstock.db"
-    asyncio.run(_migrate(f"sqlite:///{path}"))
-    return path
+def sqlite_template() -> Iterator[Path]:
+    """A migrated SQLite file to copy from. In memory if there is room: some disks take 10 ms for each commit."""
+    with tempfile.TemporaryDirectory(prefix="penstock-sqlite-", dir=quick_place()) as folder:
+        path = Path(folder, "penstock.db")
+        asyncio.run(_migrate(f"sqlite:///{path}"))
+        yield path
 
 
 @pytest.fixture
-def sqlite_url(sqlite_template: Path, tmp_path: Path) -> str:
+def sqlite_url(sqlite_template: Path) -> Iterator[str]:
     """A migrated SQLite file of this test's own."""
-    shutil.copy(sqlite_template, tmp_path / "penstock.db")
-    return f"sqlite:///{tmp_path / 'penstock.db'}"
+    folder = sqlite_template.with_name(f"{next(NUMBERS)}")
+    folder.mkdir()
+    shutil.copy(sqlite_template, folder)
+    yield f"sqlite:///{folder / sqlite_template.name}"
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

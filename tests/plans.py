@@ -49,6 +49,16 @@ def unseen_postgres(server: Databases, name: str, fill: Fill) -> Iterator[str]:
     server.drop_database(name)
 
 
+@contextmanager
+def seen_copy(server: Databases, name: str, *, of: str) -> Iterator[str]:
+    """A copy of a full database, and looked at: filling is what takes long."""
+    server.drop_database(name)
+    server.create_database(name, template=of)
+    asyncio.run(_look(server.url(name)))
+    yield server.url(name)
+    server.drop_database(name)
+
+
 def full_sqlite(template: Path, folders: pytest.TempPathFactory, fill: Fill) -> str:
     """The URL of a file that was filled."""
     path = folders.mktemp("full") / "penstock.db"

@@ -1,4 +1,7 @@
-"""The command `penstock` as a user runs it: a process of its own, with an environment of its own."""
+"""The command `penstock` as a user runs it: a process of its own, with an environment of its own.
+
+Importing everything takes seconds on a slow machine, so `run` forks from a process that has done so.
+"""
 
 import asyncio
 import os
@@ -6,13 +9,18 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
+from penstock.cli.main import app
 from tests.servers.children import kill_child, start_child
+from tests.storms import processes
 
+RUN_SECONDS = 100
 READY_SECONDS = 40  # a loaded machine may take a while to import everything
 
 
@@ -24,10 +32,22 @@ def environment(**settings: str) -> dict[str, str]:
 
 def run(*arguments: str, cwd: Path | None = None, **settings: str) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
-    command = [sys.executable, "-m", "penstock", *arguments]
-    return subprocess.run(
-        command, env=environment(**settings), cwd=cwd, capture_output=True, text=True, timeout=100, check=False
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        said = [Path(folder, name) for name in ("stdout", "stderr")]
+        process = processes.start(_become_command, arguments, environment(**settings), cwd or Path.cwd(), said)
+        process.join(RUN_SECONDS)
+        assert process.exitcode is not None, f"penstock {arguments} still runs after {RUN_SECONDS} s"
+        return subprocess.CompletedProcess(arguments, process.exitcode, *(path.read_text() for path in said))
+
+
+def _become_command(arguments: Sequence[str], env: Mapping[str, str], cwd: Path, said: Sequence[Path]) -> None:
+    os.environ.clear()
+    os.environ.update(env)
+    os.chdir(cwd)
+    for number, path in enumerate(said, start=1):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
+    sys.argv = ["penstock", *arguments]
+    app()
 
 
 def free_port() -> int:

@@ -12,6 +12,7 @@ from penstock.access.domain import NewKey, Scope
 from penstock.access.identify import Access
 from penstock.access.tokens import Tokens
 from penstock.kernel.http.problems import speak_problems
+from penstock.kernel.http.routes import RouteIndex
 from penstock.notify.api import router
 from penstock.notify.domain import DeliveryState
 from tests.asgi import Answer, call
@@ -37,7 +38,7 @@ async def ask(room: Room) -> Ask:
     """Calls as one of those above."""
     app = FastAPI()
     speak_problems(app)
-    app.include_router(router)
+    app.router.routes[:] = [RouteIndex(router.routes)]
     app.state.db, app.state.notify = room.db, room.tools
     app.state.access = Access(room.db, tokens=Tokens(room.clock, secret="a secret of thirty-two bytes or more"))
     async with room.db.tx() as tx:

@@ -55,6 +55,7 @@ NOT_DURABLE = {
     "full_page_writes": "off",
     "max_wal_size": "256MB",  # the files may lie in memory
     "checkpoint_timeout": "30min",
+    "autovacuum": "off",  # what it finds out about tables would change plans in the middle of some test
     "dynamic_shared_memory_type": "mmap",  # in the data folder, so that a killed server leaves nothing elsewhere
 }
 
@@ -121,7 +122,7 @@ class PostgresServer(Databases):
     def start(cls, fsync: bool = False, shared_buffers: str = "256MB") -> Self:
         """Make a new server and start it. ``fsync`` makes it as durable as a real one, on a disk; for benches."""
         settings = ALWAYS | {"shared_buffers": shared_buffers} | (DURABLE if fsync else NOT_DURABLE)
-        place = _temporary_place() if fsync else _quick_place()
+        place = _temporary_place() if fsync else quick_place()
         server = cls(_new_folder(place), _reachable_programs(), settings)
         try:
             server._initialise()
@@ -251,7 +252,7 @@ def _temporary_place() -> Path:
     return place if len(os.fsencode(place)) <= LONGEST_PLACE else Path("/tmp")
 
 
-def _quick_place() -> Path:
+def quick_place() -> Path:
     """A place in memory if there is room: a database is copied in 0.02 s there, on some disks in 0.6 s."""
     if not os.access(MEMORY, os.W_OK):
         return _temporary_place()

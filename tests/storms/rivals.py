@@ -27,7 +27,8 @@ from tests.conftest import open_db
 from tests.storms import processes
 
 RIVALS = 8
-BATCH = 100
+BATCH = 50
+GO = "go"
 LEASE_SECONDS = 3.0
 SILENT, GIVES_BACK = 0.02, 0.05  # how often a claimer does so with a batch
 
@@ -53,6 +54,8 @@ async def race(url: str, folder: Path, *, rows: int, seed: int) -> Verdict:
             wave = range(start, min(rows, start + 10_000))
             await queue.enqueue(tx, *(NewJob(id=f"row{n:07}", kind="k", most_attempts=1000) for n in wave))
     rivals = [processes.start(run_rival, url, n, str(folder / f"rival-{n}.jsonl"), seed + n) for n in range(RIVALS)]
+    await _until_all_are_there(folder)
+    (folder / GO).touch()
     while any(rival.is_alive() for rival in rivals):
         with suppress(Unavailable):
             async with db.tx(actor="timekeeper") as tx:
@@ -72,6 +75,8 @@ def run_rival(url: str, number: int, history: str, seed: int) -> None:
 async def _rival(url: str, owner: str, history: Path, chance: random.Random) -> None:
     db, queue = open_db(url, connections=2), Queue()
     with history.open("w") as written:
+        while not history.with_name(GO).exists():  # noqa: ASYNC110  (whoever says so is another process)
+            await asyncio.sleep(0.02)
         while True:
             try:
                 async with db.tx(actor=owner) as tx:
@@ -88,6 +93,13 @@ async def _rival(url: str, owner: str, history: Path, chance: random.Random) -> 
             else:
                 await asyncio.sleep(0.1)  # what is left is held by others
     await db.close()
+
+
+async def _until_all_are_there(folder: Path) -> None:
+    """Nobody begins before the last one has come: on a slow machine all might be over by then."""
+    async with asyncio.timeout(60):
+        while len([*folder.glob("rival-*.jsonl")]) < RIVALS:  # noqa: ASYNC110  (the rivals are other processes)
+            await asyncio.sleep(0.02)
 
 
 async def _end(db: Db, queue: Queue, held: Sequence[LeasedRow], chance: random.Random) -> tuple[float, str]:

@@ -6,11 +6,21 @@ import random
 import socket
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from penstock.kernel.events import Told
 
 SAMPLE = 20  # of so many events, one tells how long it took
 AGAIN_SECONDS = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wait:
+    """How long after it was told an event was heard, when, and from which server."""
+
+    at: float
+    seconds: float
+    port: int
 
 
 class Listener(asyncio.Protocol):
@@ -24,10 +34,11 @@ class Listener(asyncio.Protocol):
         self.since: int | None = None  # where its first stream began
         self.last_id: int | None = None
         self.heard: list[int] = []
-        self.waits: list[tuple[float, float]] = []  # when an event was heard, and how long after it was told
+        self.waits: list[Wait] = []
         self.odd: list[bytes] = []  # what a stream should not have said
         self.cuts = 0
         self._ports = ports
+        self._port = 0  # of the server that it came to last
         self._chance = chance
         self._holds_bytes = holds_bytes  # how much its socket takes in; 0: as the system likes
         self._transport: asyncio.Transport | None = None
@@ -115,7 +126,8 @@ class Listener(asyncio.Protocol):
         self.heard.append(self.last_id)
         if len(self.heard) % SAMPLE == 0:
             now = time.monotonic()
-            self.waits.append((now, now - json.loads(data.removeprefix(b"data: "))["told"]))
+            told: float = json.loads(data.removeprefix(b"data: "))["told"]
+            self.waits.append(Wait(at=now, seconds=now - told, port=self._port))
 
     async def _connect(self) -> None:
         await asyncio.sleep(self._chance.uniform(0, AGAIN_SECONDS))
@@ -129,6 +141,7 @@ class Listener(asyncio.Protocol):
 
     async def _connect_once(self, port: int) -> None:
         loop, door = asyncio.get_running_loop(), socket.socket()
+        self._port = port
         door.setblocking(False)
         if self._holds_bytes:
             door.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._holds_bytes)

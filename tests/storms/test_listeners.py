@@ -7,17 +7,17 @@ from tests.storms.listeners import Storm, go_deaf, storm
 MEGABYTE = 1024 * 1024
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 async def test_five_hundred_listeners_on_two_servers_hear_everything_once_and_in_order(postgres_url: str):
-    size = Storm(listeners=500, events=2000, seconds=12, seed=2026)
+    size = Storm(listeners=500, events=2000, seconds=8, seed=2026)
     verdict = await storm(postgres_url, size)
     assert verdict.told == size.events
     assert verdict.wrong == []
     assert verdict.odd == []
     assert verdict.cuts > 100, "too few were cut to prove anything"
     assert verdict.dropped > 0, "the deaf listeners were not deaf for long enough to prove anything"
-    before, after = verdict.wait_seconds
-    assert after < 2 * before + 1, "some who did not read cost the others time"
+    beside, elsewhere = verdict.wait_seconds
+    assert beside < 2 * elsewhere + 1, "some who did not read cost the others time"
     assert max(verdict.grown_bytes) < 64 * MEGABYTE
 
 
