@@ -14,8 +14,8 @@ import sqlalchemy
 from bench.rounds import Finding
 
 NAMES = (
-    "claims", "enqueue", "growth", "churn", "kills", "rivals", "arq", "sandbox", "listeners", "status", "pulls", "pull_growth",
-    "pull_storm",
+    "claims", "enqueue", "growth", "churn", "kills", "rivals", "arq", "sandbox", "listeners", "status", "pulls",
+    "pull_growth", "pull_storm",
 )  # fmt: skip
 RESULTS = Path(__file__).parent / "results"
 

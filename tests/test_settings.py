@@ -1,4 +1,4 @@
-"""What `settings.py` promises."""
+"""What `settings/` promises."""
 
 from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.settings import BadSetting, Settings, describe, load, unknown
+from penstock.settings import BadSetting, EtlSettings, Settings, describe, load, unknown
 
-KNOWN = {known.metadata["env"]: known for known in fields(Settings)}
+OF_ETL = {known.metadata["env"]: known for known in fields(EtlSettings)}
+KNOWN = {known.metadata["env"]: known for known in fields(Settings) if known.name != "etl"} | OF_ETL
 EXAMPLES: dict[type, tuple[str, Any]] = {
     bool: ("yes", True),
     int: ("17", 17),
@@ -20,6 +21,10 @@ EXAMPLES: dict[type, tuple[str, Any]] = {
 }
 OF_KIND = {kind: [env for env, known in KNOWN.items() if type(known.default) is kind] for kind in EXAMPLES}
 WITH_LEAST = {env: known.metadata["least"] for env, known in KNOWN.items() if known.metadata["least"] is not None}
+
+
+def value_of(settings: Settings, env: str) -> Any:
+    return getattr(settings.etl if env in OF_ETL else settings, KNOWN[env].name)
 
 
 def refusal(env: str, text: str) -> BadSetting:
@@ -54,9 +59,8 @@ def test_every_setting_is_read_from_its_variable(env: str):
     if known.metadata["one_of"]:
         text = value = known.metadata["one_of"][-1]
     settings = load({env: text})
-    assert getattr(settings, known.name) == value
-    others = [other.name for other in KNOWN.values() if other is not known]
-    assert all(getattr(settings, name) == getattr(Settings(), name) for name in others)
+    assert value_of(settings, env) == value
+    assert all(value_of(settings, other) == value_of(Settings(), other) for other in KNOWN if other != env)
 
 
 def test_a_share_is_at_most_the_whole():
@@ -118,7 +122,7 @@ def test_the_environment_of_the_process_is_read(monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_yes_and_no_have_several_spellings(env: str, text: str, value: bool):
-    assert getattr(load({env: text}), KNOWN[env].name) is value
+    assert value_of(load({env: text}), env) is value
 
 
 @pytest.mark.parametrize("env", OF_KIND[bool])
@@ -142,7 +146,7 @@ def test_what_is_no_number_is_refused(env: str, text: str):
 
 @pytest.mark.parametrize(("env", "least"), WITH_LEAST.items())
 def test_the_least_is_accepted_and_anything_less_is_refused(env: str, least: float):
-    assert getattr(load({env: f"{least:g}"}), KNOWN[env].name) == least
+    assert value_of(load({env: f"{least:g}"}), env) == least
     assert str(refusal(env, f"{least - 1:g}")) == f"{env} is '{least - 1:g}', but it has to be at least {least:g}."
 
 
@@ -156,7 +160,7 @@ def test_any_text_gives_a_number_in_bounds_or_a_refusal(env: str, text: str):
         settings = load({env: text})
     except BadSetting:
         settings = Settings()
-    assert WITH_LEAST[env] <= getattr(settings, KNOWN[env].name) < float("inf")
+    assert WITH_LEAST[env] <= value_of(settings, env) < float("inf")
 
 
 def test_a_refusal_is_the_callers_fault_and_says_where_to_look():
@@ -174,7 +178,7 @@ def test_settings_cannot_be_changed():
 def test_the_description_has_every_setting_once_with_a_sentence():
     described = describe()
     assert [one.env for one in described] == list(KNOWN)
-    families = ("PENSTOCK_", "AWS_", "OTEL_", "PULL_", "TASK_", "RESET_", "RERUN_")
+    families = ("PENSTOCK_", "AWS_", "OTEL_", "PULL_", "TASK_", "RESET_", "RERUN_", "ETL_")
     assert all(one.env.startswith(families) for one in described)
     assert all(one.doc.endswith(".") and one.default for one in described)
 

@@ -57,6 +57,14 @@ class TestTickets:
         assert await tickets_in(link) == ["a:0"]
         assert await link.client.keys("arq:*") == [b"arq:job:a:0"]
 
+    async def test_a_room_may_have_a_queue_by_another_name(self, link: RedisLink):
+        names = {"etl": "my-documents"}
+        job = replace(JOB, room="etl")
+        await Tickets(link, ManualClock(NOW), names=names).push([JOB, job])
+        assert await link.client.zrange("my-documents", 0, -1) == [b"a:0"]
+        assert await tickets_in(link) == ["a:0"]
+        assert await tickets_in(link, "etl") == []
+
     async def test_another_attempt_has_a_ticket_of_its_own(self, link: RedisLink):
         assert await Tickets(link, ManualClock(NOW)).push([JOB, replace(JOB, attempt=1)]) == 2
 

@@ -17,7 +17,7 @@ from penstock.kernel.runner import JobHandler, Runner
 from penstock.kernel.transitions import list_transitions
 from penstock.kernel.workers import Workers
 
-RUNNER_OPTIONS = {"lease_seconds", "grace_seconds"}
+RUNNER_OPTIONS = {"lease_seconds", "grace_seconds", "retries"}
 
 
 class Crew(Protocol):

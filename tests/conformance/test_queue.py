@@ -12,6 +12,7 @@ from penstock.kernel.errors import Invalid, TooMany, Unavailable
 from penstock.kernel.leases import LeaseLost
 from penstock.kernel.machine import WrongState
 from penstock.kernel.queue import Job, JobNotFound, JobState, NewJob, delete_over, list_failed_jobs
+from penstock.kernel.retry import Backoff
 from penstock.kernel.runner import OURS_WAIT_SECONDS, JobHandler, Settle
 from penstock.kernel.transitions import list_transitions
 from tests.conformance.shop import IMPLEMENTATIONS, OpenShop, Shop, fails
@@ -166,6 +167,13 @@ class TestTryingAgain:
             clock.advance(seconds=waits[-1].total_seconds())
         assert waits == sorted(set(waits))
         assert timedelta(seconds=0.8) <= waits[0] <= timedelta(seconds=1.2)
+
+    async def test_a_kind_of_job_may_have_waits_of_its_own(self, shop: Shop, clock: ManualClock):
+        shop.handlers |= {"slow": fails(Unavailable(reason="no")), "quick": fails(Unavailable(reason="no"))}
+        await shop.add(NewJob(kind="slow", id="a"), NewJob(kind="quick", id="b"))
+        await shop.run(retries={"slow": Backoff(first_seconds=70, jitter=0)})
+        assert (await shop.get("a")).scheduled_at == clock.now() + timedelta(seconds=70)
+        assert (await shop.get("b")).scheduled_at <= clock.now() + timedelta(seconds=1.2)
 
     async def test_after_the_last_attempt_the_job_has_failed_with_the_last_error(self, shop: Shop, clock: ManualClock):
         shop.handlers["broken"] = fails(RuntimeError("boom"))

@@ -171,6 +171,30 @@ class TestPutAndGet:
         assert await processes[0].get("k") == puts[winner]
 
 
+class TestGetMany:
+    async def test_those_that_are_there_come_back(self, runs: RunState):
+        await runs.put(entry(1, key="a"))
+        await runs.put(entry(2, key="b", status="over", final=True))
+        found = await runs.get_many(["b", "none", "a"])
+        assert sorted(found, key=lambda one: one.key) == [
+            entry(1, key="a"),
+            entry(2, key="b", status="over", final=True),
+        ]
+        assert await runs.get_many([]) == []
+
+    async def test_those_whose_time_is_over_do_not(self, runs: RunState, clock: ManualClock):
+        await runs.put(entry(1, key="over", final=True))
+        await runs.put(entry(1, key="live"))
+        clock.advance(seconds=FINAL_SECONDS)
+        assert [one.key for one in await runs.get_many(["over", "live"])] == ["live"]
+
+    async def test_as_many_as_there_are(self, runs: RunState):
+        keys = [f"k{number}" for number in range(450)]
+        for key in keys[::9]:
+            await runs.put(entry(1, key=key))
+        assert {one.key for one in await runs.get_many(keys)} == set(keys[::9])
+
+
 class TestListByStatus:
     async def test_entries_of_a_status_come_in_the_order_of_their_keys(self, runs: RunState):
         keys = ["b", "a", "B", "é", "中", "a-1", "😀", "～"]

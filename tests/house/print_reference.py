@@ -8,7 +8,7 @@ from tests.house.test_lifecycles_are_current import machines
 
 SETTINGS = """# Settings
 
-Every setting is an environment variable, read once at the start by `settings.py`. An empty variable counts as not set.
+Every setting is an environment variable, read once at the start by `settings/`. An empty variable counts as not set.
 
 | variable | default | what it does |
 |---|---|---|

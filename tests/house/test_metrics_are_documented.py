@@ -5,6 +5,8 @@ from datetime import UTC, datetime
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from penstock.etl.meters import EtlFigures
+from penstock.etl.meters import Meters as EtlMeters
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.metrics import Metrics
 from penstock.tasks.meters import Meters, PullFigures
@@ -23,7 +25,7 @@ class NoStreams:
 async def shown_names(url: str) -> set[str]:
     """The names that a house with every part shows."""
     db = open_db(url, ManualClock(datetime(2026, 1, 1, tzinfo=UTC)))
-    rooms = [Meters(), PullFigures(db, pull_timeout=1)]
+    rooms = [Meters(), PullFigures(db, pull_timeout=1), EtlMeters(), EtlFigures(db, queue_size=1)]
     metrics = Metrics(db, version="1", streams=NoStreams(), more=rooms)
     page = (await metrics.page()).decode()
     await db.close()

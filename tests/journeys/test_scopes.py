@@ -14,6 +14,7 @@ from penstock.access.domain import NewKey, Scope
 from penstock.kernel.clock import ManualClock
 from tests.conftest import open_db
 from tests.journeys.command import Serving
+from tests.journeys.etl_routes import DOCUMENT, ETL, ETL_ROUTES, RULE
 from tests.journeys.profiles import ADMIN_KEY, Profile
 from tests.journeys.task_routes import PROJECT, QUEUE, SUBMIT, TASK, TASK_ROUTES
 
@@ -54,6 +55,7 @@ BODIES: dict[tuple[str, str], object] = {
     ("POST", "/api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/resend"): None,
     ("DELETE", "/api/v1/webhooks/{webhook_id}"): None,
     **TASK_ROUTES,
+    **ETL_ROUTES,
 }
 
 
@@ -69,12 +71,17 @@ class Operation:
     @property
     def owned(self) -> bool:
         """Whether it names a thing that belongs to someone."""
-        return "{webhook_id}" in self.path
+        return "{webhook_id}" in self.path or (self.in_etl and "{" in self.path)
+
+    @property
+    def in_etl(self) -> bool:
+        """Whether it is of the etl room, where tasks are other things than elsewhere."""
+        return self.path.startswith(ETL)
 
     @property
     def in_project(self) -> bool:
         """Whether it is about one project: the path says which, or the body."""
-        return "{project_id}" in self.path or self.path.endswith("/submit")
+        return "{project_id}" in self.path or self.path == "/api/v1/submit"
 
     @property
     def makes_project(self) -> bool:
@@ -90,6 +97,7 @@ class Shop:
         self.callers = callers
         self.operations: list[Operation] = []
         self.things: dict[str, str] = {}
+        self.documents: dict[str, str] = {}
         self._session = session
 
     async def status(self, caller: str, method: str, path: str, body: object = None) -> int:
@@ -121,6 +129,7 @@ class Shop:
         self.things = {"webhook_id": webhook["id"], "key_id": key["data"]["id"]}
         self.things |= {"project_id": PROJECT, "queue_id": QUEUE, "task_id": TASK}
         await self.make_task()
+        await self.make_documents()
         deliveries = f"/api/v1/webhooks/{webhook['id']}/deliveries"
         await self.status("write", "POST", f"/api/v1/webhooks/{webhook['id']}/ping")
         async with asyncio.timeout(60):
@@ -136,6 +145,22 @@ class Shop:
         await self.status("admin", "POST", place, {"taskId": TASK, "name": "Task", "prompt": "Do it."})
         await self.json("admin", "POST", f"{place}/{TASK}/restore")
 
+    async def make_documents(self) -> None:
+        """A document of everyone's who may submit one, and a task and a rule of the owner's."""
+        made = {name: await self.upload(name) for name in ("foreign", "admin", "write")}
+        rule = await self.json("write", "POST", f"{ETL}/rules", RULE)
+        self.documents = {"task_id": str(made["write"]), "rule_id": str(rule["rule_id"])}
+
+    async def upload(self, caller: str) -> int:
+        """Send a small document; the number of its task."""
+        form = aiohttp.FormData({"project_id": str(DOCUMENT["project_id"])})
+        form.add_field("file", b"Total: 12.50", filename=str(DOCUMENT["filename"]))
+        address, headers = f"{self.serving.url}{ETL}/upload_and_submit", {"X-API-Key": self.callers[caller]}
+        async with self._session.post(address, data=form, headers=headers) as answer:
+            assert answer.status == 202, await answer.text()
+            task_id: int = (await answer.json())["task_id"]
+            return task_id
+
     async def try_all(self, caller: str) -> dict[Operation, int]:
         """Every route as one caller."""
         if caller in {"write", "admin", "mine"}:
@@ -144,7 +169,7 @@ class Shop:
         for operation in self.operations:
             if operation.in_project and caller in {"admin", "mine"}:
                 await self.make_task()
-            path = operation.path.format(**self.things)
+            path = operation.path.format(**(self.documents if operation.in_etl else self.things))
             told[operation] = await self.status(
                 caller, operation.method, path, BODIES[operation.method, operation.path]
             )
@@ -225,6 +250,10 @@ async def test_every_caller_at_every_route_is_told_what_the_document_says(shop: 
 
 async def test_lists_show_nothing_that_is_foreign(shop: Shop):
     assert (await shop.json("foreign", "GET", "/api/v1/webhooks"))["items"] == []
-    assert (await shop.json("foreign", "GET", "/api/v1/events/log"))["events"] == []
+    tasks = (await shop.json("foreign", "GET", f"{ETL}/tasks"))["tasks"]
+    assert {task["user_id"] for task in tasks} == {STRANGER}
+    events = (await shop.json("foreign", "GET", "/api/v1/events/log"))["events"]
+    assert {event["topic"] for event in events} == {f"etl:{task['task_id']}" for task in tasks}
+    assert [rule["rule_id"] for rule in (await shop.json("foreign", "GET", f"{ETL}/rules"))["rules"]] == [0]
     mine = await shop.json("read", "GET", "/api/v1/webhooks")
     assert [webhook["id"] for webhook in mine["items"]] == [shop.things["webhook_id"]]

@@ -17,8 +17,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from penstock import settings as all_settings
-from penstock.cli import demo_chain, demo_tasks
+from penstock.cli import demo_chain, demo_etl, demo_tasks
 from penstock.cli.running import run_until_signal
+from penstock.etl import worker as etl_worker
 from penstock.kernel.errors import Unavailable
 from penstock.kernel.processes import ProcessKind
 from penstock.kernel.queue import JobState, get_job
@@ -38,6 +39,7 @@ PAGES = 12
 KILL_AT_PAGE = 5
 LEASE_SECONDS = 2.0  # short, so that nobody waits long for the rescue
 MOST_SECONDS = 60.0
+READING_SECONDS = 180.0  # OCR takes three seconds where nothing else runs
 console = Console()
 
 
@@ -56,7 +58,7 @@ def demo(
     leave: Annotated[bool, typer.Option("--exit", help="End after the run instead of serving on.")] = False,
     worker: Annotated[bool, typer.Option("--worker", hidden=True)] = False,
 ) -> None:
-    """Start everything on sample data: jobs survive the death of their worker, a task is pulled and pushed back."""
+    """Start everything on sample data: a worker dies and nothing is lost, a task is pulled, invoices are read."""
     settings = dataclasses.replace(all_settings.load(), lease_seconds=LEASE_SECONDS)
     if worker:
         run_until_signal(_work(settings))
@@ -74,8 +76,9 @@ async def _work(settings: Settings) -> None:
 async def _demo(settings: Settings, *, port: int, leave: bool) -> None:
     check_port("127.0.0.1", port)
     async with open_house(settings) as house:
-        keeping = asyncio.create_task(house.keep(kind=ProcessKind.SERVE))
+        keeping = asyncio.create_task(house.keep(kind=ProcessKind.SERVE, rooms=[etl_worker.ROOM]))
         serving = asyncio.create_task(serve_http(house, host="127.0.0.1", port=port))
+        working = asyncio.create_task(house.work([etl_worker.ROOM]))
         try:
             requests = logging.getLogger("penstock.access")
             requests.setLevel(logging.WARNING)  # the tour tells what it does in its own words
@@ -85,9 +88,9 @@ async def _demo(settings: Settings, *, port: int, leave: bool) -> None:
                 console.print(f"\nThe server stays up at http://127.0.0.1:{port}/api/v1/health - stop it with Ctrl-C.")
                 await serving
         finally:
-            for task in (keeping, serving):
+            for task in (keeping, serving, working):
                 task.cancel()
-            await asyncio.gather(keeping, serving, return_exceptions=True)
+            await asyncio.gather(keeping, serving, working, return_exceptions=True)
 
 
 async def _tour(house: House, port: int) -> None:
@@ -106,6 +109,11 @@ async def _tour(house: House, port: int) -> None:
         await _run_chain(house, bar)
     await _sum_up(house)
     await demo_tasks.tour(house, port, console)
+    try:
+        async with asyncio.timeout(READING_SECONDS):
+            await demo_etl.tour(house, port, console)
+    except TimeoutError as error:
+        raise DemoStuck(seconds=READING_SECONDS) from error
 
 
 async def _run_chain(house: House, bar: Progress) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from penstock import settings as all_settings
-from penstock.cli import demo, doctor, keys, migrate, serve, tasks, work
+from penstock.cli import demo, doctor, etl, keys, migrate, serve, tasks, work
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.logs import set_up_logs
 
@@ -25,6 +25,7 @@ cli.command("work")(work.work)
 cli.command("migrate")(migrate.migrate)
 cli.add_typer(keys.keys)
 cli.add_typer(tasks.tasks)
+cli.add_typer(etl.etl)
 cli.command("doctor")(doctor.doctor)
 cli.command("demo")(demo.demo)
 

@@ -36,7 +36,7 @@ async def _serve(settings: Settings, *, host: str, port: int, workers: bool) -> 
         tasks.create_task(house.keep(kind=ProcessKind.SERVE, rooms=ROOMS if workers else ()))
         tasks.create_task(serve_http(house, host=host, port=port))
         if workers:
-            tasks.create_task(house.workers(house.rooms.handlers()).run())
+            tasks.create_task(house.work())
         place = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         typer.echo(f"penstock serves {place}  (data in {settings.data_dir}; stop with Ctrl-C)")
         if first:

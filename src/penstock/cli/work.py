@@ -31,5 +31,5 @@ def _chosen(rooms: str) -> tuple[str, ...]:
 async def _work(settings: Settings, rooms: tuple[str, ...]) -> None:
     async with open_house(settings) as house, asyncio.TaskGroup() as tasks:
         tasks.create_task(house.keep(kind=ProcessKind.WORK, rooms=rooms))
-        tasks.create_task(house.workers(house.rooms.handlers(), rooms).run())
+        tasks.create_task(house.work(rooms))
         typer.echo(f"penstock works as {house.owner}  (data in {settings.data_dir}; stop with Ctrl-C)")

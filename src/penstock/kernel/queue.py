@@ -31,7 +31,7 @@ from sqlalchemy import (
 )
 
 from penstock.kernel.announce import Announce, Waiting, announce_nothing
-from penstock.kernel.bulk import insert_new, insert_rows
+from penstock.kernel.bulk import among, insert_new, insert_rows
 from penstock.kernel.columns import Id, Json, Plain, UtcTime
 from penstock.kernel.db import Tx, metadata
 from penstock.kernel.errors import NotFound, Unavailable
@@ -301,6 +301,11 @@ async def get_job(tx: Tx, job_id: str) -> Job:
     if row is None:
         raise JobNotFound(id=job_id)
     return Job.from_row(row)
+
+
+async def list_jobs(tx: Tx, ids: Collection[str]) -> list[Job]:
+    """Those of these jobs that the ledger knows, as one picture of them."""
+    return [Job.from_row(row) for row in await tx.conn.execute(select(job).where(among(tx, job.c.id, ids)))]
 
 
 async def list_failed_jobs(tx: Tx, *, older_than: Job | None = None, limit: int = 100) -> list[Job]:

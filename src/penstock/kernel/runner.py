@@ -11,6 +11,8 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from types import MappingProxyType
+from typing import TypedDict
 
 from penstock.kernel.db import Db, Tx
 from penstock.kernel.errors import PenstockError, Unavailable, in_words
@@ -43,6 +45,14 @@ class JobTimedOut(Unavailable):
     hint_zh = "请给任务更多时间，或把它拆成更小的任务。"
 
 
+class RunnerOptions(TypedDict, total=False):
+    """What may be said to a runner; `retries` are waits of their own for some kinds of jobs."""
+
+    lease_seconds: float
+    grace_seconds: float
+    retries: Mapping[str, Backoff]
+
+
 class Runner:
     """Runs the held jobs of one process, each in a task of its own."""
 
@@ -55,6 +65,7 @@ class Runner:
         owner: str,
         lease_seconds: float = 60,
         grace_seconds: float = 5,
+        retries: Mapping[str, Backoff] = MappingProxyType({}),
     ) -> None:
         self.db = db
         self.queue = queue
@@ -63,6 +74,7 @@ class Runner:
         self.lease_seconds = lease_seconds
         self.running: set[asyncio.Task[None]] = set()
         self._grace_seconds = grace_seconds
+        self._retries = retries
         self._keeper = Keeper(db, queue.leases, lease_seconds=lease_seconds)
 
     @asynccontextmanager
@@ -134,7 +146,8 @@ class Runner:
         if isinstance(error, PenstockError) and error.ours:
             await self.queue.put_off(tx, held, wait_seconds=OURS_WAIT_SECONDS, code=code, error=text)
         elif worth_retrying(error) and held.attempts < held.most_attempts:
-            wait = wait_before_retry(error, attempt=held.attempts, backoff=RETRIES)
+            backoff = self._retries.get(held.kind, RETRIES)
+            wait = wait_before_retry(error, attempt=held.attempts, backoff=backoff)
             await self.queue.retry(tx, held, wait_seconds=wait, code=code, error=text)
         else:
             await self.queue.fail(tx, held, code=code, error=text)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, Row, String, Table, and_, delete, or_, select
 
-from penstock.kernel.bulk import upsert
+from penstock.kernel.bulk import among, upsert
 from penstock.kernel.columns import Id, Json, Plain, UtcTime
 from penstock.kernel.db import Db, metadata
 from penstock.kernel.errors import Conflict
@@ -66,6 +66,10 @@ class RunState(Protocol):
         """The entry, unless there is none or its time is over."""
         ...
 
+    async def get_many(self, keys: Sequence[str]) -> Sequence[RunEntry]:
+        """Those of these entries that `get` would find, in no order."""
+        ...
+
     async def list_by_status(self, status: str, *, after: str = "", limit: int = 100) -> Sequence[RunEntry]:
         """Entries with a status, in the order of their keys, from the one after `after`."""
         ...
@@ -98,6 +102,12 @@ class SqlRunState:
             live = select(run_state).where(run_state.c.key == key, run_state.c.expires_at > tx.now)
             row = (await tx.conn.execute(live)).one_or_none()
         return _entry(row) if row else None
+
+    async def get_many(self, keys: Sequence[str]) -> Sequence[RunEntry]:
+        """Those of these entries that `get` would find, in no order."""
+        async with self._db.read() as tx:
+            live = select(run_state).where(among(tx, run_state.c.key, keys), run_state.c.expires_at > tx.now)
+            return [_entry(row) for row in await tx.conn.execute(live)]
 
     async def list_by_status(self, status: str, *, after: str = "", limit: int = 100) -> Sequence[RunEntry]:
         """Entries with a status, in the order of their keys, from the one after `after`."""

@@ -6,11 +6,12 @@ Killed at any point, they lose nothing: what they held waits again when its leas
 import asyncio
 from collections.abc import Mapping, Sequence
 from itertools import cycle, islice
+from typing import Unpack
 
 from penstock.kernel.db import Db
 from penstock.kernel.patience import look_for_ever
 from penstock.kernel.queue import Job, Queue
-from penstock.kernel.runner import JobHandler, Runner, Settle
+from penstock.kernel.runner import JobHandler, Runner, RunnerOptions, Settle
 from penstock.kernel.steady import to_its_end
 
 __all__ = ["JobHandler", "Settle", "Workers"]  # what a room needs to write a handler and to run it
@@ -28,8 +29,7 @@ class Workers:
         owner: str,
         rooms: Sequence[str] = ("",),
         slots: int = 4,
-        lease_seconds: float = 60,
-        grace_seconds: float = 5,
+        **options: Unpack[RunnerOptions],
     ) -> None:
         self.owner = owner
         self._db = db
@@ -37,10 +37,7 @@ class Workers:
         self._rooms = cycle(rooms)
         self._room_count = len(rooms)
         self._slots = slots
-        self._lease_seconds = lease_seconds
-        self._runner = Runner(
-            db, queue, handlers, owner=owner, lease_seconds=lease_seconds, grace_seconds=grace_seconds
-        )
+        self._runner = Runner(db, queue, handlers, owner=owner, **options)
         self._ear = db.wakeups.listen([queue.leases.channel])
 
     async def run(self) -> None:
@@ -79,7 +76,8 @@ class Workers:
     async def _claim_and_start(self, room: str, most: int) -> int:
         """What is claimed is started in the same breath, so that a stop finds it running and hands it back."""
         async with self._db.tx(actor=self.owner) as tx:
-            jobs = await self._queue.claim(tx, owner=self.owner, seconds=self._lease_seconds, limit=most, room=room)
+            seconds = self._runner.lease_seconds
+            jobs = await self._queue.claim(tx, owner=self.owner, seconds=seconds, limit=most, room=room)
         for held in jobs:
             self._start(held)
         return len(jobs)

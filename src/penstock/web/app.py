@@ -14,6 +14,8 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.telemetry import TelemetryConfig
 
 from penstock.access import api as access
+from penstock.etl import api as etl
+from penstock.etl.meters import EtlFigures
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.http.envelope import refusal
 from penstock.kernel.http.front import BodyRules, Front
@@ -29,7 +31,9 @@ from penstock.web import events, health, probes
 from penstock.web.openapi import describe
 from penstock.wiring import House
 
-ROUTERS: Sequence[APIRouter] = (health.router, access.router, events.router, webhooks.router, *tasks.ROUTERS)
+ROUTERS: Sequence[APIRouter] = (
+    health.router, access.router, events.router, webhooks.router, *tasks.ROUTERS, *etl.ROUTERS,
+)  # fmt: skip
 OPENAPI = "/api/v1/openapi.json"
 ENVELOPED = tuple(  # whose clients know another shape of error
     f"/api/v1/{family}" for family in ("api-keys", "auth/", "audit", "projects", "tasks/", "submit", "stats")
@@ -43,7 +47,7 @@ THEY_SEND = (
 LIMITS = tuple(f"X-{what}-{part}" for what in ("RateLimit", "Quota") for part in ("Limit", "Remaining", "Reset"))
 THEY_READ = ("Content-Language", "Retry-After", "X-Request-Id", *LIMITS)
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-UPLOADS: tuple[str, ...] = ()  # paths below which routes bound their bodies themselves; none yet
+UPLOADS: tuple[str, ...] = etl.UPLOADS  # paths below which routes bound their bodies themselves
 
 
 class App(FastAPI):
@@ -90,11 +94,17 @@ def _furnish(app: App, house: House) -> None:
     app.state.hub = house.hub
     app.state.notify = house.rooms.notify
     app.state.tasks = house.rooms.tasks
+    app.state.etl = house.rooms.etl
     app.state.under_way = UnderWay()
     app.state.request_log = RequestLog(house.clock)
     app.state.checkup = health.Checkup(_probes(house), version=app.version)
-    pulls = [house.rooms.tasks.meters, PullFigures(house.db, pull_timeout=house.settings.pull_timeout)]
-    app.state.metrics = Metrics(house.db, version=app.version, streams=house.hub, breakers=house.breakers, more=pulls)
+    rooms = [
+        house.rooms.tasks.meters,
+        PullFigures(house.db, pull_timeout=house.settings.pull_timeout),
+        house.rooms.etl.meters,
+        EtlFigures(house.db, queue_size=house.settings.etl.queue_size),
+    ]
+    app.state.metrics = Metrics(house.db, version=app.version, streams=house.hub, breakers=house.breakers, more=rooms)
 
 
 def _probes(house: House) -> list[health.Probe]:

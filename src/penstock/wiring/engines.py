@@ -1,5 +1,6 @@
 """Which engine stands behind which port: chosen by the settings, once."""
 
+import os
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -10,16 +11,19 @@ from urllib.parse import urlsplit
 from penstock.access.key_set import KeySet
 from penstock.access.tokens import Tokens, algorithms_of
 from penstock.adapters.addresses import Reach
-from penstock.adapters.arq_queue import Tickets
+from penstock.adapters.arq_queue import QueueNames, Tickets
 from penstock.adapters.disk import DiskBlobs
 from penstock.adapters.guarded_http import GuardedPoster
 from penstock.adapters.jwks import jwks_over_http
+from penstock.adapters.local_reader import engine_sandbox, parser_sandbox
 from penstock.adapters.postgres_bell import PostgresBell
 from penstock.adapters.redis.bell import RedisBell
 from penstock.adapters.redis.limits import RedisLimits
 from penstock.adapters.redis.link import RedisLink
 from penstock.adapters.redis.runs import RedisRunState
 from penstock.adapters.s3 import Keys, S3Blobs, S3Place
+from penstock.etl import schemas
+from penstock.etl import worker as etl_worker
 from penstock.kernel import events, outbox
 from penstock.kernel.announce import announce_by_message, announce_nothing
 from penstock.kernel.bell import Bell
@@ -37,6 +41,23 @@ from penstock.settings import BadSetting, Settings
 if TYPE_CHECKING:
     from penstock.adapters.otel import OtelTracing
 
+CHECKS = (*schemas.PRELOAD, "penstock.documents.fields.find")  # what works on rules and what they ask for
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadingRooms:
+    """The sandboxes in which documents are read. Nothing is started before the first document."""
+
+    parsers: Sandbox
+    engine: Sandbox
+
+    async def close(self) -> None:
+        """Stop both."""
+        try:
+            await self.engine.close()
+        finally:
+            await self.parsers.close()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Engines:
@@ -52,12 +73,13 @@ class Engines:
     limit_engine: SqlLimits | RedisLimits
     poster: GuardedPoster
     sandbox: Sandbox
+    reading: ReadingRooms
     tracing: "OtelTracing | None"
 
     async def close(self) -> None:
         """Give everything back that was opened."""
         async with AsyncExitStack() as closing:  # one that fails does not keep the others open
-            for part in (self.sandbox, self.poster, self.bell, self.redis, self.tracing):
+            for part in (self.reading, self.sandbox, self.poster, self.bell, self.redis, self.tracing):
                 if part is not None:
                     closing.push_async_callback(part.close)
 
@@ -73,12 +95,13 @@ def choose(settings: Settings, db: Db, *, owner: str) -> Engines:
         bell=build_bell(settings, redis, owner=owner),
         blobs=build_blobs(settings, db.clock),
         queue=Queue(announce=announce_by_message if arq else announce_nothing),
-        tickets=Tickets(redis, db.clock) if redis and arq else None,
+        tickets=Tickets(redis, db.clock, names=queue_names(settings)) if redis and arq else None,
         runs=build_runs(settings, db, redis),
         limits=CarefulLimits(rates, clock=db.clock, share=settings.local_gate_share),
         limit_engine=rates,
         poster=build_poster(settings),
-        sandbox=Sandbox(),
+        sandbox=Sandbox(preload=CHECKS),
+        reading=build_reading_rooms(settings),
         tracing=build_tracing(settings, owner=owner),
     )
 
@@ -131,6 +154,14 @@ def build_runs(settings: Settings, db: Db, redis: RedisLink | None) -> SqlRunSta
     return RedisRunState(redis, db.clock, **seconds) if redis else SqlRunState(db, **seconds)
 
 
+def build_reading_rooms(settings: Settings) -> ReadingRooms:
+    """As many engines as there are processors to run them, and no more than stages that could ask for one."""
+    engines = min(settings.etl.worker_count, os.cpu_count() or 1)
+    return ReadingRooms(
+        parsers=parser_sandbox(), engine=engine_sandbox(settings.etl.ocr_profile, most_children=engines)
+    )
+
+
 def build_poster(settings: Settings) -> GuardedPoster:
     """What posts to addresses that outsiders gave us."""
     try:
@@ -148,6 +179,11 @@ def build_bell(settings: Settings, redis: RedisLink | None, *, owner: str) -> Be
     if settings.embedded or settings.database_pooler or behind_pooler(settings.database):
         return None  # SQLite has none, and a transaction pooler forbids LISTEN
     return PostgresBell(settings.database, owner=owner)
+
+
+def queue_names(settings: Settings) -> QueueNames:
+    """The ARQ queues whose names are set."""
+    return {etl_worker.ROOM: settings.etl.arq_queue_name}
 
 
 def uses_arq(settings: Settings) -> bool:

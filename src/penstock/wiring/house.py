@@ -1,6 +1,7 @@
 """The house: everything one process needs, built and not yet running."""
 
 import asyncio
+import logging
 import os
 import secrets
 import socket
@@ -19,11 +20,14 @@ from penstock.access.passwords import Passwords
 from penstock.adapters.arq_queue import ArqWorkers, Reconciler
 from penstock.adapters.redis.link import RedisLink
 from penstock.adapters.redis.streams import StreamCarrier
+from penstock.etl import worker as etl_worker
+from penstock.etl.rules import take_in
 from penstock.kernel.bell import Bell, carry_bells
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.breaker import Breaker
 from penstock.kernel.clock import Clock, SystemClock
 from penstock.kernel.db import Db
+from penstock.kernel.errors import PenstockError
 from penstock.kernel.events import delete_events
 from penstock.kernel.faults import DatabaseNotMigrated
 from penstock.kernel.gate import CarefulLimits
@@ -32,7 +36,7 @@ from penstock.kernel.migrations import migrate, pending
 from penstock.kernel.outbox import Carrier, Relay
 from penstock.kernel.processes import Heartbeat, ProcessKind
 from penstock.kernel.queue import Queue
-from penstock.kernel.runner import Runner
+from penstock.kernel.runner import Runner, RunnerOptions
 from penstock.kernel.runstate import RunState
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.sharing import Trips
@@ -50,10 +54,13 @@ from penstock.tasks.tools import Rules as TaskRules
 from penstock.tasks.tools import Tools as TasksTools
 from penstock.wiring import engines
 from penstock.wiring.engines import Engines
+from penstock.wiring.etl import build_etl
 from penstock.wiring.rooms import PUBLIC, ROOMS, ROUTES, Rooms
 
 if TYPE_CHECKING:
     from penstock.adapters.otel import OtelTracing
+
+log = logging.getLogger(__name__)
 
 DRAFT_AGE = timedelta(days=1)  # a write that stalls for a day has been given up
 SWEEP_SECONDS = 3600
@@ -87,16 +94,32 @@ class House:
         """What is left alone for a while after it failed."""
         return [self.redis.breaker] if self.redis else []
 
-    def workers(self, handlers: Mapping[str, JobHandler], rooms: Sequence[str] = ROOMS) -> Workers | ArqWorkers:
+    async def work(self, rooms: Sequence[str] = ROOMS) -> None:
+        """Do the jobs of these rooms until cancelled. Rooms share their slots, except for those that have their own."""
+        own = {etl_worker.ROOM: self.settings.etl.worker_count}
+        shared = [room for room in rooms if room not in own]
+        async with asyncio.TaskGroup() as crews:
+            if shared:
+                crews.create_task(self.workers(self.rooms.handlers(), shared).run())
+            for room in set(rooms) & set(own):
+                crews.create_task(self.workers(self.rooms.handlers(), [room], slots=own[room]).run())
+
+    def workers(
+        self, handlers: Mapping[str, JobHandler], rooms: Sequence[str] = ROOMS, *, slots: int | None = None
+    ) -> Workers | ArqWorkers:
         """Workers for these kinds of jobs in these rooms."""
         if self.tracing is not None:
             handlers = self.tracing.jobs(handlers)
-        slots, owner = self.settings.workers, self.owner
-        times = {"lease_seconds": self.settings.lease_seconds, "grace_seconds": self.settings.grace_seconds}
+        slots = slots or self.settings.workers
+        options = RunnerOptions(
+            lease_seconds=self.settings.lease_seconds,
+            grace_seconds=self.settings.grace_seconds,
+            retries=self.rooms.retries(),
+        )
         if self.redis is None or not engines.uses_arq(self.settings):
-            return Workers(self.db, self.queue, handlers, owner=owner, rooms=rooms, slots=slots, **times)
-        runner = Runner(self.db, self.queue, handlers, owner=owner, **times)
-        return ArqWorkers(self.redis, runner, rooms=rooms, slots=slots)
+            return Workers(self.db, self.queue, handlers, owner=self.owner, rooms=rooms, slots=slots, **options)
+        runner = Runner(self.db, self.queue, handlers, owner=self.owner, **options)
+        return ArqWorkers(self.redis, runner, rooms=rooms, slots=slots, names=engines.queue_names(self.settings))
 
     async def keep(self, *, kind: ProcessKind, rooms: Sequence[str] = ()) -> None:
         """What every process does beside its own work, until cancelled. `rooms` are those it takes jobs from."""
@@ -104,11 +127,19 @@ class House:
         async with asyncio.TaskGroup() as tasks:
             for part in (self.relay, self.timekeeper, heart):
                 tasks.create_task(part.run())
+            tasks.create_task(self._take_in_rules())
             if kind is ProcessKind.SERVE:  # only who serves has watchers and callers
                 tasks.create_task(self.hub.run())
                 tasks.create_task(self.access.run())
             if self.bell is not None:
                 tasks.create_task(carry_bells(self.db.wakeups, self.bell))
+
+    async def _take_in_rules(self) -> None:
+        """Rules in files are taken in at the start; when the database is away just then, at the next."""
+        try:
+            await take_in(self.rooms.etl, self.settings.data_dir / self.settings.etl.rules_dir)
+        except PenstockError as error:
+            log.warning("rules in files were not taken in: %s", error)
 
 
 @asynccontextmanager
@@ -168,7 +199,7 @@ def _rooms(settings: Settings, db: Db, chosen: Engines) -> Rooms:
         most_attempts=settings.webhook_attempts,
         user_agent=f"penstock/{version('penstock')}",
     )
-    return Rooms(notify=notify, tasks=_tasks(settings, db, chosen))
+    return Rooms(notify=notify, tasks=_tasks(settings, db, chosen), etl=build_etl(settings, db, chosen))
 
 
 def _tasks(settings: Settings, db: Db, chosen: Engines) -> TasksTools:
@@ -212,7 +243,7 @@ def _alert_rules(settings: Settings) -> AlertRules:
 
 
 def _carriers(settings: Settings, chosen: Engines, rooms: Rooms) -> list[Carrier]:
-    carriers: list[Carrier] = [FanOut(rooms.notify)]
+    carriers: list[Carrier] = [FanOut(rooms.notify), *rooms.carriers()]
     if chosen.redis is not None:
         carriers.append(StreamCarrier(chosen.redis, PUBLIC, length=settings.stream_length))
     if chosen.tickets is not None:

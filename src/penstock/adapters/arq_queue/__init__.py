@@ -9,7 +9,7 @@
 """
 
 from penstock.adapters.arq_queue.reconciler import Reconciler
-from penstock.adapters.arq_queue.tickets import Tickets
+from penstock.adapters.arq_queue.tickets import QueueNames, Tickets
 from penstock.adapters.arq_queue.workers import ArqWorkers
 
-__all__ = ["ArqWorkers", "Reconciler", "Tickets"]
+__all__ = ["ArqWorkers", "QueueNames", "Reconciler", "Tickets"]

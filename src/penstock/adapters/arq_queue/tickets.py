@@ -7,8 +7,9 @@ three round trips for each.
 
 import math
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from datetime import datetime
+from types import MappingProxyType
 
 import msgspec
 from arq.constants import job_key_prefix
@@ -41,9 +42,13 @@ return added
 """)
 
 
-def queue_name(room: str) -> str:
+QueueNames = Mapping[str, str]  # of rooms whose ARQ queue has a name that was set
+NO_NAMES: QueueNames = MappingProxyType({})
+
+
+def queue_name(room: str, names: QueueNames = NO_NAMES) -> str:
     """The ARQ queue of a room."""
-    return f"penstock:jobs:{room}"
+    return names.get(room, f"penstock:jobs:{room}")
 
 
 def ticket_channel(room: str) -> str:
@@ -67,9 +72,10 @@ class Tickets:
 
     channels: Collection[str] = frozenset({JobsWaiting.__name__})
 
-    def __init__(self, link: RedisLink, clock: Clock) -> None:
+    def __init__(self, link: RedisLink, clock: Clock, *, names: QueueNames = NO_NAMES) -> None:
         self._link = link
         self._clock = clock
+        self._names = names
 
     async def carry(self, parcel: Parcel) -> Callable[[Tx], Awaitable[None]]:
         """Push tickets for the jobs that a message names, and wake the workers of their rooms."""
@@ -93,7 +99,7 @@ class Tickets:
             by_room[job.room] += [ticket_name(job), ticket, lasts_ms, score(job, now)]
         return sum(
             [
-                await self._link.run(PUSH, [queue_name(room)], job_key_prefix, *tickets)
+                await self._link.run(PUSH, [queue_name(room, self._names)], job_key_prefix, *tickets)
                 for room, tickets in by_room.items()
             ]
         )

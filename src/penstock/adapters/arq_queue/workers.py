@@ -20,7 +20,7 @@ from arq.worker import Worker, func
 from redis.exceptions import WatchError
 
 from penstock.adapters.arq_queue.client import ArqClient
-from penstock.adapters.arq_queue.tickets import FUNCTION, queue_name, ticket_channel
+from penstock.adapters.arq_queue.tickets import FUNCTION, NO_NAMES, QueueNames, queue_name, ticket_channel
 from penstock.adapters.redis.link import RedisAway, RedisLink, Script
 from penstock.kernel.leases import LOOK_AGAIN_SECONDS
 from penstock.kernel.patience import look_for_ever
@@ -57,7 +57,15 @@ return found
 class ArqWorkers:
     """The slots of one process. They have the face of `kernel.workers.Workers`."""
 
-    def __init__(self, link: RedisLink, runner: Runner, *, rooms: Sequence[str] = ("",), slots: int = 4) -> None:
+    def __init__(
+        self,
+        link: RedisLink,
+        runner: Runner,
+        *,
+        rooms: Sequence[str] = ("",),
+        slots: int = 4,
+        names: QueueNames = NO_NAMES,
+    ) -> None:
         self.owner = runner.owner
         self._link = link
         self._runner = runner
@@ -65,6 +73,7 @@ class ArqWorkers:
         self._rooms = cycle(rooms)
         self._room_count = len(rooms)
         self._slots = slots
+        self._names = names
         self._takers: dict[str, Worker] = {}
         self._resting: dict[str, datetime] = {}
         self._next_due_ms: float | None = None
@@ -122,7 +131,8 @@ class ArqWorkers:
         return taken
 
     async def _take(self, room: str, most: int) -> int:
-        later, *names = await self._link.run(LOOK, [queue_name(room)], in_progress_key_prefix, timestamp_ms(), most)
+        queue, now_ms = queue_name(room, self._names), timestamp_ms()
+        later, *names = await self._link.run(LOOK, [queue], in_progress_key_prefix, now_ms, most)
         if later:
             self._next_due_ms = min(float(later), self._next_due_ms or float(later))
         if names:
@@ -175,7 +185,7 @@ class ArqWorkers:
 
         self._takers[room] = Worker(
             [func(on_ticket, name=FUNCTION)],
-            queue_name=queue_name(room),
+            queue_name=queue_name(room, self._names),
             redis_pool=ArqClient(self._link.client.connection_pool),
             handle_signals=False,
             max_jobs=self._slots,

@@ -13,6 +13,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar, get_type_hints
@@ -41,6 +42,14 @@ USUAL = Bounds()
 MARKS = len(wire.RUNNING + wire.VALUE)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Warm:
+    """A call that makes a zygote ready, on nothing but our own files: there are no walls around it."""
+
+    function: Callable[..., object]
+    arguments: tuple[object, ...] = ()
+
+
 class Sandbox:
     """Runs functions in children of a zygote. `preload` names the modules whose functions will be run.
 
@@ -51,12 +60,22 @@ class Sandbox:
         *,
         preload: Sequence[str] = (),
         readable: Sequence[Path] = (),
+        warm: Warm | None = None,
+        pairs: bool = False,
         most_children: int = 4,
         patience_seconds: float = 10.0,
     ) -> None:
         """Nothing is started before the first call. `readable` folders are open to the children, beside those of
-        Python and of this package; a zygote that is `patience_seconds` late with its report is given up."""
-        self._setup = wire.Setup(preload=tuple(preload), readable=_folders(readable))
+        Python and of this package; `warm` is called once in the zygote, so that each child finds done what it did;
+        `pairs` allows what libraries with an event loop need; a zygote that is `patience_seconds` late with its report
+        is given up."""
+        self._setup = wire.Setup(
+            preload=tuple(preload),
+            readable=_folders(readable),
+            pairs=pairs,
+            warm=_name_of(warm.function) if warm else "",
+            warm_arguments=msgspec.msgpack.encode(warm.arguments if warm else ()),
+        )
         self._slots = asyncio.Semaphore(most_children)
         self._patience_seconds = patience_seconds
         self._starting = asyncio.Lock()

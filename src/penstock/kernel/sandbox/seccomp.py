@@ -21,6 +21,7 @@ AT_NUMBER, AT_ARCHITECTURE, AT_ARGUMENTS = 0, 4, 16  # places in what the kernel
 
 TO_CHANGE_A_FILE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 A_THREAD = 0x10000  # CLONE_THREAD: the same process goes on in one more thread
+AF_UNIX = 1
 ITSELF = -1  # stands for the number of the process until that is known
 NAMES_OF_THREADS = (15, 16, 0x53564D41)  # PR_SET_NAME, PR_GET_NAME, PR_SET_VMA
 PLAIN_FCNTL = (0, 1, 2, 3, 4, 1030)  # copy a descriptor, read and set its flags; no owner who would get signals
@@ -57,8 +58,9 @@ class Filter:
         linux.control(linux.PR_SET_SECCOMP, linux.SECCOMP_MODE_FILTER, self._program)
 
 
-def build(machine: str) -> Filter | None:
-    """The filter for a kind of machine; None where its architecture is not known here."""
+def build(machine: str, *, pairs: bool = False) -> Filter | None:
+    """The filter for a kind of machine; None where its architecture is not known here. `pairs` of sockets are refused
+    unless asked for."""
     known = ARCHITECTURES.get(machine)
     if known is None:
         return None
@@ -70,7 +72,8 @@ def build(machine: str) -> Filter | None:
         Step(code=LOAD, value=AT_NUMBER),
         *_allowed(list(_numbers(syscalls.ALLOWED, architecture).values())),
     ]
-    for call, number in _numbers(syscalls.WEIGHED, architecture).items():
+    table = syscalls.WEIGHED | (syscalls.PAIRS if pairs else {})
+    for call, number in _numbers(table, architecture).items():
         weighed = _weighed(call)
         steps += [Step(code=JUMP_IF_EQUAL, value=number, otherwise=len(weighed)), *weighed]
     return Filter([*steps, *_refused()])
@@ -109,6 +112,8 @@ def _weighed(call: str) -> list[Step]:
             return _if_among(1, PLAIN_FCNTL)
         case "ioctl":
             return _if_among(1, PLAIN_IOCTL)
+        case "socketpair":
+            return _if_among(0, (AF_UNIX,))
     raise AssertionError(f"nobody says how to weigh {call}")
 
 

@@ -138,5 +138,9 @@ WEIGHED: Table = {
     "ioctl": (16, 29),
 }
 
+# Only where a sandbox asks for it: two ends that are joined to each other and to nothing else. Libraries with an event
+# loop of their own make such a pair before they do anything.
+PAIRS: Table = {"socketpair": (53, 199)}
+
 # From here on the numbers are the same everywhere and the calls are young: libraries know how to do without them.
 FIRST_YOUNG_CALL = 424

@@ -30,14 +30,14 @@ class Walls:
     rules: int | None  # descriptor of the Landlock rules
 
 
-def make(readable: Sequence[str]) -> tuple[Walls, wire.Guards]:
+def make(readable: Sequence[str], *, pairs: bool = False) -> tuple[Walls, wire.Guards]:
     """Give up what no child needs, and make ready what each child will put on."""
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(FIRST_TO_GO)
     network_namespace = _holds_here(linux.leave_network)
     linux.drop_capabilities()
     linux.gain_no_privileges()
-    filter_, rules = _filter(), _rules(readable)
+    filter_, rules = _filter(pairs), _rules(readable)
     guards = wire.Guards(
         seccomp=filter_ is not None,
         landlock=landlock.version() if rules is not None else 0,
@@ -46,8 +46,8 @@ def make(readable: Sequence[str]) -> tuple[Walls, wire.Guards]:
     return Walls(zygote=os.getpid(), filter=filter_, rules=rules), guards
 
 
-def _filter() -> seccomp.Filter | None:
-    filter_ = seccomp.build(platform.machine())
+def _filter(pairs: bool) -> seccomp.Filter | None:
+    filter_ = seccomp.build(platform.machine(), pairs=pairs)
     return filter_ if filter_ is not None and _holds_in_a_child(filter_.put_on) else None
 
 

@@ -37,10 +37,13 @@ class Guards(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The first message to a zygote: what to import, and which folders a child may read."""
+    """The first message to a zygote: what to import and to call, and which folders a child may read."""
 
     preload: tuple[str, ...]
     readable: tuple[str, ...]
+    pairs: bool = False  # whether a child may make two sockets that are joined to each other
+    warm: str = ""  # module:qualified.name of what is called once, in the zygote itself
+    warm_arguments: bytes = b""
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -16,10 +16,17 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
+
+import msgspec
 
 from penstock.kernel.errors import in_words
 from penstock.kernel.sandbox import child, linux, walls, wire
+
+# What native libraries look up when they are loaded. Left to themselves, those for numbers start a thread for each
+# processor, and the one for models starts one that reports to its maker.
+ONE_THREAD_AND_SILENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "ORT_DISABLE_TELEMETRY": "1"}
 
 
 @dataclass(kw_only=True)
@@ -146,6 +153,8 @@ def main(descriptor: int, caller: int) -> None:
 def _settle(descriptor: int) -> int:
     """Empty the environment, and hold all descriptors to numbers that a child can quickly close."""
     os.environ.clear()  # noqa: TID251  (emptied, not read: Python itself puts a locale into an empty one)
+    for name, value in ONE_THREAD_AND_SILENT.items():
+        os.putenv(name, value)  # for native libraries, which ask the system and not Python
     low = os.dup(descriptor)
     os.close(descriptor)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -157,7 +166,8 @@ def _settle(descriptor: int) -> int:
 def _serve(line: socket.socket, setup: wire.Setup) -> None:
     try:
         _import_all(setup.preload)
-        around, guards = walls.make(setup.readable)
+        _warm_up(setup)
+        around, guards = walls.make(setup.readable, pairs=setup.pairs)
     except Exception as error:  # noqa: BLE001  (whatever keeps us from being ready is told, and ends us)
         wire.send(line, wire.NotReady(reason=f"{type(error).__name__}: {in_words(error)}"))
         return
@@ -171,5 +181,18 @@ def _serve(line: socket.socket, setup: wire.Setup) -> None:
 def _import_all(names: Sequence[str]) -> None:
     for name in names:
         importlib.import_module(name)
-        if len(list(Path("/proc/self/task").iterdir())) > 1:
-            raise RuntimeError(f"{name} starts a thread when it is imported, and then a fork is not safe")
+        _check_threads(f"{name} starts a thread when it is imported")
+
+
+def _warm_up(setup: wire.Setup) -> None:
+    """Make ready what every child shall find ready: a model takes a second to load, and a fork almost nothing."""
+    if not setup.warm:
+        return
+    module, _, path = setup.warm.partition(":")
+    attrgetter(path)(importlib.import_module(module))(*msgspec.msgpack.decode(setup.warm_arguments))
+    _check_threads(f"{setup.warm} starts a thread")
+
+
+def _check_threads(what: str) -> None:
+    if len(list(Path("/proc/self/task").iterdir())) > 1:
+        raise RuntimeError(f"{what}, and then a fork is not safe")

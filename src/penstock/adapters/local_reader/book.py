@@ -1,0 +1,73 @@
+"""A document that lies open, and what it is read with."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from penstock.adapters.local_reader.bounds import ReaderLimits
+from penstock.adapters.local_reader.papers import Papers
+from penstock.documents.endings import accepted, told_of
+from penstock.documents.ground import Page
+from penstock.documents.kinds import Kind
+from penstock.documents.rapid import Seen
+from penstock.documents.refusals import Refusal
+from penstock.kernel.sandbox.call import Sandbox
+
+T = TypeVar("T")
+
+See = Callable[..., Seen | Refusal]  # a function of documents/rapid.py
+
+
+@dataclass(frozen=True, kw_only=True)
+class Glasses:
+    """What documents are read with."""
+
+    parsers: Sandbox
+    engine: Sandbox  # its zygote has the OCR engine loaded
+    profile: str
+    limits: ReaderLimits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Some pages that follow each other, and how many the document has, as far as is known by now."""
+
+    pages: Sequence[Page]
+    of: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Book:
+    """The document as a local file."""
+
+    path: Path
+    filename: str
+    size_bytes: int
+    kind: Kind
+    papers: Papers
+    glasses: Glasses
+
+    async def parse(self, function: Callable[..., T | Refusal], *arguments: object) -> T:
+        """What a parser says of the file. Endings of the sandbox are let through."""
+        limits = self.glasses.limits.parsing(self.size_bytes)
+        answer = await self.glasses.parsers.run(function, *arguments, file=self.path, limits=limits)
+        return accepted(answer, self.filename, self.kind)
+
+    async def parse_whole(self, function: Callable[..., T | Refusal], *arguments: object) -> T:
+        """The same, where a bad ending is the end of the document."""
+        with told_of(self.filename, self.kind):
+            return await self.parse(function, *arguments)
+
+    async def see(self, function: See, number: int) -> Page:
+        """A page by OCR: one that was kept, or else one that will be."""
+        if (kept := await self.papers.find_page(number)) is not None:
+            return kept
+        glasses = self.glasses
+        limits = glasses.limits.seeing(self.size_bytes)
+        arguments = (number, glasses.limits.max_page_pixels, glasses.profile)
+        with told_of(self.filename, self.kind, page=number):
+            answer = await glasses.engine.run(function, *arguments, file=self.path, limits=limits)
+        page = accepted(answer, self.filename, self.kind).page
+        await self.papers.keep(page)
+        return page

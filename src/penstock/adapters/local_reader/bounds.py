@@ -1,0 +1,34 @@
+"""How much one document, and one look at it, may cost."""
+
+from dataclasses import dataclass
+
+from penstock.kernel.sandbox.ends import Bounds
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReaderLimits:
+    """What is set about documents."""
+
+    max_file_bytes: int = 512 * MIB
+    max_pages: int = 5000
+    max_page_pixels: int = 50_000_000
+    parser_memory_bytes: int = 1024 * MIB
+    page_seconds: float = 300  # of OCR for one page; a dense one takes 10 s on a processor that is not shared
+    page_cpu_seconds: int = 120
+    page_memory_bytes: int = 3072 * MIB  # a large photo is held three times while it is turned and mended
+
+    def parsing(self, size_bytes: int) -> Bounds:
+        """For a parser of a file of this size, which may well hold all of it more than once."""
+        memory_bytes = self.parser_memory_bytes + 3 * size_bytes
+        return Bounds(memory_bytes=memory_bytes, cpu_seconds=60, seconds=120, result_bytes=64 * MIB)
+
+    def seeing(self, size_bytes: int) -> Bounds:
+        """For one page of OCR."""
+        return Bounds(
+            memory_bytes=self.page_memory_bytes + size_bytes,
+            cpu_seconds=self.page_cpu_seconds,
+            seconds=self.page_seconds,
+            result_bytes=16 * MIB,
+        )

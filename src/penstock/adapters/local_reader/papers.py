@@ -1,0 +1,129 @@
+"""What a reading keeps: pages of OCR while it goes on, and at the end the markdown and the file of pages.
+
+A page of OCR is an object of its own as soon as it is read, so whoever is killed repeats one page at the most. The two
+results are gathered in local files and stored as streams: nothing grows with the number of pages but those files. When
+both are stored, `done.json` says so and the single pages are deleted; an attempt that finds it has nothing to do.
+"""
+
+import asyncio
+import re
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from penstock.documents.ground import Page, page_mark, write_page
+from penstock.documents.ocr import MARKDOWN, PAGES, Reading
+from penstock.kernel.blobs import BlobNotFound, Blobs
+
+FOLDER = "pages/"
+DONE = "done.json"
+NAMED = re.compile(r"(\d{6,})\.json$")
+CHUNK_BYTES = 1024 * 1024
+
+
+class Papers:
+    """The objects of one reading."""
+
+    def __init__(self, blobs: Blobs, folder: str, scratch: Path) -> None:
+        self._blobs = blobs
+        self._folder = folder
+        self._scratch = scratch
+        self._kept: set[int] = set()
+
+    async def find_reading(self) -> Reading | None:
+        """What an earlier attempt made, when it was done and could not say so any more."""
+        try:
+            return msgspec.json.decode(await self._blobs.get(self._folder + FOLDER + DONE), type=Reading)
+        except BlobNotFound:
+            return None
+
+    async def look_for_pages(self) -> None:
+        """Which pages are there already."""
+        after: str | None = None
+        while True:
+            listed = await self._blobs.list(self._folder + FOLDER, after=after)
+            self._kept |= {int(found[1]) for blob in listed.blobs if (found := NAMED.search(blob.key))}
+            if (after := listed.after) is None:
+                return
+
+    async def find_page(self, number: int) -> Page | None:
+        """A page that an earlier attempt has read."""
+        if number not in self._kept:
+            return None
+        return msgspec.json.decode(await self._blobs.get(self._key(number)), type=Page)
+
+    async def keep(self, page: Page) -> None:
+        """Put a page where the next attempt finds it."""
+        await self._blobs.put(self._key(page.number), write_page(page))
+        self._kept.add(page.number)
+
+    @asynccontextmanager
+    async def bound(self) -> AsyncIterator["Binding"]:
+        """A place for the pages in their order, gone at the end of the block."""
+        await asyncio.to_thread(self._scratch.mkdir, parents=True, exist_ok=True)
+        path = self._scratch / secrets.token_hex(8)
+        binding = Binding(path.with_suffix(".md"), path.with_suffix(".jsonl"))
+        try:
+            yield binding
+        finally:
+            await asyncio.to_thread(binding.discard)
+
+    async def finish(self, binding: "Binding", reading: Reading) -> None:
+        """Store the results, and forget the single pages."""
+        await asyncio.to_thread(binding.close)
+        await self._blobs.put(reading.markdown_key, _chunks(binding.markdown))
+        await self._blobs.put(reading.pages_key, _chunks(binding.pages))
+        await self._blobs.put(self._folder + FOLDER + DONE, msgspec.json.encode(reading))
+        for number in sorted(self._kept):
+            await self._blobs.delete(self._key(number))
+
+    @property
+    def markdown_key(self) -> str:
+        return self._folder + MARKDOWN
+
+    @property
+    def pages_key(self) -> str:
+        return self._folder + PAGES
+
+    def _key(self, number: int) -> str:
+        return f"{self._folder}{FOLDER}{number:06d}.json"
+
+
+class Binding:
+    """The two files that pages are written to, one after another."""
+
+    def __init__(self, markdown: Path, pages: Path) -> None:
+        self.markdown = markdown
+        self.pages = pages
+        self._open: tuple[IO[bytes], IO[bytes]] | None = None
+
+    def add(self, pages: Sequence[Page]) -> None:
+        """Write pages. Blocks on the disk: call it in a thread."""
+        if self._open is None:
+            self._open = self.markdown.open("wb"), self.pages.open("wb")
+        markdown, lines = self._open
+        markdown.write("".join(f"{page_mark(page.number)}\n\n{page.markdown}\n\n" for page in pages).encode())
+        lines.write(b"".join(map(write_page, pages)))
+
+    def close(self) -> None:
+        """No page comes after this."""
+        self.add(())
+        for file in self._open or ():
+            file.close()
+
+    def discard(self) -> None:
+        """Forget both files."""
+        for file in self._open or ():
+            file.close()
+        self.markdown.unlink(missing_ok=True)
+        self.pages.unlink(missing_ok=True)
+
+
+async def _chunks(path: Path) -> AsyncIterator[bytes]:
+    with await asyncio.to_thread(path.open, "rb") as file:
+        while chunk := await asyncio.to_thread(file.read, CHUNK_BYTES):
+            yield chunk

@@ -1,0 +1,128 @@
+"""The provider: what kind is it, who reads that, and what is told at the end."""
+
+import asyncio
+import hashlib
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from importlib.metadata import version
+from pathlib import Path
+
+from penstock.adapters.local_reader.book import Batch, Book, Glasses
+from penstock.adapters.local_reader.bounds import ReaderLimits
+from penstock.adapters.local_reader.flat import read_flat
+from penstock.adapters.local_reader.papers import Papers
+from penstock.adapters.local_reader.pdfs import read_pdf
+from penstock.adapters.local_reader.pictures import read_picture
+from penstock.documents import rapid, text
+from penstock.documents.endings import accepted, told_of
+from penstock.documents.errors import DocumentEmpty, DocumentTooLarge
+from penstock.documents.files import borrowed
+from penstock.documents.ground import Origin
+from penstock.documents.kinds import PICTURES, Kind
+from penstock.documents.ocr import Desk, Reading, Source
+from penstock.documents.parts import name_kind
+from penstock.kernel.blobs import Blobs
+from penstock.kernel.sandbox.call import Sandbox, Warm
+
+PARSERS = (
+    "penstock.documents.pdf",
+    "penstock.documents.pages",
+    "penstock.documents.text",
+    "penstock.documents.parts",
+    "liteparse",
+    "pikepdf",
+    "pypdfium2",
+    "PIL.Image",
+)
+ENGINE = ("penstock.documents.rapid", "pypdfium2", "PIL.Image", "PIL.ImageOps")
+
+
+def parser_sandbox(*, most_children: int = 4) -> Sandbox:
+    """Where files are parsed; one of the parsers has an event loop of its own, which wants a pair of sockets."""
+    return Sandbox(preload=PARSERS, warm=Warm(function=text.load), pairs=True, most_children=most_children)
+
+
+def engine_sandbox(profile: str, *, most_children: int = 1) -> Sandbox:
+    """Where pages are read by OCR, each in a fork of a process that has the engine loaded."""
+    return Sandbox(preload=ENGINE, warm=Warm(function=rapid.load, arguments=(profile,)), most_children=most_children)
+
+
+class LocalReader:
+    """The OCR provider `local`."""
+
+    name = "local"
+
+    def __init__(
+        self, blobs: Blobs, *, parsers: Sandbox, engine: Sandbox, scratch: Path, profile: str, limits: ReaderLimits
+    ) -> None:
+        """Raises OcrModelsMissing when the profile's models are not installed."""
+        rapid.weights(profile)
+        self._blobs = blobs
+        self._scratch = scratch
+        self._glasses = Glasses(parsers=parsers, engine=engine, profile=profile, limits=limits)
+
+    async def read(self, source: Source, desk: Desk) -> Reading:
+        """Read a document, going on where an earlier attempt stopped."""
+        papers = Papers(self._blobs, desk.folder, self._scratch)
+        if (done := await papers.find_reading()) is not None:
+            return done
+        self._check_size(source)
+        await papers.look_for_pages()
+        began = time.perf_counter()
+        async with borrowed(self._blobs, source.key, self._scratch) as path, papers.bound() as binding:
+            book = await self._opened(path, source, papers)
+            origins: Counter[Origin] = Counter()
+            async for batch in _batches(book):
+                await asyncio.to_thread(binding.add, batch.pages)
+                origins.update(page.origin for page in batch.pages)
+                await desk.progress(origins.total(), batch.of)
+            reading = self._reading(source, desk, papers, origins)
+            reading.metadata["seconds"] = round(time.perf_counter() - began, 3)
+            await papers.finish(binding, reading)
+        return reading
+
+    def _check_size(self, source: Source) -> None:
+        if not source.size_bytes:
+            raise DocumentEmpty(filename=source.filename)
+        most = self._glasses.limits.max_file_bytes
+        if source.size_bytes > most:
+            reason = f"it has {source.size_bytes} bytes, and {most} may be read (ETL_MAX_FILE_BYTES)"
+            raise DocumentTooLarge(filename=source.filename, reason=reason)
+
+    async def _opened(self, path: Path, source: Source, papers: Papers) -> Book:
+        glasses = self._glasses
+        with told_of(source.filename, "a document"):
+            limits = glasses.limits.parsing(source.size_bytes)
+            named = await glasses.parsers.run(name_kind, source.filename, file=path, limits=limits)
+        return Book(
+            path=path,
+            filename=source.filename,
+            size_bytes=source.size_bytes,
+            kind=accepted(named, source.filename, "a document").kind,
+            papers=papers,
+            glasses=glasses,
+        )
+
+    def _reading(self, source: Source, desk: Desk, papers: Papers, origins: Counter[Origin]) -> Reading:
+        name = hashlib.sha256(f"{desk.folder}\n{source.key}".encode()).hexdigest()
+        return Reading(
+            markdown_key=papers.markdown_key,
+            pages_key=papers.pages_key,
+            provider_task_id=f"{self.name}-{name[:16]}",
+            page_count=origins.total(),
+            metadata={
+                "provider": self.name,
+                "version": f"rapidocr {version('rapidocr')}, liteparse {version('liteparse')}",
+                "profile": self._glasses.profile,
+                "pages": origins.total(),
+                "ocr_pages": origins["ocr"],
+                "text_pages": origins["text"] + origins["file"],
+            },
+        )
+
+
+def _batches(book: Book) -> AsyncIterator[Batch]:
+    if book.kind is Kind.PDF:
+        return read_pdf(book)
+    return read_picture(book) if book.kind in PICTURES else read_flat(book)

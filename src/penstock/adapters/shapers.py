@@ -1,0 +1,83 @@
+"""The post-processors that need no model: `skip` leaves a document as it is, `fields` fills a schema by its labels."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock.documents.fields.errors import FieldsSchemaUnusable, FieldsTooCostly
+from penstock.documents.fields.find import Found, find_fields
+from penstock.documents.files import borrowed
+from penstock.documents.ocr import Desk, Reading
+from penstock.documents.shape import Shaped, ShapeRule
+from penstock.kernel.blobs import Blobs
+from penstock.kernel.sandbox.call import Sandbox
+from penstock.kernel.sandbox.ends import (
+    Bounds,
+    SandboxOutOfCpu,
+    SandboxOutOfMemory,
+    SandboxTimedOut,
+    SandboxTooMuch,
+)
+
+MOST_SCHEMA_BYTES = 100_000  # a sandboxed call takes 128 KiB of arguments
+USUAL_BOUNDS = Bounds(memory_bytes=512 * 1024 * 1024, cpu_seconds=120, seconds=300.0, result_bytes=32 * 1024 * 1024)
+
+
+class SkipShaper:
+    """Gives the markdown's key and what is known of the reading; nothing is read again."""
+
+    async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:  # noqa: ARG002  (the Protocol's; there is nothing to ask of it)
+        """The stable wrapper that callers of `skip` rely on."""
+        await desk.progress(1, 1)
+        value = {
+            "markdown_s3_key": reading.markdown_key,
+            "provider_task_id": reading.provider_task_id,
+            "metadata": reading.metadata,
+            "filename": filename,
+            "page_count": reading.page_count,
+        }
+        return Shaped(value=value, strategy="skip")
+
+
+class FieldsShaper:
+    """Fills the rule's schema from the labels, lines and tables of the pages."""
+
+    def __init__(self, blobs: Blobs, sandbox: Sandbox, scratch: Path, limits: Bounds = USUAL_BOUNDS) -> None:
+        self._blobs = blobs
+        self._sandbox = sandbox
+        self._scratch = scratch
+        self._limits = limits
+
+    async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
+        """A result with all properties of the schema, null where the document does not say."""
+        schema = _written(rule.json_schema)
+        await desk.progress(0, 1)
+        async with borrowed(self._blobs, reading.pages_key, self._scratch) as pages:
+            found = await self._find(filename, pages, schema)
+        await desk.progress(1, 1)
+        usage = {"ambiguous": list(found.ambiguous)} if found.ambiguous else {}
+        return Shaped(value=found.value, strategy="fields", places=found.places, usage=usage)
+
+    async def _find(self, filename: str, pages: Path, schema: bytes) -> Found:
+        try:
+            found = await self._sandbox.run(find_fields, schema, file=pages, limits=self._limits)
+        except (SandboxOutOfCpu, SandboxOutOfMemory, SandboxTimedOut, SandboxTooMuch) as error:
+            raise FieldsTooCostly(filename=filename, reason=str(error).rstrip(".")) from error
+        if found.flaw is not None:
+            raise FieldsSchemaUnusable(reason=found.flaw)
+        if found.excess is not None:
+            raise FieldsTooCostly(filename=filename, reason=found.excess)
+        return found
+
+
+def _written(schema: dict[str, Any] | None) -> bytes:
+    if schema is None:
+        raise FieldsSchemaUnusable(reason="the rule has none")
+    try:
+        written = msgspec.json.encode(schema)
+    except RecursionError as error:
+        raise FieldsSchemaUnusable(reason="it is nested too deep") from error
+    if len(written) > MOST_SCHEMA_BYTES:
+        raise FieldsSchemaUnusable(reason=f"it is longer than {MOST_SCHEMA_BYTES} bytes")
+    return written

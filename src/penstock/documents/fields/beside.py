@@ -1,0 +1,122 @@
+"""What stands right of a label, and below it: by boxes on the page, or by rows and columns of a table.
+
+A label over its value and a label left of its value look alike where nothing but text is known. So what is a label
+itself is no value; where rows are pairs and other labels stand in the label's column, values stand to the right; else
+one with digits beats one without; and where that does not decide either, both are offered, and disagree.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from penstock.documents.fields.layout import Text, share_row
+from penstock.documents.ground import Box
+
+SAID, NEAR = 0, 1  # how a value belongs to its label: left of it or by a mark, or above it
+WIDEST_GAP = 0.6  # between a label and what is right of it: of the page's width
+WIDEST_GAP_HEIGHTS = 15  # or of a label's height, where a page does not tell its width
+TALLEST_GAP = 2.0  # of a label's height
+
+_DIGIT = re.compile(r"\d")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Around:
+    """What stands around a label: all else in its row and in its column, the nearest right of it, and what is close
+    under it, nearest first."""
+
+    row: Sequence[Text] = ()
+    column: Sequence[Text] = ()
+    right: Sequence[Text] = ()
+    below: Sequence[Text] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beside:
+    """A text that may be a label's value. `loose`: only a value that cannot be taken for prose is read from it."""
+
+    text: Text
+    way: int
+    loose: bool = False
+
+
+def weighed(label: Text, around: Around, is_label: Callable[[str], bool]) -> list[Beside]:
+    """Which of what stands beside a label may be its value."""
+    values = [each for each in around.right if not is_label(each.text)]
+    under = list(takewhile(lambda each: not is_label(each.text), around.below))
+    if label.text.rstrip().endswith((":", "：")):
+        first = [Beside(text=each, way=SAID) for each in values] + [Beside(text=each, way=NEAR) for each in under]
+        return first[:1]
+    clear = any(is_label(each.text) for each in around.row)
+    if len(around.row) == 1 and any(is_label(each.text) for each in around.column):
+        under = []  # two in a row, and labels over labels: values stand to the right
+    if values and under:
+        right_has, below_has = bool(_DIGIT.search(values[0].text)), bool(_DIGIT.search(under[0].text))
+        if right_has == below_has:
+            return [Beside(text=each, way=SAID) for each in (*values, *under)]
+        values, clear = (values if right_has else []), True
+    if values:
+        return [Beside(text=each, way=SAID) for each in values]
+    return [Beside(text=each, way=NEAR, loose=not clear) for each in under]
+
+
+def around_box(label: Text, lines: Sequence[Text], width: float) -> Around:
+    """What stands around a label, by boxes; `width` is that of the page."""
+    if label.box is None:
+        return Around()
+    row = [line for line in lines if line.box and line is not label and share_row(label.box, line.box)]
+    column = [line for line in lines if line.box and line is not label and _share_edge(label.box, line.box)]
+    return Around(row=row, column=column, right=_right_of(label.box, row, width), below=_below(label, lines))
+
+
+def _right_of(box: Box, row: Sequence[Text], width: float) -> list[Text]:
+    """The nearest line right of a label, in its own row."""
+    left, top, right, bottom = box
+    after = [(line.box[0], line) for line in row if line.box and line.box[0] >= right - (right - left) * 0.05]
+    if not after:
+        return []
+    at, nearest = min(after, key=lambda one: one[0])
+    return [nearest] if at - right <= max(WIDEST_GAP * width, WIDEST_GAP_HEIGHTS * (bottom - top)) else []
+
+
+def _below(label: Text, lines: Sequence[Text]) -> list[Text]:
+    """The lines under a label that follow each other as closely as the first follows the label."""
+    found: list[Text] = []
+    current, most = label, TALLEST_GAP
+    while current.box is not None and len(found) < 3:
+        following = _next_below(current, lines, most)
+        if following is None or following.box is None:
+            break
+        gap = max(following.box[1] - current.box[3], 0.0)
+        most = min(most, 1.5 * gap / max(_height(following.box), 1e-9) + 0.3)  # a new block begins after a wider gap
+        found.append(following)
+        current = following
+    return found
+
+
+def _next_below(label: Text, lines: Sequence[Text], most: float) -> Text | None:
+    assert label.box is not None
+    box, reach = label.box, most * _height(label.box)
+    under = [
+        (line.box[1], line)
+        for line in lines
+        if line.box
+        and line is not label
+        and _share_column(box, line.box)
+        and -0.3 * _height(box) <= line.box[1] - box[3] <= reach
+    ]
+    return min(under, key=lambda one: one[0])[1] if under else None
+
+
+def _share_column(one: Box, other: Box) -> bool:
+    shared = min(one[2], other[2]) - max(one[0], other[0])
+    return shared > 0.5 * min(one[2] - one[0], other[2] - other[0])
+
+
+def _share_edge(one: Box, other: Box) -> bool:
+    return abs(one[0] - other[0]) < _height(one) / 2
+
+
+def _height(box: Box) -> float:
+    return box[3] - box[1]

@@ -1,0 +1,146 @@
+"""Which label means which wanted value.
+
+A leaf inside a record answers to its label within the record's section, and anywhere to both names together ("Seller
+name"). By its own label alone, outside of any section, it is meant only when nothing else has that label.
+"""
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, TypeVar
+
+from penstock.documents.fields.tree import Labels, Leaf, Node, Record, Rows, parts
+from penstock.documents.fields.words import MOST_LABEL, common_labels, key_of, parts_of, total_labels
+
+T = TypeVar("T")
+
+MOST_COMMON = 24  # characters, spaces between letters included
+MOST_COMPOSED = 64  # keys made of a record's name and a leaf's name
+
+_BEGINS_WITH_LABEL = re.compile(r"[^:：\d]{1,40}[:：](?!//)")
+
+
+class Claim(NamedTuple):
+    """A leaf that answers to a key; `standing` is the place of that key among the leaf's labels."""
+
+    leaf: Leaf
+    standing: int
+    around: tuple[Record, ...]
+    whole: bool  # the key names the record too
+
+
+class Meant(NamedTuple):
+    """A leaf that a label in the document means, and how well: less is better."""
+
+    leaf: Leaf
+    standing: tuple[int, int]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Labelled:
+    """All labels of a tree. For the items of an array there is one more of these."""
+
+    claims: dict[str, list[Claim]]
+    records: dict[str, list[Record]]
+    rows: tuple[Rows, ...]
+    leaves: tuple[Leaf, ...]
+    rows_by_key: dict[str, list[Rows]]
+
+    @classmethod
+    def of(cls, node: Node) -> "Labelled":
+        """The labels of a node and of all below it, except inside arrays."""
+        made = cls(claims={}, records={}, rows=tuple(_rows(node)), leaves=tuple(_leaves(node)), rows_by_key={})
+        for part, around in parts(node):
+            if isinstance(part, Leaf):
+                made._add_leaf(part, around)
+            elif isinstance(part, Record) and part.pointer:
+                _add(made.records, part.labels, part)
+            elif isinstance(part, Rows):
+                _add(made.rows_by_key, part.labels, part)
+        return made
+
+    @cached_property
+    def longest(self) -> int:
+        """More characters than any label can take that is asked for, spaces, marks and small words counted."""
+        keys = itertools.chain(self.claims, self.records, self.rows_by_key)
+        return min(2 * max(map(len, keys), default=0) + 15, MOST_LABEL)
+
+    @cached_property
+    def common(self) -> frozenset[str]:
+        """Keys of labels that forms have, asked for or not."""
+        return common_labels()
+
+    @cached_property
+    def totals(self) -> frozenset[str]:
+        """Keys of what stands before a sum."""
+        return total_labels()
+
+    def meant_by(self, label: str, owner: Record | None = None, heading: str = "") -> list[Meant]:
+        """The leaves that a label means in the section of a record, or under a heading, best reading only."""
+        key = key_of(label)
+        if not key:
+            return []
+        for weakness, keys in enumerate(([key], [heading + key] if heading else [], map(key_of, parts_of(label)))):
+            claims = [claim for each in keys for claim in self._claims(each, owner)]
+            best = {claim.leaf: claim.standing for claim in sorted(claims, key=lambda claim: -claim.standing)}
+            if best:
+                return [Meant(leaf, (standing, weakness)) for leaf, standing in best.items()]
+        return []
+
+    def is_wanted(self, text: str) -> bool:
+        """Whether a text is a label that the schema knows."""
+        if len(text) > self.longest:
+            return False
+        keys = (key_of(text), *(key_of(part) for part in parts_of(text)[:1]))
+        return any(key in known for key in keys for known in (self.claims, self.records, self.rows_by_key))
+
+    def is_label(self, text: str) -> bool:
+        """Whether a text is a label at all, or begins with one: then it is nobody else's value."""
+        return bool(_BEGINS_WITH_LABEL.match(text)) or self.is_wanted(text) or self.is_common(text)
+
+    def is_common(self, text: str) -> bool:
+        """Whether a text is a label that forms have, asked for or not."""
+        return len(text) <= MOST_COMMON and key_of(text) in self.common
+
+    def _claims(self, key: str, owner: Record | None) -> Iterable[Claim]:
+        found = self.claims.get(key, [])
+        inside = [claim for claim in found if owner is not None and owner in claim.around]
+        if inside:
+            return inside
+        clear = [claim for claim in found if claim.whole or not claim.around]
+        if clear or len({claim.leaf.pointer for claim in found}) > 1:
+            return clear
+        return found
+
+    def _add_leaf(self, leaf: Leaf, around: tuple[Record, ...]) -> None:
+        for standing, keys in enumerate(leaf.labels):
+            for key in keys:
+                self.claims.setdefault(key, []).append(Claim(leaf, standing, around, whole=False))
+        if not around:
+            return
+        for standing, key in _composed(around[-1].labels, leaf.labels):
+            self.claims.setdefault(key, []).append(Claim(leaf, standing, around, whole=True))
+
+
+def _composed(outer: Labels, inner: Labels) -> Iterator[tuple[int, str]]:
+    pairs = ((at, left + right) for at, keys in enumerate(inner) for right in keys for one in outer for left in one)
+    for count, pair in enumerate(pairs):
+        if count >= MOST_COMPOSED:
+            return
+        yield pair
+
+
+def _add(known: dict[str, list[T]], labels: Labels, node: T) -> None:
+    for keys in labels:
+        for key in keys:
+            known.setdefault(key, []).append(node)
+
+
+def _rows(node: Node) -> Iterator[Rows]:
+    return (part for part, _ in parts(node) if isinstance(part, Rows))
+
+
+def _leaves(node: Node) -> Iterator[Leaf]:
+    return (part for part, _ in parts(node) if isinstance(part, Leaf))

@@ -1,0 +1,107 @@
+"""When two labels are the same: their keys are equal.
+
+A key forgets case, spaces, punctuation and width, and what OCR mixes up (l, I and 1; O and 0), so that "Invoice No.:",
+"invoiceNo" and "lNVOICE N0" meet. What a schema wants has several keys, since "number" may be printed as "No.".
+"""
+
+import itertools
+import re
+import unicodedata
+from collections.abc import Sequence
+
+MOST_LABEL = 80  # characters; longer text is prose
+MOST_VARIANTS = 32
+
+HAN = r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_WORD = re.compile(r"[^\W_]+")
+_BESIDE = re.compile(r"[/|()\[\]{}（）【】［］<>]")  # what parts two labels in one
+_MAY_PART = re.compile(r"[/|(\[{<]|[^\x00-\x7f]")
+_OTHER_SCRIPT = re.compile(rf"(?<=[{HAN}])\s*(?=[^\W\d_{HAN}])|(?<=[^\W\d_{HAN}])[\s.]+(?=[{HAN}])")
+_CLAUSE = re.compile(r"[.,;:!?()\"'/|，。；：！？（）“”‘’「」、\n]|\bor\b|\be\.g\.")
+_MIXED_UP = str.maketrans({"l": "i", "1": "i", "0": "o"})
+
+ARTICLES = frozenset({"the", "a", "an"})
+ALIKE = (
+    ("number", "no", "nr", "num"),
+    ("quantity", "qty"),
+    ("amount", "amt"),
+    ("telephone", "tel", "phone"),
+    ("address", "addr"),
+    ("reference", "ref"),
+    ("account", "acct"),
+    ("description", "desc"),
+    ("department", "dept"),
+    ("identifier", "id"),
+    ("percent", "pct"),
+)
+SAME_WORDS = {word: group for group in ALIKE for word in group}
+SAME_HAN = (("号码", "号"), ("编号", "号"))
+
+# Labels that forms have: a value ends where one of them begins, also when nobody has asked for it.
+COMMON = """
+    address amount currency customer date description due email fax name no number page phone price qty quantity ref
+    reference subtotal tax tel telephone terms total unit vat
+    名称 地址 电话 传真 邮箱 日期 开票日期 金额 税额 税率 合计 单价 数量 单位 备注 发票代码 发票号码 校验码 机器编号
+    纳税人识别号 统一社会信用代码 开户行 开户行及账号 账号 收款人 复核 开票人 联系人 规格型号
+"""
+TOTALS = "total subtotal sum sumtotal grandtotal amountdue totaldue totals 合计 小计 总计 价税合计 本页小计 总额 共计"
+
+
+def key_of(text: str) -> str:
+    """The key of a label as it stands in a document; empty when the text is no label."""
+    return _joined(_words(text)) if len(text) <= MOST_LABEL else ""
+
+
+def keys_wanted(text: str) -> frozenset[str]:
+    """All keys by which a name of a schema may stand in a document."""
+    words = _words(_CAMEL.sub(" ", text))
+    ways = itertools.product(*(SAME_WORDS.get(word, (word,)) for word in words))
+    return frozenset(_joined(way) for way in itertools.islice(ways, MOST_VARIANTS)) - {""}
+
+
+def parts_of(label: str) -> list[str]:
+    """The labels that stand together in one: "Total (EUR)", "Date/日期", "发票号码 Invoice No."."""
+    if not _MAY_PART.search(label):
+        return []
+    parts = [part for part in _BESIDE.split(label) if part]
+    parts += [piece for part in parts or [label] for piece in _OTHER_SCRIPT.split(part) if piece != part]
+    return [part for part in parts if part.strip() and part != label]
+
+
+def clauses_of(description: str) -> list[str]:
+    """What a description may be naming: its clauses, each as a whole. A word out of a sentence names nothing."""
+    return [clause for clause in _CLAUSE.split(description[:2000]) if clause.strip() and len(clause) <= MOST_LABEL]
+
+
+def common_labels() -> frozenset[str]:
+    """The keys of what forms have for labels."""
+    return frozenset(key for word in COMMON.split() for key in keys_wanted(word))
+
+
+def total_labels() -> frozenset[str]:
+    """The keys of what stands before the sum of a table."""
+    return frozenset(key_of(word) for word in TOTALS.split())
+
+
+def _words(text: str) -> list[str]:
+    plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    words = _WORD.findall(plain.replace("#", " no ").casefold())
+    return _turned([word for word in words if word not in ARTICLES] or words)
+
+
+def _turned(words: list[str]) -> list[str]:
+    """What is called the date of an invoice is the invoice date."""
+    if words.count("of") != 1 or words[0] == "of" or words[-1] == "of":
+        return words
+    cut = words.index("of")
+    return words[cut + 1 :] + words[:cut]
+
+
+def _joined(words: Sequence[str]) -> str:
+    key = "".join(words)
+    if key.isascii():
+        return key.translate(_MIXED_UP)
+    for long, short in SAME_HAN:
+        key = key.replace(long, short)
+    return key.translate(_MIXED_UP)

@@ -1,0 +1,58 @@
+"""Files that are text already, from outside: `kind_of_file` and `read_flat`.
+
+All work on their bytes is done in the sandbox (`parts.py`). What comes back is checked once more, since a child that a
+file has taken over may answer anything.
+"""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from penstock.documents.endings import accepted, told_of
+from penstock.documents.errors import DocumentTooLarge, DocumentUnreadable
+from penstock.documents.kinds import Kind
+from penstock.documents.parts import Bookmark, Part, name_kind, read_part
+from penstock.kernel.sandbox.call import Sandbox
+from penstock.kernel.sandbox.ends import Bounds
+
+PRELOAD = ("penstock.documents.parts",)  # what a sandbox should have imported before it runs these
+MOST_PAGES = 5000
+LOOK = Bounds(memory_bytes=256 * 1024 * 1024, cpu_seconds=5, seconds=20.0)
+PART = Bounds(memory_bytes=512 * 1024 * 1024, cpu_seconds=30, seconds=120.0, result_bytes=12 * 1024 * 1024)
+
+
+async def kind_of_file(sandbox: Sandbox, path: Path, filename: str) -> Kind:
+    """The kind of a file by its content, then its name. DocumentEmpty, DocumentEncrypted or DocumentKindUnknown."""
+    with told_of(filename, "a document"):
+        answer = await sandbox.run(name_kind, filename, file=path, limits=LOOK)
+    return accepted(answer, filename, "a document").kind
+
+
+async def read_flat(
+    sandbox: Sandbox,
+    path: Path,
+    kind: Kind,
+    filename: str,
+    *,
+    most_pages: int = MOST_PAGES,
+    limits: Bounds = PART,
+) -> AsyncIterator[Part]:
+    """The pages of a file in parts, of which one at a time is in memory; the last one says that nothing follows."""
+    following: Bookmark | None = Bookmark()
+    while following is not None:
+        with told_of(filename, kind):
+            answer = await sandbox.run(read_part, kind, following.page, following.resume, file=path, limits=limits)
+        part = accepted(answer, filename, kind)
+        after = following.page + len(part.pages)
+        if not _goes_on(part, following.page, after):
+            raise DocumentUnreadable(filename=filename, kind=kind, reason="its reader gave pages out of order")
+        if after - 1 > most_pages:
+            reason = f"it has more than the {most_pages} pages that may be read (ETL_MAX_PAGES)"
+            raise DocumentTooLarge(filename=filename, reason=reason)
+        yield part
+        following = part.following
+
+
+def _goes_on(part: Part, first: int, after: int) -> bool:
+    """Pages must follow each other, or a child could keep us reading for ever."""
+    in_order = [page.number for page in part.pages] == list(range(first, after))
+    return in_order and (part.following is None or first < after == part.following.page)

@@ -1,0 +1,165 @@
+"""What kind a file is: by its content first, by its name second.
+
+A PDF called .docx is a PDF. The name decides only between kinds of text that look alike (a table, notes, markdown), and
+what no content gives away. Office files are zip archives, so they are told apart by the names inside.
+"""
+
+import re
+from collections.abc import Collection
+from enum import StrEnum
+from pathlib import PurePath
+
+from penstock.documents.errors import DocumentEmpty, DocumentEncrypted, DocumentKindUnknown
+from penstock.documents.plain_codec import SAMPLE_BYTES, codec_of, decoded
+
+HEAD_BYTES = SAMPLE_BYTES
+PDF_BYTES = 1024  # a PDF may begin with this much of something else
+
+
+class Kind(StrEnum):
+    """The kinds that can be read."""
+
+    PDF = "pdf"
+    PNG = "png"
+    JPEG = "jpeg"
+    TIFF = "tiff"
+    WEBP = "webp"
+    DOCX = "docx"
+    PPTX = "pptx"
+    XLSX = "xlsx"
+    HTML = "html"
+    EML = "eml"
+    CSV = "csv"
+    TXT = "txt"
+    MD = "md"
+
+
+PICTURES = frozenset({Kind.PNG, Kind.JPEG, Kind.TIFF, Kind.WEBP})
+FLAT = frozenset(Kind) - PICTURES - {Kind.PDF}  # text already: nothing to look at with OCR
+
+BEGINNINGS = (
+    (b"\x89PNG\r\n\x1a\n", Kind.PNG),
+    (b"\xff\xd8\xff", Kind.JPEG),
+    (b"II*\0", Kind.TIFF),
+    (b"MM\0*", Kind.TIFF),
+    (b"II+\0", Kind.TIFF),
+    (b"MM\0+", Kind.TIFF),
+)
+FOREIGN_TEXT = ((b"{\\rtf", "RTF"), (b"%!PS", "PostScript"))
+FOREIGN_BYTES = (
+    (b"\x1f\x8b", "gzip"),
+    (b"7z\xbc\xaf\x27\x1c", "7z"),
+    (b"Rar!\x1a\x07", "RAR"),
+    (b"GIF8", "GIF"),
+    (b"BM", "BMP"),
+    (b"\x7fELF", "a program"),
+    (b"MZ", "a program"),
+)
+ZIP = (b"PK\x03\x04", b"PK\x05\x06")
+OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+LOCKED_PACKAGE = "EncryptedPackage".encode("utf-16-le")  # how a password wraps a docx, pptx or xlsx
+INSIDE = (("word/document", Kind.DOCX), ("ppt/presentation", Kind.PPTX), ("xl/workbook", Kind.XLSX))
+OFFICE = tuple(kind for _, kind in INSIDE)
+NAMES = {
+    ".docx": Kind.DOCX,
+    ".pptx": Kind.PPTX,
+    ".xlsx": Kind.XLSX,
+    ".html": Kind.HTML,
+    ".htm": Kind.HTML,
+    ".xhtml": Kind.HTML,
+    ".eml": Kind.EML,
+    ".csv": Kind.CSV,
+    ".tsv": Kind.CSV,
+    ".md": Kind.MD,
+    ".markdown": Kind.MD,
+}
+WEB_PAGE = re.compile(
+    r"\s*(<\?xml[^>]{0,200}>\s*)?(<!--.{0,2000}?-->\s*){0,4}<(!doctype\s+html|html)[\s>]", re.IGNORECASE | re.DOTALL
+)
+MAIL_HEADER = re.compile(r"^(from|to|cc|subject|date|received|return-path|message-id|mime-version):", re.IGNORECASE)
+ANY_HEADER = re.compile(r"^[!-9;-~]+:|^[ \t]|^From ")
+LEAST_MAIL_HEADERS = 3
+
+
+def kind_of(head: bytes, filename: str, names: Collection[str] = ()) -> Kind:
+    """The kind of a file that begins with `head` (HEAD_BYTES of it, or all) and, as an archive, has these names."""
+    if not head:
+        raise DocumentEmpty(filename=filename)
+    named = NAMES.get(PurePath(filename.lower()).suffix)
+    if is_archive(head):
+        return _of_archive(filename, named, names)
+    if is_old_office(head):
+        raise _old_office(head, filename)
+    certain = _by_beginning(head, filename)
+    if certain is not None:
+        return certain
+    codec = codec_of(head)
+    if codec is None:
+        raise DocumentKindUnknown(filename=filename, seen=_seen(head, FOREIGN_BYTES) or "binary data")
+    if seen := _seen(head, FOREIGN_TEXT):
+        raise DocumentKindUnknown(filename=filename, seen=seen)
+    return _of_text(decoded(head, codec), named)
+
+
+def is_archive(head: bytes) -> bool:
+    """Whether the names inside must be known to tell the kind."""
+    return head.startswith(ZIP)
+
+
+def is_old_office(head: bytes) -> bool:
+    """Whether it is in the container that came before zip, which now mostly means a password."""
+    return head.startswith(OLD_OFFICE)
+
+
+def _of_archive(filename: str, named: Kind | None, names: Collection[str]) -> Kind:
+    for inside, kind in INSIDE:
+        if any(name.startswith(inside) for name in names):
+            return kind
+    if not names and named in OFFICE:
+        return named
+    raise DocumentKindUnknown(filename=filename, seen="a zip archive")
+
+
+def _old_office(head: bytes, filename: str) -> DocumentEncrypted | DocumentKindUnknown:
+    if LOCKED_PACKAGE in head:
+        return DocumentEncrypted(filename=filename)
+    return DocumentKindUnknown(filename=filename, seen="an Office file from before 2007")
+
+
+def _by_beginning(head: bytes, filename: str) -> Kind | None:
+    for beginning, kind in BEGINNINGS:
+        if head.startswith(beginning):
+            return kind
+    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
+        return Kind.WEBP
+    if head.lstrip().startswith(b"%PDF-"):
+        return Kind.PDF
+    late = b"%PDF-" in head[:PDF_BYTES] and (filename.lower().endswith(".pdf") or codec_of(head) is None)
+    return Kind.PDF if late else None  # else it is a text that speaks of PDF
+
+
+def _seen(head: bytes, known: tuple[tuple[bytes, str], ...]) -> str | None:
+    return next((seen for beginning, seen in known if head.startswith(beginning)), None)
+
+
+def _of_text(text: str, named: Kind | None) -> Kind:
+    if WEB_PAGE.match(text):
+        return Kind.HTML
+    if _is_mail(text):
+        return Kind.EML
+    if named in OFFICE or named is None:
+        return Kind.TXT
+    return named
+
+
+def _is_mail(text: str) -> bool:
+    """Whether it begins with headers, among them several that every mail has."""
+    known = set()
+    for line in text.splitlines()[:200]:
+        if not line:
+            break
+        if not ANY_HEADER.match(line):
+            return False
+        if header := MAIL_HEADER.match(line):
+            known.add(header[1].lower())
+    return "from" in known and len(known) >= LEAST_MAIL_HEADERS

@@ -1,0 +1,269 @@
+"""Lines that OCR has seen become a page: reading order, paragraphs, headings, lists, simple tables.
+
+The engine gives pieces of lines with boxes, nothing else. Pieces at one height are a row. Rows that leave the same gap
+free from top to bottom are a band: of columns when the pieces beside the gap are running text, else of a table. All
+other rows are lines of one column. Distances are in heights of a usual line, so no unit or resolution matters.
+"""
+
+import re
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from penstock.documents.blocks import PAGE_MARK
+from penstock.documents.ground import Box, Page, Span
+from penstock.documents.layout_tables import cells_of, markdown_of
+
+GUTTER = 0.4  # the least width of a gap between columns, in heights of a line; the engine has parted them already
+LEFT_OVER = 0.1  # what many rows must leave free of it
+LEAST_ROWS = 3  # of columns of text; two lines side by side are a table
+LEAST_TABLE_ROWS = 2
+FILLED = 0.55  # how much of its column a line of running text fills, in the middle
+PARAGRAPH_GAP = 0.8  # an empty space above a line that begins a paragraph, in heights of a line
+LEAST_LETTERS = 20  # in a line of running text, in the narrowest columns
+FULL_LINE = 0.85  # a line that ends sooner is the last of its paragraph
+TABLE_GAP = 2.0  # an empty space that no table has between its rows
+TITLE, SUBTITLE = 1.5, 1.22  # how much higher than usual the lines of headings are
+MOST_HEADING = 80  # letters
+SENTENCE_END = frozenset(".,;:!?。，；：！？")
+MARKED = re.compile(r"^\s*([-–•·●○▪■*]|\(?\d{1,3}[.)、]|[一二三四五六七八九十]{1,3}、)\s*(?=\S)")
+BULLETS = frozenset("-–•·●○▪■*")
+NO_SPACE = re.compile(r"[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f]")  # Chinese and its marks
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A piece of a line as the engine gives it."""
+
+    text: str
+    box: Box
+    score: float
+
+    @property
+    def height(self) -> float:
+        return self.box[3] - self.box[1]
+
+    @property
+    def width(self) -> float:
+        return self.box[2] - self.box[0]
+
+
+Row = list[Line]
+Gap = tuple[float, float]  # from left to right
+
+
+def page_of(lines: Iterable[Line], number: int, *, width: float, height: float) -> Page:
+    """The page that these lines make."""
+    seen = [line for line in lines if line.text.strip()]
+    writing = _Writing(usual=statistics.median([line.height for line in seen]) if seen else 1.0)
+    writing.write(seen)
+    return Page(
+        number=number,
+        origin="ocr",
+        markdown=PAGE_MARK.sub(r"\\<!--\1", "\n\n".join(writing.blocks)),
+        spans=tuple(writing.spans),
+        width=round(width, 2),
+        height=round(height, 2),
+        confidence=round(statistics.fmean(line.score for line in seen), 4) if seen else None,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Band:
+    """Rows that belong together, and the gap that they all leave free; None for rows of one column."""
+
+    rows: list[Row]
+    gutter: Gap | None
+
+
+def _rows(lines: Sequence[Line]) -> list[Row]:
+    """Pieces at one height, from left to right; rows from top to bottom."""
+    rows: list[Row] = []
+    for line in sorted(lines, key=lambda each: (each.box[1] + each.box[3]) / 2):
+        middle = (line.box[1] + line.box[3]) / 2
+        if rows and any(each.box[1] <= middle <= each.box[3] for each in rows[-1]) and not _covers(rows[-1], line):
+            rows[-1].append(line)
+        else:
+            rows.append([line])
+    return [sorted(row, key=lambda each: each.box[0]) for row in rows]
+
+
+def _covers(row: Row, line: Line) -> bool:
+    """Whether a piece stands over or under this one, so that the two cannot be in one row."""
+    return any(min(each.box[2], line.box[2]) - max(each.box[0], line.box[0]) > 0.3 * line.width for each in row)
+
+
+def _bands(rows: Sequence[Row], usual: float) -> Iterator[Band]:
+    """Rows are taken as long as one gap is left that all of them keep free, or as long as none has one."""
+    taken: list[Row] = []
+    gaps: list[Gap] = []
+    for row in rows:
+        kept = _kept(gaps, row, usual) if gaps else _gaps(row, usual)
+        if taken and bool(kept) != bool(gaps):
+            yield _band(taken, gaps)
+            taken, kept = [], _gaps(row, usual)
+        taken.append(row)
+        gaps = kept
+    if taken:
+        yield _band(taken, gaps)
+
+
+def _band(rows: list[Row], gaps: Sequence[Gap]) -> Band:
+    return Band(rows=rows, gutter=max(gaps, key=lambda gap: gap[1] - gap[0], default=None))
+
+
+def _gaps(row: Row, usual: float) -> list[Gap]:
+    between = pairwise(row)
+    return [(one.box[2], other.box[0]) for one, other in between if other.box[0] - one.box[2] >= GUTTER * usual]
+
+
+def _kept(gaps: Iterable[Gap], row: Row, usual: float) -> list[Gap]:
+    """What a row leaves of the gaps: it may only stand beside them."""
+    for line in row:
+        gaps = [part for gap in gaps for part in _beside(gap, line)]
+    return [gap for gap in gaps if gap[1] - gap[0] >= LEFT_OVER * usual]
+
+
+def _beside(gap: Gap, line: Line) -> list[Gap]:
+    left, _, right, _ = line.box
+    if right <= gap[0] or left >= gap[1]:
+        return [gap]
+    return [part for part in ((gap[0], left), (right, gap[1])) if part[0] < part[1]]
+
+
+class _Writing:
+    """The page as it is being written."""
+
+    def __init__(self, usual: float) -> None:
+        self.usual = usual
+        self.blocks: list[str] = []
+        self.spans: list[Span] = []
+        self._tables = 0
+
+    def write(self, lines: Sequence[Line]) -> None:
+        """A page, or a column of one."""
+        edge = max((line.box[2] for line in lines), default=0.0)
+        for band in _bands(_rows(lines), self.usual):
+            self._write_band(band, edge)
+
+    def _write_band(self, band: Band, edge: float) -> None:
+        """Columns one after the other, a table, or lines."""
+        if band.gutter is None:
+            self._write_lines([line for row in band.rows for line in row], edge)
+            return
+        left, right = _sides(band)
+        if all(len(side) >= LEAST_ROWS and _is_running_text(side) for side in (left, right)):
+            self.write(left)
+            self.write(right)
+            return
+        for run in _runs(band.rows, self.usual):
+            if len(run) >= LEAST_TABLE_ROWS and len(run[0]) > 1:
+                self._write_table(run)
+            else:
+                self._write_lines([_joined(row) for row in run], edge)
+
+    def _write_table(self, rows: Sequence[Row]) -> None:
+        cells = cells_of([[(line.text, line.box) for line in row] for row in rows])
+        self.blocks.append(markdown_of(cells))
+        self.spans.extend(
+            Span(text=cell[0], box=cell[1], table=self._tables, row=at, column=column)
+            for at, row in enumerate(cells)
+            for column, cell in enumerate(row)
+            if cell is not None
+        )
+        self._tables += 1
+
+    def _write_lines(self, lines: Sequence[Line], edge: float) -> None:
+        paragraph: list[Line] = []
+        for line in lines:
+            if paragraph and self._begins(line, after=paragraph[-1], edge=edge):
+                self._write_paragraph(paragraph)
+                paragraph = []
+            paragraph.append(line)
+        if paragraph:
+            self._write_paragraph(paragraph)
+
+    def _begins(self, line: Line, *, after: Line, edge: float) -> bool:
+        if line.box[1] - after.box[3] > PARAGRAPH_GAP * self.usual or MARKED.match(line.text):
+            return True
+        if self._level(line) != self._level(after):
+            return True
+        return _letters(after) < LEAST_LETTERS or after.box[2] - line.box[0] < FULL_LINE * (edge - line.box[0])
+
+    def _level(self, line: Line) -> int:
+        """Of a heading; 0 for other lines."""
+        if len(line.text) > MOST_HEADING or line.text[-1] in SENTENCE_END:
+            return 0
+        if line.height >= TITLE * self.usual:
+            return 1
+        return 2 if line.height >= SUBTITLE * self.usual else 0
+
+    def _write_paragraph(self, lines: Sequence[Line]) -> None:
+        text = _together(line.text for line in lines)
+        marked = MARKED.match(text)
+        if level := self._level(lines[0]):
+            text = f"{'#' * level} {text}"
+        elif marked and marked[1] in BULLETS:
+            text = f"- {text[marked.end() :]}"
+        self.blocks.append(text)
+        self.spans.extend(Span(text=line.text, box=line.box) for line in lines)
+
+
+def _runs(rows: Sequence[Row], usual: float) -> Iterator[list[Row]]:
+    """Rows that may be one table: it begins and ends with a row of several pieces, and has no wide space in it."""
+    run: list[Row] = []
+    for row in rows:
+        if run and min(line.box[1] for line in row) - max(line.box[3] for line in run[-1]) > TABLE_GAP * usual:
+            yield from _trimmed(run)
+            run = []
+        run.append(row)
+    yield from _trimmed(run)
+
+
+def _trimmed(run: list[Row]) -> Iterator[list[Row]]:
+    full = [at for at, row in enumerate(run) if len(row) > 1]
+    if not full:
+        yield run
+        return
+    parts = run[: full[0]], run[full[0] : full[-1] + 1], run[full[-1] + 1 :]
+    yield from (part for part in parts if part)
+
+
+def _sides(band: Band) -> tuple[list[Line], list[Line]]:
+    assert band.gutter is not None
+    middle = sum(band.gutter) / 2
+    lines = [line for row in band.rows for line in row]
+    return [each for each in lines if each.box[2] <= middle], [each for each in lines if each.box[2] > middle]
+
+
+def _is_running_text(lines: Sequence[Line]) -> bool:
+    """Lines of a text fill their column; cells of a table are short, or of any length."""
+    width = max(line.box[2] for line in lines) - min(line.box[0] for line in lines)
+    filled = statistics.median(line.width for line in lines) >= FILLED * width
+    return filled and statistics.median(map(_letters, lines)) >= LEAST_LETTERS
+
+
+def is_chinese(letter: str) -> bool:
+    """Whether it is a letter or a mark of Chinese, beside which there is no space."""
+    return NO_SPACE.match(letter) is not None
+
+
+def _letters(line: Line) -> int:
+    """How long it is; a Chinese letter is as wide as two."""
+    return len(line.text) * (2 if NO_SPACE.search(line.text) else 1)
+
+
+def _joined(row: Row) -> Line:
+    boxes = [line.box for line in row]
+    around = (min(b[0] for b in boxes), min(b[1] for b in boxes), max(b[2] for b in boxes), max(b[3] for b in boxes))
+    return Line(text=_together(line.text for line in row), box=around, score=min(line.score for line in row))
+
+
+def _together(texts: Iterable[str]) -> str:
+    """Lines of one paragraph; no space between two Chinese letters."""
+    whole = ""
+    for text in texts:
+        is_close = is_chinese(whole[-1:]) and is_chinese(text[:1])
+        whole += text if is_close or not whole else f" {text}"
+    return whole

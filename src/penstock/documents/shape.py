@@ -1,0 +1,36 @@
+"""The shaping port: what was read becomes JSON, under a rule."""
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from penstock.documents.ground import Place
+from penstock.documents.ocr import Desk, Reading
+from penstock.kernel.columns import Plain
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShapeRule:
+    """What is wanted: the schema of the result, and how to get there."""
+
+    json_schema: Plain | None = None
+    system_prompt: str | None = None
+    strategy: str | None = None
+    options: Plain = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shaped:
+    """A result, how it was made, and where each of its values stands in the document."""
+
+    value: Any
+    strategy: str
+    places: tuple[Place, ...] = ()
+    usage: Plain = field(default_factory=dict)  # what a model cost; empty where there was none
+
+
+class PostProcessor(Protocol):
+    """The port: leave it as it is (`skip`), find fields by their labels (`fields`), ask a model (`llm`)."""
+
+    async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
+        """Make a value that satisfies the rule's schema."""
+        ...

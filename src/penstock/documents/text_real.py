@@ -1,0 +1,87 @@
+"""Whether the text layer of a page can be trusted.
+
+A layer may lie in four ways: there is none to speak of under a picture of a page; it is invisible, put there by
+someone's OCR; its characters are no characters; or they are, but the wrong ones, since the font keeps the right ones to
+itself. A wrong "no" costs a few seconds of OCR, a wrong "yes" costs the text, so doubt counts as no.
+"""
+
+import re
+from collections import Counter
+from string import ascii_letters
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    import pypdfium2
+
+FEW_LETTERS = 200  # on a full-page picture: a stamp, a header, a page number
+FEW_BESIDE_PICTURE = 50  # beside a picture of half a page
+WHOLE_PAGE, HALF_A_PAGE = 0.85, 0.5
+MANY_SHAPES = 200  # letters that are drawn as shapes
+MOST_HIDDEN = 0.5
+MOST_BROKEN = 0.05  # of all characters; symbol fonts have a few in good pages
+MOST_MOJIBAKE = 0.35  # of all characters; even Vietnamese has fewer of this range
+ENOUGH_TO_COUNT = 150  # letters, before their frequencies say anything
+LEAST_VOWELS = 0.2  # of Latin letters; the languages written in them have from 35 to 48 %
+VOWELS = "aeiouyAEIOUY"
+# Controls, private ones, and those that stand for what is none.
+NO_CHARACTERS = re.compile(r"[\x00-\x1f\x7f\ue000-\uf8ff\ufff0-\uffff\U000f0000-\U0010ffff]")
+MOJIBAKE = re.compile(r"[\x80-\xff]")
+WITHOUT_INK = frozenset({3, 7})  # text render modes: neither filled nor stroked
+
+
+class Looks(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is on a page beside letters."""
+
+    picture_share: float = 0.0  # of the page, by its largest picture
+    hidden_share: float = 0.0  # of the text, by what is drawn without ink
+    shapes: int = 0
+
+
+def why_not_real(text: str, looks: Looks) -> str:
+    """The reason to distrust a text layer, in one word; empty when there is none."""
+    letters = "".join(text.split())
+    if not letters:
+        return "none"
+    if looks.picture_share >= WHOLE_PAGE and len(letters) < FEW_LETTERS:
+        return "sparse"
+    is_covered = looks.picture_share >= HALF_A_PAGE or looks.shapes >= MANY_SHAPES
+    if is_covered and len(letters) < FEW_BESIDE_PICTURE:
+        return "sparse"
+    if looks.hidden_share > MOST_HIDDEN:
+        return "invisible"
+    return "garbled" if is_garbled(letters) else ""
+
+
+def is_garbled(letters: str) -> bool:
+    """Whether these cannot be the characters that the page shows."""
+    if len(NO_CHARACTERS.findall(letters)) > MOST_BROKEN * len(letters):
+        return True
+    if not letters.isascii() and len(MOJIBAKE.findall(letters)) > MOST_MOJIBAKE * len(letters):
+        return True
+    latin = sum(map(letters.count, ascii_letters))
+    vowels = sum(map(letters.count, VOWELS))
+    return latin > max(ENOUGH_TO_COUNT, len(letters) // 2) and vowels < LEAST_VOWELS * latin
+
+
+def look_at(document: "pypdfium2.PdfDocument", number: int) -> Looks:
+    """What a page is made of."""
+    import pypdfium2.raw as pdfium
+
+    page = document[number - 1]
+    words = page.get_textpage()
+    area = max(page.get_width() * page.get_height(), 1.0)
+    picture, shapes = 0.0, 0
+    lengths: Counter[bool] = Counter()
+    for thing in page.get_objects(max_depth=5):
+        if thing.type == pdfium.FPDF_PAGEOBJ_TEXT:
+            is_hidden = pdfium.FPDFTextObj_GetTextRenderMode(thing) in WITHOUT_INK
+            lengths[is_hidden] += pdfium.FPDFTextObj_GetText(thing, words, None, 0)
+        elif thing.type == pdfium.FPDF_PAGEOBJ_IMAGE:
+            left, bottom, right, top = thing.get_bounds()
+            picture = max(picture, (right - left) * (top - bottom) / area)
+        elif thing.type == pdfium.FPDF_PAGEOBJ_PATH:
+            shapes += 1
+    hidden = lengths[True] / lengths.total() if lengths else 0.0
+    return Looks(picture_share=min(picture, 1.0), hidden_share=hidden, shapes=shapes)

@@ -1,0 +1,157 @@
+"""Advance: the two stages of a run, each a job under a lease.
+
+A stage that fails for good, or too often, ends the run, and that is a success as far as the job goes: the row is moved
+in the transaction that marks the job done. What may pass is raised again and the kernel tries it later, with the
+room's own backoff; when a part of our own house is away, that costs no attempt. A run that is not wanted any more is
+dropped without a word.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from penstock.documents.ocr import Reading, Source
+from penstock.documents.shape import PostProcessor, ShapeRule
+from penstock.etl import moves, papers
+from penstock.etl.desk import StageDesk
+from penstock.etl.domain import EtlTask, Phase, Rule
+from penstock.etl.errors import ModeUnknown, NoReading, NotWanted, SourceNotFound
+from penstock.etl.papers import ShapingPaper
+from penstock.etl.runs import Trail
+from penstock.etl.store import rules, tasks
+from penstock.etl.tools import Tools
+from penstock.kernel.blobs import BlobNotFound
+from penstock.kernel.columns import Plain
+from penstock.kernel.errors import PenstockError
+from penstock.kernel.queue import Job
+from penstock.kernel.retry import worth_retrying
+from penstock.kernel.workers import Settle
+
+log = logging.getLogger(__name__)
+
+Stage = Callable[[Tools, StageDesk], Awaitable[Settle]]
+
+
+async def ocr(tools: Tools, job: Job) -> Settle | None:
+    """Read the document, unless that is done; then post-processing can begin."""
+    return await _attempt(tools, job, Phase.OCR, _read)
+
+
+async def postprocess(tools: Tools, job: Job) -> Settle | None:
+    """Make JSON of what was read; then the run is over."""
+    return await _attempt(tools, job, Phase.POSTPROCESS, _shape)
+
+
+async def _attempt(tools: Tools, job: Job, phase: Phase, stage: Stage) -> Settle | None:
+    row = await _find_wanted(tools, job)
+    if row is None:
+        return None
+    try:
+        desk = StageDesk(tools, await Trail.open(tools, row, phase, attempt=job.attempts), phase)
+    except NotWanted as error:
+        log.info("%s: %s", job.id, error)
+        return None
+    began = tools.db.clock.now()
+    try:
+        return await desk.watched(_run(stage, tools, desk))
+    except Exception as error:  # noqa: BLE001  (whatever a tool raises decides the run's fate)
+        return await _failed(tools, job, desk, error, phase)
+    finally:
+        tools.meters.count_stage(moves.STAGES[phase], (tools.db.clock.now() - began).total_seconds())
+
+
+async def _run(stage: Stage, tools: Tools, desk: StageDesk) -> Settle:
+    return await stage(tools, desk)
+
+
+async def _find_wanted(tools: Tools, job: Job) -> EtlTask | None:
+    async with tools.db.read() as tx:
+        row = await tasks.find_task(tx, job.payload["task_id"])
+    return row if row is not None and row.run == job.payload["run"] and not row.is_over else None
+
+
+async def _failed(tools: Tools, job: Job, desk: StageDesk, error: Exception, phase: Phase) -> Settle | None:
+    """What becomes of the run after this; raises where another attempt is worth it."""
+    if desk.unwanted:
+        log.info("%s stops: run %d of etl:%d is not wanted any more", job.id, desk.task.run, desk.task.id)
+        return None
+    if isinstance(error, PenstockError) and error.ours:
+        raise error
+    failure = moves.failure_of(error, moves.STAGES[phase])
+    log.warning("%s attempt %d of %d: %r", job.id, job.attempts, job.most_attempts, error)
+    if not worth_retrying(error) or job.attempts >= job.most_attempts:
+        return partial(moves.fail, tools, desk.task, failure)
+    try:
+        await desk.note(failure)
+    except NotWanted:
+        return None
+    raise error
+
+
+async def _read(tools: Tools, desk: StageDesk) -> Settle:
+    reading = await papers.find_reading(tools.blobs, desk.task)
+    if reading is None:
+        made = await tools.provider.read(await _source(tools, desk.task), desk)
+        await desk.check()
+        reading = await papers.keep_reading(tools.blobs, desk.task, made)
+    await desk.begin_shaping(reading)
+    await papers.drop(tools.blobs, papers.reading_folder(desk.task))
+    return partial(moves.hand_on, tools, desk.task)
+
+
+async def _source(tools: Tools, task: EtlTask) -> Source:
+    try:
+        stat = await tools.blobs.stat(task.s3_key)
+    except BlobNotFound as error:
+        raise SourceNotFound(key=task.s3_key) from error
+    return Source(key=task.s3_key, filename=task.filename, size_bytes=stat.size_bytes)
+
+
+async def _shape(tools: Tools, desk: StageDesk) -> Settle:
+    reading = await papers.find_reading(tools.blobs, desk.task)
+    if reading is None:
+        raise NoReading(task_id=desk.task.id)
+    await desk.begin_shaping(reading)
+    made = await papers.find_shaping(tools.blobs, desk.task) or await _make(tools, desk, reading)
+    await desk.check()
+    await tools.blobs.copy(papers.result_key(desk.task), papers.public_key_of(desk.task))
+    await papers.drop(tools.blobs, desk.folder)
+    return partial(moves.complete, tools, desk.task, _result(desk, made))
+
+
+async def _make(tools: Tools, desk: StageDesk, reading: Reading) -> ShapingPaper:
+    async with tools.db.read() as tx:
+        rule = await rules.get_rule_version(tx, desk.task.rule_id, desk.task.rule_version)
+    shaped = await _shaper(tools, rule).shape(desk.task.filename, reading, _asked(rule), desk)
+    await desk.check()
+    return await papers.keep_shaping(tools.blobs, desk.task, shaped)
+
+
+def _shaper(tools: Tools, rule: Rule) -> PostProcessor:
+    mode = rule.body.postprocess_mode
+    if mode not in tools.shapers:
+        raise ModeUnknown(mode=mode)
+    return tools.shapers[mode]
+
+
+def _asked(rule: Rule) -> ShapeRule:
+    body = rule.body
+    return ShapeRule(
+        json_schema=body.json_schema,
+        system_prompt=body.system_prompt,
+        strategy=body.postprocess_strategy,
+        options=body.options,
+    )
+
+
+def _result(desk: StageDesk, made: ShapingPaper) -> Plain:
+    provider_task_id = desk.provider_task_id
+    return {
+        "output_path": papers.public_key_of(desk.task),
+        "output_size": made.output_size,
+        "processing_time": desk.seconds(),
+        "provider_task_id": provider_task_id,
+        "mineru_task_id": provider_task_id,
+        "strategy": made.strategy,
+        **({"usage": made.usage} if made.usage else {}),
+    }

@@ -1,0 +1,10 @@
+"""HTTP of the room: shapes and routes. It translates and decides nothing."""
+
+from collections.abc import Sequence
+
+from fastapi import APIRouter
+
+from penstock.etl.api import health, papers, rules, submit, tasks
+
+UPLOADS = (submit.UPLOAD,)  # paths whose bodies the room bounds itself
+ROUTERS: Sequence[APIRouter] = (submit.router, tasks.router, papers.router, rules.router, health.router)

@@ -1,0 +1,196 @@
+"""A form with one file, read as it comes: the file goes to disk piece by piece, and never into memory as a whole.
+
+It may come before the fields that say where it belongs, so it is kept in a folder for the moment, and gone at the end
+of the block. Everything is bounded: the file, the fields, the time between two pieces and the time for all of them.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from fastapi import Request
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+
+from penstock.kernel.http.intake import BadBody, BodyTooLarge, BodyTooSlow, bad_body, cut_off, linger
+
+FILE = "file"
+MOST_FIELDS = 10
+MOST_FIELD_BYTES = 1000
+OVERHEAD_BYTES = 64 * 1024  # for what stands around the file
+SILENT_SECONDS = 30.0
+WHOLE_SECONDS = 3600.0
+
+
+class UploadTooLarge(BodyTooLarge):
+    """The document is larger than documents may be."""
+
+    code = "UPLOAD_TOO_LARGE"
+    message = "The document is larger than {most_bytes} bytes."
+    message_zh = "文档超过 {most_bytes} 字节。"
+    hint = "Split it; ETL_MAX_FILE_BYTES sets the limit."
+    hint_zh = "请拆分文档；上限由 ETL_MAX_FILE_BYTES 设定。"
+
+
+@dataclass(kw_only=True)
+class Form:
+    """What came: the fields by their names, and the file where there was one."""
+
+    fields: dict[str, str] = field(default_factory=dict)
+    filename: str | None = None
+    path: Path
+    size_bytes: int = 0
+
+
+@asynccontextmanager
+async def read_form(request: Request, folder: Path, *, most_bytes: int) -> AsyncIterator[Form]:
+    """A form whose file is at `path` until the block ends."""
+    boundary = _boundary(request)
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > most_bytes + OVERHEAD_BYTES:
+        await linger(request.receive)
+        raise UploadTooLarge(most_bytes=most_bytes)
+    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+    path = folder / f"{secrets.token_hex(8)}.part"
+    try:
+        with await asyncio.to_thread(path.open, "wb") as file:
+            reader = _Reader(boundary, Form(path=path), most_bytes=most_bytes)
+            await _read(request, reader, file)
+        yield reader.form
+    finally:
+        await asyncio.to_thread(path.unlink, missing_ok=True)
+
+
+async def _read(request: Request, reader: "_Reader", file: BinaryIO) -> None:
+    try:
+        async with asyncio.timeout(WHOLE_SECONDS):
+            more = True
+            while more:
+                chunk, more = await _next(request)
+                if piece := reader.take(chunk):
+                    await asyncio.to_thread(file.write, piece)
+        reader.end()
+    except TimeoutError as error:
+        raise BodyTooSlow(seconds=WHOLE_SECONDS) from error
+    except UploadTooLarge:
+        await linger(request.receive)  # else who still sends would be cut off before they hear why
+        raise
+
+
+async def _next(request: Request) -> tuple[bytes, bool]:
+    try:
+        async with asyncio.timeout(SILENT_SECONDS):
+            message = await request.receive()
+    except TimeoutError as error:
+        raise BodyTooSlow(seconds=SILENT_SECONDS) from error
+    if message["type"] != "http.request":
+        raise cut_off()
+    return message.get("body", b""), message.get("more_body", False)
+
+
+class _Reader:
+    """Takes a form apart."""
+
+    def __init__(self, boundary: bytes, form: Form, *, most_bytes: int) -> None:
+        self.form = form
+        self._most_bytes = most_bytes
+        self._headers: dict[bytes, bytes] = {}
+        self._header, self._value = bytearray(), bytearray()
+        self._name = ""
+        self._field = bytearray()
+        self._in_file = False
+        self._pieces: list[bytes] = []
+        self._ended = False
+        self._parser = MultipartParser(
+            boundary,
+            {
+                "on_part_begin": self._begin_part,
+                "on_header_field": self._take_header_name,
+                "on_header_value": self._take_header_value,
+                "on_header_end": self._end_header,
+                "on_headers_finished": self._end_headers,
+                "on_part_data": self._take_data,
+                "on_part_end": self._end_part,
+                "on_end": self._end,
+            },
+        )
+
+    def take(self, chunk: bytes) -> bytes:
+        """Read on; returns what there is of the file in this chunk."""
+        try:
+            self._parser.write(chunk)
+        except FormParserError as error:
+            raise _no_form() from error
+        piece, self._pieces = b"".join(self._pieces), []
+        return piece
+
+    def end(self) -> None:
+        """Nothing more comes: refuse a form that was cut off."""
+        if not self._ended:
+            raise cut_off()
+
+    def _begin_part(self) -> None:
+        self._headers, self._field, self._in_file = {}, bytearray(), False
+
+    def _take_header_name(self, raw: bytes, start: int, end: int) -> None:
+        self._header += raw[start:end]
+
+    def _take_header_value(self, raw: bytes, start: int, end: int) -> None:
+        self._value += raw[start:end]
+
+    def _end_header(self) -> None:
+        self._headers[bytes(self._header).lower()] = bytes(self._value)
+        self._header, self._value = bytearray(), bytearray()
+
+    def _end_headers(self) -> None:
+        _, options = parse_options_header(self._headers.get(b"content-disposition", b""))
+        self._name = _text(options.get(b"name", b""))
+        if b"filename" not in options:
+            return
+        if self._name != FILE or self.form.filename is not None:
+            raise bad_body(f"one file is wanted, as the field {FILE}", f"应有且仅有一个文件，字段名为 {FILE}")
+        self._in_file, self.form.filename = True, _text(options[b"filename"])
+
+    def _take_data(self, raw: bytes, start: int, end: int) -> None:
+        if self._in_file:
+            self.form.size_bytes += end - start
+            if self.form.size_bytes > self._most_bytes:
+                raise UploadTooLarge(most_bytes=self._most_bytes)
+            self._pieces.append(raw[start:end])
+            return
+        self._field += raw[start:end]
+        if len(self._field) > MOST_FIELD_BYTES:
+            raise bad_body(f"a field is longer than {MOST_FIELD_BYTES} bytes", f"字段超过 {MOST_FIELD_BYTES} 字节")
+
+    def _end_part(self) -> None:
+        if self._in_file:
+            return
+        if self._name in self.form.fields or len(self.form.fields) >= MOST_FIELDS:
+            raise bad_body("a field comes twice, or there are too many", "字段重复或过多")
+        self.form.fields[self._name] = _text(bytes(self._field))
+
+    def _end(self) -> None:
+        self._ended = True
+
+
+def _boundary(request: Request) -> bytes:
+    kind, options = parse_options_header(request.headers.get("content-type"))
+    boundary = options.get(b"boundary", b"")
+    if kind != b"multipart/form-data" or not boundary:
+        raise _no_form()
+    return boundary
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise bad_body("a name or a field is not UTF-8", "名称或字段不是 UTF-8 编码") from error
+
+
+def _no_form() -> BadBody:
+    return bad_body("it is no multipart/form-data", "不是 multipart/form-data")

@@ -1,0 +1,83 @@
+"""What a task has made, as it lies in the store: the result, the markdown, and where each value came from.
+
+Small things come in one piece, so that they can be packed; large ones are passed on while they are read.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, Literal
+
+from fastapi import Response
+from fastapi.responses import StreamingResponse
+
+from penstock.access.domain import Caller, Scope
+from penstock.access.door import CallerHere, open_to
+from penstock.etl import track
+from penstock.etl.api.parts import TaskId, ToolsHere, new_router, refusals
+from penstock.etl.tools import Tools
+
+router = new_router()
+
+JSON = "application/json"
+MARKDOWN = "text/markdown; charset=utf-8"
+NOT_YET = refusals({409: "It is not there yet."})
+JSON_ANSWER: dict[int | str, dict[str, Any]] = {200: {"content": {JSON: {"schema": {}}}}, **NOT_YET}
+MARKDOWN_ANSWER: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/markdown": {"schema": {"type": "string"}}}},
+    **NOT_YET,
+}
+
+
+@router.get(
+    "/tasks/{task_id}/result",
+    summary="The JSON that was made",
+    response_class=Response,
+    responses=JSON_ANSWER,
+    **open_to(Scope.READ),
+)
+async def get_result(task_id: TaskId, caller: CallerHere, tools: ToolsHere) -> Response:
+    """409 while there is none."""
+    return await _stored(tools, caller, task_id, "result", JSON)
+
+
+@router.get(
+    "/tasks/{task_id}/markdown",
+    summary="What was read, as markdown",
+    response_class=Response,
+    responses=MARKDOWN_ANSWER,
+    **open_to(Scope.READ),
+)
+async def get_markdown(task_id: TaskId, caller: CallerHere, tools: ToolsHere) -> Response:
+    """A mark stands before each page. 409 while the document has not been read; it is there before the result."""
+    return await _stored(tools, caller, task_id, "markdown", MARKDOWN)
+
+
+@router.get(
+    "/tasks/{task_id}/grounding",
+    summary="Where each value stands in the document",
+    response_class=Response,
+    responses=JSON_ANSWER,
+    **open_to(Scope.READ),
+)
+async def get_grounding(task_id: TaskId, caller: CallerHere, tools: ToolsHere) -> Response:
+    """By JSON Pointers into the result: page, box and text. 409 while there is none."""
+    return await _stored(tools, caller, task_id, "grounding", JSON)
+
+
+async def _stored(
+    tools: Tools, caller: Caller, task_id: int, what: Literal["result", "markdown", "grounding"], media_type: str
+) -> Response:
+    chunks = tools.blobs.stream(await track.key_of(tools, caller, task_id, what))
+    first = await anext(chunks, b"")  # what is wrong shows here, before an answer has begun
+    second = await anext(chunks, None)
+    if second is None:
+        return Response(first, media_type=media_type)
+    return StreamingResponse(_passed_on(first, second, chunks), media_type=media_type)
+
+
+async def _passed_on(first: bytes, second: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    async with aclosing(rest):
+        yield first
+        yield second
+        async for chunk in rest:
+            yield chunk

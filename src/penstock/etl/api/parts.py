@@ -1,0 +1,58 @@
+"""What the routes share: the room's tools, numbers in paths, and which part of a list is asked for."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+from pydantic import Field, StringConstraints
+
+from penstock.access.domain import MOST_ID
+from penstock.etl.tools import Tools
+from penstock.kernel.blobs import MOST_KEY_BYTES
+from penstock.kernel.http.language import speaks_chinese
+from penstock.kernel.http.problems import PROBLEM
+
+BASE = "/api/v1/etl"
+LONGEST_FILENAME = 255
+MOST_OFFSET = 10**9  # beyond it nothing would be found anyway
+NO_CONTROLS = r"^[^\x00-\x1f\x7f]+$"
+
+
+def new_router() -> APIRouter:
+    """A router of this room."""
+    return APIRouter(prefix=BASE, tags=["etl"])
+
+
+def refusals(told: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
+    """What a route may refuse beyond what any route does, for the OpenAPI document."""
+    content = {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {status: {"description": why, "content": content} for status, why in told.items()}
+
+
+async def _tools(request: Request) -> Tools:
+    tools: Tools = request.app.state.etl
+    return tools
+
+
+class Words:
+    """Says a sentence in the caller's language."""
+
+    def __init__(self, request: Request) -> None:
+        self._chinese = speaks_chinese(request)
+
+    def __call__(self, english: str, chinese: str) -> str:
+        """The one that the caller reads."""
+        return chinese if self._chinese else english
+
+
+ToolsHere = Annotated[Tools, Depends(_tools)]
+WordsHere = Annotated[Words, Depends(Words)]
+TaskId = Annotated[int, Path(ge=1, le=MOST_ID, description="The number of a task.")]
+RuleId = Annotated[int, Path(ge=0, le=MOST_ID, description="The number of a rule; 0 is the built-in one.")]
+Limit = Annotated[int, Query(ge=1, le=100, description="How many there are in one answer at the most.")]
+Offset = Annotated[int, Query(ge=0, le=MOST_OFFSET, description="How many to pass over.")]
+Number = Annotated[int, Field(ge=0, le=MOST_ID)]
+Filename = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST_FILENAME, pattern=NO_CONTROLS)
+]
+BlobKey = Annotated[str, StringConstraints(min_length=1, max_length=MOST_KEY_BYTES, pattern=NO_CONTROLS)]

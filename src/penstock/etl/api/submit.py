@@ -1,0 +1,136 @@
+"""Sending documents: by the key of an object that is there already, or together with the file itself."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import Request, status
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from penstock.access.domain import Caller, Scope
+from penstock.access.door import CallerHere, open_to
+from penstock.etl import receive, submit
+from penstock.etl.api.form import FILE, Form, read_form
+from penstock.etl.api.parts import BASE, BlobKey, Filename, Number, ToolsHere, Words, WordsHere, new_router, refusals
+from penstock.etl.api.shapes import Submitted
+from penstock.etl.domain import EtlTask
+from penstock.etl.names import task_name
+from penstock.etl.receive import Sent
+from penstock.etl.submit import NewTask
+from penstock.etl.tools import Tools
+from penstock.kernel.errors import Conflict, Invalid, NotFound, Refused, TooLarge, TooMany
+
+router = new_router()
+
+UPLOAD = f"{BASE}/upload_and_submit"
+REFUSED = (Invalid, Refused, NotFound, Conflict, TooLarge, TooMany)  # after these there is no task, for certain
+
+
+def _or_none(given: object) -> object:
+    return None if given == "" else given
+
+
+RuleNumber = Annotated[Number | None, BeforeValidator(_or_none), Field(description="Without it, the default rule.")]
+
+
+class NewDocument(BaseModel):
+    """A document that is in the store already."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"example": {"project_id": 1, "filename": "invoice.pdf", "rule_id": 3}}
+    )
+
+    project_id: Number
+    filename: Filename
+    rule_id: RuleNumber = None
+    s3_key: BlobKey | None = Field(
+        default=None,
+        description="Its key, below users/{user_id}/; without it, users/{user_id}/raw/{project_id}/{filename}.",
+    )
+
+
+class _Fields(BaseModel):
+    """What stands beside the file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    project_id: Number
+    rule_id: RuleNumber = None
+    file: Filename
+
+
+FORM: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file", "project_id"],
+                    "properties": {
+                        "file": {"type": "string", "format": "binary", "description": "The document, with its name."},
+                        "project_id": {"type": "integer", "minimum": 0},
+                        "rule_id": {"type": "integer", "minimum": 0, "description": "Without it, the default rule."},
+                    },
+                }
+            }
+        },
+    }
+}
+
+
+@router.post(
+    "/submit",
+    status_code=status.HTTP_202_ACCEPTED,
+    summary="Submit a document",
+    responses=refusals({404: "No such object, or no such rule."}),
+    **open_to(Scope.WRITE),
+)
+async def submit_document(new: NewDocument, caller: CallerHere, tools: ToolsHere, words: WordsHere) -> Submitted:
+    """Answers at once; GET /tasks/{task_id} tells how far it is."""
+    wanted = NewTask(project_id=new.project_id, filename=new.filename, rule_id=new.rule_id, s3_key=new.s3_key)
+    return _submitted(await submit.submit(tools, caller, wanted), words)
+
+
+def _open_with_form() -> dict[str, Any]:
+    given = open_to(Scope.WRITE)
+    return {**given, "openapi_extra": {**given["openapi_extra"], **FORM}}
+
+
+@router.post(
+    "/upload_and_submit",
+    status_code=status.HTTP_202_ACCEPTED,
+    summary="Send a document and submit it",
+    responses=refusals({404: "No such rule."}),
+    **_open_with_form(),
+)
+async def upload_and_submit(request: Request, caller: CallerHere, tools: ToolsHere, words: WordsHere) -> Submitted:
+    """One multipart form with `file`, `project_id` and perhaps `rule_id`. A task that is refused keeps no file."""
+    async with read_form(request, tools.scratch, most_bytes=tools.terms.max_file_bytes) as form:
+        task = await _take(tools, caller, _fields(form), form.path)
+    return _submitted(task, words)
+
+
+async def _take(tools: Tools, caller: Caller, fields: _Fields, path: Path) -> EtlTask:
+    name = task_name(fields.file)
+    sent = Sent(file=path, filename=name, project_id=fields.project_id, rule_id=fields.rule_id)
+    key = await receive.keep(tools, caller, sent)
+    wanted = NewTask(project_id=fields.project_id, filename=name, rule_id=fields.rule_id, s3_key=key)
+    try:
+        return await submit.submit(tools, caller, wanted)
+    except REFUSED:
+        await receive.drop(tools, key)
+        raise
+
+
+def _fields(form: Form) -> _Fields:
+    given: dict[str, str | None] = {**form.fields, FILE: form.filename}
+    try:
+        return _Fields.model_validate({name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)
+        raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in found]) from error
+
+
+def _submitted(task: EtlTask, words: Words) -> Submitted:
+    return Submitted(task_id=task.id, message=words("The task is accepted.", "任务已提交。"))

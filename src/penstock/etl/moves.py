@@ -1,0 +1,167 @@
+"""What verbs share and what needs a transaction: the beginning and the end of a run, and the jobs in between.
+
+Where a job and a row are both moved, the job comes first, as it does when a worker settles: in any other order two
+transactions could wait for each other.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+from penstock.access.domain import Caller
+from penstock.etl import runs
+from penstock.etl.domain import ETL_TASK, EtlTask, Failure, Phase, Status
+from penstock.etl.errors import EtlTaskNotFound, QueueFull
+from penstock.etl.store import tasks
+from penstock.etl.tools import Tools
+from penstock.kernel import queue
+from penstock.kernel.columns import Plain
+from penstock.kernel.db import Tx
+from penstock.kernel.errors import PenstockError, in_words
+from penstock.kernel.machine import WrongState
+from penstock.kernel.message import Event
+from penstock.kernel.queue import Job, JobState, NewJob
+from penstock.kernel.redact import redact
+from penstock.kernel.transitions import MovedAlready, record
+from penstock.messages import EtlTaskEnded, EtlTaskSubmitted
+
+log = logging.getLogger(__name__)
+
+ROOM = "etl"
+KINDS = {Phase.OCR: "etl_ocr_job", Phase.POSTPROCESS: "etl_postprocess_job"}
+STAGES = {Phase.OCR: "mineru", Phase.POSTPROCESS: "postprocess"}  # as `error_stage` names them
+LIVE = frozenset({JobState.WAITING, JobState.RUNNING})
+JOB_SECONDS = 7 * 86400.0  # ETL_TASK_TIMEOUT ends a stage that stands still; this only ends what never would
+FULL_WAIT_SECONDS = 5.0
+
+
+def stage_job(tools: Tools, task: EtlTask, phase: Phase) -> NewJob:
+    """The job of one stage of a run. It carries numbers only: what they mean is looked up when it runs."""
+    terms = tools.terms
+    return NewJob(
+        kind=KINDS[phase],
+        id=runs.job_id(task, phase),
+        room=ROOM,
+        payload={"task_id": task.id, "run": task.run},
+        most_attempts=terms.ocr_attempts if phase is Phase.OCR else terms.postprocess_attempts,
+        timeout_seconds=JOB_SECONDS,
+    )
+
+
+async def get_own(tx: Tx, caller: Caller, task_id: int) -> EtlTask:
+    """The row of a task that this caller may see, or `EtlTaskNotFound`."""
+    row = await tasks.find_task(tx, task_id)
+    if row is None or not may_see(caller, row):
+        raise EtlTaskNotFound
+    return row
+
+
+def may_see(caller: Caller, task: EtlTask) -> bool:
+    """Whether a task is the caller's to see."""
+    return caller.is_admin or task.user_id == caller.user_id
+
+
+async def check_room(tools: Tools, tx: Tx) -> None:
+    """Refuse one task more when as many are under way as may be."""
+    most = tools.terms.queue_size
+    if await tasks.count_under_way(tx, most=most) >= most:
+        raise QueueFull(most=most, wait_seconds=FULL_WAIT_SECONDS)
+
+
+async def say_begun(tx: Tx, task: EtlTask, *, before: Status | None, verb: str) -> None:
+    """Write down and tell that a run waits for its first worker."""
+    await record(tx, ETL_TASK.name, [str(task.id)], before, task.status, verb)
+    tx.tell(_event(task))
+    tx.send(
+        EtlTaskSubmitted(
+            task_id=task.id,
+            user_id=task.user_id,
+            project_id=task.project_id,
+            filename=task.filename,
+            rule_id=task.rule_id,
+            run=task.run,
+        )
+    )
+
+
+async def hand_on(tools: Tools, task: EtlTask, tx: Tx) -> None:
+    """Let the next stage begin, in the transaction that ends this one. Nothing begins when the run is over."""
+    if await tasks.claim_under_way(tx, task.id, run=task.run):
+        await tools.queue.enqueue(tx, stage_job(tools, task, Phase.POSTPROCESS))
+
+
+async def complete(tools: Tools, task: EtlTask, result: Plain, tx: Tx) -> None:
+    """End a run well."""
+    await end(tools, replace(task, progress=100, result=result, error=None), "complete", tx)
+
+
+async def fail(tools: Tools, task: EtlTask, failure: Failure, tx: Tx) -> None:
+    """End a run badly. What is known of it is kept, for a retry to begin with."""
+    why = {"error_stage": failure.stage, "error_code": failure.code, "hint": failure.hint}
+    failed = replace(task, result=None, error=failure.message, metadata={**task.metadata, **why})
+    await end(tools, failed, "fail", tx)
+
+
+async def end(tools: Tools, task: EtlTask, verb: str, tx: Tx) -> EtlTask | None:
+    """Move the row of a run that is under way to its end; none, and nothing is written, when it is over already."""
+    before = replace(task, status=Status.PENDING)
+    after = replace(task, status=ETL_TASK.move(verb, Status.PENDING), updated_at=tx.now)
+    if not await tasks.move_task(tx, before, after):
+        log.info("etl:%d run %d is over already; it does not %s", task.id, task.run, verb)
+        return None
+    await record(tx, ETL_TASK.name, [str(task.id)], before.status, after.status, verb)
+    tx.tell(_event(after))
+    tx.send(_ended(after))
+    tx.after.append(partial(tools.meters.count_ended, after.status))
+    return after
+
+
+async def list_jobs(tx: Tx, some: Sequence[EtlTask]) -> Mapping[str, Job]:
+    """The jobs of these runs, as one picture, by their ids."""
+    ids = [runs.job_id(task, phase) for task in some for phase in KINDS]
+    return {job.id: job for job in await queue.list_jobs(tx, ids)}
+
+
+async def cancel_jobs(tools: Tools, tx: Tx, task: EtlTask) -> list[Job]:
+    """Take back the jobs of a run that nobody has taken up; returns those that are being worked on."""
+    running = []
+    for known in (await list_jobs(tx, [task])).values():
+        if known.state is JobState.WAITING:
+            with suppress(WrongState, MovedAlready):  # a worker was first, and has it now
+                await tools.queue.cancel(tx, known.id)
+                continue
+        if known.state in LIVE:
+            running.append(known)
+    return running
+
+
+def failure_of(error: Exception, stage: str) -> Failure:
+    """An error as a task tells of it. What cannot be named may say anything: secrets are blotted out."""
+    if isinstance(error, PenstockError):
+        return Failure(code=error.code, message=in_words(error), stage=stage, hint=error.hint)
+    return Failure(code=PenstockError.code, message=redact(in_words(error)), stage=stage)
+
+
+def _event(task: EtlTask) -> Event:
+    """For those who watch the task."""
+    data: Plain = {"task_id": task.id, "run": task.run, "status": task.status.value, "progress": task.progress}
+    if task.error is not None:
+        data |= {"error": task.error, "error_stage": task.metadata.get("error_stage")}
+    return Event(topic=f"etl:{task.id}", kind=f"etl_{task.status}", audience=f"user:{task.user_id}", data=data)
+
+
+def _ended(task: EtlTask) -> EtlTaskEnded:
+    return EtlTaskEnded(
+        task_id=task.id,
+        user_id=task.user_id,
+        project_id=task.project_id,
+        filename=task.filename,
+        run=task.run,
+        status=task.status,
+        output_path=(task.result or {}).get("output_path"),
+        error=task.error,
+        error_code=task.metadata.get("error_code"),
+        error_stage=task.metadata.get("error_stage"),
+    )

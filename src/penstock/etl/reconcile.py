@@ -1,0 +1,141 @@
+"""Reconcile: every task that is not over is shown and has a job, whatever was lost; nothing stays running for ever.
+
+Each turn looks at one page of rows that are under way and at one page of every running status in run state, and
+remembers how far it came, so that any process can take over from the beginning.
+
+- A row without run state (a flushed Redis, an entry whose time was over) is put again.
+- A run without a job gets one, from the furthest paper that is found. When its job has failed, the run has too: its
+  workers died each time, and one more would die as well.
+- A run that nobody has moved for ETL_TASK_TIMEOUT and half a minute, not even while it was watched, and whose job does
+  not wait, is stale.
+- An entry that still runs while its row is over learns the end.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from penstock.etl import moves, papers, runs
+from penstock.etl.domain import EtlTask, Failure, Phase, Status
+from penstock.etl.errors import StageLost
+from penstock.etl.runs import Standing
+from penstock.etl.store import tasks
+from penstock.etl.tools import Tools
+from penstock.kernel.db import Tx
+from penstock.kernel.queue import Job, JobState
+
+PAGE = 200
+STALE_MARGIN = timedelta(seconds=30)  # for the worker itself to say that it timed out
+# How long one is watched before it is given up. After an outage of Redis everything looks old that still runs, until
+# each worker has shown its next page.
+WATCHED = timedelta(seconds=20)
+RUNNING = (Status.PENDING, Status.MINERU_PARSING, Status.LLM_PROCESSING)
+ACTOR = "reconciler"
+STAGE = "stale"
+
+
+class Reconciler:
+    """Walks through what is under way."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+        self._row = 0
+        self._keys: dict[Status, str] = {}
+        self._suspects: dict[int, tuple[int, datetime]] = {}  # by task: the order it stands at, and since when
+
+    async def run(self) -> None:
+        """Take one turn."""
+        self._forget_suspects()
+        await self._walk_rows()
+        for status in RUNNING:
+            await self._walk_entries(status)
+
+    async def _walk_rows(self) -> None:
+        async with self._tools.db.read() as tx:
+            rows = await tasks.list_under_way(tx, after=self._row, limit=PAGE)
+            jobs = await moves.list_jobs(tx, rows)
+        self._row = rows[-1].id if len(rows) == PAGE else 0
+        shown = await runs.list_these(self._tools, [row.id for row in rows])
+        for row in rows:
+            mine = {phase: jobs[job_id] for phase in moves.KINDS if (job_id := runs.job_id(row, phase)) in jobs}
+            if not any(job.state in moves.LIVE for job in mine.values()):
+                await self._drive(row)
+            standing = shown.get(row.id)
+            if standing is None or standing.task.run < row.run:
+                await runs.show(self._tools, row, phase=Phase.POSTPROCESS if Phase.POSTPROCESS in mine else None)
+
+    async def _walk_entries(self, status: Status) -> None:
+        entries = await self._tools.runs.list_by_status(status, after=self._keys.get(status, ""), limit=PAGE)
+        self._keys[status] = entries[-1].key if len(entries) == PAGE else ""
+        prefix = runs.key(self._tools, 0)[:-1]
+        mine = [entry for entry in entries if entry.key.startswith(prefix)]
+        standings = [standing for entry in mine if (standing := runs.standing_of(entry)) is not None]
+        async with self._tools.db.read() as tx:
+            rows = {row.id: row for row in await tasks.list_these(tx, [one.task.id for one in standings])}
+            jobs = await moves.list_jobs(tx, list(rows.values()))
+            now = tx.now
+        for standing in standings:
+            await self._judge(standing, rows.get(standing.task.id), jobs, now)
+
+    async def _judge(self, standing: Standing, row: EtlTask | None, jobs: Mapping[str, Job], now: datetime) -> None:
+        if row is None:
+            await runs.show_removed(self._tools, standing.task.id, run=standing.task.run)
+        elif row.is_over or row.run > standing.task.run:
+            await runs.show(self._tools, row)
+        elif standing.task.status is not Status.PENDING and self._is_stale(standing, jobs, now):
+            await self._fail(replace(row, metadata=standing.task.metadata, progress=standing.task.progress), _lost())
+
+    def _is_stale(self, standing: Standing, jobs: Mapping[str, Job], now: datetime) -> bool:
+        """Whether it stands still. One that waits for its turn, or for its next attempt, may take its time."""
+        silence = now - standing.task.updated_at - timedelta(seconds=self._tools.terms.task_timeout)
+        mine = [jobs.get(runs.job_id(standing.task, phase)) for phase in moves.KINDS]
+        waits = any(job is not None and job.state is JobState.WAITING for job in mine)
+        if waits or silence <= timedelta():
+            self._suspects.pop(standing.task.id, None)
+            return False
+        order, since = self._suspects.get(standing.task.id, (-1, now))
+        if order != standing.order:
+            since = now
+        self._suspects[standing.task.id] = standing.order, since
+        return silence > STALE_MARGIN and now - since >= WATCHED
+
+    def _forget_suspects(self) -> None:
+        """Those that ended meanwhile are not met again."""
+        old = self._tools.db.clock.now() - 10 * STALE_MARGIN
+        self._suspects = {task: (order, since) for task, (order, since) in self._suspects.items() if since > old}
+
+    async def _drive(self, row: EtlTask) -> None:
+        """Give a run a job that has none, or end it when its job is over without having ended it."""
+        read = await papers.find_reading(self._tools.blobs, row) is not None
+        phase = Phase.POSTPROCESS if read else Phase.OCR
+        async with self._tools.db.tx(actor=ACTOR) as tx:
+            jobs = await moves.list_jobs(tx, [row])
+            if any(job.state in moves.LIVE for job in jobs.values()):
+                return
+            job = jobs.get(runs.job_id(row, phase))
+            if job is None or job.state is JobState.CANCELLED:
+                await self._give_job(tx, row, phase, job)
+                return
+        await self._fail(row, _lost(job))
+
+    async def _give_job(self, tx: Tx, row: EtlTask, phase: Phase, cancelled: Job | None) -> None:
+        if not await tasks.claim_under_way(tx, row.id, run=row.run):
+            return
+        if cancelled is None:
+            await self._tools.queue.enqueue(tx, moves.stage_job(self._tools, row, phase))
+        else:
+            await self._tools.queue.revive(tx, cancelled.id)
+
+    async def _fail(self, row: EtlTask, failure: Failure) -> None:
+        shown = await runs.look(self._tools, row.id)
+        if shown is not None and shown.task.run == row.run and not shown.task.is_over:
+            row = replace(row, metadata={**row.metadata, **shown.task.metadata})
+        async with self._tools.db.tx(actor=ACTOR) as tx:
+            await moves.fail(self._tools, row, failure, tx)
+
+
+def _lost(job: Job | None = None) -> Failure:
+    """Why a run is given up: as its job says, or because nobody says anything."""
+    error = StageLost()
+    code, message = (job.error_code, job.error) if job is not None else (None, None)
+    return Failure(code=code or error.code, message=message or str(error), stage=STAGE, hint=error.hint)

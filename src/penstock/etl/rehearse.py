@@ -1,0 +1,107 @@
+"""Rehearse: a rule is tried on a sample, as a task would use it, and nothing is kept.
+
+Post-processors work with objects of the store, so a sample lies there for as long as the try takes. What a process that
+died left behind is swept away later.
+"""
+
+import asyncio
+import secrets
+from dataclasses import dataclass
+from datetime import timedelta
+
+from penstock.access.domain import Caller
+from penstock.documents.ground import Page, write_page
+from penstock.documents.ocr import MARKDOWN, PAGES, Reading
+from penstock.documents.shape import Shaped, ShapeRule
+from penstock.etl import moves, papers
+from penstock.etl.domain import Rule
+from penstock.etl.errors import ModeUnknown, NoReading, RuleNotFound, TryTimedOut
+from penstock.etl.store import rules
+from penstock.etl.tools import Tools
+
+PREFIX = "etl_tries/"
+MOST_SAMPLE = 1_000_000  # characters of a text
+TRY_SECONDS = 60.0  # somebody waits for the answer
+LEFT = timedelta(hours=1)  # after which no try can still be going on
+SAMPLE_NAME = "sample.md"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """What a rule is tried on: a text, or what was read for a task."""
+
+    markdown: str | None = None
+    task_id: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuietDesk:
+    """A desk where nobody asks how far the work is."""
+
+    folder: str
+    provider_task_id: str | None = None
+
+    async def progress(self, done: int, of: int) -> None:
+        """Nobody looks."""
+
+    async def remember(self, provider_task_id: str) -> None:
+        """Nobody goes on later."""
+
+
+async def try_rule(tools: Tools, caller: Caller, rule_id: int, sample: Sample) -> tuple[Rule, Shaped]:
+    """What a rule makes of a sample."""
+    async with tools.db.read() as tx:
+        rule = await rules.find_rule_for(tx, caller, rule_id)
+    if rule is None:
+        raise RuleNotFound(rule_id=rule_id)
+    if rule.body.postprocess_mode not in tools.shapers:
+        raise ModeUnknown(mode=rule.body.postprocess_mode)
+    folder = f"{PREFIX}{secrets.token_hex(8)}/"
+    try:
+        filename, reading = await _read(tools, caller, sample, folder)
+        async with asyncio.timeout(TRY_SECONDS):
+            return rule, await _shape(tools, rule, filename, reading, folder)
+    except TimeoutError as error:
+        raise TryTimedOut(seconds=TRY_SECONDS) from error
+    finally:
+        await papers.drop(tools.blobs, folder)
+
+
+async def sweep(tools: Tools) -> None:
+    """Delete what tries left behind whose process died."""
+    before, after = tools.db.clock.now() - LEFT, ""
+    while found := (await tools.blobs.list(PREFIX, after=after or None)).blobs:
+        for blob in found:
+            if blob.modified_at < before:
+                await tools.blobs.delete(blob.key)
+        after = found[-1].key
+
+
+async def _shape(tools: Tools, rule: Rule, filename: str, reading: Reading, folder: str) -> Shaped:
+    body = rule.body
+    wanted = ShapeRule(
+        json_schema=body.json_schema,
+        system_prompt=body.system_prompt,
+        strategy=body.postprocess_strategy,
+        options=body.options,
+    )
+    return await tools.shapers[body.postprocess_mode].shape(filename, reading, wanted, QuietDesk(folder=folder))
+
+
+async def _read(tools: Tools, caller: Caller, sample: Sample, folder: str) -> tuple[str, Reading]:
+    if sample.task_id is not None:
+        return await _reading_of(tools, caller, sample.task_id)
+    text = sample.markdown or ""
+    await tools.blobs.put(folder + MARKDOWN, text.encode())
+    await tools.blobs.put(folder + PAGES, write_page(Page(number=1, origin="file", markdown=text)))
+    made = Reading(markdown_key=folder + MARKDOWN, pages_key=folder + PAGES, provider_task_id="sample", page_count=1)
+    return SAMPLE_NAME, made
+
+
+async def _reading_of(tools: Tools, caller: Caller, task_id: int) -> tuple[str, Reading]:
+    async with tools.db.read() as tx:
+        task = await moves.get_own(tx, caller, task_id)
+    reading = await papers.find_reading(tools.blobs, task)
+    if reading is None:
+        raise NoReading(task_id=task_id)
+    return task.filename, reading

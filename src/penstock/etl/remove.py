@@ -1,0 +1,114 @@
+"""Remove: a task that is over goes with all its papers; the audit line stays.
+
+The row goes at once, so nobody finds the task any more. Its objects go in a job, which can be done twice: its own
+folder, the document itself when no other task is about it, and the result by the document's name, in whose place the
+latest task of that name that is left puts its own.
+"""
+
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from functools import partial
+
+from penstock.access import audit
+from penstock.access.domain import Caller
+from penstock.etl import moves, papers, runs
+from penstock.etl.domain import EtlTask
+from penstock.etl.errors import EtlTaskRunning
+from penstock.etl.store import tasks
+from penstock.etl.tools import Tools
+from penstock.kernel.blobs import BlobNotFound
+from penstock.kernel.db import Tx
+from penstock.kernel.queue import Job, NewJob
+from penstock.kernel.upkeep import until_none
+from penstock.messages import EtlTaskRemoved
+
+REMOVE = "etl_remove_job"
+FORGOTTEN_AT_ONCE = 100
+ACTOR = "timekeeper"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Left:
+    """What a removed task leaves behind, by what its keys are made of."""
+
+    task_id: int
+    user_id: int
+    project_id: int
+    filename: str
+    s3_key: str
+
+
+async def delete_task(tools: Tools, caller: Caller, task_id: int) -> None:
+    """Remove a task that is over; `EtlTaskRunning` when it is not."""
+    async with tools.db.tx(actor=caller.name) as tx:
+        row = await moves.get_own(tx, caller, task_id)
+        if not await _remove(tools, tx, [row]):
+            raise EtlTaskRunning(task_id=task_id, status=row.status.value)
+        detail = {"filename": row.filename, "project_id": row.project_id, "status": row.status.value}
+        await audit.note(tx, caller, "etl.delete_task", f"etl:{task_id}", **detail)
+    await runs.hide_soon(tools, row)
+
+
+async def forget(tools: Tools) -> None:
+    """Remove tasks that have been over for longer than they are kept."""
+    await until_none(partial(_forget_some, tools))
+
+
+async def remove_objects(tools: Tools, job: Job) -> None:
+    """Delete what a removed task has left."""
+    left = Left(**job.payload)
+    user_id, project_id, filename = left.user_id, left.project_id, left.filename
+    await papers.drop(tools.blobs, papers.folder(user_id, project_id, left.task_id))
+    async with tools.db.read() as tx:
+        is_named = await tasks.is_named(tx, left.s3_key)
+        heir = await tasks.find_namesake(tx, user_id=user_id, project_id=project_id, filename=filename)
+    if not is_named and left.s3_key.startswith(papers.own_prefix(user_id)):
+        await tools.blobs.delete(left.s3_key)
+    await _bequeath(tools, papers.public_key(user_id, project_id, filename), heir)
+
+
+async def _bequeath(tools: Tools, public_key: str, heir: EtlTask | None) -> None:
+    """Leave the place of the result by name to the heir, or nobody."""
+    if heir is not None:
+        try:
+            await tools.blobs.copy(papers.result_key(heir), public_key)
+            return
+        except BlobNotFound:  # it is being removed too
+            pass
+    await tools.blobs.delete(public_key)
+
+
+async def _forget_some(tools: Tools) -> int:
+    async with tools.db.tx(actor=ACTOR) as tx:
+        before = tx.now - timedelta(days=tools.terms.history_days)
+        return len(await _remove(tools, tx, await tasks.list_over(tx, before=before, limit=FORGOTTEN_AT_ONCE)))
+
+
+async def _remove(tools: Tools, tx: Tx, rows: list[EtlTask]) -> set[int]:
+    """Delete those of these rows that are over, and have their objects deleted; returns their numbers."""
+    gone = await tasks.delete_tasks(tx, rows)
+    removed = [row for row in rows if row.id in gone]
+    if removed:
+        await tools.queue.enqueue(tx, *map(_removal, removed))
+    for row in removed:
+        tx.send(
+            EtlTaskRemoved(
+                task_id=row.id,
+                user_id=row.user_id,
+                project_id=row.project_id,
+                filename=row.filename,
+                run=row.run,
+            )
+        )
+    return gone
+
+
+def _removal(row: EtlTask) -> NewJob:
+    left = Left(
+        task_id=row.id,
+        user_id=row.user_id,
+        project_id=row.project_id,
+        filename=row.filename,
+        s3_key=row.s3_key,
+    )
+    return NewJob(kind=REMOVE, room=moves.ROOM, payload=asdict(left), id=f"etl:{row.id}:{row.run}:remove")

@@ -1,0 +1,135 @@
+"""Steer: take a task back, or try one again.
+
+A pending task is cancelled together with its job, in one transaction, so a worker either has it or never gets it. An
+abort ends the row of a running task under its worker's hands: whatever the worker still settles is refused.
+"""
+
+from dataclasses import dataclass, replace
+
+from penstock.access.domain import Caller
+from penstock.etl import moves, papers, runs
+from penstock.etl.domain import ETL_TASK, EtlTask, Phase, Stage, Status
+from penstock.etl.errors import EtlTaskOver, EtlTaskRunning, NoReading, SourceNotFound
+from penstock.etl.store import tasks
+from penstock.etl.tools import Tools
+from penstock.kernel.blobs import BlobNotFound
+from penstock.kernel.columns import Plain
+from penstock.kernel.db import Tx
+
+# What a retry forgets: what went wrong, and after a retry from OCR also what OCR had made.
+ABOUT_FAILURE = frozenset({"error_stage", "error_code", "hint", "attempt_ocr", "attempt_postprocess"})
+ABOUT_READING = frozenset({"artifact_mineru_markdown_key", "provider_task_id", "page_count", "ocr"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Again:
+    """How a task is tried again. Without a stage: after OCR where that is done. `force` is for completed ones."""
+
+    from_stage: Stage | None = None
+    force: bool = False
+
+
+async def cancel(tools: Tools, caller: Caller, task_id: int) -> EtlTask:
+    """Take back a task that no worker has taken up; `EtlTaskRunning` when one has."""
+    shown = await runs.look(tools, task_id)  # a task between two attempts waits, but it was taken up
+    async with tools.db.tx(actor=caller.name) as tx:
+        row = await _get_running(tx, caller, task_id)
+        begun = shown.task.status if shown is not None and shown.task.run == row.run else row.status
+        if begun is not Status.PENDING:
+            raise EtlTaskRunning(task_id=task_id, status=begun.value)
+        if await moves.cancel_jobs(tools, tx, row):
+            raise EtlTaskRunning(task_id=task_id, status=_taken(row).value)
+        cancelled = await _end(tools, row, "cancel", tx)
+    await runs.show_soon(tools, cancelled)
+    return cancelled
+
+
+async def abort(tools: Tools, caller: Caller, task_id: int) -> EtlTask:
+    """Take back a task whatever it is doing; its worker stops at its next step and is refused whatever it settles."""
+    shown = await runs.look(tools, task_id)
+    async with tools.db.tx(actor=caller.name) as tx:
+        row = await _get_running(tx, caller, task_id)
+        await moves.cancel_jobs(tools, tx, row)
+        if shown is not None and shown.task.run == row.run:  # what OCR has made is kept, for a retry
+            row = replace(row, progress=shown.task.progress, metadata=shown.task.metadata)
+        aborted = await _end(tools, row, "abort", tx)
+    await runs.show_soon(tools, aborted)
+    return aborted
+
+
+async def retry(tools: Tools, caller: Caller, task_id: int, again: Again) -> EtlTask:
+    """Open the next run of a task that is over."""
+    async with tools.db.read() as tx:
+        over = await moves.get_own(tx, caller, task_id)
+    verb = _check_over(over, again)
+    phase = await _first_phase(tools, over, again.from_stage)
+    async with tools.db.tx(actor=caller.name) as tx:
+        await moves.check_room(tools, tx)
+        opened = _opened(tx, over, phase)
+        await tools.queue.enqueue(tx, moves.stage_job(tools, opened, phase))
+        if not await tasks.move_task(tx, over, opened):
+            raise EtlTaskRunning(task_id=task_id, status=Status.PENDING.value)
+        await moves.say_begun(tx, opened, before=over.status, verb=verb)
+    await runs.show_soon(tools, opened)
+    return opened
+
+
+async def _get_running(tx: Tx, caller: Caller, task_id: int) -> EtlTask:
+    row = await moves.get_own(tx, caller, task_id)
+    if row.is_over:
+        raise EtlTaskOver(task_id=task_id, status=row.status.value)
+    return row
+
+
+async def _end(tools: Tools, row: EtlTask, verb: str, tx: Tx) -> EtlTask:
+    ended = await moves.end(tools, row, verb, tx)
+    if ended is None:  # a worker was first
+        now = await tasks.find_task(tx, row.id)
+        raise EtlTaskOver(task_id=row.id, status=now.status.value if now is not None else runs.REMOVED)
+    return ended
+
+
+def _taken(row: EtlTask) -> Status:
+    """What a task is whose first job has just been taken up."""
+    return Status.MINERU_PARSING if row.run == row.ocr_run else Status.LLM_PROCESSING
+
+
+def _check_over(row: EtlTask, again: Again) -> str:
+    if not row.is_over:
+        raise EtlTaskRunning(task_id=row.id, status=row.status.value)
+    verb = "redo" if again.force else "retry"
+    if not ETL_TASK.may(verb, row.status):
+        raise EtlTaskOver(task_id=row.id, status=row.status.value)
+    return verb
+
+
+async def _first_phase(tools: Tools, over: EtlTask, stage: Stage | None) -> Phase:
+    """Where the next run begins. What is paid for is used, unless the caller wants it otherwise."""
+    if stage is not Stage.OCR and await papers.find_reading(tools.blobs, over) is not None:
+        return Phase.POSTPROCESS
+    if stage is Stage.POSTPROCESS:
+        raise NoReading(task_id=over.id)
+    try:
+        await tools.blobs.stat(over.s3_key)
+    except BlobNotFound as error:
+        raise SourceNotFound(key=over.s3_key) from error
+    return Phase.OCR
+
+
+def _opened(tx: Tx, over: EtlTask, phase: Phase) -> EtlTask:
+    run = over.run + 1
+    return replace(
+        over,
+        status=Status.PENDING,
+        run=run,
+        ocr_run=run if phase is Phase.OCR else over.ocr_run,
+        progress=0,
+        updated_at=tx.now,
+        result=None,
+        error=None,
+        metadata=_without(over.metadata, ABOUT_FAILURE | (ABOUT_READING if phase is Phase.OCR else frozenset())),
+    )
+
+
+def _without(metadata: Plain, names: frozenset[str]) -> Plain:
+    return {name: value for name, value in metadata.items() if name not in names}

@@ -1,0 +1,1 @@
+"""The tables of the room and every statement on them, cut along its nouns."""

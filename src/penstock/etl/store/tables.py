@@ -1,0 +1,82 @@
+"""The tables of the room.
+
+Rows of `etl_task` are written at both ends of a task's life. What is under way is found by a partial index, so a look
+at it costs the same however many tasks are over.
+"""
+
+from sqlalchemy import BigInteger, CheckConstraint, Column, Index, Integer, String, Table, Text, literal_column
+
+from penstock.kernel.columns import Json, UtcTime
+from penstock.kernel.db import metadata
+
+Number = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts up only what it knows as INTEGER
+
+etl_task = Table(
+    "etl_task",
+    metadata,
+    Column("id", Number, primary_key=True, autoincrement=True),
+    Column("user_id", BigInteger, nullable=False),
+    Column("project_id", BigInteger, nullable=False),
+    Column("filename", String, nullable=False),
+    Column("s3_key", String, nullable=False),
+    Column("rule_id", BigInteger, nullable=False),
+    Column("rule_version", Integer, nullable=False),
+    Column("status", String, nullable=False),
+    Column("run", Integer, nullable=False),
+    Column("ocr_run", Integer, nullable=False),
+    Column("progress", Integer, nullable=False),
+    Column("result", Json),
+    Column("error", Text),
+    Column("metadata", Json, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("updated_at", UtcTime, nullable=False),
+    CheckConstraint("status IN ('pending', 'completed', 'failed', 'cancelled')", name="status"),
+    CheckConstraint("progress BETWEEN 0 AND 100", name="progress"),
+    CheckConstraint("run >= 1 AND ocr_run BETWEEN 1 AND run", name="run"),
+    CheckConstraint("(status = 'completed') = (result IS NOT NULL)", name="result"),
+    sqlite_autoincrement=True,  # a number is never given twice, whatever is deleted
+)
+t = etl_task.c
+Index("ix_etl_task_user", t.user_id, t.id)
+Index("ix_etl_task_user_project", t.user_id, t.project_id, t.id)
+Index("ix_etl_task_user_status", t.user_id, t.status, t.id)
+Index("ix_etl_task_user_project_status", t.user_id, t.project_id, t.status, t.id)
+Index("ix_etl_task_project", t.project_id, t.id)
+Index("ix_etl_task_project_status", t.project_id, t.status, t.id)
+Index("ix_etl_task_status", t.status, t.id)
+Index("ix_etl_task_s3_key", t.s3_key)
+Index("ix_etl_task_name", t.user_id, t.project_id, t.filename, t.id)
+_under_way = t.status == literal_column("'pending'")
+Index("ix_etl_task_under_way", t.id, postgresql_where=_under_way, sqlite_where=_under_way)
+_over = t.status != literal_column("'pending'")
+Index("ix_etl_task_over", t.updated_at, postgresql_where=_over, sqlite_where=_over)
+
+etl_rule = Table(
+    "etl_rule",
+    metadata,
+    Column("id", Number, primary_key=True, autoincrement=True),
+    Column("user_id", BigInteger),  # none: the system's
+    Column("name", String, nullable=False),
+    Column("version", Integer, nullable=False),  # the one that new tasks get
+    Column("file", String),  # the file of ETL_RULES_DIR that it was taken from
+    Column("created_at", UtcTime, nullable=False),
+    Column("updated_at", UtcTime, nullable=False),
+    Column("deleted_at", UtcTime),
+    CheckConstraint("version >= 1", name="version"),
+    sqlite_autoincrement=True,
+)
+r = etl_rule.c
+_rule_lives = r.deleted_at.is_(None)
+Index("ix_etl_rule_user", r.user_id, r.id, postgresql_where=_rule_lives, sqlite_where=_rule_lives)
+_from_file = r.file.is_not(None)
+Index("uq_etl_rule_file", r.file, unique=True, postgresql_where=_from_file, sqlite_where=_from_file)
+
+etl_rule_version = Table(
+    "etl_rule_version",
+    metadata,
+    Column("rule_id", BigInteger, primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("body", Json, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("created_by", String, nullable=False),
+)

@@ -1,0 +1,95 @@
+"""Submit: a stored document becomes a task.
+
+Its row, its first job and what is told of it are one transaction: no task without its job, no job without its task.
+The rule is pinned in the version it has now.
+"""
+
+from dataclasses import dataclass
+
+from penstock.access.domain import Caller
+from penstock.documents.errors import DocumentTooLarge
+from penstock.etl import moves, papers, runs
+from penstock.etl.domain import EtlTask, Phase, Rule, Status
+from penstock.etl.errors import ForeignSource, RuleNotFound, RuleRequired, SourceNotFound
+from penstock.etl.store import rules, tasks
+from penstock.etl.tools import Tools
+from penstock.kernel.blobs import BlobNotFound, check_key
+from penstock.kernel.db import Tx
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewTask:
+    """A document to be read. Without `s3_key` it lies where uploads of that name do; without a rule the default is."""
+
+    project_id: int
+    filename: str
+    rule_id: int | None = None
+    s3_key: str | None = None
+
+
+async def submit(tools: Tools, caller: Caller, new: NewTask) -> EtlTask:
+    """Take a document in."""
+    key = source_key(caller, new)
+    await _check_source(tools, key, new.filename)
+    async with tools.db.tx(actor=caller.name) as tx:
+        rule = await _pinned(tools, tx, caller, new.rule_id)
+        await moves.check_room(tools, tx)
+        task = await tasks.insert_task(tx, _first(tx, caller, new, key, rule))
+        await tools.queue.enqueue(tx, moves.stage_job(tools, task, Phase.OCR))
+        await moves.say_begun(tx, task, before=None, verb="submit")
+    await runs.show_soon(tools, task)
+    return task
+
+
+def source_key(caller: Caller, new: NewTask) -> str:
+    """Where the document lies; refused when it is not the caller's, or when its name cannot be part of a key."""
+    raw = papers.raw_key(caller.user_id, new.project_id, new.filename)
+    key = new.s3_key or raw
+    for wanted in (key, raw, papers.public_key(caller.user_id, new.project_id, new.filename)):
+        check_key(wanted)
+    own = papers.own_prefix(caller.user_id)
+    if not key.startswith(own) and not caller.is_admin:
+        raise ForeignSource(key=key, own=own)
+    return key
+
+
+async def _check_source(tools: Tools, key: str, filename: str) -> None:
+    try:
+        stat = await tools.blobs.stat(key)
+    except BlobNotFound as error:
+        raise SourceNotFound(key=key) from error
+    most = tools.terms.max_file_bytes
+    if stat.size_bytes > most:
+        raise DocumentTooLarge(filename=filename, reason=f"{stat.size_bytes} bytes, and at most {most} are read")
+
+
+async def _pinned(tools: Tools, tx: Tx, caller: Caller, rule_id: int | None) -> Rule:
+    if rule_id is None:
+        if not tools.terms.global_rule_enabled:
+            raise RuleRequired
+        rule_id = tools.terms.global_rule_id
+        found = await rules.find_rule(tx, rule_id)  # whoever's it is: the settings made it everyone's
+    else:
+        found = await rules.find_rule_for(tx, caller, rule_id)
+    if found is None:
+        raise RuleNotFound(rule_id=rule_id)
+    return found
+
+
+def _first(tx: Tx, caller: Caller, new: NewTask, key: str, rule: Rule) -> EtlTask:
+    return EtlTask(
+        id=0,  # the database gives it a number
+        user_id=caller.user_id,
+        project_id=new.project_id,
+        filename=new.filename,
+        s3_key=key,
+        rule_id=rule.id,
+        rule_version=rule.version,
+        status=Status.PENDING,
+        run=1,
+        ocr_run=1,
+        progress=0,
+        created_at=tx.now,
+        updated_at=tx.now,
+        metadata={"s3_key": key, "rule_version": rule.version},
+    )

@@ -1,0 +1,78 @@
+"""A place to read documents in: a store, a desk, and the provider `local` with its fast models."""
+
+import io
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from penstock.adapters.disk import DiskBlobs
+from penstock.adapters.local_reader import LocalReader, ReaderLimits, engine_sandbox, parser_sandbox
+from penstock.documents.ground import Page, read_pages
+from penstock.documents.ocr import Reading, Source
+from penstock.kernel.sandbox.call import Sandbox
+
+Sandboxes = tuple[Sandbox, Sandbox]
+
+
+@dataclass
+class NotingDesk:
+    """A desk in a folder of its own, that notes what it is told."""
+
+    folder: str = "users/7/etl_artifacts/1/1/"
+    provider_task_id: str | None = None
+    told: list[tuple[int, int]] = field(default_factory=list)
+
+    async def progress(self, done: int, of: int) -> None:
+        self.told.append((done, of))
+
+    async def remember(self, provider_task_id: str) -> None:
+        raise AssertionError(f"{provider_task_id} is nobody's task far away")
+
+
+@dataclass
+class Place:
+    """A store and a reader, with one way to use both."""
+
+    blobs: DiskBlobs
+    parsers: Sandbox
+    engine: Sandbox
+    scratch: Path
+    limits: ReaderLimits = field(default_factory=ReaderLimits)
+    desk: NotingDesk = field(default_factory=NotingDesk)
+
+    async def read(self, content: bytes, filename: str = "paper.pdf") -> Reading:
+        receipt = await self.blobs.put("users/7/raw/1/paper", content)
+        reader = LocalReader(
+            self.blobs,
+            parsers=self.parsers,
+            engine=self.engine,
+            scratch=self.scratch,
+            profile="fast",
+            limits=self.limits,
+        )
+        source = Source(key=receipt.key, filename=filename, size_bytes=receipt.size_bytes)
+        return await reader.read(source, self.desk)
+
+    async def pages(self, reading: Reading) -> list[Page]:
+        return list(read_pages(io.BytesIO(await self.blobs.get(reading.pages_key))))
+
+    async def markdown(self, reading: Reading) -> str:
+        return (await self.blobs.get(reading.markdown_key)).decode()
+
+    async def keys(self) -> set[str]:
+        listed = await self.blobs.list(self.desk.folder)
+        return {blob.key.removeprefix(self.desk.folder) for blob in listed.blobs}
+
+
+@asynccontextmanager
+async def open_sandboxes() -> AsyncIterator[Sandboxes]:
+    """The parsers and the engine, which a whole file of tests should share: it takes seconds to load."""
+    async with parser_sandbox() as parsers, engine_sandbox("fast") as engine:
+        yield parsers, engine
+
+
+def place_in(folder: Path, sandboxes: Sandboxes) -> Place:
+    """An empty place."""
+    parsers, engine = sandboxes
+    return Place(blobs=DiskBlobs(folder / "blobs"), parsers=parsers, engine=engine, scratch=folder / "scratch")

@@ -1,0 +1,216 @@
+"""The post-processors that need no model, with the real sandbox and a real store."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from penstock.adapters.disk import DiskBlobs
+from penstock.adapters.shapers import MOST_SCHEMA_BYTES, FieldsShaper, SkipShaper
+from penstock.documents.fields.errors import FieldsSchemaUnusable, FieldsTooCostly
+from penstock.documents.fields.find import find_fields
+from penstock.documents.ground import Page, write_page
+from penstock.documents.ocr import Reading
+from penstock.documents.shape import ShapeRule
+from penstock.kernel.blobs import BlobNotFound
+from penstock.kernel.sandbox.call import Sandbox
+from penstock.kernel.sandbox.ends import Bounds, SandboxedFailure
+from tests.documents.fields.filling import DATE, NUMBER, TEXT, array, boxed, lines, record, tabled
+from tests.kernel.sandbox.processes import until
+
+READING = Reading(
+    markdown_key="users/1/etl_artifacts/2/3/mineru.md",
+    pages_key="users/1/etl_artifacts/2/3/pages.jsonl",
+    provider_task_id="local-3",
+    page_count=2,
+    metadata={"pages": 2, "seconds": 0.5},
+)
+SCHEMA = record(invoice_no=TEXT, date=DATE, total=NUMBER, items=array(name=TEXT, amount=NUMBER))
+
+
+class Unwanted(Exception):
+    """The task was cancelled."""
+
+
+@dataclass
+class QuietDesk:
+    """A desk that keeps what it is told."""
+
+    folder: str = "users/1/etl_artifacts/2/3/"
+    provider_task_id: str | None = None
+    told: list[tuple[int, int]] = field(default_factory=list)
+
+    async def progress(self, done: int, of: int) -> None:
+        self.told.append((done, of))
+
+    async def remember(self, provider_task_id: str) -> None:
+        self.provider_task_id = provider_task_id
+
+
+class DeskOfACancelledTask(QuietDesk):
+    """A desk where nothing is wanted any more."""
+
+    async def progress(self, done: int, of: int) -> None:
+        raise Unwanted
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    async with Sandbox() as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def blobs(tmp_path: Path) -> DiskBlobs:
+    return DiskBlobs(tmp_path / "blobs")
+
+
+@pytest.fixture
+def shaper(blobs: DiskBlobs, sandbox: Sandbox, tmp_path: Path) -> FieldsShaper:
+    return FieldsShaper(blobs, sandbox, tmp_path / "scratch")
+
+
+async def keep(blobs: DiskBlobs, *pages: Page) -> None:
+    await blobs.put(READING.pages_key, b"".join(map(write_page, pages)))
+
+
+def rule(schema: Any) -> ShapeRule:
+    return ShapeRule(json_schema=schema, strategy="fields")
+
+
+class TestSkip:
+    async def test_gives_the_markdown_and_what_is_known_of_it(self):
+        desk = QuietDesk()
+        shaped = await SkipShaper().shape("a.pdf", READING, ShapeRule(), desk)
+        assert shaped.value == {
+            "markdown_s3_key": READING.markdown_key,
+            "provider_task_id": "local-3",
+            "metadata": {"pages": 2, "seconds": 0.5},
+            "filename": "a.pdf",
+            "page_count": 2,
+        }
+        assert (shaped.strategy, shaped.places, shaped.usage) == ("skip", (), {})
+        assert desk.told == [(1, 1)]
+
+    async def test_stops_for_a_cancelled_task(self):
+        with pytest.raises(Unwanted):
+            await SkipShaper().shape("a.pdf", READING, ShapeRule(), DeskOfACancelledTask())
+
+
+class TestFields:
+    async def test_are_found_with_their_places(self, shaper: FieldsShaper, blobs: DiskBlobs, tmp_path: Path):
+        pages = [
+            boxed([("Invoice No.", 50), ("A-17", 200)], [("日期 Date：2026年1月5日", 50)]),
+            tabled(("Name", "Amount"), ("Apple", "3.00"), ("Total", "3.00"), number=2),
+        ]
+        await keep(blobs, *pages)
+        desk = QuietDesk()
+        shaped = await shaper.shape("a.pdf", READING, rule(SCHEMA), desk)
+        assert shaped.value == {
+            "invoice_no": "A-17",
+            "date": "2026-01-05",
+            "total": 3,
+            "items": [{"name": "Apple", "amount": 3}],
+        }
+        assert shaped.strategy == "fields"
+        assert {place.pointer: (place.page, place.text) for place in shaped.places} == {
+            "/invoice_no": (1, "A-17"),
+            "/date": (1, "2026年1月5日"),
+            "/total": (2, "3.00"),
+            "/items/0/name": (2, "Apple"),
+            "/items/0/amount": (2, "3.00"),
+        }
+        assert shaped.places[0].box == pages[0].spans[1].box
+        assert (shaped.usage, desk.told) == ({}, [(0, 1), (1, 1)])
+        assert not list((tmp_path / "scratch").iterdir())
+
+    async def test_that_are_met_twice_are_told(self, shaper: FieldsShaper, blobs: DiskBlobs):
+        await keep(blobs, lines("Total: 4", "Total: 5"))
+        shaped = await shaper.shape("a.pdf", READING, rule(SCHEMA), QuietDesk())
+        assert (shaped.value["total"], shaped.usage) == (None, {"ambiguous": ["/total"]})
+
+    async def test_need_a_schema(self, shaper: FieldsShaper):
+        with pytest.raises(FieldsSchemaUnusable, match="the rule has none"):
+            await shaper.shape("a.pdf", READING, ShapeRule(), QuietDesk())
+
+    @pytest.mark.parametrize(
+        "schema",
+        [
+            record(x={"$ref": "https://example.com/x.json"}),
+            record(x={"pattern": "("}),
+            record(x={"description": "x" * MOST_SCHEMA_BYTES}),
+        ],
+    )
+    async def test_are_not_looked_for_by_a_schema_that_is_none(
+        self, shaper: FieldsShaper, blobs: DiskBlobs, schema: Any
+    ):
+        await keep(blobs, lines("x: 1"))
+        with pytest.raises(FieldsSchemaUnusable) as caught:
+            await shaper.shape("a.pdf", READING, rule(schema), QuietDesk())
+        assert caught.value.retryable is False
+
+    async def test_are_not_looked_for_by_a_schema_without_end(self, shaper: FieldsShaper):
+        schema: dict[str, Any] = {}
+        for _ in range(5000):
+            schema = {"not": schema}
+        with pytest.raises(FieldsSchemaUnusable):
+            await shaper.shape("a.pdf", READING, rule(schema), QuietDesk())
+
+    async def test_that_take_too_long_are_an_error_and_the_worker_lives(
+        self, blobs: DiskBlobs, sandbox: Sandbox, tmp_path: Path
+    ):
+        slow = record(it={"type": "string", "pattern": "^(a|aa)+$(?<!b)"})
+        await keep(blobs, lines(*(f"It: {'a' * 900}!" for _ in range(1000))))
+        shaper = FieldsShaper(blobs, sandbox, tmp_path / "scratch", Bounds(cpu_seconds=1, seconds=10.0))
+        with pytest.raises(FieldsTooCostly) as caught:
+            await shaper.shape("a.pdf", READING, rule(slow), QuietDesk())
+        assert caught.value.retryable is False
+        await keep(blobs, lines("Total: 4"))
+        assert (await shaper.shape("a.pdf", READING, rule(SCHEMA), QuietDesk())).value["total"] == 4
+
+    async def test_of_a_thousand_pages_take_the_memory_of_a_few(self, blobs: DiskBlobs, tmp_path: Path):
+        prose = "Nothing that anybody asks for stands here. " * 1000
+        pages = (
+            Page(number=at, origin="text", markdown="", spans=lines("Total: 4", prose).spans) for at in range(1, 1001)
+        )
+        await keep(blobs, *pages)
+        limits = Bounds(memory_bytes=24 * 1024 * 1024, cpu_seconds=60, seconds=90.0)  # the file has twice as much
+        async with Sandbox(preload=[find_fields.__module__]) as sandbox:
+            shaper = FieldsShaper(blobs, sandbox, tmp_path / "scratch", limits)
+            assert (await shaper.shape("a.pdf", READING, rule(SCHEMA), QuietDesk())).value["total"] == 4
+
+    async def test_of_too_many_values_are_an_error(self, shaper: FieldsShaper, blobs: DiskBlobs):
+        tags = record(tags={"type": "array", "items": TEXT})
+        await keep(blobs, lines(*[f"Tags: {','.join('a' * 1900)}"] * 53))
+        with pytest.raises(FieldsTooCostly, match="more than 100000 values"):
+            await shaper.shape("a.pdf", READING, rule(tags), QuietDesk())
+
+    async def test_of_a_damaged_file_of_pages_are_an_error(self, shaper: FieldsShaper, blobs: DiskBlobs):
+        await blobs.put(READING.pages_key, b'{"number": "one"}\n')
+        with pytest.raises(SandboxedFailure):
+            await shaper.shape("a.pdf", READING, rule(SCHEMA), QuietDesk())
+
+    async def test_of_pages_that_are_gone_are_an_error(self, shaper: FieldsShaper):
+        with pytest.raises(BlobNotFound):
+            await shaper.shape("a.pdf", READING, rule(SCHEMA), QuietDesk())
+
+    async def test_of_a_cancelled_task_are_not_looked_for(self, shaper: FieldsShaper, blobs: DiskBlobs):
+        with pytest.raises(Unwanted):
+            await shaper.shape("a.pdf", READING, rule(SCHEMA), DeskOfACancelledTask())
+
+    async def test_leave_nothing_behind_when_the_stage_is_stopped(
+        self, shaper: FieldsShaper, blobs: DiskBlobs, tmp_path: Path
+    ):
+        slow = record(it={"type": "string", "pattern": "^(a|aa)+$(?<!b)"})
+        await keep(blobs, lines(*(f"It: {'a' * 900}!" for _ in range(1000))))
+        stage = asyncio.create_task(shaper.shape("a.pdf", READING, rule(slow), QuietDesk()))
+        await until(lambda: len(psutil.Process().children(recursive=True)) == 2)  # the zygote and its child
+        stage.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stage
+        assert not list((tmp_path / "scratch").iterdir())
+        assert len(psutil.Process().children(recursive=True)) == 1

@@ -1,0 +1,1 @@
+"""The commands of the etl room, and how the demo's samples were drawn."""

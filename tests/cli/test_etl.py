@@ -1,0 +1,236 @@
+"""`penstock etl` as people run it: with nothing else running, beside a worker, and when something goes wrong."""
+
+import asyncio
+import csv
+import logging
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import chdir, suppress
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from msgspec import json
+from typer.testing import CliRunner, Result
+
+from penstock import settings as all_settings
+from penstock.access.domain import Caller, Scope
+from penstock.cli.etl import etl
+from penstock.cli.etl_files import Document
+from penstock.cli.etl_submit import Errand, Order
+from penstock.etl.errors import EtlTaskNotFound, EtlTaskOver, EtlTaskRunning
+from penstock.kernel.db import Db
+from penstock.kernel.processes import list_processes
+from penstock.kernel.queue import JobNotFound, JobState, get_job
+from penstock.kernel.transitions import list_transitions
+from tests.conftest import open_db
+from tests.journeys.command import environment, run
+from tests.servers.children import kill_child, start_child
+
+SAMPLES = Path(str(files("penstock.cli") / "samples"))
+SOON = 90  # seconds; on a busy machine a process takes long to start
+
+pytestmark = pytest.mark.timeout(240)
+
+
+class Desk:
+    """A person at a terminal, with a data folder and some documents."""
+
+    def __init__(self, folder: Path) -> None:
+        self.data = folder / "data"
+        self.papers = folder / "papers"
+        self.papers.mkdir()
+        self.settings = {"PENSTOCK_DATA_DIR": str(self.data), "ETL_OCR_PROFILE": "fast"}
+
+    def etl(self, *arguments: object, **settings: str) -> Result:
+        """`penstock etl …`, to its end, in this process: to start one takes longer than most of these commands."""
+        with chdir(self.papers):
+            return CliRunner().invoke(etl, [str(one) for one in arguments], env=self.settings | settings)
+
+    def start(self, *arguments: object) -> subprocess.Popen[bytes]:
+        """`penstock …`, going on."""
+        command = [sys.executable, "-m", "penstock", *map(str, arguments)]
+        return start_child(command, env=environment(**self.settings))
+
+    def write(self, name: str, text: str = "# A note\n\nAll is well.\n") -> Path:
+        """A document."""
+        path = self.papers / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def take_rule(self) -> None:
+        """The sample rule, in the folder of rules."""
+        folder = self.data / ".etl_rules"
+        folder.mkdir(parents=True)
+        (folder / "invoice.json").write_bytes((SAMPLES / "invoice.rule.json").read_bytes())
+
+    def open_db(self) -> Db:
+        """The database, up to date."""
+        assert run("migrate", cwd=None, **self.settings).returncode == 0
+        return open_db(f"sqlite:///{self.data / 'penstock.db'}")
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    levels = {name: logging.getLogger(name).level for name in ("penstock", "penstock.etl.advance")}
+    yield Desk(tmp_path)
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
+
+
+def test_with_nothing_running_an_invoice_becomes_a_file_of_fields_and_can_be_looked_at(desk: Desk):
+    desk.take_rule()
+    ended = desk.etl("submit", SAMPLES / "invoice.pdf", "--rule", "invoice", "--out", "out")
+    assert ended.exit_code == 0, ended.stderr
+    assert ended.stdout.split() == ["1", "completed", "invoice.pdf"]
+    result = json.decode((desk.papers / "out" / "invoice.pdf.json").read_bytes())
+    assert (result["number"], result["total"], len(result["lines"])) == ("MS-2026-0117", 387.2, 3)
+    assert "| Cover board | 40 |" in (desk.papers / "out" / "invoice.pdf.md").read_text()
+    shown = desk.etl("show", 1).stdout
+    assert "completed, 100 %" in shown
+    [line] = [line for line in shown.splitlines() if line.startswith("seller")]
+    assert "Mill Street Paper Works" in line
+    assert "page 1, top left (" in line
+    assert json.decode(desk.etl("show", 1, "--print", "result").stdout) == result
+    assert "\tsystem\tinvoice\t" in desk.etl("rules").stdout
+
+
+def test_a_folder_becomes_a_table_and_what_failed_is_told_with_its_reason(desk: Desk):
+    desk.write("good.md")
+    desk.write("deep/notes.txt")
+    desk.write("empty.pdf", "")
+    desk.write("tool.exe")
+    ended = desk.etl("submit", ".", "--out", "../all.csv")
+    assert ended.exit_code == 1
+    assert "left out, of no kind that can be read: tool.exe" in ended.stderr
+    assert "DOCUMENT_EMPTY" in ended.stderr
+    assert "empty.pdf is empty." in ended.stderr
+    assert "Check that the upload was complete." in ended.stderr
+    with (desk.papers.parent / "all.csv").open(encoding="utf-8-sig", newline="") as file:
+        rows = {row["file"]: row for row in csv.DictReader(file)}
+    assert {name: row["status"] for name, row in rows.items()} == {
+        "good.md": "completed",
+        "deep_notes.txt": "completed",
+        "empty.pdf": "failed",
+    }
+    assert rows["good.md"]["page_count"] == "1"
+    assert rows["empty.pdf"]["error"] == "empty.pdf is empty."
+
+
+def test_without_wait_a_task_stays_in_the_queue_where_it_can_be_cancelled_and_tried_again(desk: Desk):
+    submitted = desk.etl("submit", desk.write("a.md"))
+    assert (submitted.exit_code, submitted.stdout) == (0, "1\tpending\ta.md\n")
+    assert "pending, 0 %" in desk.etl("show", 1).stdout
+    assert isinstance(desk.etl("retry", 1).exception, EtlTaskRunning)
+    assert desk.etl("cancel", 1).stdout == "1\tcancelled\ta.md\n"
+    assert isinstance(desk.etl("cancel", 1).exception, EtlTaskOver)
+    assert desk.etl("retry", 1, "--from", "mineru").stdout == "1\tpending\ta.md\n"
+    assert desk.etl("cancel", 1, "--force").stdout == "1\tcancelled\ta.md\n"
+    assert isinstance(desk.etl("show", 2).exception, EtlTaskNotFound)
+
+
+def test_a_file_that_vanished_stops_none_of_the_others(desk: Desk, capsys: pytest.CaptureFixture[str]):
+    paths = (desk.papers / "gone.md", desk.write("here.md"))
+    documents = [Document(path=path, name=path.name) for path in paths]
+    order = Order(documents=documents, rule=None, project_id=1, out=None, wait=False)
+    errand = Errand(order, Caller(name="ann", user_id=1, scope=Scope.ADMIN))
+    asyncio.run(errand.run(all_settings.load(desk.settings)))
+    assert errand.sum_up() == 1
+    told = capsys.readouterr()
+    assert told.out == "1\tpending\there.md\n"
+    assert "FILE_NOT_READABLE" in told.err
+    assert "gone.md cannot be opened: No such file or directory." in told.err
+
+
+def test_every_command_has_help(desk: Desk):
+    for command in ("submit", "show", "retry", "cancel", "rules"):
+        shown = desk.etl(command, "--help")
+        assert (shown.exit_code, "--help" in shown.stdout) == (0, True), command
+
+
+def test_a_rule_nobody_knows_and_a_folder_of_nothing_are_told_in_words(desk: Desk):
+    refused = run("etl", "submit", str(desk.write("a.md")), "--rule", "nonsense", cwd=None, **desk.settings)
+    assert refused.returncode == 1
+    assert "There is no rule nonsense." in refused.stderr
+    assert "Traceback" not in refused.stderr
+    taken = desk.etl("submit", "a.md", "--out", "a.md")
+    assert taken.exit_code == 2
+    assert "--out" in taken.stderr
+    (desk.papers / "bare").mkdir()
+    nothing = desk.etl("submit", "bare")
+    assert (nothing.exit_code, nothing.stdout) == (1, "")
+    assert "nothing here that can be read" in nothing.stderr
+
+
+def test_a_full_queue_is_waited_for_with_wait_and_told_without(desk: Desk):
+    for name in ("a.md", "b.md", "c.md"):
+        desk.write(name)
+    full = desk.etl("submit", ".", ETL_QUEUE_SIZE="1")
+    assert (full.exit_code, full.stdout) == (1, "1\tpending\ta.md\n")
+    assert "1 tasks are under way already" in full.stderr
+    assert "2 documents were not submitted." in full.stderr
+    waited = desk.etl("submit", "b.md", "c.md", "--wait", ETL_QUEUE_SIZE="1")
+    assert waited.exit_code == 0, waited.stderr
+    assert [line.split("\t")[1:] for line in waited.stdout.splitlines()] == [
+        ["completed", "b.md"],
+        ["completed", "c.md"],
+    ]
+
+
+async def test_where_a_worker_runs_it_does_the_work_and_the_command_only_watches(desk: Desk):
+    db = desk.open_db()
+    worker = desk.start("work", "--rooms", "etl")
+    try:
+        owner = await _first_worker(db)
+        submit = ("etl", "submit", str(desk.write("a.md")), "--wait")
+        ended = await asyncio.to_thread(run, *submit, cwd=None, **desk.settings)
+        assert (ended.returncode, ended.stdout) == (0, "1\tcompleted\ta.md\n"), ended.stderr
+        async with db.read() as tx:
+            moves = await list_transitions(tx, "job", "etl:1:1:ocr")
+        assert [(move.trigger, move.actor) for move in moves] == [("claim", owner), ("finish", owner)]
+        await db.close()
+    finally:
+        kill_child(worker)
+
+
+async def _first_worker(db: Db) -> str:
+    async with asyncio.timeout(SOON):
+        while True:
+            async with db.read() as tx:
+                if found := await list_processes(tx):
+                    return found[0].id
+            await asyncio.sleep(0.05)  # it is another process
+
+
+async def test_ctrl_c_leaves_the_task_in_the_queue_and_says_so(desk: Desk, tmp_path: Path):
+    db = desk.open_db()
+    command = [sys.executable, "-m", "penstock", "etl", "submit", str(SAMPLES / "scan.pdf"), "--wait"]
+    log = tmp_path / "stopped.log"
+    slow = desk.settings | {"ETL_OCR_PROFILE": "accurate", "PENSTOCK_GRACE_SECONDS": "0"}
+    with log.open("wb") as file:
+        going = subprocess.Popen(command, env=environment(**slow), stdout=file, stderr=file)
+        try:
+            await _until_read(db)
+            going.send_signal(signal.SIGINT)
+            assert await asyncio.to_thread(going.wait, SOON) == 130
+        finally:
+            going.kill()
+    assert "still in the queue: 1; `penstock serve` or `penstock work` goes on with them." in log.read_text()
+    async with db.read() as tx:
+        assert (await get_job(tx, "etl:1:1:ocr")).state is JobState.WAITING
+        assert await list_processes(tx) == []
+    await db.close()
+
+
+async def _until_read(db: Db) -> None:
+    """Return when the document is being read."""
+    async with asyncio.timeout(SOON):
+        while True:
+            with suppress(JobNotFound):
+                async with db.read() as tx:
+                    if (await get_job(tx, "etl:1:1:ocr")).state is JobState.RUNNING:
+                        return
+            await asyncio.sleep(0.02)  # it is another process

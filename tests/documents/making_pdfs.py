@@ -1,0 +1,190 @@
+"""PDFs and pictures of pages, made when a test needs them: good ones, and one for every way to be bad."""
+
+import io
+import zlib
+from collections.abc import Callable, Sequence
+
+import pikepdf
+from PIL import Image, ImageDraw, ImageFont
+from reportlab.lib import colors
+from reportlab.lib.pagesizes import A4
+from reportlab.lib.styles import getSampleStyleSheet
+from reportlab.lib.utils import ImageReader
+from reportlab.pdfbase import pdfmetrics
+from reportlab.pdfbase.cidfonts import UnicodeCIDFont
+from reportlab.pdfgen.canvas import Canvas
+from reportlab.platypus import (
+    BaseDocTemplate,
+    Flowable,
+    Frame,
+    FrameBreak,
+    ListFlowable,
+    ListItem,
+    PageTemplate,
+    Paragraph,
+    SimpleDocTemplate,
+    Table,
+)
+
+SHIPS = [["Month", "Ships", "Tonnes"], ["January", "12", "3,400"], ["February", "9", "2,150"], ["March", "17", "5,020"]]
+PLANS = ["A second crane on the north quay", "A new road to the station", "Longer opening hours"]
+PROSE = "The harbour took in more ships than in any year before. "
+INVOICE = ["Invoice 2024-117", "Date: 14 March 2024", "Total: 1,250.00 EUR"]
+LINE_HEIGHT = 48
+CHARACTER_MAP = """/CIDInit /ProcSet findresource begin
+begincmap
+1 begincodespacerange <00> <FF> endcodespacerange
+95 beginbfchar
+{codes}endbfchar
+endcmap
+end"""
+
+
+def drawn(draw: Callable[[Canvas], None]) -> bytes:
+    """A PDF that this function draws."""
+    out = io.BytesIO()
+    canvas = Canvas(out, pagesize=A4, pageCompression=1)
+    draw(canvas)
+    canvas.save()
+    return out.getvalue()
+
+
+def report() -> bytes:
+    """A page with headings, running text, a table and a list."""
+    styles, out = getSampleStyleSheet(), io.BytesIO()
+    body = styles["BodyText"]
+    story: list[Flowable] = [
+        Paragraph("Annual report of the harbour", styles["Heading1"]),
+        Paragraph(PROSE * 4, body),
+        Paragraph("Ships by month", styles["Heading2"]),
+        Table(SHIPS, style=[("GRID", (0, 0), (-1, -1), 0.5, colors.black)]),
+        Paragraph("What is planned", styles["Heading2"]),
+        ListFlowable([ListItem(Paragraph(plan, body)) for plan in PLANS], bulletType="bullet"),
+    ]
+    SimpleDocTemplate(out, pagesize=A4).build(story)
+    return out.getvalue()
+
+
+def two_columns(left: str, right: str) -> bytes:
+    """A page with two columns of running text; each text should fill its own."""
+    out, body = io.BytesIO(), getSampleStyleSheet()["BodyText"]
+    width, height = A4
+    frames = [
+        Frame(50, height / 2, width / 2 - 65, height / 2 - 50),
+        Frame(width / 2 + 15, height / 2, width / 2 - 65, height / 2 - 50),
+    ]
+    document = BaseDocTemplate(out, pagesize=A4, pageTemplates=[PageTemplate(frames=frames)])
+    document.build([Paragraph(left, body), FrameBreak(), Paragraph(right, body)])
+    return out.getvalue()
+
+
+def pages_of(*texts: str) -> bytes:
+    """One line of text on each page."""
+
+    def draw(canvas: Canvas) -> None:
+        for text in texts:
+            canvas.drawString(72, 760, text)
+            canvas.showPage()
+
+    return drawn(draw)
+
+
+def chinese(lines: Sequence[str]) -> bytes:
+    """A text layer in Chinese. The font is one that every PDF reader has, so it is not in the file."""
+    pdfmetrics.registerFont(UnicodeCIDFont("STSong-Light"))
+
+    def draw(canvas: Canvas) -> None:
+        canvas.setFont("STSong-Light", 12)
+        for at, line in enumerate(lines):
+            canvas.drawString(72, 760 - 20 * at, line)
+
+    return drawn(draw)
+
+
+def picture_of(lines: Sequence[str], *, size: int = 32, width: int = 760) -> Image.Image:
+    """What a scanner would see of these lines."""
+    picture = Image.new("L", (width, LINE_HEIGHT * (len(lines) + 1)), 252)
+    pen, font = ImageDraw.Draw(picture), ImageFont.load_default(size)
+    for at, line in enumerate(lines):
+        pen.text((40, 24 + LINE_HEIGHT * at), line, font=font, fill=20)
+    return picture
+
+
+def reader_of(picture: Image.Image) -> ImageReader:
+    """A picture as reportlab takes it."""
+    return ImageReader(picture)
+
+
+def scan_of(*pages: Sequence[str], layer: str = "", invisible: bool = True) -> bytes:
+    """A PDF of pictures of lines, perhaps with a text layer over each that says something else."""
+
+    def draw(canvas: Canvas) -> None:
+        for lines in pages:
+            picture = picture_of(lines)
+            size = (picture.width * 72 / 200, picture.height * 72 / 200)
+            canvas.setPageSize(size)
+            canvas.drawImage(reader_of(picture), 0, 0, *size)
+            words = canvas.beginText(10, size[1] - 20)
+            words.setFont("Helvetica", 5)
+            words.setTextRenderMode(3 if invisible else 0)
+            words.textLines(layer)
+            canvas.drawText(words)
+            canvas.showPage()
+
+    return drawn(draw)
+
+
+def garbled(lines: Sequence[str], said: Callable[[int], int]) -> bytes:
+    """Lines that look right, and whose font says of each letter that it is another."""
+
+    def draw(canvas: Canvas) -> None:
+        for at, line in enumerate(lines):
+            canvas.drawString(72, 760 - 20 * at, line)
+
+    codes = "".join(f"<{code:02X}> <{said(code):04X}>\n" for code in range(32, 127))
+    table = CHARACTER_MAP.format(codes=codes)
+    with pikepdf.open(io.BytesIO(drawn(draw))) as pdf:
+        for font in pdf.pages[0].Resources.Font.values():
+            font.ToUnicode = pdf.make_stream(table.encode())
+        return _saved(pdf)
+
+
+def locked(pdf: bytes, *, user: str, owner: str = "owner") -> bytes:
+    """The same under a password; an empty one for the user opens it, and forbids things."""
+    with pikepdf.open(io.BytesIO(pdf)) as opened:
+        out = io.BytesIO()
+        opened.save(out, encryption=pikepdf.Encryption(user=user, owner=owner))
+        return out.getvalue()
+
+
+def bomb(*, size_bytes: int) -> bytes:
+    """A page whose few kilobytes of content unpack to this many."""
+    packer = zlib.compressobj(1)
+    block = bytes(1024 * 1024)
+    packed = b"".join([*(packer.compress(block) for _ in range(size_bytes // len(block))), packer.flush()])
+    with pikepdf.new() as pdf:
+        page = pdf.add_blank_page()
+        content = pdf.make_stream(b"")
+        filters = pikepdf.Array([pikepdf.Name.FlateDecode, pikepdf.Name.FlateDecode])
+        content.write(zlib.compress(packed, 9), filter=filters)
+        page.Contents = content
+        return _saved(pdf)
+
+
+def without_pages() -> bytes:
+    """A PDF that opens and is empty."""
+    with pikepdf.new() as pdf:
+        return _saved(pdf)
+
+
+def saved_as(picture: Image.Image, kind: str, **options: object) -> bytes:
+    """A picture as a file."""
+    out = io.BytesIO()
+    picture.save(out, kind, **options)
+    return out.getvalue()
+
+
+def _saved(pdf: pikepdf.Pdf) -> bytes:
+    out = io.BytesIO()
+    pdf.save(out)
+    return out.getvalue()

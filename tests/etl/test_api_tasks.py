@@ -1,0 +1,306 @@
+"""Tasks through their routes, to the letter of what clients of the older API know."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from penstock.kernel.clock import ManualClock
+from penstock.kernel.db import Db
+from penstock.kernel.errors import Invalid
+from tests.etl.asking import CALLERS, Room, open_room, room_of
+from tests.fakes.ocr import OcrThatFails
+
+KNOWN = {
+    "task_id", "user_id", "project_id", "filename", "rule_id", "status", "progress", "created_at", "updated_at",
+    "result", "error", "metadata",
+}  # fmt: skip
+
+
+@pytest.fixture
+async def room(db: Db, tmp_path: Path) -> AsyncIterator[Room]:
+    async with open_room(db, tmp_path) as opened:
+        yield opened
+
+
+def unreadable(room: Room) -> Room:
+    """The same room with somebody who cannot read."""
+    error = Invalid(reason="nobody can read this")
+    return room_of(room.tools, provider=OcrThatFails(room.tools.blobs, error, times=1))
+
+
+async def status_of(room: Room, task_id: int) -> str:
+    status: str = (await room.json("GET", f"/tasks/{task_id}"))["status"]
+    return status
+
+
+class TestSubmit:
+    async def test_the_answer_comes_at_once_with_a_number(self, room: Room):
+        await room.tools.blobs.put("users/5/raw/3/a.pdf", b"Total: 1")
+        answer = await room.call("POST", "/submit", {"project_id": 3, "filename": "a.pdf"})
+        assert answer.status == 202
+        assert set(answer.json) == {"task_id", "status", "message"}
+        assert isinstance(answer.json["task_id"], int)
+        assert (answer.json["status"], answer.json["message"]) == ("pending", "The task is accepted.")
+
+    async def test_without_a_rule_the_default_one_is_used(self, room: Room):
+        task = await room.json("GET", f"/tasks/{await room.submit()}")
+        assert (task["rule_id"], task["metadata"]["s3_key"]) == (0, "users/5/raw/3/a.md")
+
+    async def test_a_named_object_and_rule_are_used(self, room: Room):
+        rule = await room.json("POST", "/rules", {"name": "Mine", "postprocess_mode": "skip"})
+        await room.tools.blobs.put("users/5/elsewhere/b.md", b"Total: 2")
+        task_id = await room.submit(rule_id=rule["rule_id"], s3_key="users/5/elsewhere/b.md")
+        task = await room.json("GET", f"/tasks/{task_id}")
+        assert (task["rule_id"], task["metadata"]["s3_key"]) == (rule["rule_id"], "users/5/elsewhere/b.md")
+
+    async def test_what_is_not_there_or_not_theirs_is_refused(self, room: Room):
+        foreign = (await room.json("POST", "/rules", {"name": "B", "postprocess_mode": "skip"}, key="bert"))["rule_id"]
+        await room.tools.blobs.put("users/5/raw/3/a.md", b"a")
+        await room.tools.blobs.put("users/6/raw/3/a.md", b"b")
+        body = {"project_id": 3, "filename": "a.md"}
+        assert await room.refused("POST", "/submit", {**body, "filename": "no.md"}) == (404, "SOURCE_NOT_FOUND")
+        stolen = {**body, "s3_key": "users/6/raw/3/a.md"}
+        assert await room.refused("POST", "/submit", stolen) == (403, "FOREIGN_SOURCE")
+        for rule_id in (999, foreign):
+            told = await room.refused("POST", "/submit", {**body, "rule_id": rule_id})
+            assert told == (404, "RULE_NOT_FOUND")
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            {"filename": "a.md"},
+            {"project_id": 3},
+            {"project_id": "x", "filename": "a.md"},
+            {"project_id": -1, "filename": "a.md"},
+            {"project_id": 2**63, "filename": "a.md"},
+            {"project_id": 3, "filename": " "},
+            {"project_id": 3, "filename": "a\nb.md"},
+            {"project_id": 3, "filename": "a" * 256},
+            {"project_id": 3, "filename": "a.md", "rule_id": "first"},
+            {"project_id": 3, "filename": "a.md", "ruleid": 1},
+        ],
+    )
+    async def test_fields_that_do_not_fit_are_named(self, room: Room, body: object):
+        assert await room.refused("POST", "/submit", body) == (400, "VALIDATION")
+
+    async def test_a_full_queue_is_said_with_a_time_to_come_back(self, room: Room):
+        full = room_of(room.tools, terms=type(room.tools.terms)(queue_size=1))
+        await full.submit()
+        answer = await full.call("POST", "/submit", {"project_id": 3, "filename": "a.md"})
+        assert (answer.status, answer.json["code"]) == (429, "QUEUE_FULL")
+        assert int(answer.headers["retry-after"]) >= 1
+
+    async def test_the_message_is_chinese_for_who_reads_chinese(self, room: Room):
+        await room.tools.blobs.put("users/5/raw/3/a.md", b"a")
+        body = {"project_id": 3, "filename": "a.md"}
+        answer = await room.call("POST", "/submit", body, accept_language="zh-CN")
+        assert answer.json["message"] == "任务已提交。"
+
+
+class TestGet:
+    async def test_a_task_has_every_field_that_clients_know(self, room: Room):
+        task_id = await room.submit()
+        task = await room.json("GET", f"/tasks/{task_id}")
+        assert set(task) == KNOWN
+        assert (task["task_id"], task["user_id"], task["project_id"]) == (task_id, 5, 3)
+        assert (task["filename"], task["status"], task["progress"]) == ("a.md", "pending", 0)
+        assert (task["result"], task["error"]) == (None, None)
+        pointers = {"s3_key", "provider_task_id", "artifact_mineru_markdown_key", "error_stage"}
+        assert pointers <= set(task["metadata"])
+        assert task["created_at"] == "2026-01-01T00:00:00Z"
+
+    async def test_a_completed_task_tells_where_its_result_is(self, room: Room):
+        task_id = await room.submit("Total: 12.5")
+        await room.work()
+        task = await room.json("GET", f"/tasks/{task_id}")
+        assert (task["status"], task["progress"], task["error"]) == ("completed", 100, None)
+        result = task["result"]
+        assert result["output_path"] == "users/5/processed/3/a.md.json"
+        assert result["output_size"] == len(await room.tools.blobs.get(result["output_path"]))
+        assert (result["provider_task_id"], result["mineru_task_id"]) == ("echo-a.md", "echo-a.md")
+        assert result["processing_time"] >= 0
+        markdown = task["metadata"]["artifact_mineru_markdown_key"]
+        assert markdown == f"users/5/etl_artifacts/3/{task_id}/mineru.md"
+
+    async def test_a_failed_task_tells_why_and_in_which_stage(self, room: Room):
+        broken = unreadable(room)
+        task_id = await broken.submit()
+        await broken.work()
+        task = await room.json("GET", f"/tasks/{task_id}")
+        assert (task["status"], task["metadata"]["error_stage"]) == ("failed", "mineru")
+        assert "nobody can read this" in task["error"]
+
+    async def test_what_is_unknown_or_foreign_is_not_found(self, room: Room):
+        foreign = await room.submit(key="bert")
+        for task_id in (foreign, 999, 2**63 - 1):
+            answer = await room.call("GET", f"/tasks/{task_id}")
+            assert (answer.status, answer.json["detail"]) == (404, "Task not found")
+        assert (await room.json("GET", f"/tasks/{foreign}", key="root"))["user_id"] == 6
+
+    @pytest.mark.parametrize("task_id", ["x", "0", "-1", "1.5", str(2**63)])
+    async def test_a_number_that_is_none_is_refused(self, room: Room, task_id: str):
+        assert await room.refused("GET", f"/tasks/{task_id}") == (400, "VALIDATION")
+
+
+class TestList:
+    async def test_tasks_come_newest_first_in_pages(self, room: Room, clock: ManualClock):
+        made = []
+        for _ in range(5):
+            made.append(await room.submit())
+            clock.advance(seconds=1)
+        first = await room.json("GET", "/tasks?limit=3")
+        assert [task["task_id"] for task in first["tasks"]] == made[:1:-1]
+        assert (first["limit"], first["offset"], first["next_offset"]) == (3, 0, 3)
+        rest = await room.json("GET", f"/tasks?limit=3&offset={first['next_offset']}")
+        assert [task["task_id"] for task in rest["tasks"]] == made[1::-1]
+        assert rest["next_offset"] is None
+
+    async def test_only_their_own_are_listed_and_an_admin_sees_all(self, room: Room):
+        mine, foreign = await room.submit(), await room.submit(key="bert")
+        assert [task["task_id"] for task in (await room.json("GET", "/tasks"))["tasks"]] == [mine]
+        everyone = (await room.json("GET", "/tasks", key="root"))["tasks"]
+        assert [task["task_id"] for task in everyone] == [foreign, mine]
+
+    async def test_filters_by_project_and_status(self, room: Room):
+        done = await room.submit()
+        await room.work()
+        waits = await room.submit()
+
+        async def found(query: str) -> list[int]:
+            return [task["task_id"] for task in (await room.json("GET", f"/tasks?{query}"))["tasks"]]
+
+        assert await found("status=completed") == [done]
+        assert await found("status=pending&project_id=3") == [waits]
+        assert await found("project_id=4") == []
+
+    @pytest.mark.parametrize("query", ["limit=0", "limit=101", "offset=-1", "status=lost", "project_id=x"])
+    async def test_a_question_that_does_not_fit_is_refused(self, room: Room, query: str):
+        assert await room.refused("GET", f"/tasks?{query}") == (400, "VALIDATION")
+
+
+class TestBatch:
+    async def test_those_that_exist_and_are_theirs_come_in_the_order_asked(self, room: Room):
+        first, second, foreign = await room.submit(), await room.submit(), await room.submit(key="bert")
+        asked = f"{first}, 999,{foreign},{second},{first}"
+        found = (await room.json("GET", f"/tasks/batch?task_ids={asked.replace(' ', '%20')}"))["tasks"]
+        assert [task["task_id"] for task in found] == [first, second]
+        assert set(found[0]) == KNOWN
+
+    @pytest.mark.parametrize("ids", ["", "a", "1,,2", "1;2", "0", "-1", "٣", str(2**63), "1" * 5000])
+    async def test_what_are_no_numbers_is_refused(self, room: Room, ids: str):
+        assert await room.refused("GET", f"/tasks/batch?task_ids={ids}") == (400, "VALIDATION")
+
+    async def test_a_hundred_can_be_asked_for_and_no_more(self, room: Room):
+        assert (await room.json("GET", f"/tasks/batch?task_ids={numbers(100)}"))["tasks"] == []
+        assert await room.refused("GET", f"/tasks/batch?task_ids={numbers(101)}") == (400, "VALIDATION")
+        assert await room.refused("GET", "/tasks/batch") == (400, "VALIDATION")
+
+
+def numbers(count: int) -> str:
+    return ",".join(map(str, range(1, count + 1)))
+
+
+class TestCancel:
+    async def test_a_waiting_task_is_cancelled_and_never_worked_on(self, room: Room):
+        task_id = await room.submit()
+        told = await room.json("POST", f"/tasks/{task_id}/cancel")
+        assert (told["task_id"], told["status"]) == (task_id, "cancelled")
+        assert told["message"]
+        await room.work()
+        assert await status_of(room, task_id) == "cancelled"
+        assert room.ocr.calls == 0
+
+    async def test_force_cancels_and_a_task_that_is_over_is_refused(self, room: Room):
+        task_id = await room.submit()
+        assert (await room.json("POST", f"/tasks/{task_id}/cancel?force=true"))["status"] == "cancelled"
+        for query in ("", "?force=true"):
+            assert await room.refused("POST", f"/tasks/{task_id}/cancel{query}") == (409, "ETL_TASK_OVER")
+
+
+class TestRetry:
+    async def test_a_cancelled_task_is_tried_again_without_a_body(self, room: Room):
+        task_id = await room.submit()
+        await room.json("POST", f"/tasks/{task_id}/cancel")
+        told = await room.json("POST", f"/tasks/{task_id}/retry")
+        assert (told["task_id"], told["status"]) == (task_id, "pending")
+        await room.work()
+        assert await status_of(room, task_id) == "completed"
+
+    async def test_postprocess_needs_what_was_read_and_reads_nothing_again(self, room: Room):
+        failed = await room.submit(name="bad.md")
+        await unreadable(room).work()
+        done = await room.submit()
+        await room.work()
+        body = {"from_stage": "postprocess"}
+        assert await room.refused("POST", f"/tasks/{failed}/retry", body) == (409, "NO_OCR_ARTIFACT")
+        assert await room.refused("POST", f"/tasks/{done}/retry", body) == (409, "ETL_TASK_OVER")
+        read = room.ocr.calls
+        await room.json("POST", f"/tasks/{done}/retry", {**body, "force": True, "reset_error": True})
+        await room.work()
+        assert await status_of(room, done) == "completed"
+        assert room.ocr.calls == read
+
+    async def test_a_task_that_is_under_way_is_refused(self, room: Room):
+        task_id = await room.submit()
+        assert await room.refused("POST", f"/tasks/{task_id}/retry", {}) == (409, "ETL_TASK_RUNNING")
+
+    @pytest.mark.parametrize("body", [{"from_stage": "llm"}, {"force": "perhaps"}, {"stage": "mineru"}, [1]])
+    async def test_a_body_that_does_not_fit_is_refused(self, room: Room, body: object):
+        task_id = await room.submit()
+        assert await room.refused("POST", f"/tasks/{task_id}/retry", body) == (400, "VALIDATION")
+
+
+class TestPapers:
+    async def test_they_come_from_the_store_with_their_types(self, room: Room):
+        task_id = await room.submit("Total: 12.5")
+        await room.work()
+        result = await room.call("GET", f"/tasks/{task_id}/result")
+        assert (result.status, result.headers["content-type"]) == (200, "application/json")
+        assert result.json["total"] == 12.5
+        markdown = await room.call("GET", f"/tasks/{task_id}/markdown")
+        assert markdown.headers["content-type"] == "text/markdown; charset=utf-8"
+        assert markdown.body == b"<!-- page 1 -->\nTotal: 12.5\n"
+        grounding = await room.call("GET", f"/tasks/{task_id}/grounding")
+        assert grounding.json["places"][0]["pointer"] == "/total"
+
+    async def test_a_large_one_comes_whole(self, room: Room):
+        text = "Total: 1\n" + "x" * 3_500_000
+        task_id = await room.submit(text)
+        await room.work()
+        assert (await room.call("GET", f"/tasks/{task_id}/markdown")).body == f"<!-- page 1 -->\n{text}\n".encode()
+
+    @pytest.mark.parametrize("paper", ["result", "markdown", "grounding"])
+    async def test_what_is_not_there_yet_is_a_conflict(self, room: Room, paper: str):
+        task_id = await room.submit()
+        assert await room.refused("GET", f"/tasks/{task_id}/{paper}") == (409, "NOT_THERE_YET")
+
+
+class TestDelete:
+    async def test_a_task_goes_with_everything_it_made(self, room: Room):
+        task_id = await room.submit()
+        await room.work()
+        answer = await room.call("DELETE", f"/tasks/{task_id}")
+        assert (answer.status, answer.body) == (204, b"")
+        await room.work()
+        assert await room.refused("GET", f"/tasks/{task_id}") == (404, "ETL_TASK_NOT_FOUND")
+        assert await room.keys("") == []
+
+    async def test_a_task_that_is_under_way_stays(self, room: Room):
+        task_id = await room.submit()
+        assert await room.refused("DELETE", f"/tasks/{task_id}") == (409, "ETL_TASK_RUNNING")
+
+
+async def test_a_foreign_task_is_as_good_as_none_whatever_is_asked(room: Room):
+    task_id = await room.submit(key="bert")
+    assert CALLERS["anna"].user_id != CALLERS["bert"].user_id
+    asked = [("POST", "/cancel"), ("POST", "/cancel?force=true"), ("POST", "/retry"), ("DELETE", "")]
+    asked += [("GET", f"/{paper}") for paper in ("result", "markdown", "grounding")]
+    for method, path in asked:
+        assert await room.refused(method, f"/tasks/{task_id}{path}") == (404, "ETL_TASK_NOT_FOUND"), path
+    assert await status_of_bert(room, task_id) == "pending"
+
+
+async def status_of_bert(room: Room, task_id: int) -> str:
+    status: str = (await room.json("GET", f"/tasks/{task_id}", key="bert"))["status"]
+    return status

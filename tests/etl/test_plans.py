@@ -1,0 +1,84 @@
+"""Whatever the room asks of its tasks is served by an index, also when there are many: the databases' plans say so."""
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from penstock.etl.domain import Status
+from penstock.etl.store import tasks
+from penstock.etl.store.tables import etl_task
+from penstock.etl.store.tasks import Listing
+from penstock.kernel.bulk import insert_rows
+from penstock.kernel.db import Db, Tx
+from tests.plans import explain, look, reads_a_whole_table, recorded, sorts
+
+Verb = Callable[[Tx], Awaitable[object]]
+ROWS = 20_000
+COLUMNS = (
+    "user_id", "project_id", "filename", "s3_key", "rule_id", "rule_version", "status", "run", "ocr_run", "progress",
+    "result", "metadata", "created_at", "updated_at",
+)  # fmt: skip
+
+
+def listed(**wanted: Any) -> Verb:
+    return lambda tx: tasks.list_tasks(tx, Listing(**wanted), limit=20)
+
+
+def walked(**wanted: Any) -> Verb:
+    return lambda tx: tasks.list_before(tx, Listing(**wanted, status=Status.PENDING), before=ROWS, limit=20)
+
+
+VERBS: dict[str, Verb] = {
+    "one": lambda tx: tasks.find_task(tx, 7),
+    "some": lambda tx: tasks.list_these(tx, [7, 8, 9]),
+    "of a user": listed(user_id=7),
+    "of a user and a project": listed(user_id=7, project_id=2),
+    "of a user by status": listed(user_id=7, status=Status.FAILED),
+    "of a user and a project by status": listed(user_id=7, project_id=2, status=Status.FAILED),
+    "of all": listed(),
+    "of a project": listed(project_id=2),
+    "of all by status": listed(status=Status.FAILED),
+    "of a project by status": listed(project_id=2, status=Status.FAILED),
+    "walk": walked(user_id=7),
+    "walk of a project": walked(user_id=7, project_id=2),
+    "walk of all": walked(),
+    "under way": lambda tx: tasks.list_under_way(tx, after=0, limit=200),
+    "over": lambda tx: tasks.list_over(tx, before=tx.now, limit=100),
+    "how many": lambda tx: tasks.count_under_way(tx, most=1000),
+    "namesake": lambda tx: tasks.find_namesake(tx, user_id=7, project_id=2, filename="7.pdf"),
+    "named": lambda tx: tasks.is_named(tx, "key-7"),
+}
+
+
+@pytest.fixture
+async def full(db: Db) -> Db:
+    """A table large enough that reading it whole, or sorting it, would not be the cheapest."""
+    now = db.clock.now()
+    rows: list[tuple[Any, ...]] = []
+    for n in range(ROWS):
+        status = "pending" if n % 100 == 0 else "failed" if n % 100 == 1 else "completed"
+        at = now + timedelta(seconds=n - ROWS / 2)
+        result: dict[str, str] | None = {} if status == "completed" else None
+        rows.append((n % 200, n % 7, f"{n}.pdf", f"key-{n}", 0, 1, status, 1, 1, 0, result, {}, at, at))
+    async with db.tx() as tx:
+        await insert_rows(tx, etl_task, COLUMNS, rows)
+    if db.on_postgres:
+        await look(db)
+    return db
+
+
+async def test_each_is_served_by_an_index_and_sorts_nothing(full: Db):
+    for name, verb in VERBS.items():
+        with recorded(full, "etl_task") as statements:
+            async with full.tx() as tx:
+                await verb(tx)
+        assert statements, name
+        steps = [step for statement in statements for step in await explain(full, *statement)]
+        if name == "some":  # three rows may be sorted
+            steps = [step for step in steps if not sorts(step)]
+        if name == "of all" and steps == ["SCAN etl_task"]:  # by its key, from the end, and no further than the page
+            continue
+        bad = [step for step in steps if sorts(step) or (reads_a_whole_table(step) and "etl_task" in step)]
+        assert bad == [], (name, steps)

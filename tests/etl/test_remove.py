@@ -1,0 +1,99 @@
+"""A removed task takes its papers along and leaves the audit line."""
+
+import pytest
+
+from penstock.access import audit
+from penstock.etl import remove, steer, track
+from penstock.etl.domain import Status
+from penstock.etl.errors import EtlTaskNotFound, EtlTaskRunning
+from penstock.etl.store.tables import etl_task
+from penstock.etl.submit import NewTask, submit
+from tests.etl.workshop import ANNA, BERT, ROOT, Workshop
+
+
+async def completed(shop: Workshop, name: str = "a.txt") -> int:
+    task = await shop.submit(name)
+    await shop.work()
+    assert (await shop.row(task)).status is Status.COMPLETED
+    return task.id
+
+
+class TestDelete:
+    async def test_everything_of_a_task_goes_and_the_audit_line_stays(self, shop: Workshop):
+        number = await completed(shop)
+        await remove.delete_task(shop.tools, ANNA, number)
+        await shop.work()
+        assert await shop.keys() == []
+        assert await shop.count(etl_task) == 0
+        async with shop.db.read() as tx:
+            lines = await audit.list_lines(tx)
+        assert [(line.action, line.target) for line in lines] == [("etl.delete_task", f"etl:{number}")]
+
+    async def test_nobody_finds_it_any_more_not_even_in_run_state(self, shop: Workshop):
+        number = await completed(shop)
+        await remove.delete_task(shop.tools, ANNA, number)
+        with pytest.raises(EtlTaskNotFound):
+            await track.get_task(shop.tools, ANNA, number)
+        await shop.deliver()
+        with pytest.raises(EtlTaskNotFound):
+            await track.get_task(shop.tools, ANNA, number)
+
+    async def test_a_running_task_stays(self, shop: Workshop):
+        task = await shop.submit()
+        with pytest.raises(EtlTaskRunning):
+            await remove.delete_task(shop.tools, ANNA, task.id)
+        await shop.work()
+        assert (await shop.row(task)).status is Status.COMPLETED
+
+    async def test_somebody_elses_task_is_not_found(self, shop: Workshop):
+        number = await completed(shop)
+        with pytest.raises(EtlTaskNotFound):
+            await remove.delete_task(shop.tools, BERT, number)
+
+    async def test_a_document_stays_while_another_task_is_about_it(self, shop: Workshop):
+        first, second = await completed(shop), await completed(shop)
+        await remove.delete_task(shop.tools, ANNA, first)
+        await shop.work()
+        assert "users/5/raw/3/a.txt" in await shop.keys()
+        await remove.delete_task(shop.tools, ANNA, second)
+        await shop.work()
+        assert await shop.keys() == []
+
+    async def test_the_result_by_name_becomes_that_of_the_latest_task_that_is_left(self, shop: Workshop):
+        first, second = await completed(shop), await completed(shop)
+        public = "users/5/processed/3/a.txt.json"
+        assert f"/{second}/".encode() in await shop.tools.blobs.get(public)
+        await remove.delete_task(shop.tools, ANNA, second)
+        await shop.work()
+        assert f"/{first}/".encode() in await shop.tools.blobs.get(public)
+
+    async def test_a_document_outside_the_owners_folder_is_left_alone(self, shop: Workshop):
+        key = await shop.put()
+        task = await submit(shop.tools, ROOT, NewTask(project_id=3, filename="a.txt", s3_key=key))
+        await shop.work()
+        await remove.delete_task(shop.tools, ROOT, task.id)
+        await shop.work()
+        assert await shop.keys() == [key]
+
+    async def test_doing_it_twice_is_harmless(self, shop: Workshop):
+        number = await completed(shop)
+        await remove.delete_task(shop.tools, ANNA, number)
+        held = await shop.claim()
+        await shop.do(held)
+        await shop.do(held)
+        assert await shop.keys() == []
+
+
+class TestForget:
+    async def test_old_tasks_go_and_young_and_running_ones_stay(self, shop: Workshop):
+        old = await completed(shop, "old.txt")
+        waiting = await shop.submit("waiting.txt")
+        shop.clock.advance(seconds=364 * 86400)
+        await steer.cancel(shop.tools, ANNA, (await shop.submit("young.txt")).id)
+        shop.clock.advance(seconds=2 * 86400)
+        await remove.forget(shop.tools)
+        found = [task.filename for task in await track.list_tasks(shop.tools, ANNA, track.Wanted())]
+        assert found == ["young.txt", "waiting.txt"]
+        await shop.work()
+        assert not [key for key in await shop.keys() if f"/{old}/" in key or "old.txt" in key]
+        assert (await shop.row(waiting)).status is Status.COMPLETED

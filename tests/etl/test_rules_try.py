@@ -1,0 +1,98 @@
+"""A rule tried on a sample: what it would make, and nothing of it is kept."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from penstock.documents.ocr import Desk, Reading
+from penstock.documents.shape import Shaped, ShapeRule
+from penstock.etl import rehearse
+from penstock.etl.domain import Mode
+from penstock.kernel.clock import ManualClock
+from penstock.kernel.db import Db
+from tests.etl.asking import Room, open_room, room_of
+
+
+class ShaperThatNeverEnds:
+    """Begins, and is not done."""
+
+    async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+@pytest.fixture
+async def room(db: Db, tmp_path: Path) -> AsyncIterator[Room]:
+    async with open_room(db, tmp_path) as opened:
+        yield opened
+
+
+async def new_rule(room: Room) -> int:
+    made = await room.json("POST", "/rules", {"name": "Totals", "postprocess_mode": "skip"})
+    rule_id: int = made["rule_id"]
+    return rule_id
+
+
+async def test_a_text_is_shaped_and_nothing_is_left_of_it(room: Room):
+    rule_id = await new_rule(room)
+    tried = await room.json("POST", f"/rules/{rule_id}/try", {"markdown": "# Bill\n\nTotal: 12.5"})
+    assert (tried["rule_id"], tried["version"], tried["strategy"]) == (rule_id, 1, "totals")
+    assert tried["value"]["total"] == 12.5
+    assert tried["places"] == [{"pointer": "/total", "grounded": True, "page": 1, "box": None, "text": "Total: 12.5"}]
+    assert await room.keys("") == []
+    assert (await room.json("GET", "/tasks"))["tasks"] == []
+
+
+async def test_what_was_read_for_a_task_is_shaped_without_reading_it_again(room: Room):
+    rule_id, task_id = await new_rule(room), await room.submit("Total: 7")
+    await room.work()
+    before = await room.keys("")
+    tried = await room.json("POST", f"/rules/{rule_id}/try", {"task_id": task_id})
+    assert (tried["value"]["total"], tried["value"]["filename"]) == (7.0, "a.md")
+    assert room.ocr.calls == 1
+    assert await room.keys("") == before
+
+
+async def test_a_task_that_was_not_read_or_is_foreign_is_no_sample(room: Room):
+    rule_id, unread = await new_rule(room), await room.submit()
+    foreign = await room.submit(key="bert")
+    told = await room.refused("POST", f"/rules/{rule_id}/try", {"task_id": unread})
+    assert told == (409, "NO_OCR_ARTIFACT")
+    for task_id in (foreign, 999):
+        told = await room.refused("POST", f"/rules/{rule_id}/try", {"task_id": task_id})
+        assert told == (404, "ETL_TASK_NOT_FOUND")
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"markdown": "a", "task_id": 1}, {"markdown": ""}, {"task_id": 0}, {"text": "a"}, {"markdown": 5}]
+)
+async def test_a_sample_is_either_a_text_or_a_task(room: Room, body: object):
+    rule_id = await new_rule(room)
+    assert await room.refused("POST", f"/rules/{rule_id}/try", body) == (400, "VALIDATION")
+
+
+async def test_a_rule_that_nobody_here_can_follow_is_refused(room: Room):
+    nobody = room_of(room.tools, shapers={})
+    told = await nobody.refused("POST", f"/rules/{await new_rule(room)}/try", {"markdown": "a"})
+    assert told == (400, "MODE_UNKNOWN")
+
+
+async def test_a_try_that_takes_too_long_is_given_up_and_cleared_away(room: Room, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rehearse, "TRY_SECONDS", 0.1)
+    slow = room_of(room.tools, shapers={Mode.SKIP: ShaperThatNeverEnds()})
+    told = await slow.refused("POST", f"/rules/{await new_rule(room)}/try", {"markdown": "a"})
+    assert told == (503, "TRY_TIMEOUT")
+    assert await room.keys("") == []
+
+
+async def test_what_a_dead_process_left_of_a_try_is_swept_away_later(room: Room, clock: ManualClock):
+    clock.advance(seconds=(datetime.now(UTC) - clock.now()).total_seconds())
+    await room.tools.blobs.put("etl_tries/0123/mineru.md", b"left")
+    await rehearse.sweep(room.tools)
+    assert await room.keys("") == ["etl_tries/0123/mineru.md"]
+    clock.advance(seconds=timedelta(hours=2).total_seconds())
+    await rehearse.sweep(room.tools)
+    assert await room.keys("") == []

@@ -1,0 +1,93 @@
+"""Run state of one run only goes forward, and only in the hand of whoever took it up last."""
+
+from dataclasses import replace
+
+import pytest
+
+from penstock.etl import runs
+from penstock.etl.domain import Phase, Status
+from penstock.etl.errors import NotWanted
+from penstock.etl.runs import RANKS, Course, Standing, Trail, job_id
+from tests.etl.workshop import Workshop
+
+
+class TestOrder:
+    async def test_within_a_run_no_status_gives_way_to_an_earlier_one(self, shop: Workshop):
+        task = await shop.submit()
+        course = Course(phase=Phase.OCR)
+        by_rank = [Standing(task=replace(task, status=status), course=course).order for status in RANKS]
+        last = Standing(task=replace(task, status=Status.FAILED), course=course).order
+        latest_reader = replace(course, turn=2**27, step=2**31)
+        reading = Standing(task=replace(task, status=Status.MINERU_PARSING), course=latest_reader).order
+        assert [*by_rank, last] == sorted({*by_rank, last})
+        assert reading < by_rank[-1] < last < 2**63
+
+    async def test_whoever_had_a_run_before_cannot_move_it(self, shop: Workshop):
+        task = await shop.submit()
+        first = await Trail.open(shop.tools, task, Phase.OCR, attempt=1)
+        second = await Trail.open(shop.tools, task, Phase.OCR, attempt=2)
+        await second.move(replace(second.task, progress=50))
+        with pytest.raises(NotWanted):
+            await first.move(replace(first.task, progress=90))
+        assert (await shop.shown(task)).task.progress == 50
+        assert (await shop.shown(task)).course.attempt_ocr == 2
+
+    async def test_putting_the_same_twice_is_harmless(self, shop: Workshop):
+        task = await shop.submit()
+        for _ in range(2):
+            await runs.show(shop.tools, task)
+        trail = await Trail.open(shop.tools, task, Phase.OCR, attempt=1)
+        await runs.show(shop.tools, task)
+        assert (await shop.shown(task)).task.status is Status.MINERU_PARSING
+        over = replace(task, status=Status.FAILED, error="x")
+        for _ in range(2):
+            await runs.show(shop.tools, over)
+        with pytest.raises(NotWanted):
+            await trail.move(trail.task)
+        assert (await shop.shown(task)).task.error == "x"
+
+    async def test_a_run_that_is_over_cannot_be_taken_up(self, shop: Workshop):
+        task = await shop.submit()
+        await runs.show(shop.tools, replace(task, status=Status.CANCELLED))
+        with pytest.raises(NotWanted):
+            await Trail.open(shop.tools, task, Phase.OCR, attempt=1)
+        opened = replace(task, run=2)
+        assert (await Trail.open(shop.tools, opened, Phase.OCR, attempt=1)).task.run == 2
+        with pytest.raises(NotWanted):
+            await Trail.open(shop.tools, task, Phase.OCR, attempt=1)
+
+    async def test_a_worker_that_finds_ocr_done_does_not_turn_back(self, shop: Workshop):
+        task = await shop.submit()
+        job = await shop.claim()
+        await shop.do(job)
+        await shop.rescue()
+        again = await Trail.open(shop.tools, task, Phase.OCR, attempt=2)
+        assert again.task.status is Status.LLM_PROCESSING
+        assert again.task.progress == 80
+
+
+class TestPlace:
+    async def test_keys_begin_with_what_is_set(self, shop: Workshop):
+        shop.set(key_prefix="mine:")
+        task = await shop.submit()
+        assert await shop.tools.runs.get(f"mine:task:{task.id}") is not None
+        assert await shop.tools.runs.get(f"etl:task:{task.id}") is None
+        await shop.work()
+        entry = await shop.tools.runs.get(f"mine:task:{task.id}")
+        assert entry is not None
+        assert entry.final
+
+    async def test_an_entry_holds_all_that_a_status_answer_needs(self, shop: Workshop):
+        task = await shop.submit()
+        entry = await shop.tools.runs.get(f"etl:task:{task.id}")
+        assert entry is not None
+        assert {
+            "status", "phase", "progress", "attempt_ocr", "attempt_postprocess", "arq_job_id_ocr",
+            "arq_job_id_postprocess", "artifact_mineru_markdown_key", "provider_task_id", "error_code",
+            "error_message", "updated_at", "created_at", "user_id", "project_id", "filename", "rule_id", "metadata",
+        } <= set(entry.fields)  # fmt: skip
+
+    async def test_jobs_are_named_by_task_run_and_stage(self, shop: Workshop):
+        task = await shop.submit()
+        assert job_id(task, Phase.OCR) == f"etl:{task.id}:1:ocr"
+        assert job_id(replace(task, run=3), Phase.POSTPROCESS) == f"etl:{task.id}:3:postprocess"

@@ -1,0 +1,121 @@
+"""The room as wiring puts it together: real readers, real workers, and the settings by the names callers know."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from penstock.etl import track
+from penstock.etl.domain import FINAL, EtlTask, Status
+from penstock.etl.submit import NewTask, submit
+from penstock.etl.worker import ROOM
+from penstock.kernel.processes import ProcessKind
+from penstock.kernel.queue import JobState, NewJob, get_job
+from penstock.settings import EtlSettings, Settings
+from penstock.tasks.remove import REMOVE
+from penstock.wiring import ROOMS, House, open_house
+from tests.etl.workshop import ANNA, Grounds
+from tests.fakes.ocr import OcrThatWaits
+
+TEXT = "# Invoice 7\n\nTotal: 12.50\n"
+
+
+@pytest.fixture
+def settings(grounds: Grounds) -> Settings:
+    etl = EtlSettings(redis_prefix="docs:", arq_queue_name="my-documents", worker_count=1, state_ttl_seconds=77)
+    place = grounds.bucket
+    if place is None or place.keys is None:
+        return Settings(data_dir=grounds.scratch, database_url=grounds.database, etl=etl)
+    return Settings(
+        data_dir=grounds.scratch,
+        database_url=grounds.database,
+        redis_url=grounds.redis or "",
+        blobs_url=f"s3://{place.bucket}/{place.prefix}",
+        aws_access_key_id=place.keys.key_id,
+        aws_secret_access_key=place.keys.secret,
+        aws_region=place.region,
+        aws_endpoint_url=place.endpoint,
+        etl=etl,
+    )
+
+
+@asynccontextmanager
+async def working(house: House) -> AsyncIterator[None]:
+    """The house with its workers, as `penstock work` runs it."""
+    keeping = asyncio.create_task(house.keep(kind=ProcessKind.WORK, rooms=ROOMS))
+    crews = asyncio.create_task(house.work())
+    try:
+        yield
+    finally:
+        for task in (crews, keeping):
+            task.cancel()
+        await asyncio.gather(crews, keeping, return_exceptions=True)
+
+
+async def put(house: House, name: str = "invoice.md") -> EtlTask:
+    await house.blobs.put(f"users/5/raw/3/{name}", TEXT.encode())
+    return await submit(house.rooms.etl, ANNA, NewTask(project_id=3, filename=name))
+
+
+async def ended(house: House, task: EtlTask) -> EtlTask:
+    """As callers see it when it is over: told by the relay, which wakes nobody when it has put run state."""
+    async with asyncio.timeout(60):
+        while True:
+            seen = await track.get_task(house.rooms.etl, ANNA, task.id)
+            if seen.status in FINAL:
+                return seen
+            await asyncio.sleep(0.05)
+
+
+async def test_a_document_is_read_and_shaped_by_the_workers_of_the_house(settings: Settings):
+    async with open_house(settings) as house, working(house):
+        task = await ended(house, await put(house))
+        assert task.status is Status.COMPLETED, task.error
+        markdown = await house.blobs.get(f"users/5/etl_artifacts/3/{task.id}/mineru.md")
+        assert b"Total: 12.50" in markdown
+        entry = await house.rooms.etl.runs.get(f"docs:task:{task.id}")
+        assert entry is not None
+        assert entry.final
+
+
+async def test_settings_reach_the_room(settings: Settings):
+    async with open_house(settings) as house:
+        task = await put(house)
+        assert ROOM in ROOMS
+        assert await house.rooms.etl.runs.get(f"docs:task:{task.id}") is not None
+        if house.redis is None:
+            return
+        while await house.relay.deliver():
+            pass
+        assert await house.redis.client.zrange("my-documents", 0, -1) == [f"etl:{task.id}:1:ocr:0".encode()]
+        left = await house.redis.client.ttl(f"docs:task:{task.id}")
+        assert 0 < left <= 77
+
+
+async def test_the_room_has_slots_of_its_own(settings: Settings):
+    """One stage at a time here, as was set, and jobs of other rooms do not wait for it."""
+    async with open_house(settings) as house:
+        ocr = OcrThatWaits(house.blobs, before_page=1)
+        etl = replace(house.rooms.etl, provider=ocr)
+        house = replace(house, rooms=replace(house.rooms, etl=etl))
+        async with working(house):
+            tasks = [await put(house, f"{number}.md") for number in range(3)]
+            await ocr.waits.wait()
+            async with house.db.tx() as tx:
+                gone = {"project_pk": "none", "queue_pk": None}
+                await house.queue.enqueue(tx, NewJob(kind=REMOVE, id="other", room="tasks", payload=gone))
+            await done(house, "other")
+            assert ocr.calls == 1
+            ocr.go_on.set()
+            assert {(await ended(house, task)).status for task in tasks} == {Status.COMPLETED}
+
+
+async def done(house: House, job_id: str) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            async with house.db.read() as tx:
+                if (await get_job(tx, job_id)).state is JobState.DONE:
+                    return
+            await asyncio.sleep(0.05)

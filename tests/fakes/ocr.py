@@ -1,0 +1,151 @@
+"""Providers and post-processors that do what their names say, without any engine."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from penstock.documents.ground import Page, Place, page_mark, write_page
+from penstock.documents.ocr import MARKDOWN, PAGES, Desk, Reading, Source
+from penstock.documents.shape import Shaped, ShapeRule
+from penstock.kernel.blobs import BlobNotFound, Blobs
+
+PAGE_BREAK = "\f"
+
+
+class NoOcr:
+    """Reads nothing; for rooms in which nothing is to be read."""
+
+    name = "none"
+
+    async def read(self, source: Source, desk: Desk) -> Reading:
+        raise AssertionError(f"{source.key} was not to be read")
+
+
+class EchoOcr:
+    """Takes a text for a document whose pages are cut by form feeds, and keeps each page as soon as it is read."""
+
+    name = "echo"
+
+    def __init__(self, blobs: Blobs) -> None:
+        self._blobs = blobs
+        self.calls = 0
+        self.pages_read: Counter[int] = Counter()
+
+    async def read(self, source: Source, desk: Desk) -> Reading:
+        self.calls += 1
+        texts = (await self._blobs.get(source.key)).decode().split(PAGE_BREAK)
+        pages = []
+        for number, text in enumerate(texts, 1):
+            pages.append(await self._page(desk, number, text))
+            await desk.progress(number, len(texts))
+        markdown = "".join(f"{page_mark(number)}\n{text}\n" for number, text in enumerate(pages, 1))
+        lines = [write_page(Page(number=n, origin="file", markdown=text)) for n, text in enumerate(pages, 1)]
+        await self._blobs.put(desk.folder + MARKDOWN, markdown.encode())
+        await self._blobs.put(desk.folder + PAGES, b"".join(lines))
+        return Reading(
+            markdown_key=desk.folder + MARKDOWN,
+            pages_key=desk.folder + PAGES,
+            provider_task_id=f"echo-{source.filename}",
+            page_count=len(pages),
+            metadata={"pages": len(pages), "version": "1"},
+        )
+
+    async def _page(self, desk: Desk, number: int, text: str) -> str:
+        key = f"{desk.folder}page-{number}.md"
+        try:
+            return (await self._blobs.get(key)).decode()
+        except BlobNotFound:
+            await self.look_at(number)
+            self.pages_read[number] += 1
+            await self._blobs.put(key, text.encode())
+            return text
+
+    async def look_at(self, number: int) -> None:
+        """Before each page that is really read."""
+
+
+class OcrThatFails(EchoOcr):
+    """Fails so many times, then reads."""
+
+    def __init__(self, blobs: Blobs, error: Exception, *, times: int) -> None:
+        super().__init__(blobs)
+        self._errors = [error] * times
+
+    async def read(self, source: Source, desk: Desk) -> Reading:
+        if self._errors:
+            self.calls += 1
+            raise self._errors.pop()
+        return await super().read(source, desk)
+
+
+class OcrThatWaits(EchoOcr):
+    """Stops before a page until it is told to go on."""
+
+    def __init__(self, blobs: Blobs, *, before_page: int) -> None:
+        super().__init__(blobs)
+        self._before_page = before_page
+        self.waits = asyncio.Event()
+        self.go_on = asyncio.Event()
+
+    async def look_at(self, number: int) -> None:
+        if number == self._before_page:
+            self.waits.set()
+            await self.go_on.wait()
+
+
+class OcrThatTimesOut(OcrThatWaits):
+    """Reads the first page and is not heard of again."""
+
+    def __init__(self, blobs: Blobs) -> None:
+        super().__init__(blobs, before_page=2)
+
+
+class OcrFarAway(EchoOcr):
+    """Is given a task id by a service, and asks for that one again whatever happens."""
+
+    def __init__(self, blobs: Blobs, *, breaks: int = 0) -> None:
+        super().__init__(blobs)
+        self.begun: list[str] = []
+        self._breaks = breaks
+
+    async def read(self, source: Source, desk: Desk) -> Reading:
+        task_id = desk.provider_task_id
+        if task_id is None:
+            task_id = f"far-{len(self.begun) + 1}"
+            self.begun.append(task_id)
+            await desk.remember(task_id)
+        if self._breaks:
+            self._breaks -= 1
+            raise OSError("the line went dead")
+        return await super().read(source, desk)
+
+
+class EchoShaper:
+    """Gives back what it was given, and says where it stands."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.rules: list[ShapeRule] = []
+
+    async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
+        self.calls += 1
+        self.rules.append(rule)
+        await desk.progress(1, 2)
+        value: dict[str, Any] = {"markdown_s3_key": reading.markdown_key, "provider_task_id": reading.provider_task_id}
+        value |= {"metadata": reading.metadata, "filename": filename, "page_count": reading.page_count}
+        place = Place(pointer="/filename", grounded=False)
+        return Shaped(value=value, strategy=rule.strategy or "echo", places=(place,))
+
+
+class ShaperThatFails(EchoShaper):
+    """Fails so many times, then shapes."""
+
+    def __init__(self, error: Exception, *, times: int) -> None:
+        super().__init__()
+        self._errors = [error] * times
+
+    async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
+        if self._errors:
+            self.calls += 1
+            raise self._errors.pop()
+        return await super().shape(filename, reading, rule, desk)

@@ -1,0 +1,183 @@
+"""A document is sent to a server, read by a worker in another process, and comes back as JSON that can be traced."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from importlib.resources import files
+from io import BytesIO
+from typing import Any
+
+import aiohttp
+import pytest
+from msgspec import json
+from PIL import Image, ImageDraw, ImageFont
+
+from tests.journeys.command import Serving, environment, run
+from tests.journeys.profiles import ADMIN_KEY, Profile
+from tests.servers.children import kill_child, start_child
+
+SAMPLES = files("penstock.cli") / "samples"
+SOON = 90  # seconds; on a busy machine a process takes long to start, and OCR is no quick work
+OVER = {"completed", "failed", "cancelled"}
+
+pytestmark = pytest.mark.timeout(240)
+
+
+class Client:
+    """Somebody with a key."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str, key: str) -> None:
+        self.session = session
+        self.url = f"{url}/api/v1"
+        self.headers = {"X-API-Key": key}
+
+    async def ask(self, method: str, path: str, **sent: Any) -> tuple[int, bytes]:
+        """One request: its status and its body."""
+        async with self.session.request(method, self.url + path, headers=self.headers, **sent) as answer:
+            return answer.status, await answer.read()
+
+    async def send(self, name: str, content: bytes, **fields: int) -> int:
+        """Upload and submit; returns the number of the task."""
+        form = aiohttp.FormData({"project_id": "1"} | {field: str(value) for field, value in fields.items()})
+        form.add_field("file", content, filename=name)
+        status, body = await self.ask("POST", "/etl/upload_and_submit", data=form)
+        assert status == 202, body
+        return int(json.decode(body)["task_id"])
+
+    async def get(self, path: str) -> Any:
+        """What is there, which it must be."""
+        status, body = await self.ask("GET", path)
+        assert status == 200, body
+        return json.decode(body)
+
+    async def watch(self, task_id: int) -> list[dict[str, Any]]:
+        """Every standing of a task that differs from the one before, to its end."""
+        seen: list[dict[str, Any]] = []
+        async with asyncio.timeout(SOON):
+            while not seen or seen[-1]["status"] not in OVER:
+                task = await self.get(f"/etl/tasks/{task_id}")
+                if not seen or (task["status"], task["progress"]) != (seen[-1]["status"], seen[-1]["progress"]):
+                    seen.append(task)
+                await asyncio.sleep(0.03)  # the worker is another process
+        return seen
+
+
+@pytest.fixture
+async def serving(profile: Profile, session: aiohttp.ClientSession) -> AsyncIterator[Serving]:
+    """A server that does no jobs, and a worker."""
+    settings = profile.settings | {"ETL_OCR_PROFILE": "fast"}
+    server = Serving("--no-workers", **settings)
+    worker = start_child([sys.executable, "-m", "penstock", "work", "--rooms", "etl"], env=environment(**settings))
+    try:
+        await server.ready(session)
+        yield server
+    finally:
+        kill_child(server.child)
+        kill_child(worker)
+
+
+@pytest.fixture
+async def ann(serving: Serving, session: aiohttp.ClientSession) -> Client:
+    return await new_client(serving, session, user_id=71)
+
+
+@pytest.fixture
+async def ben(serving: Serving, session: aiohttp.ClientSession) -> Client:
+    return await new_client(serving, session, user_id=72)
+
+
+async def new_client(serving: Serving, session: aiohttp.ClientSession, *, user_id: int) -> Client:
+    admin = Client(session, serving.url, ADMIN_KEY)
+    wanted = {"name": f"user {user_id}", "scope": "write", "userId": user_id}
+    status, body = await admin.ask("POST", "/api-keys", json=wanted)
+    assert status == 201, body
+    return Client(session, serving.url, json.decode(body)["data"]["key"])
+
+
+def scan_of(*pages: str) -> bytes:
+    """Pages as pictures, in one file."""
+    font = ImageFont.load_default(size=34)
+    drawn = []
+    for text in pages:
+        page = Image.new("L", (700, 160), 255)
+        ImageDraw.Draw(page).text((30, 50), text, font=font, fill=0)
+        drawn.append(page)
+    file = BytesIO()
+    drawn[0].save(file, format="TIFF", save_all=True, append_images=drawn[1:])
+    return file.getvalue()
+
+
+async def test_an_invoice_comes_back_as_fields_with_their_places_and_is_nobody_elses(
+    ann: Client, ben: Client, profile: Profile
+):
+    status, body = await ann.ask("POST", "/etl/rules", json=json.decode((SAMPLES / "invoice.rule.json").read_bytes()))
+    assert status == 201, body
+    rule_id = json.decode(body)["rule_id"]
+    task_id = await ann.send("invoice.pdf", (SAMPLES / "invoice.pdf").read_bytes(), rule_id=rule_id)
+    task = (await ann.watch(task_id))[-1]
+    assert (task["status"], task["progress"], task["error"]) == ("completed", 100, None)
+    assert task["result"]["output_path"] == "users/71/processed/1/invoice.pdf.json"
+    await the_papers_are_right(ann, task_id)
+    await the_events_are_told(ann, ben, task_id)
+    await nobody_else_sees_it(ben, task_id)
+    shown = run("etl", "show", str(task_id), cwd=None, **profile.settings)
+    assert shown.returncode == 0, shown.stderr
+    assert "MS-2026-0117" in shown.stdout
+    assert "page 1, top left" in shown.stdout
+
+
+async def the_papers_are_right(ann: Client, task_id: int) -> None:
+    result = await ann.get(f"/etl/tasks/{task_id}/result")
+    assert (result["number"], result["date"], result["total"]) == ("MS-2026-0117", "2026-03-12", 387.2)
+    assert result["seller"] == "Mill Street Paper Works"
+    assert [line["amount"] for line in result["lines"]] == [222.0, 110.0, 55.2]
+    status, markdown = await ann.ask("GET", f"/etl/tasks/{task_id}/markdown")
+    assert status == 200
+    assert markdown.startswith(b"<!-- page 1 -->")
+    places = {place["pointer"]: place for place in (await ann.get(f"/etl/tasks/{task_id}/grounding"))["places"]}
+    number = places["/number"]
+    assert (number["grounded"], number["page"]) == (True, 1)
+    left, top, right, bottom = number["box"]
+    assert 0 < left < right < 595
+    assert 0 < top < bottom < 842 / 3  # it stands in the upper third of the page
+
+
+async def the_events_are_told(ann: Client, ben: Client, task_id: int) -> None:
+    """To their owner, on the stream from the beginning; to nobody else."""
+    headers = ann.headers | {"Last-Event-ID": "0"}
+    wanted = {"topic": f"etl:{task_id}"}
+    async with ann.session.get(f"{ann.url}/events", params=wanted, headers=headers) as stream, asyncio.timeout(SOON):
+        heard = b""
+        while b"event: etl_completed" not in heard:
+            heard += await stream.content.readany()
+    assert heard.index(b"event: etl_pending") < heard.index(b"event: etl_completed")
+    assert (await ben.get(f"/events/log?topic=etl:{task_id}"))["events"] == []
+
+
+async def nobody_else_sees_it(ben: Client, task_id: int) -> None:
+    paths = ("", "/result", "/markdown", "/grounding")
+    asked = [("GET", path) for path in paths] + [("POST", "/cancel"), ("POST", "/retry"), ("DELETE", "")]
+    for method, path in asked:
+        status, body = await ben.ask(method, f"/etl/tasks/{task_id}{path}")
+        assert (status, json.decode(body)["code"]) == (404, "ETL_TASK_NOT_FOUND"), (method, path)
+    assert (await ben.get("/etl/tasks"))["tasks"] == []
+    assert (await ben.get(f"/etl/tasks/batch?task_ids={task_id}"))["tasks"] == []
+    assert len((await ben.get("/etl/rules"))["rules"]) == 1
+
+
+async def test_a_scan_is_read_page_by_page_and_its_progress_shows_that(ann: Client):
+    texts = [f"This is sheet {number} of the scan" for number in range(1, 5)]
+    task_id = await ann.send("scan.tiff", scan_of(*texts))
+    seen = await ann.watch(task_id)
+    assert seen[-1]["status"] == "completed", seen[-1]["error"]
+    in_ocr = [task["progress"] for task in seen if task["status"] == "mineru_parsing"]
+    assert len({progress for progress in in_ocr if 1 < progress < 80}) >= 2, "pages were not shown one by one"
+    progress = [task["progress"] for task in seen]
+    assert progress == sorted(progress)
+    statuses = list(dict.fromkeys(task["status"] for task in seen))
+    assert statuses == [one for one in ("pending", "mineru_parsing", "llm_processing", "completed") if one in statuses]
+    _, markdown = await ann.ask("GET", f"/etl/tasks/{task_id}/markdown")
+    for text in texts:
+        assert text in markdown.decode()
+    result = await ann.get(f"/etl/tasks/{task_id}/result")
+    assert result["page_count"] == len(texts)

@@ -1,0 +1,206 @@
+"""Workers of the etl room killed, frozen and robbed of their Redis: each document is done, and nothing of it twice."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+
+import pytest
+from msgspec import json
+
+from penstock import settings as all_settings
+from penstock.access.domain import Caller, Scope
+from penstock.etl import receive, steer, submit, track
+from penstock.etl.domain import EtlTask, Phase, Status
+from penstock.etl.receive import Sent
+from penstock.etl.steer import Again
+from penstock.etl.submit import NewTask
+from penstock.kernel.errors import Unavailable
+from penstock.kernel.queue import JobState, job
+from penstock.kernel.transitions import list_transitions
+from penstock.settings import Settings
+from penstock.wiring import House, open_house
+from tests.journeys.profiles import Profile
+from tests.servers.valkey import AnyRedis
+from tests.storms import etl_stops, processes
+from tests.storms.etl_stops import Stops, at_page, begun, shaping, unsettled, write_scan
+
+PATIENCE = 90  # seconds; on a busy machine a process takes long to start
+LEASE_SECONDS = 4  # long enough that nobody loses it by being slow
+ATTEMPTS = 2
+ANN = Caller(name="ann", user_id=7, scope=Scope.WRITE)
+SIZES = (3, 4, 5, 6, 7)  # pages of the documents, each of its own length
+MORE_SIZES = (8, 9, 10, 11)
+
+pytestmark = pytest.mark.timeout(240)
+
+
+class Storm:
+    """A house to look into, workers to strike, and a folder where these write what they did."""
+
+    def __init__(self, house: House, folder: Path) -> None:
+        self.house = house
+        self.tools = house.rooms.etl
+        self.folder = folder
+        self._workers = 0
+
+    async def submit(self, pages: int) -> EtlTask:
+        """A scan of so many pages, sent in."""
+        path = self.folder / f"{pages}.tiff"
+        write_scan(path, pages)
+        key = await receive.keep(self.tools, ANN, Sent(file=path, filename=path.name, project_id=1))
+        return await submit.submit(self.tools, ANN, NewTask(project_id=1, filename=path.name, s3_key=key))
+
+    def stops(self, *points: str) -> Stops:
+        """Where the next worker stops."""
+        return Stops(folder=self.folder, points=frozenset(points))
+
+    def start(self, stops: Stops) -> ForkServerProcess:
+        """A worker."""
+        self._workers += 1
+        return processes.start(etl_stops.work, self.house.settings, stops, str(self.log(self._workers)))
+
+    def log(self, number: int) -> Path:
+        """What the first, second, … worker has to say."""
+        return self.folder / f"worker-{number}.log"
+
+    async def until(self, satisfied: Callable[[], bool]) -> None:
+        """Wait for other processes. Lapsed leases are looked for here too: a killed worker may have held that duty."""
+        async with asyncio.timeout(PATIENCE):
+            while not satisfied():
+                await self.rescue()
+                await asyncio.sleep(0.1)
+
+    async def until_over(self, tasks: list[EtlTask]) -> None:
+        """Wait until these tasks are over by what their owner sees."""
+        async with asyncio.timeout(PATIENCE):
+            while not all([(await track.get_task(self.tools, ANN, task.id)).is_over for task in tasks]):
+                await self.rescue()
+                await asyncio.sleep(0.1)
+
+    async def rescue(self) -> None:
+        """Let jobs wait again whose worker fell silent."""
+        async with self.house.db.tx(actor="storm") as tx:
+            await self.house.queue.rescue(tx)
+
+    async def judge(self, task: EtlTask, pages: int) -> None:
+        """It is completed, once, with its result, and nothing of it is left running."""
+        shown = await track.get_task(self.tools, ANN, task.id)
+        assert (shown.status, shown.progress, shown.error) == (Status.COMPLETED, 100, None)
+        key = await track.key_of(self.tools, ANN, task.id, "result")
+        assert json.decode(await self.house.blobs.get(key)) == {"pages": pages}
+        markdown = await self.house.blobs.get(await track.key_of(self.tools, ANN, task.id, "markdown"))
+        assert [f"This is page {number}." in markdown.decode() for number in range(1, pages + 1)] == [True] * pages
+        async with self.house.db.read() as tx:
+            moves = await list_transitions(tx, "etl task", str(task.id))
+            states = (await tx.conn.scalars(job.select().with_only_columns(job.c.state))).all()
+        assert [move.trigger for move in moves] == ["submit", "complete"]
+        assert set(states) == {JobState.DONE}
+
+
+@pytest.fixture
+def settings(profile: Profile) -> Settings:
+    short = {"PENSTOCK_LEASE_SECONDS": str(LEASE_SECONDS), "ETL_OCR_MAX_ATTEMPTS": str(ATTEMPTS)}
+    return all_settings.load(profile.settings | short)
+
+
+@pytest.fixture
+async def storm(settings: Settings, tmp_path: Path) -> AsyncIterator[Storm]:
+    folder = tmp_path / "storm"
+    folder.mkdir()
+    async with open_house(settings) as house:
+        yield Storm(house, folder)
+
+
+def once_each(*sizes: int, twice: tuple[str, ...] = ()) -> dict[str, int]:
+    """The journal of documents of these lengths: every page and every result once, these twice."""
+    pages = [at_page(number, of=size) for size in sizes for number in range(1, size + 1)]
+    return {line: 2 if line in twice else 1 for line in (*pages, *map(shaping, sizes))}
+
+
+def points(tasks: list[EtlTask]) -> list[str]:
+    """A point for each document: in OCR, after it, between the stages, in post-processing, after it."""
+    return [
+        at_page(2, of=SIZES[0]),
+        unsettled(Phase.OCR, tasks[1].id),
+        begun(Phase.POSTPROCESS, tasks[2].id),
+        shaping(SIZES[3]),
+        unsettled(Phase.POSTPROCESS, tasks[4].id),
+    ]
+
+
+async def test_a_worker_killed_at_any_point_costs_one_page_of_ocr_at_the_most(storm: Storm):
+    tasks = [await storm.submit(pages) for pages in SIZES]
+    stops = storm.stops(*points(tasks))
+    worker = storm.start(stops)
+    await storm.until(stops.all_reached)
+    processes.kill(worker)
+    storm.start(storm.stops())
+    await storm.until_over(tasks)
+    for task, pages in zip(tasks, SIZES, strict=True):
+        await storm.judge(task, pages)
+    assert stops.journal() == once_each(*SIZES, twice=(at_page(2, of=SIZES[0]), shaping(SIZES[3])))
+
+
+async def test_a_task_whose_worker_dies_in_every_attempt_ends_as_failed_and_can_be_tried_again(
+    storm: Storm,
+):
+    task = await storm.submit(SIZES[0])
+    stops = storm.stops(at_page(2, of=SIZES[0]))
+    for _ in range(ATTEMPTS):
+        worker = storm.start(stops)
+        await storm.until(stops.all_reached)
+        processes.kill(worker)
+        stops.forget()
+    storm.start(storm.stops())
+    await storm.until_over([task])
+    shown = await track.get_task(storm.tools, ANN, task.id)
+    assert (shown.status, shown.metadata["error_stage"]) == (Status.FAILED, "stale")
+    assert stops.journal() == {at_page(1, of=SIZES[0]): 1, at_page(2, of=SIZES[0]): ATTEMPTS}
+    await steer.retry(storm.tools, ANN, task.id, Again())
+    await storm.until_over([task])
+    assert (await track.get_task(storm.tools, ANN, task.id)).status is Status.COMPLETED
+
+
+async def test_a_worker_that_was_frozen_and_comes_late_changes_nothing(storm: Storm):
+    pages = SIZES[0]
+    task = await storm.submit(pages)
+    stopped_at = at_page(2, of=pages)
+    stops = storm.stops(stopped_at)
+    first = storm.start(stops)
+    await storm.until(stops.all_reached)
+    await freeze_between_writes(storm.house, first)
+    storm.start(storm.stops())
+    await storm.until_over([task])
+    stops.let_go()
+    processes.thaw(first)
+    await storm.until(lambda: "lease" in storm.log(1).read_text())
+    await storm.judge(task, pages)
+    assert stops.journal() == once_each(pages, twice=(stopped_at,))
+
+
+@pytest.mark.parametrize("profile", ["scale"], indirect=True)
+async def test_a_flushed_redis_costs_nothing(storm: Storm, redis_server: AnyRedis):
+    tasks = [await storm.submit(pages) for pages in SIZES]
+    stops = storm.stops(*points(tasks))
+    storm.start(stops)
+    await storm.until(stops.all_reached)
+    waiting = [await storm.submit(pages) for pages in MORE_SIZES]  # some have no slot, and their tickets are lost
+    redis_server.flush()
+    stops.let_go()
+    await storm.until_over([*tasks, *waiting])
+    for task, pages in zip([*tasks, *waiting], SIZES + MORE_SIZES, strict=True):
+        await storm.judge(task, pages)
+    assert stops.journal() == once_each(*SIZES, *MORE_SIZES)
+
+
+async def freeze_between_writes(house: House, worker: ForkServerProcess) -> None:
+    """Freeze it while it holds no lock: one asleep on SQLite's only lock keeps everyone out until it wakes."""
+    while True:
+        processes.freeze(worker)
+        try:
+            async with house.db.tx():
+                return
+        except Unavailable:
+            processes.thaw(worker)
+            await asyncio.sleep(0.05)
