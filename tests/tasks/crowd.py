@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from penstock.kernel.bulk import insert_rows
+from penstock.kernel.bulk import Writes, insert_rows
 from penstock.kernel.db import Db, Tx
 from penstock.tasks.domain import Outcome, Project, PullState, Queue, Side, Status, Task
 from penstock.tasks.store import offers, projects, pulls, queues, tasks
@@ -119,7 +119,9 @@ async def _insert_history(tx: Tx, crowd: Sequence[Task]) -> None:
         for one in pulled
     ]
     await insert_rows(tx, task_pull, HISTORY, rows)
-    await pulls.end_pulls(tx, [(one, Outcome.PUSHED) for one in pulled if not one.is_held], by="worker")
+    writes = Writes(tx)
+    pulls.end_pulls(writes, [(one, Outcome.PUSHED, "worker") for one in pulled if not one.is_held])
+    await writes.write()
     lines = [
         (
             one.partition_key,

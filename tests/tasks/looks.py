@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from penstock.access.domain import Caller, Scope
+from penstock.kernel.bulk import Writes
 from penstock.kernel.db import Tx
 from penstock.tasks.domain import Outcome, PullState, Status, Task
 from penstock.tasks.store import due, feed, figures, handing, places, projects, pulls, queues, talk, tasks
@@ -114,6 +115,15 @@ def _holds(tx: Tx) -> list[tuple[object, ...]]:
     return [(one.id, "held", "me", "token", tx.now, 1, tx.now, one.status.value) for one in OFFERED]
 
 
+def _written(put: Callable[[Writes], None]) -> Run:
+    async def run(tx: Tx) -> None:
+        writes = Writes(tx)
+        put(writes)
+        await writes.write()
+
+    return run
+
+
 def _moved(one: Task) -> Task:
     return replace(one, name="Another")
 
@@ -132,7 +142,9 @@ TASKS = [
         unseen="(uq_task_identity|ix_task_place)",
     ),
     Look(
-        name="move tasks", index=PRIMARY, run=lambda tx: tasks.move_tasks(tx, [(one, _moved(one)) for one in OFFERED])
+        name="move tasks",
+        index=PRIMARY,
+        run=_written(lambda writes: tasks.move_tasks(writes, [(one, _moved(one)) for one in OFFERED])),
     ),
     Look(name="lock by our id", index=PRIMARY, run=lambda tx: tasks.claim_by_pk(tx, PKS)),
     Look(name="claim by our id", index=PRIMARY, run=lambda tx: handing.hand_out_these(tx, PKS, HAND, MOMENT)),
@@ -253,7 +265,7 @@ HISTORY = [
     Look(
         name="end pulls",
         index="uq_task_pull_open",
-        run=lambda tx: pulls.end_pulls(tx, [(one, Outcome.REVOKED) for one in HELD], by="me"),
+        run=_written(lambda writes: pulls.end_pulls(writes, [(one, Outcome.REVOKED, "me") for one in HELD])),
         unseen="uq_task_pull_open",
     ),
     Look(

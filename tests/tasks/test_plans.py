@@ -49,8 +49,8 @@ def unseen_postgres(postgres_server: Databases) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def full_postgres(postgres_server: Databases) -> Iterator[str]:
-    with plans.full_postgres(postgres_server, FULL, crowd.fill) as url:
+def full_postgres(postgres_server: Databases, unseen_postgres: str) -> Iterator[str]:
+    with plans.seen_copy(postgres_server, FULL, of=UNSEEN) as url:
         yield url
 
 

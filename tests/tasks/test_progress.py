@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from penstock.kernel.clock import ManualClock
-from penstock.tasks.domain import Policy
+from penstock.tasks.domain import Holder, Policy, Status
 from penstock.tasks.moves import open_book
+from penstock.tasks.progress import Spot, set_status
 from penstock.tasks.store import talk
 from penstock.tasks.tools import Tools
 from tests.conftest import open_db
+from tests.plans import recorded
 from tests.tasks.conftest import PROJECT, Room
 from tests.tasks.peeking import (
     changes_after,
@@ -226,6 +228,63 @@ class TestHolders:
         status, _ = await planned.error("PATCH", f"{ALONE}/status", {"status": "done"}, x_client_id="worker-2")
         assert status == 409
         await planned.data("PATCH", f"{ALONE}/status", {"status": "done"}, x_client_id="worker-1")
+
+
+class TestTogether:
+    """Those who speak at the same time share a trip, and each is answered alone."""
+
+    async def test_everyone_is_taken_at_their_word_and_by_their_name(self, room: Room) -> None:
+        names = [f"t{number}" for number in range(20)]
+        await room.plan(*names, queue="q1")
+        for name in names:
+            await room.pull("limit=1", queue="q1", client=f"client-of-{name}")
+        version = (await project_of(room)).version
+        said = (
+            room.data("PATCH", f"/tasks/p1/q1/{name}/status", {"status": "done"}, x_client_id=f"client-of-{name}")
+            for name in names
+        )
+        with recorded(room.db, "project") as statements:
+            told = await asyncio.gather(*said)
+        assert [(one["task_id"], one["previous_status"]) for one in told] == [(name, "PENDING") for name in names]
+        assert len([text for text, _ in statements if text.startswith("UPDATE")]) < 10, "each took a lock of its own"
+        lines = await changes_after(room, version)
+        assert [line.version for line in lines] == list(range(version + 1, version + 21))
+        assert {(line.task_id, line.by, line.holder) for line in lines} == {
+            (name, f"client-of-{name}", f"client-of-{name}") for name in names
+        }
+        for name in names:
+            [pull] = await pulls_of(room, name)
+            assert (pull.outcome, pull.ended_by) == ("pushed", f"client-of-{name}")
+        assert (await queue_of(room)).counts.done == (await project_of(room)).counts.done == 20
+
+    async def test_what_speaks_against_one_does_not_stop_the_others(self, planned: Room) -> None:
+        await planned.submit({"id": "b"}, queue="q2")
+        await planned.data("DELETE", f"{PROJECT}/queues/q2/tasks/b")
+        calls = {
+            "/tasks/p1/q1/nowhere": 404,
+            "/tasks/p1/nowhere/a": 404,
+            "/tasks/p1/q2/b": 410,
+            ALONE: 409,
+            TASK: 200,
+        }
+        answers = await asyncio.gather(
+            *(
+                planned.call("PATCH", f"{path}/status", {"status": "done"}, x_lease_token=token)
+                for path in calls
+                for token in ["lost" if path == ALONE else ""]
+            )
+        )
+        assert [answer.status for answer in answers] == list(calls.values())
+        assert (await task_of(planned, "a")).status == "done"
+        assert (await task_of(planned, "alone")).status == "pending"
+
+    async def test_what_is_said_of_one_task_is_taken_in_turn(self, planned: Room) -> None:
+        version = (await project_of(planned)).version
+        words, spot = [Status.RUNNING, Status.ERROR, Status.RUNNING, Status.DONE], Spot(project_id="p1", task_id="a")
+        said = (set_status(planned.tools, spot, Holder(name="me"), word) for word in words)
+        assert [moved.previous for moved in await asyncio.gather(*said)] == [Status.PENDING, *words[:-1]]
+        assert [line.status for line in await changes_after(planned, version)] == words
+        assert (await task_of(planned, "a")).version == version + 4
 
 
 CALLS: list[tuple[str, str, dict[str, Any]]] = [

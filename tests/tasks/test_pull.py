@@ -11,7 +11,9 @@ from penstock.kernel.clock import ManualClock
 from penstock.kernel.limits import SqlLimits
 from penstock.tasks.limit import PullGate, read_rates
 from penstock.tasks.store import tasks
+from tests.conftest import open_db
 from tests.tasks.conftest import PROJECT, Room
+from tests.tasks.peeking import pulls_of
 
 
 def ids(tasks: list[dict[str, str]]) -> list[str]:
@@ -72,6 +74,19 @@ class TestHolding:
         data = await room.data("GET", f"{PROJECT}/tasks/pull", key="anna")
         assert data["pulled_count"] == 1
         assert data["tasks"][0]["pulled_by"] == "anna"
+
+    async def test_no_pull_begins_before_the_one_before_it_ended(self, room: Room, db_url: str):
+        """A process reads its time first, and then may have to wait until it comes to the task."""
+        slow = open_db(db_url, ManualClock(room.clock.now()))
+        await room.plan("a")
+        await room.pull()
+        room.clock.advance(seconds=10)
+        await room.data("POST", f"{PROJECT}/tasks/a/pull/release", x_client_id="worker-1")
+        [held] = await Room(replace(room.tools, db=slow), room.clock).pull(client="worker-2")
+        await slow.close()
+        second, first = await pulls_of(room, "a")
+        assert first.ended_at == second.pulled_at == room.clock.now()
+        assert held["pulled_at"] == "2026-01-01T00:00:10.000Z"
 
     async def test_twenty_rivals_get_each_task_once(self, room: Room):
         await room.plan(*(f"t{number}" for number in range(30)))

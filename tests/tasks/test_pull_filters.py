@@ -142,3 +142,14 @@ async def test_a_number_that_is_none_is_named(room: Room, query: str):
     status, error = await room.error("GET", f"{PROJECT}/tasks/pull?{query}")
     assert (status, error["details"]["field"]) == (400, query.partition("=")[0])
     assert error["details"]["all_errors"]
+
+
+async def test_what_was_understood_once_is_understood_of_each_place_by_itself(room: Room) -> None:
+    await room.make_project("p2")
+    await room.plan("t1", "t2", "t3", queue="q1")
+    for _ in range(2):
+        assert len(await room.pull("limit=1")) == 1
+        assert (await room.data("GET", "/projects/p2/tasks/pull?limit=1"))["tasks"] == []
+        status, error = await room.error("GET", f"{PROJECT}/tasks/pull?limit=0")
+        assert (status, error["details"]["field"]) == (400, "limit")
+    assert [task["task_id"] for task in await room.pull("limit=1", queue="q1")] == ["t3"]

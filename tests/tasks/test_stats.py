@@ -151,6 +151,14 @@ class TestByHour:
             told = await fresh.data("GET", f"/stats/by-hour?{query}")
             assert (len(told["hours"]), told["hours"][-1]["done"]) == (24, done)
 
+    async def test_deleted_tasks_are_counted_no_more(self, fresh: Room):
+        await fresh.submit(*some(done=1, error=2))
+        await fresh.data("DELETE", f"{PROJECT}/tasks/error0")
+        [hour] = (await fresh.data("GET", "/stats/by-hour?hours=1"))["hours"]
+        assert (hour["done"], hour["error"]) == (1, 1)
+        assert (await fresh.data("GET", "/stats/by-hour?hours=1&project_id=p1"))["hours"] == [hour]
+        assert sum(one["count"] for one in (await fresh.data("GET", "/stats/error-types"))["error_types"]) == 1
+
     async def test_a_week_is_the_most(self, fresh: Room):
         assert len((await fresh.data("GET", "/stats/by-hour?hours=168"))["hours"]) == 168
         for hours in (0, 169):

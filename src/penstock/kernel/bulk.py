@@ -1,6 +1,7 @@
 """Many rows in one statement, the quickest way each database has."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -9,6 +10,7 @@ from sqlalchemy import (
     ARRAY,
     JSON,
     Column,
+    Integer,
     Table,
     Text,
     Update,
@@ -17,6 +19,7 @@ from sqlalchemy import (
     cast,
     func,
     literal,
+    literal_column,
     select,
     update,
 )
@@ -25,6 +28,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from penstock.kernel.columns import UtcTime, to_json
 from penstock.kernel.db import Tx
+from penstock.kernel.hot import HotStatement
 
 Rows = Sequence[Sequence[Any]]
 
@@ -63,6 +67,18 @@ def among(tx: Tx, column: Column[str], values: Collection[str]) -> ColumnElement
     return column.in_(select(func.json_each(to_json(list(values))).table_valued("value").c.value))
 
 
+def among_given(column: Column[str], name: str, *, on_postgres: bool) -> ColumnElement[bool]:
+    """The same for a statement that is made once: its values come as the parameter of that name (`as_given`)."""
+    if on_postgres:
+        return column == any_(bindparam(name, type_=ARRAY(Text)))
+    return column.in_(select(func.json_each(bindparam(name, type_=Text)).table_valued("value").c.value))
+
+
+def as_given(tx: Tx, values: Collection[str]) -> list[str] | str:
+    """Values as `among_given` takes them."""
+    return list(values) if tx.on_postgres else to_json(list(values))
+
+
 def pinned(tx: Tx, column: Column[str], value: str) -> ColumnElement[bool]:
     """Whether a text column is just this, for lists that are in the order of this column and then of the key.
 
@@ -81,7 +97,7 @@ async def update_rows(tx: Tx, table: Table, names: Sequence[str], rows: Rows, *w
     if not rows:
         return 0
     if tx.on_postgres:
-        arrays = {f"given_{name}": values for name, values in _arrays(table, names, rows).items()}
+        arrays = _arrays(table, names, rows, prefix="given_")
         return (await tx.conn.execute(_set(table, tuple(names)).where(*where), arrays)).rowcount
     first, *others = names
     found = table.c[first] == bindparam(f"find_{first}", type_=table.c[first].type)
@@ -90,19 +106,82 @@ async def update_rows(tx: Tx, table: Table, names: Sequence[str], rows: Rows, *w
     return (await tx.conn.execute(update(table).where(found, *where).values(values), _records(given, rows))).rowcount
 
 
+class Writes:
+    """Writes to rows of several tables that go to the database together, in no order. On PostgreSQL they are one
+    statement: each round trip is a wait, and others may be waiting for a lock that we hold."""
+
+    def __init__(self, tx: Tx) -> None:
+        self.tx = tx
+        self._parts: list[tuple[_Part, Rows]] = []
+
+    def insert(self, table: Table, names: Sequence[str], rows: Rows) -> None:
+        """As `insert_rows`, later."""
+        if rows:
+            self._parts.append((_Part(table, tuple(names), is_new=True), rows))
+
+    def update(
+        self, table: Table, names: Sequence[str], rows: Rows, *, where: ColumnElement[bool] | None = None
+    ) -> None:
+        """As `update_rows`, later. `where` must be the same object each time: statements are kept by it."""
+        if rows:
+            self._parts.append((_Part(table, tuple(names), is_new=False, where=where), rows))
+
+    async def write(self) -> None:
+        """Write all of it."""
+        parts, self._parts = self._parts, []
+        if not self.tx.on_postgres or len(parts) == 1:
+            for part, rows in parts:
+                await part.write(self.tx, rows)
+        elif parts:
+            values: dict[str, Any] = {}
+            for number, (part, rows) in enumerate(parts):
+                values |= _arrays(part.table, part.names, rows, prefix=f"given_{number}_")
+            await _as_one(tuple(part for part, _ in parts)).rows(self.tx, values)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One of several writes, whatever its rows."""
+
+    table: Table
+    names: tuple[str, ...]
+    is_new: bool
+    where: ColumnElement[bool] | None = None
+
+    async def write(self, tx: Tx, rows: Rows) -> None:
+        """By itself."""
+        if self.is_new:
+            await insert_rows(tx, self.table, self.names, rows)
+        else:
+            await update_rows(tx, self.table, self.names, rows, *([] if self.where is None else [self.where]))
+
+    def statement(self, prefix: str) -> Update | postgresql.Insert:
+        """As a part of one statement, where the names of its parameters begin with `prefix`."""
+        if self.is_new:
+            return _unnest(self.table, self.names, prefix)
+        changed = _set(self.table, self.names, prefix)
+        return changed if self.where is None else changed.where(self.where)
+
+
 @lru_cache(maxsize=256)
-def _set(table: Table, names: tuple[str, ...]) -> Update:
+def _as_one(parts: tuple[_Part, ...]) -> HotStatement:
+    written = (part.statement(f"given_{number}_").cte(f"part_{number}") for number, part in enumerate(parts))
+    return HotStatement(select(literal_column("1", Integer).label("done")).add_cte(*written))
+
+
+@lru_cache(maxsize=256)
+def _set(table: Table, names: tuple[str, ...], prefix: str = "given_") -> Update:
     """As with `_unnest`, one array per column; a column's own name is taken in an UPDATE."""
     first, *others = names
-    given = select(*(_spread(table, name, f"given_{name}").label(name) for name in names)).subquery("given")
+    given = select(*(_spread(table, name, f"{prefix}{name}").label(name) for name in names)).subquery("given")
     values = {name: given.c[name] for name in others}
     return update(table).where(table.c[first] == given.c[first]).values(values)
 
 
 @lru_cache(maxsize=64)
-def _unnest(table: Table, names: tuple[str, ...]) -> postgresql.Insert:
+def _unnest(table: Table, names: tuple[str, ...], prefix: str = "") -> postgresql.Insert:
     """One array per column, not one parameter per value: many times as quick, and no limit on the number of rows."""
-    source = select(*(_spread(table, name, name) for name in names))
+    source = select(*(_spread(table, name, f"{prefix}{name}") for name in names))
     return postgresql.insert(table).from_select(list(names), source, include_defaults=False)
 
 
@@ -115,14 +194,14 @@ def _spread(table: Table, name: str, given: str) -> ColumnElement[Any]:
     return func.unnest(bindparam(given, type_=ARRAY(kind)))
 
 
-def _arrays(table: Table, names: Sequence[str], rows: Rows) -> dict[str, list[Any]]:
+def _arrays(table: Table, names: Sequence[str], rows: Rows, *, prefix: str = "") -> dict[str, list[Any]]:
     columns = dict(zip(names, (list(column) for column in zip(*rows, strict=True)), strict=True))
     for name, values in columns.items():
         if isinstance(table.c[name].type, JSON):
             columns[name] = [None if value is None else to_json(value) for value in values]
         elif isinstance(table.c[name].type, UtcTime):
             _refuse_zoneless(values)
-    return columns
+    return {f"{prefix}{name}": values for name, values in columns.items()}
 
 
 def _refuse_zoneless(times: Sequence[datetime | None]) -> None:

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from sqlalchemy import (
     ARRAY,
+    Column,
     ColumnElement,
     Delete,
     FromClause,
@@ -96,6 +97,14 @@ class Tables:
         assert self.chosen is not None
         return self.chosen
 
+    def rows_with(self, *columns: Column[Any]) -> FromClause:
+        """The same with columns of the chosen rows, as they were when they were locked. If another part of a statement
+        read them from their table, PostgreSQL would show them as they were when it began, before they last changed."""
+        if self.on_postgres:
+            return self.rows
+        key = columns[0].table.c.id
+        return select(self.rows, *columns).where(key == self.rows.c.id).subquery("seen")
+
 
 class OneTrip:
     """A choice, which must have a column `id`, and what is then done to the rows, written on top of given tables.
@@ -137,7 +146,7 @@ def _as_one(
 ) -> Select[Any]:
     most = literal_column(str(MOST_ROWS), Integer)
     due = select(choose(given).subquery("due_rows")).limit(most).cte("due")
-    chosen = select(due.c.id, func.row_number().over().label("n")).cte("chosen")
+    chosen = select(due, func.row_number().over().label("n")).cte("chosen")
     writes = then(replace(given, chosen=chosen))
     return select(due).add_cte(*(write.cte(f"part_{number}") for number, write in enumerate(writes)))
 

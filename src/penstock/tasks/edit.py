@@ -16,7 +16,7 @@ from penstock.kernel.errors import Conflict, Gone, NotFound, PenstockError
 from penstock.tasks.domain import MIDDLE, ChangeKind, Queue, Side, Status, Task, rank_of
 from penstock.tasks.errors import SHOWN_IDS, BadTask, TaskExists, place_of
 from penstock.tasks.moves import Book, by_name, claim_task, count_ended, open_book, pick
-from penstock.tasks.schema import misfit_of
+from penstock.tasks.schema import refuse_misfit
 from penstock.tasks.store import tasks
 from penstock.tasks.tools import Tools
 
@@ -230,13 +230,9 @@ def _edited(before: Task, edits: Edits, *, by: str, now: datetime) -> Task:
 
 
 def _refuse_misfit(before: Task, after: Task) -> None:
-    if after.result_schema is None or after.result is None:
-        return
-    if (before.result, before.result_schema) == (after.result, after.result_schema):
-        return
-    misfit = misfit_of(after.result_schema, after.result)
-    if misfit is not None:
-        raise BadTask(field="result", reason=misfit, reason_zh=f"不符合 result_schema：{misfit}")
+    known, told = (before.result, before.result_schema), (after.result, after.result_schema)
+    if after.result is not None and told != known:
+        refuse_misfit(after.result_schema, after.result)
 
 
 async def _each(book: Book, place: Place, task_ids: Sequence[str], decide: Decide, kind: ChangeKind) -> Done:

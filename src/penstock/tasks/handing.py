@@ -99,9 +99,14 @@ class Share:
         )
 
 
-def begin_share(tools: Tools, tx: Tx, place: Place, ask: Ask, *, pull_id: str | None = None) -> Share:
-    """A new lease for one ask."""
+def moment_of(tools: Tools, tx: Tx, place: Place) -> Moment:
+    """Now and here, with a lease that lasts as long as the settings say."""
     until = tx.now + timedelta(seconds=tools.rules.pull_timeout)
+    return Moment(project_id=place.project_id, now=tx.now, until=until)
+
+
+def begin_share(tx: Tx, place: Place, moment: Moment, ask: Ask, *, pull_id: str | None = None) -> Share:
+    """A new lease for one ask."""
     hand = Hand(
         caller=ask.caller,
         owner=ask.holder.name,
@@ -109,6 +114,4 @@ def begin_share(tools: Tools, tx: Tx, place: Place, ask: Ask, *, pull_id: str | 
         token=new_token(),
         pull_id=pull_id or tx.new_id("pull"),
     )
-    return Share(
-        project_pk=place.project_pk, hand=hand, moment=Moment(project_id=place.project_id, now=tx.now, until=until)
-    )
+    return Share(project_pk=place.project_pk, hand=hand, moment=moment)

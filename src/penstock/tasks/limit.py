@@ -20,7 +20,7 @@ SECONDS = {"minute": 60, "hour": 3600}
 CHINESE = {"minute": "每分钟", "hour": "每小时"}
 RATE = re.compile(r"\s*(\d{1,9})\s*(?:/\s*(minute|hour)\s*)?")
 BLOCKS = 1000  # how finely a bucket is handed to processes
-FRESH_SECONDS = 1.0  # how long a process goes by what it last heard of a bucket
+FRESH = timedelta(seconds=1)  # how long a process goes by what it last heard of a bucket
 MOST_KEYS = 10_000
 
 
@@ -89,11 +89,11 @@ class _Hand:
 
     def is_fresh(self, now: datetime) -> bool:
         """Whether it has something to spend without asking."""
-        return self.left > 0 and now < self.heard_at + timedelta(seconds=FRESH_SECONDS)
+        return self.left > 0 and now < self.heard_at + FRESH
 
     def is_known_empty(self, now: datetime) -> bool:
         """Whether the bucket would refuse too: it said when its next token comes."""
-        return not self.left and now < min(self.empty_until, self.heard_at + timedelta(seconds=FRESH_SECONDS))
+        return not self.left and now < min(self.empty_until, self.heard_at + FRESH)
 
 
 class PullGate:
@@ -125,8 +125,9 @@ class PullGate:
             for hand in paid:  # a pull that one limit refuses does not count for the other
                 hand.left += 1
             raise
-        told = [self._told(hand, rate) for hand, rate in zip(paid, self._rates, strict=True)]
-        return min(told, key=lambda one: one.remaining / one.limit, default=None)
+        now = self._clock.now()
+        told = [self._told(hand, rate, now) for hand, rate in zip(paid, self._rates, strict=True)]
+        return min(told, key=_part_left, default=None)
 
     async def reserve(self, actor: str, amount: int) -> int:
         """How many of so many tasks the key may still pull today; `PullQuotaSpent` when none."""
@@ -192,14 +193,14 @@ class PullGate:
     def _refusal(self, hand: _Hand, rate: Rate) -> TooManyPulls:
         return TooManyPulls(
             wait_seconds=max(0.0, (hand.empty_until - self._clock.now()).total_seconds()),
-            headers=self._told(hand, rate).headers,
+            headers=self._told(hand, rate, self._clock.now()).headers,
             limit=f"{rate.number} times a {rate.unit}",
             limit_zh=f"{CHINESE[rate.unit]} {rate.number} 次",
         )
 
-    def _told(self, hand: _Hand, rate: Rate) -> Allowance:
+    def _told(self, hand: _Hand, rate: Rate, now: datetime) -> Allowance:
         """What is left: in hand, and in the bucket, which has gone on filling since we heard of it."""
-        now, per_second = self._clock.now(), rate.number / SECONDS[rate.unit]
+        per_second = rate.number / SECONDS[rate.unit]
         filled = hand.behind + (now - hand.heard_at).total_seconds() * per_second
         remaining = min(rate.number, int(filled) + hand.left)
         missing = (rate.number - remaining) / per_second
@@ -220,3 +221,7 @@ class PullGate:
     def _midnight(self) -> datetime:
         today = self._clock.now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         return today + timedelta(days=1)
+
+
+def _part_left(told: Allowance) -> float:
+    return told.remaining / told.limit

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 
+from penstock.kernel.bulk import Writes
 from penstock.kernel.db import Tx
 from penstock.kernel.events import LONGEST_NAME
 from penstock.kernel.message import Event
@@ -76,11 +77,17 @@ class Book:
         self._touched.add(queue_pk)
 
     def note(
-        self, before: Task | None, after: Task | None, kind: ChangeKind, outcome: Outcome = Outcome.REVOKED
+        self,
+        before: Task | None,
+        after: Task | None,
+        kind: ChangeKind,
+        outcome: Outcome = Outcome.REVOKED,
+        *,
+        by: str | None = None,
     ) -> None:
-        """Note what happened to a task. `outcome` counts when this ended a pull."""
+        """Note what happened to a task. `outcome` counts when this ended a pull; `by` when not all is one's doing."""
         ended = before is not None and before.is_held and not (after is not None and after.is_held)
-        self.changes.append(Change(before=before, after=after, kind=kind, outcome=outcome if ended else None))
+        self.changes.append(Change(before=before, after=after, kind=kind, outcome=outcome if ended else None, by=by))
 
     @property
     def has_changes(self) -> bool:
@@ -97,11 +104,16 @@ class Book:
 
     async def flush(self, *, by: str) -> None:
         """Write what was noted so far, and stay open: for verbs that go through a long queue in parts."""
+        writes = Writes(self.tx)
+        await self._write_changes(writes, by=by)
+        await writes.write()
+
+    async def _write_changes(self, writes: Writes, *, by: str) -> None:
         changes, self.changes = self._numbered(), []
-        await _write_tasks(self.tx, changes)
-        await pulls.end_pulls(self.tx, [(c.before, c.outcome) for c in changes if c.before and c.outcome], by=by)
+        await _write_tasks(writes, changes)
+        pulls.end_pulls(writes, [(c.before, c.outcome, c.by or by) for c in changes if c.before and c.outcome])
         await _write_tags(self.tx, changes)
-        await feed.insert_changes(self.tx, self.project.id, changes, first=self.project.version + 1, by=by)
+        feed.insert_changes(writes, self.project.id, changes, first=self.project.version + 1, by=by)
         await self._count(changes)
         self.project = replace(self.project, version=self.project.version + len(changes))
         self.written += len(changes)
@@ -112,15 +124,19 @@ class Book:
 
     async def close(self, *, by: str) -> None:
         """Write everything that was noted, and the project and its queues with it."""
-        await self.flush(by=by)
+        writes = Writes(self.tx)
+        await self._write_changes(writes, by=by)
         for queue_pk in self._touched - {""}:
             read, known = self._queues[queue_pk]
             self._queues[queue_pk] = (read, replace(known, last_task_at=self.tx.now, updated_at=self.tx.now))
         for read, now in self._queues.values():
-            await (queues.insert_queue(self.tx, now) if read is None else queues.move_queue(self.tx, read, now))
+            if read is None:
+                await queues.insert_queue(self.tx, now)
+        queues.move_queues(writes, [(read, now) for read, now in self._queues.values() if read is not None])
         if self._touched:
             self.project = replace(self.project, last_task_at=self.tx.now, updated_at=self.tx.now)
-        await projects.move_project(self.tx, self._read, self.project)
+        projects.move_project(writes, self._read, self.project)
+        await writes.write()
 
     def _numbered(self) -> list[Change]:
         first = self.project.version + 1
@@ -150,13 +166,16 @@ class Book:
             self._queues[found.id] = (found, found)
 
 
-async def _write_tasks(tx: Tx, changes: Sequence[Change]) -> None:
+async def _write_tasks(writes: Writes, changes: Sequence[Change]) -> None:
     """Tasks that left their queue's name to others first: a dropped task's id may come again in the same push."""
     dropped = [c.before.id for c in changes if c.before is not None and c.after is None]
     if dropped:
-        await tasks.delete_tasks(tx, dropped)
-    await tasks.move_tasks(tx, [(c.before, c.after) for c in changes if c.before is not None and c.after is not None])
-    await tasks.insert_tasks(tx, [c.after for c in changes if c.before is None and c.after is not None])
+        await tasks.delete_tasks(writes.tx, dropped)
+    tasks.move_tasks(writes, [(c.before, c.after) for c in changes if c.before is not None and c.after is not None])
+    new = [c.after for c in changes if c.before is None and c.after is not None]
+    if new:
+        await writes.write()
+        await tasks.insert_tasks(writes.tx, new)
 
 
 async def _write_tags(tx: Tx, changes: Sequence[Change]) -> None:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from functools import partial
 
 from penstock.kernel.db import Tx
-from penstock.tasks.handing import Ask, Handed, Slip, begin_share, slip_of, tell_again
+from penstock.tasks.handing import Ask, Handed, Slip, begin_share, moment_of, slip_of, tell_again
 from penstock.tasks.moves import channel
 from penstock.tasks.store import handing, places, pulls
 from penstock.tasks.store.handing import Hand
@@ -76,7 +76,7 @@ async def _try(tools: Tools, wish: Wish, ask: Ask, slip: Slip | None) -> Handed:
     actor, taken = ask.caller.actor, 0
     granted = await tools.gate.reserve(actor, ask.limit)
     try:
-        handed = await _look(tools, wish, replace(ask, limit=granted), slip)
+        handed = await _look(tools, wish, ask if granted == ask.limit else replace(ask, limit=granted), slip)
         taken = 0 if handed.is_again else len(handed.rows)
         return handed
     finally:
@@ -125,11 +125,12 @@ async def _hand_out(
 ) -> list[Handed]:
     """Hand out what there is, first come first served, one status after another."""
     wanted = replace(wish.wanted, project_pk=place.project_pk, queue_pk=place.queue_pk)
-    shares = [begin_share(tools, tx, place, ask, pull_id=pull_id) for ask in asks]
+    moment = moment_of(tools, tx, place)
+    shares = [begin_share(tx, place, moment, ask, pull_id=pull_id) for ask in asks]
     rows: list[TaskRow] = []
     for status in wanted.statuses:
         if hands := _unfilled([share.hand for share in shares], len(rows)):
-            rows += await handing.hand_out(tx, wanted, status, hands, shares[0].moment)
+            rows += await handing.hand_out(tx, wanted, status, hands, moment)
     dealt, start = [], 0
     for share in shares:
         dealt.append(share.handed(rows[start : start + share.hand.limit]))
@@ -139,6 +140,8 @@ async def _hand_out(
 
 def _unfilled(hands: Sequence[Hand], taken: int) -> list[Hand]:
     """Who is still to be served, and with how many, when so many have been handed out."""
+    if not taken:
+        return list(hands)
     left = []
     for hand in hands:
         served = min(taken, hand.limit)

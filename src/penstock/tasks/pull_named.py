@@ -8,7 +8,7 @@ from penstock.kernel.db import Tx
 from penstock.kernel.errors import PenstockError
 from penstock.tasks.domain import PullState, Side, Task
 from penstock.tasks.errors import NotOffered, TaskIsHeld
-from penstock.tasks.handing import Ask, Handed, Slip, begin_share, slip_of, tell_again
+from penstock.tasks.handing import Ask, Handed, Slip, begin_share, moment_of, slip_of, tell_again
 from penstock.tasks.moves import by_name, pick
 from penstock.tasks.store import handing, places, pulls, queues, tasks
 from penstock.tasks.store.offers import Span, Wanted
@@ -72,7 +72,8 @@ async def _pull(tools: Tools, names: Names, ask: Ask, slip: Slip | None) -> Name
                 return await _sort(tx, names, replace(ask, limit=0), again)
         named = await _sort(tx, names, ask, Handed(project_pk=place.project_pk))
         chosen = {one.id: one for one in named.chosen}
-        share = begin_share(tools, tx, place, replace(ask, limit=max(1, len(chosen))), pull_id=pull_id)
+        mine = replace(ask, limit=max(1, len(chosen)))
+        share = begin_share(tx, place, moment_of(tools, tx, place), mine, pull_id=pull_id)
         rows = await handing.hand_out_these(tx, list(chosen), share.hand, share.moment) if chosen else []
         for lost in chosen.keys() - {row.id for row in rows}:  # somebody was quicker
             named.failed[chosen[lost].task_id] = _not_offered(chosen[lost], ALREADY)

@@ -13,10 +13,9 @@ from typing import Any
 
 from penstock.kernel.db import Tx
 from penstock.tasks.domain import ChangeKind, Holder, Outcome, Project, Queue, Side, Status, Task
-from penstock.tasks.errors import BadTask
 from penstock.tasks.moves import Book, count_ended, open_book
 from penstock.tasks.objections import Saying, differs, refuse, refuse_moved, refuse_running_over
-from penstock.tasks.schema import misfit_of
+from penstock.tasks.schema import refuse_misfit
 from penstock.tasks.store import holds, projects, pulls, talk, tasks
 from penstock.tasks.store.tasks import Where
 from penstock.tasks.tools import Tools
@@ -228,11 +227,9 @@ def _made(tx: Tx, told: Told, queue: Queue, *, by: str) -> Task:
 def _refuse_misfits(entries: Sequence[_Entry]) -> None:
     """Hold results against the schemas of their tasks."""
     for number, one in enumerate(entries):
-        schema = one.after.result_schema
-        if schema is None or "result" not in one.told.fields:
-            continue
-        if misfit := misfit_of(schema, one.told.fields["result"]):
-            raise BadTask(field=f"tasks[{number}].result", reason=misfit, reason_zh=misfit)
+        if "result" in one.told.fields:
+            result = one.told.fields["result"]
+            refuse_misfit(one.after.result_schema, result, field=f"tasks[{number}].result")
 
 
 async def _drop_missing(tools: Tools, book: Book, queue: Queue, push: Push, holder: Holder) -> None:

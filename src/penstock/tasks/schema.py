@@ -14,6 +14,8 @@ from urllib.parse import unquote
 import jsonschema_rs
 import msgspec
 
+from penstock.tasks.errors import BadTask
+
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 MOST_BYTES = 65_536
 MOST_DEPTH = 32
@@ -50,6 +52,13 @@ def misfit_of(schema: Mapping[str, Any], result: object) -> str | None:
         place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.instance_path)
         return f"{place.lstrip('.') or 'the result'}: {error.message}"[:MOST_REASON]
     return None
+
+
+def refuse_misfit(schema: Mapping[str, Any] | None, result: object, *, field: str = "result") -> None:
+    """Hold a result against the schema of its task, if it has one."""
+    misfit = None if schema is None else misfit_of(schema, result)
+    if misfit is not None:
+        raise BadTask(field=field, reason=misfit, reason_zh=f"不符合 result_schema：{misfit}")
 
 
 @lru_cache(maxsize=64)  # a push may bring thousands of results for one schema

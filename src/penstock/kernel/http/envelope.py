@@ -141,7 +141,11 @@ class Say:
         return self(Paged(items=items, pagination=found), f"{total} found.", f"共 {total} 条。")
 
 
-SayHere = Annotated[Say, Depends(Say)]
+async def _say(request: Request) -> Say:
+    return Say(request)  # by a coroutine: the framework would make a thread of a plain call
+
+
+SayHere = Annotated[Say, Depends(_say)]
 PageHere = Annotated[PageAsked, Depends(_page_asked)]
 
 

@@ -22,6 +22,7 @@ from penstock.tasks.api import (
 # Paths with fixed words stand before those where a name can be anything: the first that fits is taken.
 ROUTERS: Sequence[APIRouter] = (
     push.router,
+    pull.quick,
     pull.router,
     history.router,
     hand_back.router,

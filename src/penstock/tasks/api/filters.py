@@ -1,6 +1,7 @@
 """The filters of a pull, as query parameters and as the `filters` of a batch: the same names, the same meaning."""
 
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -59,6 +60,7 @@ class Filters(BaseModel):
     modified_before: When | None = None
     queue: Annotated[str, Field(min_length=1, max_length=LONGEST_ID)] | None = None
 
+    @cached_property
     def wanted(self) -> Wanted:
         """The same in our words; where it is wanted is filled in later."""
         least, most = self.priority or (1, LOWEST)

@@ -20,9 +20,9 @@ MOST_IDS = 1000  # of one batch
 NO_CONTROLS = r"^[^\x00-\x1f\x7f]+$"
 
 
-def new_router() -> APIRouter:
+def new_router(route_class: type[EnvelopeRoute] = EnvelopeRoute) -> APIRouter:
     """A router of this family."""
-    return APIRouter(prefix="/api/v1", route_class=EnvelopeRoute, responses=ERRORS, tags=["tasks"])
+    return APIRouter(prefix="/api/v1", route_class=route_class, responses=ERRORS, tags=["tasks"])
 
 
 async def _tools(request: Request) -> Tools:

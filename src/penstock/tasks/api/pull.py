@@ -4,12 +4,14 @@ Answers are put together by hand: they carry up to a thousand tasks, and the fra
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Annotated, Any
 
 import msgspec
 from fastapi import Depends, Header, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from starlette.datastructures import QueryParams
 
 from penstock.access.domain import Caller, Scope
 from penstock.access.door import CallerHere, open_to
@@ -31,6 +33,7 @@ from penstock.tasks.api.parts import (
     read_client_name,
     refuse_other_project,
 )
+from penstock.tasks.api.quick import QuickRoute
 from penstock.tasks.api.shapes import moment, shown_task
 from penstock.tasks.domain import SHOWN, Holder, PullState
 from penstock.tasks.handing import Ask, Handed
@@ -39,8 +42,10 @@ from penstock.tasks.pull_named import Named, Names
 from penstock.tasks.tools import Tools
 
 router = new_router()
+quick = new_router(QuickRoute)
 
 DEFAULT_LIMIT = 10
+MOST_REMEMBERED = 500  # requests: one may be as long as an address may be
 LISTS = ("status", "tags")
 HELD = SHOWN[PullState.HELD]
 NO_STORE = {"Cache-Control": "no-store"}
@@ -161,15 +166,14 @@ def _described(*places: str) -> dict[str, Any]:
     return given | {"responses": PULLED}
 
 
-# The framework would take longer to find the parameters of these two than the database takes to find the tasks.
-@router.get("/projects/{project_id}/tasks/pull", **_described("project_id"))
+@quick.get("/projects/{project_id}/tasks/pull", **_described("project_id"))
 async def pull_from_project(request: Request) -> Response:
     """Take tasks that are on offer anywhere in a project, the most urgent first."""
     asked = _read(request)
     return await _pull(_quick_call(request, asked), asked.project_id, asked.queue, asked)
 
 
-@router.get("/projects/{project_id}/queues/{queue_id}/tasks/pull", **_described("project_id", "queue_id"))
+@quick.get("/projects/{project_id}/queues/{queue_id}/tasks/pull", **_described("project_id", "queue_id"))
 async def pull_from_queue(request: Request) -> Response:
     """Take tasks that are on offer in one queue, the most urgent first."""
     asked = _read(request)
@@ -186,15 +190,23 @@ async def pull_nothing() -> Response:
 
 
 def _read(request: Request) -> Pulling:
-    """What a request asks for, or what is wrong with it."""
-    query = request.query_params
+    """What a request asks for, or what is wrong with it. A client asks the same again and again, so it is remembered,
+    but not with a key, which comes only once."""
+    key = request.headers.get("idempotency-key")
+    read = _remembered if key is None else _understood
+    return read(request.scope["query_string"], key, **request.path_params)
+
+
+def _understood(query_string: bytes, key: str | None, **path: str) -> Pulling:
+    query = QueryParams(query_string)
     given: dict[str, Any] = {name: query.getlist(name) if name in LISTS else value for name, value in query.items()}
-    given |= request.path_params
-    given["idempotency_key"] = request.headers.get("idempotency-key")
     try:
-        return Pulling.model_validate(given)
+        return Pulling.model_validate(given | path | {"idempotency_key": key})
     except ValidationError as error:
         raise RequestValidationError([{**one, "loc": ("query", one["loc"][0])} for one in error.errors()]) from error
+
+
+_remembered = lru_cache(maxsize=MOST_REMEMBERED)(_understood)
 
 
 def _quick_call(request: Request, asked: Pulling) -> Call:
@@ -255,7 +267,7 @@ async def _pull(
     wish = verb.Wish(
         project_id=project_id,
         queue_id=queue_id,
-        wanted=asked.wanted(),
+        wanted=asked.wanted,
         wait_seconds=min(asked.wait, call.tools.rules.wait_seconds),
         idempotency_key=call.key,
         still_there=call.still_there,
@@ -269,7 +281,7 @@ async def _pull_named(
 ) -> Response:
     await call.enter()
     most = min(body.most or call.tools.rules.batch_size, call.tools.rules.batch_size)
-    wanted = body.filters.wanted() if body.filters else None
+    wanted = body.filters.wanted if body.filters else None
     names = Names(
         project_id=project_id,
         queue_id=queue_id,
@@ -293,7 +305,8 @@ async def _pull_one(call: Call, project_id: str, queue_id: str | None, task_id: 
 def _shown(row: Any, handed: Handed, project_id: str) -> dict[str, Any]:
     """A task as its new holder sees it; the row is from just before."""
     shown = shown_task(row, project_id=project_id)
-    shown["pull_state"], shown["pulled_at"], shown["pulled_by"] = HELD, moment(handed.at), handed.holder
+    at = row.scheduled_at if handed.at is not None and row.scheduled_at > handed.at else handed.at
+    shown["pull_state"], shown["pulled_at"], shown["pulled_by"] = HELD, moment(at), handed.holder
     shown["lease_token"], shown["leased_until"] = handed.token, moment(handed.until)
     shown["pull_attempts"] = row.lease_count + 1
     return shown

@@ -187,6 +187,7 @@ class Change:
     after: Task | None
     kind: ChangeKind
     outcome: Outcome | None = None  # how its pull ended, when this ended one
+    by: str | None = None  # who did it, where several act together
 
     @property
     def task(self) -> Task:

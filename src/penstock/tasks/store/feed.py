@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import delete, func, select
 
-from penstock.kernel.bulk import insert_rows
+from penstock.kernel.bulk import Writes
 from penstock.kernel.db import Tx
 from penstock.tasks.domain import Change, ChangeKind
 from penstock.tasks.store.tables import task_change
@@ -29,7 +29,7 @@ class Line:
     at: datetime
 
 
-async def insert_changes(tx: Tx, project_pk: str, changes: Sequence[Change], *, first: int, by: str) -> None:
+def insert_changes(writes: Writes, project_pk: str, changes: Sequence[Change], *, first: int, by: str) -> None:
     """Write changes down, numbered from `first` on. The caller holds the project's lock."""
     rows = [
         (
@@ -40,12 +40,12 @@ async def insert_changes(tx: Tx, project_pk: str, changes: Sequence[Change], *, 
             change.kind.value,
             change.task.status.value,
             change.before.lease_owner if change.before is not None and change.before.is_held else None,
-            by,
-            tx.now,
+            change.by or by,
+            writes.tx.now,
         )
         for number, change in enumerate(changes, first)
     ]
-    await insert_rows(tx, task_change, NAMES, rows)
+    writes.insert(task_change, NAMES, rows)
 
 
 async def list_changes(

@@ -13,6 +13,7 @@ from sqlalchemy import (
     Select,
     Text,
     bindparam,
+    case,
     cast,
     delete,
     func,
@@ -108,17 +109,19 @@ def _by_name() -> OneTrip:
 
 def _then(tables: Tables) -> Sequence[Write]:
     """What is done with the chosen tasks."""
-    chosen, ask = tables.rows.c, tables.table("ask")
+    chosen, ask = tables.rows_with(t.partition_key, t.queue_pk, t.scheduled_at).c, tables.table("ask")
     now, until = bindparam("now", type_=UtcTime), bindparam("until", type_=UtcTime)
     cells = (tables.cell("slot", name, chosen.n).label(name) for name in SLOT.columns)
-    mine = select(chosen.id, *cells).subquery("mine").c
+    # Our time was read before the statement began. What came on offer since then was not pulled before that.
+    at = case((chosen.scheduled_at > now, chosen.scheduled_at), else_=now).label("at")
+    mine = select(chosen.id, chosen.partition_key, chosen.queue_pk, at, *cells).subquery("mine").c
     hold: dict[str, Any] = {"state": literal_column("'held'"), "lease_owner": mine.owner, "lease_token": mine.token}
-    hold |= {"leased_until": until, "pulled_at": now, "lease_count": t.lease_count + 1, "status_at_pull": t.status}
-    line = select(t.partition_key, t.queue_pk, t.id, mine.pull_id, mine.token, now, mine.owner, mine.actor)
+    hold |= {"leased_until": until, "pulled_at": mine.at, "lease_count": t.lease_count + 1, "status_at_pull": t.status}
+    line = select(mine.partition_key, mine.queue_pk, mine.id, mine.pull_id, mine.token, mine.at, mine.owner, mine.actor)
     return [
         update(task).where(t.id == mine.id).values(hold),
-        insert(task_pull).from_select(HISTORY, line.where(t.id == mine.id), include_defaults=False),
-        delete(task_offer_tag).where(task_offer_tag.c.task_pk.in_(select(chosen.id))),
+        insert(task_pull).from_select(HISTORY, line, include_defaults=False),
+        delete(task_offer_tag).where(task_offer_tag.c.task_pk.in_(select(tables.rows.c.id))),
         lines_from(_audit(tables, ask, now)),
     ]
 

@@ -1,14 +1,16 @@
 """Projects: their rows, their metadata, and the lock that puts what happens in a project in order."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, Select, delete, func, insert, select, update
+from sqlalchemy import Row, Select, bindparam, delete, func, insert, select, update
 
-from penstock.kernel.bulk import insert_new, insert_rows
+from penstock.kernel.bulk import Writes, insert_new, insert_rows
+from penstock.kernel.columns import Id
 from penstock.kernel.db import Tx
+from penstock.kernel.hot import HotStatement, LeasedRow
 from penstock.tasks.domain import Counts, Policy, Project, Status
 from penstock.tasks.errors import ProjectNotFound
 from penstock.tasks.store.search import contains, folded
@@ -17,19 +19,20 @@ from penstock.tasks.store.tables import project, project_tag
 p = project.c
 LIVES = p.deleted_at.is_(None)
 COUNTS = tuple(status.value for status in Status)
+NAMES = tuple(known.name for known in fields(Project) if known.name != "counts")
+_CLAIM = HotStatement(select(project).where(p.project_id == bindparam("named", type_=Id), LIVES).with_for_update())
 
 
-def from_row(row: Row[Any]) -> Project:
+def from_row(row: Row[Any] | LeasedRow) -> Project:
     """Read a row of the table."""
-    known = {name: row._mapping[name] for name in Project.__dataclass_fields__ if name != "counts"}
+    known = {name: getattr(row, name) for name in NAMES}
     known |= {"tags": tuple(row.tags), "conflict_policy": Policy(row.conflict_policy)}
-    return Project(**known, counts=Counts(**{name: row._mapping[name] for name in COUNTS}))
+    return Project(**known, counts=Counts(**{name: getattr(row, name) for name in COUNTS}))
 
 
 def values_of(known: Project) -> dict[str, Any]:
     """A project as the columns of its row."""
-    values = asdict(known)
-    values |= values.pop("counts")
+    values = {name: getattr(known, name) for name in NAMES} | vars(known.counts)
     values["tags"] = list(known.tags)
     values["search_text"] = folded(known.name, known.custom_title)
     values["active_at"] = known.active_at
@@ -52,11 +55,10 @@ async def get_project(tx: Tx, project_id: str) -> Project:
 
 async def claim_project(tx: Tx, project_id: str) -> Project:
     """Like `get_project`, and nothing else changes in it before this transaction ends."""
-    mine = select(project).where(p.project_id == project_id, LIVES).with_for_update()
-    row = (await tx.conn.execute(mine)).one_or_none()
-    if row is None:
+    found = await _CLAIM.rows(tx, {"named": project_id})
+    if not found:
         raise ProjectNotFound(project_id=project_id)
-    return from_row(row)
+    return from_row(found[0])
 
 
 async def claim_project_by_pk(tx: Tx, project_pk: str) -> Project | None:
@@ -77,12 +79,12 @@ async def insert_missing(tx: Tx, new: Project) -> bool:
     return bool(await insert_new(tx, project, list(values), [list(values.values())]))
 
 
-async def move_project(tx: Tx, before: Project, after: Project) -> None:
+def move_project(writes: Writes, before: Project, after: Project) -> None:
     """Write what changed in a project that this transaction has claimed."""
     old, new = values_of(before), values_of(after)
     changed = {name: value for name, value in new.items() if value != old[name]}
     if changed:
-        await tx.conn.execute(update(project).where(p.id == after.id).values(changed))
+        writes.update(project, ("id", *changed), [(after.id, *changed.values())])
 
 
 async def replace_tags(tx: Tx, project_pk: str, tags: Iterable[str]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Row, delete, func, select, update
 
-from penstock.kernel.bulk import among, insert_new, update_rows
+from penstock.kernel.bulk import Writes, among, insert_new
 from penstock.kernel.db import Tx
 from penstock.tasks.domain import Outcome, Task
 from penstock.tasks.store.tables import pull_receipt, task_pull
@@ -15,6 +15,7 @@ from penstock.tasks.store.tables import pull_receipt, task_pull
 tp = task_pull.c
 r = pull_receipt.c
 NAMES = ("project_pk", "queue_pk", "task_pk", "pull_id", "lease_token", "pulled_at", "pulled_by", "actor")
+OPEN = tp.ended_at.is_(None)
 RECEIPT = ("actor", "key", "asked", "pull_id", "at")
 
 
@@ -47,15 +48,16 @@ def _pull(row: Row[Any]) -> Pull:
     return Pull(**{**known, "outcome": None if row.outcome is None else Outcome(row.outcome)})
 
 
-async def end_pulls(tx: Tx, ended: Sequence[tuple[Task, Outcome]], *, by: str) -> None:
-    """Write down how the open pulls of these tasks, as they were, ended."""
+def end_pulls(writes: Writes, ended: Sequence[tuple[Task, Outcome, str]]) -> None:
+    """Write down how the open pulls of these tasks, as they were, ended, and by whom."""
+    now = writes.tx.now
     rows = [
-        (before.id, outcome.value, tx.now, by, (tx.now - before.pulled_at).total_seconds())
-        for before, outcome in ended
+        (before.id, outcome.value, now, by, (now - before.pulled_at).total_seconds())
+        for before, outcome, by in ended
         if before.pulled_at is not None
     ]
     names = ("task_pk", "outcome", "ended_at", "ended_by", "seconds")
-    await update_rows(tx, task_pull, names, rows, tp.ended_at.is_(None))
+    writes.update(task_pull, names, rows, where=OPEN)
 
 
 async def confirm_pulls(tx: Tx, pks: Collection[str]) -> None:

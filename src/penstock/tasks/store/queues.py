@@ -1,14 +1,16 @@
 """Queues: their rows and lists."""
 
-from collections.abc import Collection
-from dataclasses import asdict
+from collections.abc import Collection, Sequence
+from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, Select, delete, func, insert, select, update
+from sqlalchemy import Row, Select, bindparam, delete, func, insert, select, update
 
-from penstock.kernel.bulk import among
+from penstock.kernel.bulk import Writes, among
+from penstock.kernel.columns import Id
 from penstock.kernel.db import Tx
+from penstock.kernel.hot import HotStatement, LeasedRow
 from penstock.tasks.domain import Counts, Operation, Queue, Status
 from penstock.tasks.errors import QueueNotFound
 from penstock.tasks.store.search import contains, folded
@@ -17,20 +19,22 @@ from penstock.tasks.store.tables import queue
 q = queue.c
 LIVES = q.deleted_at.is_(None)
 COUNTS = tuple(status.value for status in Status)
+NAMES = tuple(known.name for known in fields(Queue) if known.name != "counts")
+_NAMED = (q.project_pk == bindparam("in_project", type_=Id), q.queue_id == bindparam("named", type_=Id))
+_FIND = HotStatement(select(queue).where(*_NAMED, LIVES))
 
 
-def from_row(row: Row[Any]) -> Queue:
+def from_row(row: Row[Any] | LeasedRow) -> Queue:
     """Read a row of the table."""
-    known = {name: row._mapping[name] for name in Queue.__dataclass_fields__ if name != "counts"}
+    known = {name: getattr(row, name) for name in NAMES}
     if row.last_operation is not None:
         known["last_operation"] = Operation(row.last_operation)
-    return Queue(**known, counts=Counts(**{name: row._mapping[name] for name in COUNTS}))
+    return Queue(**known, counts=Counts(**{name: getattr(row, name) for name in COUNTS}))
 
 
 def values_of(known: Queue) -> dict[str, Any]:
     """A queue as the columns of its row."""
-    values = asdict(known)
-    values |= values.pop("counts")
+    values = {name: getattr(known, name) for name in NAMES} | vars(known.counts)
     values["search_text"] = folded(known.queue_id, known.name)
     values["active_at"] = known.active_at
     return values
@@ -38,9 +42,8 @@ def values_of(known: Queue) -> dict[str, Any]:
 
 async def find_queue(tx: Tx, project_pk: str, queue_id: str) -> Queue | None:
     """A queue of a project, if it is there."""
-    mine = select(queue).where(q.project_pk == project_pk, q.queue_id == queue_id, LIVES)
-    row = (await tx.conn.execute(mine)).one_or_none()
-    return None if row is None else from_row(row)
+    found = await _FIND.rows(tx, {"in_project": project_pk, "named": queue_id})
+    return from_row(found[0]) if found else None
 
 
 async def get_queue(tx: Tx, project_pk: str, queue_id: str, *, project_id: str) -> Queue:
@@ -61,12 +64,11 @@ async def insert_queue(tx: Tx, new: Queue) -> None:
     await tx.conn.execute(insert(queue).values(values_of(new)))
 
 
-async def move_queue(tx: Tx, before: Queue, after: Queue) -> None:
-    """Write what changed in a queue whose project this transaction has claimed."""
-    old, new = values_of(before), values_of(after)
-    changed = {name: value for name, value in new.items() if value != old[name]}
-    if changed:
-        await tx.conn.execute(update(queue).where(q.id == after.id).values(changed))
+def move_queues(writes: Writes, moved: Sequence[tuple[Queue, Queue]]) -> None:
+    """Write what changed in queues whose project this transaction has claimed: a column of one is written for all."""
+    values = [(values_of(before), values_of(after)) for before, after in moved if before != after]
+    names = sorted({name for old, new in values for name in new if old[name] != new[name]})
+    writes.update(queue, ("id", *names), [(new["id"], *(new[name] for name in names)) for _, new in values])
 
 
 async def delete_queue(tx: Tx, queue_pk: str) -> None:

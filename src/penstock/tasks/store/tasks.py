@@ -2,13 +2,16 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from operator import attrgetter
 from typing import Any, Protocol
 
-from sqlalchemy import ColumnElement, Select, delete, func, select, true, union_all
+from sqlalchemy import ColumnElement, Select, bindparam, delete, func, select, true, union_all
 
-from penstock.kernel.bulk import among, insert_rows, pinned, update_rows
+from penstock.kernel.bulk import Writes, among, among_given, as_given, insert_rows, pinned
+from penstock.kernel.columns import Id
 from penstock.kernel.db import Tx
+from penstock.kernel.hot import HotStatement
 from penstock.tasks.domain import PullState, Side, Status, Task
 from penstock.tasks.store.search import contains, folded
 from penstock.tasks.store.tables import LIVES, queue, task, task_log, task_message, task_offer_tag, task_pull
@@ -114,8 +117,15 @@ async def list_namesakes(tx: Tx, project_pk: str, task_ids: Collection[str]) -> 
 
 async def claim_namesakes(tx: Tx, project_pk: str, task_ids: Collection[str]) -> list[Task]:
     """The same, locked for this transaction: a pull takes tasks without the project's lock."""
-    mine = _namesakes(tx, project_pk, task_ids).with_for_update()
-    return [from_row(row) for row in await tx.conn.execute(mine)]
+    values = {"in_project": project_pk, "named": as_given(tx, task_ids)}
+    return [from_row(row) for row in await _claiming_namesakes(tx.on_postgres).rows(tx, values)]
+
+
+@cache  # every push of a status runs it
+def _claiming_namesakes(on_postgres: bool) -> HotStatement:
+    here = t.partition_key == bindparam("in_project", type_=Id)
+    named = among_given(t.task_id, "named", on_postgres=on_postgres)
+    return HotStatement(select(*COLUMNS).where(here, named, _queue_lives()).order_by(t.id).with_for_update())
 
 
 def _namesakes(tx: Tx, project_pk: str, task_ids: Collection[str]) -> Select[Any]:
@@ -169,7 +179,7 @@ async def insert_tasks(tx: Tx, new: Sequence[Task]) -> None:
     await insert_rows(tx, task, (*NAMES, "search_text"), rows)
 
 
-async def move_tasks(tx: Tx, moved: Sequence[tuple[Task, Task]]) -> None:
+def move_tasks(writes: Writes, moved: Sequence[tuple[Task, Task]]) -> None:
     """Write what changed between each `before` and `after`. The caller has locked these rows.
 
     A column that one of them changed is written for all: one statement for ten thousand tasks, whatever changed.
@@ -182,7 +192,14 @@ async def move_tasks(tx: Tx, moved: Sequence[tuple[Task, Task]]) -> None:
     if SEARCHED & set(names):
         names.append("search_text")
         rows = [(*row, folded(after.task_id, after.name)) for row, (_, after) in zip(rows, moved, strict=True)]
-    await update_rows(tx, task, ("id", *names), rows)
+    writes.update(task, ("id", *names), rows)
+
+
+async def move_task(tx: Tx, before: Task, after: Task) -> None:
+    """The same for one, at once."""
+    writes = Writes(tx)
+    move_tasks(writes, [(before, after)])
+    await writes.write()
 
 
 async def delete_tasks(tx: Tx, pks: Collection[str]) -> None:

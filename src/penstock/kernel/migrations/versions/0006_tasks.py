@@ -183,8 +183,9 @@ def _task() -> None:
         "expired_at IS NOT NULL AND deleted_at IS NULL AND archived_at IS NULL",
     )
     _index_where("ix_task_expiring", "task", ["expires_at"], "state = 'offered' AND expires_at IS NOT NULL")
-    _index_where("ix_task_finished", "task", ["partition_key", "status", "finished_at"], "finished_at IS NOT NULL")
-    _index_where("ix_task_finished_any", "task", ["status", "finished_at"], "finished_at IS NOT NULL")
+    finished = "finished_at IS NOT NULL AND deleted_at IS NULL AND archived_at IS NULL"
+    _index_where("ix_task_finished", "task", ["partition_key", "status", "finished_at"], finished)
+    _index_where("ix_task_finished_any", "task", ["status", "finished_at"], finished)
     _index_where("ix_task_held", "task", ["leased_until"], "state = 'held'")
     _index_where(
         "ix_task_list", "task", ["partition_key", "queue_pk", "id"], "deleted_at IS NULL AND archived_at IS NULL"
