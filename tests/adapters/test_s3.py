@@ -46,6 +46,10 @@ class Bucket:
         path = f"/{self._place.bucket}/{self._place.root}{key}"
         assert self._server.call("POST", path, {"uploads": ""})[0] == 200
 
+    def content_type_of(self, key: str) -> str | None:
+        answer = self._server.head(f"/{self._place.bucket}/{self._place.root}{key}")
+        return answer.get("content-type")
+
     def stored(self) -> list[str]:
         return self._told({"list-type": "2", "prefix": self._place.root})
 
@@ -61,6 +65,21 @@ class Bucket:
 @pytest.fixture
 def bucket(s3_server: AnyS3, s3_place: S3Place) -> Bucket:
     return Bucket(s3_server, s3_place)
+
+
+class TestContentTypes:
+    @pytest.mark.parametrize("size", [3, PART + 1], ids=["small", "large"])
+    @pytest.mark.parametrize("verb", ["put", "create"])
+    async def test_they_are_kept_with_an_object_and_its_copies(self, blobs, bucket, verb, size):
+        await getattr(blobs, verb)("a", b"x" * size, content_type="text/markdown; charset=utf-8")
+        await blobs.copy("a", "b")
+        for key in ("a", "b"):
+            assert bucket.content_type_of(key) == "text/markdown; charset=utf-8"
+
+    async def test_a_new_object_has_its_own(self, blobs, bucket):
+        await blobs.put("a", b"{}", content_type="application/json")
+        await blobs.put("a", b"x")
+        assert bucket.content_type_of("a") != "application/json"
 
 
 async def endless() -> AsyncIterator[bytes]:

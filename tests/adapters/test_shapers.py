@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from penstock.adapters.disk import DiskBlobs
 from penstock.adapters.shapers import MOST_SCHEMA_BYTES, FieldsShaper, SkipShaper
+from penstock.documents.errors import DocumentTookTooLong
 from penstock.documents.fields.errors import FieldsSchemaUnusable, FieldsTooCostly
 from penstock.documents.fields.find import find_fields
 from penstock.documents.ground import Page, write_page
@@ -20,7 +20,7 @@ from penstock.kernel.blobs import BlobNotFound
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.sandbox.ends import Bounds, SandboxedFailure
 from tests.documents.fields.filling import DATE, NUMBER, TEXT, array, boxed, lines, record, tabled
-from tests.kernel.sandbox.processes import until
+from tests.kernel.sandbox.processes import children_of, until, zygote, zygotes
 
 READING = Reading(
     markdown_key="users/1/etl_artifacts/2/3/mineru.md",
@@ -172,6 +172,16 @@ class TestFields:
         await keep(blobs, lines("Total: 4"))
         assert (await shaper.shape("a.pdf", READING, rule(SCHEMA), QuietDesk())).value["total"] == 4
 
+    async def test_that_are_late_by_the_clock_may_be_looked_for_again(
+        self, blobs: DiskBlobs, sandbox: Sandbox, tmp_path: Path
+    ):
+        slow = record(it={"type": "string", "pattern": "^(a|aa)+$(?<!b)"})
+        await keep(blobs, lines(*(f"It: {'a' * 900}!" for _ in range(1000))))
+        shaper = FieldsShaper(blobs, sandbox, tmp_path / "scratch", Bounds(cpu_seconds=60, seconds=0.5))
+        with pytest.raises(DocumentTookTooLong) as late:
+            await shaper.shape("a.pdf", READING, rule(slow), QuietDesk())
+        assert (late.value.retryable, late.value.ours) == (True, False)
+
     async def test_of_a_thousand_pages_take_the_memory_of_a_few(self, blobs: DiskBlobs, tmp_path: Path):
         prose = "Nothing that anybody asks for stands here. " * 1000
         pages = (
@@ -208,9 +218,9 @@ class TestFields:
         slow = record(it={"type": "string", "pattern": "^(a|aa)+$(?<!b)"})
         await keep(blobs, lines(*(f"It: {'a' * 900}!" for _ in range(1000))))
         stage = asyncio.create_task(shaper.shape("a.pdf", READING, rule(slow), QuietDesk()))
-        await until(lambda: len(psutil.Process().children(recursive=True)) == 2)  # the zygote and its child
+        await until(lambda: zygotes() and children_of(zygotes()[0]))
         stage.cancel()
         with pytest.raises(asyncio.CancelledError):
             await stage
         assert not list((tmp_path / "scratch").iterdir())
-        assert len(psutil.Process().children(recursive=True)) == 1
+        assert children_of(zygote()) == []

@@ -132,6 +132,13 @@ def test_without_wait_a_task_stays_in_the_queue_where_it_can_be_cancelled_and_tr
     assert isinstance(desk.etl("show", 2).exception, EtlTaskNotFound)
 
 
+def test_files_whose_names_no_store_takes_are_submitted_like_any_other(desk: Desk):
+    names = ("Cafe\u0301.md", "back\\slash.md", "x" * 195 + ".md")
+    for name in names:
+        ended = desk.etl("submit", desk.write(name))
+        assert (ended.exit_code, ended.stdout.split("\t")[1]) == (0, "pending"), ended.stderr
+
+
 def test_a_file_that_vanished_stops_none_of_the_others(desk: Desk, capsys: pytest.CaptureFixture[str]):
     paths = (desk.papers / "gone.md", desk.write("here.md"))
     documents = [Document(path=path, name=path.name) for path in paths]

@@ -36,10 +36,11 @@ class Counter:
         self.brought = asyncio.Event()
 
     async def bring(self, document: Document) -> EtlTask:
-        tools = self.house.rooms.etl
-        key = await receive.keep(tools, ANN, Sent(file=document.path, filename=document.name, project_id=1))
-        self.brought.set()
-        return await submit.submit(tools, ANN, NewTask(project_id=1, filename=document.name, s3_key=key))
+        sent = Sent(file=document.path, filename=document.name, project_id=1)
+        async with receive.kept(self.house.rooms.etl, ANN, sent) as kept:
+            self.brought.set()
+            new = NewTask(project_id=1, filename=kept.filename, s3_key=kept.key)
+            return await submit.submit(self.house.rooms.etl, ANN, new)
 
     async def end(self, document: Document, task: EtlTask) -> None:
         self.ended.append(task)

@@ -76,6 +76,12 @@ class TestPut:
         assert (receipt.size_bytes, receipt.sha256) == (len(content), hashlib.sha256(content).hexdigest())
         assert await blobs.get("a") == content
 
+    @pytest.mark.parametrize("verb", ["put", "create"])
+    @pytest.mark.parametrize("size", [3, 9 * MIB], ids=["small", "large"])
+    async def test_a_content_type_changes_nothing_of_the_object(self, blobs, verb, size):
+        receipt = await getattr(blobs, verb)("a", b"x" * size, content_type="application/json")
+        assert receipt.size_bytes == (await blobs.stat("a")).size_bytes == size
+
     async def test_a_put_replaces_the_whole_object(self, blobs):
         await blobs.put("a", b"long and old")
         await blobs.put("a", b"new")

@@ -30,6 +30,33 @@ SHIPS = [["Month", "Ships", "Tonnes"], ["January", "12", "3,400"], ["February", 
 PLANS = ["A second crane on the north quay", "A new road to the station", "Longer opening hours"]
 PROSE = "The harbour took in more ships than in any year before. "
 INVOICE = ["Invoice 2024-117", "Date: 14 March 2024", "Total: 1,250.00 EUR"]
+HEAD = [
+    ("Invoice No.:", "2026-0017"),
+    ("Invoice date:", "2026-03-14"),
+    ("Due date:", "2026-04-13"),
+    ("Customer No.:", "C-991"),
+]
+RIGHT = 545  # the edge that figures end at
+_BODY, _BOLD = ("Helvetica", 10), ("Helvetica-Bold", 10)
+INVOICE_ROWS = [
+    (("Helvetica-Bold", 18), 790, [(50, "ACME Pumps GmbH")]),
+    (("Helvetica-Bold", 22), 790, [(RIGHT, "INVOICE")]),
+    (("Helvetica", 9), 775, [(50, "Werkstr. 5, 50667 Köln")]),
+    (("Helvetica", 9), 763, [(50, "VAT ID: DE123456789")]),
+    *((_BODY, 765 - 14 * at, [(380, label), (RIGHT, value)]) for at, (label, value) in enumerate(HEAD)),
+    (_BOLD, 700, [(50, "Bill to"), (300, "Ship to")]),
+    (_BODY, 686, [(50, "Jane Doe Ltd."), (300, "Jane Doe Warehouse")]),
+    (_BODY, 674, [(50, "1 High Street"), (300, "Dock 9")]),
+    (_BODY, 662, [(50, "London E1 6AN"), (300, "Dover CT16")]),
+    (_BOLD, 620, [(50, "Pos"), (100, "Description"), (350, "Qty"), (420, "Unit price"), (500, "Amount")]),
+    (_BODY, 600, [(50, "1"), (100, "Centrifugal pump XL-200"), (350, "2"), (420, "450.00"), (500, "900.00")]),
+    (_BODY, 582, [(50, "2"), (100, "Seal kit"), (350, "10"), (420, "12.50"), (500, "125.00")]),
+    (_BODY, 564, [(50, "3"), (100, "Installation, incl. travel"), (350, "1"), (420, "300.00"), (500, "300.00")]),
+    (_BODY, 520, [(400, "Subtotal"), (RIGHT, "1,325.00")]),
+    (_BODY, 506, [(400, "VAT 19%"), (RIGHT, "251.75")]),
+    (_BODY, 492, [(400, "Total EUR"), (RIGHT, "1,576.75")]),
+    (_BODY, 440, [(50, "Payment within 30 days. IBAN: DE89 3704 0044 0532 0130 00")]),
+]
 LINE_HEIGHT = 48
 CHARACTER_MAP = """/CIDInit /ProcSet findresource begin
 begincmap
@@ -63,6 +90,27 @@ def report() -> bytes:
     ]
     SimpleDocTemplate(out, pagesize=A4).build(story)
     return out.getvalue()
+
+
+def table(rows: Sequence[Sequence[str]]) -> bytes:
+    """A table with lines around its cells."""
+    out = io.BytesIO()
+    grid = Table(rows, style=[("GRID", (0, 0), (-1, -1), 0.5, colors.black), ("VALIGN", (0, 0), (-1, -1), "TOP")])
+    SimpleDocTemplate(out, pagesize=A4).build([grid])
+    return out.getvalue()
+
+
+def whole_invoice() -> bytes:
+    """Seller and head side by side, two addresses, a table, sums at the right edge, and how to pay."""
+
+    def draw(canvas: Canvas) -> None:
+        for font, y, row in INVOICE_ROWS:
+            canvas.setFont(*font)
+            for x, text in row:
+                (canvas.drawRightString if x == RIGHT else canvas.drawString)(x, y, text)
+        canvas.line(50, 545, RIGHT, 545)
+
+    return drawn(draw)
 
 
 def two_columns(left: str, right: str) -> bytes:

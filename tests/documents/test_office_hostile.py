@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from penstock.documents.endings import told_of
-from penstock.documents.errors import DocumentEncrypted, DocumentTooLarge, DocumentUnreadable
+from penstock.documents.errors import (
+    DocumentEncrypted,
+    DocumentReaderKilled,
+    DocumentTookTooLong,
+    DocumentTooLarge,
+    DocumentUnreadable,
+)
 from penstock.documents.flat import PART, PRELOAD, kind_of_file, read_flat
 from penstock.documents.ground import Page
 from penstock.documents.kinds import Kind
@@ -161,7 +167,8 @@ async def test_a_row_of_too_many_columns_is_refused(tmp_path):
         (ends.SandboxedFailure(kind="ValueError", text="no"), DocumentUnreadable),
         (ends.SandboxCrashed(how="SIGSEGV"), DocumentUnreadable),
         (ends.SandboxBadAnswer(reason="no"), DocumentUnreadable),
-        (ends.SandboxTimedOut(seconds=1), DocumentTooLarge),
+        (ends.SandboxTimedOut(seconds=1), DocumentTookTooLong),
+        (ends.SandboxKilled(), DocumentReaderKilled),
         (ends.SandboxOutOfCpu(seconds=1), DocumentTooLarge),
         (ends.SandboxOutOfMemory(memory_bytes=1), DocumentTooLarge),
         (ends.SandboxTooMuch(most_bytes=1), DocumentTooLarge),
@@ -169,24 +176,26 @@ async def test_a_row_of_too_many_columns_is_refused(tmp_path):
     ],
 )
 def test_each_way_a_child_can_end_is_told_of_the_file_but_our_own_trouble_is_not(ending, error):
-    with pytest.raises(error), told_of("a.docx", "docx"):
+    with pytest.raises(error) as told, told_of("a.docx", "docx", page=3):
         raise ending
+    assert told.value.retryable == (error not in {DocumentUnreadable, DocumentTooLarge})
+    assert told.value.ours == (error is ends.SandboxLost)
 
 
 @pytest.mark.parametrize(
-    ("limits", "reason"),
+    ("limits", "error", "reason"),
     [
-        (Bounds(memory_bytes=4_000_000), "memory"),
-        (Bounds(seconds=0.05), "did not end"),
-        (Bounds(result_bytes=1000), "over 1000 bytes"),
+        (Bounds(memory_bytes=4_000_000), DocumentTooLarge, "memory"),
+        (Bounds(seconds=0.05), DocumentTookTooLong, "did not end"),
+        (Bounds(result_bytes=1000), DocumentTooLarge, "over 1000 bytes"),
     ],
 )
-async def test_a_file_that_wants_too_much_is_too_large_and_the_next_one_is_read(limits, reason, tmp_path):
+async def test_a_file_that_wants_too_much_is_refused_and_the_next_one_is_read(limits, error, reason, tmp_path):
     greedy, modest = tmp_path / "greedy.html", tmp_path / "modest.txt"
     greedy.write_text("<p>" + "text <b>and</b> more " * 50_000)
     modest.write_text("hello")
     async with Sandbox(preload=PRELOAD) as sandbox:
-        with pytest.raises(DocumentTooLarge, match=reason):
+        with pytest.raises(error, match=reason):
             [part async for part in read_flat(sandbox, greedy, Kind.HTML, greedy.name, limits=limits)]
         kind = await kind_of_file(sandbox, modest, modest.name)
         (part,) = [part async for part in read_flat(sandbox, modest, kind, modest.name)]

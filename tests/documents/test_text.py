@@ -54,6 +54,26 @@ class TestAPage:
         assert page.markdown.split() == [*left.split(), *right.split()]
         assert " ".join(span.text for span in page.spans).split() == [*left.split(), *right.split()]
 
+    def test_keeps_lines_apart_that_begin_with_a_label(self):
+        def draw(canvas):
+            for at, line in enumerate(["Invoice No: 7", "Seller: Mill Street", "Bill to: Harbour Books"]):
+                canvas.drawString(72, 700 - 14 * at, line)
+
+        assert page_of(making.drawn(draw)).markdown == "Invoice No: 7\n\nSeller: Mill Street\n\nBill to: Harbour Books"
+
+    def test_has_lines_where_labels_and_values_were_taken_for_two_cells(self):
+        page = page_of(making.whole_invoice())
+        lines = {span.text: span.box for span in page.spans if span.table is None and span.box}
+        for at, (label, value) in enumerate(making.HEAD):
+            assert lines[label][1] == lines[value][1] == pytest.approx(67.4 + 14 * at, abs=0.1)
+            assert f"| {label} | {value} |\n" in page.markdown
+        assert "VAT ID: DE123456789" in lines
+
+    def test_keeps_a_row_together_whose_texts_go_on_in_the_next_line(self):
+        rows = [["Part", "Use", "Qty"], ["Pump\nXL-200", "For deep\nwells", "2"], ["Seal", "For pumps", "10"]]
+        cells = [span for span in page_of(making.table(rows)).spans if span.table == 0]
+        assert [span.text for span in cells if span.row == 1] == ["Pump XL-200", "For deep wells", "2"]
+
     def test_in_chinese_has_no_space_where_a_line_ends(self):
         page = page_of(making.chinese(["港务局长有一本登记簿，每一艘船都要写在上", "面。合同编号：HT-2024-0317。"]))
         assert page.markdown == "港务局长有一本登记簿，每一艘船都要写在上面。合同编号：HT-2024-0317。"

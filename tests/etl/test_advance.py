@@ -1,15 +1,22 @@
 """A document goes through both stages, and what is known of it on the way."""
 
+import asyncio
 from dataclasses import replace
 
 import msgspec
+import pytest
 
+from penstock.adapters.redis.link import RedisAway
 from penstock.documents.errors import DocumentUnreadable
+from penstock.etl import runs
 from penstock.etl.domain import Phase, Status
+from penstock.etl.errors import RunTakenOver
+from penstock.etl.runs import Trail
 from penstock.kernel.blobs import BlobsUnavailable
 from penstock.kernel.errors import Invalid, Unavailable
 from penstock.kernel.queue import JobState
 from penstock.kernel.runner import OURS_WAIT_SECONDS
+from tests.etl.test_track import RunStateAway
 from tests.etl.workshop import Workshop
 from tests.fakes.ocr import EchoOcr, OcrFarAway, OcrThatFails, OcrThatTimesOut, OcrThatWaits, ShaperThatFails
 from tests.plans import recorded
@@ -32,11 +39,11 @@ class TestTheChain:
         assert (row.progress, row.error) == (100, None)
         folder = f"users/5/etl_artifacts/3/{task.id}/"
         assert await shop.keys() == [
-            f"{folder}grounding.json",
+            f"{folder}grounding-1.json",
             f"{folder}mineru.md",
-            f"{folder}pages.jsonl",
-            f"{folder}reading.json",
-            f"{folder}result.json",
+            f"{folder}pages-1.jsonl",
+            f"{folder}reading-1.json",
+            f"{folder}result-1.json",
             "users/5/processed/3/a.txt.json",
             "users/5/raw/3/a.txt",
         ]
@@ -66,6 +73,7 @@ class TestTheChain:
             "attempt_postprocess": 1,
             "artifact_mineru_markdown_key": f"users/5/etl_artifacts/3/{task.id}/mineru.md",
             "provider_task_id": "echo-a.txt",
+            "pages_done": 3,
             "page_count": 3,
             "ocr": {"pages": 3, "version": "1"},
         }
@@ -232,6 +240,58 @@ class TestFailures:
             shop.clock.advance(seconds=OURS_WAIT_SECONDS)
         assert (await shop.row(task)).status is Status.COMPLETED
         assert (await shop.row(task)).metadata["attempt_ocr"] == 1
+        assert "waits" not in (await shop.row(task)).metadata
+
+    async def test_a_store_that_never_comes_back_fails_the_task_in_the_end(self, shop: Workshop):
+        error = BlobsUnavailable(reason="it answered 403")
+        shop.set(provider=OcrThatFails(shop.tools.blobs, error, times=999), most_patience_seconds=3600)
+        task = await shop.submit()
+        for _ in range(6):
+            await shop.work()
+            await shop.reconcile()
+            assert (await shop.row(task)).status is Status.PENDING
+            shop.clock.advance(seconds=600)
+            await shop.lose_run_state(task)
+        shop.clock.advance(seconds=1)
+        await shop.work()
+        row = await shop.row(task)
+        assert (row.status, row.error) == (Status.FAILED, str(error))
+        assert (row.metadata["error_code"], row.metadata["error_stage"]) == (error.code, "mineru")
+
+    async def test_run_state_that_never_comes_back_fails_the_task_in_the_end(self, shop: Workshop):
+        shop.set(most_patience_seconds=3600)
+        task = await shop.submit()
+        await shop.deliver()
+        shop.tools = replace(shop.tools, runs=RunStateAway())
+        for _ in range(2):
+            with pytest.raises(RedisAway):
+                await shop.do(job := await shop.claim())
+            async with shop.db.tx() as tx:
+                await shop.tools.queue.put_off(tx, job, wait_seconds=1800, code="X", error="x")
+            shop.clock.advance(seconds=1801)
+        settle = await shop.do(job := await shop.claim())
+        assert settle is not None
+        async with shop.db.tx() as tx:
+            await shop.tools.queue.finish(tx, job)
+            await settle(tx)
+        row = await shop.row(task)
+        assert (row.status, row.metadata["error_code"]) == (Status.FAILED, "REDIS_UNAVAILABLE")
+
+    async def test_progress_begins_the_wait_anew(self, shop: Workshop):
+        class AwayAfterEachPage(EchoOcr):
+            async def look_at(self, number: int) -> None:
+                shop.clock.advance(seconds=1)
+                if self.calls < 4 and number == self.calls:
+                    raise BlobsUnavailable(reason="gone")
+
+        ocr = AwayAfterEachPage(shop.tools.blobs)
+        shop.set(provider=ocr, most_patience_seconds=50)
+        task = await shop.submit()
+        for _ in range(4):
+            await shop.work()
+            shop.clock.advance(seconds=40)
+        assert ocr.calls == 4
+        assert (await shop.row(task)).status is Status.COMPLETED
 
     async def test_an_error_without_a_name_is_told_without_its_secrets(self, shop: Workshop):
         shop.set(provider=OcrThatFails(shop.tools.blobs, RuntimeError("password=hunter22"), times=9), ocr_attempts=1)
@@ -252,6 +312,34 @@ class TestFailures:
         shop.tools = replace(shop.tools, shapers={})
         await shop.work()
         assert (await shop.row(task)).metadata["error_code"] == "MODE_UNKNOWN"
+
+
+class TestRefusals:
+    async def test_a_worker_whose_run_state_somebody_else_took_tries_again(self, shop: Workshop):
+        """A worker that lost its lease, and came back after a flush, stands before the one that has the run now."""
+        slow = OcrThatWaits(shop.tools.blobs, before_page=2)
+        shop.set(provider=slow)
+        task = await shop.submit()
+        job = await shop.claim()
+        working = asyncio.create_task(shop.do(job))
+        await slow.waits.wait()
+        await Trail.open(shop.tools, task, Phase.OCR, attempt=1)
+        shop.clock.advance(seconds=1)
+        slow.go_on.set()
+        with pytest.raises(RunTakenOver):
+            await working
+        async with shop.db.tx() as tx:
+            await shop.tools.queue.put_off(tx, job, wait_seconds=1, code="X", error="x")
+        shop.clock.advance(seconds=1)
+        await shop.work()
+        assert (await shop.row(task)).status is Status.COMPLETED
+
+    async def test_a_run_that_cannot_be_taken_up_is_tried_again_while_its_row_is_pending(self, shop: Workshop):
+        task = await shop.submit()
+        await runs.show(shop.tools, replace(task, status=Status.CANCELLED))
+        job = await shop.claim()
+        with pytest.raises(RunTakenOver):
+            await shop.do(job)
 
 
 class TestTimeouts:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.documents.ground import read_pages
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
 from penstock.kernel.errors import Invalid
@@ -72,6 +73,8 @@ class TestSubmit:
             {"filename": "a.md"},
             {"project_id": 3},
             {"project_id": "x", "filename": "a.md"},
+            {"project_id": True, "filename": "a.md"},
+            {"project_id": "1_0", "filename": "a.md"},
             {"project_id": -1, "filename": "a.md"},
             {"project_id": 2**63, "filename": "a.md"},
             {"project_id": 3, "filename": " "},
@@ -99,6 +102,10 @@ class TestSubmit:
 
 
 class TestGet:
+    @pytest.mark.parametrize("number", ["1_0", "+1", "01", "1.0", "one"])
+    async def test_a_number_is_taken_only_as_people_write_it(self, room: Room, number: str):
+        assert await room.refused("GET", f"/tasks/{number}") == (400, "VALIDATION")
+
     async def test_a_task_has_every_field_that_clients_know(self, room: Room):
         task_id = await room.submit()
         task = await room.json("GET", f"/tasks/{task_id}")
@@ -263,6 +270,10 @@ class TestPapers:
         assert markdown.body == b"<!-- page 1 -->\nTotal: 12.5\n"
         grounding = await room.call("GET", f"/tasks/{task_id}/grounding")
         assert grounding.json["places"][0]["pointer"] == "/total"
+        pages = await room.call("GET", f"/tasks/{task_id}/pages")
+        assert pages.headers["content-type"] == "application/x-ndjson"
+        [page] = read_pages(pages.body.splitlines())
+        assert (page.number, page.markdown) == (1, "Total: 12.5")
 
     async def test_a_large_one_comes_whole(self, room: Room):
         text = "Total: 1\n" + "x" * 3_500_000
@@ -270,7 +281,7 @@ class TestPapers:
         await room.work()
         assert (await room.call("GET", f"/tasks/{task_id}/markdown")).body == f"<!-- page 1 -->\n{text}\n".encode()
 
-    @pytest.mark.parametrize("paper", ["result", "markdown", "grounding"])
+    @pytest.mark.parametrize("paper", ["result", "markdown", "pages", "grounding"])
     async def test_what_is_not_there_yet_is_a_conflict(self, room: Room, paper: str):
         task_id = await room.submit()
         assert await room.refused("GET", f"/tasks/{task_id}/{paper}") == (409, "NOT_THERE_YET")
@@ -295,7 +306,7 @@ async def test_a_foreign_task_is_as_good_as_none_whatever_is_asked(room: Room):
     task_id = await room.submit(key="bert")
     assert CALLERS["anna"].user_id != CALLERS["bert"].user_id
     asked = [("POST", "/cancel"), ("POST", "/cancel?force=true"), ("POST", "/retry"), ("DELETE", "")]
-    asked += [("GET", f"/{paper}") for paper in ("result", "markdown", "grounding")]
+    asked += [("GET", f"/{paper}") for paper in ("result", "markdown", "pages", "grounding")]
     for method, path in asked:
         assert await room.refused(method, f"/tasks/{task_id}{path}") == (404, "ETL_TASK_NOT_FOUND"), path
     assert await status_of_bert(room, task_id) == "pending"

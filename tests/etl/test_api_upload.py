@@ -12,10 +12,11 @@ import pytest
 from penstock.etl import receive
 from penstock.etl.api import form
 from penstock.etl.names import safe_name, task_name
+from penstock.etl.submit import NewTask, submit
 from penstock.kernel.blobs import why_bad_key
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
-from tests.etl.asking import BOUNDARY, Room, form_of, open_room, room_of
+from tests.etl.asking import BOUNDARY, CALLERS, Room, form_of, open_room, room_of
 from tests.kernel.http.asking import GONE, SILENT
 
 MEBIBYTE = 1024 * 1024
@@ -96,6 +97,22 @@ async def test_a_task_that_is_refused_keeps_no_file(room: Room):
     assert nothing_is_left(room)
 
 
+@pytest.mark.parametrize(
+    ("filename", "name"),
+    [("Cafe\u0301.md", "Caf\u00e9.md"), ("C:\\temp\\a.md", "a.md"), ("x" * 195 + ".md", "x" * 157 + ".md")],
+    ids=["decomposed", "backslashes", "long"],
+)
+async def test_a_name_that_no_store_takes_is_made_fit(room: Room, tmp_path: Path, filename: str, name: str):
+    (tmp_path / "sent").write_bytes(b"Total: 7")
+    sent = receive.Sent(file=tmp_path / "sent", filename=filename, project_id=3)
+    async with receive.kept(room.tools, CALLERS["anna"], sent) as kept:
+        assert (kept.filename, kept.key) == (name, f"users/5/raw/3/{name}")
+        new = NewTask(project_id=3, filename=kept.filename, s3_key=kept.key)
+        await submit(room.tools, CALLERS["anna"], new)
+    await room.work()
+    assert f"users/5/processed/3/{name}.json" in await room.keys("")
+
+
 async def test_a_document_that_is_too_large_is_refused_by_its_length_or_by_its_bytes(room: Room):
     large = form_of({PROJECT: b"3", FILE: b"x" * 200_000})
     for headers in ({"content_length": str(len(large))}, {}):
@@ -158,6 +175,13 @@ async def test_fields_that_do_not_fit_are_named(room: Room, parts: dict[str, byt
 )
 async def test_a_form_that_is_none_is_refused(room: Room, body: bytes):
     answer = await room.send_form(body)
+    assert (answer.status, answer.json["code"]) == (400, "BAD_BODY"), answer.body
+    assert (await room.keys(""), nothing_is_left(room)) == ([], True)
+
+
+async def test_a_form_with_an_overlong_boundary_is_refused(room: Room):
+    form = form_of({FILE: b"x", PROJECT: b"3"}).replace(BOUNDARY.encode(), b"b" * 300)
+    answer = await room.send_form(form, content_type=f"multipart/form-data; boundary={'b' * 300}")
     assert (answer.status, answer.json["code"]) == (400, "BAD_BODY"), answer.body
     assert (await room.keys(""), nothing_is_left(room)) == ([], True)
 

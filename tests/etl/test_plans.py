@@ -47,6 +47,7 @@ VERBS: dict[str, Verb] = {
     "under way": lambda tx: tasks.list_under_way(tx, after=0, limit=200),
     "over": lambda tx: tasks.list_over(tx, before=tx.now, limit=100),
     "how many": lambda tx: tasks.count_under_way(tx, most=1000),
+    "a namesake under way": lambda tx: tasks.has_namesake_under_way(tx, user_id=7, project_id=2, filename="7.pdf"),
     "namesake": lambda tx: tasks.find_namesake(tx, user_id=7, project_id=2, filename="7.pdf"),
     "named": lambda tx: tasks.is_named(tx, "key-7"),
 }

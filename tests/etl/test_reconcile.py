@@ -2,14 +2,16 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from sqlalchemy import delete, update
 
 from penstock.adapters.redis.link import RedisAway
-from penstock.etl import reconcile, runs
+from penstock.etl import papers, reconcile, runs
 from penstock.etl.domain import Phase, Status
 from penstock.etl.store.tables import etl_task
+from penstock.kernel.blobs import BlobsUnavailable
 from penstock.kernel.errors import Unavailable
 from penstock.kernel.queue import JobState, job
 from penstock.kernel.runstate import RunEntry, RunState
@@ -129,6 +131,49 @@ class TestJobsThatAreLost:
         assert (await shop.row(task)).status is Status.PENDING
 
 
+class TestWhatCannotBeUnderstood:
+    async def test_a_paper_that_cannot_be_read_is_none(self, shop: Workshop):
+        task = await shop.submit()
+        await lose_jobs(shop)
+        await shop.tools.blobs.put(papers.reading_key(task), b"{")
+        await shop.reconcile()
+        await shop.work()
+        assert (await shop.row(task)).status is Status.COMPLETED
+
+    async def test_run_state_that_cannot_be_read_is_none(self, shop: Workshop):
+        task, other = await shop.submit("a.txt"), await shop.submit("b.txt")
+        await shop.deliver()
+        await shop.lose_run_state(task)
+        await shop.lose_run_state(other)
+        odd = RunEntry(key=runs.key(shop.tools, task.id), run=1, order=0, status="pending", fields={"id": "x"})
+        await shop.tools.runs.put(odd)
+        await shop.reconcile()
+        assert (await shop.shown(other)).task.id == other.id
+        assert await shop.status(task) is Status.PENDING
+        await shop.work()
+        assert (await shop.row(task)).status is Status.COMPLETED
+
+    @pytest.mark.parametrize("most", [1, 10])
+    async def test_one_bad_task_does_not_stop_the_others(
+        self, shop: Workshop, monkeypatch: pytest.MonkeyPatch, most: int
+    ):
+        monkeypatch.setattr(reconcile, "MOST_FAILURES", most)
+        bad, good = await shop.submit("a.txt"), await shop.submit("b.txt")
+        await lose_jobs(shop)
+        get = shop.tools.blobs.get
+
+        async def refuse(key: str, *args: Any) -> bytes:
+            if key == papers.reading_key(bad):
+                raise BlobsUnavailable(reason="it answered 403")
+            return await get(key, *args)
+
+        monkeypatch.setattr(shop.tools.blobs, "get", refuse)
+        walker = reconcile.Reconciler(shop.tools)
+        for _ in range(2):
+            await walker.run()
+        assert (await shop.job(good, "ocr")).state is JobState.WAITING
+
+
 class TestStale:
     async def test_a_task_whose_workers_die_each_time_fails_as_stale(self, shop: Workshop):
         task = await shop.submit()
@@ -161,6 +206,20 @@ class TestStale:
         assert (row.status, row.metadata["error_stage"]) == (Status.FAILED, "stale")
         assert row.metadata["error_code"] == "TASK_STALE"
         assert await shop.status(task) is Status.FAILED
+
+    async def test_a_walk_may_take_longer_than_it_is_watched(self, shop: Workshop, monkeypatch: pytest.MonkeyPatch):
+        """With one entry a turn, each of these is met at every third turn only, which here is every hour and a half."""
+        tasks = [await shop.submit(f"{number}.txt") for number in range(2)]
+        for _ in tasks:
+            held = await shop.claim()
+            row = next(task for task in tasks if task.id == held.payload["task_id"])
+            await runs.Trail.open(shop.tools, row, Phase.OCR, attempt=1)
+        monkeypatch.setattr(reconcile, "PAGE", 1)
+        walker = reconcile.Reconciler(shop.tools)
+        for _ in range(6):
+            shop.clock.advance(seconds=1800)
+            await walker.run()
+        assert {(await shop.row(task)).metadata.get("error_stage") for task in tasks} == {"stale"}
 
     async def test_a_stale_task_keeps_what_ocr_made(self, shop: Workshop):
         task = await shop.submit()

@@ -5,9 +5,10 @@ import pytest
 from penstock.access import audit
 from penstock.etl import remove, steer, track
 from penstock.etl.domain import Status
-from penstock.etl.errors import EtlTaskNotFound, EtlTaskRunning
+from penstock.etl.errors import EtlTaskNotFound, EtlTaskRunning, NamesakeUnderWay
 from penstock.etl.store.tables import etl_task
 from penstock.etl.submit import NewTask, submit
+from penstock.kernel.queue import Job
 from tests.etl.workshop import ANNA, BERT, ROOT, Workshop
 
 
@@ -16,6 +17,15 @@ async def completed(shop: Workshop, name: str = "a.txt") -> int:
     await shop.work()
     assert (await shop.row(task)).status is Status.COMPLETED
     return task.id
+
+
+async def settled(shop: Workshop, held: Job) -> None:
+    """What a worker does with a job that it holds."""
+    settle = await shop.do(held)
+    async with shop.db.tx() as tx:
+        await shop.tools.queue.finish(tx, held)
+        if settle is not None:
+            await settle(tx)
 
 
 class TestDelete:
@@ -66,6 +76,43 @@ class TestDelete:
         await remove.delete_task(shop.tools, ANNA, second)
         await shop.work()
         assert f"/{first}/".encode() in await shop.tools.blobs.get(public)
+
+    async def test_a_result_by_name_waits_for_the_namesake_that_is_under_way(self, shop: Workshop):
+        old = await completed(shop)
+        new = await shop.submit()
+        await shop.deliver()
+        await settled(shop, await shop.claim())
+        shaping = await shop.claim()
+        settle = await shop.do(shaping)  # its result lies there by name, and its row does not know yet
+        assert settle is not None
+        await remove.delete_task(shop.tools, ANNA, old)
+        removal = await shop.claim()
+        with pytest.raises(NamesakeUnderWay):
+            await shop.do(removal)
+        async with shop.db.tx() as tx:
+            await shop.tools.queue.finish(tx, shaping)
+            await settle(tx)
+        await settled(shop, removal)
+        assert f"/{new.id}/".encode() in await shop.tools.blobs.get("users/5/processed/3/a.txt.json")
+        assert not [key for key in await shop.keys() if f"/{old}/" in key]
+
+    async def test_a_namesake_that_is_completed_meanwhile_gets_the_place(
+        self, shop: Workshop, monkeypatch: pytest.MonkeyPatch
+    ):
+        old, public = await completed(shop), "users/5/processed/3/a.txt.json"
+        await remove.delete_task(shop.tools, ANNA, old)
+        removal = await shop.claim()
+        delete = shop.tools.blobs.delete
+
+        async def late(key: str) -> None:
+            if key == public and not done:
+                done.append(await completed(shop))
+            await delete(key)
+
+        done: list[int] = []
+        monkeypatch.setattr(shop.tools.blobs, "delete", late)
+        await settled(shop, removal)
+        assert f"/{done[0]}/".encode() in await shop.tools.blobs.get(public)
 
     async def test_a_document_outside_the_owners_folder_is_left_alone(self, shop: Workshop):
         key = await shop.put()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from penstock.access.audit import list_lines
 from penstock.etl import rules
 from penstock.etl.store.rules import find_rule, get_rule_version, move_rule
 from penstock.kernel.db import Db
-from tests.etl.asking import INVOICE, Room, open_room
+from tests.etl.asking import INVOICE, Room, open_room, room_of
 
 FIELDS = {"name": "Invoices", "json_schema": INVOICE, "postprocess_mode": "fields"}
 SKIP = {"name": "Letters", "postprocess_mode": "skip"}
@@ -54,6 +55,34 @@ async def test_the_default_rule_is_listed_first_and_is_the_systems(room: Room):
     assert (default["rule_id"], default["system"], default["is_system"], default["is_default"]) == (0, True, True, True)
     assert default["postprocess_mode"] == "skip"
     assert (own["name"], own["system"]) == ("Letters", False)
+
+
+async def test_a_users_rule_that_is_made_the_default_is_everyones_and_stays_as_it_is(room: Room):
+    made = await room.json("POST", "/rules", SKIP)
+    path = f"/rules/{made['rule_id']}"
+    with_default = room_of(room.tools, terms=replace(room.tools.terms, global_rule_id=made["rule_id"]))
+    for key in ("anna", "bert", "root"):
+        [_, listed] = (await with_default.json("GET", "/rules", key=key))["rules"]
+        assert (listed["name"], listed["system"], listed["is_default"], listed["user_id"]) == (
+            "Letters", True, True, None,
+        )  # fmt: skip
+        assert await with_default.json("GET", path, key=key) == listed
+        assert (await with_default.json("GET", f"{path}/versions", key=key))["versions"] == [listed]
+        for method, body in (("PUT", {"name": "Mine"}), ("DELETE", None)):
+            assert await with_default.refused(method, path, body, key=key) == (403, "SYSTEM_RULE")
+        assert await with_default.submit(key=key) > 0
+        assert await with_default.submit(key=key, rule_id=made["rule_id"]) > 0
+    assert await names(room, "bert") == ["default"]
+    await room.json("DELETE", path)
+    answer = await with_default.upload(b"x")
+    assert (answer.status, answer.json["code"]) == (409, "DEFAULT_RULE_MISSING")
+
+
+async def test_a_default_that_does_not_exist_is_told_of_at_the_start(room: Room, caplog: pytest.LogCaptureFixture):
+    await rules.check_default(room.tools)
+    assert caplog.messages == []
+    await rules.check_default(replace(room.tools, terms=replace(room.tools.terms, global_rule_id=4711)))
+    assert "4711" in caplog.text
 
 
 @pytest.mark.parametrize(("method", "body"), [("PUT", {"name": "Mine"}), ("DELETE", None)])

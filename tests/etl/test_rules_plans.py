@@ -24,6 +24,7 @@ VERBS: dict[str, Verb] = {
     "a version": lambda tx: rules.get_rule_version(tx, 7, 1),
     "versions": lambda tx: rules.list_versions(tx, 7, limit=20, offset=0),
     "of a user": lambda tx: rules.list_rules(tx, ANNA, limit=20, offset=0),
+    "of a user and the default": lambda tx: rules.list_rules(tx, ANNA, limit=20, offset=0, default_id=6),
     "of all": lambda tx: rules.list_rules(tx, ROOT, limit=20, offset=0),
     "how many": lambda tx: rules.count_rules_of(tx, 5, most=1000),
     "of a file": lambda tx: rules.find_rule_of_file(tx, "200.json"),

@@ -56,6 +56,14 @@ class TestOrder:
         with pytest.raises(NotWanted):
             await Trail.open(shop.tools, task, Phase.OCR, attempt=1)
 
+    async def test_a_run_does_not_go_on_from_another_databases_task(self, shop: Workshop):
+        task = await shop.submit()
+        other = replace(task, user_id=6, status=Status.MINERU_PARSING, progress=70, metadata={"provider_task_id": "x"})
+        await shop.lose_run_state(task)
+        await shop.tools.runs.put(runs.entry_of(shop.tools, Standing.of(other)))
+        opened = await Trail.open(shop.tools, task, Phase.OCR, attempt=1)
+        assert (opened.task.progress, opened.task.metadata.get("provider_task_id")) == (0, None)
+
     async def test_a_worker_that_finds_ocr_done_does_not_turn_back(self, shop: Workshop):
         task = await shop.submit()
         job = await shop.claim()

@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from penstock.etl import steer
-from penstock.etl.domain import Stage, Status
+from penstock.documents.shape import Shaped
+from penstock.etl import papers, steer, track
+from penstock.etl.domain import Phase, Stage, Status
 from penstock.etl.errors import EtlTaskNotFound, EtlTaskOver, EtlTaskRunning, NoReading, QueueFull, SourceNotFound
 from penstock.etl.steer import Again
 from penstock.kernel.errors import Invalid, Unavailable
@@ -217,6 +218,39 @@ class TestLateWorkers:
         assert b"another" in markdown
         assert b"first page" not in markdown
 
+    async def test_a_reading_that_comes_late_does_not_take_the_place_of_the_next_runs(self, shop: Workshop):
+        task = await shop.submit()
+        await shop.work()
+        first = await shop.row(task)
+        late = await papers.find_reading(shop.tools.blobs, first)
+        assert late is not None
+        await steer.retry(shop.tools, ANNA, task.id, Again(from_stage=Stage.OCR, force=True))
+        await shop.deliver()
+        job = await shop.claim()
+        settle = await shop.do(job)
+        assert settle is not None
+        async with shop.db.tx() as tx:
+            await shop.tools.queue.finish(tx, job)
+            await settle(tx)
+        await shop.tools.blobs.put(late.pages_key, b"")
+        await papers.keep_reading(shop.tools.blobs, first, late)
+        await papers.keep_shaping(shop.tools.blobs, first, Shaped(value={"old": 1}, strategy="late"))
+        await shop.work()
+        assert (await shop.row(task)).status is Status.COMPLETED
+        result = await shop.tools.blobs.get(await track.key_of(shop.tools, ANNA, task.id, "result"))
+        assert b"old" not in result
+        assert result == await shop.tools.blobs.get("users/5/processed/3/a.txt.json")
+
+    async def test_what_earlier_runs_have_left_is_deleted(self, shop: Workshop):
+        task = await shop.submit()
+        await shop.work()
+        await steer.retry(shop.tools, ANNA, task.id, Again(from_stage=Stage.OCR, force=True))
+        await shop.tools.blobs.put(f"users/5/etl_artifacts/3/{task.id}/pages/1/page-1.md", b"late")
+        await shop.work()
+        folder = f"users/5/etl_artifacts/3/{task.id}/"
+        names = {key.removeprefix(folder) for key in await shop.keys(folder)}
+        assert names == {"grounding-2.json", "mineru.md", "pages-2.jsonl", "reading-2.json", "result-2.json"}
+
 
 class TestRetry:
     @everywhere
@@ -259,7 +293,36 @@ class TestRetry:
         shop.set(provider=OcrThatFails(shop.tools.blobs, Invalid(reason="no"), times=1))
         unread = await shop.submit("b.txt")
         await shop.work()
-        assert (await steer.retry(shop.tools, ANNA, unread.id, Again())).ocr_run == 2
+        assert (await steer.retry(shop.tools, ANNA, unread.id, Again())).ocr_run == 1
+
+    async def test_without_a_stage_no_page_is_read_again_that_was_kept(self, shop: Workshop):
+        ocr = OcrThatWaits(shop.tools.blobs, before_page=3)
+        shop.set(provider=ocr)
+        task = await shop.submit()
+        await shop.deliver()
+        working = shop.begin()
+        await ocr.waits.wait()
+        await steer.abort(shop.tools, ANNA, task.id)
+        shop.clock.advance(seconds=1)
+        ocr.go_on.set()
+        await working
+        again = await steer.retry(shop.tools, ANNA, task.id, Again())
+        assert (await shop.shown(again)).course.phase is Phase.OCR
+        await shop.work()
+        assert (await shop.row(again)).status is Status.COMPLETED
+        assert ocr.pages_read == {1: 1, 2: 1, 3: 1}
+        assert not [key for key in await shop.keys() if "/pages/" in key]
+
+    async def test_from_ocr_no_page_is_used_that_was_kept(self, shop: Workshop):
+        shop.set(provider=OcrThatWaits(shop.tools.blobs, before_page=9))
+        task = await shop.submit()
+        await shop.tools.blobs.put(f"users/5/etl_artifacts/3/{task.id}/pages/1/page-1.md", b"of old")
+        await steer.cancel(shop.tools, ANNA, task.id)
+        await steer.retry(shop.tools, ANNA, task.id, Again(from_stage=Stage.OCR))
+        await shop.work()
+        folder = f"users/5/etl_artifacts/3/{task.id}/"
+        assert b"of old" not in await shop.tools.blobs.get(f"{folder}mineru.md")
+        assert not [key for key in await shop.keys() if "/pages/" in key]
 
     async def test_post_processing_without_a_reading_is_refused(self, shop: Workshop):
         shop.set(provider=OcrThatFails(shop.tools.blobs, Invalid(reason="no"), times=1))

@@ -5,9 +5,18 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import delete
 
+from penstock.access.domain import Caller
 from penstock.documents.errors import DocumentTooLarge
 from penstock.etl.domain import Mode, Phase, RuleBody, Status
-from penstock.etl.errors import ForeignSource, QueueFull, RuleNotFound, RuleRequired, SourceNotFound
+from penstock.etl.errors import (
+    DefaultRuleMissing,
+    ForeignSource,
+    QueueFull,
+    ReservedSource,
+    RuleNotFound,
+    RuleRequired,
+    SourceNotFound,
+)
 from penstock.etl.store import rules
 from penstock.etl.store.tables import etl_task
 from penstock.etl.submit import NewTask, submit
@@ -82,6 +91,13 @@ class TestRules:
         task = await shop.submit()
         assert task.rule_id == shop.tools.terms.global_rule_id
 
+    async def test_a_default_that_does_not_exist_is_said(self, shop: Workshop):
+        shop.set(global_rule_id=4711)
+        with pytest.raises(DefaultRuleMissing, match="4711"):
+            await shop.submit()
+        with pytest.raises(RuleNotFound):
+            await shop.submit(rule_id=4711 + 1)
+
     async def test_without_a_default_a_rule_is_required(self, shop: Workshop):
         shop.set(global_rule_enabled=False)
         with pytest.raises(RuleRequired):
@@ -97,6 +113,14 @@ class TestRules:
 
 
 class TestRefusals:
+    @pytest.mark.parametrize("by", [ANNA, ROOT])
+    async def test_a_paper_of_a_task_is_no_document(self, shop: Workshop, by: Caller):
+        task = await shop.submit()
+        await shop.work()
+        for key in (f"users/5/etl_artifacts/3/{task.id}/mineru.md", "users/5/processed/3/a.txt.json"):
+            with pytest.raises(ReservedSource):
+                await submit(shop.tools, by, NewTask(project_id=3, filename="b.txt", s3_key=key))
+
     async def test_a_key_of_somebody_else_is_refused(self, shop: Workshop):
         key = await shop.put()
         with pytest.raises(ForeignSource):

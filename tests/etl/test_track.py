@@ -2,12 +2,13 @@
 
 import asyncio
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from penstock.access.domain import Caller
 from penstock.adapters.redis.link import RedisAway
-from penstock.etl import steer, track
+from penstock.etl import runs, steer, track
 from penstock.etl.domain import EtlTask, Status
 from penstock.etl.errors import EtlTaskNotFound, NotThereYet
 from penstock.etl.submit import NewTask, submit
@@ -39,12 +40,24 @@ async def names(shop: Workshop, wanted: Wanted | None = None, *, by: Caller = AN
 
 
 class TestOne:
-    async def test_run_state_is_asked_first_and_for_what_is_over_the_database_not_at_all(self, shop: Workshop):
+    async def test_run_state_is_asked_and_the_row_once_by_its_number(self, shop: Workshop):
         task = await shop.submit()
-        await shop.work()
+        await shop.do(await shop.claim())
         with recorded(shop.db, "etl_task") as said:
-            assert (await track.get_task(shop.tools, ANNA, task.id)).status is Status.COMPLETED
-        assert said == []
+            assert (await track.get_task(shop.tools, ANNA, task.id)).status is Status.LLM_PROCESSING
+        assert len(said) == 1
+
+    @pytest.mark.parametrize("status", [Status.MINERU_PARSING, Status.COMPLETED])
+    async def test_run_state_of_another_databases_task_is_not_shown(self, shop: Workshop, status: Status):
+        task = await shop.submit()
+        later = task.created_at + timedelta(seconds=1)
+        for run, strange in enumerate((replace(task, user_id=6), replace(task, created_at=later)), 2):
+            other = replace(strange, filename="secret.pdf", run=run, status=status)
+            await shop.tools.runs.put(runs.entry_of(shop.tools, runs.Standing.of(other)))
+            assert (await track.get_task(shop.tools, ANNA, task.id)).filename == "a.txt"
+            assert await names(shop) == ["a.txt"]
+            with pytest.raises(EtlTaskNotFound):
+                await track.get_task(shop.tools, BERT, task.id)
 
     async def test_a_row_that_is_over_is_believed_before_run_state_has_heard_of_it(self, shop: Workshop):
         task = await shop.submit()
@@ -86,16 +99,16 @@ class TestOne:
         ocr = OcrThatWaits(shop.tools.blobs, before_page=2)
         shop.set(provider=ocr)
         task = await shop.submit()
-        runs = shop.tools.runs
+        state = shop.tools.runs
         away = RunStateAway()
         job = await shop.claim()
         working = asyncio.create_task(shop.do(job))
         await ocr.waits.wait()
-        real, runs.put = runs.put, away.put  # type: ignore[method-assign]  # the server goes away in the middle
+        real, state.put = state.put, away.put  # type: ignore[method-assign]  # the server goes away in the middle
         shop.clock.advance(seconds=1)
         ocr.go_on.set()
         assert await working is not None
-        runs.put = real  # type: ignore[method-assign]
+        state.put = real  # type: ignore[method-assign]
         assert (await shop.row(task)).status is Status.PENDING
 
     async def test_an_unknown_task_is_not_found(self, shop: Workshop):
@@ -182,10 +195,13 @@ class TestPapers:
         async def key(what: track.Paper) -> str:
             return await track.key_of(shop.tools, ANNA, task.id, what)
 
-        with pytest.raises(NotThereYet, match="pending"):
-            await key("markdown")
+        early: tuple[track.Paper, ...] = ("markdown", "pages")
+        for what in early:
+            with pytest.raises(NotThereYet, match="pending"):
+                await key(what)
         await shop.do(await shop.claim())
-        assert b"third page" in await shop.tools.blobs.get(await key("markdown"))
+        for what in early:
+            assert b"third page" in await shop.tools.blobs.get(await key(what))
         with pytest.raises(NotThereYet, match="llm_processing"):
             await key("result")
         await shop.rescue()
@@ -196,6 +212,6 @@ class TestPapers:
     async def test_somebody_elses_papers_are_not_found(self, shop: Workshop):
         task: EtlTask = await shop.submit()
         await shop.work()
-        for what in ("result", "markdown", "grounding"):
+        for what in ("result", "markdown", "pages", "grounding"):
             with pytest.raises(EtlTaskNotFound):
                 await track.key_of(shop.tools, BERT, task.id, what)

@@ -1,6 +1,7 @@
 """The room as wiring puts it together: real readers, real workers, and the settings by the names callers know."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -75,9 +76,13 @@ async def test_a_document_is_read_and_shaped_by_the_workers_of_the_house(setting
         assert task.status is Status.COMPLETED, task.error
         markdown = await house.blobs.get(f"users/5/etl_artifacts/3/{task.id}/mineru.md")
         assert b"Total: 12.50" in markdown
-        entry = await house.rooms.etl.runs.get(f"docs:task:{task.id}")
-        assert entry is not None
-        assert entry.final
+        async with asyncio.timeout(30):
+            while True:
+                entry = await house.rooms.etl.runs.get(f"docs:task:{task.id}")
+                assert entry is not None
+                if entry.final:
+                    break
+                await asyncio.sleep(0.05)
 
 
 async def test_settings_reach_the_room(settings: Settings):
@@ -92,6 +97,27 @@ async def test_settings_reach_the_room(settings: Settings):
         assert await house.redis.client.zrange("my-documents", 0, -1) == [f"etl:{task.id}:1:ocr:0".encode()]
         left = await house.redis.client.ttl(f"docs:task:{task.id}")
         assert 0 < left <= 77
+
+
+async def test_what_died_processes_left_is_swept_by_each_process_at_its_start(settings: Settings):
+    scratch = settings.data_dir / settings.etl.cache_dir
+    await asyncio.to_thread(scratch.mkdir, parents=True)
+    left = [scratch / name for name in ("a.part", "b.md", "b.jsonl")]
+    for path in (*left, scratch / "b.onnx"):
+        path.write_bytes(b"x")
+        os.utime(path, (0, 0))
+    (scratch / "young.md").write_bytes(b"x")
+    async with open_house(settings) as house, working(house), asyncio.timeout(30):
+        while True:
+            if not any(path.exists() for path in left):
+                break
+            await asyncio.sleep(0.05)
+    assert {path.name for path in scratch.iterdir() if path.is_file()} == {"b.onnx", "young.md"}
+
+
+async def test_patience_can_be_set(settings: Settings):
+    async with open_house(replace(settings, etl=replace(settings.etl, patience_seconds=7))) as house:
+        assert house.rooms.etl.terms.most_patience_seconds == 7
 
 
 async def test_the_room_has_slots_of_its_own(settings: Settings):

@@ -11,6 +11,7 @@ ETL_ROUTES: dict[tuple[str, str], object] = {
     ("GET", f"{ETL}/tasks/{{task_id}}"): None,
     ("GET", f"{ETL}/tasks/{{task_id}}/result"): None,
     ("GET", f"{ETL}/tasks/{{task_id}}/markdown"): None,
+    ("GET", f"{ETL}/tasks/{{task_id}}/pages"): None,
     ("GET", f"{ETL}/tasks/{{task_id}}/grounding"): None,
     ("POST", f"{ETL}/tasks/{{task_id}}/cancel"): None,
     ("POST", f"{ETL}/tasks/{{task_id}}/retry"): None,

@@ -48,8 +48,9 @@ class Storm:
         """A scan of so many pages, sent in."""
         path = self.folder / f"{pages}.tiff"
         write_scan(path, pages)
-        key = await receive.keep(self.tools, ANN, Sent(file=path, filename=path.name, project_id=1))
-        return await submit.submit(self.tools, ANN, NewTask(project_id=1, filename=path.name, s3_key=key))
+        async with receive.kept(self.tools, ANN, Sent(file=path, filename=path.name, project_id=1)) as kept:
+            new = NewTask(project_id=1, filename=kept.filename, s3_key=kept.key)
+            return await submit.submit(self.tools, ANN, new)
 
     def stops(self, *points: str) -> Stops:
         """Where the next worker stops."""

@@ -76,6 +76,23 @@ class TestSlots:
             await until(lambda: len(quick) == 5)
             assert gate.left == []
 
+    async def test_while_all_slots_are_busy_nobody_looks_again_and_again(self, db: Db, clock: ManualClock):
+        gate, looks = Gate(), Counter[str]()
+
+        class Watched(Workers):
+            async def start_some(self) -> int:
+                looks["all"] += 1
+                return await super().start_some()
+
+        await add(db, NewJob(kind="k"), NewJob(kind="k"))
+        async with working(Watched(db, Queue(), {"k": gate}, owner="w", slots=1, grace_seconds=0)):
+            await until(lambda: len(gate.entered) == 1)
+            clock.advance(seconds=LOOK_AGAIN_SECONDS * 5)
+            before = looks["all"]
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert looks["all"] - before <= 2
+
     async def test_a_job_enqueued_here_starts_without_a_tick_of_the_clock(self, db: Db):
         gate = Gate()
         these = workers(db, gate)

@@ -94,6 +94,14 @@ class AnyS3:
             with error:
                 return error.code, error.read()
 
+    def head(self, path: str) -> dict[str, str]:
+        """What the store says of an object: its headers, by their names in small letters."""
+        request = Request(method="HEAD", origin=self.endpoint, path=path, query={}, body=b"")
+        headers = signed_headers(request, keys=self.keys, region=self.region, at=datetime.now(UTC))
+        sent = urllib.request.Request(request.url, method="HEAD", headers=headers)
+        with urllib.request.urlopen(sent, timeout=ANSWER_SECONDS) as response:
+            return {name.lower(): value for name, value in response.headers.items()}
+
     def stop(self) -> None:
         """A store that is not ours keeps running."""
 

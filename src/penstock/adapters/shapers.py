@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.documents.errors import DocumentTookTooLong
 from penstock.documents.fields.errors import FieldsSchemaUnusable, FieldsTooCostly
 from penstock.documents.fields.find import Found, find_fields
 from penstock.documents.files import borrowed
@@ -62,8 +63,10 @@ class FieldsShaper:
     async def _find(self, filename: str, pages: Path, schema: bytes) -> Found:
         try:
             found = await self._sandbox.run(find_fields, schema, file=pages, limits=self._limits)
-        except (SandboxOutOfCpu, SandboxOutOfMemory, SandboxTimedOut, SandboxTooMuch) as error:
+        except (SandboxOutOfCpu, SandboxOutOfMemory, SandboxTooMuch) as error:
             raise FieldsTooCostly(filename=filename, reason=str(error).rstrip(".")) from error
+        except SandboxTimedOut as error:  # the machine may have been busy
+            raise DocumentTookTooLong(filename=filename, reason=str(error).rstrip(".")) from error
         if found.flaw is not None:
             raise FieldsSchemaUnusable(reason=found.flaw)
         if found.excess is not None:

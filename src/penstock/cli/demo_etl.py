@@ -20,16 +20,16 @@ from penstock.access.domain import NewKey, Scope
 from penstock.cli.demo_tasks import DemoRefused
 from penstock.cli.etl_show import page_sizes
 from penstock.cli.etl_words import aligned, shortened, told_fields
-from penstock.documents.ocr import MARKDOWN, PAGES
 from penstock.etl.domain import FINAL, Status
-from penstock.etl.papers import ShapingPaper
+from penstock.etl.papers import ShapingPaper, pages_key
+from penstock.etl.store.tasks import find_task
 from penstock.wiring import House
 
 SAMPLES = files("penstock.cli") / "samples"
 RULE = "invoice.rule.json"
 PROJECT = 1
 LOOK_SECONDS = 0.2
-MARKDOWN_LINES = 6  # of each document, to show what it looks like
+MARKDOWN_LINES = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,10 +118,12 @@ async def _show(house: House, office: Office, task_id: int, sample: Sample, cons
 
 
 async def _fields(house: House, office: Office, task: dict[str, Any]) -> Iterable[str]:
-    task_id, pointers = task["task_id"], task["metadata"]
+    task_id = task["task_id"]
     value = msgspec.json.decode(await office.ask("GET", f"/tasks/{task_id}/result"))
     grounding = msgspec.json.decode(await office.ask("GET", f"/tasks/{task_id}/grounding"), type=ShapingPaper)
-    sizes = await page_sizes(house.blobs, pointers["artifact_mineru_markdown_key"].removesuffix(MARKDOWN) + PAGES)
+    async with house.db.read() as tx:
+        row = await find_task(tx, task_id)
+    sizes = {} if row is None else await page_sizes(house.blobs, pages_key(row))
     told = told_fields(value, grounding.places, sizes)
     return aligned([(path, found, f"← {where}") for path, found, where in told])
 

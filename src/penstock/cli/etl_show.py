@@ -14,10 +14,9 @@ import typer
 from penstock.access.domain import Caller
 from penstock.cli.etl_words import aligned, plain, shortened, told_fields
 from penstock.documents.ground import Place, read_pages
-from penstock.documents.ocr import PAGES
 from penstock.etl import track
 from penstock.etl.domain import EtlTask, Status
-from penstock.etl.papers import ShapingPaper, folder_of, grounding_key, result_key
+from penstock.etl.papers import ShapingPaper, grounding_key, pages_key, result_key
 from penstock.etl.tools import Tools
 from penstock.kernel.blobs import BlobNotFound, Blobs, BlobTooLarge
 
@@ -57,9 +56,7 @@ async def look(tools: Tools, caller: Caller, task_id: int) -> Seen:
         return Seen(task=task, sizes={})
     value = msgspec.json.decode(await tools.blobs.get(result_key(task)))
     grounding = msgspec.json.decode(await tools.blobs.get(grounding_key(task)), type=ShapingPaper)
-    return Seen(
-        task=task, value=value, places=grounding.places, sizes=await page_sizes(tools.blobs, folder_of(task) + PAGES)
-    )
+    return Seen(task=task, value=value, places=grounding.places, sizes=await page_sizes(tools.blobs, pages_key(task)))
 
 
 async def page_sizes(blobs: Blobs, pages_key: str) -> Sizes:

@@ -15,7 +15,6 @@ from penstock.cli.etl_watch import Watch, new_bar
 from penstock.cli.etl_words import aligned, plain, shortened
 from penstock.etl import papers, receive, rules
 from penstock.etl import submit as room
-from penstock.etl.api.submit import REFUSED as REFUSALS
 from penstock.etl.domain import EtlTask, Rule, Status
 from penstock.etl.errors import QueueFull, RuleNotFound
 from penstock.etl.receive import Sent
@@ -118,15 +117,12 @@ class Errand:
         name, project_id, rule_id = document.name, self._order.project_id, self._rule_id
         sent = Sent(file=document.path, filename=name, project_id=project_id, rule_id=rule_id)
         try:
-            key = await receive.keep(self._tools, self._caller, sent)
+            async with receive.kept(self._tools, self._caller, sent) as kept:
+                new = NewTask(project_id=project_id, filename=kept.filename, rule_id=rule_id, s3_key=kept.key)
+                task = await room.submit(self._tools, self._caller, new)
         except OSError as error:
             raise FileNotReadable(name=name, reason=error.strerror) from error
-        new = NewTask(project_id=project_id, filename=name, rule_id=rule_id, s3_key=key)
-        try:
-            return await room.submit(self._tools, self._caller, new)
-        except REFUSALS:
-            await receive.drop(self._tools, key)
-            raise
+        return task
 
     async def _ended(self, document: Document, task: EtlTask) -> None:
         outcome = Outcome(name=document.name, task_id=task.id, status=task.status)

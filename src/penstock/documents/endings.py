@@ -1,19 +1,22 @@
 """How a call to the sandbox ended, told as something about the document.
 
-What says that the sandbox itself went away is let through: that is about us, and may be tried again.
+What the document used up itself, processor time or memory, it would use up again. What took too long by the clock, or
+was killed by others, may be the fault of a busy machine, and is tried again. What says that the sandbox itself went
+away is let through: that is about us.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from penstock.documents.errors import DocumentTooLarge, DocumentUnreadable
+from penstock.documents.errors import DocumentReaderKilled, DocumentTookTooLong, DocumentTooLarge, DocumentUnreadable
 from penstock.documents.refusals import Refusal
 from penstock.kernel.errors import in_words
 from penstock.kernel.sandbox.ends import (
     SandboxBadAnswer,
     SandboxCrashed,
     SandboxedFailure,
+    SandboxKilled,
     SandboxOutOfCpu,
     SandboxOutOfMemory,
     SandboxTimedOut,
@@ -23,7 +26,8 @@ from penstock.kernel.sandbox.ends import (
 T = TypeVar("T")
 
 MOST_WORDS = 200  # characters; a library may say a whole traceback
-TOO_MUCH = (SandboxOutOfMemory, SandboxOutOfCpu, SandboxTimedOut, SandboxTooMuch)
+TOO_MUCH = (SandboxOutOfMemory, SandboxOutOfCpu, SandboxTooMuch)
+TOO_LONG = (SandboxTimedOut, SandboxKilled)
 BROKEN = (SandboxCrashed, SandboxedFailure, SandboxBadAnswer)
 
 
@@ -35,6 +39,10 @@ def told_of(filename: str, kind: str, page: int | None = None) -> Iterator[None]
         yield
     except TOO_MUCH as error:
         raise DocumentTooLarge(filename=filename, reason=where + _reason(error)) from error
+    except SandboxTimedOut as error:
+        raise DocumentTookTooLong(filename=filename, reason=where + _reason(error)) from error
+    except SandboxKilled as error:
+        raise DocumentReaderKilled(filename=filename, reason=where + _reason(error)) from error
     except BROKEN as error:
         raise DocumentUnreadable(filename=filename, kind=kind, reason=where + _reason(error)) from error
 

@@ -1,6 +1,6 @@
-"""What can be wrong with a document. None of these gets better by trying again."""
+"""What can be wrong with a document. Only the last two may get better by trying again."""
 
-from penstock.kernel.errors import Invalid, TooLarge
+from penstock.kernel.errors import Invalid, TooLarge, Unavailable
 
 
 class DocumentUnreadable(Invalid):
@@ -44,10 +44,30 @@ class DocumentKindUnknown(Invalid):
 
 
 class DocumentTooLarge(TooLarge):
-    """A document asks for more memory, time or pages than one may have."""
+    """A document asks for more memory, processor time or pages than one may have."""
 
     code = "DOCUMENT_TOO_LARGE"
     message = "{filename} is too large: {reason}."
     message_zh = "{filename} 过大：{reason}。"
     hint = "Split it, or raise the limit that is named in docs/reference/settings.md."
     hint_zh = "请拆分文件，或提高 docs/reference/settings.md 中相应的上限。"
+
+
+class DocumentTookTooLong(Unavailable):
+    """A document was not read in time: it is too much, or the machine had too much to do."""
+
+    code = "DOCUMENT_TOOK_TOO_LONG"
+    message = "Reading {filename} took too long: {reason}."
+    message_zh = "读取 {filename} 用时过长：{reason}。"
+    hint = "Try again when less is going on; if that does not help, split the document."
+    hint_zh = "请在负载较低时重试；如仍无效，请拆分文档。"
+
+
+class DocumentReaderKilled(Unavailable):
+    """Whoever read a document was killed by the machine, most likely for want of memory."""
+
+    code = "DOCUMENT_READER_KILLED"
+    message = "Reading {filename} was stopped by the machine: {reason}."
+    message_zh = "读取 {filename} 的进程被系统终止：{reason}。"
+    hint = "Give the machine more memory, or let fewer workers run at once, and try again."
+    hint_zh = "请增加内存或减少同时运行的工作进程，然后重试。"

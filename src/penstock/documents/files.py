@@ -1,4 +1,4 @@
-"""Objects of the blob store as local files, for tools that want one."""
+"""Objects of the blob store as local files, for tools that want one, and files on their way to the store."""
 
 import asyncio
 import secrets
@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from penstock.kernel.blobs import Blobs
+
+PIECE_BYTES = 1024 * 1024
 
 
 @asynccontextmanager
@@ -21,3 +23,10 @@ async def borrowed(blobs: Blobs, key: str, folder: Path) -> AsyncIterator[Path]:
         yield path
     finally:
         await asyncio.to_thread(path.unlink, missing_ok=True)
+
+
+async def pieces_of(path: Path) -> AsyncIterator[bytes]:
+    """A local file piece by piece, as the store takes it."""
+    with await asyncio.to_thread(path.open, "rb") as file:
+        while piece := await asyncio.to_thread(file.read, PIECE_BYTES):
+            yield piece

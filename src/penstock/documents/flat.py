@@ -20,10 +20,10 @@ LOOK = Bounds(memory_bytes=256 * 1024 * 1024, cpu_seconds=5, seconds=20.0)
 PART = Bounds(memory_bytes=512 * 1024 * 1024, cpu_seconds=30, seconds=120.0, result_bytes=12 * 1024 * 1024)
 
 
-async def kind_of_file(sandbox: Sandbox, path: Path, filename: str) -> Kind:
+async def kind_of_file(sandbox: Sandbox, path: Path, filename: str, *, limits: Bounds = LOOK) -> Kind:
     """The kind of a file by its content, then its name. DocumentEmpty, DocumentEncrypted or DocumentKindUnknown."""
     with told_of(filename, "a document"):
-        answer = await sandbox.run(name_kind, filename, file=path, limits=LOOK)
+        answer = await sandbox.run(name_kind, filename, file=path, limits=limits)
     return accepted(answer, filename, "a document").kind
 
 

@@ -11,6 +11,8 @@ from penstock.kernel.columns import Plain
 
 MARKDOWN = "mineru.md"  # the name that callers of the older API know
 PAGES = "pages.jsonl"
+MARKDOWN_TYPE = "text/markdown; charset=utf-8"
+PAGES_TYPE = "application/x-ndjson"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ judged page by page in `text_real.py`; where not, the page comes back without on
 """
 
 import ctypes
+import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -18,17 +19,17 @@ from penstock.documents.ground import Box, Page, Span
 from penstock.documents.layout import is_chinese
 from penstock.documents.refusals import Refusal, unreadable
 from penstock.documents.text_real import Looks, look_at, why_not_real
+from penstock.documents.text_rows import Piece, pieces_of_row, with_rows_apart
 
 WORD_GAP = 0.15  # of a line's height; runs closer than this are one word
 LINE_GAP = 1.0  # runs further apart than this are not one line
 GUTTER = 0.8  # the least space between columns, in heights of a line
 SEAM = 8  # letters on each side by which the end of a line is found again
+LABEL = re.compile(r"[^\W\d_][^:：]{0,39}[:：]")  # at the beginning of a line: "Invoice No: 7", "发票号码：7"
 SAME_LINE = 0.5  # how much of their height two runs of a line have in common
 
 
 PLAIN = Looks()  # nothing but text
-
-Piece = tuple[str, Box]
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -94,10 +95,12 @@ def _layer(number: int, parsed: Any, looks: Looks) -> Layer:
     if distrust := why_not_real("".join(item.text for item in items), looks):
         return Layer(number=number, distrust=distrust)
     spans = tuple(_spans(parsed.blocks or (), items))
+    rows = (row for block in parsed.blocks or () if block.kind == "table" for row in block.rows or ())
+    markdown = with_rows_apart(parsed.markdown.strip(), rows, [(item.text, _box(item)) for item in items])
     page = Page(
         number=number,
         origin="text",
-        markdown=PAGE_MARK.sub(r"\\<!--\1", _closed_up(parsed.markdown.strip(), spans)),
+        markdown=PAGE_MARK.sub(r"\\<!--\1", _with_right_seams(markdown, spans)),
         spans=spans,
         width=round(parsed.width, 2),
         height=round(parsed.height, 2),
@@ -105,13 +108,25 @@ def _layer(number: int, parsed: Any, looks: Looks) -> Layer:
     return Layer(number=number, page=page)
 
 
-def _closed_up(markdown: str, spans: Sequence[Span]) -> str:
-    """Where a line of Chinese goes on in the next, the parser puts a space that Chinese does not have."""
+def _with_right_seams(markdown: str, spans: Sequence[Span]) -> str:
+    """The parser puts a space wherever a line ends. Chinese that goes on in the next line has none, and lines that each
+    begin with a label are no paragraph."""
     for one, other in pairwise(spans):
-        if is_chinese(one.text[-1:]) and is_chinese(other.text[:1]) and one.table is None:
-            tail, head = one.text[-SEAM:], other.text[:SEAM]
-            markdown = markdown.replace(f"{tail} {head}", tail + head, 1)
+        if one.table is not None:
+            continue
+        tail, head = one.text[-SEAM:], other.text[:SEAM]
+        if LABEL.match(one.text) and LABEL.match(other.text):
+            markdown = _with_seam(markdown, tail, "\n\n", head)
+        elif is_chinese(tail[-1:]) and is_chinese(head[:1]):
+            markdown = _with_seam(markdown, tail, "", head)
     return markdown
+
+
+def _with_seam(markdown: str, tail: str, seam: str, head: str) -> str:
+    at = markdown.find(f"{tail} {head}")
+    if at < 0 or markdown.startswith("|", markdown.rfind("\n", 0, at) + 1):
+        return markdown  # a row of a table stays one line
+    return markdown[:at] + tail + seam + markdown[at + len(tail) + 1 :]
 
 
 def _spans(blocks: Iterable[Any], items: Iterable[Any]) -> Iterator[Span]:
@@ -121,7 +136,7 @@ def _spans(blocks: Iterable[Any], items: Iterable[Any]) -> Iterator[Span]:
     for block in blocks:
         inside, left = _parted(left, block.bbox)
         if block.kind == "table" and block.rows:
-            yield from _cells(tables, [*([block.header] if block.header else []), *block.rows])
+            yield from _cells(tables, [*([block.header] if block.header else []), *block.rows], inside)
             tables += 1
         else:
             yield from _lines(_by_columns(inside))
@@ -155,8 +170,11 @@ def _by_columns(pieces: list[Piece]) -> list[Piece]:
     return sorted(pieces, key=lambda piece: bisect_left(ends, piece[1][2])) if 1 < len(ends) < len(pieces) else pieces
 
 
-def _cells(table: int, rows: Sequence[Sequence[Any]]) -> Iterator[Span]:
+def _cells(table: int, rows: Sequence[Sequence[Any]], inside: Sequence[Piece]) -> Iterator[Span]:
     for at, row in enumerate(rows):
+        if apart := pieces_of_row(row, inside):
+            yield from (span for pieces in apart for span in _lines(pieces))
+            continue
         for column, cell in enumerate(row):
             if cell.text.strip():
                 box = _box(cell.bbox) if cell.bbox is not None else None

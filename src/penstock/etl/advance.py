@@ -2,8 +2,8 @@
 
 A stage that fails for good, or too often, ends the run, and that is a success as far as the job goes: the row is moved
 in the transaction that marks the job done. What may pass is raised again and the kernel tries it later, with the
-room's own backoff; when a part of our own house is away, that costs no attempt. A run that is not wanted any more is
-dropped without a word.
+room's own backoff; when a part of our own house is away, that costs no attempt, but no run waits for ever. A run that
+is not wanted any more is dropped without a word: its row says so, whatever run state says.
 """
 
 import logging
@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from penstock.documents.ocr import Reading, Source
-from penstock.documents.shape import PostProcessor, ShapeRule
+from penstock.documents.shape import PostProcessor
 from penstock.etl import moves, papers
 from penstock.etl.desk import StageDesk
 from penstock.etl.domain import EtlTask, Phase, Rule
-from penstock.etl.errors import ModeUnknown, NoReading, NotWanted, SourceNotFound
+from penstock.etl.errors import ModeUnknown, NoReading, NotWanted, RunTakenOver, SourceNotFound
 from penstock.etl.papers import ShapingPaper
 from penstock.etl.runs import Trail
 from penstock.etl.store import rules, tasks
@@ -48,9 +48,10 @@ async def _attempt(tools: Tools, job: Job, phase: Phase, stage: Stage) -> Settle
         return None
     try:
         desk = StageDesk(tools, await Trail.open(tools, row, phase, attempt=job.attempts), phase)
-    except NotWanted as error:
-        log.info("%s: %s", job.id, error)
-        return None
+    except NotWanted:
+        return await _refused(tools, job, row, phase)
+    except PenstockError as error:
+        return await _put_off(tools, row, error, phase)
     began = tools.db.clock.now()
     try:
         return await desk.watched(_run(stage, tools, desk))
@@ -73,10 +74,9 @@ async def _find_wanted(tools: Tools, job: Job) -> EtlTask | None:
 async def _failed(tools: Tools, job: Job, desk: StageDesk, error: Exception, phase: Phase) -> Settle | None:
     """What becomes of the run after this; raises where another attempt is worth it."""
     if desk.unwanted:
-        log.info("%s stops: run %d of etl:%d is not wanted any more", job.id, desk.task.run, desk.task.id)
-        return None
+        return await _refused(tools, job, desk.task, phase)
     if isinstance(error, PenstockError) and error.ours:
-        raise error
+        return await _put_off(tools, desk.task, error, phase)
     failure = moves.failure_of(error, moves.STAGES[phase])
     log.warning("%s attempt %d of %d: %r", job.id, job.attempts, job.most_attempts, error)
     if not worth_retrying(error) or job.attempts >= job.most_attempts:
@@ -84,8 +84,24 @@ async def _failed(tools: Tools, job: Job, desk: StageDesk, error: Exception, pha
     try:
         await desk.note(failure)
     except NotWanted:
-        return None
+        return await _refused(tools, job, desk.task, phase)
     raise error
+
+
+async def _refused(tools: Tools, job: Job, task: EtlTask, phase: Phase) -> Settle | None:
+    """Stop, when the row says so too. Run state alone is not enough: somebody who lost this run may stand there."""
+    if await _find_wanted(tools, job) is not None:
+        return await _put_off(tools, task, RunTakenOver(task_id=task.id, run=task.run), phase)
+    log.info("%s stops: run %d of etl:%d is not wanted any more", job.id, task.run, task.id)
+    return None
+
+
+async def _put_off(tools: Tools, task: EtlTask, error: PenstockError, phase: Phase) -> Settle:
+    """Wait for a part of our own house, which raises the error again, or end a run that has waited too long."""
+    if not error.ours or not await moves.has_waited_too_long(tools, task):
+        raise error
+    log.warning("run %d of etl:%d has waited too long: %s", task.run, task.id, error)
+    return partial(moves.fail, tools, task, moves.failure_of(error, moves.STAGES[phase]))
 
 
 async def _read(tools: Tools, desk: StageDesk) -> Settle:
@@ -96,6 +112,7 @@ async def _read(tools: Tools, desk: StageDesk) -> Settle:
         reading = await papers.keep_reading(tools.blobs, desk.task, made)
     await desk.begin_shaping(reading)
     await papers.drop(tools.blobs, papers.reading_folder(desk.task))
+    await papers.drop_earlier(tools.blobs, desk.task)
     return partial(moves.hand_on, tools, desk.task)
 
 
@@ -116,13 +133,14 @@ async def _shape(tools: Tools, desk: StageDesk) -> Settle:
     await desk.check()
     await tools.blobs.copy(papers.result_key(desk.task), papers.public_key_of(desk.task))
     await papers.drop(tools.blobs, desk.folder)
+    await papers.drop_earlier(tools.blobs, desk.task)
     return partial(moves.complete, tools, desk.task, _result(desk, made))
 
 
 async def _make(tools: Tools, desk: StageDesk, reading: Reading) -> ShapingPaper:
     async with tools.db.read() as tx:
         rule = await rules.get_rule_version(tx, desk.task.rule_id, desk.task.rule_version)
-    shaped = await _shaper(tools, rule).shape(desk.task.filename, reading, _asked(rule), desk)
+    shaped = await _shaper(tools, rule).shape(desk.task.filename, reading, rule.body.asked, desk)
     await desk.check()
     return await papers.keep_shaping(tools.blobs, desk.task, shaped)
 
@@ -132,16 +150,6 @@ def _shaper(tools: Tools, rule: Rule) -> PostProcessor:
     if mode not in tools.shapers:
         raise ModeUnknown(mode=mode)
     return tools.shapers[mode]
-
-
-def _asked(rule: Rule) -> ShapeRule:
-    body = rule.body
-    return ShapeRule(
-        json_schema=body.json_schema,
-        system_prompt=body.system_prompt,
-        strategy=body.postprocess_strategy,
-        options=body.options,
-    )
 
 
 def _result(desk: StageDesk, made: ShapingPaper) -> Plain:

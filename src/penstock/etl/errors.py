@@ -43,6 +43,26 @@ class ForeignSource(Refused):
     hint_zh = "请使用您自己的对象。"
 
 
+class ReservedSource(Refused):
+    """The document that a task names is a paper of another task, which goes when that task goes."""
+
+    code = "RESERVED_SOURCE"
+    message = "{key} was made by a task, and is no document of its own."
+    message_zh = "{key} 是任务产物，不能作为文档提交。"
+    hint = "Copy it to another place first; etl_artifacts/ and processed/ belong to tasks."
+    hint_zh = "请先复制到其他位置；etl_artifacts/ 与 processed/ 属于任务。"
+
+
+class DefaultRuleMissing(Conflict):
+    """The settings name a default rule that does not exist."""
+
+    code = "DEFAULT_RULE_MISSING"
+    message = "The default rule {rule_id} does not exist."
+    message_zh = "默认规则 {rule_id} 不存在。"
+    hint = "Name a rule_id, or let ETL_GLOBAL_RULE_ID be one of GET /api/v1/etl/rules."
+    hint_zh = "请指定 rule_id，或将 ETL_GLOBAL_RULE_ID 设为 GET /api/v1/etl/rules 中的规则。"
+
+
 class RuleRequired(Invalid):
     """A task came without a rule, and there is no default."""
 
@@ -97,10 +117,10 @@ class EtlTaskRunning(Conflict):
     """The task is being worked on."""
 
     code = "ETL_TASK_RUNNING"
-    message = "Task {task_id} is {status}: only a pending task can be cancelled, and only one that is over tried again."
-    message_zh = "任务 {task_id} 处于 {status}：只能取消等待中的任务，只能重试已结束的任务。"
-    hint = "Cancel a running task with ?force=true."
-    hint_zh = "可用 ?force=true 取消运行中的任务。"
+    message = "Task {task_id} is under way ({status})."
+    message_zh = "任务 {task_id} 正在进行（{status}）。"
+    hint = "Cancel a running task with ?force=true. One that is over can be tried again or deleted."
+    hint_zh = "可用 ?force=true 取消运行中的任务。已结束的任务可以重试或删除。"
 
 
 class EtlTaskOver(Conflict):
@@ -129,8 +149,8 @@ class NotThereYet(Conflict):
     code = "NOT_THERE_YET"
     message = "Task {task_id} is {status}; its {what} is not there."
     message_zh = "任务 {task_id} 处于 {status}；尚无 {what}。"
-    hint = "Ask again when the task is completed."
-    hint_zh = "请在任务完成后再试。"
+    hint = "Ask again when the task is completed; one that failed or was cancelled can be tried again."
+    hint_zh = "请在任务完成后再试；失败或已取消的任务可以重试。"
 
 
 class NotWanted(Conflict):
@@ -141,6 +161,28 @@ class NotWanted(Conflict):
     message_zh = "任务 {task_id} 的第 {run} 轮已不再需要。"
     hint = "Someone cancelled the task, or another worker took it over. Nothing has to be done."
     hint_zh = "任务已被取消，或已由其他工作进程接手，无需处理。"
+
+
+class RunTakenOver(Unavailable):
+    """Run state refuses the worker that holds a run: somebody else stands there, though the row knows of no end."""
+
+    code = "ETL_RUN_TAKEN_OVER"
+    message = "Run {run} of task {task_id} is under way, but its run state is somebody else's."
+    message_zh = "任务 {task_id} 的第 {run} 轮仍在进行，但其运行状态由他人占用。"
+    hint = "It is tried again by itself. If it stays: does another installation use the same ETL_REDIS_PREFIX?"
+    hint_zh = "将自动重试。若持续出现，请检查是否有其他部署使用相同的 ETL_REDIS_PREFIX。"
+    ours = True
+
+
+class NamesakeUnderWay(Unavailable):
+    """Of a removed task the result by name cannot go yet: another task of that name is about to put its own."""
+
+    code = "NAMESAKE_UNDER_WAY"
+    message = "{key} stays until no task of that name is under way."
+    message_zh = "在同名任务结束之前，{key} 将保留。"
+    hint = "It is tried again by itself."
+    hint_zh = "将自动重试。"
+    ours = True  # it costs no attempt: however long the other takes, the object must go in the end
 
 
 class QueueFull(TooMany):
@@ -180,5 +222,5 @@ class ModeUnknown(Invalid):
     code = "MODE_UNKNOWN"
     message = "Nobody here does postprocess_mode {mode}."
     message_zh = "此处不支持 postprocess_mode {mode}。"
-    hint = "Use a rule with another mode, or set up a model."
-    hint_zh = "请使用其他模式的规则，或配置模型。"
+    hint = "Use a rule whose postprocess_mode is fields or skip."
+    hint_zh = "请使用 postprocess_mode 为 fields 或 skip 的规则。"

@@ -8,13 +8,14 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime, timedelta
 from functools import partial
 
 from penstock.access.domain import Caller
 from penstock.etl import runs
-from penstock.etl.domain import ETL_TASK, EtlTask, Failure, Phase, Status
-from penstock.etl.errors import EtlTaskNotFound, QueueFull
-from penstock.etl.store import tasks
+from penstock.etl.domain import ETL_TASK, EtlTask, Failure, Phase, Rule, Status
+from penstock.etl.errors import DefaultRuleMissing, EtlTaskNotFound, ModeUnknown, QueueFull, RuleNotFound, RuleRequired
+from penstock.etl.store import rules, tasks
 from penstock.etl.tools import Tools
 from penstock.kernel import queue
 from penstock.kernel.columns import Plain
@@ -35,6 +36,7 @@ STAGES = {Phase.OCR: "mineru", Phase.POSTPROCESS: "postprocess"}  # as `error_st
 LIVE = frozenset({JobState.WAITING, JobState.RUNNING})
 JOB_SECONDS = 7 * 86400.0  # ETL_TASK_TIMEOUT ends a stage that stands still; this only ends what never would
 FULL_WAIT_SECONDS = 5.0
+WAITS = "waits"  # among the metadata of a run that is put off: since when, and how far it was then
 
 
 def stage_job(tools: Tools, task: EtlTask, phase: Phase) -> NewJob:
@@ -61,6 +63,20 @@ async def get_own(tx: Tx, caller: Caller, task_id: int) -> EtlTask:
 def may_see(caller: Caller, task: EtlTask) -> bool:
     """Whether a task is the caller's to see."""
     return caller.is_admin or task.user_id == caller.user_id
+
+
+async def get_rule_for(tools: Tools, tx: Tx, caller: Caller, rule_id: int | None) -> Rule:
+    """The rule of a caller's task that names this one, or none and so the default, whoever made that."""
+    default_id = tools.terms.default_rule_id
+    wanted = default_id if rule_id is None else rule_id
+    if wanted is None:
+        raise RuleRequired
+    found = await rules.find_rule_for(tx, caller, wanted, default_id=default_id)
+    if found is None:
+        raise DefaultRuleMissing(rule_id=wanted) if rule_id is None else RuleNotFound(rule_id=wanted)
+    if found.body.postprocess_mode not in tools.shapers:  # said before the document is read for nothing
+        raise ModeUnknown(mode=found.body.postprocess_mode)
+    return found
 
 
 async def check_room(tools: Tools, tx: Tx) -> None:
@@ -94,7 +110,8 @@ async def hand_on(tools: Tools, task: EtlTask, tx: Tx) -> None:
 
 async def complete(tools: Tools, task: EtlTask, result: Plain, tx: Tx) -> None:
     """End a run well."""
-    await end(tools, replace(task, progress=100, result=result, error=None), "complete", tx)
+    known = {name: value for name, value in task.metadata.items() if name != WAITS}
+    await end(tools, replace(task, progress=100, result=result, error=None, metadata=known), "complete", tx)
 
 
 async def fail(tools: Tools, task: EtlTask, failure: Failure, tx: Tx) -> None:
@@ -116,6 +133,23 @@ async def end(tools: Tools, task: EtlTask, verb: str, tx: Tx) -> EtlTask | None:
     tx.send(_ended(after))
     tx.after.append(partial(tools.meters.count_ended, after.status))
     return after
+
+
+async def has_waited_too_long(tools: Tools, task: EtlTask) -> bool:
+    """Whether a run that is put off now, at no cost, has made no progress for longer than anybody's patience.
+
+    The row keeps since when, so neither a flushed Redis nor another worker begins the count anew: only progress does.
+    """
+    now, known = tools.db.clock.now(), task.metadata.get(WAITS)
+    if known is not None and task.progress <= known["progress"]:
+        since = datetime.fromisoformat(known["since"])
+        return now - since > timedelta(seconds=tools.terms.most_patience_seconds)
+    async with tools.db.tx() as tx:
+        if await tasks.claim_under_way(tx, task.id, run=task.run):
+            row = await tasks.find_task(tx, task.id)  # another worker may have kept more than is known here
+            waits = {"since": now.isoformat(), "progress": task.progress}
+            await tasks.move_pointers(tx, task, {**(row or task).metadata, WAITS: waits})
+    return False
 
 
 async def list_jobs(tx: Tx, some: Sequence[EtlTask]) -> Mapping[str, Job]:

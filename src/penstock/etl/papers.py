@@ -1,16 +1,20 @@
 """The papers of a task: objects whose keys follow from its number, so that they are found whatever was lost.
 
 While OCR runs, its provider works in a folder of that run. What it made is then put in the task's own folder, and
-`reading.json` is written last: where it is, OCR is done and paid for. It carries the run that it belongs to, since a
-retry from OCR starts anew; a reading from before that retry does not count. A worker that comes too late writes into
-the folder of its old run, where nobody looks.
+`reading-{run}.json` is written last: where it is, OCR is done and paid for. Shaping does the same: `result-{run}.json`
+first, `grounding-{run}.json` last.
 
-Shaping does the same: `result.json` first, `grounding.json` last.
+Each name carries its run, since a retry from OCR starts anew: a worker that comes too late writes under the names of
+its old run, where nobody looks. Only the markdown has one name for all runs; callers know it. What earlier runs have
+left is deleted on the way.
 """
 
 import asyncio
+import logging
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 from typing import TypeVar
 
 import msgspec
@@ -19,17 +23,22 @@ from penstock.documents.ground import Place
 from penstock.documents.ocr import MARKDOWN, PAGES, Reading
 from penstock.documents.shape import Shaped
 from penstock.etl.domain import EtlTask
-from penstock.kernel.blobs import BlobNotFound, Blobs, BlobTooLarge
+from penstock.kernel.blobs import JSON_TYPE, BlobNotFound, Blobs, BlobTooLarge
 from penstock.kernel.columns import Plain
 
+log = logging.getLogger(__name__)
+
 DELETED_AT_ONCE = 16
+RESERVED = re.compile(r"users/[^/]*/(etl_artifacts|processed)/")
+OF_OCR = re.compile(r"reading-(\d+)\.json|pages-(\d+)\.jsonl|pages/(\d+)/.*")
+OF_SHAPING = re.compile(r"result-(\d+)\.json|grounding-(\d+)\.json|shapes/(\d+)/.*")
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadingPaper:
-    """What `reading.json` says."""
+    """What `reading-{run}.json` says."""
 
     run: int
     reading: Reading
@@ -37,7 +46,7 @@ class ReadingPaper:
 
 @dataclass(frozen=True, kw_only=True)
 class ShapingPaper:
-    """What `grounding.json` says: how the result of a run was made, and where its values stand."""
+    """What `grounding-{run}.json` says: how the result of a run was made, and where its values stand."""
 
     run: int
     strategy: str
@@ -49,6 +58,11 @@ class ShapingPaper:
 def own_prefix(user_id: int) -> str:
     """What the keys of a user's objects begin with."""
     return f"users/{user_id}/"
+
+
+def is_reserved(key: str) -> bool:
+    """Whether a key lies where only tasks put something."""
+    return RESERVED.match(key) is not None
 
 
 def raw_key(user_id: int, project_id: int, filename: str) -> str:
@@ -82,13 +96,24 @@ def markdown_key(task: EtlTask) -> str:
 
 
 def result_key(task: EtlTask) -> str:
-    """The task's own copy of the result."""
-    return f"{folder_of(task)}result.json"
+    """The task's own copy of this run's result."""
+    return f"{folder_of(task)}result-{task.run}.json"
 
 
 def grounding_key(task: EtlTask) -> str:
-    """Where each value of the result stands in the document."""
-    return f"{folder_of(task)}grounding.json"
+    """Where each value of that result stands in the document."""
+    return f"{folder_of(task)}grounding-{task.run}.json"
+
+
+def reading_key(task: EtlTask) -> str:
+    """What says that the OCR which counts for this run is done."""
+    return f"{folder_of(task)}reading-{task.ocr_run}.json"
+
+
+def pages_key(task: EtlTask) -> str:
+    """What that OCR made, by pages."""
+    path = PurePosixPath(PAGES)
+    return f"{folder_of(task)}{path.stem}-{task.ocr_run}{path.suffix}"
 
 
 def reading_folder(task: EtlTask) -> str:
@@ -103,30 +128,29 @@ def shaping_folder(task: EtlTask) -> str:
 
 async def find_reading(blobs: Blobs, task: EtlTask) -> Reading | None:
     """What OCR made of the document, when it is done and counts for this run."""
-    paper = await _find(blobs, f"{folder_of(task)}reading.json", ReadingPaper)
-    return paper.reading if paper is not None and paper.run >= task.ocr_run else None
+    paper = await _find(blobs, reading_key(task), ReadingPaper)
+    return None if paper is None else paper.reading
 
 
 async def keep_reading(blobs: Blobs, task: EtlTask, made: Reading) -> Reading:
     """Put what a provider made in its place."""
-    kept = replace(made, markdown_key=markdown_key(task), pages_key=folder_of(task) + PAGES)
+    kept = replace(made, markdown_key=markdown_key(task), pages_key=pages_key(task))
     for source, target in ((made.markdown_key, kept.markdown_key), (made.pages_key, kept.pages_key)):
         if source != target:
             await blobs.copy(source, target)
     paper = ReadingPaper(run=task.ocr_run, reading=kept)
-    await blobs.put(f"{folder_of(task)}reading.json", msgspec.json.encode(paper))
+    await blobs.put(reading_key(task), msgspec.json.encode(paper), content_type=JSON_TYPE)
     return kept
 
 
 async def find_shaping(blobs: Blobs, task: EtlTask) -> ShapingPaper | None:
     """How this very run's result was made, when it is there: a worker died before it could say so."""
-    paper = await _find(blobs, grounding_key(task), ShapingPaper)
-    return paper if paper is not None and paper.run == task.run else None
+    return await _find(blobs, grounding_key(task), ShapingPaper)
 
 
 async def keep_shaping(blobs: Blobs, task: EtlTask, shaped: Shaped) -> ShapingPaper:
     """Store a result in the task's folder."""
-    receipt = await blobs.put(result_key(task), msgspec.json.encode(shaped.value))
+    receipt = await blobs.put(result_key(task), msgspec.json.encode(shaped.value), content_type=JSON_TYPE)
     paper = ShapingPaper(
         run=task.run,
         strategy=shaped.strategy,
@@ -134,8 +158,20 @@ async def keep_shaping(blobs: Blobs, task: EtlTask, shaped: Shaped) -> ShapingPa
         usage=shaped.usage,
         places=shaped.places,
     )
-    await blobs.put(grounding_key(task), msgspec.json.encode(paper))
+    await blobs.put(grounding_key(task), msgspec.json.encode(paper), content_type=JSON_TYPE)
     return paper
+
+
+async def drop_earlier(blobs: Blobs, task: EtlTask) -> None:
+    """Delete what runs before this one have left. What a later run has made is not even looked at."""
+    if task.run == 1:
+        return
+    start, after = folder_of(task), None
+    while found := (await blobs.list(start, after=after)).blobs:
+        for blob in found:
+            if _is_earlier(blob.key.removeprefix(start), task):
+                await blobs.delete(blob.key)
+        after = found[-1].key
 
 
 async def drop(blobs: Blobs, prefix: str) -> None:
@@ -145,8 +181,19 @@ async def drop(blobs: Blobs, prefix: str) -> None:
             await asyncio.gather(*(blobs.delete(blob.key) for blob in found[start : start + DELETED_AT_ONCE]))
 
 
+def _is_earlier(name: str, task: EtlTask) -> bool:
+    for pattern, run in ((OF_OCR, task.ocr_run), (OF_SHAPING, task.run)):
+        if found := pattern.fullmatch(name):
+            return int(next(filter(None, found.groups()))) < run
+    return False
+
+
 async def _find(blobs: Blobs, key: str, kind: type[T]) -> T | None:
+    """A paper; one that cannot be read is as good as none, and is made again."""
     try:
         return msgspec.json.decode(await blobs.get(key), type=kind)
     except (BlobNotFound, BlobTooLarge):
+        return None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        log.warning("%s cannot be read: %s", key, error)
         return None

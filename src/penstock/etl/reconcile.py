@@ -9,10 +9,14 @@ remembers how far it came, so that any process can take over from the beginning.
 - A run that nobody has moved for ETL_TASK_TIMEOUT and half a minute, not even while it was watched, and whose job does
   not wait, is stale.
 - An entry that still runs while its row is over learns the end.
+
+One task that cannot be looked at does not keep the others from it; when many fail in a row, the turn is over, and the
+next goes on behind them.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
+import logging
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from penstock.etl import moves, papers, runs
@@ -24,7 +28,10 @@ from penstock.etl.tools import Tools
 from penstock.kernel.db import Tx
 from penstock.kernel.queue import Job, JobState
 
+log = logging.getLogger(__name__)
+
 PAGE = 200
+MOST_FAILURES = 10  # of one page: then something larger is wrong
 STALE_MARGIN = timedelta(seconds=30)  # for the worker itself to say that it timed out
 # How long one is watched before it is given up. After an outage of Redis everything looks old that still runs, until
 # each worker has shown its next page.
@@ -34,6 +41,16 @@ ACTOR = "reconciler"
 STAGE = "stale"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Suspect:
+    """A run that stands still: at which order since when, and in which walk through which status it was met."""
+
+    order: int
+    since: datetime
+    status: Status
+    walk: int
+
+
 class Reconciler:
     """Walks through what is under way."""
 
@@ -41,11 +58,11 @@ class Reconciler:
         self._tools = tools
         self._row = 0
         self._keys: dict[Status, str] = {}
-        self._suspects: dict[int, tuple[int, datetime]] = {}  # by task: the order it stands at, and since when
+        self._walks = dict.fromkeys(RUNNING, 0)
+        self._suspects: dict[int, Suspect] = {}  # by task
 
     async def run(self) -> None:
         """Take one turn."""
-        self._forget_suspects()
         await self._walk_rows()
         for status in RUNNING:
             await self._walk_entries(status)
@@ -56,13 +73,19 @@ class Reconciler:
             jobs = await moves.list_jobs(tx, rows)
         self._row = rows[-1].id if len(rows) == PAGE else 0
         shown = await runs.list_these(self._tools, [row.id for row in rows])
+        failures = 0
         for row in rows:
-            mine = {phase: jobs[job_id] for phase in moves.KINDS if (job_id := runs.job_id(row, phase)) in jobs}
-            if not any(job.state in moves.LIVE for job in mine.values()):
-                await self._drive(row)
-            standing = shown.get(row.id)
-            if standing is None or standing.task.run < row.run:
-                await runs.show(self._tools, row, phase=Phase.POSTPROCESS if Phase.POSTPROCESS in mine else None)
+            failures += not await _went_well(row.id, self._tend(row, shown.get(row.id), jobs))
+            if failures == MOST_FAILURES:
+                self._row = row.id
+                return
+
+    async def _tend(self, row: EtlTask, standing: Standing | None, jobs: Mapping[str, Job]) -> None:
+        mine = {phase: jobs[job_id] for phase in moves.KINDS if (job_id := runs.job_id(row, phase)) in jobs}
+        if not any(job.state in moves.LIVE for job in mine.values()):
+            await self._drive(row)
+        if standing is None or standing.task.run < row.run:
+            await runs.show(self._tools, row, phase=Phase.POSTPROCESS if Phase.POSTPROCESS in mine else None)
 
     async def _walk_entries(self, status: Status) -> None:
         entries = await self._tools.runs.list_by_status(status, after=self._keys.get(status, ""), limit=PAGE)
@@ -74,12 +97,21 @@ class Reconciler:
             rows = {row.id: row for row in await tasks.list_these(tx, [one.task.id for one in standings])}
             jobs = await moves.list_jobs(tx, list(rows.values()))
             now = tx.now
+        failures = 0
         for standing in standings:
-            await self._judge(standing, rows.get(standing.task.id), jobs, now)
+            judged = self._judge(standing, rows.get(standing.task.id), jobs, now)
+            failures += not await _went_well(standing.task.id, judged)
+            if failures == MOST_FAILURES:
+                self._keys[status] = runs.key(self._tools, standing.task.id)
+                return
+        if not self._keys[status]:
+            self._end_walk(status)
 
     async def _judge(self, standing: Standing, row: EtlTask | None, jobs: Mapping[str, Job], now: datetime) -> None:
         if row is None:
             await runs.show_removed(self._tools, standing.task.id, run=standing.task.run)
+        elif not standing.task.is_same(row):
+            log.warning("run state of etl:%d is that of another database's task", row.id)
         elif row.is_over or row.run > standing.task.run:
             await runs.show(self._tools, row)
         elif standing.task.status is not Status.PENDING and self._is_stale(standing, jobs, now):
@@ -93,16 +125,17 @@ class Reconciler:
         if waits or silence <= timedelta():
             self._suspects.pop(standing.task.id, None)
             return False
-        order, since = self._suspects.get(standing.task.id, (-1, now))
-        if order != standing.order:
-            since = now
-        self._suspects[standing.task.id] = standing.order, since
+        known, status = self._suspects.get(standing.task.id), standing.task.status
+        since = known.since if known is not None and known.order == standing.order else now
+        met = Suspect(order=standing.order, since=since, status=status, walk=self._walks[status])
+        self._suspects[standing.task.id] = met
         return silence > STALE_MARGIN and now - since >= WATCHED
 
-    def _forget_suspects(self) -> None:
-        """Those that ended meanwhile are not met again."""
-        old = self._tools.db.clock.now() - 10 * STALE_MARGIN
-        self._suspects = {task: (order, since) for task, (order, since) in self._suspects.items() if since > old}
+    def _end_walk(self, status: Status) -> None:
+        """Forget suspects that were not met on the whole walk, however long it took: they have ended or gone on."""
+        walk = self._walks[status]
+        kept = {task: one for task, one in self._suspects.items() if one.status is not status or one.walk == walk}
+        self._suspects, self._walks[status] = kept, walk + 1
 
     async def _drive(self, row: EtlTask) -> None:
         """Give a run a job that has none, or end it when its job is over without having ended it."""
@@ -128,10 +161,19 @@ class Reconciler:
 
     async def _fail(self, row: EtlTask, failure: Failure) -> None:
         shown = await runs.look(self._tools, row.id)
-        if shown is not None and shown.task.run == row.run and not shown.task.is_over:
+        if shown is not None and shown.task.run == row.run and shown.task.is_same(row) and not shown.task.is_over:
             row = replace(row, metadata={**row.metadata, **shown.task.metadata})
         async with self._tools.db.tx(actor=ACTOR) as tx:
             await moves.fail(self._tools, row, failure, tx)
+
+
+async def _went_well(task_id: int, work: Awaitable[None]) -> bool:
+    try:
+        await work
+    except Exception as error:  # noqa: BLE001  (whatever is wrong with one task is no reason to leave the others)
+        log.warning("etl:%d cannot be looked at: %r", task_id, error)
+        return False
+    return True
 
 
 def _lost(job: Job | None = None) -> Failure:

@@ -12,7 +12,7 @@ from datetime import timedelta
 from penstock.access.domain import Caller
 from penstock.documents.ground import Page, write_page
 from penstock.documents.ocr import MARKDOWN, PAGES, Reading
-from penstock.documents.shape import Shaped, ShapeRule
+from penstock.documents.shape import Shaped
 from penstock.etl import moves, papers
 from penstock.etl.domain import Rule
 from penstock.etl.errors import ModeUnknown, NoReading, RuleNotFound, TryTimedOut
@@ -51,7 +51,7 @@ class QuietDesk:
 async def try_rule(tools: Tools, caller: Caller, rule_id: int, sample: Sample) -> tuple[Rule, Shaped]:
     """What a rule makes of a sample."""
     async with tools.db.read() as tx:
-        rule = await rules.find_rule_for(tx, caller, rule_id)
+        rule = await rules.find_rule_for(tx, caller, rule_id, default_id=tools.terms.default_rule_id)
     if rule is None:
         raise RuleNotFound(rule_id=rule_id)
     if rule.body.postprocess_mode not in tools.shapers:
@@ -78,14 +78,8 @@ async def sweep(tools: Tools) -> None:
 
 
 async def _shape(tools: Tools, rule: Rule, filename: str, reading: Reading, folder: str) -> Shaped:
-    body = rule.body
-    wanted = ShapeRule(
-        json_schema=body.json_schema,
-        system_prompt=body.system_prompt,
-        strategy=body.postprocess_strategy,
-        options=body.options,
-    )
-    return await tools.shapers[body.postprocess_mode].shape(filename, reading, wanted, QuietDesk(folder=folder))
+    shaper = tools.shapers[rule.body.postprocess_mode]
+    return await shaper.shape(filename, reading, rule.body.asked, QuietDesk(folder=folder))
 
 
 async def _read(tools: Tools, caller: Caller, sample: Sample, folder: str) -> tuple[str, Reading]:

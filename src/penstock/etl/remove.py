@@ -2,7 +2,8 @@
 
 The row goes at once, so nobody finds the task any more. Its objects go in a job, which can be done twice: its own
 folder, the document itself when no other task is about it, and the result by the document's name, in whose place the
-latest task of that name that is left puts its own.
+latest task of that name that is left puts its own. While one of that name is under way, that place may be in its hands
+already: then the job waits.
 """
 
 from dataclasses import asdict, dataclass
@@ -13,7 +14,7 @@ from penstock.access import audit
 from penstock.access.domain import Caller
 from penstock.etl import moves, papers, runs
 from penstock.etl.domain import EtlTask
-from penstock.etl.errors import EtlTaskRunning
+from penstock.etl.errors import EtlTaskRunning, NamesakeUnderWay
 from penstock.etl.store import tasks
 from penstock.etl.tools import Tools
 from penstock.kernel.blobs import BlobNotFound
@@ -25,6 +26,7 @@ from penstock.messages import EtlTaskRemoved
 REMOVE = "etl_remove_job"
 FORGOTTEN_AT_ONCE = 100
 ACTOR = "timekeeper"
+TRIES = 3  # to leave a place to an heir who stays the same meanwhile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,10 +63,28 @@ async def remove_objects(tools: Tools, job: Job) -> None:
     await papers.drop(tools.blobs, papers.folder(user_id, project_id, left.task_id))
     async with tools.db.read() as tx:
         is_named = await tasks.is_named(tx, left.s3_key)
-        heir = await tasks.find_namesake(tx, user_id=user_id, project_id=project_id, filename=filename)
     if not is_named and left.s3_key.startswith(papers.own_prefix(user_id)):
         await tools.blobs.delete(left.s3_key)
-    await _bequeath(tools, papers.public_key(user_id, project_id, filename), heir)
+    await _clear_public(tools, left, papers.public_key(user_id, project_id, filename))
+
+
+async def _clear_public(tools: Tools, left: Left, public_key: str) -> None:
+    """Let the result by name be that of the latest task that is left, also when that one was completed just now."""
+    heir = await _find_heir(tools, left, public_key)
+    for _ in range(TRIES):
+        await _bequeath(tools, public_key, heir)
+        before, heir = heir, await _find_heir(tools, left, public_key)
+        if heir == before:
+            return
+    raise NamesakeUnderWay(key=public_key)
+
+
+async def _find_heir(tools: Tools, left: Left, public_key: str) -> EtlTask | None:
+    named = {"user_id": left.user_id, "project_id": left.project_id}
+    async with tools.db.read() as tx:
+        if await tasks.has_namesake_under_way(tx, filename=left.filename, **named):
+            raise NamesakeUnderWay(key=public_key)
+        return await tasks.find_namesake(tx, filename=left.filename, **named)
 
 
 async def _bequeath(tools: Tools, public_key: str, heir: EtlTask | None) -> None:

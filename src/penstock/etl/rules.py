@@ -1,7 +1,8 @@
 """Rules: make, change and delete what callers want made of their documents.
 
 A change makes a new version; tasks keep the one they began with. Rules without an owner are the system's: the built-in
-default, and those that `take_in` finds in files. A schema is checked in the sandbox, so before any transaction.
+default, those that `take_in` finds in files, and one that a user made for as long as the settings make it the default.
+A schema is checked in the sandbox, so before any transaction.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from penstock.access.audit import note
 from penstock.access.domain import Caller
 from penstock.etl import rule_files
 from penstock.etl.domain import DEFAULT_RULE, Rule, RuleBody
-from penstock.etl.errors import RuleNotFound, RulesFull, SystemRule
+from penstock.etl.errors import DefaultRuleMissing, RuleNotFound, RulesFull, SystemRule
 from penstock.etl.schemas import check_rule
 from penstock.etl.store import rules as store
 from penstock.etl.tools import Tools
@@ -41,22 +42,24 @@ async def add(tools: Tools, caller: Caller, body: RuleBody) -> Rule:
 async def get_rule(tools: Tools, caller: Caller, rule_id: int) -> Rule:
     """A rule that the caller may use."""
     async with tools.db.read() as tx:
-        return _found(await store.find_rule_for(tx, caller, rule_id), rule_id)
+        return _found(await store.find_rule_for(tx, caller, rule_id, default_id=_default(tools)), rule_id)
 
 
 async def list_rules(tools: Tools, caller: Caller, *, limit: int, offset: int) -> list[Rule]:
     """The rules that the caller may use, by their numbers: the built-in one is the first."""
     first = [DEFAULT_RULE] if offset == 0 else []
     async with tools.db.read() as tx:
-        rest = await store.list_rules(tx, caller, limit=limit - len(first), offset=max(offset - 1, 0))
+        page = {"limit": limit - len(first), "offset": max(offset - 1, 0)}
+        rest = await store.list_rules(tx, caller, default_id=_default(tools), **page)
     return [*first, *rest]
 
 
 async def list_versions(tools: Tools, caller: Caller, rule_id: int, *, limit: int, offset: int) -> list[Rule]:
     """What a rule has said, the latest first."""
     async with tools.db.read() as tx:
-        _found(await store.find_rule_for(tx, caller, rule_id), rule_id)
-        return await store.list_versions(tx, rule_id, limit=limit, offset=offset)
+        now = _found(await store.find_rule_for(tx, caller, rule_id, default_id=_default(tools)), rule_id)
+        found = await store.list_versions(tx, rule_id, limit=limit, offset=offset)
+    return [replace(rule, user_id=now.user_id) for rule in found]
 
 
 async def change(tools: Tools, caller: Caller, rule_id: int, changes: dict[str, Any]) -> Rule:
@@ -79,9 +82,20 @@ async def change(tools: Tools, caller: Caller, rule_id: int, changes: dict[str, 
 async def remove(tools: Tools, caller: Caller, rule_id: int) -> None:
     """Delete a rule; tasks that began with it keep what it said."""
     async with tools.db.tx(actor=caller.name) as tx:
-        _changeable(_found(await store.claim_rule(tx, caller, rule_id), rule_id))
+        held = await store.claim_rule(tx, caller, rule_id, default_id=_default(tools))
+        _changeable(_found(held, rule_id))
         await store.delete_rule(tx, rule_id)
         await note(tx, caller, "etl_rule.remove", f"etl_rule:{rule_id}")
+
+
+async def check_default(tools: Tools) -> None:
+    """Say at the start when tasks that name no rule will be refused, because the default does not exist."""
+    default_id = _default(tools)
+    if default_id is None:
+        return
+    async with tools.db.read() as tx:
+        if await store.find_rule(tx, default_id) is None:
+            log.error("%s", DefaultRuleMissing(rule_id=default_id))
 
 
 async def take_in(tools: Tools, folder: Path) -> int:
@@ -117,6 +131,10 @@ async def _take_in(tools: Tools, path: Path) -> bool:
         if after is not None:
             log.info("rule %d (%s) is in version %d by its file", after.id, path.name, after.version)
     return after is not None
+
+
+def _default(tools: Tools) -> int | None:
+    return tools.terms.default_rule_id
 
 
 def _found(rule: Rule | None, rule_id: int) -> Rule:

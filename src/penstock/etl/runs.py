@@ -56,10 +56,9 @@ class Standing:
     @classmethod
     def of(cls, row: EtlTask, *, phase: Phase | None = None) -> "Standing":
         """Where a run stands that nobody has taken up, or that is over."""
-        first = Phase.OCR if row.ocr_run == row.run else Phase.POSTPROCESS
         known = row.metadata
         course = Course(
-            phase=Phase.FINALIZE if row.is_over else phase or first,
+            phase=Phase.FINALIZE if row.is_over else phase or row.begins_with,
             attempt_ocr=known.get("attempt_ocr", 0),
             attempt_postprocess=known.get("attempt_postprocess", 0),
             error_code=known.get("error_code"),
@@ -88,7 +87,7 @@ def entry_of(tools: Tools, standing: Standing) -> RunEntry:
     task, course = standing.task, standing.course
     pointers: dict[str, Any] = {
         "task_id": task.id,
-        "arq_job_id_ocr": job_id(task, Phase.OCR) if task.ocr_run == task.run else None,
+        "arq_job_id_ocr": job_id(task, Phase.OCR) if task.begins_with is Phase.OCR else None,
         "arq_job_id_postprocess": None if course.phase is Phase.OCR else job_id(task, Phase.POSTPROCESS),
         "artifact_mineru_markdown_key": task.metadata.get("artifact_mineru_markdown_key"),
         "provider_task_id": task.metadata.get("provider_task_id"),
@@ -104,10 +103,14 @@ def entry_of(tools: Tools, standing: Standing) -> RunEntry:
 
 
 def standing_of(entry: RunEntry) -> Standing | None:
-    """What an entry says; none when its task is gone."""
+    """What an entry says; none when its task is gone, or when it says nothing that can be understood."""
     if entry.status == REMOVED:
         return None
-    return Standing(task=msgspec.convert(entry.fields, EtlTask), course=msgspec.convert(entry.fields, Course))
+    try:
+        return Standing(task=msgspec.convert(entry.fields, EtlTask), course=msgspec.convert(entry.fields, Course))
+    except msgspec.MsgspecError as error:
+        log.warning("run state at %s cannot be understood: %s", entry.key, error)
+        return None
 
 
 async def find(tools: Tools, task_id: int) -> Standing | None:
@@ -138,7 +141,7 @@ async def list_these(tools: Tools, task_ids: Sequence[int]) -> Mapping[int, Stan
 
 def laid_over(row: EtlTask, standing: Standing | None) -> EtlTask:
     """A row that is under way, as run state has it."""
-    if row.is_over or standing is None or standing.task.run < row.run:
+    if row.is_over or standing is None or standing.task.run < row.run or not standing.task.is_same(row):
         return row
     return standing.task
 
@@ -225,7 +228,8 @@ def _pass_over(error: PenstockError) -> None:
 
 
 def _taken_up(found: Standing | None, row: EtlTask, phase: Phase, *, attempt: int, now: datetime) -> Standing:
-    before = found if found is not None and found.task.run >= row.run else Standing.of(row, phase=phase)
+    mine = found is not None and found.task.is_same(row) and found.task.run >= row.run
+    before = found if found is not None and mine else Standing.of(row, phase=phase)
     if before.task.run > row.run or before.task.is_over:
         raise NotWanted(task_id=row.id, run=row.run)
     status = Status.MINERU_PARSING if phase is Phase.OCR else Status.LLM_PROCESSING

@@ -8,22 +8,23 @@ from dataclasses import dataclass, replace
 
 from penstock.access.domain import Caller
 from penstock.etl import moves, papers, runs
-from penstock.etl.domain import ETL_TASK, EtlTask, Phase, Stage, Status
+from penstock.etl.domain import ETL_TASK, FROM_STAGE, EtlTask, Phase, Stage, Status
 from penstock.etl.errors import EtlTaskOver, EtlTaskRunning, NoReading, SourceNotFound
+from penstock.etl.runs import Standing
 from penstock.etl.store import tasks
 from penstock.etl.tools import Tools
 from penstock.kernel.blobs import BlobNotFound
 from penstock.kernel.columns import Plain
 from penstock.kernel.db import Tx
 
-# What a retry forgets: what went wrong, and after a retry from OCR also what OCR had made.
-ABOUT_FAILURE = frozenset({"error_stage", "error_code", "hint", "attempt_ocr", "attempt_postprocess"})
+# What a retry forgets: what went wrong, and when it begins with OCR also what OCR had made.
+ABOUT_FAILURE = frozenset({"error_stage", "error_code", "hint", "attempt_ocr", "attempt_postprocess", moves.WAITS})
 ABOUT_READING = frozenset({"artifact_mineru_markdown_key", "provider_task_id", "page_count", "ocr"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Again:
-    """How a task is tried again. Without a stage: after OCR where that is done. `force` is for completed ones."""
+    """How a task is tried again. Without a stage: with whatever was made. `force` is for completed ones."""
 
     from_stage: Stage | None = None
     force: bool = False
@@ -34,7 +35,7 @@ async def cancel(tools: Tools, caller: Caller, task_id: int) -> EtlTask:
     shown = await runs.look(tools, task_id)  # a task between two attempts waits, but it was taken up
     async with tools.db.tx(actor=caller.name) as tx:
         row = await _get_running(tx, caller, task_id)
-        begun = shown.task.status if shown is not None and shown.task.run == row.run else row.status
+        begun = shown.task.status if shown is not None and _is_of(shown, row) else row.status
         if begun is not Status.PENDING:
             raise EtlTaskRunning(task_id=task_id, status=begun.value)
         if await moves.cancel_jobs(tools, tx, row):
@@ -50,7 +51,7 @@ async def abort(tools: Tools, caller: Caller, task_id: int) -> EtlTask:
     async with tools.db.tx(actor=caller.name) as tx:
         row = await _get_running(tx, caller, task_id)
         await moves.cancel_jobs(tools, tx, row)
-        if shown is not None and shown.task.run == row.run:  # what OCR has made is kept, for a retry
+        if shown is not None and _is_of(shown, row):  # what OCR has made is kept, for a retry
             row = replace(row, progress=shown.task.progress, metadata=shown.task.metadata)
         aborted = await _end(tools, row, "abort", tx)
     await runs.show_soon(tools, aborted)
@@ -65,7 +66,7 @@ async def retry(tools: Tools, caller: Caller, task_id: int, again: Again) -> Etl
     phase = await _first_phase(tools, over, again.from_stage)
     async with tools.db.tx(actor=caller.name) as tx:
         await moves.check_room(tools, tx)
-        opened = _opened(tx, over, phase)
+        opened = _opened(tx, over, phase, anew=again.from_stage is Stage.OCR)
         await tools.queue.enqueue(tx, moves.stage_job(tools, opened, phase))
         if not await tasks.move_task(tx, over, opened):
             raise EtlTaskRunning(task_id=task_id, status=Status.PENDING.value)
@@ -89,9 +90,13 @@ async def _end(tools: Tools, row: EtlTask, verb: str, tx: Tx) -> EtlTask:
     return ended
 
 
+def _is_of(shown: Standing, row: EtlTask) -> bool:
+    return shown.task.is_same(row) and shown.task.run == row.run
+
+
 def _taken(row: EtlTask) -> Status:
     """What a task is whose first job has just been taken up."""
-    return Status.MINERU_PARSING if row.run == row.ocr_run else Status.LLM_PROCESSING
+    return Status.MINERU_PARSING if row.begins_with is Phase.OCR else Status.LLM_PROCESSING
 
 
 def _check_over(row: EtlTask, again: Again) -> str:
@@ -116,18 +121,20 @@ async def _first_phase(tools: Tools, over: EtlTask, stage: Stage | None) -> Phas
     return Phase.OCR
 
 
-def _opened(tx: Tx, over: EtlTask, phase: Phase) -> EtlTask:
+def _opened(tx: Tx, over: EtlTask, phase: Phase, *, anew: bool) -> EtlTask:
+    """The next run. Unless OCR is to start anew, it goes on with the pages that the run before has read."""
     run = over.run + 1
+    known = _without(over.metadata, ABOUT_FAILURE | (ABOUT_READING if phase is Phase.OCR else frozenset()))
     return replace(
         over,
         status=Status.PENDING,
         run=run,
-        ocr_run=run if phase is Phase.OCR else over.ocr_run,
+        ocr_run=run if anew else over.ocr_run,
         progress=0,
         updated_at=tx.now,
         result=None,
         error=None,
-        metadata=_without(over.metadata, ABOUT_FAILURE | (ABOUT_READING if phase is Phase.OCR else frozenset())),
+        metadata={**known, FROM_STAGE: moves.STAGES[phase]},
     )
 
 

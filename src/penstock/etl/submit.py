@@ -10,8 +10,8 @@ from penstock.access.domain import Caller
 from penstock.documents.errors import DocumentTooLarge
 from penstock.etl import moves, papers, runs
 from penstock.etl.domain import EtlTask, Phase, Rule, Status
-from penstock.etl.errors import ForeignSource, RuleNotFound, RuleRequired, SourceNotFound
-from penstock.etl.store import rules, tasks
+from penstock.etl.errors import ForeignSource, ReservedSource, SourceNotFound
+from penstock.etl.store import tasks
 from penstock.etl.tools import Tools
 from penstock.kernel.blobs import BlobNotFound, check_key
 from penstock.kernel.db import Tx
@@ -32,7 +32,7 @@ async def submit(tools: Tools, caller: Caller, new: NewTask) -> EtlTask:
     key = source_key(caller, new)
     await _check_source(tools, key, new.filename)
     async with tools.db.tx(actor=caller.name) as tx:
-        rule = await _pinned(tools, tx, caller, new.rule_id)
+        rule = await moves.get_rule_for(tools, tx, caller, new.rule_id)
         await moves.check_room(tools, tx)
         task = await tasks.insert_task(tx, _first(tx, caller, new, key, rule))
         await tools.queue.enqueue(tx, moves.stage_job(tools, task, Phase.OCR))
@@ -50,6 +50,8 @@ def source_key(caller: Caller, new: NewTask) -> str:
     own = papers.own_prefix(caller.user_id)
     if not key.startswith(own) and not caller.is_admin:
         raise ForeignSource(key=key, own=own)
+    if papers.is_reserved(key):
+        raise ReservedSource(key=key)
     return key
 
 
@@ -61,19 +63,6 @@ async def _check_source(tools: Tools, key: str, filename: str) -> None:
     most = tools.terms.max_file_bytes
     if stat.size_bytes > most:
         raise DocumentTooLarge(filename=filename, reason=f"{stat.size_bytes} bytes, and at most {most} are read")
-
-
-async def _pinned(tools: Tools, tx: Tx, caller: Caller, rule_id: int | None) -> Rule:
-    if rule_id is None:
-        if not tools.terms.global_rule_enabled:
-            raise RuleRequired
-        rule_id = tools.terms.global_rule_id
-        found = await rules.find_rule(tx, rule_id)  # whoever's it is: the settings made it everyone's
-    else:
-        found = await rules.find_rule_for(tx, caller, rule_id)
-    if found is None:
-        raise RuleNotFound(rule_id=rule_id)
-    return found
 
 
 def _first(tx: Tx, caller: Caller, new: NewTask, key: str, rule: Rule) -> EtlTask:

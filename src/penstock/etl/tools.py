@@ -30,6 +30,12 @@ class Terms:
     key_prefix: str = "etl:"  # of the run state
     max_file_bytes: int = 512 * 1024 * 1024
     history_days: float = 365
+    most_patience_seconds: float = 86400  # for a run that is put off and makes no progress
+
+    @property
+    def default_rule_id(self) -> int | None:
+        """The rule of tasks that name none; none when they are refused."""
+        return self.global_rule_id if self.global_rule_enabled else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,14 +12,14 @@ from typing import Literal
 from penstock.access.domain import Caller
 from penstock.etl import moves, papers, runs
 from penstock.etl.domain import FINAL, EtlTask, Status
-from penstock.etl.errors import EtlTaskNotFound, NotThereYet
+from penstock.etl.errors import NotThereYet
 from penstock.etl.store import tasks
 from penstock.etl.store.tasks import Listing
 from penstock.etl.tools import Tools
 
 PAGE = 200  # rows of one step of a walk
 
-Paper = Literal["result", "markdown", "grounding"]
+Paper = Literal["result", "markdown", "pages", "grounding"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,14 +33,10 @@ class Wanted:
 
 
 async def get_task(tools: Tools, caller: Caller, task_id: int) -> EtlTask:
-    """A task as it is now, or `EtlTaskNotFound`. Where run state says that it is not over, the row may know better."""
+    """A task as it is now, or `EtlTaskNotFound`. The row says whose it is, and may know better that it is over."""
     shown = await runs.look(tools, task_id)
-    if shown is None or not shown.task.is_over:
-        async with tools.db.read() as tx:
-            return runs.laid_over(await moves.get_own(tx, caller, task_id), shown)
-    if not moves.may_see(caller, shown.task):
-        raise EtlTaskNotFound
-    return shown.task
+    async with tools.db.read() as tx:
+        return runs.laid_over(await moves.get_own(tx, caller, task_id), shown)
 
 
 async def list_tasks(tools: Tools, caller: Caller, wanted: Wanted) -> list[EtlTask]:
@@ -68,10 +64,11 @@ async def list_these(tools: Tools, caller: Caller, ids: Sequence[int]) -> list[E
 
 
 async def key_of(tools: Tools, caller: Caller, task_id: int, what: Paper) -> str:
-    """Where a paper of a task lies, or `NotThereYet`. Markdown is there as soon as the document is read."""
+    """Where a paper of a task lies, or `NotThereYet`. Markdown and pages are there as soon as the document is read."""
     task = await get_task(tools, caller, task_id)
-    if what == "markdown":
-        key: str | None = task.metadata.get("artifact_mineru_markdown_key")
+    if what in {"markdown", "pages"}:
+        read: str | None = task.metadata.get("artifact_mineru_markdown_key")
+        key = papers.pages_key(task) if read and what == "pages" else read
     elif task.status is Status.COMPLETED:
         key = papers.result_key(task) if what == "result" else papers.grounding_key(task)
     else:

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 
-from penstock.etl import advance, moves, receive, rehearse, remove, runs
+from penstock.etl import advance, moves, rehearse, remove, runs
 from penstock.etl.domain import Phase
 from penstock.etl.reconcile import Reconciler
 from penstock.etl.store import tasks
@@ -41,7 +41,6 @@ def duties(tools: Tools) -> list[Duty]:
         Duty(name="reconcile-etl", every_seconds=RECONCILE_SECONDS, run=Reconciler(tools).run),
         Duty(name="forget-etl-tasks", every_seconds=TIDY_SECONDS, run=partial(remove.forget, tools)),
         Duty(name="sweep-etl-tries", every_seconds=SWEEP_SECONDS, run=partial(rehearse.sweep, tools)),
-        Duty(name="sweep-etl-scratch", every_seconds=SWEEP_SECONDS, run=partial(receive.sweep, tools)),
     ]
 
 

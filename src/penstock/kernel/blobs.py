@@ -23,6 +23,8 @@ MOST_LISTED = 1000  # S3 gives no longer page
 MOST_LINK_SECONDS = 7 * 24 * 3600  # S3 signs for no longer
 SHOWN_KEY_CHARACTERS = 120  # a refused key may be megabytes long; an error shows its beginning
 
+JSON_TYPE = "application/json"
+
 Chunks = bytes | AsyncIterable[bytes]
 
 
@@ -136,16 +138,18 @@ class BlobPage:
 class Blobs(Protocol):
     """A store of objects. Whatever fails is an error of this file, or DiskFull."""
 
-    async def put(self, key: str, chunks: Chunks) -> BlobReceipt:
+    async def put(self, key: str, chunks: Chunks, *, content_type: str | None = None) -> BlobReceipt:
         """Store an object and replace what was there; when this raises, what was there is still there.
 
         After BlobsUnavailable it may also be the new object, whole: a store far away can take it and not say so.
+
+        The content type is for those who fetch the object past us; a copy has it too. Not every store keeps it.
 
         A cancelled put has not happened or has happened whole, and nothing of it goes on after it has returned.
         """
         ...
 
-    async def create(self, key: str, chunks: Chunks) -> BlobReceipt:
+    async def create(self, key: str, chunks: Chunks, *, content_type: str | None = None) -> BlobReceipt:
         """Store an object unless the key is taken (BlobExists); of many racers exactly one succeeds."""
         ...
 

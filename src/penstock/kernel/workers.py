@@ -9,6 +9,7 @@ from itertools import cycle, islice
 from typing import Unpack
 
 from penstock.kernel.db import Db
+from penstock.kernel.leases import LOOK_AGAIN_SECONDS
 from penstock.kernel.patience import look_for_ever
 from penstock.kernel.queue import Job, Queue
 from penstock.kernel.runner import JobHandler, Runner, RunnerOptions, Settle
@@ -49,7 +50,9 @@ class Workers:
             self._db.wakeups.forget(self._ear)
 
     async def _rest(self, found: int) -> None:
-        if not found or len(self._runner.running) >= self._slots:
+        if len(self._runner.running) >= self._slots:
+            await self._ear.wait(seconds=LOOK_AGAIN_SECONDS)  # the end of a job rings; nobody claims meanwhile
+        elif not found:
             await self._ear.wait(seconds=self._queue.leases.seconds_to_look(self._db.clock.now()))
 
     async def run_until_empty(self) -> int:

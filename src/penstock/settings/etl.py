@@ -45,6 +45,12 @@ class EtlSettings:
     retry_backoff_max_seconds: float = setting(
         "ETL_RETRY_BACKOFF_MAX_SECONDS", 300.0, "The longest wait between two attempts of a stage.", least=0
     )
+    patience_seconds: float = setting(
+        "ETL_PATIENCE_SECONDS",
+        86400.0,
+        "How long a task may wait for a part of this installation that is away, without any progress.",
+        least=1,
+    )
     postprocess_chunk_threshold_chars: int = setting(
         "ETL_POSTPROCESS_CHUNK_THRESHOLD_CHARS",
         30_000,

@@ -64,4 +64,5 @@ def _terms(settings: Settings) -> Terms:
         key_prefix=etl.redis_prefix,
         max_file_bytes=etl.max_file_bytes,
         history_days=etl.history_days,
+        most_patience_seconds=etl.patience_seconds,
     )

@@ -21,7 +21,8 @@ from penstock.adapters.arq_queue import ArqWorkers, Reconciler
 from penstock.adapters.redis.link import RedisLink
 from penstock.adapters.redis.streams import StreamCarrier
 from penstock.etl import worker as etl_worker
-from penstock.etl.rules import take_in
+from penstock.etl.receive import keep_swept
+from penstock.etl.rules import check_default, take_in
 from penstock.kernel.bell import Bell, carry_bells
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.breaker import Breaker
@@ -128,6 +129,7 @@ class House:
             for part in (self.relay, self.timekeeper, heart):
                 tasks.create_task(part.run())
             tasks.create_task(self._take_in_rules())
+            tasks.create_task(keep_swept(self.rooms.etl))
             if kind is ProcessKind.SERVE:  # only who serves has watchers and callers
                 tasks.create_task(self.hub.run())
                 tasks.create_task(self.access.run())
@@ -138,6 +140,7 @@ class House:
         """Rules in files are taken in at the start; when the database is away just then, at the next."""
         try:
             await take_in(self.rooms.etl, self.settings.data_dir / self.settings.etl.rules_dir)
+            await check_default(self.rooms.etl)
         except PenstockError as error:
             log.warning("rules in files were not taken in: %s", error)
 

@@ -83,3 +83,35 @@ def test_records_may_stand_side_by_side():
 def test_the_box_is_that_of_the_value():
     page = boxed([("Total", 50), ("55", 200)])
     assert place(find(INVOICE, page), "/total").box == (200, 100, 212, 110)
+
+
+def test_a_rate_and_a_currency_belong_to_the_label():
+    page = boxed(
+        [("Subtotal", 400), ("1,325.00", 500)],
+        [("VAT 19%", 400), ("251.75", 512)],
+        [("Total EUR", 400), ("1,576.75", 500)],
+    )
+    titled = record(vat={**NUMBER, "title": "VAT 19%"}, total={**NUMBER, "x-labels": ["Total EUR", "Total"]})
+    for wanted in (titled, record(vat=NUMBER, total=NUMBER)):
+        assert fill(wanted, page) == {"vat": 251.75, "total": 1576.75}
+    assert fill(record(vat=NUMBER), boxed([("VAT 19%", 400)])) == {"vat": None}
+
+
+def test_a_rate_between_a_label_and_an_amount_leaves_open_which_is_meant():
+    for label in ("VAT", "VAT:"):
+        found = find(record(vat=NUMBER), boxed([(label, 50), ("19%", 200), ("251.75", 300)]))
+        assert (found.value, found.ambiguous) == ({"vat": None}, ("/vat",))
+    assert fill(record(vat_rate=NUMBER), boxed([("VAT rate", 50), ("19%", 200), ("251.75", 300)])) == {"vat_rate": 19}
+
+
+def test_the_header_of_the_next_column_is_no_value():
+    page = boxed([("Bill to", 50), ("Ship to", 300)], [("Jane", 50), ("Dock", 300)])
+    assert fill(record(bill_to=TEXT), page) == {"bill_to": "Jane"}
+
+
+def test_a_label_in_another_block_does_not_say_where_values_stand():
+    heads = [("Bill to", 50), ("Consignee", 300)], [("Jane", 50), ("Bob", 300)]
+    page = boxed(*heads, [], [], [], [("Total", 50), ("5", 300)])
+    assert fill(record(bill_to=TEXT, total=NUMBER), page) == {"bill_to": None, "total": 5}
+    page = boxed(*heads, [("VAT ID: DE1", 50), ("Dock", 300)])
+    assert fill(record(bill_to=TEXT, vat_id=TEXT), page) == {"bill_to": None, "vat_id": "DE1"}

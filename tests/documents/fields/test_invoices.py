@@ -1,6 +1,10 @@
 """Whole invoices, with their texts where readers have put them: a text layer cut into pieces, and OCR as one table."""
 
+import io
+
 from penstock.documents.ground import Box, Page, Span
+from penstock.documents.text import Layers, read_layers
+from tests.documents import making_pdfs as making
 from tests.documents.fields.filling import DATE, NUMBER, TEXT, WHOLE, array, find, place, record
 
 
@@ -137,3 +141,39 @@ def test_a_chinese_invoice_that_ocr_has_made_one_table_of():
         "total": 1356,
     }
     assert place(found, "/total").text == "¥1,356.00"
+
+
+def test_an_invoice_with_its_head_right_of_the_seller_and_its_sums_at_the_edge():
+    layers = read_layers(io.BytesIO(making.whole_invoice()), 1, 1, ())
+    assert isinstance(layers, Layers)
+    wanted = record(
+        invoice_number=TEXT,
+        invoice_date=DATE,
+        due_date=DATE,
+        customer_number=TEXT,
+        vat_id=TEXT,
+        bill_to=TEXT,
+        items=array(description=TEXT, qty=WHOLE, amount=NUMBER),
+        vat=titled("VAT 19%", NUMBER),
+        total={"type": "number", "x-labels": ["Total EUR", "Total"]},
+        iban=TEXT,
+    )
+    found = find(wanted, *(layer.page for layer in layers.layers if layer.page))
+    assert found.value == {
+        "invoice_number": "2026-0017",
+        "invoice_date": "2026-03-14",
+        "due_date": "2026-04-13",
+        "customer_number": "C-991",
+        "vat_id": "DE123456789",
+        "bill_to": None,
+        "items": [
+            {"description": "Centrifugal pump XL-200", "qty": 2, "amount": 900},
+            {"description": "Seal kit", "qty": 10, "amount": 125},
+            {"description": "Installation, incl. travel", "qty": 1, "amount": 300},
+        ],
+        "vat": 251.75,
+        "total": 1576.75,
+        "iban": "DE89 3704 0044 0532 0130 00",
+    }
+    assert found.ambiguous == ("/bill_to",)  # which of the lines of an address is meant
+    assert place(found, "/vat").box == (514.4, 326.4, 545.0, 338.1)

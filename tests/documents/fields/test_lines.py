@@ -276,3 +276,27 @@ class TestAPlace:
     def test_escapes_names_in_its_pointer(self):
         found = find(record(**{"a/b": TEXT, "c~d": TEXT}), lines("a b: 1", "c d: 2"))
         assert [place.pointer for place in found.places] == ["/a~1b", "/c~0d"]
+
+
+class TestARateAfterALabel:
+    @pytest.mark.parametrize(
+        "line", ["VAT 19% 251.75", "VAT @ 19% 251.75", "VAT (19%) 251.75", "VAT 19%: 251.75", "VAT   19%   251.75"]
+    )
+    def test_is_not_its_value(self, line: str):
+        assert fill(record(vat=NUMBER), lines(line)) == {"vat": 251.75}
+
+    def test_is_no_value_where_there_is_none(self):
+        assert fill(record(vat=NUMBER), lines("VAT 19%")) == {"vat": None}
+
+    def test_is_its_value_when_the_label_asks_for_one(self):
+        assert fill(record(vat_rate=NUMBER), lines("VAT rate 19%")) == {"vat_rate": 19}
+
+
+class TestALabelAfterASentence:
+    def test_counts(self):
+        page = lines("Payment within 30 days. IBAN: DE89 3704 0044 0532 0130 00")
+        assert fill(record(iban=TEXT), page) == {"iban": "DE89 3704 0044 0532 0130 00"}
+
+    @pytest.mark.parametrize("line", ["Tel. No.: 77", "Please quote our cust. No.: 77", "Give us your Inv. No.: 77"])
+    def test_is_none_after_a_word_cut_short(self, line: str):
+        assert fill(record(no=TEXT), lines(line)) == {"no": None}

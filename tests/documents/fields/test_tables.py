@@ -234,3 +234,24 @@ def test_a_cell_that_claims_an_endless_table_makes_no_endless_table():
     far = Span(text="5", table=0, row=2**31, column=2**31)
     page = Page(number=1, origin="text", markdown="", spans=(Span(text="Age", table=0, row=0, column=0), far))
     assert fill(record(age=WHOLE), page) == {"age": None}
+
+
+class TestTwoHeadersSideBySide:
+    def test_have_their_values_below(self):
+        page = tabled(["Bill to", "Ship to"], ["Jane Doe Ltd.", "Jane Doe Warehouse"])
+        assert fill(record(bill_to=TEXT), page) == {"bill_to": "Jane Doe Ltd."}
+
+    def test_are_no_values_of_each_other(self):
+        pages = (
+            tabled(["Bill to", "Ship to"], ["Jane", "Dock 9"], ["High Street", "Dover"]),
+            tabled(["Bill to", "Consignee"], ["Jane", "Bob"]),
+            tabled(["Addresses", ""], ["Bill to", "Consignee"], ["Jane", "Bob"]),
+        )
+        for page in pages:
+            found = find(record(bill_to=TEXT), page)
+            assert (found.value, found.ambiguous) == ({"bill_to": None}, ("/bill_to",))
+
+
+def test_a_rate_before_an_amount_is_not_taken_for_it():
+    assert fill(record(vat=NUMBER), tabled(["VAT", "19%", "251.75"])) == {"vat": None}
+    assert fill(record(vat=NUMBER), tabled(["Net", "1,325.00"], ["VAT 19%", "251.75"])) == {"vat": 251.75}

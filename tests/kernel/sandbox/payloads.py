@@ -298,6 +298,11 @@ def die_by(number: int) -> None:
     os.kill(os.getpid(), number)
 
 
+def be_killed() -> None:
+    """Die as one does whom the kernel kills for want of memory."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def vanish(status: int) -> None:
     os._exit(status)
 

@@ -5,13 +5,14 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.kernel.errors import Invalid
+from penstock.kernel.errors import Invalid, PenstockError
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.sandbox.ends import (
     Bounds,
     SandboxBadAnswer,
     SandboxCrashed,
     SandboxedFailure,
+    SandboxKilled,
     SandboxOutOfCpu,
     SandboxOutOfMemory,
     SandboxTimedOut,
@@ -23,13 +24,14 @@ from tests.kernel.sandbox.processes import children_of, zygote
 MIB = 1024 * 1024
 TIGHT = Bounds(memory_bytes=128 * MIB, seconds=20, cpu_seconds=20, result_bytes=100_000)
 
-DEATHS: list[tuple[Callable[..., object], tuple[object, ...], type[Invalid], str]] = [
+DEATHS: list[tuple[Callable[..., object], tuple[object, ...], type[PenstockError], str]] = [
     (payloads.segfault, (), SandboxCrashed, "SIGSEGV"),
     (payloads.abort, (), SandboxCrashed, "SIGABRT"),
     (payloads.overflow_the_stack, (), SandboxCrashed, "SIGSEGV"),
     (payloads.die_by, (int(signal.SIGTERM),), SandboxCrashed, "SIGTERM"),
     (payloads.die_by, (40,), SandboxCrashed, "signal 40"),
     (payloads.die_by, (int(signal.SIGXCPU),), SandboxOutOfCpu, "20 s"),
+    (payloads.be_killed, (), SandboxKilled, "from outside"),
     (payloads.vanish, (3,), SandboxCrashed, "exit status 3"),
     (payloads.vanish, (0,), SandboxCrashed, "exit status 0"),
     (payloads.close_everything, (), SandboxCrashed, "exit status 0"),
@@ -69,8 +71,9 @@ async def test_a_death_is_an_answer(sandbox: Sandbox):
 @pytest.mark.parametrize(
     "kind", dict.fromkeys([*(kind for _, _, kind, _ in DEATHS), SandboxTimedOut]), ids=lambda kind: kind.code
 )
-def test_an_answer_about_a_file_is_not_worth_another_try(kind: type[Invalid]):
-    assert (kind.status, kind.retryable, kind.ours) == (400, False, False)
+def test_an_answer_about_a_file_is_not_worth_another_try_but_a_kill_is_worth_an_attempt(kind: type[PenstockError]):
+    expected = (503, True, False) if kind is SandboxKilled else (400, False, False)
+    assert (kind.status, kind.retryable, kind.ours) == expected
 
 
 class TestTime:

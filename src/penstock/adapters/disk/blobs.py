@@ -27,10 +27,10 @@ class DiskBlobs:
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    async def put(self, key: str, chunks: Chunks) -> BlobReceipt:
+    async def put(self, key: str, chunks: Chunks, *, content_type: str | None = None) -> BlobReceipt:  # noqa: ARG002  (a file has no such thing)
         return await self._store(key, chunks, writing.replace)
 
-    async def create(self, key: str, chunks: Chunks) -> BlobReceipt:
+    async def create(self, key: str, chunks: Chunks, *, content_type: str | None = None) -> BlobReceipt:  # noqa: ARG002  (the same)
         return await self._store(key, chunks, writing.link_as_new)
 
     async def get(self, key: str, *, most_bytes: int = blobs.MOST_READ_BYTES) -> bytes:

@@ -13,6 +13,7 @@ from penstock.documents.kinds import Kind
 from penstock.documents.rapid import Seen
 from penstock.documents.refusals import Refusal
 from penstock.kernel.sandbox.call import Sandbox
+from penstock.kernel.sandbox.ends import Bounds
 
 T = TypeVar("T")
 
@@ -31,7 +32,10 @@ class Glasses:
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Some pages that follow each other, and how many the document has, as far as is known by now."""
+    """Some pages that follow each other, and how many the document has, as far as is known by now.
+
+    One without pages is a sign of life.
+    """
 
     pages: Sequence[Page]
     of: int
@@ -48,9 +52,9 @@ class Book:
     papers: Papers
     glasses: Glasses
 
-    async def parse(self, function: Callable[..., T | Refusal], *arguments: object) -> T:
+    async def parse(self, function: Callable[..., T | Refusal], *arguments: object, limits: Bounds | None = None) -> T:
         """What a parser says of the file. Endings of the sandbox are let through."""
-        limits = self.glasses.limits.parsing(self.size_bytes)
+        limits = limits or self.glasses.limits.parsing(self.size_bytes)
         answer = await self.glasses.parsers.run(function, *arguments, file=self.path, limits=limits)
         return accepted(answer, self.filename, self.kind)
 

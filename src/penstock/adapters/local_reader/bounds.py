@@ -1,6 +1,6 @@
 """How much one document, and one look at it, may cost."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.kernel.sandbox.ends import Bounds
 
@@ -15,6 +15,8 @@ class ReaderLimits:
     max_pages: int = 5000
     max_page_pixels: int = 50_000_000
     parser_memory_bytes: int = 1024 * MIB
+    parser_seconds: float = 120  # of one look at a file
+    parser_cpu_seconds: int = 60
     page_seconds: float = 300  # of OCR for one page; a dense one takes 10 s on a processor that is not shared
     page_cpu_seconds: int = 120
     page_memory_bytes: int = 3072 * MIB  # a large photo is held three times while it is turned and mended
@@ -22,7 +24,18 @@ class ReaderLimits:
     def parsing(self, size_bytes: int) -> Bounds:
         """For a parser of a file of this size, which may well hold all of it more than once."""
         memory_bytes = self.parser_memory_bytes + 3 * size_bytes
-        return Bounds(memory_bytes=memory_bytes, cpu_seconds=60, seconds=120, result_bytes=64 * MIB)
+        return Bounds(
+            memory_bytes=memory_bytes,
+            cpu_seconds=self.parser_cpu_seconds,
+            seconds=self.parser_seconds,
+            result_bytes=64 * MIB,
+        )
+
+    def parsing_again(self, size_bytes: int, pages: int) -> Bounds:
+        """For some pages of a file that has broken its parser: little, since each that hangs it costs all of this."""
+        usual = self.parsing(size_bytes)
+        cpu_seconds = min(usual.cpu_seconds, 5 + pages // 2 + size_bytes // (32 * MIB))
+        return replace(usual, cpu_seconds=cpu_seconds, seconds=min(usual.seconds, 2.0 * cpu_seconds))
 
     def seeing(self, size_bytes: int) -> Bounds:
         """For one page of OCR."""

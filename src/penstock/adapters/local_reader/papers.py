@@ -2,7 +2,10 @@
 
 A page of OCR is an object of its own as soon as it is read, so whoever is killed repeats one page at the most. The two
 results are gathered in local files and stored as streams: nothing grows with the number of pages but those files. When
-both are stored, `done.json` says so and the single pages are deleted; an attempt that finds it has nothing to do.
+both are stored, `done.json` says so; an attempt that finds it has nothing to do.
+
+Nothing is deleted here: a worker that lost its lease may be at its end while the next one reads. The folder goes when
+the reading has been put in its place, so a page that was there a moment ago may be gone.
 """
 
 import asyncio
@@ -15,14 +18,14 @@ from typing import IO
 
 import msgspec
 
+from penstock.documents.files import pieces_of
 from penstock.documents.ground import Page, page_mark, write_page
-from penstock.documents.ocr import MARKDOWN, PAGES, Reading
-from penstock.kernel.blobs import BlobNotFound, Blobs
+from penstock.documents.ocr import MARKDOWN, MARKDOWN_TYPE, PAGES, PAGES_TYPE, Reading
+from penstock.kernel.blobs import JSON_TYPE, BlobNotFound, Blobs
 
 FOLDER = "pages/"
 DONE = "done.json"
 NAMED = re.compile(r"(\d{6,})\.json$")
-CHUNK_BYTES = 1024 * 1024
 
 
 class Papers:
@@ -54,11 +57,14 @@ class Papers:
         """A page that an earlier attempt has read."""
         if number not in self._kept:
             return None
-        return msgspec.json.decode(await self._blobs.get(self._key(number)), type=Page)
+        try:
+            return msgspec.json.decode(await self._blobs.get(self._key(number)), type=Page)
+        except BlobNotFound:  # somebody else was done, and has cleared the folder
+            return None
 
     async def keep(self, page: Page) -> None:
         """Put a page where the next attempt finds it."""
-        await self._blobs.put(self._key(page.number), write_page(page))
+        await self._blobs.put(self._key(page.number), write_page(page), content_type=JSON_TYPE)
         self._kept.add(page.number)
 
     @asynccontextmanager
@@ -73,13 +79,15 @@ class Papers:
             await asyncio.to_thread(binding.discard)
 
     async def finish(self, binding: "Binding", reading: Reading) -> None:
-        """Store the results, and forget the single pages."""
+        """Store the results, and last that they are stored."""
         await asyncio.to_thread(binding.close)
-        await self._blobs.put(reading.markdown_key, _chunks(binding.markdown))
-        await self._blobs.put(reading.pages_key, _chunks(binding.pages))
-        await self._blobs.put(self._folder + FOLDER + DONE, msgspec.json.encode(reading))
-        for number in sorted(self._kept):
-            await self._blobs.delete(self._key(number))
+        for key, file, content_type in (
+            (reading.markdown_key, binding.markdown, MARKDOWN_TYPE),
+            (reading.pages_key, binding.pages, PAGES_TYPE),
+        ):
+            await self._blobs.put(key, pieces_of(file), content_type=content_type)
+        done = msgspec.json.encode(reading)
+        await self._blobs.put(self._folder + FOLDER + DONE, done, content_type=JSON_TYPE)
 
     @property
     def markdown_key(self) -> str:
@@ -121,9 +129,3 @@ class Binding:
             file.close()
         self.markdown.unlink(missing_ok=True)
         self.pages.unlink(missing_ok=True)
-
-
-async def _chunks(path: Path) -> AsyncIterator[bytes]:
-    with await asyncio.to_thread(path.open, "rb") as file:
-        while chunk := await asyncio.to_thread(file.read, CHUNK_BYTES):
-            yield chunk

@@ -1,16 +1,21 @@
-"""Pages of a PDF: from the text layer in stretches, and by OCR one by one where that layer is not real."""
+"""Pages of a PDF: from the text layer in stretches, and by OCR one by one where that layer is not real.
+
+A page that hangs or breaks the parser is found by halving its stretch, with less time for each call, and with a sign
+of life after each that failed. It is then for OCR.
+"""
 
 import logging
 from collections.abc import AsyncIterator, Sequence
 
 from penstock.adapters.local_reader.book import Batch, Book
 from penstock.documents import pdf, rapid, text
-from penstock.documents.endings import BROKEN, TOO_MUCH
+from penstock.documents.endings import BROKEN, TOO_LONG, TOO_MUCH
 from penstock.documents.ground import Page
+from penstock.kernel.sandbox.ends import Bounds
 
 log = logging.getLogger(__name__)
 
-STRETCH = 100  # pages per look: a fork and a fresh parse cost as much as four pages
+STRETCH = 50  # pages per look: a fork and a fresh parse cost as much as four pages
 
 
 async def read_pdf(book: Book) -> AsyncIterator[Batch]:
@@ -18,28 +23,45 @@ async def read_pdf(book: Book) -> AsyncIterator[Batch]:
     survey = await book.parse_whole(pdf.survey, book.glasses.limits.max_pages)
     for first in range(1, survey.pages + 1, STRETCH):
         last = min(first + STRETCH - 1, survey.pages)
-        trusted: list[Page] = []
-        for layer in await _layers(book, first, last, survey):
-            if layer.page is not None:
-                trusted.append(layer.page)
-                continue
-            if trusted:
-                yield Batch(pages=trusted, of=survey.pages)
-                trusted = []
-            seen = await book.see(rapid.read_pdf_page, layer.number)
-            yield Batch(pages=(seen,), of=survey.pages)
+        async for layers in _layers(book, first, last, survey):
+            async for pages in _pages(book, layers):
+                yield Batch(pages=pages, of=survey.pages)
+
+
+async def _pages(book: Book, layers: Sequence[text.Layer]) -> AsyncIterator[Sequence[Page]]:
+    """The pages of these layers in groups; of no layers, a group of none."""
+    trusted: list[Page] = []
+    for layer in layers:
+        if layer.page is not None:
+            trusted.append(layer.page)
+            continue
         if trusted:
-            yield Batch(pages=trusted, of=survey.pages)
+            yield trusted
+            trusted = []
+        yield (await book.see(rapid.read_pdf_page, layer.number),)
+    if trusted or not layers:
+        yield trusted
 
 
-async def _layers(book: Book, first: int, last: int, survey: pdf.Survey) -> Sequence[text.Layer]:
-    """The text layers of a stretch. Where one page breaks the parser, the others are read without it."""
+async def _layers(
+    book: Book, first: int, last: int, survey: pdf.Survey, limits: Bounds | None = None
+) -> AsyncIterator[Sequence[text.Layer]]:
+    """The text layers of a stretch, and nothing for each call that failed: the pages of that are read in halves."""
     suspects = [number for number in survey.suspects if first <= number <= last]
     try:
-        return (await book.parse(text.read_layers, first, last, suspects)).layers
-    except (*TOO_MUCH, *BROKEN) as error:
+        read = await book.parse(text.read_layers, first, last, suspects, limits=limits)
+    except (*TOO_MUCH, *TOO_LONG, *BROKEN) as error:
         log.warning("pages %d to %d of %s break the parser: %s", first, last, book.filename, error.code)
-        if first == last:
-            return (text.Layer(number=first, distrust=error.code),)
+        code = error.code
+    else:
+        yield read.layers
+        return
+    yield ()
+    if first == last:
+        yield (text.Layer(number=first, distrust=code),)
+        return
     middle = (first + last) // 2
-    return (*await _layers(book, first, middle, survey), *await _layers(book, middle + 1, last, survey))
+    for start, stop in ((first, middle), (middle + 1, last)):
+        less = book.glasses.limits.parsing_again(book.size_bytes, stop - start + 1)
+        async for layers in _layers(book, start, stop, survey, less):
+            yield layers

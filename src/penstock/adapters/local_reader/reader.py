@@ -15,13 +15,12 @@ from penstock.adapters.local_reader.papers import Papers
 from penstock.adapters.local_reader.pdfs import read_pdf
 from penstock.adapters.local_reader.pictures import read_picture
 from penstock.documents import rapid, text
-from penstock.documents.endings import accepted, told_of
 from penstock.documents.errors import DocumentEmpty, DocumentTooLarge
 from penstock.documents.files import borrowed
+from penstock.documents.flat import kind_of_file
 from penstock.documents.ground import Origin
 from penstock.documents.kinds import PICTURES, Kind
 from penstock.documents.ocr import Desk, Reading, Source
-from penstock.documents.parts import name_kind
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.sandbox.call import Sandbox, Warm
 
@@ -92,14 +91,12 @@ class LocalReader:
 
     async def _opened(self, path: Path, source: Source, papers: Papers) -> Book:
         glasses = self._glasses
-        with told_of(source.filename, "a document"):
-            limits = glasses.limits.parsing(source.size_bytes)
-            named = await glasses.parsers.run(name_kind, source.filename, file=path, limits=limits)
+        limits = glasses.limits.parsing(source.size_bytes)
         return Book(
             path=path,
             filename=source.filename,
             size_bytes=source.size_bytes,
-            kind=accepted(named, source.filename, "a document").kind,
+            kind=await kind_of_file(glasses.parsers, path, source.filename, limits=limits),
             papers=papers,
             glasses=glasses,
         )

@@ -16,15 +16,15 @@ from penstock.adapters.s3.listing import first_keys
 from penstock.adapters.s3.place import Patience, S3Place
 from penstock.adapters.s3.role_pages import RolePages
 from penstock.adapters.s3.turns import Turns
-from penstock.adapters.s3.writing import Piece, Tally, settled
+from penstock.adapters.s3.writing import Attributes, Piece, Tally, Upload, settled
 from penstock.kernel import blobs
 from penstock.kernel.blobs import BlobExists, BlobNotFound, BlobPage, BlobReceipt, BlobStat, BlobsUnavailable, Chunks
 from penstock.kernel.clock import Clock
 
 INCOMING = "incoming~/"  # no segment of a key ends with "~": a draft is never an object
 
-Whole = Callable[[str, bytes], Awaitable[None]]
-Large = Callable[[str, bytes, AsyncIterator[Piece]], Awaitable[None]]
+Whole = Callable[[str, bytes, Attributes], Awaitable[None]]
+Large = Callable[[str, bytes, AsyncIterator[Piece], Attributes], Awaitable[None]]
 
 
 class S3Blobs:
@@ -37,11 +37,11 @@ class S3Blobs:
         self._doors = Doors.open(place, self._patience)
         self._turns = Turns(self._patience.claim_seconds)
 
-    async def put(self, key: str, chunks: Chunks) -> BlobReceipt:
-        return await self._store(key, chunks, self._put_whole, self._put_large)
+    async def put(self, key: str, chunks: Chunks, *, content_type: str | None = None) -> BlobReceipt:
+        return await self._store(key, chunks, content_type, self._put_whole, self._put_large)
 
-    async def create(self, key: str, chunks: Chunks) -> BlobReceipt:
-        return await self._store(key, chunks, self._create_whole, self._create_large)
+    async def create(self, key: str, chunks: Chunks, *, content_type: str | None = None) -> BlobReceipt:
+        return await self._store(key, chunks, content_type, self._create_whole, self._create_large)
 
     async def get(self, key: str, *, most_bytes: int = blobs.MOST_READ_BYTES) -> bytes:
         blobs.check_key(key)
@@ -124,36 +124,40 @@ class S3Blobs:
     def _path(self, key: str) -> str:
         return self._place.root + key
 
-    async def _store(self, key: str, chunks: Chunks, whole: Whole, large: Large) -> BlobReceipt:
+    async def _store(
+        self, key: str, chunks: Chunks, content_type: str | None, whole: Whole, large: Large
+    ) -> BlobReceipt:
         blobs.check_key(key)
-        tally = Tally(key)
+        tally, told = Tally(key), _attributes(content_type)
         async with aclosing(writing.counted_pieces(chunks, tally)) as pieces:
             head, is_all = await writing.first_part(pieces)
-            await (whole(key, head) if is_all else large(key, head, pieces))
+            await (whole(key, head, told) if is_all else large(key, head, pieces, told))
         return tally.receipt()
 
-    async def _put_whole(self, key: str, body: bytes) -> None:
+    async def _put_whole(self, key: str, body: bytes, told: Attributes) -> None:
         store = self._doors.for_body(len(body))
         with named(key):
-            await settled(obstore.put_async(store, self._path(key), body, use_multipart=False))
+            await settled(obstore.put_async(store, self._path(key), body, attributes=told, use_multipart=False))
 
-    async def _put_large(self, key: str, head: bytes, pieces: AsyncIterator[Piece]) -> None:
-        await writing.put_parts(self._doors.patient, self._path(key), key, head, pieces)
+    async def _put_large(self, key: str, head: bytes, pieces: AsyncIterator[Piece], told: Attributes) -> None:
+        upload = Upload(self._doors.patient, self._path(key), key, told)
+        await writing.put_parts(upload, head, pieces)
 
-    async def _create_whole(self, key: str, body: bytes) -> None:
+    async def _create_whole(self, key: str, body: bytes, told: Attributes) -> None:
         store = self._doors.for_new_body(len(body))
         async with self._turns.turn(key):
             with named(key):
-                await settled(obstore.put_async(store, self._path(key), body, mode="create"))
+                await settled(obstore.put_async(store, self._path(key), body, attributes=told, mode="create"))
 
-    async def _create_large(self, key: str, head: bytes, pieces: AsyncIterator[Piece]) -> None:
+    async def _create_large(self, key: str, head: bytes, pieces: AsyncIterator[Piece], told: Attributes) -> None:
         """Upload aside, then copy to the key if it is free: the end of an upload in parts is not guarded everywhere."""
         with suppress(BlobNotFound):
             await self.stat(key)
             raise BlobExists(key=key)  # known before the bytes are sent
         draft = f"{INCOMING}{secrets.token_hex(16)}"
         try:
-            await writing.put_parts(self._doors.patient, self._path(draft), key, head, pieces)
+            upload = Upload(self._doors.patient, self._path(draft), key, told)
+            await writing.put_parts(upload, head, pieces)
             async with self._turns.turn(key):
                 source, target = self._path(draft), self._path(key)
                 with named(key):
@@ -179,3 +183,7 @@ class S3Blobs:
             return
         async with asking(self._place, self._place.keys, self._clock, self._patience) as asker:
             yield asker
+
+
+def _attributes(content_type: str | None) -> Attributes:
+    return {} if content_type is None else {"Content-Type": content_type}

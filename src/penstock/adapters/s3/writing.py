@@ -19,6 +19,7 @@ PIECE_BYTES = 1024 * 1024  # small chunks are joined to this, so that a hop into
 MOST_OBJECT_BYTES = 5 * 1024**3  # what S3 copies in one request: larger objects could not be copied or created
 
 Piece = bytes | memoryview
+Attributes = dict[str, str]  # headers that the store keeps with an object
 T = TypeVar("T")
 
 
@@ -100,13 +101,19 @@ class Upload:
     stream that stalls could otherwise not be left, and an upload that is merely dropped stays at the store for ever.
     """
 
-    def __init__(self, store: S3Store, path: str, key: str) -> None:
+    def __init__(self, store: S3Store, path: str, key: str, told: Attributes) -> None:
         self._key = key
         self._pieces: asyncio.Queue[Piece | None] = asyncio.Queue(maxsize=1)
         self._broken_off = False
         self._running = asyncio.ensure_future(
             obstore.put_async(
-                store, path, self, use_multipart=True, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE
+                store,
+                path,
+                self,
+                attributes=told,
+                use_multipart=True,
+                chunk_size=PART_BYTES,
+                max_concurrency=PARTS_AT_ONCE,
             )
         )
 
@@ -146,9 +153,8 @@ class Upload:
         await _ended(self._running)
 
 
-async def put_parts(store: S3Store, path: str, key: str, head: bytes, pieces: AsyncIterator[Piece]) -> None:
+async def put_parts(upload: Upload, head: bytes, pieces: AsyncIterator[Piece]) -> None:
     """Upload an object in parts. When this raises, the upload has been aborted; the sweep finds one that could not."""
-    upload = Upload(store, path, key)
     try:
         await upload.give(head)
         async for piece in pieces:

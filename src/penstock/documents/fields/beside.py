@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from penstock.documents.fields.layout import Text, share_row
+from penstock.documents.fields.words import is_rate, names_a_rate
 from penstock.documents.ground import Box
 
 SAID, NEAR = 0, 1  # how a value belongs to its label: left of it or by a mark, or above it
@@ -19,12 +20,13 @@ WIDEST_GAP_HEIGHTS = 15  # or of a label's height, where a page does not tell it
 TALLEST_GAP = 2.0  # of a label's height
 
 _DIGIT = re.compile(r"\d")
+_OWN_VALUE = re.compile(r"[:：]\s*\S")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Around:
-    """What stands around a label: all else in its row and in its column, the nearest right of it, and what is close
-    under it, nearest first."""
+    """What stands around a label: all else in its row and in its column, what is right of it and what is close under
+    it, both nearest first."""
 
     row: Sequence[Text] = ()
     column: Sequence[Text] = ()
@@ -43,13 +45,13 @@ class Beside:
 
 def weighed(label: Text, around: Around, is_label: Callable[[str], bool]) -> list[Beside]:
     """Which of what stands beside a label may be its value."""
-    values = [each for each in around.right if not is_label(each.text)]
+    values = [each for each in _nearest(label, around.right) if not is_label(each.text)]
     under = list(takewhile(lambda each: not is_label(each.text), around.below))
     if label.text.rstrip().endswith((":", "：")):
         first = [Beside(text=each, way=SAID) for each in values] + [Beside(text=each, way=NEAR) for each in under]
-        return first[:1]
+        return first[: max(len(values), 1)]
     clear = any(is_label(each.text) for each in around.row)
-    if len(around.row) == 1 and any(is_label(each.text) for each in around.column):
+    if len(around.row) == 1 and any(is_label(each.text) and not _OWN_VALUE.search(each.text) for each in around.column):
         under = []  # two in a row, and labels over labels: values stand to the right
     if values and under:
         right_has, below_has = bool(_DIGIT.search(values[0].text)), bool(_DIGIT.search(under[0].text))
@@ -61,23 +63,40 @@ def weighed(label: Text, around: Around, is_label: Callable[[str], bool]) -> lis
     return [Beside(text=each, way=NEAR, loose=not clear) for each in under]
 
 
+def _nearest(label: Text, right: Sequence[Text]) -> Sequence[Text]:
+    """The nearest right of a label. After "VAT" a rate and an amount are both: which of them is meant, nobody said."""
+    unsaid = len(right) > 1 and is_rate(right[0].text) and not names_a_rate(label.text)
+    return right[: 2 if unsaid else 1]
+
+
 def around_box(label: Text, lines: Sequence[Text], width: float) -> Around:
     """What stands around a label, by boxes; `width` is that of the page."""
     if label.box is None:
         return Around()
     row = [line for line in lines if line.box and line is not label and share_row(label.box, line.box)]
-    column = [line for line in lines if line.box and line is not label and _share_edge(label.box, line.box)]
+    column = _block(label, [line for line in lines if line.box and _share_edge(label.box, line.box)])
     return Around(row=row, column=column, right=_right_of(label.box, row, width), below=_below(label, lines))
 
 
+def _block(label: Text, column: Sequence[Text]) -> list[Text]:
+    """The lines of a column that stand with a label in one block: a label far below says nothing about this one."""
+    placed = sorted(((line.box[1], line.box[3], line) for line in column if line.box), key=lambda one: one[:2])
+    blocks: list[list[Text]] = []
+    end = 0.0
+    for top, bottom, line in placed:
+        if not blocks or top - end > TALLEST_GAP * (bottom - top):
+            blocks.append([])
+        blocks[-1].append(line)
+        end = bottom
+    return [line for block in blocks if label in block for line in block if line is not label]
+
+
 def _right_of(box: Box, row: Sequence[Text], width: float) -> list[Text]:
-    """The nearest line right of a label, in its own row."""
+    """The lines right of a label, in its own row."""
     left, top, right, bottom = box
     after = [(line.box[0], line) for line in row if line.box and line.box[0] >= right - (right - left) * 0.05]
-    if not after:
-        return []
-    at, nearest = min(after, key=lambda one: one[0])
-    return [nearest] if at - right <= max(WIDEST_GAP * width, WIDEST_GAP_HEIGHTS * (bottom - top)) else []
+    reach = right + max(WIDEST_GAP * width, WIDEST_GAP_HEIGHTS * (bottom - top))
+    return [line for at, line in sorted(after, key=lambda one: one[0]) if at <= reach]
 
 
 def _below(label: Text, lines: Sequence[Text]) -> list[Text]:

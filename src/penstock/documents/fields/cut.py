@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from penstock.documents.fields.words import HAN, MOST_LABEL
+from penstock.documents.fields.words import COMMON, HAN, MOST_LABEL, is_rate, names_a_rate
 
 MOST_PAIRS = 50  # of one line
 MOST_STARTS = 40  # where a label in the middle of a line may begin
@@ -22,6 +22,8 @@ _WIDE = re.compile(r"\s{3,}|\t")
 _START = re.compile(rf"(?<=[\s,，;；。|()（）*])(?=\S)|(?=[{HAN}])")
 _BULLET = re.compile(r"\s*(?:[-*+•·▪◦]\s*|\d{1,3}[.)、]\s*)")
 _BREAK = re.compile(r"\s{3,}|\t|[;；。|(（]\s*")  # a label cannot reach over these, except over a bracket
+_SENTENCE_END = re.compile(r"(?P<last>[^\W\d_]{3,})[.!?]\s+(?=[^\W\d_a-z])")
+FEWEST_WORDS = 3  # of a sentence; "Tel." and "Our ref." end none
 _NEW_PAIR = re.compile(r"\s{3,}|\t|[;；|]\s*")
 _WORD_BEFORE = re.compile(r"([^\W\d_]+)\s$")
 _NEW_SCRIPT = re.compile(rf"(?<=[^\s{HAN}])(?=[{HAN}])|[\s;；|]{{2,}}|[;；|]\s*|\s+(?=[{HAN}])")
@@ -54,10 +56,13 @@ class Pair:
     parted: bool = True
 
 
-def pairs(line: str, known: Known, common: Known) -> list[Pair]:
-    """The pairs of a line. `known` are labels that are asked for; `common` ends a value as well."""
-    found = list(_by_colon(line, known, common)) or list(_by_gap(line, known))
-    return found or list(_by_prefix(line, known))
+def pairs(line: str, known: Known, common: Known, whole: Known) -> list[Pair]:
+    """The pairs of a line. `known` are labels that are asked for; `common` ends a value as well. A line that is a label
+    as a `whole` has no value in it: "VAT 19%", "Total EUR"."""
+    found = list(_by_colon(line, known, common))
+    if found or whole(line):
+        return found
+    return list(_by_gap(line, known)) or list(_by_prefix(line, known))
 
 
 def _by_colon(line: str, known: Known, common: Known) -> Iterator[Pair]:
@@ -81,6 +86,7 @@ def _label_start(line: str, begin: int, end: int, known: Known, common: Known) -
     """Where the label begins that ends at a colon; None when that cannot be told, and the colon belongs to a value."""
     bullet = _BULLET.match(line, begin, end)
     breaks = [at.end() for at in _BREAK.finditer(line, begin, end) if at.end() < end]
+    breaks += _sentence_ends(line, begin, end)
     sure = sorted({begin, bullet.end() if bullet else begin, *breaks})
     whole = next((start for start in sure if known(line[start:end])), None)
     if whole is not None and (begin == 0 or whole > begin):
@@ -89,6 +95,22 @@ def _label_start(line: str, begin: int, end: int, known: Known, common: Known) -
         hard = [at.end() for at in _NEW_PAIR.finditer(line, begin, end) if at.end() < end]
         return hard[-1] if hard else begin
     return _start_after_value(line, begin, end, known, common)
+
+
+def _sentence_ends(line: str, begin: int, end: int) -> list[int]:
+    """Where a new sentence begins. A word cut short ends none: the customer's number is not "the cust. No."."""
+    return [
+        at.end()
+        for at in _SENTENCE_END.finditer(line, begin, end)
+        if len(line[begin : at.end()].split()) >= FEWEST_WORDS
+        and at["last"].islower()
+        and not _is_cut_short(at["last"])
+    ]
+
+
+def _is_cut_short(word: str) -> bool:
+    words = itertools.chain(QUALIFIERS.split("|"), COMMON.split())
+    return any(word != whole and whole.startswith(word) for whole in words)
 
 
 def _start_after_value(line: str, begin: int, end: int, known: Known, common: Known) -> int | None:
@@ -124,8 +146,9 @@ def _values(rest: str) -> tuple[str, ...]:
 
 def _by_gap(line: str, known: Known) -> Iterator[Pair]:
     cells = [cell for cell in _GAP.split(line.strip()) if cell.strip()][:MOST_PAIRS]
-    for label, value in itertools.pairwise(cells):
-        if known(label) and not known(value):
+    for label, value, after in zip(cells, cells[1:], [*cells[2:], ""], strict=False):
+        is_by_the_way = is_rate(value) and after and not names_a_rate(label)  # "VAT   19%   251.75"
+        if known(label) and not known(value) and not is_by_the_way:
             yield Pair(label=label, values=(value,))
 
 

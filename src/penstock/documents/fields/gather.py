@@ -58,11 +58,15 @@ class Gathered:
         owner = self.sections.owner(line)
         self._read_bullet(line)
         self._read_ticks(line, owner)
-        pairs = cut.pairs(line.text, self.labelled.is_wanted, self.labelled.is_common)
+        pairs = self._pairs(line)
         self._read_pairs(pairs, line, owner)
         alone = pairs[-1].label if pairs and not pairs[-1].values else line.text
         if not pairs or not pairs[-1].values:
             self._look_beside(line, alone, owner, after)
+
+    def _pairs(self, text: Text) -> list[cut.Pair]:
+        known = self.labelled
+        return cut.pairs(text.text, known.is_wanted, known.is_common, known.is_whole)
 
     def _read_pairs(self, pairs: Iterable[cut.Pair], at: Text, owner: Record | None) -> None:
         for pair in pairs:
@@ -147,15 +151,17 @@ class Gathered:
 
     def _read_cell(self, table: Table, at: int, column: int, cell: Text, owner: Record | None) -> None:
         self._read_ticks(cell, owner)
-        self._read_pairs(cut.pairs(cell.text, self.labelled.is_wanted, self.labelled.is_common), cell, owner)
+        self._read_pairs(self._pairs(cell), cell, owner)
         if not self.labelled.is_wanted(cell.text):
             return
         row = [each for each in table.rows[at] if each is not None and each is not cell]
-        over_a_column = table.width > 2 or any(self.labelled.is_wanted(each.text) for each in row)
+        is_first = all(sum(each is not None for each in above) < 2 for above in table.rows[:at])
+        over_a_column = table.width > 2 or is_first or any(self.labelled.is_label(each.text) for each in row)
         under = [each[column] for each in table.rows[at + 1 :]] if over_a_column else []
         beside = Around(
             row=row,
-            right=[each for each in table.rows[at][column + 1 :] if each is not None][:1],
+            column=[other for each in table.rows if (other := each[column]) is not None and other is not cell],
+            right=[each for each in table.rows[at][column + 1 :] if each is not None],
             below=[each for each in under if each is not None],
         )
         self._hear_beside(self._meant(cell.text, owner), weighed(cell, beside, self.labelled.is_label))

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import NamedTuple, TypeVar
 
 from penstock.documents.fields.tree import Labels, Leaf, Node, Record, Rows, parts
-from penstock.documents.fields.words import MOST_LABEL, common_labels, key_of, parts_of, total_labels
+from penstock.documents.fields.words import MOST_LABEL, common_labels, key_of, parts_of, total_labels, without_unit
 
 T = TypeVar("T")
 
@@ -93,8 +93,11 @@ class Labelled:
         """Whether a text is a label that the schema knows."""
         if len(text) > self.longest:
             return False
-        keys = (key_of(text), *(key_of(part) for part in parts_of(text)[:1]))
-        return any(key in known for key in keys for known in (self.claims, self.records, self.rows_by_key))
+        return self._is_known(key_of(text), *(key_of(part) for part in parts_of(text)[:1]))
+
+    def is_whole(self, text: str) -> bool:
+        """Whether all of a text is such a label, a rate or currency after it included."""
+        return len(text) <= self.longest and self._is_known(key_of(text), key_of(without_unit(text)))
 
     def is_label(self, text: str) -> bool:
         """Whether a text is a label at all, or begins with one: then it is nobody else's value."""
@@ -103,6 +106,9 @@ class Labelled:
     def is_common(self, text: str) -> bool:
         """Whether a text is a label that forms have, asked for or not."""
         return len(text) <= MOST_COMMON and key_of(text) in self.common
+
+    def _is_known(self, *keys: str) -> bool:
+        return any(key in known for key in keys for known in (self.claims, self.records, self.rows_by_key))
 
     def _claims(self, key: str, owner: Record | None) -> Iterable[Claim]:
         found = self.claims.get(key, [])

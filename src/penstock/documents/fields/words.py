@@ -11,12 +11,17 @@ from collections.abc import Sequence
 
 MOST_LABEL = 80  # characters; longer text is prose
 MOST_VARIANTS = 32
+MOST_RATE = 20  # characters
 
 HAN = r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _WORD = re.compile(r"[^\W_]+")
 _BESIDE = re.compile(r"[/|()\[\]{}（）【】［］<>]")  # what parts two labels in one
-_MAY_PART = re.compile(r"[/|(\[{<]|[^\x00-\x7f]")
+_MAY_PART = re.compile(r"[/|(\[{<%$]|[A-Z]{3}\s*$|[^\x00-\x7f]")
+_RATE = r"[@+]?\s*\d{1,3}(?:[.,]\d{1,3})?\s*[%％]"
+_BARE_RATE = re.compile(rf"\s*[(（]?\s*{_RATE}\s*[)）]?\s*")
+_UNIT_AFTER = re.compile(rf"(?<=\S)(?:\s*{_RATE}|\s+(?:in\s+)?(?:EUR|USD|GBP|CHF|CNY|RMB|JPY|HKD)|\s*[€$£¥￥])\s*$")
+_NAMES_A_UNIT = re.compile(r"(?<![a-z])(?:rate|per\s?cent|pct|ratio|currency)|率|币|比例", re.IGNORECASE)
 _OTHER_SCRIPT = re.compile(rf"(?<=[{HAN}])\s*(?=[^\W\d_{HAN}])|(?<=[^\W\d_{HAN}])[\s.]+(?=[{HAN}])")
 _CLAUSE = re.compile(r"[.,;:!?()\"'/|，。；：！？（）“”‘’「」、\n]|\bor\b|\be\.g\.")
 _MIXED_UP = str.maketrans({"l": "i", "1": "i", "0": "o"})
@@ -42,6 +47,7 @@ SAME_HAN = (("号码", "号"), ("编号", "号"))
 COMMON = """
     address amount currency customer date description due email fax name no number page phone price qty quantity ref
     reference subtotal tax tel telephone terms total unit vat
+    bill_to billed_to ship_to shipped_to sold_to deliver_to invoice_to
     名称 地址 电话 传真 邮箱 日期 开票日期 金额 税额 税率 合计 单价 数量 单位 备注 发票代码 发票号码 校验码 机器编号
     纳税人识别号 统一社会信用代码 开户行 开户行及账号 账号 收款人 复核 开票人 联系人 规格型号
 """
@@ -61,12 +67,32 @@ def keys_wanted(text: str) -> frozenset[str]:
 
 
 def parts_of(label: str) -> list[str]:
-    """The labels that stand together in one: "Total (EUR)", "Date/日期", "发票号码 Invoice No."."""
+    """The labels that stand together in one: "Total (EUR)", "Date/日期", "发票号码 Invoice No.". Or the one without the
+    rate or currency after it: what "VAT 19%" and "Total EUR" are a label of stands elsewhere."""
     if not _MAY_PART.search(label):
         return []
+    plain = without_unit(label)
+    if plain != label:
+        return [plain, *parts_of(plain)]
     parts = [part for part in _BESIDE.split(label) if part]
     parts += [piece for part in parts or [label] for piece in _OTHER_SCRIPT.split(part) if piece != part]
     return [part for part in parts if part.strip() and part != label]
+
+
+def without_unit(label: str) -> str:
+    """A label without the rate or currency after it; one that asks for just that stays as it is."""
+    plain = _UNIT_AFTER.sub("", label)
+    return label if _NAMES_A_UNIT.search(plain) else plain
+
+
+def is_rate(text: str) -> bool:
+    """Whether a text is a percentage and nothing else."""
+    return len(text) <= MOST_RATE and _BARE_RATE.fullmatch(text) is not None
+
+
+def names_a_rate(label: str) -> bool:
+    """Whether a label asks for a percentage itself."""
+    return _NAMES_A_UNIT.search(label) is not None
 
 
 def clauses_of(description: str) -> list[str]:

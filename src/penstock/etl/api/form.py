@@ -105,19 +105,7 @@ class _Reader:
         self._in_file = False
         self._pieces: list[bytes] = []
         self._ended = False
-        self._parser = MultipartParser(
-            boundary,
-            {
-                "on_part_begin": self._begin_part,
-                "on_header_field": self._take_header_name,
-                "on_header_value": self._take_header_value,
-                "on_header_end": self._end_header,
-                "on_headers_finished": self._end_headers,
-                "on_part_data": self._take_data,
-                "on_part_end": self._end_part,
-                "on_end": self._end,
-            },
-        )
+        self._parser = self._new_parser(boundary)
 
     def take(self, chunk: bytes) -> bytes:
         """Read on; returns what there is of the file in this chunk."""
@@ -132,6 +120,24 @@ class _Reader:
         """Nothing more comes: refuse a form that was cut off."""
         if not self._ended:
             raise cut_off()
+
+    def _new_parser(self, boundary: bytes) -> MultipartParser:
+        try:
+            return MultipartParser(
+                boundary,
+                {
+                    "on_part_begin": self._begin_part,
+                    "on_header_field": self._take_header_name,
+                    "on_header_value": self._take_header_value,
+                    "on_header_end": self._end_header,
+                    "on_headers_finished": self._end_headers,
+                    "on_part_data": self._take_data,
+                    "on_part_end": self._end_part,
+                    "on_end": self._end,
+                },
+            )
+        except FormParserError as error:  # a boundary that is longer than any may be
+            raise _no_form() from error
 
     def _begin_part(self) -> None:
         self._headers, self._field, self._in_file = {}, bytearray(), False

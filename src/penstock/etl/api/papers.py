@@ -1,29 +1,33 @@
-"""What a task has made, as it lies in the store: the result, the markdown, and where each value came from.
+"""What a task has made, as it lies in the store: the result, the markdown, the pages, and where each value stands.
 
 Small things come in one piece, so that they can be packed; large ones are passed on while they are read.
 """
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, Literal
+from typing import Any
 
 from fastapi import Response
 from fastapi.responses import StreamingResponse
 
 from penstock.access.domain import Caller, Scope
 from penstock.access.door import CallerHere, open_to
+from penstock.documents.ocr import MARKDOWN_TYPE, PAGES_TYPE
 from penstock.etl import track
 from penstock.etl.api.parts import TaskId, ToolsHere, new_router, refusals
 from penstock.etl.tools import Tools
+from penstock.kernel.blobs import JSON_TYPE
 
 router = new_router()
 
-JSON = "application/json"
-MARKDOWN = "text/markdown; charset=utf-8"
 NOT_YET = refusals({409: "It is not there yet."})
-JSON_ANSWER: dict[int | str, dict[str, Any]] = {200: {"content": {JSON: {"schema": {}}}}, **NOT_YET}
+JSON_ANSWER: dict[int | str, dict[str, Any]] = {200: {"content": {JSON_TYPE: {"schema": {}}}}, **NOT_YET}
 MARKDOWN_ANSWER: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/markdown": {"schema": {"type": "string"}}}},
+    **NOT_YET,
+}
+PAGES_ANSWER: dict[int | str, dict[str, Any]] = {
+    200: {"content": {PAGES_TYPE: {"schema": {"type": "string"}}}},
     **NOT_YET,
 }
 
@@ -37,7 +41,7 @@ MARKDOWN_ANSWER: dict[int | str, dict[str, Any]] = {
 )
 async def get_result(task_id: TaskId, caller: CallerHere, tools: ToolsHere) -> Response:
     """409 while there is none."""
-    return await _stored(tools, caller, task_id, "result", JSON)
+    return await _stored(tools, caller, task_id, "result", JSON_TYPE)
 
 
 @router.get(
@@ -49,7 +53,19 @@ async def get_result(task_id: TaskId, caller: CallerHere, tools: ToolsHere) -> R
 )
 async def get_markdown(task_id: TaskId, caller: CallerHere, tools: ToolsHere) -> Response:
     """A mark stands before each page. 409 while the document has not been read; it is there before the result."""
-    return await _stored(tools, caller, task_id, "markdown", MARKDOWN)
+    return await _stored(tools, caller, task_id, "markdown", MARKDOWN_TYPE)
+
+
+@router.get(
+    "/tasks/{task_id}/pages",
+    summary="What was read, page by page, with a box for each piece of text",
+    response_class=Response,
+    responses=PAGES_ANSWER,
+    **open_to(Scope.READ),
+)
+async def get_pages(task_id: TaskId, caller: CallerHere, tools: ToolsHere) -> Response:
+    """One JSON object per line and page. 409 while the document has not been read; it is there before the result."""
+    return await _stored(tools, caller, task_id, "pages", PAGES_TYPE)
 
 
 @router.get(
@@ -61,12 +77,10 @@ async def get_markdown(task_id: TaskId, caller: CallerHere, tools: ToolsHere) ->
 )
 async def get_grounding(task_id: TaskId, caller: CallerHere, tools: ToolsHere) -> Response:
     """By JSON Pointers into the result: page, box and text. 409 while there is none."""
-    return await _stored(tools, caller, task_id, "grounding", JSON)
+    return await _stored(tools, caller, task_id, "grounding", JSON_TYPE)
 
 
-async def _stored(
-    tools: Tools, caller: Caller, task_id: int, what: Literal["result", "markdown", "grounding"], media_type: str
-) -> Response:
+async def _stored(tools: Tools, caller: Caller, task_id: int, what: track.Paper, media_type: str) -> Response:
     chunks = tools.blobs.stream(await track.key_of(tools, caller, task_id, what))
     first = await anext(chunks, b"")  # what is wrong shows here, before an answer has begun
     second = await anext(chunks, None)

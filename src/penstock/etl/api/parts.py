@@ -1,10 +1,11 @@
 """What the routes share: the room's tools, numbers in paths, and which part of a list is asked for."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request
-from pydantic import Field, StringConstraints
+from pydantic import BeforeValidator, Field, StringConstraints
 
 from penstock.access.domain import MOST_ID
 from penstock.etl.tools import Tools
@@ -15,6 +16,7 @@ from penstock.kernel.http.problems import PROBLEM
 BASE = "/api/v1/etl"
 LONGEST_FILENAME = 255
 MOST_OFFSET = 10**9  # beyond it nothing would be found anyway
+PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)", re.ASCII)
 NO_CONTROLS = r"^[^\x00-\x1f\x7f]+$"
 
 
@@ -45,13 +47,25 @@ class Words:
         return chinese if self._chinese else english
 
 
+async def _words(request: Request) -> Words:
+    return Words(request)  # by a coroutine: the framework would make a thread of a plain call
+
+
+def _plainly(value: object) -> object:
+    """A number as people write it: pydantic would also take `true`, "1_0" and "+1"."""
+    if isinstance(value, bool) or (isinstance(value, str) and not PLAIN_NUMBER.fullmatch(value)):
+        raise ValueError("it has to be a whole number")
+    return value
+
+
 ToolsHere = Annotated[Tools, Depends(_tools)]
-WordsHere = Annotated[Words, Depends(Words)]
-TaskId = Annotated[int, Path(ge=1, le=MOST_ID, description="The number of a task.")]
-RuleId = Annotated[int, Path(ge=0, le=MOST_ID, description="The number of a rule; 0 is the built-in one.")]
-Limit = Annotated[int, Query(ge=1, le=100, description="How many there are in one answer at the most.")]
-Offset = Annotated[int, Query(ge=0, le=MOST_OFFSET, description="How many to pass over.")]
-Number = Annotated[int, Field(ge=0, le=MOST_ID)]
+WordsHere = Annotated[Words, Depends(_words)]
+Plainly = BeforeValidator(_plainly)
+TaskId = Annotated[int, Plainly, Path(ge=1, le=MOST_ID, description="The number of a task.")]
+RuleId = Annotated[int, Plainly, Path(ge=0, le=MOST_ID, description="The number of a rule; 0 is the built-in one.")]
+Limit = Annotated[int, Plainly, Query(ge=1, le=100, description="How many there are in one answer at the most.")]
+Offset = Annotated[int, Plainly, Query(ge=0, le=MOST_OFFSET, description="How many to pass over.")]
+Number = Annotated[int, Plainly, Field(ge=0, le=MOST_ID)]
 Filename = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST_FILENAME, pattern=NO_CONTROLS)
 ]

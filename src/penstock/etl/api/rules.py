@@ -208,5 +208,4 @@ def _views(tools: Tools, found: list[Rule]) -> list[RuleView]:
 
 
 def _view(tools: Tools, rule: Rule) -> RuleView:
-    terms = tools.terms
-    return rule_view(rule, default_id=terms.global_rule_id if terms.global_rule_enabled else None)
+    return rule_view(rule, default_id=tools.terms.default_rule_id)

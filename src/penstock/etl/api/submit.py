@@ -1,29 +1,24 @@
 """Sending documents: by the key of an object that is there already, or together with the file itself."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import Request, status
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from penstock.access.domain import Caller, Scope
+from penstock.access.domain import Scope
 from penstock.access.door import CallerHere, open_to
 from penstock.etl import receive, submit
 from penstock.etl.api.form import FILE, Form, read_form
 from penstock.etl.api.parts import BASE, BlobKey, Filename, Number, ToolsHere, Words, WordsHere, new_router, refusals
 from penstock.etl.api.shapes import Submitted
 from penstock.etl.domain import EtlTask
-from penstock.etl.names import task_name
 from penstock.etl.receive import Sent
 from penstock.etl.submit import NewTask
-from penstock.etl.tools import Tools
-from penstock.kernel.errors import Conflict, Invalid, NotFound, Refused, TooLarge, TooMany
 
 router = new_router()
 
 UPLOAD = f"{BASE}/upload_and_submit"
-REFUSED = (Invalid, Refused, NotFound, Conflict, TooLarge, TooMany)  # after these there is no task, for certain
 
 
 def _or_none(given: object) -> object:
@@ -107,20 +102,14 @@ def _open_with_form() -> dict[str, Any]:
 async def upload_and_submit(request: Request, caller: CallerHere, tools: ToolsHere, words: WordsHere) -> Submitted:
     """One multipart form with `file`, `project_id` and perhaps `rule_id`. A task that is refused keeps no file."""
     async with read_form(request, tools.scratch, most_bytes=tools.terms.max_file_bytes) as form:
-        task = await _take(tools, caller, _fields(form), form.path)
+        given = _fields(form)
+        sent = Sent(file=form.path, filename=given.file, project_id=given.project_id, rule_id=given.rule_id)
+        async with receive.kept(tools, caller, sent) as kept:
+            wanted = NewTask(
+                project_id=given.project_id, filename=kept.filename, rule_id=given.rule_id, s3_key=kept.key
+            )
+            task = await submit.submit(tools, caller, wanted)
     return _submitted(task, words)
-
-
-async def _take(tools: Tools, caller: Caller, fields: _Fields, path: Path) -> EtlTask:
-    name = task_name(fields.file)
-    sent = Sent(file=path, filename=name, project_id=fields.project_id, rule_id=fields.rule_id)
-    key = await receive.keep(tools, caller, sent)
-    wanted = NewTask(project_id=fields.project_id, filename=name, rule_id=fields.rule_id, s3_key=key)
-    try:
-        return await submit.submit(tools, caller, wanted)
-    except REFUSED:
-        await receive.drop(tools, key)
-        raise
 
 
 def _fields(form: Form) -> _Fields:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 
+from penstock.documents.shape import ShapeRule
 from penstock.kernel.columns import Plain
 
 
@@ -34,6 +35,16 @@ class RuleBody:
     postprocess_mode: Mode = Mode.LLM
     postprocess_strategy: Strategy | None = None
     options: Plain = field(default_factory=dict)
+
+    @property
+    def asked(self) -> ShapeRule:
+        """What a post-processor is told of it."""
+        return ShapeRule(
+            json_schema=self.json_schema,
+            system_prompt=self.system_prompt,
+            strategy=self.postprocess_strategy,
+            options=self.options,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,6 +34,7 @@ class Stage(StrEnum):
     POSTPROCESS = "postprocess"
 
 
+FROM_STAGE = "from_stage"  # among the metadata of a run that a retry opened
 FINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
 
 ETL_TASK = Machine(
@@ -83,13 +84,22 @@ class EtlTask:
     rule_version: int
     status: Status
     run: int  # each retry opens the next
-    ocr_run: int  # the run whose OCR counts: a retry from OCR sets it to its own
+    ocr_run: int  # the run whose OCR counts: a retry that wants it anew sets it to its own
     progress: int
     created_at: datetime
     updated_at: datetime
     result: Plain | None = None
     error: str | None = None
     metadata: Plain = field(default_factory=dict)
+
+    @property
+    def begins_with(self) -> Phase:
+        """The first phase of this run: a retry may have begun after OCR."""
+        return Phase.POSTPROCESS if self.metadata.get(FROM_STAGE) == Stage.POSTPROCESS else Phase.OCR
+
+    def is_same(self, other: "EtlTask") -> bool:
+        """Whether both are one task. Numbers alone do not tell: two databases may share a Redis by mistake."""
+        return (self.id, self.user_id, self.created_at) == (other.id, other.user_id, other.created_at)
 
     @property
     def is_over(self) -> bool:

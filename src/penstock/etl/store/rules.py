@@ -4,7 +4,7 @@ A version is never changed or deleted, so a task keeps the rule it began with, w
 The built-in default rule (number 0) is no row: it is found here as if it were one.
 """
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import msgspec
@@ -42,17 +42,19 @@ async def get_rule_version(tx: Tx, rule_id: int, version: int) -> Rule:
     return found
 
 
-async def find_rule_for(tx: Tx, caller: Caller, rule_id: int) -> Rule | None:
-    """A rule that this caller may see: their own, or the system's."""
+async def find_rule_for(tx: Tx, caller: Caller, rule_id: int, *, default_id: int | None = None) -> Rule | None:
+    """A rule that this caller may see: their own, the system's, or the default, whoever made that."""
+    if rule_id == default_id:
+        return as_shared(await find_rule(tx, rule_id), default_id)
     if rule_id == DEFAULT_RULE.id:
         return DEFAULT_RULE
     return _rule((await tx.conn.execute(_rules.where(r.id == rule_id, _lives, _seen_by(caller)))).one_or_none())
 
 
-async def claim_rule(tx: Tx, caller: Caller, rule_id: int) -> Rule | None:
+async def claim_rule(tx: Tx, caller: Caller, rule_id: int, *, default_id: int | None = None) -> Rule | None:
     """Like `find_rule_for`, and nobody else can change it before this transaction ends."""
-    if rule_id == DEFAULT_RULE.id:
-        return DEFAULT_RULE
+    if rule_id in {DEFAULT_RULE.id, default_id}:
+        return await find_rule_for(tx, caller, rule_id, default_id=default_id)  # nobody can change these
     mine = select(r.id).where(r.id == rule_id, _lives, _seen_by(caller)).with_for_update()
     if await tx.conn.scalar(mine) is None:
         return None
@@ -70,17 +72,18 @@ async def list_files(tx: Tx, *, limit: int) -> list[str]:
     return list(await tx.conn.scalars(select(r.file).where(r.file.is_not(None)).order_by(r.file).limit(limit)))
 
 
-async def list_rules(tx: Tx, caller: Caller, *, limit: int, offset: int) -> list[Rule]:
+async def list_rules(tx: Tx, caller: Caller, *, limit: int, offset: int, default_id: int | None = None) -> list[Rule]:
     """The rules a caller may see, by their numbers, without the built-in one."""
     numbers = select(r.id).where(_lives)
     if not caller.is_admin:  # two walks of the index: asked for both owners at once, SQLite reads everyone's
-        own, shared = (numbers.where(whose) for whose in (r.user_id == caller.user_id, r.user_id.is_(None)))
-        seen = union_all(own, shared).subquery()
+        others = (r.id == default_id) & (r.user_id != caller.user_id)
+        whose = [r.user_id == caller.user_id, r.user_id.is_(None), *([others] if default_id else [])]
+        seen = union_all(*(numbers.where(one) for one in whose)).subquery()
         numbers = select(seen.c.id)
     [number] = numbers.selected_columns
     page = numbers.order_by(number).limit(limit).offset(offset).subquery()
     rows = await tx.conn.execute(_rules.where(r.id.in_(select(page.c.id))).order_by(r.id))
-    return [found for row in rows if (found := _rule(row))]
+    return [found for row in rows if (found := as_shared(_rule(row), default_id))]
 
 
 async def list_versions(tx: Tx, rule_id: int, *, limit: int, offset: int) -> list[Rule]:
@@ -131,6 +134,11 @@ async def move_rule(tx: Tx, before: Rule, body: RuleBody) -> Rule | None:
         created_at=before.created_at,
         updated_at=tx.now,
     )
+
+
+def as_shared(rule: Rule | None, default_id: int | None) -> Rule | None:
+    """A rule as everyone sees it: while it is the default it belongs to nobody."""
+    return replace(rule, user_id=None) if rule is not None and rule.id == default_id else rule
 
 
 async def delete_rule(tx: Tx, rule_id: int) -> None:

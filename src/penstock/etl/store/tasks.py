@@ -102,6 +102,12 @@ async def find_namesake(tx: Tx, *, user_id: int, project_id: int, filename: str)
     return None if row is None else _task(row)
 
 
+async def has_namesake_under_way(tx: Tx, *, user_id: int, project_id: int, filename: str) -> bool:
+    """Whether a task of a document's name is not over."""
+    named = (t.user_id == user_id, t.project_id == project_id, t.filename == filename)
+    return await tx.conn.scalar(select(t.id).where(*named, t.status == Status.PENDING.value).limit(1)) is not None
+
+
 async def is_named(tx: Tx, s3_key: str) -> bool:
     """Whether some task is about this object."""
     return await tx.conn.scalar(select(t.id).where(t.s3_key == s3_key).limit(1)) is not None

@@ -56,8 +56,8 @@ class BadBody(Invalid):
     code = "BAD_BODY"
     message = "The body cannot be read: {reason}."
     message_zh = "无法读取请求体：{reason_zh}。"
-    hint = "Send one JSON value in UTF-8, with the header Content-Type: application/json."
-    hint_zh = "请发送一个 UTF-8 编码的 JSON 值，并带上 Content-Type: application/json。"
+    hint = "Send one JSON value in UTF-8 as application/json, or, to upload, one form as multipart/form-data."
+    hint_zh = "请以 application/json 发送一个 UTF-8 编码的 JSON 值；上传时请以 multipart/form-data 发送表单。"
 
 
 def bad_body(reason: str, reason_zh: str) -> BadBody:

@@ -1,8 +1,9 @@
 """How a call can end.
 
 With a value; or with one of the errors below. Those that are `Invalid` are answers about the work: the same bytes will
-end the same way, so they are not worth another try. Those that are `Unavailable` are about us. Everything a child says
-is hostile until it has passed the decoder, and its words are shown as plain text, cut short.
+end the same way, so they are not worth another try. Those that are `Unavailable` are about us, or about the machine: a
+child can bring about a kill itself, so another try then costs one of the attempts. Everything a child says is hostile
+until it has passed the decoder, and its words are shown as plain text, cut short.
 """
 
 import signal
@@ -51,13 +52,23 @@ class SandboxOutOfCpu(Invalid):
 
 
 class SandboxOutOfMemory(Invalid):
-    """The work in the sandbox wanted more memory than it may have, or was killed for the lack of it."""
+    """The work in the sandbox wanted more memory than it may have."""
 
     code = "SANDBOX_OUT_OF_MEMORY"
     message = "The work in the sandbox needed more than its {memory_bytes} bytes of memory."
     message_zh = "沙箱中的处理所需内存超过了允许的 {memory_bytes} 字节。"
     hint = "Send a smaller or simpler file."
     hint_zh = "请提供更小或更简单的文件。"
+
+
+class SandboxKilled(Unavailable):
+    """The process in the sandbox was killed by somebody else, such as a machine that is out of memory."""
+
+    code = "SANDBOX_KILLED"
+    message = "The work in the sandbox was killed from outside."
+    message_zh = "沙箱中的处理被外部终止。"
+    hint = "Most likely the machine was out of memory; try again, and give it more, or let less run at once."
+    hint_zh = "很可能是机器内存不足；请重试，并增加内存或减少同时运行的任务。"
 
 
 class SandboxCrashed(Invalid):
@@ -171,12 +182,12 @@ def judge(ended: wire.Ended, answer: bytes, limits: Bounds, returns: type[T]) ->
     return _value(said[:1], said[1:], limits, returns)
 
 
-def _killed(ended: wire.Ended, limits: Bounds) -> Invalid:
+def _killed(ended: wire.Ended, limits: Bounds) -> Invalid | Unavailable:
     name = _signal_name(-ended.exit_code)
     if name == "SIGXCPU" or (name == "SIGKILL" and ended.cpu_seconds >= limits.cpu_seconds):
         return SandboxOutOfCpu(seconds=limits.cpu_seconds)
     if name == "SIGKILL":  # not by us: the kernel kills like this when the machine is out of memory
-        return SandboxOutOfMemory(memory_bytes=limits.memory_bytes)
+        return SandboxKilled()
     return SandboxCrashed(how=name)
 
 

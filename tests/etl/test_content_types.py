@@ -1,0 +1,41 @@
+"""What those who fetch objects past us are told of them: papers have content types where the store keeps such."""
+
+from pathlib import Path
+
+from penstock.adapters.local_reader.papers import Papers
+from penstock.adapters.s3 import S3Blobs, S3Place
+from penstock.documents.ground import Page
+from penstock.documents.ocr import Reading
+from penstock.kernel.clock import ManualClock, SystemClock
+from tests.etl.workshop import Grounds, open_workshop
+from tests.servers.seaweed import AnyS3
+
+PAGE = Page(number=1, origin="file", markdown="hello")
+
+
+def content_type(server: AnyS3, place: S3Place, key: str) -> str:
+    return server.head(f"/{place.bucket}/{place.root}{key}")["content-type"]
+
+
+async def test_a_result_is_json(
+    sqlite_url: str, tmp_path: Path, clock: ManualClock, s3_server: AnyS3, s3_place: S3Place
+):
+    grounds = Grounds(database=sqlite_url, scratch=tmp_path, bucket=s3_place)
+    async with open_workshop(grounds, clock) as shop:
+        await shop.submit()
+        await shop.work()
+        stored = [key for key in await shop.keys() if key.endswith(".json")]
+        assert "users/5/processed/3/a.txt.json" in stored
+        assert {content_type(s3_server, s3_place, key) for key in stored} == {"application/json"}
+
+
+async def test_what_was_read_is_markdown_and_lines_of_json(s3_server: AnyS3, s3_place: S3Place, tmp_path: Path):
+    papers = Papers(S3Blobs(s3_place, clock=SystemClock()), "folder/", tmp_path)
+    made = Reading(
+        markdown_key=papers.markdown_key, pages_key=papers.pages_key, provider_task_id="local-1", page_count=1
+    )
+    async with papers.bound() as binding:
+        binding.add([PAGE])
+        await papers.finish(binding, made)
+    assert content_type(s3_server, s3_place, made.markdown_key) == "text/markdown; charset=utf-8"
+    assert content_type(s3_server, s3_place, made.pages_key) == "application/x-ndjson"
