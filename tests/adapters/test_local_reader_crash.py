@@ -24,7 +24,8 @@ from tests.kernel.sandbox.processes import children_of, until, zygotes
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-BEGUN_CPU_SECONDS = 0.1
+BEGUN_CPU_SECONDS = 0.05
+LONG = ["Forty lines keep the engine busy for a second or so"] * 40
 LINES = ["Page number one", "Page number two", "Page number three"]
 
 
@@ -77,6 +78,12 @@ def fax(lines: list[str]) -> bytes:
     return making.saved_as(frames[0], "TIFF", save_all=True, append_images=frames[1:])
 
 
+def long_fax() -> bytes:
+    """One short page, and one on which a signal finds the engine at work."""
+    frames = [making.picture_of(LINES[:1], width=400), making.picture_of(LONG, width=1400)]
+    return making.saved_as(frames[0], "TIFF", save_all=True, append_images=frames[1:])
+
+
 def engine_zygote() -> psutil.Process:
     """The one with the models: by far the largest."""
     return max(zygotes(), key=lambda each: each.memory_info().rss)
@@ -119,10 +126,10 @@ class TestAPage:
     async def test_that_crashes_its_engine_is_killed_alone_and_named(self, place: Place):
         await place.engine.guards()
         zygote = engine_zygote()
-        reading = asyncio.create_task(place.read(fax(LINES * 2), "fax.tif"))
+        reading = asyncio.create_task(place.read(long_fax(), "fax.tif"))
         await until(lambda: place.desk.told)
         await until(lambda: at_work(zygote))
-        at_work(zygote)[0].send_signal(signal.SIGSEGV)
+        children_of(zygote)[0].send_signal(signal.SIGSEGV)
         with pytest.raises(DocumentUnreadable, match=r"fax\.tif.*page \d+:.*SIGSEGV") as failed:
             await reading
         assert failed.value.hint
@@ -138,10 +145,10 @@ class TestAPage:
     async def test_whose_engine_is_killed_from_outside_may_be_tried_again(self, place: Place):
         await place.engine.guards()
         zygote = engine_zygote()
-        reading = asyncio.create_task(place.read(fax(LINES * 2), "fax.tif"))
+        reading = asyncio.create_task(place.read(long_fax(), "fax.tif"))
         await until(lambda: place.desk.told)
         await until(lambda: at_work(zygote))
-        at_work(zygote)[0].kill()
+        children_of(zygote)[0].kill()
         with pytest.raises(DocumentReaderKilled, match=r"page \d+:.*from outside") as killed:
             await reading
         assert (killed.value.retryable, killed.value.ours) == (True, False)
