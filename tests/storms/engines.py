@@ -6,7 +6,6 @@ settles its effect. Workers are processes with a house of their own, as `penstoc
 
 import asyncio
 from contextlib import suppress
-from dataclasses import asdict
 
 from sqlalchemy import Column, Integer, MetaData, String, Table, func, select
 
@@ -19,7 +18,7 @@ from penstock.kernel.queue import Job, JobState, NewJob
 from penstock.kernel.queue import job as jobs
 from penstock.kernel.runstate import RunEntry, RunMovedOn
 from penstock.kernel.workers import Settle
-from penstock.settings import Settings
+from penstock.settings import Settings, child_environment
 from penstock.wiring import House, open_database, open_house
 
 ROOM = "storm"
@@ -124,7 +123,5 @@ async def _whole(house: House, job_id: str) -> bool:
 
 def as_environment(settings: Settings) -> dict[str, str]:
     """The settings that differ from the defaults, for a command."""
-    given = asdict(settings)
-    defaults = asdict(Settings())
-    names = {known: field.metadata["env"] for known, field in Settings.__dataclass_fields__.items()}
-    return {names[name]: str(value) for name, value in given.items() if value != defaults[name]}
+    defaults = child_environment(Settings())
+    return {env: value for env, value in child_environment(settings).items() if value != defaults[env]}
