@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import docx
-import openpyxl  # type: ignore[import-untyped]  # it ships no types
+import openpyxl
 import pptx
 import pypdfium2
 from pptx.util import Inches

@@ -90,6 +90,12 @@ def engine_zygote() -> psutil.Process:
 
 
 class TestANewAttempt:
+    async def test_reads_a_page_again_that_was_kept_and_cannot_be_understood(self, place: Place):
+        await place.blobs.put(f"{place.desk.folder}pages/000001.json", b'{"number": 1, "origin":')
+        await place.blobs.put(f"{place.desk.folder}pages/done.json", b"half a rea")
+        pages = await place.pages(await place.read(fax(LINES[:1]), "fax.tif"))
+        assert [page.markdown for page in pages] == LINES[:1]
+
     async def test_reads_no_page_again_that_was_kept(self, place: Place):
         place.desk = DeskThatIsTakenAway()
         with pytest.raises(asyncio.CancelledError):

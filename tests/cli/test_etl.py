@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import chdir, suppress
+from contextlib import chdir
 from importlib.resources import files
 from pathlib import Path
 
@@ -23,9 +23,10 @@ from penstock.cli.etl_submit import Errand, Order
 from penstock.etl.errors import EtlTaskNotFound, EtlTaskOver, EtlTaskRunning
 from penstock.kernel.db import Db
 from penstock.kernel.processes import list_processes
-from penstock.kernel.queue import JobNotFound, JobState, get_job
+from penstock.kernel.queue import JobState, get_job, list_jobs
 from penstock.kernel.transitions import list_transitions
 from tests.conftest import open_db
+from tests.fakes.gate import until
 from tests.journeys.command import environment, run
 from tests.servers.children import kill_child, start_child
 
@@ -204,12 +205,15 @@ async def test_where_a_worker_runs_it_does_the_work_and_the_command_only_watches
 
 
 async def _first_worker(db: Db) -> str:
-    async with asyncio.timeout(SOON):
-        while True:
-            async with db.read() as tx:
-                if found := await list_processes(tx):
-                    return found[0].id
-            await asyncio.sleep(0.05)  # it is another process
+    found: list[str] = []
+
+    async def is_there() -> bool:
+        async with db.read() as tx:
+            found.extend(process.id for process in await list_processes(tx))
+        return bool(found)
+
+    await until(is_there, seconds=SOON, every_seconds=0.05)
+    return found[0]
 
 
 async def test_ctrl_c_leaves_the_task_in_the_queue_and_says_so(desk: Desk, tmp_path: Path):
@@ -234,10 +238,9 @@ async def test_ctrl_c_leaves_the_task_in_the_queue_and_says_so(desk: Desk, tmp_p
 
 async def _until_read(db: Db) -> None:
     """Return when the document is being read."""
-    async with asyncio.timeout(SOON):
-        while True:
-            with suppress(JobNotFound):
-                async with db.read() as tx:
-                    if (await get_job(tx, "etl:1:1:ocr")).state is JobState.RUNNING:
-                        return
-            await asyncio.sleep(0.02)  # it is another process
+
+    async def is_running() -> bool:
+        async with db.read() as tx:
+            return [job.state for job in await list_jobs(tx, ["etl:1:1:ocr"])] == [JobState.RUNNING]
+
+    await until(is_running, seconds=SOON, every_seconds=0.02)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from penstock.etl.worker import ROOM
 from penstock.kernel.processes import Heartbeat, ProcessKind, delete_process
 from penstock.settings import Settings
 from penstock.wiring import House, open_house
+from tests.fakes.gate import until
 
 ANN = Caller(name="ann", user_id=1, scope=Scope.ADMIN)
 OTHER = "another-process"
@@ -64,8 +66,7 @@ async def test_a_task_that_somebody_removed_is_not_waited_for(counter: Counter):
     async with asyncio.timeout(SOON), asyncio.TaskGroup() as group:
         group.create_task(counter.watch())
         await counter.brought.wait()
-        while not await removed(counter.house):  # noqa: ASYNC110  (it is submitted in a moment)
-            await asyncio.sleep(0.01)
+        await until(partial(removed, counter.house), every_seconds=0.01)  # it is submitted in a moment
     [task] = counter.ended
     assert (task.status, task.error) == (Status.CANCELLED, "Somebody removed the task.")
 

@@ -10,7 +10,7 @@ from datetime import date
 from pathlib import Path
 
 import docx
-import openpyxl  # type: ignore[import-untyped]  # it ships no types
+import openpyxl
 import pptx
 from pptx.util import Inches
 

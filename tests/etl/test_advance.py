@@ -271,9 +271,7 @@ class TestFailures:
             shop.clock.advance(seconds=1801)
         settle = await shop.do(job := await shop.claim())
         assert settle is not None
-        async with shop.db.tx() as tx:
-            await shop.tools.queue.finish(tx, job)
-            await settle(tx)
+        await shop.settle(job, settle)
         row = await shop.row(task)
         assert (row.status, row.metadata["error_code"]) == (Status.FAILED, "REDIS_UNAVAILABLE")
 

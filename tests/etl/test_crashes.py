@@ -73,10 +73,7 @@ class Line:
             held = await shop.claim()
             settle = await worker.handlers(self.tools)[held.kind](held)
             self.fuse.burn()
-            async with shop.db.tx(actor="worker-2") as tx:
-                await shop.tools.queue.finish(tx, held)
-                if settle is not None:
-                    await settle(tx)
+            await shop.settle(held, settle)
             self.fuse.burn()
 
 
@@ -129,9 +126,7 @@ async def test_a_result_that_was_made_is_not_made_again(shop: Workshop):
     held = await shop.claim()
     settle = await shop.do(held)
     assert settle is not None
-    async with shop.db.tx() as tx:
-        await shop.tools.queue.finish(tx, held)
-        await settle(tx)
+    await shop.settle(held, settle)
     await shop.do(await shop.claim())
     await shop.rescue()
     await shop.work()

@@ -42,9 +42,7 @@ async def finish_ocr(shop: Workshop) -> None:
     held = await shop.claim()
     settle = await shop.do(held)
     assert settle is not None
-    async with shop.db.tx() as tx:
-        await shop.tools.queue.finish(tx, held)
-        await settle(tx)
+    await shop.settle(held, settle)
 
 
 class TestRunStateThatIsLost:
@@ -270,9 +268,7 @@ class TestEndsThatWereNotTold:
         held = await shop.claim()
         settle = await shop.do(held)
         assert settle is not None
-        async with shop.db.tx() as tx:
-            await shop.tools.queue.finish(tx, held)
-            await settle(tx)
+        await shop.settle(held, settle)
         assert (await shop.shown(task)).task.status is Status.LLM_PROCESSING
         await reconcile.Reconciler(shop.tools).run()
         assert (await shop.shown(task)).task.status is Status.COMPLETED

@@ -22,10 +22,7 @@ async def completed(shop: Workshop, name: str = "a.txt") -> int:
 async def settled(shop: Workshop, held: Job) -> None:
     """What a worker does with a job that it holds."""
     settle = await shop.do(held)
-    async with shop.db.tx() as tx:
-        await shop.tools.queue.finish(tx, held)
-        if settle is not None:
-            await settle(tx)
+    await shop.settle(held, settle)
 
 
 class TestDelete:
@@ -89,9 +86,7 @@ class TestDelete:
         removal = await shop.claim()
         with pytest.raises(NamesakeUnderWay):
             await shop.do(removal)
-        async with shop.db.tx() as tx:
-            await shop.tools.queue.finish(tx, shaping)
-            await settle(tx)
+        await shop.settle(shaping, settle)
         await settled(shop, removal)
         assert f"/{new.id}/".encode() in await shop.tools.blobs.get("users/5/processed/3/a.txt.json")
         assert not [key for key in await shop.keys() if f"/{old}/" in key]

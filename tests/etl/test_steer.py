@@ -60,9 +60,7 @@ class TestCancel:
         job = await shop.claim()
         settle = await shop.do(job)
         assert settle is not None
-        async with shop.db.tx() as tx:
-            await shop.tools.queue.finish(tx, job)
-            await settle(tx)
+        await shop.settle(job, settle)
         with pytest.raises(EtlTaskRunning, match="llm_processing"):
             await steer.cancel(shop.tools, ANNA, task.id)
 
@@ -143,9 +141,7 @@ class TestAbort:
         settle = await shop.do(job)
         assert settle is not None
         await steer.abort(shop.tools, ANNA, task.id)
-        async with shop.db.tx() as tx:
-            await shop.tools.queue.finish(tx, job)
-            await settle(tx)
+        await shop.settle(job, settle)
         assert await shop.work() == 0
         assert (await shop.row(task)).status is Status.CANCELLED
 
@@ -154,16 +150,12 @@ class TestAbort:
         job = await shop.claim()
         settle = await shop.do(job)
         assert settle is not None
-        async with shop.db.tx() as tx:
-            await shop.tools.queue.finish(tx, job)
-            await settle(tx)
+        await shop.settle(job, settle)
         shaping = await shop.claim()
         late = await shop.do(shaping)
         assert late is not None
         await steer.abort(shop.tools, ANNA, task.id)
-        async with shop.db.tx() as tx:
-            await shop.tools.queue.finish(tx, shaping)
-            await late(tx)
+        await shop.settle(shaping, late)
         await shop.deliver()
         assert (await shop.row(task)).status is Status.CANCELLED
         assert (await shop.row(task)).result is None
@@ -229,9 +221,7 @@ class TestLateWorkers:
         job = await shop.claim()
         settle = await shop.do(job)
         assert settle is not None
-        async with shop.db.tx() as tx:
-            await shop.tools.queue.finish(tx, job)
-            await settle(tx)
+        await shop.settle(job, settle)
         await shop.tools.blobs.put(late.pages_key, b"")
         await papers.keep_reading(shop.tools.blobs, first, late)
         await papers.keep_shaping(shop.tools.blobs, first, Shaped(value={"old": 1}, strategy="late"))

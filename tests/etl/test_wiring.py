@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.etl import track
-from penstock.etl.domain import FINAL, EtlTask, Status
+from penstock.etl.domain import EtlTask, Status
 from penstock.etl.submit import NewTask, submit
 from penstock.etl.worker import ROOM
 from penstock.kernel.processes import ProcessKind
@@ -18,6 +18,7 @@ from penstock.settings import EtlSettings, Settings
 from penstock.tasks.remove import REMOVE
 from penstock.wiring import ROOMS, House, open_house
 from tests.etl.workshop import ANNA, Grounds
+from tests.fakes.gate import until
 from tests.fakes.ocr import OcrThatWaits
 
 TEXT = "# Invoice 7\n\nTotal: 12.50\n"
@@ -62,12 +63,12 @@ async def put(house: House, name: str = "invoice.md") -> EtlTask:
 
 async def ended(house: House, task: EtlTask) -> EtlTask:
     """As callers see it when it is over: told by the relay, which wakes nobody when it has put run state."""
-    async with asyncio.timeout(60):
-        while True:
-            seen = await track.get_task(house.rooms.etl, ANNA, task.id)
-            if seen.status in FINAL:
-                return seen
-            await asyncio.sleep(0.05)
+
+    async def is_over() -> bool:
+        return (await track.get_task(house.rooms.etl, ANNA, task.id)).is_over
+
+    await until(is_over, seconds=60)
+    return await track.get_task(house.rooms.etl, ANNA, task.id)
 
 
 async def test_a_document_is_read_and_shaped_by_the_workers_of_the_house(settings: Settings):
@@ -76,13 +77,13 @@ async def test_a_document_is_read_and_shaped_by_the_workers_of_the_house(setting
         assert task.status is Status.COMPLETED, task.error
         markdown = await house.blobs.get(f"users/5/etl_artifacts/3/{task.id}/mineru.md")
         assert b"Total: 12.50" in markdown
-        async with asyncio.timeout(30):
-            while True:
-                entry = await house.rooms.etl.runs.get(f"docs:task:{task.id}")
-                assert entry is not None
-                if entry.final:
-                    break
-                await asyncio.sleep(0.05)
+
+        async def is_told() -> bool:
+            entry = await house.rooms.etl.runs.get(f"docs:task:{task.id}")
+            assert entry is not None
+            return entry.final
+
+        await until(is_told, seconds=30)
 
 
 async def test_settings_reach_the_room(settings: Settings):
@@ -107,11 +108,8 @@ async def test_what_died_processes_left_is_swept_by_each_process_at_its_start(se
         path.write_bytes(b"x")
         os.utime(path, (0, 0))
     (scratch / "young.md").write_bytes(b"x")
-    async with open_house(settings) as house, working(house), asyncio.timeout(30):
-        while True:
-            if not any(path.exists() for path in left):
-                break
-            await asyncio.sleep(0.05)
+    async with open_house(settings) as house, working(house):
+        await until(lambda: not any(path.exists() for path in left), seconds=30)
     assert {path.name for path in scratch.iterdir() if path.is_file()} == {"b.onnx", "young.md"}
 
 
@@ -139,9 +137,8 @@ async def test_the_room_has_slots_of_its_own(settings: Settings):
 
 
 async def done(house: House, job_id: str) -> None:
-    async with asyncio.timeout(30):
-        while True:
-            async with house.db.read() as tx:
-                if (await get_job(tx, job_id)).state is JobState.DONE:
-                    return
-            await asyncio.sleep(0.05)
+    async def is_done() -> bool:
+        async with house.db.read() as tx:
+            return (await get_job(tx, job_id)).state is JobState.DONE
+
+    await until(is_done, seconds=30)

@@ -131,6 +131,13 @@ class Workshop:
         """What a worker does with a job, without settling it."""
         return await worker.handlers(self.tools)[job.kind](job)
 
+    async def settle(self, job: Job, settle: Settle | None) -> None:
+        """What a worker does last: the mark and what it made, in one transaction."""
+        async with self.db.tx(actor="worker-2") as tx:
+            await self.tools.queue.finish(tx, job)
+            if settle is not None:
+                await settle(tx)
+
     async def claim(self) -> Job:
         """What a worker does first, for tests in which it then goes its own way."""
         async with self.db.tx(actor="worker-2") as tx:

@@ -29,11 +29,13 @@ class Gate:
         self.left.append(job.id)
 
 
-async def until(condition: Callable[[], bool | Awaitable[bool]], *, seconds: float = PATIENCE_SECONDS) -> None:
-    """Let the others run until it holds."""
+async def until(
+    condition: Callable[[], bool | Awaitable[bool]], *, seconds: float = PATIENCE_SECONDS, every_seconds: float = 0.001
+) -> None:
+    """Let the others run until it holds. What other processes do is looked at less often."""
     async with asyncio.timeout(seconds):
         while True:
             holds = condition()
             if holds if isinstance(holds, bool) else await holds:
                 return
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(every_seconds)

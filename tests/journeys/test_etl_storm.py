@@ -1,6 +1,5 @@
 """Workers of the etl room killed, frozen and robbed of their Redis: each document is done, and nothing of it twice."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -15,11 +14,11 @@ from penstock.etl.domain import EtlTask, Phase, Status
 from penstock.etl.receive import Sent
 from penstock.etl.steer import Again
 from penstock.etl.submit import NewTask
-from penstock.kernel.errors import Unavailable
 from penstock.kernel.queue import JobState, job
 from penstock.kernel.transitions import list_transitions
 from penstock.settings import Settings
 from penstock.wiring import House, open_house
+from tests.fakes.gate import until
 from tests.journeys.profiles import Profile
 from tests.servers.valkey import AnyRedis
 from tests.storms import etl_stops, processes
@@ -67,17 +66,21 @@ class Storm:
 
     async def until(self, satisfied: Callable[[], bool]) -> None:
         """Wait for other processes. Lapsed leases are looked for here too: a killed worker may have held that duty."""
-        async with asyncio.timeout(PATIENCE):
-            while not satisfied():
-                await self.rescue()
-                await asyncio.sleep(0.1)
+
+        async def holds() -> bool:
+            await self.rescue()
+            return satisfied()
+
+        await until(holds, seconds=PATIENCE, every_seconds=0.1)
 
     async def until_over(self, tasks: list[EtlTask]) -> None:
         """Wait until these tasks are over by what their owner sees."""
-        async with asyncio.timeout(PATIENCE):
-            while not all([(await track.get_task(self.tools, ANN, task.id)).is_over for task in tasks]):
-                await self.rescue()
-                await asyncio.sleep(0.1)
+
+        async def are_over() -> bool:
+            await self.rescue()
+            return all([(await track.get_task(self.tools, ANN, task.id)).is_over for task in tasks])
+
+        await until(are_over, seconds=PATIENCE, every_seconds=0.1)
 
     async def rescue(self) -> None:
         """Let jobs wait again whose worker fell silent."""
@@ -170,7 +173,7 @@ async def test_a_worker_that_was_frozen_and_comes_late_changes_nothing(storm: St
     stops = storm.stops(stopped_at)
     first = storm.start(stops)
     await storm.until(stops.all_reached)
-    await freeze_between_writes(storm.house, first)
+    await processes.freeze_between_writes(first, storm.house.db)
     storm.start(storm.stops())
     await storm.until_over([task])
     stops.let_go()
@@ -193,15 +196,3 @@ async def test_a_flushed_redis_costs_nothing(storm: Storm, redis_server: AnyRedi
     for task, pages in zip([*tasks, *waiting], SIZES + MORE_SIZES, strict=True):
         await storm.judge(task, pages)
     assert stops.journal() == once_each(*SIZES, *MORE_SIZES)
-
-
-async def freeze_between_writes(house: House, worker: ForkServerProcess) -> None:
-    """Freeze it while it holds no lock: one asleep on SQLite's only lock keeps everyone out until it wakes."""
-    while True:
-        processes.freeze(worker)
-        try:
-            async with house.db.tx():
-                return
-        except Unavailable:
-            processes.thaw(worker)
-            await asyncio.sleep(0.05)

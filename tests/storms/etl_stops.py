@@ -32,7 +32,9 @@ from penstock.kernel.sandbox.ends import Bounds
 from penstock.kernel.workers import JobHandler, Settle
 from penstock.settings import Settings
 from penstock.wiring import House, open_house
+from tests.fakes.gate import until
 
+STAY_SECONDS = 600  # longer than any storm
 SLOTS = 8  # every document of a storm stands at its own point
 
 
@@ -80,8 +82,7 @@ class Stops:
         if point not in self.points:
             return
         (self.folder / f"{point}.stopped").touch()
-        while not (self.folder / "go").exists():  # noqa: ASYNC110  (the storm is another process)
-            await asyncio.sleep(0.02)
+        await until((self.folder / "go").exists, seconds=STAY_SECONDS, every_seconds=0.02)
 
     def all_reached(self) -> bool:
         """Whether the worker stands at every one of its points."""

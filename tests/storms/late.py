@@ -2,11 +2,9 @@
 
 import asyncio
 import logging
-from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from penstock.kernel.db import Db, Tx
-from penstock.kernel.errors import Unavailable
 from penstock.kernel.queue import Job, JobState, NewJob, Queue, get_job
 from penstock.kernel.workers import Settle, Workers
 from tests.conftest import open_db
@@ -24,7 +22,7 @@ async def come_late(url: str, folder: Path) -> tuple[list[str], str]:
         await queue.enqueue(tx, NewJob(id="a", kind="slow"))
     first = processes.start(run_worker, url, "first", str(folder))
     await _until(folder / "first.working")
-    await _freeze_between_writes(db, first)
+    await processes.freeze_between_writes(first, db)
     second = processes.start(run_worker, url, "second", str(folder))
     await _until_done(db, queue)
     (folder / "second.done").touch()
@@ -56,18 +54,6 @@ async def _work(url: str, owner: str, folder: Path) -> None:
         return settle
 
     await Workers(open_db(url), Queue(), {"slow": slow}, owner=owner, lease_seconds=LEASE_SECONDS).run()
-
-
-async def _freeze_between_writes(db: Db, worker: ForkServerProcess) -> None:
-    """Freeze it while it holds no lock: one asleep on SQLite's only lock keeps everyone out until it wakes."""
-    while True:
-        processes.freeze(worker)
-        try:
-            async with db.tx():
-                return
-        except Unavailable:
-            processes.thaw(worker)
-            await asyncio.sleep(0.05)
 
 
 async def _until_done(db: Db, queue: Queue) -> None:

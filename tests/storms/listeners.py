@@ -222,8 +222,10 @@ class Pace:
     async def keep(self, told: int) -> None:
         """Wait until most have heard nearly all, these included."""
         self._told += told
-        while self._told - self._heard() > AHEAD:  # noqa: ASYNC110  (the servers are other processes)
-            await asyncio.sleep(0.01)
+        await until(self._are_near, seconds=PATIENCE_SECONDS, what="most had heard nearly all")
+
+    def _are_near(self) -> bool:
+        return self._told - self._heard() <= AHEAD
 
     def _heard(self) -> float:
         return statistics.median(len(one.heard) for one in self._hearing)

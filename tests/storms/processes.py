@@ -1,5 +1,6 @@
 """Processes for storms: quick to start (forked from a server that has imported everything), real to kill."""
 
+import asyncio
 import atexit
 import ctypes
 import multiprocessing
@@ -8,6 +9,9 @@ import signal
 from collections.abc import Callable
 from multiprocessing.context import ForkServerProcess
 from typing import Any
+
+from penstock.kernel.db import Db
+from penstock.kernel.errors import Unavailable
 
 PR_SET_PDEATHSIG = 1
 _context = multiprocessing.get_context("forkserver")
@@ -42,6 +46,18 @@ def freeze(process: ForkServerProcess) -> None:
     """Stop a process where it stands, as a machine does that is out of memory or asleep."""
     assert process.pid is not None
     os.kill(process.pid, signal.SIGSTOP)
+
+
+async def freeze_between_writes(process: ForkServerProcess, db: Db) -> None:
+    """Freeze it while it holds no lock: one asleep on SQLite's only lock keeps everyone out until it wakes."""
+    while True:
+        freeze(process)
+        try:
+            async with db.tx():
+                return
+        except Unavailable:
+            thaw(process)
+            await asyncio.sleep(0.05)  # let it end what it was writing
 
 
 def thaw(process: ForkServerProcess) -> None:

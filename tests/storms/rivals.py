@@ -24,11 +24,13 @@ from penstock.kernel.hot import LeasedRow
 from penstock.kernel.leases import LeaseLost
 from penstock.kernel.queue import NewJob, Queue, job
 from tests.conftest import open_db
+from tests.fakes.gate import until
 from tests.storms import processes
 
 RIVALS = 8
 BATCH = 50
 GO = "go"
+PATIENCE_SECONDS = 60  # until all have come
 LEASE_SECONDS = 3.0
 SILENT, GIVES_BACK = 0.02, 0.05  # how often a claimer does so with a batch
 
@@ -75,8 +77,7 @@ def run_rival(url: str, number: int, history: str, seed: int) -> None:
 async def _rival(url: str, owner: str, history: Path, chance: random.Random) -> None:
     db, queue = open_db(url, connections=2), Queue()
     with history.open("w") as written:
-        while not history.with_name(GO).exists():  # noqa: ASYNC110  (whoever says so is another process)
-            await asyncio.sleep(0.02)
+        await until(history.with_name(GO).exists, seconds=PATIENCE_SECONDS, every_seconds=0.02)
         while True:
             try:
                 async with db.tx(actor=owner) as tx:
@@ -97,9 +98,7 @@ async def _rival(url: str, owner: str, history: Path, chance: random.Random) -> 
 
 async def _until_all_are_there(folder: Path) -> None:
     """Nobody begins before the last one has come: on a slow machine all might be over by then."""
-    async with asyncio.timeout(60):
-        while len([*folder.glob("rival-*.jsonl")]) < RIVALS:  # noqa: ASYNC110  (the rivals are other processes)
-            await asyncio.sleep(0.02)
+    await until(lambda: len([*folder.glob("rival-*.jsonl")]) == RIVALS, seconds=PATIENCE_SECONDS, every_seconds=0.02)
 
 
 async def _end(db: Db, queue: Queue, held: Sequence[LeasedRow], chance: random.Random) -> tuple[float, str]:

@@ -1,14 +1,33 @@
-"""Objects of the blob store as local files, for tools that want one, and files on their way to the store."""
+"""Objects of the blob store as local files or as values, and files on their way to the store."""
 
 import asyncio
+import logging
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
 
-from penstock.kernel.blobs import Blobs
+import msgspec
+
+from penstock.kernel.blobs import BlobNotFound, Blobs, BlobTooLarge
+
+log = logging.getLogger(__name__)
 
 PIECE_BYTES = 1024 * 1024
+
+T = TypeVar("T")
+
+
+async def find_value(blobs: Blobs, key: str, kind: type[T]) -> T | None:
+    """What an object says in JSON. One that cannot be understood is as good as none: whoever made it makes it again."""
+    try:
+        return msgspec.json.decode(await blobs.get(key), type=kind)
+    except (BlobNotFound, BlobTooLarge):
+        return None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        log.warning("%s cannot be understood: %s", key, error)
+        return None
 
 
 @asynccontextmanager

@@ -7,20 +7,19 @@ is not wanted any more is dropped without a word: its row says so, whatever run 
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import Any
 
 from penstock.documents.ocr import Reading, Source
-from penstock.documents.shape import PostProcessor
 from penstock.etl import moves, papers
 from penstock.etl.desk import StageDesk
-from penstock.etl.domain import EtlTask, Phase, Rule
-from penstock.etl.errors import ModeUnknown, NoReading, NotWanted, RunTakenOver, SourceNotFound
+from penstock.etl.domain import EtlTask, Phase
+from penstock.etl.errors import NoReading, NotWanted, RunTakenOver
 from penstock.etl.papers import ShapingPaper
 from penstock.etl.runs import Trail
 from penstock.etl.store import rules, tasks
 from penstock.etl.tools import Tools
-from penstock.kernel.blobs import BlobNotFound
 from penstock.kernel.columns import Plain
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.queue import Job
@@ -29,7 +28,7 @@ from penstock.kernel.workers import Settle
 
 log = logging.getLogger(__name__)
 
-Stage = Callable[[Tools, StageDesk], Awaitable[Settle]]
+Stage = Callable[[Tools, StageDesk], Coroutine[Any, Any, Settle]]
 
 
 async def ocr(tools: Tools, job: Job) -> Settle | None:
@@ -54,15 +53,11 @@ async def _attempt(tools: Tools, job: Job, phase: Phase, stage: Stage) -> Settle
         return await _put_off(tools, row, error, phase)
     began = tools.db.clock.now()
     try:
-        return await desk.watched(_run(stage, tools, desk))
+        return await desk.watched(stage(tools, desk))
     except Exception as error:  # noqa: BLE001  (whatever a tool raises decides the run's fate)
         return await _failed(tools, job, desk, error, phase)
     finally:
         tools.meters.count_stage(moves.STAGES[phase], (tools.db.clock.now() - began).total_seconds())
-
-
-async def _run(stage: Stage, tools: Tools, desk: StageDesk) -> Settle:
-    return await stage(tools, desk)
 
 
 async def _find_wanted(tools: Tools, job: Job) -> EtlTask | None:
@@ -117,10 +112,7 @@ async def _read(tools: Tools, desk: StageDesk) -> Settle:
 
 
 async def _source(tools: Tools, task: EtlTask) -> Source:
-    try:
-        stat = await tools.blobs.stat(task.s3_key)
-    except BlobNotFound as error:
-        raise SourceNotFound(key=task.s3_key) from error
+    stat = await papers.get_source(tools.blobs, task.s3_key)
     return Source(key=task.s3_key, filename=task.filename, size_bytes=stat.size_bytes)
 
 
@@ -140,16 +132,9 @@ async def _shape(tools: Tools, desk: StageDesk) -> Settle:
 async def _make(tools: Tools, desk: StageDesk, reading: Reading) -> ShapingPaper:
     async with tools.db.read() as tx:
         rule = await rules.get_rule_version(tx, desk.task.rule_id, desk.task.rule_version)
-    shaped = await _shaper(tools, rule).shape(desk.task.filename, reading, rule.body.asked, desk)
+    shaped = await moves.shaper_of(tools, rule).shape(desk.task.filename, reading, rule.body.asked, desk)
     await desk.check()
     return await papers.keep_shaping(tools.blobs, desk.task, shaped)
-
-
-def _shaper(tools: Tools, rule: Rule) -> PostProcessor:
-    mode = rule.body.postprocess_mode
-    if mode not in tools.shapers:
-        raise ModeUnknown(mode=mode)
-    return tools.shapers[mode]
 
 
 def _result(desk: StageDesk, made: ShapingPaper) -> Plain:

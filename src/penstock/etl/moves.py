@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from penstock.access.domain import Caller
+from penstock.documents.shape import PostProcessor
 from penstock.etl import runs
 from penstock.etl.domain import ETL_TASK, EtlTask, Failure, Phase, Rule, Status
 from penstock.etl.errors import DefaultRuleMissing, EtlTaskNotFound, ModeUnknown, QueueFull, RuleNotFound, RuleRequired
@@ -74,9 +75,16 @@ async def get_rule_for(tools: Tools, tx: Tx, caller: Caller, rule_id: int | None
     found = await rules.find_rule_for(tx, caller, wanted, default_id=default_id)
     if found is None:
         raise DefaultRuleMissing(rule_id=wanted) if rule_id is None else RuleNotFound(rule_id=wanted)
-    if found.body.postprocess_mode not in tools.shapers:  # said before the document is read for nothing
-        raise ModeUnknown(mode=found.body.postprocess_mode)
+    shaper_of(tools, found)  # said now, and not when the document has been read for nothing
     return found
+
+
+def shaper_of(tools: Tools, rule: Rule) -> PostProcessor:
+    """Who does what a rule asks for, or `ModeUnknown`."""
+    mode = rule.body.postprocess_mode
+    if mode not in tools.shapers:
+        raise ModeUnknown(mode=mode)
+    return tools.shapers[mode]
 
 
 async def check_room(tools: Tools, tx: Tx) -> None:

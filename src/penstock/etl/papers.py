@@ -10,30 +10,26 @@ left is deleted on the way.
 """
 
 import asyncio
-import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import TypeVar
 
 import msgspec
 
+from penstock.documents.files import find_value
 from penstock.documents.ground import Place
 from penstock.documents.ocr import MARKDOWN, PAGES, Reading
 from penstock.documents.shape import Shaped
 from penstock.etl.domain import EtlTask
-from penstock.kernel.blobs import JSON_TYPE, BlobNotFound, Blobs, BlobTooLarge
+from penstock.etl.errors import SourceNotFound
+from penstock.kernel.blobs import JSON_TYPE, BlobNotFound, Blobs, BlobStat
 from penstock.kernel.columns import Plain
-
-log = logging.getLogger(__name__)
 
 DELETED_AT_ONCE = 16
 RESERVED = re.compile(r"users/[^/]*/(etl_artifacts|processed)/")
 OF_OCR = re.compile(r"reading-(\d+)\.json|pages-(\d+)\.jsonl|pages/(\d+)/.*")
 OF_SHAPING = re.compile(r"result-(\d+)\.json|grounding-(\d+)\.json|shapes/(\d+)/.*")
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +49,14 @@ class ShapingPaper:
     output_size: int
     usage: Plain = field(default_factory=dict)
     places: Sequence[Place] = ()
+
+
+async def get_source(blobs: Blobs, key: str) -> BlobStat:
+    """What the store knows of a document, or `SourceNotFound`."""
+    try:
+        return await blobs.stat(key)
+    except BlobNotFound as error:
+        raise SourceNotFound(key=key) from error
 
 
 def own_prefix(user_id: int) -> str:
@@ -128,7 +132,7 @@ def shaping_folder(task: EtlTask) -> str:
 
 async def find_reading(blobs: Blobs, task: EtlTask) -> Reading | None:
     """What OCR made of the document, when it is done and counts for this run."""
-    paper = await _find(blobs, reading_key(task), ReadingPaper)
+    paper = await find_value(blobs, reading_key(task), ReadingPaper)
     return None if paper is None else paper.reading
 
 
@@ -145,7 +149,7 @@ async def keep_reading(blobs: Blobs, task: EtlTask, made: Reading) -> Reading:
 
 async def find_shaping(blobs: Blobs, task: EtlTask) -> ShapingPaper | None:
     """How this very run's result was made, when it is there: a worker died before it could say so."""
-    return await _find(blobs, grounding_key(task), ShapingPaper)
+    return await find_value(blobs, grounding_key(task), ShapingPaper)
 
 
 async def keep_shaping(blobs: Blobs, task: EtlTask, shaped: Shaped) -> ShapingPaper:
@@ -186,14 +190,3 @@ def _is_earlier(name: str, task: EtlTask) -> bool:
         if found := pattern.fullmatch(name):
             return int(next(filter(None, found.groups()))) < run
     return False
-
-
-async def _find(blobs: Blobs, key: str, kind: type[T]) -> T | None:
-    """A paper; one that cannot be read is as good as none, and is made again."""
-    try:
-        return msgspec.json.decode(await blobs.get(key), type=kind)
-    except (BlobNotFound, BlobTooLarge):
-        return None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        log.warning("%s cannot be read: %s", key, error)
-        return None

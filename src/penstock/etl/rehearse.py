@@ -15,8 +15,7 @@ from penstock.documents.ocr import MARKDOWN, PAGES, Reading
 from penstock.documents.shape import Shaped
 from penstock.etl import moves, papers
 from penstock.etl.domain import Rule
-from penstock.etl.errors import ModeUnknown, NoReading, RuleNotFound, TryTimedOut
-from penstock.etl.store import rules
+from penstock.etl.errors import NoReading, TryTimedOut
 from penstock.etl.tools import Tools
 
 PREFIX = "etl_tries/"
@@ -51,16 +50,13 @@ class QuietDesk:
 async def try_rule(tools: Tools, caller: Caller, rule_id: int, sample: Sample) -> tuple[Rule, Shaped]:
     """What a rule makes of a sample."""
     async with tools.db.read() as tx:
-        rule = await rules.find_rule_for(tx, caller, rule_id, default_id=tools.terms.default_rule_id)
-    if rule is None:
-        raise RuleNotFound(rule_id=rule_id)
-    if rule.body.postprocess_mode not in tools.shapers:
-        raise ModeUnknown(mode=rule.body.postprocess_mode)
+        rule = await moves.get_rule_for(tools, tx, caller, rule_id)
     folder = f"{PREFIX}{secrets.token_hex(8)}/"
     try:
         filename, reading = await _read(tools, caller, sample, folder)
         async with asyncio.timeout(TRY_SECONDS):
-            return rule, await _shape(tools, rule, filename, reading, folder)
+            shaper, desk = moves.shaper_of(tools, rule), QuietDesk(folder=folder)
+            return rule, await shaper.shape(filename, reading, rule.body.asked, desk)
     except TimeoutError as error:
         raise TryTimedOut(seconds=TRY_SECONDS) from error
     finally:
@@ -75,11 +71,6 @@ async def sweep(tools: Tools) -> None:
             if blob.modified_at < before:
                 await tools.blobs.delete(blob.key)
         after = found[-1].key
-
-
-async def _shape(tools: Tools, rule: Rule, filename: str, reading: Reading, folder: str) -> Shaped:
-    shaper = tools.shapers[rule.body.postprocess_mode]
-    return await shaper.shape(filename, reading, rule.body.asked, QuietDesk(folder=folder))
 
 
 async def _read(tools: Tools, caller: Caller, sample: Sample, folder: str) -> tuple[str, Reading]:

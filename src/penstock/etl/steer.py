@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 from penstock.access.domain import Caller
 from penstock.etl import moves, papers, runs
 from penstock.etl.domain import ETL_TASK, FROM_STAGE, EtlTask, Phase, Stage, Status
-from penstock.etl.errors import EtlTaskOver, EtlTaskRunning, NoReading, SourceNotFound
+from penstock.etl.errors import EtlTaskOver, EtlTaskRunning, NoReading
 from penstock.etl.runs import Standing
 from penstock.etl.store import tasks
 from penstock.etl.tools import Tools
-from penstock.kernel.blobs import BlobNotFound
 from penstock.kernel.columns import Plain
 from penstock.kernel.db import Tx
 
@@ -114,10 +113,7 @@ async def _first_phase(tools: Tools, over: EtlTask, stage: Stage | None) -> Phas
         return Phase.POSTPROCESS
     if stage is Stage.POSTPROCESS:
         raise NoReading(task_id=over.id)
-    try:
-        await tools.blobs.stat(over.s3_key)
-    except BlobNotFound as error:
-        raise SourceNotFound(key=over.s3_key) from error
+    await papers.get_source(tools.blobs, over.s3_key)
     return Phase.OCR
 
 

@@ -10,10 +10,10 @@ from penstock.access.domain import Caller
 from penstock.documents.errors import DocumentTooLarge
 from penstock.etl import moves, papers, runs
 from penstock.etl.domain import EtlTask, Phase, Rule, Status
-from penstock.etl.errors import ForeignSource, ReservedSource, SourceNotFound
+from penstock.etl.errors import ForeignSource, ReservedSource
 from penstock.etl.store import tasks
 from penstock.etl.tools import Tools
-from penstock.kernel.blobs import BlobNotFound, check_key
+from penstock.kernel.blobs import check_key
 from penstock.kernel.db import Tx
 
 
@@ -56,10 +56,7 @@ def source_key(caller: Caller, new: NewTask) -> str:
 
 
 async def _check_source(tools: Tools, key: str, filename: str) -> None:
-    try:
-        stat = await tools.blobs.stat(key)
-    except BlobNotFound as error:
-        raise SourceNotFound(key=key) from error
+    stat = await papers.get_source(tools.blobs, key)
     most = tools.terms.max_file_bytes
     if stat.size_bytes > most:
         raise DocumentTooLarge(filename=filename, reason=f"{stat.size_bytes} bytes, and at most {most} are read")

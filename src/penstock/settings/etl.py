@@ -22,7 +22,7 @@ class EtlSettings:
     cache_dir: Path = setting(  # noqa: RUF009  (it is dataclasses.field, with our metadata)
         "ETL_CACHE_DIR", Path(".mineru_cache"), "The folder for files that are being read; inside the data folder."
     )
-    rules_dir: Path = setting(  # noqa: RUF009
+    rules_dir: Path = setting(  # noqa: RUF009  (as above)
         "ETL_RULES_DIR", Path(".etl_rules"), "Rules in JSON files, taken in at the start; inside the data folder."
     )
     redis_prefix: str = setting("ETL_REDIS_PREFIX", "etl:", "What the keys of the run state begin with.")

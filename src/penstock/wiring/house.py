@@ -1,7 +1,6 @@
 """The house: everything one process needs, built and not yet running."""
 
 import asyncio
-import logging
 import os
 import secrets
 import socket
@@ -28,13 +27,13 @@ from penstock.kernel.blobs import Blobs
 from penstock.kernel.breaker import Breaker
 from penstock.kernel.clock import Clock, SystemClock
 from penstock.kernel.db import Db
-from penstock.kernel.errors import PenstockError
 from penstock.kernel.events import delete_events
 from penstock.kernel.faults import DatabaseNotMigrated
 from penstock.kernel.gate import CarefulLimits
 from penstock.kernel.hub import Hub
 from penstock.kernel.migrations import migrate, pending
 from penstock.kernel.outbox import Carrier, Relay
+from penstock.kernel.patience import until_there
 from penstock.kernel.processes import Heartbeat, ProcessKind
 from penstock.kernel.queue import Queue
 from penstock.kernel.runner import Runner, RunnerOptions
@@ -60,8 +59,6 @@ from penstock.wiring.rooms import PUBLIC, ROOMS, ROUTES, Rooms
 
 if TYPE_CHECKING:
     from penstock.adapters.otel import OtelTracing
-
-log = logging.getLogger(__name__)
 
 DRAFT_AGE = timedelta(days=1)  # a write that stalls for a day has been given up
 SWEEP_SECONDS = 3600
@@ -137,12 +134,12 @@ class House:
                 tasks.create_task(carry_bells(self.db.wakeups, self.bell))
 
     async def _take_in_rules(self) -> None:
-        """Rules in files are taken in at the start; when the database is away just then, at the next."""
-        try:
-            await take_in(self.rooms.etl, self.settings.data_dir / self.settings.etl.rules_dir)
-            await check_default(self.rooms.etl)
-        except PenstockError as error:
-            log.warning("rules in files were not taken in: %s", error)
+        """Rules in files are taken in at the start, or as soon as the database is there."""
+        await until_there(self.clock, self._read_rules, away="rules in files are not taken in for now")
+
+    async def _read_rules(self) -> None:
+        await take_in(self.rooms.etl, self.settings.data_dir / self.settings.etl.rules_dir)
+        await check_default(self.rooms.etl)
 
 
 @asynccontextmanager

@@ -18,10 +18,10 @@ from typing import IO
 
 import msgspec
 
-from penstock.documents.files import pieces_of
+from penstock.documents.files import find_value, pieces_of
 from penstock.documents.ground import Page, page_mark, write_page
 from penstock.documents.ocr import MARKDOWN, MARKDOWN_TYPE, PAGES, PAGES_TYPE, Reading
-from penstock.kernel.blobs import JSON_TYPE, BlobNotFound, Blobs
+from penstock.kernel.blobs import JSON_TYPE, Blobs
 
 FOLDER = "pages/"
 DONE = "done.json"
@@ -39,10 +39,7 @@ class Papers:
 
     async def find_reading(self) -> Reading | None:
         """What an earlier attempt made, when it was done and could not say so any more."""
-        try:
-            return msgspec.json.decode(await self._blobs.get(self._folder + FOLDER + DONE), type=Reading)
-        except BlobNotFound:
-            return None
+        return await find_value(self._blobs, self._folder + FOLDER + DONE, Reading)
 
     async def look_for_pages(self) -> None:
         """Which pages are there already."""
@@ -54,13 +51,8 @@ class Papers:
                 return
 
     async def find_page(self, number: int) -> Page | None:
-        """A page that an earlier attempt has read."""
-        if number not in self._kept:
-            return None
-        try:
-            return msgspec.json.decode(await self._blobs.get(self._key(number)), type=Page)
-        except BlobNotFound:  # somebody else was done, and has cleared the folder
-            return None
+        """A page that an earlier attempt has read, unless somebody else was done and has cleared the folder."""
+        return await find_value(self._blobs, self._key(number), Page) if number in self._kept else None
 
     async def keep(self, page: Page) -> None:
         """Put a page where the next attempt finds it."""

@@ -21,60 +21,34 @@ from penstock.kernel.blobs import JSON_TYPE
 router = new_router()
 
 NOT_YET = refusals({409: "It is not there yet."})
-JSON_ANSWER: dict[int | str, dict[str, Any]] = {200: {"content": {JSON_TYPE: {"schema": {}}}}, **NOT_YET}
-MARKDOWN_ANSWER: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"text/markdown": {"schema": {"type": "string"}}}},
-    **NOT_YET,
-}
-PAGES_ANSWER: dict[int | str, dict[str, Any]] = {
-    200: {"content": {PAGES_TYPE: {"schema": {"type": "string"}}}},
-    **NOT_YET,
-}
 
 
-@router.get(
-    "/tasks/{task_id}/result",
-    summary="The JSON that was made",
-    response_class=Response,
-    responses=JSON_ANSWER,
-    **open_to(Scope.READ),
-)
+def _paper(summary: str, media_type: str) -> dict[str, Any]:
+    """What the routes below have in common."""
+    found: dict[int | str, dict[str, Any]] = {200: {"content": {media_type.partition(";")[0]: {"schema": {}}}}}
+    return {"summary": summary, "response_class": Response, "responses": found | NOT_YET, **open_to(Scope.READ)}
+
+
+@router.get("/tasks/{task_id}/result", **_paper("The JSON that was made", JSON_TYPE))
 async def get_result(task_id: TaskId, caller: CallerHere, tools: ToolsHere) -> Response:
     """409 while there is none."""
     return await _stored(tools, caller, task_id, "result", JSON_TYPE)
 
 
-@router.get(
-    "/tasks/{task_id}/markdown",
-    summary="What was read, as markdown",
-    response_class=Response,
-    responses=MARKDOWN_ANSWER,
-    **open_to(Scope.READ),
-)
+@router.get("/tasks/{task_id}/markdown", **_paper("What was read, as markdown", MARKDOWN_TYPE))
 async def get_markdown(task_id: TaskId, caller: CallerHere, tools: ToolsHere) -> Response:
     """A mark stands before each page. 409 while the document has not been read; it is there before the result."""
     return await _stored(tools, caller, task_id, "markdown", MARKDOWN_TYPE)
 
 
-@router.get(
-    "/tasks/{task_id}/pages",
-    summary="What was read, page by page, with a box for each piece of text",
-    response_class=Response,
-    responses=PAGES_ANSWER,
-    **open_to(Scope.READ),
-)
+@router.get("/tasks/{task_id}/pages", **_paper("What was read, page by page, with boxes", PAGES_TYPE))
 async def get_pages(task_id: TaskId, caller: CallerHere, tools: ToolsHere) -> Response:
-    """One JSON object per line and page. 409 while the document has not been read; it is there before the result."""
+    """One JSON object per line and page, with a box for each piece of text. 409 while the document has not been read;
+    it is there before the result."""
     return await _stored(tools, caller, task_id, "pages", PAGES_TYPE)
 
 
-@router.get(
-    "/tasks/{task_id}/grounding",
-    summary="Where each value stands in the document",
-    response_class=Response,
-    responses=JSON_ANSWER,
-    **open_to(Scope.READ),
-)
+@router.get("/tasks/{task_id}/grounding", **_paper("Where each value stands in the document", JSON_TYPE))
 async def get_grounding(task_id: TaskId, caller: CallerHere, tools: ToolsHere) -> Response:
     """By JSON Pointers into the result: page, box and text. 409 while there is none."""
     return await _stored(tools, caller, task_id, "grounding", JSON_TYPE)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, Select, delete, func, insert, literal_column, select, update
+from sqlalchemy import ColumnElement, Row, Select, and_, delete, func, insert, literal_column, select, update
 
 from penstock.etl.domain import EtlTask, Status
 from penstock.etl.store.tables import etl_task
@@ -96,16 +96,20 @@ async def count_under_way(tx: Tx, *, most: int) -> int:
 
 async def find_namesake(tx: Tx, *, user_id: int, project_id: int, filename: str) -> EtlTask | None:
     """The latest completed task of a document's name."""
-    named = (t.user_id == user_id, t.project_id == project_id, t.filename == filename)
-    done = select(*COLUMNS).where(*named, t.status == Status.COMPLETED.value).order_by(t.id.desc()).limit(1)
+    done = (
+        select(*COLUMNS)
+        .where(_named(user_id, project_id, filename), t.status == Status.COMPLETED.value)
+        .order_by(t.id.desc())
+        .limit(1)
+    )
     row = (await tx.conn.execute(done)).one_or_none()
     return None if row is None else _task(row)
 
 
 async def has_namesake_under_way(tx: Tx, *, user_id: int, project_id: int, filename: str) -> bool:
     """Whether a task of a document's name is not over."""
-    named = (t.user_id == user_id, t.project_id == project_id, t.filename == filename)
-    return await tx.conn.scalar(select(t.id).where(*named, t.status == Status.PENDING.value).limit(1)) is not None
+    running = select(t.id).where(_named(user_id, project_id, filename), t.status == Status.PENDING.value).limit(1)
+    return await tx.conn.scalar(running) is not None
 
 
 async def is_named(tx: Tx, s3_key: str) -> bool:
@@ -130,6 +134,10 @@ async def delete_tasks(tx: Tx, tasks: Sequence[EtlTask]) -> set[int]:
     """Remove tasks that are over; returns the numbers of those that still were."""
     these = delete(etl_task).where(t.id.in_([task.id for task in tasks]), _over)
     return set((await tx.conn.scalars(these.returning(t.id))).all())
+
+
+def _named(user_id: int, project_id: int, filename: str) -> ColumnElement[bool]:
+    return and_(t.user_id == user_id, t.project_id == project_id, t.filename == filename)
 
 
 def _task(row: Row[Any]) -> EtlTask:

@@ -1,0 +1,45 @@
+"""What `patience.py` promises: what is away is waited for, and what is wrong is not."""
+
+import asyncio
+from functools import partial
+
+import pytest
+
+from penstock.kernel.clock import ManualClock
+from penstock.kernel.errors import Invalid, Unavailable
+from penstock.kernel.patience import PATIENCE, until_there
+from tests.fakes.gate import until
+
+
+class Away:
+    """Is away so many times, and then there."""
+
+    def __init__(self, times: int) -> None:
+        self.left = times
+
+    def has_left(self, times: int) -> bool:
+        return self.left == times
+
+    async def __call__(self) -> str:
+        self.left -= 1
+        if self.left >= 0:
+            raise Unavailable(reason="away")
+        return "there"
+
+
+async def test_what_is_away_is_waited_for(clock: ManualClock):
+    away = Away(3)
+    doing = asyncio.create_task(until_there(clock, away, away="nothing is done for now"))
+    for left in (2, 1, 0):
+        await until(partial(away.has_left, left))
+        assert not doing.done()
+        clock.advance(seconds=PATIENCE.most_seconds * 2)
+    assert await doing == "there"
+
+
+async def test_what_is_wrong_is_told_at_once(clock: ManualClock):
+    async def wrong() -> None:
+        raise Invalid(reason="wrong")
+
+    with pytest.raises(Invalid):
+        await until_there(clock, wrong, away="nothing is done for now")
