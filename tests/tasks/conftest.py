@@ -1,23 +1,37 @@
-"""The room as wiring puts it together, on both databases, asked by HTTP without a server between."""
+"""The room as wiring puts it together, on both profiles, asked by HTTP without a server between.
 
-from collections.abc import Mapping
-from dataclasses import replace
+On SQLite everything is in one file. On PostgreSQL rates are counted in Redis, its bell rings beside ours, and jobs go
+by ARQ.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 from fastapi import FastAPI
 
 from penstock.access.domain import Caller, Scope
+from penstock.adapters.arq_queue import ArqWorkers, Reconciler, Tickets
+from penstock.adapters.redis.bell import RedisBell
+from penstock.adapters.redis.limits import RedisLimits
+from penstock.adapters.redis.link import RedisLink
+from penstock.kernel.announce import announce_by_message
+from penstock.kernel.bell import carry_bells
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
+from penstock.kernel.gate import CarefulLimits
 from penstock.kernel.http.problems import speak_problems
 from penstock.kernel.http.routes import RouteIndex
-from penstock.kernel.limits import SqlLimits
+from penstock.kernel.limits import Limits, SqlLimits
+from penstock.kernel.outbox import Relay
 from penstock.kernel.queue import Queue
+from penstock.kernel.runner import Runner
 from penstock.kernel.sharing import Trips
 from penstock.kernel.workers import Workers
 from penstock.tasks import api, worker
-from penstock.tasks.limit import PullGate
+from penstock.tasks.limit import PullGate, read_rates
 from penstock.tasks.meters import Meters
 from penstock.tasks.tools import Rules, Tools
 from tests.asgi import Answer, call
@@ -34,13 +48,22 @@ CALLERS = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """What a room stands on beside its database."""
+
+    limits: Limits
+    link: RedisLink | None = None
+
+
 class Room:
     """The room and those who call."""
 
-    def __init__(self, tools: Tools, clock: ManualClock) -> None:
+    def __init__(self, tools: Tools, clock: ManualClock, profile: Profile) -> None:
         self.tools = tools
         self.db = tools.db
         self.clock = clock
+        self.profile = profile
         self.app = FastAPI()
         self.app.state.db = tools.db
         self.app.state.tasks = tools
@@ -96,10 +119,17 @@ class Room:
 
     async def work(self) -> None:
         """Do the room's jobs that are due."""
-        workers = Workers(
-            self.db, self.tools.queue, worker.handlers(self.tools), owner="w", rooms=[worker.ROOM], slots=1
-        )
-        await workers.run_until_empty()
+        handlers, rooms, link = worker.handlers(self.tools), [worker.ROOM], self.profile.link
+        if link is None:
+            await Workers(self.db, self.tools.queue, handlers, owner="w", rooms=rooms, slots=1).run_until_empty()
+            return
+        tickets = Tickets(link, self.clock)
+        relay = Relay(self.db, {}, carriers=[tickets], owner="relay")
+        while await relay.deliver():
+            pass
+        await Reconciler(self.db, self.tools.queue, tickets).run()
+        runner = Runner(self.db, self.tools.queue, handlers, owner="w")
+        await ArqWorkers(link, runner, rooms=rooms, slots=1).run_until_empty()
 
     async def tidy(self, *names: str) -> None:
         """Do the room's duties, or those of these names, once."""
@@ -109,18 +139,43 @@ class Room:
 
     def with_rules(self, **rules: Any) -> "Room":
         """The same room under other settings."""
-        return Room(replace(self.tools, rules=replace(self.tools.rules, **rules)), self.clock)
+        return self.but(rules=replace(self.tools.rules, **rules))
+
+    def limited(self, rates: str = "", *, interval: float = 0, quota: int = 0) -> "Room":
+        """The same room with limits for pulls."""
+        counted = read_rates(rates) if rates else []
+        gate = PullGate(self.profile.limits, self.clock, rates=counted, min_interval=interval, quota=quota)
+        return self.but(gate=gate)
+
+    def but(self, **tools: Any) -> "Room":
+        """The same room with other tools."""
+        return Room(replace(self.tools, **tools), self.clock, self.profile)
 
 
 @pytest.fixture
-def tools(db: Db, clock: ManualClock) -> Tools:
-    gate = PullGate(SqlLimits(db), clock, rates=[], min_interval=0, quota=0)
-    return Tools(db=db, queue=Queue(), rules=Rules(), gate=gate, meters=Meters(), trips=Trips())
+async def profile(db: Db, db_url: str, clock: ManualClock, request: pytest.FixtureRequest) -> AsyncIterator[Profile]:
+    """What stands beside that database."""
+    if db_url.startswith("sqlite"):
+        yield Profile(limits=CarefulLimits(SqlLimits(db), clock=clock))
+        return
+    link = RedisLink(request.getfixturevalue("redis_url"))
+    rings = asyncio.create_task(carry_bells(db.wakeups, RedisBell(link, owner="room")))
+    yield Profile(limits=CarefulLimits(RedisLimits(link, clock, SqlLimits(db)), clock=clock), link=link)
+    rings.cancel()
+    await asyncio.wait([rings])
+    await link.close()
 
 
 @pytest.fixture
-async def room(tools: Tools, clock: ManualClock) -> Room:
+def tools(db: Db, clock: ManualClock, profile: Profile) -> Tools:
+    gate = PullGate(profile.limits, clock, rates=[], min_interval=0, quota=0)
+    queue = Queue(announce=announce_by_message) if profile.link else Queue()
+    return Tools(db=db, queue=queue, rules=Rules(), gate=gate, meters=Meters(), trips=Trips())
+
+
+@pytest.fixture
+async def room(tools: Tools, clock: ManualClock, profile: Profile) -> Room:
     """With an empty project p1 and an empty queue q1 in it."""
-    made = Room(tools, clock)
+    made = Room(tools, clock, profile)
     await made.submit()
     return made

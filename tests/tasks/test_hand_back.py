@@ -11,7 +11,7 @@ from penstock.tasks.meters import Meters
 from penstock.tasks.store import projects
 from penstock.tasks.tools import Tools
 from tests.conftest import open_db
-from tests.tasks.conftest import PROJECT, Room
+from tests.tasks.conftest import PROJECT, Profile, Room
 
 HAND = f"{PROJECT}/tasks/a/pull"
 VERBS = ("confirm", "renew", "release", "reset")
@@ -122,9 +122,11 @@ class TestRenew:
         status, error = await room.error("POST", f"{HAND}/renew", key="root")
         assert (status, error["details"]["code"]) == (403, "NOT_THE_HOLDER")
 
-    async def test_a_renewal_does_not_wait_for_the_project(self, postgres_url: str, tools: Tools, clock: ManualClock):
+    async def test_a_renewal_does_not_wait_for_the_project(
+        self, postgres_url: str, tools: Tools, clock: ManualClock, profile: Profile
+    ):
         db = open_db(postgres_url, clock)
-        room = Room(replace(tools, db=db), clock)
+        room = Room(replace(tools, db=db), clock, profile)
         try:
             await room.submit()
             held = await hold(room)
@@ -173,9 +175,9 @@ class TestRelease:
         assert (noted.actor, noted.target) == ("key:k-anna", "project:p1")
         assert noted.detail == {"by": "anna", "client": "one", "count": 1, "tasks": ["a"], "holders": ["one"]}
 
-    async def test_how_it_ended_is_counted_once_it_is_written(self, tools: Tools, clock: ManualClock):
+    async def test_how_it_ended_is_counted_once_it_is_written(self, tools: Tools, clock: ManualClock, profile: Profile):
         meters = CountingMeters()
-        room = Room(replace(tools, meters=meters), clock)
+        room = Room(replace(tools, meters=meters), clock, profile)
         await room.submit()
         await hold(room)
         clock.advance(seconds=5)

@@ -13,7 +13,7 @@ from penstock.tasks.store import projects
 from penstock.tasks.store.tables import pull_receipt, task_change, task_pull
 from penstock.tasks.tools import Tools
 from tests.conftest import open_db
-from tests.tasks.conftest import PROJECT, Room
+from tests.tasks.conftest import PROJECT, Profile, Room
 
 HAND = f"{PROJECT}/tasks/a/pull"
 
@@ -73,10 +73,12 @@ class TestTimeOut:
         task = await room.data("GET", f"{PROJECT}/tasks/a")
         assert (task["pull_state"], task["pulled_by"]) == ("pulled_not_pushed", "one")
 
-    async def test_who_renews_in_the_last_moment_keeps_it(self, postgres_url: str, tools: Tools, clock: ManualClock):
+    async def test_who_renews_in_the_last_moment_keeps_it(
+        self, postgres_url: str, tools: Tools, clock: ManualClock, profile: Profile
+    ):
         """The duty has seen that the lease is over and waits for the project; meanwhile the holder renews."""
         db = open_db(postgres_url, clock)
-        room = Room(replace(tools, db=db), clock)
+        room = Room(replace(tools, db=db), clock, profile)
         try:
             await room.submit()
             await room.plan("a")

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from penstock.adapters.redis.limits import RedisLimits
 from penstock.adapters.redis.link import RedisLink
 from penstock.kernel.clock import ManualClock
-from penstock.kernel.db import Db
 from penstock.kernel.gate import CarefulLimits
 from penstock.kernel.limits import Bucket, Grant, Limits, SqlLimits
 from penstock.tasks import limit
@@ -354,8 +352,8 @@ class TestRedisAway:
 
 class TestOverHttp:
     @pytest.fixture
-    def limited(self, room: Room, db: Db, clock: ManualClock) -> Room:
-        return Room(replace(room.tools, gate=gate(SqlLimits(db), clock, "2/minute", quota=3)), clock)
+    def limited(self, room: Room) -> Room:
+        return room.limited("2/minute", quota=3)
 
     async def test_a_pull_tells_the_rate_and_is_refused_past_it(self, limited: Room):
         first = await limited.call("GET", f"{PROJECT}/tasks/pull", key="anna")

@@ -1,16 +1,12 @@
 """What is counted about tasks."""
 
-from dataclasses import replace
-
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
-from penstock.kernel.limits import SqlLimits
 from penstock.kernel.metrics import Metrics
 from penstock.tasks.domain import Outcome
-from penstock.tasks.limit import PullGate, read_rates
 from penstock.tasks.meters import LEAST_ENDED, MOST_PAIRS, Meters, PullFigures
 from tests.conftest import open_db
 from tests.tasks.conftest import PROJECT, Room
@@ -141,8 +137,7 @@ class TestWhoCounts:
         assert value(samples, "penstock_pull_seconds_count") == 2
 
     async def test_a_pull_that_a_limit_refuses_is_counted(self, room: Room, clock: ManualClock):
-        gate = PullGate(SqlLimits(room.db), clock, rates=read_rates("1/minute"), min_interval=0, quota=0)
-        limited = Room(replace(room.tools, gate=gate), clock)
+        limited = room.limited("1/minute")
         for _ in range(3):
             await limited.call("GET", f"{PROJECT}/tasks/pull")
         assert value(await read(room.db, room.tools.meters), "penstock_pull_limited_total") == 2

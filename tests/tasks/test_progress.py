@@ -14,7 +14,7 @@ from penstock.tasks.store import talk
 from penstock.tasks.tools import Tools
 from tests.conftest import open_db
 from tests.plans import recorded
-from tests.tasks.conftest import PROJECT, Room
+from tests.tasks.conftest import PROJECT, Profile, Room
 from tests.tasks.peeking import (
     changes_after,
     events_of,
@@ -101,10 +101,12 @@ class TestLogs:
         task, queue, project = await task_of(planned, "a"), await queue_of(planned), await project_of(planned)
         assert (task.updated_at, queue, project) == (before[0].updated_at, *before[1:])
 
-    async def test_it_does_not_wait_for_the_project(self, postgres_url: str, clock: ManualClock, tools: Tools) -> None:
+    async def test_it_does_not_wait_for_the_project(
+        self, postgres_url: str, clock: ManualClock, tools: Tools, profile: Profile
+    ) -> None:
         """On PostgreSQL; SQLite has one writer, and everybody waits for it."""
         db = open_db(postgres_url, clock)
-        room = Room(replace(tools, db=db), clock)
+        room = Room(replace(tools, db=db), clock, profile)
         await room.submit({"id": "a"})
         async with db.tx() as tx:
             await open_book(tx, "p1")

@@ -1,15 +1,12 @@
 """Handing tasks out: who gets which, in which order, and who may."""
 
 import asyncio
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from penstock.access import audit
 from penstock.kernel.clock import ManualClock
-from penstock.kernel.limits import SqlLimits
-from penstock.tasks.limit import PullGate, read_rates
 from penstock.tasks.store import tasks
 from tests.conftest import open_db
 from tests.tasks.conftest import PROJECT, Room
@@ -82,7 +79,7 @@ class TestHolding:
         await room.pull()
         room.clock.advance(seconds=10)
         await room.data("POST", f"{PROJECT}/tasks/a/pull/release", x_client_id="worker-1")
-        [held] = await Room(replace(room.tools, db=slow), room.clock).pull(client="worker-2")
+        [held] = await room.but(db=slow).pull(client="worker-2")
         await slow.close()
         second, first = await pulls_of(room, "a")
         assert first.ended_at == second.pulled_at == room.clock.now()
@@ -136,7 +133,7 @@ class TestWho:
 
 class TestLimits:
     async def test_the_limit_is_told_and_kept(self, room: Room, clock: ManualClock):
-        limited = limit(room, "2/minute")
+        limited = room.limited("2/minute")
         answer = await limited.call("GET", f"{PROJECT}/tasks/pull")
         assert answer.headers["x-ratelimit-limit"] == "2"
         assert answer.headers["x-ratelimit-remaining"] == "1"
@@ -148,7 +145,7 @@ class TestLimits:
 
     async def test_a_quota_gives_fewer_tasks_and_then_none_until_midnight(self, room: Room, clock: ManualClock):
         await room.plan("a", "b", "c")
-        limited = limit(room, "", quota=2)
+        limited = room.limited(quota=2)
         answer = await limited.call("GET", f"{PROJECT}/tasks/pull?limit=1")
         assert (answer.headers["x-quota-limit"], answer.headers["x-quota-remaining"]) == ("2", "1")
         assert len(await limited.pull("limit=3")) == 1
@@ -161,9 +158,9 @@ class TestLimits:
         await room.plan("a", "b")
         midnight = clock.now() + timedelta(days=1)
         for limited, full_at in (
-            (limit(room, "1/minute"), clock.now() + timedelta(minutes=1)),
-            (limit(room, "", quota=1), midnight),
-            (limit(room, "", interval=30), clock.now() + timedelta(seconds=30)),
+            (room.limited("1/minute"), clock.now() + timedelta(minutes=1)),
+            (room.limited(quota=1), midnight),
+            (room.limited(interval=30), clock.now() + timedelta(seconds=30)),
         ):
             await limited.pull("limit=1")
             refused = await limited.call("GET", f"{PROJECT}/tasks/pull")
@@ -172,16 +169,10 @@ class TestLimits:
             assert int(refused.headers["x-ratelimit-reset"]) == int(full_at.timestamp()) + 1
 
     async def test_what_was_not_found_does_not_count_against_the_quota(self, room: Room):
-        limited = limit(room, "", quota=1)
+        limited = room.limited(quota=1)
         assert await limited.pull() == []
         await room.plan("a")
         assert len(await limited.pull()) == 1
-
-
-def limit(room: Room, rates: str, *, quota: int = 0, interval: float = 0) -> Room:
-    """The same room with limits."""
-    gate = PullGate(SqlLimits(room.db), room.clock, rates=read_rates(rates), min_interval=interval, quota=quota)
-    return Room(replace(room.tools, gate=gate), room.clock)
 
 
 class TestNames:

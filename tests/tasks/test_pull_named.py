@@ -1,13 +1,10 @@
 """Pulling tasks by their ids: what can be had, and why the rest cannot."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from penstock.kernel.clock import ManualClock
-from penstock.kernel.limits import SqlLimits
-from penstock.tasks.limit import PullGate
 from tests.tasks.conftest import PROJECT, Room
 
 BATCH = f"{PROJECT}/tasks/pull/batch"
@@ -73,8 +70,7 @@ async def test_a_batch_by_ids_takes_no_more_than_the_setting_says(room: Room):
 
 async def test_a_batch_by_ids_takes_no_more_than_is_left_of_the_quota(room: Room, clock: ManualClock):
     await room.plan(*"abc")
-    gate = PullGate(SqlLimits(room.db), clock, rates=[], min_interval=0, quota=2)
-    limited = Room(replace(room.tools, gate=gate), clock)
+    limited = room.limited(quota=2)
     data = await limited.data("POST", BATCH, {"taskIds": ["never", *"abc"]})
     assert [task["task_id"] for task in data["tasks"]] == ["a", "b"]
     assert [failed["task_id"] for failed in data["failed_tasks"]] == ["never", "c"]

@@ -1,11 +1,8 @@
 """A pull with an Idempotency-Key gives the same lease again when its answer was lost."""
 
 import asyncio
-from dataclasses import replace
 
 from penstock.kernel.clock import ManualClock
-from penstock.kernel.limits import SqlLimits
-from penstock.tasks.limit import PullGate
 from tests.tasks.conftest import PROJECT, Room
 
 PULL = f"{PROJECT}/tasks/pull"
@@ -64,8 +61,7 @@ async def test_what_is_no_longer_held_is_not_given_again(room: Room):
 
 async def test_an_answer_that_is_asked_for_again_costs_nothing_of_the_quota(room: Room, clock: ManualClock):
     await room.plan(*"abc")
-    gate = PullGate(SqlLimits(room.db), clock, rates=[], min_interval=0, quota=2)
-    limited = Room(replace(room.tools, gate=gate), clock)
+    limited = room.limited(quota=2)
     first = await limited.data("GET", f"{PULL}?limit=1", idempotency_key="k1")
     assert await limited.data("GET", f"{PULL}?limit=1", idempotency_key="k1") == first
     assert len(await limited.pull("limit=1")) == 1
@@ -73,8 +69,7 @@ async def test_an_answer_that_is_asked_for_again_costs_nothing_of_the_quota(room
 
 async def test_a_lost_answer_is_found_again_though_the_quota_is_spent(room: Room, clock: ManualClock):
     await room.plan(*"abc")
-    gate = PullGate(SqlLimits(room.db), clock, rates=[], min_interval=0, quota=2)
-    limited = Room(replace(room.tools, gate=gate), clock)
+    limited = room.limited(quota=2)
     first = await limited.data("GET", f"{PULL}?limit=3", idempotency_key="k1")
     assert first["pulled_count"] == 2
     assert await limited.data("GET", f"{PULL}?limit=3", idempotency_key="k1") == first

@@ -1,10 +1,7 @@
 """A pull that waits: it is answered when something comes on offer, and not before its time otherwise."""
 
 import asyncio
-from dataclasses import replace
 
-from penstock.kernel.limits import SqlLimits
-from penstock.tasks.limit import PullGate
 from tests.tasks.conftest import PROJECT, Room
 
 
@@ -55,8 +52,7 @@ async def test_what_is_given_back_wakes_who_waits(room: Room):
 
 
 async def test_who_waits_keeps_nothing_of_the_quota_from_others(room: Room):
-    gate = PullGate(SqlLimits(room.db), room.clock, rates=[], min_interval=0, quota=10)
-    limited = Room(replace(room.tools, gate=gate), room.clock)
+    limited = room.limited(quota=10)
     waiting = asyncio.create_task(limited.pull("wait=30&limit=10"))
     await settle()
     await room.plan("a")
