@@ -47,7 +47,7 @@ async def under_way(trips: Trips, ferry: Ferry, *wishes: int, key: str = "k") ->
 
 async def at_home(trips: Trips) -> None:
     """Every trip is over, and nothing is kept of it."""
-    await asyncio.gather(*trips._under_way, return_exceptions=True)
+    await trips.home()
     assert trips._lines == {}
     assert trips._under_way == set()
 
@@ -177,6 +177,17 @@ class TestStopping:
         assert all(one.cancelled() for one in asked)
         assert ferry.trips == [[1]]
         await at_home(trips)
+
+    async def test_whoever_waits_for_all_to_be_home_waits_for_a_trip_that_nobody_wants_any_more(self, trips: Trips):
+        ferry = Ferry(moored=True)
+        [asked] = await under_way(trips, ferry, 1)
+        asked.cancel()
+        waiting = asyncio.create_task(trips.home())
+        await asyncio.sleep(0.01)
+        assert not waiting.done()
+        ferry.free.set()
+        async with asyncio.timeout(10):
+            await waiting
 
     def test_a_loop_that_ends_takes_its_trips_with_it(self):
         ended: list[str] = []

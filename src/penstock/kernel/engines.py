@@ -2,15 +2,12 @@
 
 import asyncio
 import os
-import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import aiosqlite
 import asyncpg
 import msgspec
 from sqlalchemy import event, make_url
@@ -20,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from penstock.kernel.columns import to_json
 from penstock.kernel.errors import Invalid
+from penstock.kernel.sqlite import connect_steadily
 
 BUSY_SECONDS = 10  # how long a SQLite writer waits for a writer of another process
 POOL_WAIT_SECONDS = 30  # how long a caller waits for a free connection
@@ -166,40 +164,11 @@ def _sqlite(url: URL, connections: int) -> tuple[AsyncEngine, AsyncEngine]:
         raise BadDatabaseFolder(folder=folder, reason=error.strerror) from error
     if not os.access(folder, os.W_OK):
         raise BadDatabaseFolder(folder=folder, reason="it cannot be written to")
-    writer = _engine(url, connections=1, connect_args={"async_creator_fn": _connect_steadily})
-    reader = _engine(url, connections=connections, connect_args={"async_creator_fn": _connect_steadily})
+    writer = _engine(url, connections=1, connect_args={"async_creator_fn": connect_steadily})
+    reader = _engine(url, connections=connections, connect_args={"async_creator_fn": connect_steadily})
     _begin_with(writer, "BEGIN IMMEDIATE", *SQLITE_PRAGMAS)
     _begin_with(reader, "BEGIN", *SQLITE_PRAGMAS, "PRAGMA query_only = ON")
     return writer, reader
-
-
-class SteadyConnection(aiosqlite.Connection):
-    """A connection that leaves no lock behind. One that is cancelled half-way is closed while a cursor still refers to
-    it, and SQLite then keeps it, with its open transaction, until the garbage collector comes by. So what is running
-    in the driver's thread is awaited, and a transaction is rolled back before the connection is closed."""
-
-    async def _execute(self, fn: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return await super()._execute(fn, *args, **kwargs)  # type: ignore[no-untyped-call]  # the driver has none
-        except asyncio.CancelledError:
-            await asyncio.shield(super()._execute(_nothing))  # type: ignore[no-untyped-call]  # comes back after it
-            raise
-
-    async def close(self) -> None:
-        """Roll back what is open, and close."""
-        if self._connection is not None:
-            await self._execute(self._connection.rollback)
-        await super().close()
-
-
-def _nothing() -> None:
-    """Done by the driver's thread after what it is doing."""
-
-
-def _connect_steadily(database: str, **options: Any) -> SteadyConnection:
-    connection = SteadyConnection(partial(sqlite3.connect, database, **options), iter_chunk_size=64)
-    connection._thread.daemon = True  # as SQLAlchemy does it: a process that ends does not wait for it
-    return connection
 
 
 def _begin_with(engine: AsyncEngine, begin: str, *pragmas: str) -> None:

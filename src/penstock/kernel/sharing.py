@@ -46,6 +46,11 @@ class Trips:
             line.waiting.append((wish, answer))
         return await answer
 
+    async def home(self) -> None:
+        """Until every trip that is under way has ended, whoever it was for."""
+        while self._under_way:
+            await asyncio.wait(self._under_way)
+
     async def _travel(self, key: Hashable, line: _Line, run: Run) -> None:
         """One trip after another until nobody waits."""
         try:

@@ -2,10 +2,15 @@
 
 Every process runs one. A duty is a row: it is claimed when due, kept renewed while it runs, and put back for its next
 time. A process that dies in the middle of a duty leaves a lease that runs out, and the next one goes on.
+
+Next times are whole multiples of a duty's interval, so that duties come due together, and those that end together are
+put back together: a house at rest asks its database a few times a second and not a few times for each duty.
 """
 
 import asyncio
 import logging
+import math
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,8 +25,9 @@ from penstock.kernel.errors import Unavailable, in_words
 from penstock.kernel.hot import LeasedRow
 from penstock.kernel.keeper import Keeper
 from penstock.kernel.lease_sql import LeaseWords, lease_columns, lease_indexes, lease_rules
-from penstock.kernel.leases import Leases
+from penstock.kernel.leases import LONG_AGO, Leases
 from penstock.kernel.machine import Machine
+from penstock.kernel.sharing import Trips
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +90,15 @@ class DutyReport:
     error: str | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Rest:
+    """How a duty ended, and for how long it rests."""
+
+    row: LeasedRow
+    seconds: float
+    error: str | None = None
+
+
 class Timekeeper:
     """The duties of one process."""
 
@@ -95,6 +110,7 @@ class Timekeeper:
         self._leases = Leases(duty, WORDS)
         self._keeper = Keeper(db, self._leases, lease_seconds=lease_seconds)
         self._doing: set[asyncio.Task[bool]] = set()
+        self._trips = Trips()
 
     async def run(self) -> None:
         """Do what is due, until cancelled."""
@@ -111,6 +127,7 @@ class Timekeeper:
             for task in (*self._doing, keeping):
                 task.cancel()
             await asyncio.gather(*self._doing, keeping, return_exceptions=True)
+            await self._trips.home()
 
     @property
     def names(self) -> frozenset[str]:
@@ -162,9 +179,9 @@ class Timekeeper:
             raise
         except Exception as error:  # noqa: BLE001  (one duty's failure must not stop the others)
             log.warning("duty %s failed: %r", row.id, error)
-            await self._rest(row, min(RETRY_SECONDS, known.every_seconds), error=in_words(error))
+            await self._rest(_Rest(row=row, seconds=min(RETRY_SECONDS, known.every_seconds), error=in_words(error)))
             return False
-        await self._rest(row, known.every_seconds, error=None)
+        await self._rest(_Rest(row=row, seconds=known.every_seconds))
         return True
 
     async def _leave(self, row: LeasedRow, seconds: float) -> None:
@@ -173,11 +190,23 @@ class Timekeeper:
             later = tx.now + timedelta(seconds=seconds)
             await self._leases.release(tx, [row.id], row.lease_token, due_at=later, uncounted=1)
 
-    async def _rest(self, row: LeasedRow, seconds: float, *, error: str | None) -> None:
+    async def _rest(self, rest: _Rest) -> None:
+        await self._trips.ask("rest", rest, self._rest_all)
+
+    async def _rest_all(self, rests: Sequence[_Rest]) -> Sequence[None]:
+        alike: dict[tuple[str, float, str | None], list[str]] = defaultdict(list)
+        for rest in rests:
+            alike[rest.row.lease_token, rest.seconds, rest.error].append(rest.row.id)
         async with self._db.tx(actor=self._owner) as tx:
-            again_at = tx.now + timedelta(seconds=seconds)
-            report = {"finished_at": tx.now, "error": error}
-            await self._leases.release(tx, [row.id], row.lease_token, due_at=again_at, uncounted=1, **report)
+            for (token, seconds, error), ids in alike.items():
+                report = {"finished_at": tx.now, "error": error}
+                await self._leases.release(tx, ids, token, due_at=_next_time(tx.now, seconds), uncounted=1, **report)
+        return [None] * len(rests)
+
+
+def _next_time(now: datetime, seconds: float) -> datetime:
+    """The next whole multiple of an interval, counted from 1970."""
+    return LONG_AGO + timedelta(seconds=(math.floor((now - LONG_AGO).total_seconds() / seconds) + 1) * seconds)
 
 
 async def list_duties(db: Db) -> list[DutyReport]:

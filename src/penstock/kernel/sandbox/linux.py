@@ -6,6 +6,7 @@ Each raises OSError when the kernel says no. Nothing here decides anything.
 import ctypes
 import os
 import signal
+from contextlib import suppress
 from functools import cache
 
 PR_SET_PDEATHSIG = 1
@@ -41,6 +42,13 @@ def control(option: int, *arguments: object) -> None:
     """prctl, which reads four more words whether they are given or not."""
     words = [ctypes.c_ulong(each) if isinstance(each, int) else each for each in arguments]
     call("prctl", ctypes.c_int(option), *words, *[ctypes.c_ulong(0)] * (4 - len(words)))
+
+
+def give_back_memory() -> None:
+    """Return what was freed to the kernel, where the C library can. In a fork, a page that is there is copied before it
+    is written to, even when nobody needs what is on it; a page that is not there is a fresh one."""
+    with suppress(AttributeError):
+        _c_library().malloc_trim(ctypes.c_size_t(0))
 
 
 def die_with_parent() -> None:

@@ -173,6 +173,7 @@ def _serve(line: socket.socket, setup: wire.Setup) -> None:
         return
     gc.collect()
     gc.freeze()  # a collection in a child would write to every page, and each page written is a page copied
+    linux.give_back_memory()
     zygote = Zygote(line, around)
     wire.send(line, wire.Ready(guards=guards))
     zygote.run()
