@@ -12,8 +12,9 @@ from sqlalchemy import BigInteger, Column, Index, Insert, Integer, Select, Strin
 
 from penstock.access.domain import Caller
 from penstock.kernel.bulk import insert_rows
-from penstock.kernel.columns import Json, JsonText, Plain, UtcTime
+from penstock.kernel.columns import Json, JsonText, UtcTime
 from penstock.kernel.db import Tx, metadata
+from penstock.kernel.plain import Plain
 
 audit_log = Table(
     "audit_log",

@@ -52,6 +52,3 @@ JsonText = Text().with_variant(JSONB(), "postgresql")
 def to_json(value: object) -> str:
     """JSON text, by the quickest encoder: a bulk insert writes a hundred thousand of them."""
     return msgspec.json.encode(value).decode()
-
-
-Plain = dict[str, Any]  # a JSON object, as it comes from a Json column

@@ -41,10 +41,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from penstock.kernel.columns import Id, Json, Plain, UtcTime, to_json
+from penstock.kernel.columns import Id, Json, UtcTime, to_json
 from penstock.kernel.db import Tx, metadata
 from penstock.kernel.errors import Invalid, TooLarge
 from penstock.kernel.message import Event
+from penstock.kernel.plain import Plain
 
 MOST_BYTES = 16 * 1024  # of data, as JSON: an event says that something is new, it does not carry it
 MOST_ID = 2**63 - 1

@@ -34,7 +34,7 @@ from sqlalchemy import (
 )
 
 from penstock.kernel.bulk import insert_new
-from penstock.kernel.columns import Id, Json, Plain, UtcTime
+from penstock.kernel.columns import Id, Json, UtcTime
 from penstock.kernel.db import Db, Tx, metadata
 from penstock.kernel.errors import NotFound, PenstockError, Unavailable, in_words
 from penstock.kernel.hot import LeasedRow
@@ -43,6 +43,7 @@ from penstock.kernel.leases import Leases
 from penstock.kernel.machine import Machine
 from penstock.kernel.message import Message
 from penstock.kernel.patience import look_for_ever
+from penstock.kernel.plain import Plain
 from penstock.kernel.retry import Backoff, wait_before_retry, worth_retrying
 from penstock.kernel.steady import to_its_end
 from penstock.kernel.transitions import record

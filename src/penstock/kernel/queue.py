@@ -32,13 +32,14 @@ from sqlalchemy import (
 
 from penstock.kernel.announce import Announce, Waiting, announce_nothing
 from penstock.kernel.bulk import among, insert_new, insert_rows
-from penstock.kernel.columns import Id, Json, Plain, UtcTime
+from penstock.kernel.columns import Id, Json, UtcTime
 from penstock.kernel.db import Tx, metadata
 from penstock.kernel.errors import NotFound, Unavailable
 from penstock.kernel.hot import LeasedRow
 from penstock.kernel.lease_sql import LeaseWords, lease_columns, lease_indexes, lease_rules
 from penstock.kernel.leases import LeaseLost, Leases
 from penstock.kernel.machine import Machine
+from penstock.kernel.plain import Plain
 from penstock.kernel.transitions import move, record
 
 

@@ -13,9 +13,10 @@ from typing import Any, Protocol
 from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, Row, String, Table, and_, delete, or_, select
 
 from penstock.kernel.bulk import among, upsert
-from penstock.kernel.columns import Id, Json, Plain, UtcTime
+from penstock.kernel.columns import Id, Json, UtcTime
 from penstock.kernel.db import Db, metadata
 from penstock.kernel.errors import Conflict
+from penstock.kernel.plain import Plain
 
 run_state = Table(
     "run_state",

@@ -8,9 +8,9 @@ from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from typing import Protocol
 
-from penstock.kernel.columns import Plain
 from penstock.kernel.errors import Conflict, Invalid, NotFound, Unavailable
 from penstock.kernel.machine import Machine
+from penstock.kernel.plain import Plain
 
 EVERYTHING = "*"
 MOST_WEBHOOKS = 20  # per owner: one message is posted at most that often for each
