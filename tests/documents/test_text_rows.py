@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from penstock.documents.ground import Box
-from penstock.documents.text_rows import pieces_of_row, with_rows_apart
+from penstock.documents.text_rows import markdown_of, pieces_of_row
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,14 @@ def test_a_row_stays_one_when_its_runs_say_something_else():
     assert pieces_of_row(cells, pieces[:-1]) == []
 
 
-def test_in_markdown_it_becomes_rows():
-    cells, pieces = row_of(["Mill Street"], ["No.:", "Date:"], ["A-17", "5 Jan"])
-    before = "| a | b | c |\n|---|---|---|\n| Mill Street | No.: Date: | A-17 5 Jan |\n\nEnd"
-    after = "| a | b | c |\n|---|---|---|\n| Mill Street | No.: | A-17 |\n|  | Date: | 5 Jan |\n\nEnd"
-    assert with_rows_apart(before, [cells], pieces) == after
+class TestInMarkdown:
+    def test_such_a_row_becomes_rows(self):
+        head, _ = row_of(["a"], ["b"], ["c"])
+        cells, pieces = row_of(["Mill Street"], ["No.:", "Date:"], ["A-17", "5 Jan"])
+        assert markdown_of([head, cells], pieces) == (
+            "| a | b | c |\n|---|---|---|\n| Mill Street | No.: | A-17 |\n|  | Date: | 5 Jan |"
+        )
+
+    def test_a_bar_in_a_cell_is_no_border(self):
+        cells, pieces = row_of(["O'Neil | Co"], ["3.00"])
+        assert markdown_of([cells], pieces) == "| O'Neil \\| Co | 3.00 |\n|---|---|"

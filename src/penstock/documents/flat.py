@@ -1,27 +1,31 @@
 """Files that are text already, from outside: `kind_of_file` and `read_flat`.
 
-All work on their bytes is done in the sandbox (`parts.py`). What comes back is checked once more, since a child that a
-file has taken over may answer anything.
+All work on their bytes is done in the sandbox (`parts.py`); only a mark at the beginning is looked at here. What comes
+back is checked once more, since a child that a file has taken over may answer anything.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 from penstock.documents.endings import accepted, told_of
 from penstock.documents.errors import DocumentTooLarge, DocumentUnreadable
-from penstock.documents.kinds import Kind
+from penstock.documents.kinds import Kind, by_mark
 from penstock.documents.parts import Bookmark, Part, name_kind, read_part
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.sandbox.ends import Bounds
 
 PRELOAD = ("penstock.documents.parts",)  # what a sandbox should have imported before it runs these
 MOST_PAGES = 5000
+MARK_BYTES = 32  # of a file, in which the kinds that have a mark show it
 LOOK = Bounds(memory_bytes=256 * 1024 * 1024, cpu_seconds=5, seconds=20.0)
 PART = Bounds(memory_bytes=512 * 1024 * 1024, cpu_seconds=30, seconds=120.0, result_bytes=12 * 1024 * 1024)
 
 
 async def kind_of_file(sandbox: Sandbox, path: Path, filename: str, *, limits: Bounds = LOOK) -> Kind:
     """The kind of a file by its content, then its name. DocumentEmpty, DocumentEncrypted or DocumentKindUnknown."""
+    if (certain := by_mark(await asyncio.to_thread(_beginning, path))) is not None:
+        return certain  # a sandbox would cost more than the look
     with told_of(filename, "a document"):
         answer = await sandbox.run(name_kind, filename, file=path, limits=limits)
     return accepted(answer, filename, "a document").kind
@@ -50,6 +54,11 @@ async def read_flat(
             raise DocumentTooLarge(filename=filename, reason=reason)
         yield part
         following = part.following
+
+
+def _beginning(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(MARK_BYTES)
 
 
 def _goes_on(part: Part, first: int, after: int) -> bool:

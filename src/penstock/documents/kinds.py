@@ -126,14 +126,19 @@ def _old_office(head: bytes, filename: str) -> DocumentEncrypted | DocumentKindU
     return DocumentKindUnknown(filename=filename, seen="an Office file from before 2007")
 
 
-def _by_beginning(head: bytes, filename: str) -> Kind | None:
+def by_mark(head: bytes) -> Kind | None:
+    """The kind of a file whose first bytes leave no doubt. They are compared with, and nothing more."""
     for beginning, kind in BEGINNINGS:
         if head.startswith(beginning):
             return kind
     if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
         return Kind.WEBP
-    if head.lstrip().startswith(b"%PDF-"):
-        return Kind.PDF
+    return Kind.PDF if head.lstrip().startswith(b"%PDF-") else None
+
+
+def _by_beginning(head: bytes, filename: str) -> Kind | None:
+    if (certain := by_mark(head)) is not None:
+        return certain
     late = b"%PDF-" in head[:PDF_BYTES] and (filename.lower().endswith(".pdf") or codec_of(head) is None)
     return Kind.PDF if late else None  # else it is a text that speaks of PDF
 

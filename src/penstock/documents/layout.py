@@ -5,31 +5,28 @@ free from top to bottom are a band: of columns when the pieces beside the gap ar
 other rows are lines of one column. Distances are in heights of a usual line, so no unit or resolution matters.
 """
 
-import re
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from penstock.documents import lines
 from penstock.documents.blocks import PAGE_MARK
 from penstock.documents.ground import Box, Page, Span
-from penstock.documents.layout_tables import cells_of, markdown_of
+from penstock.documents.layout_sizes import Sizes
+from penstock.documents.layout_tables import cells_of, table_of
+from penstock.documents.lines import NO_SPACE, SPREAD, Part, around, together
+from penstock.documents.paragraphs import paragraphs_of
+from penstock.documents.writing import Writing, markdown_of, without_page_numbers
 
 GUTTER = 0.4  # the least width of a gap between columns, in heights of a line; the engine has parted them already
 LEFT_OVER = 0.1  # what many rows must leave free of it
 LEAST_ROWS = 3  # of columns of text; two lines side by side are a table
 LEAST_TABLE_ROWS = 2
 FILLED = 0.55  # how much of its column a line of running text fills, in the middle
-PARAGRAPH_GAP = 0.8  # an empty space above a line that begins a paragraph, in heights of a line
 LEAST_LETTERS = 20  # in a line of running text, in the narrowest columns
-FULL_LINE = 0.85  # a line that ends sooner is the last of its paragraph
 TABLE_GAP = 2.0  # an empty space that no table has between its rows
-TITLE, SUBTITLE = 1.5, 1.22  # how much higher than usual the lines of headings are
-MOST_HEADING = 80  # letters
-SENTENCE_END = frozenset(".,;:!?。，；：！？")
-MARKED = re.compile(r"^\s*([-–•·●○▪■*]|\(?\d{1,3}[.)、]|[一二三四五六七八九十]{1,3}、)\s*(?=\S)")
-BULLETS = frozenset("-–•·●○▪■*")
-NO_SPACE = re.compile(r"[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f]")  # Chinese and its marks
+LEVELS = {rank / 10: 1 if rank >= 16 else 2 if rank >= 13 else 3 for rank in range(11, 17)}  # of headings, by rank
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,13 +53,15 @@ Gap = tuple[float, float]  # from left to right
 def page_of(lines: Iterable[Line], number: int, *, width: float, height: float) -> Page:
     """The page that these lines make."""
     seen = [line for line in lines if line.text.strip()]
-    writing = _Writing(usual=statistics.median([line.height for line in seen]) if seen else 1.0)
-    writing.write(seen)
+    sizes = Sizes.of([(line.text, line.box) for line in seen])
+    layout = _Layout(sizes)
+    layout.add(seen)
+    found = without_page_numbers(paragraphs_of(layout.parts), height)
     return Page(
         number=number,
         origin="ocr",
-        markdown=PAGE_MARK.sub(r"\\<!--\1", "\n\n".join(writing.blocks)),
-        spans=tuple(writing.spans),
+        markdown=PAGE_MARK.sub(r"\\<!--\1", markdown_of(Writing(sizes.letters).write(found), LEVELS)),
+        spans=tuple(layout.spans),
         width=round(width, 2),
         height=round(height, 2),
         confidence=round(statistics.fmean(line.score for line in seen), 4) if seen else None,
@@ -132,40 +131,39 @@ def _beside(gap: Gap, line: Line) -> list[Gap]:
     return [part for part in ((gap[0], left), (right, gap[1])) if part[0] < part[1]]
 
 
-class _Writing:
-    """The page as it is being written."""
+class _Layout:
+    """The parts of the page as they are found."""
 
-    def __init__(self, usual: float) -> None:
-        self.usual = usual
-        self.blocks: list[str] = []
+    def __init__(self, sizes: Sizes) -> None:
+        self.parts: list[Part] = []
         self.spans: list[Span] = []
+        self._sizes = sizes
         self._tables = 0
 
-    def write(self, lines: Sequence[Line]) -> None:
+    def add(self, lines: Sequence[Line]) -> None:
         """A page, or a column of one."""
-        edge = max((line.box[2] for line in lines), default=0.0)
-        for band in _bands(_rows(lines), self.usual):
-            self._write_band(band, edge)
+        for band in _bands(_rows(lines), self._sizes.height):
+            self._add_band(band)
 
-    def _write_band(self, band: Band, edge: float) -> None:
+    def _add_band(self, band: Band) -> None:
         """Columns one after the other, a table, or lines."""
         if band.gutter is None:
-            self._write_lines([line for row in band.rows for line in row], edge)
+            self._add_lines(band.rows)
             return
         left, right = _sides(band)
         if all(len(side) >= LEAST_ROWS and _is_running_text(side) for side in (left, right)):
-            self.write(left)
-            self.write(right)
+            self.add(left)
+            self.add(right)
             return
-        for run in _runs(band.rows, self.usual):
+        for run in self._runs(band.rows):
             if len(run) >= LEAST_TABLE_ROWS and len(run[0]) > 1:
-                self._write_table(run)
+                self._add_table(run)
             else:
-                self._write_lines([_joined(row) for row in run], edge)
+                self._add_lines(run)
 
-    def _write_table(self, rows: Sequence[Row]) -> None:
+    def _add_table(self, rows: Sequence[Row]) -> None:
         cells = cells_of([[(line.text, line.box) for line in row] for row in rows])
-        self.blocks.append(markdown_of(cells))
+        self.parts.append(Part(box=around([line.box for row in rows for line in row]), markdown=table_of(cells)))
         self.spans.extend(
             Span(text=cell[0], box=cell[1], table=self._tables, row=at, column=column)
             for at, row in enumerate(cells)
@@ -174,51 +172,32 @@ class _Writing:
         )
         self._tables += 1
 
-    def _write_lines(self, lines: Sequence[Line], edge: float) -> None:
-        paragraph: list[Line] = []
-        for line in lines:
-            if paragraph and self._begins(line, after=paragraph[-1], edge=edge):
-                self._write_paragraph(paragraph)
-                paragraph = []
-            paragraph.append(line)
-        if paragraph:
-            self._write_paragraph(paragraph)
-
-    def _begins(self, line: Line, *, after: Line, edge: float) -> bool:
-        if line.box[1] - after.box[3] > PARAGRAPH_GAP * self.usual or MARKED.match(line.text):
-            return True
-        if self._level(line) != self._level(after):
-            return True
-        return _letters(after) < LEAST_LETTERS or after.box[2] - line.box[0] < FULL_LINE * (edge - line.box[0])
-
-    def _level(self, line: Line) -> int:
-        """Of a heading; 0 for other lines."""
-        if len(line.text) > MOST_HEADING or line.text[-1] in SENTENCE_END:
-            return 0
-        if line.height >= TITLE * self.usual:
-            return 1
-        return 2 if line.height >= SUBTITLE * self.usual else 0
-
-    def _write_paragraph(self, lines: Sequence[Line]) -> None:
-        text = _together(line.text for line in lines)
-        marked = MARKED.match(text)
-        if level := self._level(lines[0]):
-            text = f"{'#' * level} {text}"
-        elif marked and marked[1] in BULLETS:
-            text = f"- {text[marked.end() :]}"
-        self.blocks.append(text)
+    def _add_lines(self, rows: Sequence[Row]) -> None:
+        lines = [self._joined(row) for row in rows]
+        self.parts.append(Part(box=around([line.box for line in lines]), lines=lines))
         self.spans.extend(Span(text=line.text, box=line.box) for line in lines)
 
+    def _joined(self, row: Row) -> lines.Line:
+        """A row that is no table's as one line."""
+        box, longest = around([line.box for line in row]), max(row, key=lambda line: line.width)
+        is_spread = any(other.box[0] - one.box[2] > SPREAD * self._sizes.letters for one, other in pairwise(row))
+        size = self._sizes.of_line(longest.text, longest.box)
+        return lines.Line(together(line.text.strip() for line in row), *box, size, "", is_spread)
 
-def _runs(rows: Sequence[Row], usual: float) -> Iterator[list[Row]]:
-    """Rows that may be one table: it begins and ends with a row of several pieces, and has no wide space in it."""
-    run: list[Row] = []
-    for row in rows:
-        if run and min(line.box[1] for line in row) - max(line.box[3] for line in run[-1]) > TABLE_GAP * usual:
-            yield from _trimmed(run)
-            run = []
-        run.append(row)
-    yield from _trimmed(run)
+    def _runs(self, rows: Sequence[Row]) -> Iterator[list[Row]]:
+        """Rows that may be one table: it begins and ends with a row of several pieces, and has no wide space in it, and
+        no heading."""
+        run: list[Row] = []
+        for row in rows:
+            gap = min(line.box[1] for line in row) - max(line.box[3] for line in run[-1]) if run else 0.0
+            if run and (gap > TABLE_GAP * self._sizes.height or self._is_heading(row)):
+                yield from _trimmed(run)
+                run = []
+            run.append(row)
+        yield from _trimmed(run)
+
+    def _is_heading(self, row: Row) -> bool:
+        return len(row) == 1 and self._sizes.of_line(row[0].text, row[0].box) > self._sizes.letters
 
 
 def _trimmed(run: list[Row]) -> Iterator[list[Row]]:
@@ -244,26 +223,6 @@ def _is_running_text(lines: Sequence[Line]) -> bool:
     return filled and statistics.median(map(_letters, lines)) >= LEAST_LETTERS
 
 
-def is_chinese(letter: str) -> bool:
-    """Whether it is a letter or a mark of Chinese, beside which there is no space."""
-    return NO_SPACE.match(letter) is not None
-
-
 def _letters(line: Line) -> int:
     """How long it is; a Chinese letter is as wide as two."""
     return len(line.text) * (2 if NO_SPACE.search(line.text) else 1)
-
-
-def _joined(row: Row) -> Line:
-    boxes = [line.box for line in row]
-    around = (min(b[0] for b in boxes), min(b[1] for b in boxes), max(b[2] for b in boxes), max(b[3] for b in boxes))
-    return Line(text=_together(line.text for line in row), box=around, score=min(line.score for line in row))
-
-
-def _together(texts: Iterable[str]) -> str:
-    """Lines of one paragraph; no space between two Chinese letters."""
-    whole = ""
-    for text in texts:
-        is_close = is_chinese(whole[-1:]) and is_chinese(text[:1])
-        whole += text if is_close or not whole else f" {text}"
-    return whole

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from penstock.documents.ground import Box
+from penstock.documents.lines import Piece, around
 
-Piece = tuple[str, Box]
 Cells = list[list[Piece | None]]
 
 
@@ -14,7 +14,7 @@ def cells_of(rows: Sequence[Sequence[Piece]]) -> Cells:
     return [_row(row, columns) for row in rows]
 
 
-def markdown_of(cells: Cells) -> str:
+def table_of(cells: Cells) -> str:
     """As a markdown table, its first row the head."""
     lines = [_line([cell[0] if cell else "" for cell in row]) for row in cells]
     lines.insert(1, _line(["---"] * len(cells[0])))
@@ -40,16 +40,12 @@ def _row(row: Sequence[Piece], columns: Sequence[tuple[float, float]]) -> list[P
     for text, box in row:
         at = max(range(len(columns)), key=lambda column: _shared(columns[column], box))
         before = cells[at]
-        cells[at] = (text, box) if before is None else (f"{before[0]} {text}", _around(before[1], box))
+        cells[at] = (text, box) if before is None else (f"{before[0]} {text}", around([before[1], box]))
     return cells
 
 
 def _shared(column: tuple[float, float], box: Box) -> float:
     return min(column[1], box[2]) - max(column[0], box[0])
-
-
-def _around(one: Box, other: Box) -> Box:
-    return min(one[0], other[0]), min(one[1], other[1]), max(one[2], other[2]), max(one[3], other[3])
 
 
 def _line(cells: Sequence[str]) -> str:

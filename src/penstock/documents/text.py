@@ -5,10 +5,7 @@ judged page by page in `text_real.py`; where not, the page comes back without on
 """
 
 import ctypes
-import re
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,16 +13,14 @@ import msgspec
 
 from penstock.documents.blocks import PAGE_MARK
 from penstock.documents.ground import Box, Page, Span
-from penstock.documents.layout import is_chinese
+from penstock.documents.lines import WORD_GAP, Line, Part
 from penstock.documents.refusals import Refusal, unreadable
+from penstock.documents.text_lines import NOWHERE, Sheet, sheet_of
+from penstock.documents.text_markdown import write_pages
 from penstock.documents.text_real import Looks, look_at, why_not_real
-from penstock.documents.text_rows import Piece, pieces_of_row, with_rows_apart
+from penstock.documents.text_rows import pieces_of_row
 
-WORD_GAP = 0.15  # of a line's height; runs closer than this are one word
 LINE_GAP = 1.0  # runs further apart than this are not one line
-GUTTER = 0.8  # the least space between columns, in heights of a line
-SEAM = 8  # letters on each side by which the end of a line is found again
-LABEL = re.compile(r"[^\W\d_][^:：]{0,39}[:：]")  # at the beginning of a line: "Invoice No: 7", "发票号码：7"
 SAME_LINE = 0.5  # how much of their height two runs of a line have in common
 
 
@@ -71,12 +66,17 @@ def read_layers(file: BinaryIO, first: int, last: int, suspects: Sequence[int]) 
         target_pages=f"{first}-{last}",
     )
     try:
-        found = {page.page_num: page for page in parser.parse_bytes(content).pages}
+        sheets = {page.page_num: sheet_of(page) for page in parser.parse_bytes(content).pages}
     except RuntimeError as error:
         return unreadable(str(error)[:200]).refusal
-    looks = _looks(content, [number for number in suspects if number in found])
-    numbers = range(first, last + 1)
-    return Layers(layers=tuple(_layer(number, found.get(number), looks.get(number, PLAIN)) for number in numbers))
+    looks = _looks(content, [number for number in suspects if number in sheets])
+    written = write_pages(sheets, content)
+    return Layers(
+        layers=tuple(
+            _layer(number, sheets.get(number), looks.get(number, PLAIN), written.get(number, ""))
+            for number in range(first, last + 1)
+        )
+    )
 
 
 def _looks(content: bytes, numbers: Sequence[int]) -> dict[int, Looks]:
@@ -88,113 +88,60 @@ def _looks(content: bytes, numbers: Sequence[int]) -> dict[int, Looks]:
         return {number: look_at(document, number) for number in numbers}
 
 
-def _layer(number: int, parsed: Any, looks: Looks) -> Layer:
-    if parsed is None:
+def _layer(number: int, sheet: Sheet | None, looks: Looks, markdown: str) -> Layer:
+    if sheet is None:
         return Layer(number=number, distrust="unreadable")
-    items = parsed.text_items
-    if distrust := why_not_real("".join(item.text for item in items), looks):
+    if distrust := why_not_real(sheet.text, looks):
         return Layer(number=number, distrust=distrust)
-    spans = tuple(_spans(parsed.blocks or (), items))
-    rows = (row for block in parsed.blocks or () if block.kind == "table" for row in block.rows or ())
-    markdown = with_rows_apart(parsed.markdown.strip(), rows, [(item.text, _box(item)) for item in items])
     page = Page(
         number=number,
         origin="text",
-        markdown=PAGE_MARK.sub(r"\\<!--\1", _with_right_seams(markdown, spans)),
-        spans=spans,
-        width=round(parsed.width, 2),
-        height=round(parsed.height, 2),
+        markdown=PAGE_MARK.sub(r"\\<!--\1", markdown),
+        spans=tuple(_spans(sheet.parts)),
+        width=round(sheet.width, 2),
+        height=round(sheet.height, 2),
     )
     return Layer(number=number, page=page)
 
 
-def _with_right_seams(markdown: str, spans: Sequence[Span]) -> str:
-    """The parser puts a space wherever a line ends. Chinese that goes on in the next line has none, and lines that each
-    begin with a label are no paragraph."""
-    for one, other in pairwise(spans):
-        if one.table is not None:
-            continue
-        tail, head = one.text[-SEAM:], other.text[:SEAM]
-        if LABEL.match(one.text) and LABEL.match(other.text):
-            markdown = _with_seam(markdown, tail, "\n\n", head)
-        elif is_chinese(tail[-1:]) and is_chinese(head[:1]):
-            markdown = _with_seam(markdown, tail, "", head)
-    return markdown
-
-
-def _with_seam(markdown: str, tail: str, seam: str, head: str) -> str:
-    at = markdown.find(f"{tail} {head}")
-    if at < 0 or markdown.startswith("|", markdown.rfind("\n", 0, at) + 1):
-        return markdown  # a row of a table stays one line
-    return markdown[:at] + tail + seam + markdown[at + len(tail) + 1 :]
-
-
-def _spans(blocks: Iterable[Any], items: Iterable[Any]) -> Iterator[Span]:
-    """Cells of tables and lines of everything else, in the order of the blocks; then what belongs to none."""
-    left = [(item.text, _box(item)) for item in items if item.text.strip()]
+def _spans(parts: Iterable[Part]) -> Iterator[Span]:
+    """Cells of tables and lines of everything else, in reading order."""
     tables = 0
-    for block in blocks:
-        inside, left = _parted(left, block.bbox)
-        if block.kind == "table" and block.rows:
-            yield from _cells(tables, [*([block.header] if block.header else []), *block.rows], inside)
+    for part in parts:
+        if part.cells:
+            yield from _cells(tables, part)
             tables += 1
+        elif part.lines is part.runs:
+            yield from (Span(text=run.text, box=_rounded(run[1:5])) for run in part.runs)
         else:
-            yield from _lines(_by_columns(inside))
-    yield from _lines(left)
+            yield from _lines(part.runs)
 
 
-def _parted(pieces: list[Piece], around: Any) -> tuple[list[Piece], list[Piece]]:
-    """Those whose middle lies in the box, and the others."""
-    if around is None:
-        return [], pieces
-    left, top, right, bottom = _box(around)
-    inside: list[Piece] = []
-    outside: list[Piece] = []
-    for piece in pieces:
-        x0, y0, x1, y1 = piece[1]
-        is_in = left <= (x0 + x1) / 2 <= right and top <= (y0 + y1) / 2 <= bottom
-        (inside if is_in else outside).append(piece)
-    return inside, outside
-
-
-def _by_columns(pieces: list[Piece]) -> list[Piece]:
-    """A paragraph that goes on in the next column is one block; its lines come from both columns in turn."""
-    ends: list[float] = []  # where each column of the block ends, from left to right
-    reach = 0.0
-    for left, top, right, bottom in sorted(box for _, box in pieces):
-        if ends and left < reach + GUTTER * (bottom - top):
-            ends[-1] = max(ends[-1], right)
-        else:
-            ends.append(right)
-        reach = ends[-1]
-    return sorted(pieces, key=lambda piece: bisect_left(ends, piece[1][2])) if 1 < len(ends) < len(pieces) else pieces
-
-
-def _cells(table: int, rows: Sequence[Sequence[Any]], inside: Sequence[Piece]) -> Iterator[Span]:
-    for at, row in enumerate(rows):
-        if apart := pieces_of_row(row, inside):
-            yield from (span for pieces in apart for span in _lines(pieces))
+def _cells(table: int, part: Part) -> Iterator[Span]:
+    for at, row in enumerate(part.cells):
+        if part.pieces and (apart := pieces_of_row(row, part.pieces)):
+            yield from (Span(text=text, box=_rounded(box)) for pieces in apart for text, box in pieces)
             continue
         for column, cell in enumerate(row):
-            if cell.text.strip():
-                box = _box(cell.bbox) if cell.bbox is not None else None
-                yield Span(text=cell.text.strip(), box=box, table=table, row=at, column=column)
+            if text := cell.text.strip():
+                box = _rounded(_box(cell.bbox)) if cell.bbox is not None else None
+                yield Span(text=text, box=box, table=table, row=at, column=column)
 
 
-def _lines(pieces: Iterable[Piece]) -> Iterator[Span]:
+def _lines(runs: Iterable[Line]) -> Iterator[Span]:
     """Runs of one line are put together again: a bold word in it makes three of one."""
-    line: Piece | None = None
-    for text, box in pieces:
-        if line is not None and _go_on(line[1], box):
-            gap = box[0] - line[1][2]
-            between = " " if gap > WORD_GAP * (box[3] - box[1]) else ""
-            line = (line[0] + between + text, _around(line[1], box))
+    text, box = "", NOWHERE
+    for run in runs:
+        if text and _go_on(box, run.box):
+            gap = run.left - box[2]
+            text += (" " if gap > WORD_GAP * (run.bottom - run.top) else "") + run.text
+            box = _around(box, run.box)
             continue
-        if line is not None:
-            yield Span(text=line[0].strip(), box=line[1])
-        line = (text, box)
-    if line is not None:
-        yield Span(text=line[0].strip(), box=line[1])
+        if text:
+            yield Span(text=text, box=_rounded(box))
+        text, box = run.text, run.box
+    if text:
+        yield Span(text=text, box=_rounded(box))
 
 
 def _go_on(before: Box, after: Box) -> bool:
@@ -209,4 +156,9 @@ def _around(one: Box, other: Box) -> Box:
 
 def _box(place: Any) -> Box:
     x, y = place.x, place.y
-    return round(x, 1), round(y, 1), round(x + place.width, 1), round(y + place.height, 1)
+    return x, y, x + place.width, y + place.height
+
+
+def _rounded(box: Box) -> Box:
+    """As precise as anybody can see."""
+    return round(box[0], 1), round(box[1], 1), round(box[2], 1), round(box[3], 1)

@@ -5,35 +5,38 @@ made of, each in its own box, and in markdown as so many rows. A cell whose text
 as it is: there the row is one.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from penstock.documents.ground import Box
+from penstock.documents.lines import Piece
 
+DIGIT = re.compile(r"\d")
 SLACK = 3.0  # points that a run may begin left of its cell or above it
 FEWEST_LINES = 3  # of figures beside as many lines without any; a header and a long name take two
-
-Piece = tuple[str, Box]
 
 
 def pieces_of_row(row: Sequence[Any], pieces: Sequence[Piece]) -> list[list[Piece]]:
     """The runs of each cell of a row that is none; nothing when it is one, or its runs cannot be found."""
-    cells = [cell for cell in row if cell.text.strip()]
-    if len(cells) < 2 or not any(_may_be_labels(cell.text) for cell in cells):
+    if not _may_be_apart(row):
         return []
-    found = [_pieces_of(cell, pieces) for cell in cells]
+    found = [_pieces_of(cell, pieces) for cell in row if cell.text.strip()]
     return found if all(found) and (_has_labels(found) or _has_figures_beside_names(found)) else []
 
 
-def with_rows_apart(markdown: str, rows: Iterable[Sequence[Any]], pieces: Sequence[Piece]) -> str:
-    """The markdown with such rows as the rows that they look like."""
-    for row in rows:
-        if apart := pieces_of_row(row, pieces):
+def markdown_of(cells: Sequence[Sequence[Any]], pieces: Sequence[Piece]) -> str:
+    """A table, its first row the head, with such rows as the rows that they look like."""
+    lines: list[str] = []
+    for row in cells:
+        texts = [cell.text.strip() for cell in row]
+        if lines and pieces and (apart := pieces_of_row(row, pieces)):
             found = iter(apart)
-            cells = [next(found) if cell.text.strip() else [] for cell in row]
-            lines = map(_as_line, _rows_of(cells))
-            markdown = markdown.replace(_as_line([cell.text for cell in row]), "\n".join(lines), 1)
-    return markdown
+            lines += map(_as_line, _rows_of([next(found) if text else [] for text in texts]))
+            continue
+        lines.append(_as_line(texts))
+        if len(lines) == 1:
+            lines.append(f"|{'---|' * len(row)}")
+    return "\n".join(lines)
 
 
 def _rows_of(cells: Sequence[Sequence[Piece]]) -> list[list[str]]:
@@ -48,11 +51,19 @@ def _rows_of(cells: Sequence[Sequence[Piece]]) -> list[list[str]]:
 
 
 def _as_line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    line = "\t".join(cells)
+    if "|" in line or "\n" in line:
+        line = line.replace("|", "\\|").replace("\n", " ")
+    return f"| {line.replace(chr(9), ' | ')} |"
+
+
+def _may_be_apart(row: Sequence[Any]) -> bool:
+    texts = [text for cell in row if (text := cell.text.strip())]
+    return len(texts) > 1 and any(map(_may_be_labels, texts))
 
 
 def _may_be_labels(text: str) -> bool:
-    return text.rstrip().endswith((":", "：")) or not any(map(str.isdigit, text))
+    return text.endswith((":", "：")) or DIGIT.search(text) is None
 
 
 def _pieces_of(cell: Any, pieces: Sequence[Piece]) -> list[Piece]:
@@ -86,7 +97,7 @@ def _has_figures_beside_names(cells: Sequence[Sequence[Piece]]) -> bool:
 
 
 def _has_digit(piece: Piece) -> bool:
-    return any(map(str.isdigit, piece[0]))
+    return DIGIT.search(piece[0]) is not None
 
 
 def _share_row(one: Piece, other: Piece) -> bool:

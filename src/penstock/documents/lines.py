@@ -1,0 +1,74 @@
+"""Lines of a page in reading order, as they come from a text layer or from OCR, before they are put together."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from penstock.documents.ground import Box
+
+WORD_GAP = 0.15  # of a line's size; runs closer than this are one word
+SPREAD = 2.0  # the least space in a line that is spread, in sizes of its letters
+NO_SPACE = re.compile(r"[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f]")  # Chinese and its marks
+HYPHENS = ("-", "\u2010", "\u00ad")
+
+Piece = tuple[str, Box]
+
+
+class Line(NamedTuple):
+    """A line of text, or a run of one."""
+
+    text: str
+    left: float
+    top: float
+    right: float
+    bottom: float
+    size: float  # of its letters
+    font: str = ""  # that it begins with, where that is known
+    is_spread: bool = False  # there is a wide space in it, as between a label and its value
+
+    @property
+    def box(self) -> Box:
+        return self.left, self.top, self.right, self.bottom
+
+
+@dataclass(kw_only=True, slots=True)
+class Part:
+    """A stretch of a page: lines of one column, or a table, or what is markdown already."""
+
+    box: Box
+    runs: list[Line] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)  # the runs, those beside each other in one
+    cells: Sequence[Sequence[Any]] = ()
+    pieces: Sequence[Piece] = ()  # its runs, where there are more of them than cells
+    markdown: str = ""
+
+
+def around(boxes: Sequence[Box]) -> Box:
+    """The box that holds all of these."""
+    lefts, tops, rights, bottoms = zip(*boxes, strict=True)
+    return min(lefts), min(tops), max(rights), max(bottoms)
+
+
+def is_chinese(letter: str) -> bool:
+    """Whether it is a letter or a mark of Chinese, beside which there is no space."""
+    return NO_SPACE.match(letter) is not None
+
+
+def joined(lines: Sequence[Line]) -> str:
+    """Lines of one paragraph as one text."""
+    whole = " ".join([line.text for line in lines])
+    return whole if whole.isascii() and "- " not in whole else together(line.text for line in lines)
+
+
+def together(texts: Iterable[str]) -> str:
+    """Texts that go on in each other. Words that were cut are whole again, and Chinese has no space in it."""
+    whole = ""
+    for text in texts:
+        if whole.endswith(HYPHENS) and whole[-2:-1].isalpha() and text[0].islower():
+            whole = whole[:-1] + text
+        elif not whole or (is_chinese(whole[-1]) and is_chinese(text[0])):
+            whole += text
+        else:
+            whole += f" {text}"
+    return whole
