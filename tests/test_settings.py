@@ -8,10 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.settings import BadSetting, EtlSettings, Settings, describe, load, unknown
+from penstock.settings import BadSetting, EtlSettings, LlmSettings, MineruSettings, Settings, describe, load, unknown
 
-OF_ETL = {known.metadata["env"]: known for known in fields(EtlSettings)}
-KNOWN = {known.metadata["env"]: known for known in fields(Settings) if known.name != "etl"} | OF_ETL
+OF_PARTS = {
+    known.metadata["env"]: (part, known)
+    for part, kind in {"etl": EtlSettings, "llm": LlmSettings, "mineru": MineruSettings}.items()
+    for known in fields(kind)
+}
+OF_HOUSE = {known.metadata["env"]: known for known in fields(Settings) if known.metadata}
+KNOWN = OF_HOUSE | {env: known for env, (_, known) in OF_PARTS.items()}
 EXAMPLES: dict[type, tuple[str, Any]] = {
     bool: ("yes", True),
     int: ("17", 17),
@@ -24,7 +29,8 @@ WITH_LEAST = {env: known.metadata["least"] for env, known in KNOWN.items() if kn
 
 
 def value_of(settings: Settings, env: str) -> Any:
-    return getattr(settings.etl if env in OF_ETL else settings, KNOWN[env].name)
+    part, known = OF_PARTS.get(env, ("", KNOWN[env]))
+    return getattr(getattr(settings, part) if part else settings, known.name)
 
 
 def refusal(env: str, text: str) -> BadSetting:
@@ -178,7 +184,7 @@ def test_settings_cannot_be_changed():
 def test_the_description_has_every_setting_once_with_a_sentence():
     described = describe()
     assert [one.env for one in described] == list(KNOWN)
-    families = ("PENSTOCK_", "AWS_", "OTEL_", "PULL_", "TASK_", "RESET_", "RERUN_", "ETL_")
+    families = ("PENSTOCK_", "AWS_", "OTEL_", "PULL_", "TASK_", "RESET_", "RERUN_", "ETL_", "LLM_", "MINERU_")
     assert all(one.env.startswith(families) for one in described)
     assert all(one.doc.endswith(".") and one.default for one in described)
 

@@ -8,6 +8,7 @@ from penstock.documents.ground import Page, Place, page_mark, write_page
 from penstock.documents.ocr import MARKDOWN, PAGES, Desk, Reading, Source
 from penstock.documents.shape import Shaped, ShapeRule
 from penstock.kernel.blobs import BlobNotFound, Blobs
+from penstock.kernel.plain import Plain
 
 PAGE_BREAK = "\f"
 
@@ -16,6 +17,7 @@ class NoOcr:
     """Reads nothing; for rooms in which nothing is to be read."""
 
     name = "none"
+    identity: Plain = {}  # noqa: RUF012  (nobody changes it)
 
     async def read(self, source: Source, desk: Desk) -> Reading:
         raise AssertionError(f"{source.key} was not to be read")
@@ -30,6 +32,12 @@ class EchoOcr:
         self._blobs = blobs
         self.calls = 0
         self.pages_read: Counter[int] = Counter()
+        self.version = "1"
+
+    @property
+    def identity(self) -> Plain:
+        """What its readings depend on: a test may have it read otherwise."""
+        return {"reader": self.name, "version": self.version}
 
     async def read(self, source: Source, desk: Desk) -> Reading:
         self.calls += 1
@@ -76,6 +84,19 @@ class OcrThatFails(EchoOcr):
             self.calls += 1
             raise self._errors.pop()
         return await super().read(source, desk)
+
+
+class OcrThatBreaksOff(EchoOcr):
+    """Fails once before a page; what it has read until then is kept."""
+
+    def __init__(self, blobs: Blobs, *, before_page: int) -> None:
+        super().__init__(blobs)
+        self._breaks = [before_page]
+
+    async def look_at(self, number: int) -> None:
+        if number in self._breaks:
+            self._breaks.remove(number)
+            raise OSError("the line went dead")
 
 
 class OcrThatWaits(EchoOcr):
@@ -127,6 +148,10 @@ class EchoShaper:
         self.calls = 0
         self.rules: list[ShapeRule] = []
 
+    def identity(self, rule: ShapeRule) -> Plain | None:
+        """What it makes names the task's own papers."""
+        return None
+
     async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
         self.calls += 1
         self.rules.append(rule)
@@ -149,3 +174,23 @@ class ShaperThatFails(EchoShaper):
             self.calls += 1
             raise self._errors.pop()
         return await super().shape(filename, reading, rule, desk)
+
+
+class ShaperThatCosts(EchoShaper):
+    """Makes the same of the same pages, and wants to be paid each time."""
+
+    def __init__(self, model: str = "large") -> None:
+        super().__init__()
+        self.model = model
+
+    def identity(self, rule: ShapeRule) -> Plain | None:
+        """The model decides."""
+        return {"model": self.model}
+
+    async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
+        self.calls += 1
+        self.rules.append(rule)
+        place = Place(pointer="/pages", grounded=True, page=1)
+        usage = {"model": self.model, "cost": 0.25}
+        value = {"pages": reading.page_count}
+        return Shaped(value=value, strategy="direct-json", places=(place,), usage=usage, notes={"rounds": 1})

@@ -7,7 +7,7 @@ A provider writes two objects into the desk's folder: `mineru.md` (markdown, a p
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from penstock.kernel.columns import Plain
+from penstock.kernel.plain import Plain
 
 MARKDOWN = "mineru.md"  # the name that callers of the older API know
 PAGES = "pages.jsonl"
@@ -61,6 +61,11 @@ class OCRProvider(Protocol):
     """The port: the local reader, or a service far away."""
 
     name: str
+
+    @property
+    def identity(self) -> Plain:
+        """What a reading depends on beside the document: the reader, its version and its options."""
+        ...
 
     async def read(self, source: Source, desk: Desk) -> Reading:
         """Read a document, going on where an earlier attempt stopped."""

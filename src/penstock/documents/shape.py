@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from penstock.documents.ground import Place
 from penstock.documents.ocr import Desk, Reading
-from penstock.kernel.columns import Plain
+from penstock.kernel.plain import Plain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,10 +26,15 @@ class Shaped:
     strategy: str
     places: tuple[Place, ...] = ()
     usage: Plain = field(default_factory=dict)  # what a model cost; empty where there was none
+    notes: Plain = field(default_factory=dict)  # what else a reader of the result should know, such as conflicts
 
 
 class PostProcessor(Protocol):
     """The port: leave it as it is (`skip`), find fields by their labels (`fields`), ask a model (`llm`)."""
+
+    def identity(self, rule: ShapeRule) -> Plain | None:
+        """What a result depends on beside the pages and the rule; none when making it again costs next to nothing."""
+        ...
 
     async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
         """Make a value that satisfies the rule's schema."""

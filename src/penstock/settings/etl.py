@@ -69,7 +69,15 @@ class EtlSettings:
     global_rule_id: int = setting(
         "ETL_GLOBAL_RULE_ID", 0, "The rule that is the default; 0 is the built-in one.", least=0
     )
-    ocr_provider: str = setting("ETL_OCR_PROVIDER", "local", "Who reads documents.", one_of=("local",))
+    postprocess_chunk_strategy: str = setting(
+        "ETL_POSTPROCESS_CHUNK_STRATEGY",
+        "chunked-summarize",
+        "How a model is asked about markdown that long.",
+        one_of=("chunked-summarize", "chunked-extract"),
+    )
+    ocr_provider: str = setting(
+        "ETL_OCR_PROVIDER", "local", "Who reads documents: this machine, or MinerU.", one_of=("local", "mineru")
+    )
     ocr_profile: str = setting(
         "ETL_OCR_PROFILE", "accurate", "`accurate`, or `fast` with smaller models.", one_of=("accurate", "fast")
     )

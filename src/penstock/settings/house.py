@@ -5,6 +5,7 @@ from pathlib import Path
 
 from penstock.settings.entry import setting
 from penstock.settings.etl import EtlSettings
+from penstock.settings.models import LlmSettings, MineruSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,6 +177,8 @@ class Settings:
     )
 
     etl: EtlSettings = field(default_factory=EtlSettings)
+    llm: LlmSettings = field(default_factory=LlmSettings)
+    mineru: MineruSettings = field(default_factory=MineruSettings)
 
     admin_key: str = setting("PENSTOCK_ADMIN_KEY", "", "Presets the first admin key.", secret=True)
     jwt_secret: str = setting(

@@ -9,6 +9,9 @@ from typing import Any
 from penstock.settings.entry import read, show
 from penstock.settings.etl import EtlSettings
 from penstock.settings.house import Settings
+from penstock.settings.models import LlmSettings, MineruSettings
+
+PARTS = {"etl": EtlSettings, "llm": LlmSettings, "mineru": MineruSettings}  # each under its name of `Settings`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,19 +26,20 @@ class Description:
 def load(environ: Mapping[str, str] | None = None) -> Settings:
     """The settings of this process. Empty variables count as not set."""
     environ = os.environ if environ is None else environ
-    return Settings(**_values(Settings, environ), etl=EtlSettings(**_values(EtlSettings, environ)))
+    parts: dict[str, Any] = {name: kind(**_values(kind, environ)) for name, kind in PARTS.items()}
+    return Settings(**_values(Settings, environ), **parts)
 
 
-def _values(kind: type[Settings | EtlSettings], environ: Mapping[str, str]) -> dict[str, Any]:
+def _values(kind: type[Any], environ: Mapping[str, str]) -> dict[str, Any]:
     return {known.name: read(known, text) for known in _own(kind) if (text := _given(known, environ))}
 
 
-def _own(kind: type[Settings | EtlSettings]) -> Iterator[Field[Any]]:
+def _own(kind: type[Any]) -> Iterator[Field[Any]]:
     return (known for known in fields(kind) if "env" in known.metadata)
 
 
 def _all() -> list[Field[Any]]:
-    return [*_own(Settings), *_own(EtlSettings)]
+    return [known for kind in (Settings, *PARTS.values()) for known in _own(kind)]
 
 
 def _given(known: Field[Any], environ: Mapping[str, str]) -> str:
@@ -61,6 +65,6 @@ def describe() -> list[Description]:
 
 def child_environment(settings: Settings) -> dict[str, str]:
     """The environment that gives a child process the same settings."""
-    given = {known.metadata["env"]: getattr(settings, known.name) for known in _own(Settings)}
-    given |= {known.metadata["env"]: getattr(settings.etl, known.name) for known in _own(EtlSettings)}
+    parts = [settings, *(getattr(settings, name) for name in PARTS)]
+    given = {known.metadata["env"]: getattr(part, known.name) for part in parts for known in _own(type(part))}
     return {**os.environ, **{env: str(value) for env, value in given.items()}}

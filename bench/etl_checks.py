@@ -1,0 +1,100 @@
+"""What checking a model's answer costs beside asking for it: the share of the stage that is spent on the schema.
+
+The model is a real one, small and on this machine, so its stage is about the shortest that a model's can be. The stage
+is `LlmShaper` from the pages to the grounded result; checking is what reads the answer in the sandbox and validates it.
+"""
+
+import asyncio
+import statistics
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from bench import databases
+from bench.rounds import ROUNDS, Finding, summary
+from penstock.adapters.disk import DiskBlobs
+from penstock.adapters.llm import DEFAULT, ChatCompletions, Server, Terms
+from penstock.adapters.llm_shaper import PRELOAD, LlmShaper
+from penstock.adapters.llm_shaper.checking import Checker
+from penstock.documents.ground import Page, Span, write_page
+from penstock.documents.ocr import PAGES, Reading
+from penstock.documents.shape import ShapeRule
+from penstock.kernel.clock import SystemClock
+from penstock.kernel.limits import SqlLimits
+from penstock.kernel.sandbox.call import Sandbox
+from tests.conftest import open_db
+from tests.servers.small_model import SmallModel
+
+TARGET = 0.01
+CHECKS = 20
+FOLDER = "bench/"
+LINES = ("Invoice 4711 of Brook & Sons Ltd", "Date: 3 March 2026", "Total: 12.50 EUR", "Paid: yes")
+TEXT = {"type": "string", "maxLength": 40}
+SCHEMA = {
+    "type": "object",
+    "properties": {"vendor": TEXT, "number": TEXT, "date": TEXT, "total": {"type": "number"}, "currency": TEXT},
+    "required": ["vendor", "number", "date", "total", "currency"],
+    "additionalProperties": False,
+}
+
+
+class Aside:
+    """A desk where nobody asks how far the work is, and nothing is found of an earlier attempt."""
+
+    provider_task_id = None
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    async def progress(self, done: int, of: int) -> None:
+        """Nobody wants to know."""
+
+    async def remember(self, provider_task_id: str) -> None:
+        """Nothing is remembered."""
+
+
+def run() -> list[Finding]:
+    """Three documents, each asked about anew."""
+    with databases.folder() as folder, SmallModel.start() as model:
+        asyncio.run(databases.migrated(f"sqlite:///{folder / 'checks.db'}"))
+        return [asyncio.run(_measured(folder, model))]
+
+
+async def _measured(folder: Path, model: SmallModel) -> Finding:
+    async with _opened(folder, model) as (shaper, checker):
+        rounds = [await _round(shaper, checker, f"{FOLDER}{number}/") for number in range(ROUNDS)]
+    return summary("checking a model's answer beside the whole stage", "s", rounds, at_most=TARGET)
+
+
+@asynccontextmanager
+async def _opened(folder: Path, model: SmallModel) -> AsyncIterator[tuple[LlmShaper, Checker]]:
+    clock, blobs = SystemClock(), DiskBlobs(folder / "blobs")
+    db = open_db(f"sqlite:///{folder / 'checks.db'}", clock)
+    server = Server(name=DEFAULT, base_url=model.base_url, api_key=model.api_key, model=model.model)
+    chat = ChatCompletions([server], Terms(temperature=0), limits=SqlLimits(db), clock=clock)
+    spans = tuple(Span(text=line) for line in LINES)
+    page = Page(number=1, origin="file", markdown="\n\n".join(LINES), spans=spans)
+    await blobs.put(FOLDER + PAGES, write_page(page))
+    async with Sandbox(preload=PRELOAD) as sandbox:
+        yield LlmShaper(chat, blobs, sandbox, folder), Checker(sandbox=sandbox, scratch=folder)
+    await chat.close()
+    await db.close()
+
+
+async def _round(shaper: LlmShaper, checker: Checker, folder: str) -> tuple[float, float]:
+    """Seconds of the stage, and of all the checks in it."""
+    key = FOLDER + PAGES
+    reading = Reading(markdown_key=key, pages_key=key, provider_task_id="bench", page_count=1)
+    began = time.perf_counter()
+    shaped = await shaper.shape("invoice.txt", reading, ShapeRule(json_schema=SCHEMA), Aside(folder))
+    stage = time.perf_counter() - began
+    answer, schema = msgspec.json.encode(shaped.value).decode(), msgspec.json.encode(SCHEMA)
+    checks = []
+    for _ in range(CHECKS):
+        began = time.perf_counter()
+        assert (await checker.read("invoice.txt", answer, schema)).problems == ()
+        checks.append(time.perf_counter() - began)
+    return stage, statistics.median(checks) * shaped.usage["calls"]

@@ -1,0 +1,164 @@
+"""Asking: one question after another for one document, with repairs, and a bill at the end.
+
+Each reply is kept in the stage's folder under the hash of its question, before anybody looks at it: a worker that dies
+pays only for the calls that were under way. Questions depend on nothing but the document, the rule and the settings,
+so the next worker asks the same ones and finds the replies.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from penstock.adapters.llm_shaper.checking import Checker
+from penstock.documents.asking.answers import Problem, Verdict
+from penstock.documents.asking.errors import ModelRuleUnusable, ResultNotValid
+from penstock.documents.asking.pieces import without_thoughts
+from penstock.documents.asking.prompts import ask_again
+from penstock.documents.asking.strict import strict_copy
+from penstock.documents.files import find_value
+from penstock.documents.model import ChatModel, Message, Question, Reply, Which
+from penstock.documents.ocr import Desk
+from penstock.kernel.blobs import JSON_TYPE, Blobs
+from penstock.kernel.plain import Plain
+
+FOLDER = "replies/"
+MOST_SCHEMA_BYTES = 100_000  # a sandboxed call takes 128 KiB of arguments
+SHOWN_PROBLEMS = 5  # in an error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """The schema of an answer in the forms that it is needed in."""
+
+    schema: Plain
+    written: bytes
+    strict: Plain | None
+
+    @classmethod
+    def by(cls, schema: Plain | None) -> "Wanted":
+        """The forms of a schema; `ModelRuleUnusable` where it is none or too much."""
+        if not schema:
+            raise ModelRuleUnusable(reason="it has no json_schema")
+        try:
+            written = msgspec.json.encode(schema)
+            strict = strict_copy(schema)
+        except RecursionError as error:
+            raise ModelRuleUnusable(reason="its json_schema is nested too deep") from error
+        if len(written) > MOST_SCHEMA_BYTES:
+            raise ModelRuleUnusable(reason=f"its json_schema is longer than {MOST_SCHEMA_BYTES} bytes")
+        return cls(schema=schema, written=written, strict=strict)
+
+
+@dataclass
+class Asker:
+    """Whoever asks about one document. `filename` is for errors only, no model sees it."""
+
+    filename: str
+    model: ChatModel
+    which: Which
+    blobs: Blobs
+    checker: Checker
+    desk: Desk
+    repair_rounds: int
+    replies: list[Reply] = field(default_factory=list)
+    repairs: int = 0
+    mended: int = 0
+    done: int = 0
+    steps: int = 1
+
+    async def plan(self, steps: int) -> None:
+        """Say how many steps there will be."""
+        self.steps = steps
+        await self.desk.progress(self.done, self.steps)
+
+    async def step(self) -> None:
+        """Say that one is done."""
+        self.done += 1
+        await self.desk.progress(self.done, self.steps)
+
+    async def value(self, messages: Sequence[Message], wanted: Wanted, *, rounds: int | None = None) -> Plain:
+        """A value that satisfies the schema, or `ResultNotValid` after so many repairs."""
+        most = self.repair_rounds if rounds is None else rounds
+        asked, turn = tuple(messages), 0
+        while True:
+            reply = await self._ask(asked, wanted, turn)
+            verdict = await self.check(reply.text, wanted)
+            if verdict.holds:
+                return self.taken(verdict)
+            if turn == most:
+                raise self.failure(verdict.problems)
+            asked, turn = ask_again(messages, reply.text, verdict.problems), turn + 1
+            self.repairs += 1
+
+    async def prose(self, messages: Sequence[Message]) -> str:
+        """What the model says, in its own words."""
+        return without_thoughts((await self._ask(messages)).text).strip()
+
+    async def check(self, answer: str, wanted: Wanted) -> Verdict:
+        """The verdict on an answer. A schema that cannot be used is none of the model's faults, and ends it all."""
+        verdict = await self.checker.read(self.filename, answer, wanted.written)
+        if verdict.flaw is not None:
+            raise ModelRuleUnusable(reason=f"its json_schema cannot be used ({verdict.flaw})")
+        return verdict
+
+    async def check_value(self, value: Plain, wanted: Wanted) -> Verdict:
+        """The verdict on a value."""
+        return await self.check(msgspec.json.encode(value).decode(), wanted)
+
+    def taken(self, verdict: Verdict) -> Plain:
+        """The value of a good verdict."""
+        self.mended += verdict.mended
+        value: Plain = verdict.value
+        return value
+
+    def failure(self, problems: Sequence[Problem]) -> ResultNotValid:
+        """Why there is no value."""
+        shown = "; ".join(f"{problem.pointer or '/'}: {problem.message}" for problem in problems[:SHOWN_PROBLEMS])
+        more = len(problems) - SHOWN_PROBLEMS
+        return ResultNotValid(repairs=self.repairs, problems=f"{shown}; and {more} more" if more > 0 else shown)
+
+    async def _ask(self, messages: Sequence[Message], wanted: Wanted | None = None, turn: int = 0) -> Reply:
+        question = Question(
+            messages=tuple(messages),
+            which=self.which,
+            schema=wanted.schema if wanted else None,
+            strict_schema=wanted.strict if wanted else None,
+        )
+        await self.desk.progress(self.done, self.steps)  # a question is a sign of life, and so is its answer
+        key = f"{self.desk.folder}{FOLDER}{self._fingerprint(question, turn)}.json"
+        reply = await find_value(self.blobs, key, Reply)
+        if reply is None:
+            reply = await self.model.ask(question)
+            await self.blobs.put(key, msgspec.json.encode(reply), content_type=JSON_TYPE)
+        self.replies.append(reply)
+        await self.desk.progress(self.done, self.steps)
+        return reply
+
+    def _fingerprint(self, question: Question, turn: int) -> str:
+        """The turn counts: a model that repeats its answer is asked the same again, and may then say something else."""
+        asked = msgspec.json.encode((self.model.identity(self.which), question, turn), order="sorted")
+        return hashlib.sha256(asked).hexdigest()
+
+    def usage(self, strategy: str) -> Plain:
+        """What was paid for this document, calls of workers that died included. What nobody tells is null."""
+        replies = self.replies
+        return {
+            "model": replies[-1].model if replies else None,
+            "server": self.model.identity(self.which).get("server"),
+            "calls": len(replies),
+            "prompt_tokens": _sum([reply.prompt_tokens for reply in replies]),
+            "completion_tokens": _sum([reply.completion_tokens for reply in replies]),
+            "cached_tokens": _sum([reply.cached_tokens for reply in replies]),
+            "seconds": round(sum(reply.seconds for reply in replies), 3),
+            "cost": _sum([reply.cost for reply in replies]),
+            "response_mode": replies[-1].mode if replies else None,
+            "repairs": self.repairs,
+            "strategy": strategy,
+        }
+
+
+def _sum(told: Sequence[int | float | None]) -> int | float | None:
+    known = [each for each in told if each is not None]
+    return sum(known) if len(known) == len(told) else None

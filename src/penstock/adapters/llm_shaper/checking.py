@@ -1,0 +1,85 @@
+"""Checking: what a model says goes through the sandbox, once to be read and once to be found in the document.
+
+What cannot be checked within bounds is a problem of the answer, which the model can be told. Only a machine that was
+too busy is no fault of the answer.
+"""
+
+import asyncio
+import secrets
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, TypeAlias
+
+import msgspec
+
+from penstock.documents.asking.answers import Problem, Verdict, read_answer
+from penstock.documents.errors import DocumentTookTooLong
+from penstock.documents.grounding import Grounded, ground_value
+from penstock.kernel.errors import Invalid
+from penstock.kernel.plain import Plain
+from penstock.kernel.sandbox.call import Sandbox
+from penstock.kernel.sandbox.ends import Bounds, SandboxTimedOut
+
+Ground: TypeAlias = Callable[[BinaryIO, bool, bytes], Grounded]
+
+PRELOAD = (__name__, read_answer.__module__, ground_value.__module__)  # what a sandbox should have imported for this
+READING = Bounds(memory_bytes=512 * 1024 * 1024, cpu_seconds=20, seconds=120.0, result_bytes=16 * 1024 * 1024)
+GROUNDING = Bounds(memory_bytes=512 * 1024 * 1024, cpu_seconds=120, seconds=300.0, result_bytes=32 * 1024 * 1024)
+
+
+def ground_result(file: BinaryIO, null_ungrounded: bool, schema_json: bytes) -> Grounded:
+    """Look for the values of a result in pages. The file has the result in its first line: it may be large."""
+    return ground_value(file, file.readline(), null_ungrounded, schema_json)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checker:
+    """Where answers are checked."""
+
+    sandbox: Sandbox
+    scratch: Path
+    ground: Ground = ground_result
+
+    async def read(self, filename: str, answer: str, schema_json: bytes) -> Verdict:
+        """The verdict on an answer."""
+        async with self._written(answer.encode(errors="replace")) as path:
+            try:
+                return await self.sandbox.run(read_answer, schema_json, file=path, limits=READING)
+            except SandboxTimedOut as error:
+                raise DocumentTookTooLong(filename=filename, reason=str(error).rstrip(".")) from error
+            except Invalid as error:  # it hung, crashed, or wanted too much
+                return Verdict(problems=(Problem("", f"the answer cannot be checked: {error}"),))
+
+    async def find(
+        self, filename: str, value: Plain, pages: Path, schema_json: bytes, *, null_ungrounded: bool
+    ) -> Grounded:
+        """Where each value stands. What is too much to be looked for is told as `excess`."""
+        async with self._written(msgspec.json.encode(value) + b"\n", pages) as path:
+            try:
+                return await self.sandbox.run(self.ground, null_ungrounded, schema_json, file=path, limits=GROUNDING)
+            except SandboxTimedOut as error:
+                raise DocumentTookTooLong(filename=filename, reason=str(error).rstrip(".")) from error
+            except Invalid as error:
+                return Grounded(value=value, excess=str(error).rstrip("."))
+
+    @asynccontextmanager
+    async def _written(self, content: bytes, then: Path | None = None) -> AsyncIterator[Path]:
+        """A file of its own, gone at the end of the block."""
+        path = self.scratch / f"{secrets.token_hex(8)}.part"
+        try:
+            await asyncio.to_thread(_write, path, content, then)
+            yield path
+        finally:
+            await asyncio.to_thread(path.unlink, missing_ok=True)
+
+
+def _write(path: Path, content: bytes, then: Path | None) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        file.write(content)
+        if then is not None:
+            with then.open("rb") as more:
+                shutil.copyfileobj(more, file)

@@ -1,0 +1,49 @@
+"""What tests of the model client share: questions, and limits that only watch."""
+
+from datetime import datetime
+
+from penstock.adapters.llm import DEFAULT, Server
+from penstock.documents.model import Message, Question, Which
+from penstock.kernel.limits import Bucket, Grant
+from penstock.kernel.plain import Plain
+
+KEY = "sk-4f9a1c7e2b8d"
+SCHEMA: Plain = {"type": "object", "properties": {"title": {"type": "string"}, "total": {"type": "number"}}}
+STRICT: Plain = SCHEMA | {"required": ["title", "total"], "additionalProperties": False}
+
+
+class OpenLimits:
+    """Limits that let everyone through, and remember who came and who was to be cooled."""
+
+    def __init__(self) -> None:
+        self.taken: list[str] = []
+        self.cooled: list[tuple[str, float]] = []
+
+    async def take(self, key: str, bucket: Bucket, *, amount: float = 1) -> Grant:
+        self.taken.append(key)
+        return Grant(allowed=True, remaining=1, wait_seconds=0)
+
+    async def cool(self, key: str, bucket: Bucket, *, seconds: float) -> None:
+        self.cooled.append((key, seconds))
+
+    async def reserve(self, key: str, *, until: datetime, limit: int, block: int) -> int:
+        raise AssertionError("models have no quota")
+
+    async def give_back(self, key: str, *, until: datetime, amount: int) -> None:
+        raise AssertionError("models have no quota")
+
+    async def left(self, key: str, *, until: datetime, limit: int) -> int:
+        raise AssertionError("models have no quota")
+
+
+def asking(model: str | None = None, text: str = "What is it?", **options: object) -> Question:
+    """A question to that model; with a schema and its strict copy unless told otherwise."""
+    which = options.pop("which", Which(model=model))
+    given = {"schema": SCHEMA, "strict_schema": STRICT} | options
+    return Question(messages=(Message(role="user", text=text),), which=which, **given)  # type: ignore[arg-type]  # fields of a question
+
+
+def server_at(base_url: str, name: str = DEFAULT, **fields: object) -> Server:
+    """A server that has a key."""
+    given = {"api_key": KEY, "model": "good"} | fields
+    return Server(name=name, base_url=base_url, **given)  # type: ignore[arg-type]  # fields of a server

@@ -1,0 +1,233 @@
+"""The gate: all workers together never make more calls in a second than the limit says."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.adapters.llm import ChatCompletions
+from penstock.adapters.llm.gate import LONGEST_SLEEP_SECONDS, SLACK_SECONDS, distance_seconds, fresh_seconds
+from penstock.adapters.redis.limits import RedisLimits
+from penstock.adapters.redis.link import RedisAway, RedisLink
+from penstock.documents.model import ModelBusy, Reply, Which
+from penstock.kernel.clock import Clock, ManualClock, SystemClock
+from penstock.kernel.limits import Bucket, Grant, Limits, SqlLimits
+from tests.adapters.llm.asking import OpenLimits, asking, server_at
+from tests.adapters.llm.conftest import Open
+from tests.conftest import open_db
+from tests.fakes.gate import until
+from tests.fakes.llm_server import LlmServer
+
+WORKERS, CALLS, LIMIT = 4, 16, 10
+
+Connect = Callable[[Clock], Limits]
+
+
+@pytest.fixture(params=["sqlite", "postgres", "redis"])
+def urls(request: pytest.FixtureRequest) -> tuple[str, str | None]:
+    """The addresses of a database and, where rates are kept in one, of a Redis."""
+    with_redis = request.param == "redis"
+    database_url: str = request.getfixturevalue("sqlite_url" if with_redis else f"{request.param}_url")
+    return database_url, request.getfixturevalue("redis_url") if with_redis else None
+
+
+@pytest.fixture
+async def connect(urls: tuple[str, str | None]) -> AsyncIterator[Connect]:
+    """Opens the same limits again and again, as several processes would."""
+    database_url, redis_url = urls
+    async with AsyncExitStack() as closing:
+
+        def open_one(clock: Clock) -> Limits:
+            db = open_db(database_url, clock, connections=2)
+            closing.push_async_callback(db.close)
+            if redis_url is None:
+                return SqlLimits(db)
+            link = RedisLink(redis_url)
+            closing.push_async_callback(link.close)
+            return RedisLimits(link, clock, SqlLimits(db))
+
+        yield open_one
+
+
+async def as_time_goes_by(clock: ManualClock, *asked: Awaitable[Reply], step_seconds: float = 0.05) -> None:
+    """Let time go by until all have their replies. A slow machine may need more of it: a late token is not used."""
+    replies = asyncio.gather(*asked)
+
+    def answered() -> bool:
+        clock.advance(seconds=step_seconds)
+        return replies.done()
+
+    await until(answered)
+    await replies
+
+
+class Watched:
+    """Limits that note when each token was asked for and when it came."""
+
+    def __init__(self, limits: Limits, tokens: list[tuple[float, float]]) -> None:
+        self._limits = limits
+        self._tokens = tokens
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._limits, name)
+
+    async def take(self, key: str, bucket: Bucket, *, amount: float = 1) -> Grant:
+        asked = time.perf_counter()
+        grant = await self._limits.take(key, bucket, amount=amount)
+        if grant.allowed:
+            self._tokens.append((asked, time.perf_counter()))
+        return grant
+
+
+def spans(tokens: list[tuple[float, float]], number: int) -> list[float]:
+    """How long it took, at most, to give out that many tokens in a row."""
+    tokens.sort(key=lambda token: token[1])
+    rows = [tokens[start : start + number] for start in range(len(tokens) - number + 1)]
+    assert rows
+    return [max(came for _, came in row) - min(asked for asked, _ in row) for row in rows]
+
+
+class TestDistance:
+    @given(st.floats(0.01, 1000))
+    def test_one_more_than_the_limit_does_not_fit_into_a_second(self, limit: float):
+        whole = -(-limit // 1)
+        assert whole * distance_seconds(limit) >= 1 + SLACK_SECONDS * 0.999
+
+    @pytest.mark.parametrize(("limit", "seconds"), [(5, 0.1), (1, 0.1), (2.5, 0.2), (0.02, 49)])
+    def test_where_calls_are_far_apart_a_token_stays_fresh_for_longer(self, limit: float, seconds: float):
+        assert fresh_seconds(limit) == pytest.approx(seconds)
+
+    @given(st.floats(0.01, 1000))
+    def test_in_the_long_run_the_limit_holds_and_most_of_it_is_used(self, limit: float):
+        assert 0.9 * limit < 1 / distance_seconds(limit) <= limit * 1.000001
+
+
+class TestWorkers:
+    async def test_four_workers_together_keep_the_limit(self, opened: Open, server: LlmServer, connect: Connect):
+        """Judged by the tokens, whose moments a busy machine cannot move; the bench looks at the arrivals."""
+        tokens: list[tuple[float, float]] = []
+        clock = SystemClock()
+        workers = [opened(at=Watched(connect(clock), tokens), by=clock, calls_per_second=LIMIT) for _ in range(WORKERS)]
+        began = time.perf_counter()
+        await asyncio.gather(*(workers[number % WORKERS].ask(asking("good")) for number in range(CALLS)))
+        ended = time.perf_counter()
+        assert len(server.calls) == CALLS <= len(tokens)
+        assert ended - began >= (CALLS - 1) * distance_seconds(LIMIT)
+        assert [span for span in spans(tokens, LIMIT + 1) if span < 1] == []
+
+    async def test_a_busy_server_is_left_alone_by_every_worker(
+        self, opened: Open, server: LlmServer, connect: Connect, clock: ManualClock
+    ):
+        first, second = (opened(at=connect(clock), calls_per_second=100) for _ in range(2))
+        server.retry_after = "90"
+        with pytest.raises(ModelBusy):
+            await as_time_goes_by(clock, first.ask(asking("busy")))
+        with pytest.raises(ModelBusy) as held_up:
+            await second.ask(asking("good"))
+        assert 80 < held_up.value.wait_seconds <= 90
+        assert len(server.calls) == 1
+        clock.advance(seconds=90)
+        await as_time_goes_by(clock, second.ask(asking("good")))
+        assert len(server.calls) == 2
+
+
+class TestWaiting:
+    @pytest.fixture
+    async def one(self, sqlite_url: str, clock: ManualClock, opened: Open) -> AsyncIterator[ChatCompletions]:
+        db = open_db(sqlite_url, clock)
+        yield opened(at=SqlLimits(db), calls_per_second=0.02)
+        await db.close()
+
+    async def test_a_token_that_comes_within_a_minute_is_waited_for(
+        self, one: ChatCompletions, server: LlmServer, clock: ManualClock
+    ):
+        """At a call every fifty seconds."""
+        await as_time_goes_by(clock, one.ask(asking("good")))
+        began = clock.now()
+        await as_time_goes_by(clock, one.ask(asking("good")))
+        assert (clock.now() - began).total_seconds() > 40
+        assert len(server.calls) == 2
+
+    async def test_whoever_would_wait_longer_is_told_how_long(self, opened: Open, server: LlmServer):
+        shut = LimitsThatRefuse(seconds=LONGEST_SLEEP_SECONDS + 1)
+        with pytest.raises(ModelBusy) as busy:
+            await opened(at=shut).ask(asking("good"))
+        assert busy.value.wait_seconds == LONGEST_SLEEP_SECONDS + 1
+        assert server.calls == []
+
+    async def test_nobody_waits_for_ever_at_the_head_of_the_line(self, opened: Open, clock: ManualClock):
+        shut = LimitsThatRefuse(seconds=50)
+        with pytest.raises(ModelBusy):
+            await as_time_goes_by(clock, opened(at=shut).ask(asking("good")), step_seconds=50)
+        assert shut.asked == 13
+
+    async def test_those_of_one_process_are_served_in_the_order_they_came(
+        self, opened: Open, server: LlmServer, connect: Connect, clock: ManualClock
+    ):
+        chat = opened(at=connect(clock), calls_per_second=2, concurrency=10)
+        await as_time_goes_by(clock, *(chat.ask(asking("good", text=f"{number}")) for number in range(5)))
+        assert [call.prompt for call in server.calls] == ["0", "1", "2", "3", "4"]
+
+    async def test_who_waits_for_one_server_takes_no_place_from_another(self, opened: Open, server: LlmServer):
+        servers = server_at(server.base_url, "shut"), server_at(server.base_url, "open")
+        chat = opened(*servers, at=LimitsThatRefuse("llm:shut", seconds=50), concurrency=1)
+        waiting = asyncio.create_task(chat.ask(asking(which=Which(server="shut"))))
+        await asyncio.sleep(0)
+        await chat.ask(asking(which=Which(server="open")))
+        assert not waiting.done()
+        waiting.cancel()
+        await asyncio.wait([waiting])
+
+    async def test_a_token_that_came_late_is_not_used(self, opened: Open, server: LlmServer):
+        slow = LimitsThatAreSlow(times=1)
+        await opened(at=slow).ask(asking("good"))
+        assert (len(slow.taken), len(server.calls)) == (2, 1)
+
+    async def test_tokens_that_are_all_late_are_used_in_the_end(self, opened: Open, server: LlmServer):
+        slow = LimitsThatAreSlow(times=100)
+        await opened(at=slow).ask(asking("good"))
+        assert (len(slow.taken), len(server.calls)) == (4, 1)
+
+    async def test_a_pause_that_others_cannot_be_told_of_is_still_told_to_the_asker(self, opened: Open):
+        with pytest.raises(ModelBusy):
+            await opened(at=LimitsThatCannotCool()).ask(asking("busy"))
+
+
+class LimitsThatRefuse(OpenLimits):
+    """Say that a token comes after so many seconds, whenever they are asked for one of this key, or of any."""
+
+    def __init__(self, key: str = "", *, seconds: float) -> None:
+        super().__init__()
+        self.asked = 0
+        self._key = key
+        self._seconds = seconds
+
+    async def take(self, key: str, bucket: Bucket, *, amount: float = 1) -> Grant:
+        if self._key not in key:
+            return await super().take(key, bucket, amount=amount)
+        self.asked += 1
+        return Grant(allowed=False, remaining=0, wait_seconds=self._seconds)
+
+
+class LimitsThatAreSlow(OpenLimits):
+    """Need longer than a token stays fresh, so many times."""
+
+    def __init__(self, *, times: int) -> None:
+        super().__init__()
+        self._times = times
+
+    async def take(self, key: str, bucket: Bucket, *, amount: float = 1) -> Grant:
+        if len(self.taken) < self._times:
+            await asyncio.sleep(SLACK_SECONDS * 1.1)
+        return await super().take(key, bucket, amount=amount)
+
+
+class LimitsThatCannotCool(OpenLimits):
+    """Live in a Redis that has just gone."""
+
+    async def cool(self, key: str, bucket: Bucket, *, seconds: float) -> None:
+        raise RedisAway(reason="it is gone")

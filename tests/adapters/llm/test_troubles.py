@@ -1,0 +1,237 @@
+"""What goes wrong with a server, and which error it is."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from penstock.adapters.llm import ChatCompletions
+from penstock.adapters.llm.troubles import MOST_WORDS, read_trouble, wait_of
+from penstock.documents.model import (
+    AnswerCutOff,
+    ModelAway,
+    ModelBusy,
+    ModelDeclined,
+    ModelNotSet,
+    ModelRefusedCall,
+    QuestionTooLong,
+    Which,
+)
+from penstock.kernel.clock import ManualClock, SystemClock
+from penstock.kernel.errors import PenstockError
+from tests.adapters.llm.asking import KEY, OpenLimits, asking, server_at
+from tests.adapters.llm.conftest import Open
+from tests.fakes.llm_server import LlmServer
+from tests.fakes.receivers import PlainSocket
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class TestKinds:
+    @pytest.mark.parametrize(
+        ("model", "kind", "words"),
+        [
+            ("bad-key", ModelRefusedCall, r"\(401\): Incorrect API key"),
+            ("no-balance", ModelRefusedCall, r"\(402\): Insufficient Balance"),
+            ("forbidden", ModelRefusedCall, r"\(403\)"),
+            ("no-such-model", ModelRefusedCall, r"\(404\): The model does not exist"),
+            ("bad-fields", ModelRefusedCall, r"\(422\): max_tokens"),
+            ("teapot", ModelRefusedCall, r"\(418\)"),
+            ("redirect", ModelRefusedCall, r"\(307\): it sends us elsewhere"),
+            ("no-quota", ModelRefusedCall, r"\(429\): You exceeded"),
+            ("no-system-role+no-json-schema", ModelRefusedCall, r"\(400\): System role"),
+            ("too-long", QuestionTooLong, "8192 tokens"),
+            ("too-large", QuestionTooLong, "Too Large"),
+            ("timeout", ModelAway, "it answered 408"),
+            ("conflict", ModelAway, "it answered 409"),
+            ("error", ModelAway, "it answered 500: The server had an error"),
+            ("gateway", ModelAway, "it answered 502: Bad Gateway"),
+            ("unavailable", ModelAway, "it answered 503: Loading model"),
+            ("overloaded", ModelAway, "it answered 529"),
+            ("error-in-200", ModelAway, "it answered 502: the backend fell over"),
+            ("garbled", ModelAway, "no JSON"),
+            ("list-body", ModelAway, "no object"),
+            ("no-choices", ModelAway, "no choice"),
+            ("huge", ModelAway, "longer than 8388608 bytes"),
+            ("cut", ModelAway, "the connection broke"),
+            ("hang-up", ModelAway, "the connection broke"),
+            ("blank", ModelAway, "blank"),
+            ("null", ModelAway, "blank"),
+            ("tool-call", ModelAway, "blank"),
+            ("only-reasoning", ModelAway, "blank"),
+            ("refusal", ModelDeclined, "I cannot help with that"),
+            ("filtered", ModelDeclined, "filtered"),
+            ("length", AnswerCutOff, "cut off"),
+            ("length+blank", AnswerCutOff, "cut off"),
+        ],
+    )
+    async def test_each_oddity_is_an_error_with_a_name(
+        self, opened: Open, server: LlmServer, model: str, kind: type[PenstockError], words: str
+    ):
+        with pytest.raises(kind, match=words) as failed:
+            await opened(response_mode="plain" if "system" not in model else "json_object").ask(asking(model))
+        assert type(failed.value) is kind
+        assert len(server.calls) == 1
+        assert server.elsewhere == 0
+
+    async def test_an_answer_that_does_not_come_in_time_is_given_up(self, opened: Open):
+        with pytest.raises(ModelAway, match=r"within 0\.2 s"):
+            await opened(timeout=0.2).ask(asking("hang"))
+
+    async def test_a_closed_port_is_away(self, opened: Open):
+        async with LlmServer() as gone:
+            url = gone.base_url
+        with pytest.raises(ModelAway, match="no connection could be made"):
+            await opened(server_at(url)).ask(asking())
+
+    @pytest.mark.parametrize("says", [b"220 mail.example ESMTP\r\n", b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 100_000])
+    async def test_what_is_no_sound_http_is_away(self, opened: Open, says: bytes):
+        async with PlainSocket(says) as odd:
+            with pytest.raises(ModelAway, match="no HTTP"):
+                await opened(server_at(odd.url)).ask(asking())
+
+    async def test_what_speaks_no_tls_is_away(self, opened: Open, server: LlmServer):
+        with pytest.raises(ModelAway, match="TLS"):
+            await opened(server_at(server.base_url.replace("http:", "https:"))).ask(asking())
+
+    async def test_a_server_or_a_model_that_is_not_set_is_told(self, opened: Open, server: LlmServer):
+        nameless = opened(server_at(server.base_url, "fast", model=""))
+        for which, shown in [(Which(), "here."), (Which(server="slow"), "(slow)"), (Which(server="fast"), "(fast)")]:
+            with pytest.raises(ModelNotSet) as asked:
+                await nameless.ask(asking(which=which))
+            with pytest.raises(ModelNotSet):
+                nameless.identity(which)
+            assert shown in str(asked.value)
+        assert server.calls == []
+
+
+class TestWaits:
+    @pytest.mark.parametrize(
+        ("retry_after", "seconds"), [("7", 7), (" 0 ", 0), ("1.5", 1.5), ("86400", 3600), ("soon", 5), ("-3", 5)]
+    )
+    async def test_a_busy_server_says_how_long_and_everyone_waits(
+        self, chat: ChatCompletions, server: LlmServer, limits: OpenLimits, retry_after: str, seconds: float
+    ):
+        server.retry_after = retry_after
+        with pytest.raises(ModelBusy) as busy:
+            await chat.ask(asking("busy"))
+        assert busy.value.wait_seconds == seconds
+        assert limits.cooled == [("llm:default", seconds)]
+
+    async def test_a_date_and_a_span_say_it_too(self, opened: Open):
+        chat = opened(by=SystemClock())
+        with pytest.raises(ModelBusy) as busy:
+            await chat.ask(asking("busy-date"))
+        assert 60 < busy.value.wait_seconds <= 120
+        with pytest.raises(ModelBusy) as busy:
+            await chat.ask(asking("busy-reset"))
+        assert busy.value.wait_seconds == 360
+
+    async def test_without_a_word_it_is_some_seconds(self, chat: ChatCompletions):
+        with pytest.raises(ModelBusy) as busy:
+            await chat.ask(asking("busy-silent"))
+        assert busy.value.wait_seconds == 5
+
+    @pytest.mark.parametrize(
+        ("headers", "seconds"),
+        [
+            ({}, None),
+            ({"Retry-After": ""}, None),
+            ({"Retry-After": "Thu, 01 Jan 2026 00:00:30 GMT"}, 30),
+            ({"Retry-After": "Thu, 01 Jan 2026 00:00:30 -0000"}, 30),
+            ({"Retry-After": "Wed, 31 Dec 2025 00:00:00 GMT"}, 0),
+            ({"Retry-After": "Thu, 01 Jan 2099 00:00:00 GMT"}, 3600),
+            ({"Retry-After": "Thu, 01 Jan 99999999 00:00:00 GMT"}, None),
+            ({"Retry-After": "٧"}, None),
+            ({"Retry-After-Ms": "1500", "Retry-After": "9"}, 1.5),
+            ({"Retry-After": "9", "x-ratelimit-reset-requests": "1s"}, 9),
+            ({"x-ratelimit-reset-requests": "1s"}, 1),
+            ({"x-ratelimit-reset-requests": "120ms"}, 0.12),
+            ({"x-ratelimit-reset-requests": "1h2m3.5s"}, 3600),
+            ({"x-ratelimit-reset-requests": "2m3.5s"}, 123.5),
+            ({"x-ratelimit-reset-requests": "17"}, 17),
+            ({"x-ratelimit-reset-requests": "1 fortnight"}, None),
+            ({"x-ratelimit-reset-requests": "1s", "x-ratelimit-reset-tokens": "6m0s"}, 360),
+            (
+                {
+                    "x-ratelimit-reset-requests": "1s",
+                    "x-ratelimit-remaining-requests": "0",
+                    "x-ratelimit-reset-tokens": "6m0s",
+                    "x-ratelimit-remaining-tokens": "900",
+                },
+                1,
+            ),
+        ],
+    )
+    def test_every_way_to_say_it_is_read(self, headers: dict[str, str], seconds: float | None):
+        assert wait_of(headers, now=NOW) == seconds
+
+
+class TestWords:
+    @pytest.mark.parametrize("key", [KEY, "plain-and-unlike-a-key"])
+    async def test_the_key_is_in_no_error(self, opened: Open, server: LlmServer, key: str):
+        with pytest.raises(ModelRefusedCall) as refused:
+            await opened(server_at(server.base_url, api_key=key)).ask(asking("repeats-key"))
+        assert server.calls[0].key == key
+        assert "I do not like" in str(refused.value)
+        assert key not in f"{refused.value} {refused.value.in_chinese()} {refused.value.values}"
+
+    @pytest.mark.parametrize(
+        ("body", "words"),
+        [
+            (b'{"error": {"message": "no good", "type": "x"}}', "no good"),
+            (b'{"error": "model not found"}', "model not found"),
+            (b'{"object": "error", "message": "too hot"}', "too hot"),
+            (b'{"detail": "Not Found"}', "Not Found"),
+            (
+                b'{"detail": [{"loc": ["body", "seed"], "msg": "must be positive", "input": {"schema": 1}}]}',
+                "['body', 'seed']: must be positive",
+            ),
+            (b"plain\n  words", "plain words"),
+            (b"<html><body>Bad</body></html>", "Bad Request"),
+            (b"", "Bad Request"),
+            (b"\xff\xfe", "\N{REPLACEMENT CHARACTER}" * 2),
+            (b'{"error": {"message": 7}}', '{"error": {"message": 7}}'),
+            (b"[" * 100_000, "[" * MOST_WORDS + "…"),
+            (b"write to anna.meier@example.com", "write to a***@example.com"),
+        ],
+    )
+    def test_words_are_found_in_every_shape_bounded_and_redacted(self, body: bytes, words: str):
+        assert read_trouble(400, {}, body, key=KEY, now=NOW).words == words
+
+    def test_half_a_key_at_the_end_of_the_bound_is_gone_too(self):
+        body = ("x" * (MOST_WORDS - 5) + " " + "abcdefgh" * 4).encode()
+        assert "abcd" not in read_trouble(400, {}, body, key="abcdefgh" * 4, now=NOW).words
+
+    def test_what_a_server_quotes_of_a_question_is_not_what_it_objects_to(self):
+        body = (
+            b'{"detail": [{"loc": ["body", "seed"], "msg": "bad", "input": {"temperature": 1, "response_format": 1}}]}'
+        )
+        assert "temperature" not in read_trouble(422, {}, body, key="", now=NOW).text
+
+
+class TestBreaker:
+    async def test_a_server_that_is_away_is_left_alone_after_some_failures(
+        self, opened: Open, server: LlmServer, clock: ManualClock
+    ):
+        chat = opened(server_at(server.base_url), server_at(server.base_url, "other"))
+        first, other = chat.breakers
+        assert (first.name, other.name) == ("llm:default", "llm:other")
+        for _ in range(3):
+            with pytest.raises(ModelAway):
+                await chat.ask(asking("error"))
+        assert (first.open, other.open, first.reason) == (True, False, "it answered 500")
+        with pytest.raises(PenstockError, match="left alone") as rested:
+            await chat.ask(asking("good"))
+        assert rested.value.ours
+        assert len(server.calls) == 3
+        await chat.ask(asking(which=Which(server="other", model="good")))
+        clock.advance(seconds=5)
+        await chat.ask(asking("good"))
+        assert not first.open
+
+    @pytest.mark.parametrize("model", ["busy", "bad-key", "too-long", "refusal", "length", "blank"])
+    async def test_what_a_server_says_about_a_question_does_not_count(self, chat: ChatCompletions, model: str):
+        for _ in range(4):
+            with pytest.raises(PenstockError):
+                await chat.ask(asking(model))
+        assert not chat.breakers[0].open

@@ -1,0 +1,65 @@
+"""A study: a store, a desk, and the post-processor `llm` with a model of the test's choice."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from penstock.adapters.disk import DiskBlobs
+from penstock.adapters.llm_shaper import AskingTerms, LlmShaper
+from penstock.adapters.llm_shaper.checking import Ground
+from penstock.documents.ground import Page, write_page
+from penstock.documents.model import ChatModel
+from penstock.documents.ocr import Reading
+from penstock.documents.shape import Shaped, ShapeRule
+from penstock.kernel.sandbox.call import Sandbox
+from tests.fakes.grounds import ground_by_letters
+
+PAGES_KEY = "users/1/etl_artifacts/2/3/pages-1.jsonl"
+TEXT = {"type": "string"}
+SCHEMA = {"type": "object", "properties": {"Name": TEXT, "City": TEXT}, "required": ["Name"]}
+
+
+@dataclass
+class NotingDesk:
+    """A desk that keeps what it is told."""
+
+    folder: str = "users/1/etl_artifacts/2/3/shapes/1/"
+    provider_task_id: str | None = None
+    told: list[tuple[int, int]] = field(default_factory=list)
+
+    async def progress(self, done: int, of: int) -> None:
+        self.told.append((done, of))
+
+    async def remember(self, provider_task_id: str) -> None:
+        raise AssertionError(f"{provider_task_id} is nobody's task far away")
+
+
+@dataclass
+class Study:
+    """Where documents are asked about."""
+
+    blobs: DiskBlobs
+    sandbox: Sandbox
+    scratch: Path
+    desk: NotingDesk = field(default_factory=NotingDesk)
+    ground: Ground = ground_by_letters
+    terms: AskingTerms = field(default_factory=AskingTerms)
+
+    def shaper(self, model: ChatModel) -> LlmShaper:
+        return LlmShaper(model, self.blobs, self.sandbox, self.scratch, ground=self.ground, terms=self.terms)
+
+    async def shape(self, model: ChatModel, *pages: str, schema: Any = SCHEMA, **rule: Any) -> Shaped:
+        """What the model's answers become, about these pages and by such a rule."""
+        lines = [write_page(Page(number=at, origin="text", markdown=text)) for at, text in enumerate(pages, 1)]
+        await self.blobs.put(PAGES_KEY, b"".join(lines))
+        reading = Reading(markdown_key="users/1/m.md", pages_key=PAGES_KEY, provider_task_id="t", page_count=len(pages))
+        asked = ShapeRule(json_schema=schema, **rule)
+        return await self.shaper(model).shape("paper.pdf", reading, asked, self.desk)
+
+    async def kept(self) -> list[str]:
+        """The keys of what the desk's folder holds."""
+        return [blob.key for blob in (await self.blobs.list(self.desk.folder)).blobs]
+
+    def left_behind(self) -> list[Path]:
+        """Files that should be gone."""
+        return list(self.scratch.iterdir()) if self.scratch.exists() else []

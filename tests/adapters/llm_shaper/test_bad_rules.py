@@ -1,0 +1,130 @@
+"""Schemas that mean harm: refused or bounded, also when a rule got past the check, and nothing is ever fetched."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from penstock.documents.asking.errors import ModelRuleUnusable, ResultNotValid
+from penstock.etl.schemas import flaw_of
+from tests.adapters.llm_shaper.study import TEXT, Study
+from tests.fakes.models import ModelThatIsNotToBeAsked, ModelThatSays
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+NODE = {"type": "object", "properties": {"Name": TEXT, "child": {"$ref": "#"}}}
+
+
+class Door:
+    """A server that counts who knocks."""
+
+    def __init__(self) -> None:
+        self.knocks = 0
+        self.url = ""
+
+    async def open(self) -> asyncio.Server:
+        server = await asyncio.start_server(self._knocked, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/schema.json"
+        return server
+
+    async def _knocked(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.knocks += 1
+        body = b'{"type": "object"}'
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+        )
+        await writer.drain()
+        writer.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def door() -> AsyncIterator[Door]:
+    opened = Door()
+    async with await opened.open():
+        yield opened
+
+
+@pytest.mark.parametrize("word", ["$ref", "$dynamicRef", "$schema"])
+async def test_a_reference_to_elsewhere_is_never_followed(study: Study, door: Door, word: str):
+    schema = {"type": "object", "properties": {"Name": {word: door.url}}}
+    if word == "$schema":
+        schema = {"type": "object", word: door.url}
+    assert await flaw_of(schema, study.sandbox) is not None
+    model = ModelThatSays('{"Name": "Mill"}')
+    with pytest.raises(ModelRuleUnusable, match="json_schema cannot be used"):
+        await study.shape(model, "Name: Mill", schema=schema)
+    assert model.calls == 1
+    assert door.knocks == 0
+
+
+async def test_a_base_far_away_is_not_fetched_either(study: Study, door: Door):
+    schema = {
+        "$id": door.url,
+        "type": "object",
+        "properties": {"Name": {"$ref": "#/$defs/text"}},
+        "$defs": {"text": TEXT},
+    }
+    shaped = await study.shape(ModelThatSays('{"Name": "Mill"}'), "Name: Mill", schema=schema)
+    assert (shaped.value, door.knocks) == ({"Name": "Mill"}, 0)
+
+
+async def test_a_schema_that_leads_into_itself_takes_a_deep_answer(study: Study):
+    assert await flaw_of(NODE, study.sandbox) is None
+    value: dict[str, Any] = {"Name": "Mill"}
+    for _ in range(30):
+        value = {"Name": "Mill", "child": value}
+    shaped = await study.shape(ModelThatSays(json.dumps(value)), "Name: Mill", schema=NODE)
+    assert shaped.value == value
+
+
+@pytest.mark.parametrize("depth", [100, 100_000])
+async def test_and_refuses_one_without_end(study: Study, depth: int):
+    deep = '{"child": ' * depth + "{}" + "}" * depth
+    with pytest.raises(ResultNotValid, match="nested more than 64 deep"):
+        await study.shape(ModelThatSays(deep), "Name: Mill", schema=NODE)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "allOf": [{"$ref": "#"}]},
+        {"type": "object", "anyOf": [{"$ref": "#"}, {"$ref": "#/$defs/a"}], "$defs": {"a": {"oneOf": [{"$ref": "#"}]}}},
+        {"type": "object", "properties": {"Name": {"$ref": "#/properties/Name"}}},
+        {"type": "object", "not": {"$ref": "#"}},
+    ],
+)
+@pytest.mark.parametrize("strategy", ["direct-json", "chunked-extract"])
+async def test_one_that_goes_round_in_a_ring_has_an_end(study: Study, schema: Any, strategy: str):
+    await flaw_of(schema, study.sandbox)
+    model = ModelThatSays('{"Name": "Mill", "City": null}')
+    try:
+        shaped = await study.shape(model, "Name: Mill", schema=schema, strategy=strategy)
+    except ResultNotValid:
+        return
+    assert shaped.value["Name"] == "Mill"
+
+
+async def test_a_pattern_that_explodes_elsewhere_costs_no_time(study: Study):
+    name = {"type": "string", "pattern": "^(([a-z])+.)+[A-Z]([a-z])+$"}
+    schema = {"type": "object", "properties": {"Name": name}}
+    with pytest.raises(ResultNotValid, match="does not match"):
+        await asyncio.wait_for(
+            study.shape(ModelThatSays(json.dumps({"Name": "a" * 100_000})), "Name: Mill", schema=schema), timeout=60
+        )
+
+
+async def test_a_pattern_that_is_too_large_is_refused_before_a_rule_is_made_and_after(study: Study):
+    schema = {"type": "object", "properties": {"Name": {"type": "string", "pattern": "(a{1000}){1000}"}}}
+    assert "regex" in (await flaw_of(schema, study.sandbox) or "")
+    with pytest.raises(ModelRuleUnusable, match="json_schema cannot be used"):
+        await study.shape(ModelThatSays('{"Name": "a"}'), "Name: Mill", schema=schema)
+
+
+async def test_an_invalid_schema_is_refused(study: Study):
+    schema = {"type": "object", "properties": {"Name": {"type": "text"}}}
+    assert "/properties/Name/type" in (await flaw_of(schema, study.sandbox) or "")
+    with pytest.raises(ModelRuleUnusable):
+        await study.shape(ModelThatIsNotToBeAsked(), "Name: Mill", schema={})

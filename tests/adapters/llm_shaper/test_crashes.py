@@ -1,0 +1,133 @@
+"""A worker dies, or a model goes away, in the middle: what was paid for is not paid for again."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from penstock.adapters.llm_shaper import AskingTerms
+from penstock.documents.model import ModelAway, ModelDeclined, Question
+from penstock.kernel.errors import Conflict
+from tests.adapters.llm_shaper.study import NotingDesk, Study
+from tests.fakes.models import (
+    ModelThatFails,
+    ModelThatIsNotToBeAsked,
+    ModelThatReadsLabels,
+    ModelThatSays,
+    ModelThatWaits,
+)
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+TERMS = AskingTerms(threshold_characters=100, chunk_characters=200, chunk_strategy="chunked-extract", side_by_side=1)
+FILLER = "Nothing is said here. " * 6
+PAGES = [f"Name: Mill\nCity: Ulm\n{at}{FILLER}" for at in range(5)]
+
+
+class NotWantedAnyMore(Conflict):
+    """The task was cancelled."""
+
+
+class DeskThatIsTakenAway(NotingDesk):
+    """Tells after the second chunk that the task is not wanted any more."""
+
+    async def progress(self, done: int, of: int) -> None:
+        await super().progress(done, of)
+        if done == 2:
+            raise NotWantedAnyMore(reason="cancelled")
+
+
+class ModelThatDeclinesWhileAnotherWaits(ModelThatWaits):
+    """Declines the second question."""
+
+    async def say(self, question: Question) -> str:
+        if self.calls == 2:
+            raise ModelDeclined(reason="no")
+        return await super().say(question)
+
+
+@pytest.mark.parametrize("strategy", ["chunked-extract", "chunked-summarize"])
+async def test_a_worker_that_dies_pays_for_one_call_again(study: Study, strategy: str):
+    study.terms = replace(TERMS, chunk_strategy=strategy)
+    model = ModelThatWaits(at=3)
+    stage = asyncio.create_task(study.shape(model, *PAGES))
+    await model.waits.wait()
+    stage.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stage
+    assert model.calls == 3
+    next_one = ModelThatReadsLabels()
+    shaped = await study.shape(next_one, *PAGES)
+    left = 3 if strategy == "chunked-extract" else 4
+    assert next_one.calls == left
+    assert shaped.usage["calls"] == left + 2
+    assert shaped.value == {"Name": "Mill", "City": "Ulm"}
+    assert study.left_behind() == []
+
+
+async def test_a_worker_that_dies_after_the_last_answer_pays_for_nothing(study: Study):
+    await study.shape(ModelThatReadsLabels(), *PAGES, strategy="direct-json")
+    shaped = await study.shape(ModelThatIsNotToBeAsked(), *PAGES, strategy="direct-json")
+    assert (shaped.value["Name"], shaped.usage["calls"]) == ("Mill", 1)
+
+
+async def test_repairs_that_were_made_are_not_made_again(study: Study):
+    study.terms = replace(TERMS, threshold_characters=10_000)
+    first = ModelThatFails(ModelAway(reason="cut"), at={2})
+    schema = {"type": "object", "properties": {"Name": {"type": "number"}}}
+    with pytest.raises(ModelAway):
+        await study.shape(first, "Name: Mill", schema=schema)
+    second = ModelThatSays('{"Name": 5}')
+    shaped = await study.shape(second, "Name: Mill", schema=schema)
+    assert (second.calls, shaped.usage["calls"], shaped.usage["repairs"]) == (1, 2, 1)
+
+
+async def test_a_kept_reply_belongs_to_its_question(study: Study):
+    await study.shape(ModelThatReadsLabels(), "Name: Mill")
+    for pages, rule in (
+        (["Name: Weir"], {}),
+        (["Name: Mill"], {"system_prompt": "Be brief."}),
+        (["Name: Mill"], {"options": {"model": "large"}}),
+        (["Name: Mill"], {"schema": {"type": "object", "properties": {"Name": {}}}}),
+    ):
+        model = ModelThatReadsLabels()
+        await study.shape(model, *pages, **rule)
+        assert model.calls == 1
+
+
+async def test_a_reply_that_was_damaged_is_asked_for_again(study: Study):
+    await study.shape(ModelThatReadsLabels(), "Name: Mill")
+    (key,) = await study.kept()
+    await study.blobs.put(key, b'{"text": ')
+    model = ModelThatReadsLabels()
+    assert (await study.shape(model, "Name: Mill")).value["Name"] == "Mill"
+    assert model.calls == 1
+
+
+async def test_after_an_error_that_may_pass_those_under_way_are_waited_for(study: Study):
+    study.terms = replace(TERMS, side_by_side=4)
+    model = ModelThatFails(ModelAway(reason="cut"), at={1})
+    with pytest.raises(ModelAway):
+        await study.shape(model, *PAGES)
+    assert model.calls == 4
+    assert len(await study.kept()) == 3
+    next_one = ModelThatReadsLabels()
+    await study.shape(next_one, *PAGES)
+    assert next_one.calls == 2
+
+
+async def test_after_an_error_for_good_nobody_is_waited_for(study: Study):
+    study.terms = replace(TERMS, side_by_side=2)
+    model = ModelThatDeclinesWhileAnotherWaits(at=1)
+    with pytest.raises(ModelDeclined):
+        await asyncio.wait_for(study.shape(model, *PAGES), timeout=30)
+    assert model.calls == 2
+
+
+async def test_a_cancelled_task_stops_at_its_next_sign(study: Study):
+    study.terms, study.desk = TERMS, DeskThatIsTakenAway()
+    model = ModelThatReadsLabels()
+    with pytest.raises(NotWantedAnyMore):
+        await study.shape(model, *PAGES)
+    assert model.calls == 2
+    assert study.left_behind() == []

@@ -1,0 +1,99 @@
+"""Whatever comes, it takes no more than it may, and ends."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from penstock.documents.ground import Page, Span, write_page
+from penstock.documents.grounding import ground_value
+from penstock.kernel.sandbox.call import Sandbox
+from tests.documents.fields.filling import NUMBER, TEXT, lines, record
+from tests.documents.grounding.grounds import flagged, ground
+
+SENTENCE = "international obligations of the contracting parties concerning number {}"
+
+
+def seconds_for(value: Any, *pages: Page, schema: Any = None) -> float:
+    began = time.process_time()
+    ground(value, *pages, schema=schema)
+    return time.process_time() - began
+
+
+def test_a_result_of_too_many_values_is_left_as_it_is_and_told():
+    found = ground([1] * 20_001, lines("1"))
+    assert found.excess is not None
+    assert found.places == ()
+    assert len(found.value) == 20_001
+
+
+def test_a_result_that_is_nested_too_deep_is_told():
+    value: Any = "x"
+    for _ in range(80):
+        value = [value]
+    assert ground(value, lines("x")).excess is not None
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ([SENTENCE.format(at) for at in range(4000)], "international obligations " * 4000),
+        ([f"aaaaaaaa{'a' * (at % 300)}" for at in range(4000)], "a" * 5000 + " aaaaaaaaaa" * 2000),
+        ([f"Rome, part {at}" for at in range(4000)], "Rome, part " * 4000),
+        (list(range(4000)), "1 " * 20_000 + "1.1" * 20_000),
+        (["1 " * 5000], "1 " * 50_000),
+        ([1.5], "1," * 50_000),
+        ([1], "-(" * 50_000 + "1" * 50_000),
+        (["2026-03-12"], "12 12/12.12-12 " * 10_000),
+        (["x"], "(0)" * 50_000),
+        ([True], "yes " * 20_000),
+    ],
+)
+def test_text_that_repeats_itself_does_not_take_long(value: Any, text: str):
+    assert seconds_for({"it": value}, lines(text)) < 10  # some tenths of a second where nothing else runs
+
+
+def test_time_grows_with_the_text_and_the_values_and_not_with_both_at_once():
+    pages = [lines(*(f"Line {line} of page {page}: {page * line}" for line in range(40))) for page in range(60)]
+    few, many = ([SENTENCE.format(at) for at in range(count)] for count in (100, 5000))
+    assert seconds_for(many, *pages) < 5 * seconds_for(few, *pages) + 3
+
+
+def test_a_schema_that_cannot_be_read_is_as_good_as_none():
+    schemas: tuple[Any, ...] = (
+        {"$ref": "https://example.org/x"},
+        {"type": "nonsense"},
+        [],
+        {"properties": {"a": {"$ref": "#/no"}}},
+    )
+    for each in schemas:
+        assert not flagged(ground({"a": "x"}, lines("x"), schema=each, null_ungrounded=True))
+
+
+def test_boxes_and_cells_may_be_any():
+    spans = (
+        Span(text="Total: 5", box=(0.0, 0.0, 0.0, 0.0)),
+        Span(text="7", box=(9.0, 9.0, -9.0, -9.0), table=5, row=-1, column=-7),
+        Span(text="8", table=0),
+        Span(text="", box=(1.0, 1.0, 2.0, 2.0)),
+    )
+    page = Page(number=1, origin="ocr", markdown="", spans=spans)
+    value = {"total": 5, "rows": [{"a": 7, "b": 8}, {"a": 8, "b": 7}]}
+    assert not flagged(ground(value, page, schema=record(total=NUMBER)))
+
+
+async def test_it_runs_in_the_sandbox(tmp_path: Path):
+    pages = tmp_path / "pages.jsonl"
+    pages.write_bytes(write_page(lines("Name: Ann", "Total: 1,200.00")))
+    value, schema = {"name": "Bob", "total": 1200}, record(name=TEXT, total=NUMBER)
+    sandbox = Sandbox(preload=("penstock.documents.grounding",))
+    try:
+        found = await sandbox.run(
+            ground_value, msgspec.json.encode(value), True, msgspec.json.encode(schema), file=pages
+        )
+    finally:
+        await sandbox.close()
+    assert found.value == {"total": 1200}
+    assert flagged(found) == {"/name"}

@@ -1,0 +1,82 @@
+"""A value that stands on the page, but by another label than its own, is seen where its own label has another."""
+
+from tests.documents.fields.filling import DATE, NUMBER, TEXT, TRUTH, boxed, lines, record, tabled
+from tests.documents.grounding.grounds import flagged, ground, place
+
+HEAD = lines("Invoice No.: A-17", "Customer No.: C-991", "Invoice date: 2026-01-05", "Due date: 2026-02-04")
+SCHEMA = record(invoice_number=TEXT, customer_number=TEXT, invoice_date=DATE, due_date=DATE)
+TRUE = {"invoice_number": "A-17", "customer_number": "C-991", "invoice_date": "2026-01-05", "due_date": "2026-02-04"}
+
+
+def test_values_by_their_labels_are_grounded():
+    assert not flagged(ground(TRUE, HEAD, schema=SCHEMA))
+
+
+def test_values_that_were_swapped_are_flagged_and_their_own_shown():
+    wrong = {**TRUE, "customer_number": "A-17", "due_date": "2026-01-05"}
+    found = ground(wrong, HEAD, schema=SCHEMA)
+    assert flagged(found) == {"/customer_number", "/due_date"}
+    assert place(found, "/customer_number").text == "C-991"
+
+
+def test_of_equal_values_the_one_by_its_own_label_is_shown():
+    page = boxed(
+        [("Net", 50.0), ("12.00", 300.0)], [("Tip", 50.0), ("0.00", 300.0)], [("Total", 50.0), ("12.00", 300.0)]
+    )
+    found = ground({"total": 12}, page, schema=record(total=NUMBER))
+    assert place(found, "/total").box == (300.0, 130.0, 330.0, 140.0)
+
+
+def test_a_longer_label_is_a_label_too():
+    page = lines("Total: 100.00", "Total due: 119.00", "Subtotal: 90.00")
+    assert not flagged(ground({"total": 119}, page, schema=record(total=NUMBER)))
+    assert flagged(ground({"total": 90}, page, schema=record(total=NUMBER))) == {"/total"}
+
+
+def test_more_or_less_of_what_stands_by_the_label_is_no_other_value():
+    page = lines("Address: 1 High Street", "London E1 6AN")
+    assert not flagged(ground({"address": "1 High Street, London E1 6AN"}, page, schema=record(address=TEXT)))
+
+
+def test_a_day_that_cannot_be_told_is_still_another_day():
+    page = lines("Collected: 03/04/26", "Born: 08-Mar-03")
+    schema = record(collected=DATE, born=DATE)
+    assert flagged(ground({"collected": "2003-03-08"}, page, schema=schema)) == {"/collected"}
+    assert not flagged(ground({"collected": "2026-04-03", "born": "2003-03-08"}, page, schema=schema))
+    assert not flagged(ground({"collected": "2026-03-04"}, page, schema=schema))
+
+
+def test_labels_in_another_language_are_known():
+    page = tabled(["Rechnungsnummer", "A-17"], ["Kundennummer", "C-991"])
+    schema = record(invoice_number=TEXT, customer_number=TEXT)
+    assert flagged(ground({"invoice_number": "C-991"}, page, schema=schema)) == {"/invoice_number"}
+    page = lines("发票号码：A-17", "客户编号：C-991")
+    assert flagged(ground({"invoice_number": "C-991"}, page, schema=schema)) == {"/invoice_number"}
+
+
+def test_labels_that_disagree_say_nothing():
+    page = lines("Reference: A-17", "Reference: C-991", "seen by us: X-5")
+    assert not flagged(ground({"reference": "X-5"}, page, schema=record(reference=TEXT)))
+
+
+def test_a_page_without_any_label_does_not_carry_a_section_on():
+    schema = record(seller=record(name=TEXT), buyer=record(name=TEXT))
+    pages = [lines("Seller", number=1), lines("nothing here", number=2), lines("Name: Ann", "Bob", number=3)]
+    assert not flagged(ground({"seller": {"name": "Bob"}}, *pages, schema=schema))
+
+
+def test_yes_and_no_need_a_word_or_a_box_by_their_label():
+    schema = record(fasting=TRUTH, paid=TRUTH)
+    said = lines("Fasting: yes", "[ ] Paid")
+    assert not flagged(ground({"fasting": True, "paid": False}, said, schema=schema))
+    assert flagged(ground({"fasting": False, "paid": True}, said, schema=schema)) == {"/fasting", "/paid"}
+    unsaid = lines("Yes, we deliver. Paid vacation for all.")
+    assert flagged(ground({"fasting": True, "paid": False}, unsaid, schema=schema)) == {"/fasting", "/paid"}
+    assert not flagged(ground({"fasting": True}, lines("Fasting: ja"), schema=schema))
+
+
+def test_a_listed_word_may_stand_in_another_case_or_language():
+    schema = record(sex={"enum": ["female", "male"]}, state={"enum": ["in_progress", "done"]})
+    page = lines("Sex: weiblich", "State: In progress")
+    assert not flagged(ground({"sex": "female", "state": "in_progress"}, page, schema=schema))
+    assert flagged(ground({"sex": "male", "state": "done"}, page, schema=schema)) == {"/sex", "/state"}

@@ -1,0 +1,82 @@
+"""Numbers are found by their value, however they are written, and by nothing else."""
+
+import pytest
+
+from tests.documents.fields.filling import boxed, lines, tabled
+from tests.documents.grounding.grounds import ground, is_grounded, place
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1234.5, "Total 1,234.50"),
+        (1234.5, "Summe 1.234,50 €"),
+        (1234.5, "1234.5"),
+        (1234567, "1 234 567 pieces"),
+        (-12, "Balance (12.00)"),
+        (-12, "Saldo 12,00-"),
+        (-12, "Change -12.00 EUR"),
+        (12, "VAT 12 %"),
+        (0.12, "VAT 12 %"),
+        (1200, "¥1,200"),
+        (1200, "金额：￥１，２００．００"),
+        (1200, "共计一千二百元"),
+        (1356, "壹仟叁佰伍拾陆圆整"),
+        (12000, "1.2万"),
+        (3200000, "a budget of 3.2 million dollars"),
+        (12, "a term of twelve months"),
+        (1.25, "weighs 1,250 kg"),
+        (1250, "weighs 1,250 kg"),
+        (12345678, "Account 1234 5678"),
+        (10, "Discount: -10.00"),
+    ],
+)
+def test_a_number_is_found_however_it_is_written(value: float, text: str):
+    assert is_grounded(value, text)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1243.5, "Total 1,234.50"),
+        (12.5, "Total 1,250"),
+        (1250, "Total 12.50"),
+        (12, "Balance -12.00"),
+        (-12, "Total 12.00"),
+        (0.12, "12 pieces"),
+        (100, "l00 pieces of IO0"),
+        (3, "三十天"),
+        (17, "Invoice INV-2026-17"),
+        (12, "on 12 March 2026"),
+        (30, "at 14:30"),
+        (3, "3. Termination"),
+        (3, "第三条"),
+        (1, "one of them"),
+        (True, "1"),
+        (1e300, "1"),
+    ],
+)
+def test_a_number_that_is_not_said_is_not_found(value: float, text: str):
+    assert not is_grounded(value, text)
+
+
+def test_a_number_in_a_mark_is_found_where_its_label_says_so():
+    assert ground({"invoice_year": 26}, lines("Invoice year: A-26")).places[0].grounded
+
+
+def test_a_number_with_a_point_begins_a_line_or_stands_in_a_cell():
+    assert not ground({"it": 3}, lines("3. Kündigung")).places[0].grounded
+    assert ground({"it": 3}, tabled(["Etage", "3. OG"])).places[0].grounded
+
+
+def test_a_number_has_the_box_and_the_text_of_where_it_stands():
+    found = ground(
+        {"total": 1576.75}, boxed([("Net", 50.0), ("1,325.00", 300.0)], [("Total", 50.0), ("1,576.75", 300.0)])
+    )
+    assert place(found, "/total").box == (300.0, 115.0, 348.0, 125.0)
+    assert place(found, "/total").text == "1,576.75"
+
+
+def test_of_several_the_one_near_a_word_of_its_name_is_shown():
+    found = ground({"votes_against": 2}, lines("Room 2", "approved with two votes against"))
+    assert place(found, "/votes_against").text == "two"

@@ -1,0 +1,42 @@
+"""A grounding that does one thing: a text is grounded where a page has it. For the sandbox, by its name."""
+
+import time
+from typing import Any, BinaryIO
+
+import msgspec
+
+from penstock.documents.ground import Place, read_pages
+from penstock.documents.grounding import Grounded
+
+ENDLESS = "too much to look for"
+
+
+def ground_by_letters(file: BinaryIO, null_ungrounded: bool, schema_json: bytes) -> Grounded:
+    """Looks for each text at the top of a value; numbers are left alone."""
+    value: dict[str, Any] = msgspec.json.decode(file.readline())
+    pages = list(read_pages(file))
+    places = []
+    for name, text in list(value.items()):
+        page = next((page.number for page in pages if str(text) in page.markdown), None)
+        if isinstance(text, str):
+            places.append(Place(pointer=f"/{name}", grounded=page is not None, page=page))
+            value[name] = text if page is not None or not null_ungrounded else None
+    return Grounded(value=value, places=tuple(places))
+
+
+def ground_nothing_for_its_size(file: BinaryIO, null_ungrounded: bool, schema_json: bytes) -> Grounded:
+    """Finds that there is too much."""
+    return Grounded(excess=ENDLESS)
+
+
+def ground_late(file: BinaryIO, null_ungrounded: bool, schema_json: bytes) -> Grounded:
+    """Is not heard of for a long time."""
+    time.sleep(1000)
+    return Grounded()
+
+
+def ground_without_end(file: BinaryIO, null_ungrounded: bool, schema_json: bytes) -> Grounded:
+    """Takes all the memory there is."""
+    held = bytearray()
+    while True:
+        held += bytes(1 << 24)
