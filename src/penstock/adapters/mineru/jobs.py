@@ -1,0 +1,174 @@
+"""What both protocols speak of: parts of a document, the job that reads them, and how far it is."""
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol, TypeGuard
+
+from penstock.kernel.errors import PenstockError
+
+PDF = ".pdf"
+MOST_ID_CHARACTERS = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Some pages of the document that go out as one file; `pages` is 0 where nobody has counted them."""
+
+    number: int  # from 1
+    first: int = 1  # its first page in the document
+    pages: int = 0
+
+    @property
+    def last(self) -> int:
+        """Its last page in the document."""
+        return self.first + self.pages - 1
+
+    @property
+    def tag(self) -> str:
+        """What a job calls it."""
+        return f"part-{self.number:04d}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How a document goes out. It is kept, so that every attempt cuts it alike."""
+
+    size_bytes: int  # of the document
+    ending: str  # of the files' names: readers judge by it
+    parts: tuple[Part, ...]
+    by_upload: bool = False  # MinerU could not fetch it by its address
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it goes out as it is."""
+        return len(self.parts) == 1
+
+    @property
+    def pages(self) -> int:
+        """Pages of the document, 0 when they are not known."""
+        return sum(part.pages for part in self.parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upload:
+    """A part that is still to be put to an address."""
+
+    part: int
+    url: str = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What MinerU was given: its id there, and which parts. It is good at that address only."""
+
+    id: str
+    endpoint: str
+    parts: tuple[int, ...]
+    uploads: tuple[Upload, ...] = ()  # gone when all is sent
+
+
+State = Literal["unsent", "under way", "done", "failed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartLook:
+    """How far one part is. `sign` changes with whatever MinerU tells of it."""
+
+    state: State
+    sign: str
+    done: int = 0
+    of: int = 0
+    url: str = field(default="", repr=False)  # of the result
+    error: PenstockError | None = None
+
+
+Look = Mapping[int, PartLook]  # by the part's number; one that MinerU does not speak of is missing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sheet:
+    """Where a result is written, and how much of it."""
+
+    path: Path
+    most_bytes: int
+    filename: str
+
+
+class Load(Protocol):
+    """The document on its way out: whoever sends it asks for the files."""
+
+    @property
+    def filename(self) -> str:
+        """What the document is called here."""
+        ...
+
+    @property
+    def plan(self) -> Plan:
+        """How it goes out."""
+        ...
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Those that are still to be read."""
+        ...
+
+    def name_of(self, part: Part) -> str:
+        """What its file is called far away. It does not tell what the document is called here."""
+        ...
+
+    async def link(self, part: Part) -> str | None:
+        """An address from which MinerU may fetch it, or None."""
+        ...
+
+    async def file(self, part: Part) -> Path:
+        """The part as a local file, good until the next one is asked for."""
+        ...
+
+
+class Post(Protocol):
+    """The reader's side of a sending: keeps what must not be lost, and tells that somebody is at work."""
+
+    async def keep(self, job: Job) -> None:
+        """Put a job where the next attempt finds it."""
+        ...
+
+    async def alive(self) -> None:
+        """Tell that work goes on; raises when the document is not wanted any more."""
+        ...
+
+    async def take(self, part: Part, zipped: Path) -> None:
+        """Take the result of a part, where a server gives it at once."""
+        ...
+
+    def sheet(self) -> AbstractAsyncContextManager[Path]:
+        """A path for a file that is gone afterwards."""
+        ...
+
+
+class Service(Protocol):
+    """One protocol of MinerU."""
+
+    async def send(self, load: Load, post: Post) -> Job:
+        """Give MinerU all that is to be read."""
+        ...
+
+    async def go_on_sending(self, job: Job, load: Load, post: Post) -> Job:
+        """Send what an earlier attempt has not sent."""
+        ...
+
+    async def look(self, job: Job, filename: str) -> Look:
+        """How far it is; `MineruLost` when nobody there knows it any more."""
+        ...
+
+    async def fetch(self, job: Job, done: PartLook, sheet: Sheet) -> None:
+        """Write the zip of a part that is done to a file."""
+        ...
+
+
+def is_id(value: object) -> TypeGuard[str]:
+    """Whether it can stand in a path, and in our own answers."""
+    if not isinstance(value, str) or not 0 < len(value) <= MOST_ID_CHARACTERS or not value.isascii():
+        return False
+    return all(each.isalnum() or each in "-_" for each in value)

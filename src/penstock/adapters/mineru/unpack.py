@@ -1,0 +1,143 @@
+"""A result zip, read with care: what runs in the sandbox.
+
+Nothing is unpacked to a disk. The names of all entries are looked at, and one that would lead out of a folder condemns
+the whole; then the list of blocks is read, or the markdown where there is none, counted as it is unpacked whatever the
+zip says of its size. Pages come back in stretches, since an answer from the sandbox is bounded.
+"""
+
+import stat
+import zipfile
+import zlib
+from pathlib import PurePosixPath
+from typing import Any, BinaryIO, Literal
+
+import msgspec
+
+from penstock.adapters.mineru.content import entries_by_page, page_of, plain_page
+from penstock.documents.ground import Page, write_page
+
+MOST_ENTRIES = 20_000  # a page with twenty pictures is rich
+MOST_NAME_CHARACTERS = 1000
+MOST_LIST_BYTES = 128 * 1024 * 1024  # of the list of blocks; a thousand pages have 10 MB
+MOST_MARKDOWN_BYTES = 32 * 1024 * 1024
+MOST_TOLD_BYTES = 4 * 1024 * 1024 * 1024  # that all entries together may say they unpack to
+STRETCH_BYTES = 4 * 1024 * 1024
+CHUNK_BYTES = 1024 * 1024
+LIST_NAME = "content_list.json"
+MARKDOWN_NAME = "full.md"
+BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError, ValueError)
+
+
+class Stretch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Some pages of a part, as indexes from 0 go; `following` is None after the last."""
+
+    pages: tuple[Page, ...]
+    by_page: bool
+    following: int | None
+
+
+class Flaw(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Why a zip is not read: it is broken and may come whole another time, or it is not to be trusted."""
+
+    kind: Literal["broken", "refused"]
+    reason: str
+
+
+class _Flawed(Exception):
+    def __init__(self, kind: Literal["broken", "refused"], reason: str) -> None:
+        super().__init__(reason)
+        self.flaw = Flaw(kind=kind, reason=reason)
+
+
+def read_stretch(file: BinaryIO, first: int, pages: int, start: int, most_pages: int) -> Stretch | Flaw:
+    """Pages from index `start` on, the first of the part being page `first`. `pages` is 0 when it is not known."""
+    try:
+        return _stretch(file, first, pages, start, most_pages)
+    except _Flawed as flawed:
+        return flawed.flaw
+    except BROKEN as error:
+        return Flaw(kind="broken", reason=f"it is no whole zip ({type(error).__name__})")
+
+
+def _stretch(file: BinaryIO, first: int, pages: int, start: int, most_pages: int) -> Stretch:
+    with zipfile.ZipFile(file) as archive:
+        _check_names(archive)
+        listed = _find(archive, LIST_NAME)
+        if listed is None:
+            return Stretch(pages=(plain_page(first, _markdown(archive)),), by_page=False, following=None)
+        entries = entries_by_page(_blocks(archive, listed), pages)
+    count = pages or max(entries, default=0) + 1
+    if count > most_pages:
+        raise _Flawed("refused", f"it speaks of {count} pages, and {most_pages} may be read (ETL_MAX_PAGES)")
+    made: list[Page] = []
+    weight, index = 0, start
+    while index < count and weight < STRETCH_BYTES:
+        page = page_of(first + index, entries.get(index, ()))  # a page without blocks is a page all the same
+        made.append(page)
+        weight += len(write_page(page))
+        index += 1
+    return Stretch(pages=tuple(made), by_page=True, following=index if index < count else None)
+
+
+def _check_names(archive: zipfile.ZipFile) -> None:
+    entries = archive.infolist()
+    if len(entries) > MOST_ENTRIES:
+        raise _Flawed("refused", f"it has more than {MOST_ENTRIES} entries")
+    if sum(entry.file_size for entry in entries) > MOST_TOLD_BYTES:
+        raise _Flawed("refused", f"it would unpack to more than {MOST_TOLD_BYTES} bytes")
+    seen = set()
+    for entry in entries:
+        if (reason := _why_bad(entry)) is not None:
+            raise _Flawed("refused", reason)
+        if entry.orig_filename in seen:
+            raise _Flawed("refused", "two of its entries have one name")
+        seen.add(entry.orig_filename)
+
+
+def _why_bad(entry: zipfile.ZipInfo) -> str | None:
+    name = entry.orig_filename  # as it was written; `filename` is cut at a NUL
+    if len(name) > MOST_NAME_CHARACTERS:
+        return "an entry has a name of more than a thousand characters"
+    if name.startswith("/") or "\\" in name or "\0" in name or name[1:2] == ":" or ".." in name.split("/"):
+        return "an entry has a name that leads out of its folder"
+    if stat.S_IFMT(entry.external_attr >> 16) not in {0, stat.S_IFREG, stat.S_IFDIR}:
+        return "an entry is a link or a device"
+    return None
+
+
+def _find(archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo | None:
+    """The entry of this name, or one that ends in it after a prefix; the least deep when there are several."""
+    found = [entry for entry in archive.infolist() if _is_named(PurePosixPath(entry.filename).name, name)]
+    return min(found, key=lambda entry: (entry.filename.count("/"), entry.filename), default=None)
+
+
+def _is_named(given: str, name: str) -> bool:
+    return given == name or given.endswith(f"_{name}")
+
+
+def _markdown(archive: zipfile.ZipFile) -> str:
+    entry = _find(archive, MARKDOWN_NAME)
+    if entry is None:
+        others = [each for each in archive.infolist() if each.filename.endswith(".md")]
+        entry = min(others, key=lambda each: (each.filename.count("/"), each.filename), default=None)
+    if entry is None:
+        raise _Flawed("broken", "it has neither a list of blocks nor markdown")
+    return _content(archive, entry, MOST_MARKDOWN_BYTES).decode(errors="replace").replace("\0", "")
+
+
+def _blocks(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Any:
+    try:
+        return msgspec.json.decode(_content(archive, entry, MOST_LIST_BYTES))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _Flawed("broken", "its list of blocks is no JSON") from error
+
+
+def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most_bytes: int) -> bytes:
+    """An entry unpacked, and no more than that much of it."""
+    read = bytearray()
+    with archive.open(entry) as stream:
+        while chunk := stream.read(CHUNK_BYTES):
+            read += chunk
+            if len(read) > most_bytes:
+                raise _Flawed("refused", f"an entry unpacks to more than {most_bytes} bytes")
+    return bytes(read)

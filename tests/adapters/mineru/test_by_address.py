@@ -1,0 +1,85 @@
+"""Documents that the cloud fetches itself, by a signed address of the store, and what happens when it cannot."""
+
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from penstock.adapters.mineru.errors import MineruUrlUnread
+from penstock.adapters.s3 import S3Blobs, S3Place
+from penstock.kernel.clock import SystemClock
+from penstock.kernel.sandbox.call import Sandbox
+from tests.adapters.mineru import zips
+from tests.adapters.mineru.reading import Place
+from tests.documents import making_pdfs as making
+from tests.fakes.mineru_server import MineruCloud, Said
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+BY_LINK = "POST /api/v4/extract/task/batch"
+BY_UPLOAD = "POST /api/v4/file-urls/batch"
+
+
+@pytest.fixture
+def place(sandbox: Sandbox, s3_place: S3Place, tmp_path: Path) -> Place:
+    """One whose store has addresses."""
+    blobs = S3Blobs(s3_place, clock=SystemClock())
+    return Place(blobs=blobs, sandbox=sandbox, scratch=tmp_path / "scratch")
+
+
+@pytest.fixture(autouse=True)
+def good_result(cloud: MineruCloud) -> None:
+    cloud.result = lambda tag, content: zips.pages(f"{tag}.")
+
+
+async def fetched(url: str) -> bytes:
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        assert answer.status == 200
+        return await answer.read()
+
+
+async def test_a_document_is_fetched_by_its_address_and_not_uploaded(place: Place, cloud: MineruCloud):
+    paper = making.pages_of("one")
+    reading = await place.read(cloud, paper)
+    (file,) = cloud.heard(BY_LINK)[0].asked["files"]
+    assert await fetched(file["url"]) == paper
+    assert reading.provider_task_id == "linked-1"
+    assert cloud.count("PUT") == 0
+
+
+async def test_parts_are_fetched_by_addresses_of_their_own(place: Place, cloud: MineruCloud):
+    reading = await place.read(cloud, making.pages_of("one", "two", "three"), max_pages=2)
+    files = cloud.heard(BY_LINK)[0].asked["files"]
+    assert [file["data_id"] for file in files] == ["part-0001", "part-0002"]
+    assert [(await fetched(file["url"]))[:5] for file in files] == [b"%PDF-", b"%PDF-"]
+    assert reading.page_count == 3
+    assert place.left_over() == []
+
+
+async def test_a_document_is_uploaded_where_that_is_set(place: Place, cloud: MineruCloud):
+    await place.read(cloud, making.pages_of("one"), source="upload")
+    assert cloud.count(BY_LINK) == 0
+    assert cloud.count("PUT") == 1
+
+
+async def test_an_address_that_cannot_be_read_is_followed_by_an_upload(place: Place, cloud: MineruCloud):
+    cloud.unreachable = True
+    reading = await place.read(cloud, making.pages_of("one"), source="url")
+    assert (cloud.count(BY_LINK), cloud.count(BY_UPLOAD), cloud.count("PUT")) == (1, 1, 1)
+    assert reading.provider_task_id.startswith("batch-")
+
+
+async def test_a_call_that_says_so_at_once_is_followed_by_an_upload_too(place: Place, cloud: MineruCloud):
+    cloud.say(BY_LINK, Said(json={"code": -60008, "msg": "reading the url timed out"}))
+    await place.read(cloud, making.pages_of("one"))
+    assert cloud.count("PUT") == 1
+
+
+async def test_an_upload_that_cannot_be_read_by_its_address_is_an_attempt(place: Place, cloud: MineruCloud):
+    cloud.unreachable = True
+    refusal = Said(json={"code": -60008, "msg": "timed out"})
+    cloud.say(BY_UPLOAD, refusal)
+    with pytest.raises(MineruUrlUnread):
+        await place.read(cloud, making.pages_of("one"))
+    await place.read(cloud, making.pages_of("one"))
+    assert cloud.count(BY_LINK) == 1  # that it cannot be reached was kept

@@ -1,0 +1,98 @@
+"""The provider in the etl room, on both profiles: a task from its submission to its end, over a worker that dies."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from penstock.adapters.mineru.reader import MineruReader
+from penstock.adapters.mineru.terms import MineruTerms
+from penstock.etl.domain import EtlTask, Status
+from penstock.etl.submit import NewTask, submit
+from penstock.kernel.clock import ManualClock, SystemClock
+from penstock.kernel.sandbox.call import Sandbox
+from tests.adapters.mineru import zips
+from tests.adapters.mineru.reading import PRELOAD
+from tests.documents import making_pdfs as making
+from tests.etl.workshop import ANNA, Grounds, Workshop, open_workshop
+from tests.fakes.mineru_server import TOKEN, MineruCloud, Said, Step
+
+SUBMIT, LOOK = "POST /api/v4/file-urls/batch", "GET /api/v4/extract-results"
+
+
+@pytest.fixture
+async def cloud() -> AsyncIterator[MineruCloud]:
+    async with MineruCloud() as server:
+        server.result = lambda tag, content: zips.pages("First.", "Second.")
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "scale"])
+def grounds(request: pytest.FixtureRequest, tmp_path: Path) -> Grounds:
+    if request.param == "sqlite":
+        return Grounds(database=request.getfixturevalue("sqlite_url"), scratch=tmp_path)
+    return Grounds(
+        database=request.getfixturevalue("postgres_url"),
+        scratch=tmp_path,
+        redis=request.getfixturevalue("redis_url"),
+        bucket=request.getfixturevalue("s3_place"),
+    )
+
+
+@pytest.fixture
+async def shop(grounds: Grounds, clock: ManualClock, cloud: MineruCloud) -> AsyncIterator[Workshop]:
+    """A room whose documents MinerU reads."""
+    terms = MineruTerms(endpoint=cloud.endpoint, api_key=TOKEN, poll_interval=0.01, source="upload")
+    async with open_workshop(grounds, clock) as shop, Sandbox(preload=PRELOAD) as sandbox:
+        reader = MineruReader(
+            shop.tools.blobs, sandbox=sandbox, scratch=grounds.scratch / "mineru", clock=SystemClock(), terms=terms
+        )
+        shop.set(provider=reader)
+        yield shop
+        await reader.close()
+
+
+async def submitted(shop: Workshop) -> EtlTask:
+    key = "users/5/raw/3/paper.pdf"
+    await shop.tools.blobs.put(key, making.pages_of("one", "two"))
+    return await submit(shop.tools, ANNA, NewTask(project_id=3, filename="paper.pdf"))
+
+
+async def test_a_task_is_completed_and_says_who_has_read_it(shop: Workshop, cloud: MineruCloud):
+    task = await submitted(shop)
+    await shop.work()
+    row = await shop.row(task)
+    assert row.status is Status.COMPLETED
+    assert row.metadata["provider_task_id"] == "batch-1"
+    assert row.metadata["ocr"]["provider"] == "mineru"
+    assert not [key for key in await shop.keys() if "/mineru/" in key]
+
+
+async def test_a_worker_that_dies_while_it_looks_is_followed_by_one_that_sends_nothing(
+    shop: Workshop, cloud: MineruCloud
+):
+    cloud.steps = [Step(state="running", done=1, of=2)]
+    task = await submitted(shop)
+    await shop.deliver()
+    stage = asyncio.create_task(shop.do(await shop.claim()))
+    await cloud.until(LOOK, times=2)
+    stage.cancel()
+    await asyncio.wait({stage})
+    assert (await shop.row(task)).metadata["provider_task_id"] == "batch-1"
+    cloud.steps = [Step(state="done")]
+    await shop.rescue()
+    await shop.work()
+    assert await shop.status(task) is Status.COMPLETED
+    assert (cloud.count(SUBMIT), cloud.count("PUT")) == (1, 1)
+
+
+async def test_a_document_that_mineru_refuses_fails_in_its_stage_with_our_code(shop: Workshop, cloud: MineruCloud):
+    cloud.say(SUBMIT, Said(json={"code": -60006, "msg": "too many pages"}))
+    task = await submitted(shop)
+    await shop.work()
+    row = await shop.row(task)
+    assert row.status is Status.FAILED
+    assert cloud.count(SUBMIT) == 1
+    assert (row.metadata["error_stage"], row.metadata["error_code"]) == ("mineru", "DOCUMENT_TOO_LARGE")
+    assert "too many pages" in (row.error or "")

@@ -1,0 +1,351 @@
+"""The cloud when something is wrong: with the line, with the account, with the document, with the job."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+
+import pytest
+
+from penstock.adapters.mineru.errors import (
+    MineruAway,
+    MineruBusy,
+    MineruFailed,
+    MineruKeyRefused,
+    MineruLost,
+    MineruRefused,
+    MineruResultBroken,
+    MineruResultRefused,
+    MineruStalled,
+    MineruUsedUp,
+)
+from penstock.documents.errors import DocumentEmpty, DocumentKindUnknown, DocumentTooLarge, DocumentUnreadable
+from penstock.kernel.clock import ManualClock
+from penstock.kernel.errors import PenstockError
+from tests.adapters.mineru import zips
+from tests.adapters.mineru.reading import HastyClock, Place
+from tests.documents import making_pdfs as making
+from tests.fakes.mineru_server import TOKEN, MineruCloud, Said, Step
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+LOOK = "GET /api/v4/extract-results"
+SUBMIT = "POST /api/v4/file-urls/batch"
+PAPER = making.pages_of("one")
+
+
+def business(code: object, msg: str = "no luck") -> Said:
+    return Said(json={"code": code, "msg": msg, "trace_id": "t-2", "data": None})
+
+
+@pytest.fixture(autouse=True)
+def good_result(cloud: MineruCloud) -> None:
+    cloud.result = lambda tag, content: zips.pages("Read.")
+
+
+class TestTheAccount:
+    @pytest.mark.parametrize("is_gateway_shaped", [False, True])
+    async def test_whose_token_is_refused_ends_the_reading_and_the_token_is_not_told(
+        self, place: Place, cloud: MineruCloud, is_gateway_shaped: bool
+    ):
+        cloud.is_gateway_shaped = is_gateway_shaped
+        secret = "plain-words-that-are-no-key"
+        with pytest.raises(MineruKeyRefused) as caught:
+            await place.read(cloud, PAPER, api_key=secret)
+        assert not caught.value.retryable
+        assert secret not in str(caught.value)
+        assert cloud.count("PUT") == 0
+
+    async def test_whose_gateway_refuses_with_status_200_is_refused_all_the_same(
+        self, place: Place, cloud: MineruCloud
+    ):
+        cloud.say(SUBMIT, Said(json={"success": False, "msgCode": "A0211", "msg": "token expired"}))
+        with pytest.raises(MineruKeyRefused, match="token expired"):
+            await place.read(cloud, PAPER)
+
+    async def test_that_has_used_its_day_waits_for_the_next_one_there(self, place: Place, cloud: MineruCloud):
+        place.clock = ManualClock(datetime(2026, 3, 1, 10, tzinfo=UTC))  # six in the evening in China
+        cloud.say(SUBMIT, business(-60018, "daily limit"))
+        with pytest.raises(MineruUsedUp) as caught:
+            await place.read(cloud, PAPER)
+        assert caught.value.wait_seconds == 6 * 3600
+        assert caught.value.retryable
+
+
+class TestABusinessErrorInAGoodAnswer:
+    @pytest.mark.parametrize(
+        ("code", "kind", "retryable"),
+        [
+            (-500, MineruRefused, False),
+            (-10001, MineruAway, True),
+            (-10002, MineruRefused, False),
+            (-60001, MineruAway, True),
+            (-60002, DocumentKindUnknown, False),
+            (-60003, DocumentUnreadable, False),
+            (-60004, DocumentEmpty, False),
+            (-60005, DocumentTooLarge, False),
+            (-60006, DocumentTooLarge, False),
+            (-60007, MineruAway, True),
+            (-60009, MineruBusy, True),
+            (-60013, MineruRefused, False),
+            (-60015, DocumentUnreadable, False),
+            (-60017, MineruRefused, False),
+            (-60019, MineruUsedUp, True),
+            (-99999, MineruAway, True),
+            ("-60004", DocumentEmpty, False),
+            (["odd"], MineruAway, True),
+            (None, MineruAway, True),
+        ],
+    )
+    async def test_of_a_call_becomes_one_of_ours(
+        self, place: Place, cloud: MineruCloud, code: object, kind: type[PenstockError], retryable: bool
+    ):
+        cloud.say(SUBMIT, business(code))
+        with pytest.raises(kind) as caught:
+            await place.read(cloud, PAPER)
+        assert caught.value.retryable is retryable
+        assert cloud.count("PUT") == 0
+
+    @pytest.mark.parametrize(
+        ("step", "kind"),
+        [
+            (Step(state="failed", err_msg="parsing failed"), MineruFailed),
+            (Step(state="failed", err_code=-60010, err_msg="parsing failed"), MineruFailed),
+            (Step(state="failed", err_code="-60003", err_msg="unreadable"), DocumentUnreadable),
+            (Step(state="failed", err_msg="[-60006] too many pages"), DocumentTooLarge),
+            (Step(state="failed", err_code=-60007, err_msg="model away"), MineruAway),
+        ],
+    )
+    async def test_of_a_job_becomes_one_of_ours_too(
+        self, place: Place, cloud: MineruCloud, step: Step, kind: type[PenstockError]
+    ):
+        cloud.steps = [Step(state="running", done=0, of=1), step]
+        with pytest.raises(kind):
+            await place.read(cloud, PAPER)
+
+    async def test_is_told_short_and_without_secrets(self, place: Place, cloud: MineruCloud):
+        words = f"{TOKEN} " * 40 + f"bad\x1b[31m key={TOKEN} token: abcdef12345 " + "x" * 5000
+        cloud.say(SUBMIT, business(-10002, words))
+        with pytest.raises(MineruRefused) as caught:
+            await place.read(cloud, PAPER)
+        told = str(caught.value)
+        assert TOKEN not in told
+        assert "abcdef12345" not in told
+        assert "\x1b" not in told
+        assert len(told) < 400
+
+    async def test_that_failed_a_job_lets_the_next_attempt_send_it_anew(self, place: Place, cloud: MineruCloud):
+        cloud.steps = [Step(state="failed", err_msg="parsing failed")]
+        with pytest.raises(MineruFailed):
+            await place.read(cloud, PAPER)
+        cloud.steps = [Step(state="done")]
+        reading = await place.read(cloud, PAPER)
+        assert reading.provider_task_id == place.desk.remembered[-1]
+        assert cloud.count(SUBMIT) == 2
+
+
+class TestTheLine:
+    async def test_that_is_bad_while_looking_is_waited_out(self, place: Place, cloud: MineruCloud):
+        place.clock = HastyClock()
+        busy = Said(status=429, json={}, headers={"Retry-After": "7"})
+        cloud.say(LOOK, busy, Said(status=502, body=b"<html>bad gateway"), Said(hangs_up=True), business(-10001))
+        cloud.say(LOOK, Said(body=b"<html>what is this"), Said(json=["a list"]), Said(json={"code": 0, "data": None}))
+        reading = await place.read(cloud, PAPER)
+        assert reading.page_count == 1
+        assert 7.0 in place.clock.slept
+        assert cloud.count(SUBMIT) == 1
+
+    async def test_that_is_bad_for_too_long_stops_the_attempt_and_keeps_the_job(self, place: Place, cloud: MineruCloud):
+        place.clock = HastyClock()
+        cloud.say(LOOK, *[Said(status=502, body=b"")] * 200)
+        with pytest.raises(MineruStalled, match="HTTP 502") as caught:
+            await place.read(cloud, PAPER, poll_interval=5.0, timeout=60.0)
+        assert caught.value.retryable
+        assert cloud.count(LOOK) == 13
+        cloud._script.clear()
+        await place.read(cloud, PAPER)
+        assert cloud.count(SUBMIT) == 1
+        assert cloud.count("PUT") == 1
+
+    @pytest.mark.parametrize("said", [Said(status=503, body=b"no"), Said(hangs_up=True), Said(status=429, json={})])
+    async def test_that_is_bad_while_sending_costs_an_attempt(self, place: Place, cloud: MineruCloud, said: Said):
+        cloud.say(SUBMIT, said)
+        with pytest.raises((MineruAway, MineruBusy)):
+            await place.read(cloud, PAPER)
+        await place.read(cloud, PAPER)
+        assert cloud.count(SUBMIT) == 2
+
+    @pytest.mark.parametrize("status", [408, 429, 500])
+    async def test_that_is_bad_while_uploading_costs_an_attempt_and_keeps_the_batch(
+        self, place: Place, cloud: MineruCloud, status: int
+    ):
+        cloud.say("PUT /oss", Said(status=status, body=b""))
+        with pytest.raises(MineruAway, match=f"HTTP {status} for an upload"):
+            await place.read(cloud, PAPER)
+        await place.read(cloud, PAPER)
+        assert cloud.count(SUBMIT) == 1
+
+    async def test_with_a_status_that_says_no_and_no_code_is_a_refusal(self, place: Place, cloud: MineruCloud):
+        cloud.say(SUBMIT, Said(status=404, body=b"<html>nothing here"))
+        with pytest.raises(MineruRefused, match="HTTP 404"):
+            await place.read(cloud, PAPER)
+
+    async def test_over_which_nothing_answers_is_said_to_be_away(self, place: Place, cloud: MineruCloud):
+        async with MineruCloud() as gone:
+            pass
+        with pytest.raises(MineruAway, match="no connection"):
+            await place.read(gone, PAPER)
+
+    async def test_with_an_answer_that_has_no_end_is_not_read_to_it(self, place: Place, cloud: MineruCloud):
+        cloud.say(SUBMIT, Said(body=b" " * (5 * 1024 * 1024)))
+        with pytest.raises(MineruAway, match="its answer is over"):
+            await place.read(cloud, PAPER)
+
+    async def test_that_would_lead_elsewhere_than_by_http_is_not_followed(self, place: Place, cloud: MineruCloud):
+        data = {"batch_id": "b-1", "file_urls": ["file:///etc/passwd"]}
+        cloud.say(SUBMIT, Said(json={"code": 0, "msg": "ok", "data": data}))
+        with pytest.raises(MineruAway, match="an address that is not http or https"):
+            await place.read(cloud, PAPER)
+
+
+class TestAJob:
+    async def test_without_progress_is_given_up_after_the_time_that_is_set(self, place: Place, cloud: MineruCloud):
+        place.clock = HastyClock()
+        cloud.steps = [Step(state="running", done=1, of=2)]
+        with pytest.raises(MineruStalled, match=r"no progress for 60 s \(running 1 2\)"):
+            await place.read(cloud, PAPER, poll_interval=5.0, timeout=60.0)
+
+    async def test_of_which_odd_things_are_told_is_told_of_in_short(self, place: Place, cloud: MineruCloud):
+        place.clock = HastyClock()
+        cloud.steps = [Step(state="\x1b[31mdreaming" * 1000)]
+        with pytest.raises(MineruStalled) as caught:
+            await place.read(cloud, PAPER, poll_interval=5.0, timeout=60.0)
+        assert "dreaming" in str(caught.value)
+        assert len(str(caught.value)) < 200
+        assert str(caught.value).isprintable()
+
+    async def test_that_goes_on_slowly_may_take_any_time(self, place: Place, cloud: MineruCloud):
+        place.clock = HastyClock()
+        slow = [Step(state="running", done=done, of=40) for done in range(40) for _ in range(10)]
+        cloud.steps = [*slow, Step(state="done")]
+        await place.read(cloud, PAPER, poll_interval=5.0, timeout=60.0)
+        assert sum(place.clock.slept) > 60.0 * 10
+
+    @pytest.mark.parametrize("lost_as_404", [False, True])
+    async def test_that_was_forgotten_is_sent_again_once(self, place: Place, cloud: MineruCloud, lost_as_404: bool):
+        cloud.lost_as_404 = lost_as_404
+        cloud.steps = [Step(state="pending")] * 3 + [Step(state="done")]
+        reading = asyncio.create_task(place.read(cloud, PAPER))
+        await cloud.until(LOOK, times=2)
+        cloud.restart()
+        assert (await reading).provider_task_id == place.desk.remembered[-1]
+        assert cloud.count(SUBMIT) == 2
+        assert len(set(place.desk.remembered)) == 2
+
+    async def test_that_is_forgotten_every_time_ends_the_attempt(self, place: Place, cloud: MineruCloud):
+        cloud.say(LOOK, business(-60012), business(-60011))
+        with pytest.raises(MineruLost) as caught:
+            await place.read(cloud, PAPER)
+        assert caught.value.retryable
+        assert cloud.count(SUBMIT) == 2
+
+    async def test_whose_upload_is_refused_is_sent_again_once(self, place: Place, cloud: MineruCloud):
+        cloud.say("PUT /oss", Said(status=403, body=b"expired"))
+        await place.read(cloud, PAPER)
+        assert cloud.count(SUBMIT) == 2
+        assert cloud.count("PUT") == 2
+
+    async def test_that_never_finds_its_upload_is_sent_anew_by_the_next_attempt(self, place: Place, cloud: MineruCloud):
+        place.clock = HastyClock()
+        cloud.steps = [Step(state="waiting-file")]
+        with pytest.raises(MineruStalled, match="waiting-file"):
+            await place.read(cloud, PAPER, poll_interval=5.0, timeout=60.0)
+        cloud.steps = [Step(state="done")]
+        await place.read(cloud, PAPER)
+        assert cloud.count(SUBMIT) == 2
+
+    async def test_with_one_part_that_failed_sends_only_that_one_again(self, place: Place, cloud: MineruCloud):
+        cloud.steps_of["part-0002"] = [Step(state="failed", err_msg="parsing failed")]
+        with pytest.raises(MineruFailed):
+            await place.read(cloud, making.pages_of(*"abc"), max_pages=1)
+        cloud.steps_of.clear()
+        reading = await place.read(cloud, making.pages_of(*"abc"), max_pages=1)
+        tags = [[file["data_id"] for file in call.asked["files"]] for call in cloud.heard(SUBMIT)]
+        assert tags == [["part-0001", "part-0002", "part-0003"], ["part-0002"]]
+        assert [page.number for page in await place.pages(reading)] == [1, 2, 3]
+
+
+class TestAResult:
+    async def test_that_comes_slowly_is_waited_for_with_signs_of_life(self, place: Place, cloud: MineruCloud):
+        cloud.steps = [Step(state="done")]
+        cloud.gate.clear()
+        reading = asyncio.create_task(place.read(cloud, PAPER))
+        await cloud.until("GET /far")
+        await place.desk.until_told(more=3)
+        cloud.gate.set()
+        assert (await reading).page_count == 1
+
+    async def test_that_is_truncated_is_fetched_again_by_the_next_attempt(self, place: Place, cloud: MineruCloud):
+        cloud.result = lambda tag, content: zips.pages("Read.")[:-40]
+        with pytest.raises(MineruResultBroken) as caught:
+            await place.read(cloud, PAPER)
+        assert caught.value.retryable
+        cloud.result = lambda tag, content: zips.pages("Read.")
+        await place.read(cloud, PAPER)
+        assert cloud.count(SUBMIT) == 1
+        assert place.left_over() == []
+
+    @pytest.mark.parametrize(
+        ("make", "reason"),
+        [
+            (partial(zips.named, "../../evil.md"), "leads out of its folder"),
+            (partial(zips.named, "/etc/cron.d/evil"), "leads out of its folder"),
+            (partial(zips.named, "images\\..\\..\\evil"), "leads out of its folder"),
+            (partial(zips.named, "C:evil"), "leads out of its folder"),
+            (zips.with_link, "a link or a device"),
+            (zips.twice, "two of its entries have one name"),
+            (partial(zips.many, entries=20_001), "more than 20000 entries"),
+            (partial(zips.bomb, size_bytes=33 * 1024 * 1024), "unpacks to more than"),
+        ],
+        ids=["dots", "absolute", "backslash", "drive", "symlink", "duplicate", "many", "bomb"],
+    )
+    async def test_that_is_dangerous_is_refused_for_good(
+        self, place: Place, cloud: MineruCloud, make: Callable[[], bytes], reason: str
+    ):
+        content = make()
+        cloud.result = lambda tag, _: content
+        with pytest.raises(MineruResultRefused, match=reason) as caught:
+            await place.read(cloud, PAPER)
+        assert not caught.value.retryable
+        assert place.left_over() == []
+        assert "mineru.md" not in await place.kept()
+
+    async def test_that_lies_about_its_size_is_not_believed(self, place: Place, cloud: MineruCloud):
+        cloud.result = lambda tag, content: zips.lying_bomb(size_bytes=1024 * 1024)
+        with pytest.raises(MineruResultBroken):
+            await place.read(cloud, PAPER)
+
+    async def test_that_is_larger_than_it_may_be_is_not_fetched_to_its_end(self, place: Place, cloud: MineruCloud):
+        cloud.result = lambda tag, content: b"x" * 100_000
+        with pytest.raises(MineruResultRefused, match="it has over 1000 bytes"):
+            await place.read(cloud, PAPER, most_result_bytes=1000)
+
+    @pytest.mark.parametrize("listed", ["{half", '"a text"', "[1, null, {}]", '[{"type": "text", "page_idx": "x"}]'])
+    async def test_with_an_odd_list_is_broken_or_empty_but_never_a_crash(
+        self, place: Place, cloud: MineruCloud, listed: str
+    ):
+        cloud.result = lambda tag, content: zips.result_of(listed)
+        try:
+            reading = await place.read(cloud, PAPER)
+        except MineruResultBroken:
+            return
+        assert [page.markdown for page in await place.pages(reading)] == [""]
+
+    async def test_without_a_list_is_one_page_and_says_so(self, place: Place, cloud: MineruCloud):
+        cloud.result = lambda tag, content: zips.without_list("# Title\n\nText.\n\n<!-- page 9 -->\n")
+        reading = await place.read(cloud, making.pages_of("one", "two"))
+        pages = await place.pages(reading)
+        assert [(page.number, page.spans[0].text) for page in pages] == [(1, "# Title")]
+        assert "\\<!-- page 9 -->" in await place.markdown(reading)
+        assert reading.metadata["by_page"] is False
+        assert reading.page_count == 2
