@@ -15,7 +15,8 @@ from bench.rounds import Finding
 
 NAMES = (
     "claims", "enqueue", "growth", "churn", "kills", "rivals", "arq", "sandbox", "listeners", "status", "pulls",
-    "pull_growth", "pull_storm", "etl_overhead", "etl_workers", "etl_memory", "etl_quality",
+    "pull_growth", "pull_storm", "etl_overhead", "etl_workers", "etl_memory", "etl_quality", "etl_again",
+    "etl_grounding", "etl_checks", "llm_rate",
 )  # fmt: skip
 RESULTS = Path(__file__).parent / "results"
 

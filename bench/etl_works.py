@@ -63,7 +63,7 @@ class Works:
         """Store a document and submit it."""
         name = f"{folder}/{document.name}"
         await self.house.blobs.put(papers.raw_key(CALLER.user_id, PROJECT, name), document.read_bytes())
-        return await submit(self.house.rooms.etl, CALLER, NewTask(project_id=PROJECT, filename=name))
+        return await submit(self.house.rooms.etl, CALLER, NewTask(project_id=PROJECT, filename=name, force=True))
 
     async def ended(self, task: EtlTask) -> EtlTask:
         """The task when it is over, which must be a success."""

@@ -76,6 +76,7 @@ class TestTheChain:
             "pages_done": 3,
             "page_count": 3,
             "ocr": {"pages": 3, "version": "1"},
+            "cache": {"ocr": {"hit": False, "task_id": None, "key": row.metadata["cache"]["ocr"]["key"]}},
         }
 
     async def test_the_default_rule_gives_a_stable_wrapper_around_the_markdown(self, shop: Workshop):

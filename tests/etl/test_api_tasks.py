@@ -145,7 +145,7 @@ class TestGet:
             assert (answer.status, answer.json["detail"]) == (404, "Task not found")
         assert (await room.json("GET", f"/tasks/{foreign}", key="root"))["user_id"] == 6
 
-    @pytest.mark.parametrize("task_id", ["x", "0", "-1", "1.5", str(2**63)])
+    @pytest.mark.parametrize("task_id", ["x", "1.5", "+1", "1e3", "٣"])
     async def test_a_number_that_is_none_is_refused(self, room: Room, task_id: str):
         assert await room.refused("GET", f"/tasks/{task_id}") == (400, "VALIDATION")
 

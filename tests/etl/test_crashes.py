@@ -1,11 +1,11 @@
 """A worker dies at every point where it talks to the outside; the next one goes on, and little is done twice."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from itertools import count
 from typing import Any, cast
 
-from penstock.etl import worker
+from penstock.etl import papers, worker
 from penstock.etl.domain import Status
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.queue import JobState
@@ -40,9 +40,15 @@ class Fuse:
 class Wired:
     """Something whose every call burns the fuse."""
 
-    def __init__(self, inner: object, fuse: Fuse) -> None:
+    def __init__(self, inner: Any, fuse: Fuse) -> None:
         self._inner = inner
         self._fuse = fuse
+
+    async def stream(self, key: str) -> AsyncIterator[bytes]:
+        """The one call whose answer comes in pieces."""
+        self._fuse.burn()
+        async for chunk in self._inner.stream(key):
+            yield chunk
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self._inner, name)
@@ -92,7 +98,7 @@ async def test_a_worker_that_dies_anywhere_leaves_a_task_that_is_completed_once(
     for point in count():
         line.ocr.pages_read.clear()
         line.ocr.calls = line.shaper.calls = 0
-        task = await shop.submit(f"{point}.txt", text="one\ftwo")
+        task = await shop.submit(f"{point}.txt", text=f"one\ftwo of {point}")
         died = await die_at(line, point)
         line.fuse.left = None
         await shop.rescue()
@@ -104,6 +110,29 @@ async def test_a_worker_that_dies_anywhere_leaves_a_task_that_is_completed_once(
         assert line.shaper.calls <= 2, point
         left = [key for key in await shop.keys(f"users/5/etl_artifacts/3/{task.id}/") if "/pages/" in key]
         assert left == [], point
+        if not died:
+            assert point > 20
+            return
+
+
+async def test_a_worker_that_dies_anywhere_while_it_copies_what_is_known_leaves_a_task_that_was_not_read(
+    shop: Workshop,
+):
+    line = Line(shop)
+    first = await shop.submit("first.txt", text="one\ftwo")
+    await shop.work()
+    for point in count():
+        line.ocr.calls = 0
+        task = await shop.submit(f"{point}.txt", text="one\ftwo")
+        died = await die_at(line, point)
+        line.fuse.left = None
+        await shop.rescue()
+        await shop.work()
+        row = await shop.row(task)
+        assert (row.status, line.ocr.calls) == (Status.COMPLETED, 0), point
+        assert row.metadata["cache"]["ocr"]["hit"] is True, point
+        blobs = shop.tools.blobs
+        assert await blobs.get(papers.markdown_key(row)) == await blobs.get(papers.markdown_key(first)), point
         if not died:
             assert point > 20
             return

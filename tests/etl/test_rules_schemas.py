@@ -105,3 +105,25 @@ async def test_only_who_skips_needs_no_schema(sandbox: Sandbox, mode: Mode):
 async def test_nothing_in_a_rule_is_without_a_bound(sandbox: Sandbox, body: RuleBody):
     with pytest.raises(BadRule):
         await check_rule(body, sandbox)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"server": 5}, "options.server"),
+        ({"model": ""}, "options.model"),
+        ({"temperature": "hot"}, "options.temperature must be a number from 0 to 2"),
+        ({"null_ungrounded": "yes"}, "options.null_ungrounded must be true or false"),
+        ({"chunk_size_chars": 1.5}, "options.chunk_size_chars must be a whole number"),
+    ],
+)
+async def test_what_a_rule_tells_a_model_is_checked(sandbox: Sandbox, options: dict[str, Any], says: str):
+    schema = with_property({"type": "string"})
+    with pytest.raises(BadRule, match=says):
+        await check_rule(RuleBody(name="n", json_schema=schema, options=options), sandbox)
+    await check_rule(RuleBody(name="n", postprocess_mode=Mode.SKIP, options=options), sandbox)
+
+
+async def test_options_that_nobody_knows_are_let_alone(sandbox: Sandbox):
+    options = {"colour": ["red"], "server": "near", "temperature": 0, "chunk_size_chars": 500, "null_ungrounded": True}
+    await check_rule(RuleBody(name="n", json_schema=with_property({}), options=options), sandbox)

@@ -19,6 +19,9 @@ from tests.etl.asking import Room, open_room, room_of
 class ShaperThatNeverEnds:
     """Begins, and is not done."""
 
+    def identity(self, rule: ShapeRule) -> None:
+        """It makes nothing."""
+
     async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
         await asyncio.Event().wait()
         raise AssertionError

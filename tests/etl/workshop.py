@@ -80,9 +80,9 @@ class Workshop:
         await self.tools.blobs.put(where, text.encode())
         return where
 
-    async def submit(self, name: str = "a.txt", *, by: Caller = ANNA, text: str = PAGES, **more: Any) -> EtlTask:
-        """A document and a task for it."""
-        await self.put(name, text, user_id=by.user_id)
+    async def submit(self, name: str = "a.txt", *, by: Caller = ANNA, text: str = "", **more: Any) -> EtlTask:
+        """A document and a task for it. Documents of other names are others, unless their text is given."""
+        await self.put(name, text or f"{PAGES} of {name}", user_id=by.user_id)
         return await submit(self.tools, by, NewTask(project_id=3, filename=name, **more))
 
     def crew(self, owner: str = "worker-1") -> Workers | ArqWorkers:

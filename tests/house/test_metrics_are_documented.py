@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from penstock.adapters.llm import LlmMeters
 from penstock.etl.meters import EtlFigures
 from penstock.etl.meters import Meters as EtlMeters
 from penstock.kernel.clock import ManualClock
@@ -25,7 +26,7 @@ class NoStreams:
 async def shown_names(url: str) -> set[str]:
     """The names that a house with every part shows."""
     db = open_db(url, ManualClock(datetime(2026, 1, 1, tzinfo=UTC)))
-    rooms = [Meters(), PullFigures(db, pull_timeout=1), EtlMeters(), EtlFigures(db, queue_size=1)]
+    rooms = [Meters(), PullFigures(db, pull_timeout=1), EtlMeters(), EtlFigures(db, queue_size=1), LlmMeters()]
     metrics = Metrics(db, version="1", streams=NoStreams(), more=rooms)
     page = (await metrics.page()).decode()
     await db.close()

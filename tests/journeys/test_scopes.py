@@ -149,7 +149,7 @@ class Shop:
         """A document of everyone's who may submit one, and a task and a rule of the owner's."""
         made = {name: await self.upload(name) for name in ("foreign", "admin", "write")}
         rule = await self.json("write", "POST", f"{ETL}/rules", RULE)
-        self.documents = {"task_id": str(made["write"]), "rule_id": str(rule["rule_id"])}
+        self.documents = {"task_id": str(made["write"]), "rule_id": str(rule["rule_id"]), "correction_id": "1"}
 
     async def upload(self, caller: str) -> int:
         """Send a small document; the number of its task."""

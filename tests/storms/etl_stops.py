@@ -128,6 +128,9 @@ class JournalShaper:
     def __init__(self, stops: Stops) -> None:
         self._stops = stops
 
+    def identity(self, rule: ShapeRule) -> None:
+        """Each result is to be made."""
+
     async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
         """How many pages there are."""
         self._stops.write(shaping(reading.page_count))

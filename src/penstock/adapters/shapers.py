@@ -28,6 +28,9 @@ USUAL_BOUNDS = Bounds(memory_bytes=512 * 1024 * 1024, cpu_seconds=120, seconds=3
 class SkipShaper:
     """Gives the markdown's key and what is known of the reading; nothing is read again."""
 
+    def identity(self, rule: ShapeRule) -> None:
+        """Nothing is worth remembering: it names the task's own papers."""
+
     async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:  # noqa: ARG002  (the Protocol's; there is nothing to ask of it)
         """The stable wrapper that callers of `skip` rely on."""
         await desk.progress(1, 1)
@@ -49,6 +52,9 @@ class FieldsShaper:
         self._sandbox = sandbox
         self._scratch = scratch
         self._limits = limits
+
+    def identity(self, rule: ShapeRule) -> None:
+        """Nothing is worth remembering: to look for labels is as quick as to copy what was found."""
 
     async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
         """A result with all properties of the schema, null where the document does not say."""

@@ -4,35 +4,32 @@ It works on the house directly, as whoever set it up: no server has to run. What
 output; progress, and what people should know, to standard error.
 """
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
 from penstock import settings as all_settings
-from penstock.access.domain import MOST_ID, Caller, Scope
-from penstock.access.store import FIRST_USER_ID
+from penstock.access.domain import MOST_ID
 from penstock.cli import etl_files, etl_out, etl_show
-from penstock.cli.actor import actor
 from penstock.cli.etl_files import Found
+from penstock.cli.etl_house import caller, run
+from penstock.cli.etl_review import reviews
+from penstock.cli.etl_rules import rules
 from penstock.cli.etl_show import Piece
-from penstock.cli.etl_submit import Errand, Order, list_all_rules
+from penstock.cli.etl_submit import Errand, Order
 from penstock.cli.etl_words import plain
 from penstock.cli.running import run_until_signal
 from penstock.etl import advance, steer
-from penstock.etl.domain import EtlTask, Rule, Stage
+from penstock.etl.domain import EtlTask, Stage
 from penstock.etl.steer import Again
-from penstock.etl.tools import Tools
-from penstock.settings import Settings
-from penstock.wiring import open_house
 
-T = TypeVar("T")
 MOST_NAMED = 10  # files that were left out, by name
 
 etl = typer.Typer(name="etl", help="Turn documents into markdown and JSON.", no_args_is_help=True)
+etl.add_typer(reviews)
+etl.add_typer(rules)
 TaskNumber = Annotated[int, typer.Argument(help="The task's number.", min=1, max=MOST_ID)]
 
 
@@ -63,7 +60,7 @@ def submit(
         typer.echo("There is nothing here that can be read.", err=True)
         raise typer.Exit(1)
     order = Order(documents=found.documents, rule=rule, project_id=project, out=out, wait=wait or out is not None)
-    errand = Errand(order, _caller())
+    errand = Errand(order, caller())
     run_until_signal(errand.run(all_settings.load()))
     raise typer.Exit(errand.sum_up())
 
@@ -77,9 +74,9 @@ def show(
 ) -> None:
     """Show a task: how far it is, what became of it, and where on the page each value came from."""
     if piece is not None:
-        _run(lambda tools: etl_show.print_piece(tools, _caller(), task_id, piece))
+        run(lambda house: etl_show.print_piece(house.rooms.etl, caller(), task_id, piece))
         return
-    etl_show.print_task(_run(lambda tools: etl_show.look(tools, _caller(), task_id)))
+    etl_show.print_task(run(lambda house: etl_show.look(house.rooms.etl, caller(), task_id)))
 
 
 @etl.command("retry")
@@ -92,7 +89,7 @@ def retry(
 ) -> None:
     """Try a task again that failed or was cancelled. Whoever works next takes it up."""
     again = Again(from_stage=from_stage, force=force)
-    _tell_moved(_run(lambda tools: steer.retry(tools, _caller(), task_id, again)))
+    _tell_moved(run(lambda house: steer.retry(house.rooms.etl, caller(), task_id, again)))
 
 
 @etl.command("cancel")
@@ -102,33 +99,7 @@ def cancel(
 ) -> None:
     """Take a task back that waits."""
     move = steer.abort if force else steer.cancel
-    _tell_moved(_run(lambda tools: move(tools, _caller(), task_id)))
-
-
-@etl.command("rules")
-def rules() -> None:
-    """Show the rules that --rule can name."""
-    for rule in asyncio.run(_rules(all_settings.load())):
-        typer.echo(_line(rule))
-
-
-def _run(verb: Callable[[Tools], Awaitable[T]]) -> T:
-    return asyncio.run(_in_the_house(all_settings.load(), verb))
-
-
-async def _in_the_house(settings: Settings, verb: Callable[[Tools], Awaitable[T]]) -> T:
-    async with open_house(settings) as house:
-        return await verb(house.rooms.etl)
-
-
-async def _rules(settings: Settings) -> list[Rule]:
-    async with open_house(settings) as house:
-        return await list_all_rules(house, _caller())
-
-
-def _caller() -> Caller:
-    """Whoever can reach the database is the one who set the house up."""
-    return Caller(name=actor(), user_id=FIRST_USER_ID, scope=Scope.ADMIN)
+    _tell_moved(run(lambda house: move(house.rooms.etl, caller(), task_id)))
 
 
 def _make_place(out: Path) -> None:
@@ -149,10 +120,3 @@ def _tell_left_out(found: Found) -> None:
 
 def _tell_moved(task: EtlTask) -> None:
     typer.echo(f"{task.id}\t{task.status}\t{plain(task.filename)}")
-
-
-def _line(rule: Rule) -> str:
-    whose = "system" if rule.is_system else f"user {rule.user_id}"
-    body = rule.body
-    told = (str(rule.id), f"v{rule.version}", str(body.postprocess_mode), whose, plain(body.name))
-    return "\t".join((*told, plain(body.description)))

@@ -10,15 +10,15 @@ import typer
 from penstock.access.domain import Caller
 from penstock.cli import etl_out
 from penstock.cli.etl_files import Document
+from penstock.cli.etl_house import rule_number
 from penstock.cli.etl_out import Outcome
 from penstock.cli.etl_watch import Watch, new_bar
 from penstock.cli.etl_words import aligned, plain, shortened
-from penstock.etl import papers, receive, rules
+from penstock.etl import papers, receive
 from penstock.etl import submit as room
-from penstock.etl.domain import EtlTask, Rule, Status
-from penstock.etl.errors import QueueFull, RuleNotFound
+from penstock.etl.domain import EtlTask, Status
+from penstock.etl.errors import QueueFull
 from penstock.etl.receive import Sent
-from penstock.etl.rules import MOST_RULES
 from penstock.etl.submit import NewTask
 from penstock.kernel.errors import Invalid, PenstockError
 from penstock.settings import Settings
@@ -66,7 +66,7 @@ class Errand:
         """Bring the documents there; wait for them if that was asked for."""
         async with open_house(settings) as house:
             self._tools = house.rooms.etl
-            self._rule_id = await _rule_id(house, self._caller, self._order.rule)
+            self._rule_id = await rule_number(house, self._order.rule) if self._order.rule is not None else None
             await (self._see_through(house) if self._order.wait else self._bring_all())
         self._is_over = True
 
@@ -150,25 +150,6 @@ class Errand:
             typer.echo(f"still in the queue: {numbers}; {whoever}.", err=True)
         if self._not_brought:
             typer.echo(f"{self._not_brought} documents were not submitted.", err=True)
-
-
-async def list_all_rules(house: House, caller: Caller) -> list[Rule]:
-    """The rules that can be named, those in files among them: no server need have taken these in."""
-    await rules.take_in(house.rooms.etl, house.settings.data_dir / house.settings.etl.rules_dir)
-    return await rules.list_rules(house.rooms.etl, caller, limit=MOST_RULES, offset=0)
-
-
-async def _rule_id(house: House, caller: Caller, named: str | None) -> int | None:
-    """The number of the rule that was named by its number or its name."""
-    if named is None:
-        return None
-    known = await list_all_rules(house, caller)
-    if named.isdecimal() and int(named) in {rule.id for rule in known}:
-        return int(named)
-    for rule in reversed(known):  # of namesakes the newest
-        if rule.body.name == named:
-            return rule.id
-    raise RuleNotFound(rule_id=named)
 
 
 def _failed(outcome: Outcome, task: EtlTask) -> Outcome:

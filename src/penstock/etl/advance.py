@@ -4,6 +4,8 @@ A stage that fails for good, or too often, ends the run, and that is a success a
 in the transaction that marks the job done. What may pass is raised again and the kernel tries it later, with the
 room's own backoff; when a part of our own house is away, that costs no attempt, but no run waits for ever. A run that
 is not wanted any more is dropped without a word: its row says so, whatever run state says.
+
+What an earlier task of the same user has made of the very same thing is copied instead of made (`memory.py`).
 """
 
 import logging
@@ -11,17 +13,17 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from penstock.documents.ocr import Reading, Source
-from penstock.etl import moves, papers
+from penstock.documents.ocr import Reading
+from penstock.etl import memory, moves, papers
 from penstock.etl.desk import StageDesk
 from penstock.etl.domain import EtlTask, Phase
 from penstock.etl.errors import NoReading, NotWanted, RunTakenOver
-from penstock.etl.papers import ShapingPaper
+from penstock.etl.papers import Memo, ReadingPaper, ShapingPaper
 from penstock.etl.runs import Trail
 from penstock.etl.store import rules, tasks
 from penstock.etl.tools import Tools
-from penstock.kernel.columns import Plain
 from penstock.kernel.errors import PenstockError
+from penstock.kernel.plain import Plain
 from penstock.kernel.queue import Job
 from penstock.kernel.retry import worth_retrying
 from penstock.kernel.workers import Settle
@@ -100,41 +102,62 @@ async def _put_off(tools: Tools, task: EtlTask, error: PenstockError, phase: Pha
 
 
 async def _read(tools: Tools, desk: StageDesk) -> Settle:
-    reading = await papers.find_reading(tools.blobs, desk.task)
-    if reading is None:
-        made = await tools.provider.read(await _source(tools, desk.task), desk)
-        await desk.check()
-        reading = await papers.keep_reading(tools.blobs, desk.task, made)
-    await desk.begin_shaping(reading)
+    read = await papers.find_reading_paper(tools.blobs, desk.task) or await _recall_or_read(tools, desk)
+    await desk.begin_shaping(read)
     await papers.drop(tools.blobs, papers.reading_folder(desk.task))
     await papers.drop_earlier(tools.blobs, desk.task)
-    return partial(moves.hand_on, tools, desk.task)
+    return partial(moves.hand_on, tools, desk.task, read.memo.key)
 
 
-async def _source(tools: Tools, task: EtlTask) -> Source:
-    stat = await papers.get_source(tools.blobs, task.s3_key)
-    return Source(key=task.s3_key, filename=task.filename, size_bytes=stat.size_bytes)
+async def _recall_or_read(tools: Tools, desk: StageDesk) -> ReadingPaper:
+    document = await memory.look_at(tools, desk.task)
+    if memory.may_recall(desk.task, Phase.OCR):
+        known = await memory.recall_reading(tools, desk, document.key)
+        _count_look(tools, Phase.OCR, known)
+        if known is not None:
+            return known
+    key = await memory.key_of_pages(tools, desk, document)
+    desk.note_cache(Phase.OCR, Memo(key=key))
+    made = await tools.provider.read(document.source, desk)
+    if key is not None and not await memory.is_unchanged(tools, desk.task, document):
+        key = None
+    await desk.check()
+    return await papers.keep_reading(tools.blobs, desk.task, made, Memo(key=key))
 
 
 async def _shape(tools: Tools, desk: StageDesk) -> Settle:
-    reading = await papers.find_reading(tools.blobs, desk.task)
-    if reading is None:
+    read = await papers.find_reading_paper(tools.blobs, desk.task)
+    if read is None:
         raise NoReading(task_id=desk.task.id)
-    await desk.begin_shaping(reading)
-    made = await papers.find_shaping(tools.blobs, desk.task) or await _make(tools, desk, reading)
+    await desk.begin_shaping(read)
+    made = await papers.find_shaping(tools.blobs, desk.task) or await _recall_or_make(tools, desk, read.reading)
+    if made.memo.key is not None:
+        desk.note_cache(Phase.POSTPROCESS, made.memo)
     await desk.check()
     await tools.blobs.copy(papers.result_key(desk.task), papers.public_key_of(desk.task))
     await papers.drop(tools.blobs, desk.folder)
     await papers.drop_earlier(tools.blobs, desk.task)
-    return partial(moves.complete, tools, desk.task, _result(desk, made))
+    return partial(moves.complete, tools, desk.task, _result(desk, made), made.memo.key)
 
 
-async def _make(tools: Tools, desk: StageDesk, reading: Reading) -> ShapingPaper:
+async def _recall_or_make(tools: Tools, desk: StageDesk, reading: Reading) -> ShapingPaper:
     async with tools.db.read() as tx:
         rule = await rules.get_rule_version(tx, desk.task.rule_id, desk.task.rule_version)
-    shaped = await moves.shaper_of(tools, rule).shape(desk.task.filename, reading, rule.body.asked, desk)
+    shaper, asked = moves.shaper_of(tools, rule), rule.body.asked
+    key = await memory.shaping_key(tools, reading, asked, shaper)
+    if key is not None and memory.may_recall(desk.task, Phase.POSTPROCESS):
+        known = await memory.recall_shaping(tools, desk, key)
+        _count_look(tools, Phase.POSTPROCESS, known)
+        if known is not None:
+            return known
+    shaped = await shaper.shape(desk.task.filename, reading, asked, desk)
     await desk.check()
-    return await papers.keep_shaping(tools.blobs, desk.task, shaped)
+    return await papers.keep_shaping(tools.blobs, desk.task, shaped, Memo(key=key))
+
+
+def _count_look(tools: Tools, phase: Phase, known: object) -> None:
+    count = tools.meters.count_miss if known is None else tools.meters.count_hit
+    count(moves.STAGES[phase])
 
 
 def _result(desk: StageDesk, made: ShapingPaper) -> Plain:

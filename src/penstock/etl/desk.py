@@ -10,13 +10,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NoReturn, TypeVar
 
-from penstock.documents.ocr import Reading
 from penstock.etl import papers
 from penstock.etl.domain import EtlTask, Failure, Phase, Status
 from penstock.etl.errors import NotWanted, StageTimedOut
+from penstock.etl.papers import Memo, ReadingPaper
 from penstock.etl.runs import Trail
 from penstock.etl.store import tasks
 from penstock.etl.tools import Tools
+from penstock.kernel.plain import Plain
 
 T = TypeVar("T")
 
@@ -31,14 +32,25 @@ class StageDesk:
     def __init__(self, tools: Tools, trail: Trail, phase: Phase) -> None:
         self.trail = trail
         self.unwanted = False
+        self._cache: Plain = {}
         self._tools = tools
         self._phase = phase
         self._alive_at = self._put_at = tools.db.clock.now()
 
     @property
     def task(self) -> EtlTask:
-        """The task as it is shown now."""
-        return self.trail.task
+        """The task as it is shown now, or will be by the next word to run state."""
+        task = self.trail.task
+        if not self._cache:
+            return task
+        cache = {**task.metadata.get(papers.CACHE, {}), **self._cache}
+        return replace(task, metadata={**task.metadata, papers.CACHE: cache})
+
+    @property
+    def cached(self) -> Plain | None:
+        """What an earlier attempt of this stage had to say of the memory."""
+        known: Plain | None = self.task.metadata.get(papers.CACHE, {}).get(self._phase)
+        return known
 
     @property
     def folder(self) -> str:
@@ -55,8 +67,8 @@ class StageDesk:
     async def progress(self, done: int, of: int) -> None:
         """Tell how many pages (or steps) are done. Raises when the task is not wanted any more: let it through."""
         now = self._live()
-        if now - self._put_at < BETWEEN_PUTS and done < of:
-            return
+        if now - self._put_at < BETWEEN_PUTS:
+            return  # what ends a stage shows it, too
         self._put_at = now
         first, last = SHARE[self._phase]
         percent = first + (last - first) * min(done, of) // max(of, 1)
@@ -74,13 +86,20 @@ class StageDesk:
             self._stop()
         await self._move(replace(self.task, metadata=pointers))
 
-    async def begin_shaping(self, reading: Reading) -> None:
-        """Show that the document is read, and where its markdown is."""
+    def note_cache(self, phase: Phase, memo: Memo) -> None:
+        """Show with the next word what the memory had to say. It is not worth one of its own."""
         self._live()
+        self._cache[phase.value] = memo.shown
+
+    async def begin_shaping(self, paper: ReadingPaper) -> None:
+        """Show that the document is read, and where its markdown is."""
+        self.note_cache(Phase.OCR, paper.memo)
+        reading = paper.reading
         pointers = {
             **self.task.metadata,
             "artifact_mineru_markdown_key": reading.markdown_key,
             "provider_task_id": reading.provider_task_id,
+            "pages_done": reading.page_count,
             "page_count": reading.page_count,
             "ocr": reading.metadata,
         }
@@ -89,11 +108,8 @@ class StageDesk:
         await self._move(read, phase=Phase.POSTPROCESS)
 
     async def note(self, failure: Failure) -> None:
-        """Show why this attempt failed."""
-        try:
-            await self.trail.note(failure)
-        except NotWanted:
-            self._stop()
+        """Show why this attempt failed; another will follow."""
+        await self._move(self.task, error_code=failure.code, error_message=failure.message)
 
     async def check(self) -> None:
         """Raise `NotWanted` unless this run is still under way by its row: before something is written that lasts."""

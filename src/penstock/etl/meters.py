@@ -28,6 +28,7 @@ class Meters(Collector):
         self._ended: Counter[str] = Counter()
         self._spread: dict[str, list[int]] = {}
         self._seconds: dict[str, float] = {}
+        self._looks: Counter[tuple[str, str]] = Counter()
 
     def count_ended(self, status: str) -> None:
         """A task came to its end."""
@@ -37,6 +38,14 @@ class Meters(Collector):
         """A worker left a stage, well or not."""
         self._spread.setdefault(stage, [0] * len(BOUNDS))[bisect_left(BUCKETS, seconds)] += 1
         self._seconds[stage] = self._seconds.get(stage, 0.0) + seconds
+
+    def count_hit(self, stage: str) -> None:
+        """The memory had what a stage was to make."""
+        self._looks[stage, "hit"] += 1
+
+    def count_miss(self, stage: str) -> None:
+        """It had not."""
+        self._looks[stage, "miss"] += 1
 
     def collect(self) -> Iterable[Metric]:
         """The samples."""
@@ -48,6 +57,11 @@ class Meters(Collector):
         for stage, spread in self._spread.items():
             seconds.add_metric([stage], list(zip(BOUNDS, accumulate(spread), strict=True)), self._seconds[stage])
         yield seconds
+        words = "Looks of stages into the memory."
+        looks = CounterMetricFamily("penstock_etl_memory", words, labels=["stage", "outcome"])
+        for labels, number in self._looks.items():
+            looks.add_metric(labels, number)
+        yield looks
 
 
 class EtlFigures(Counted[int]):

@@ -13,17 +13,18 @@ from functools import partial
 
 from penstock.access.domain import Caller
 from penstock.documents.shape import PostProcessor
-from penstock.etl import runs
+from penstock.etl import papers, runs
 from penstock.etl.domain import ETL_TASK, EtlTask, Failure, Phase, Rule, Status
 from penstock.etl.errors import DefaultRuleMissing, EtlTaskNotFound, ModeUnknown, QueueFull, RuleNotFound, RuleRequired
-from penstock.etl.store import rules, tasks
+from penstock.etl.store import memory, rules, tasks
+from penstock.etl.store.memory import Remembered
 from penstock.etl.tools import Tools
 from penstock.kernel import queue
-from penstock.kernel.columns import Plain
 from penstock.kernel.db import Tx
 from penstock.kernel.errors import PenstockError, in_words
 from penstock.kernel.machine import WrongState
 from penstock.kernel.message import Event
+from penstock.kernel.plain import Plain
 from penstock.kernel.queue import Job, JobState, NewJob
 from penstock.kernel.redact import redact
 from penstock.kernel.transitions import MovedAlready, record
@@ -75,7 +76,7 @@ async def get_rule_for(tools: Tools, tx: Tx, caller: Caller, rule_id: int | None
     found = await rules.find_rule_for(tx, caller, wanted, default_id=default_id)
     if found is None:
         raise DefaultRuleMissing(rule_id=wanted) if rule_id is None else RuleNotFound(rule_id=wanted)
-    shaper_of(tools, found)  # said now, and not when the document has been read for nothing
+    shaper_of(tools, found).identity(found.body.asked)  # said now, and not when a document was read for nothing
     return found
 
 
@@ -110,16 +111,19 @@ async def say_begun(tx: Tx, task: EtlTask, *, before: Status | None, verb: str) 
     )
 
 
-async def hand_on(tools: Tools, task: EtlTask, tx: Tx) -> None:
+async def hand_on(tools: Tools, task: EtlTask, key: str | None, tx: Tx) -> None:
     """Let the next stage begin, in the transaction that ends this one. Nothing begins when the run is over."""
     if await tasks.claim_under_way(tx, task.id, run=task.run):
         await tools.queue.enqueue(tx, stage_job(tools, task, Phase.POSTPROCESS))
+        await _remember(tx, task, Phase.OCR, key)
 
 
-async def complete(tools: Tools, task: EtlTask, result: Plain, tx: Tx) -> None:
+async def complete(tools: Tools, task: EtlTask, result: Plain, key: str | None, tx: Tx) -> None:
     """End a run well."""
     known = {name: value for name, value in task.metadata.items() if name != WAITS}
-    await end(tools, replace(task, progress=100, result=result, error=None, metadata=known), "complete", tx)
+    done = replace(task, progress=100, result=result, error=None, metadata=known)
+    if await end(tools, done, "complete", tx) is not None:
+        await _remember(tx, task, Phase.POSTPROCESS, key)
 
 
 async def fail(tools: Tools, task: EtlTask, failure: Failure, tx: Tx) -> None:
@@ -184,6 +188,15 @@ def failure_of(error: Exception, stage: str) -> Failure:
     if isinstance(error, PenstockError):
         return Failure(code=error.code, message=in_words(error), stage=stage, hint=error.hint)
     return Failure(code=PenstockError.code, message=redact(in_words(error)), stage=stage)
+
+
+async def _remember(tx: Tx, task: EtlTask, phase: Phase, key: str | None) -> None:
+    """Let later tasks find what this stage has made; nothing, where there is no telling what it was made of."""
+    if key is None:
+        return
+    run = papers.run_of(task, phase)
+    made = Remembered(user_id=task.user_id, key=key, stage=phase, task_id=task.id, run=run, made_at=tx.now)
+    await memory.insert_memory(tx, made)
 
 
 def _event(task: EtlTask) -> Event:

@@ -7,6 +7,8 @@ first, `grounding-{run}.json` last.
 Each name carries its run, since a retry from OCR starts anew: a worker that comes too late writes under the names of
 its old run, where nobody looks. Only the markdown has one name for all runs; callers know it. What earlier runs have
 left is deleted on the way.
+
+Papers know the key under which the memory has them, since it is their makers who write it down, and not who finds them.
 """
 
 import asyncio
@@ -21,15 +23,33 @@ from penstock.documents.files import find_value
 from penstock.documents.ground import Place
 from penstock.documents.ocr import MARKDOWN, PAGES, Reading
 from penstock.documents.shape import Shaped
-from penstock.etl.domain import EtlTask
+from penstock.etl.domain import EtlTask, Phase
 from penstock.etl.errors import SourceNotFound
 from penstock.kernel.blobs import JSON_TYPE, BlobNotFound, Blobs, BlobStat
-from penstock.kernel.columns import Plain
+from penstock.kernel.plain import Plain
 
 DELETED_AT_ONCE = 16
 RESERVED = re.compile(r"users/[^/]*/(etl_artifacts|processed)/")
 OF_OCR = re.compile(r"reading-(\d+)\.json|pages-(\d+)\.jsonl|pages/(\d+)/.*")
 OF_SHAPING = re.compile(r"result-(\d+)\.json|grounding-(\d+)\.json|shapes/(\d+)/.*")
+CACHE = "cache"  # among the metadata of a task: for each stage, what the memory had to say
+FORCE = "force"  # among them, too: everything is to be made anew
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memo:
+    """What papers have to do with the memory: their key there, and the task that they are a copy from."""
+
+    key: str | None = None
+    task_id: int | None = None
+
+    @property
+    def shown(self) -> Plain:
+        """As callers see it."""
+        return {"hit": self.task_id is not None, "task_id": self.task_id, "key": self.key}
+
+
+UNKNOWN = Memo()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +58,7 @@ class ReadingPaper:
 
     run: int
     reading: Reading
+    memo: Memo = UNKNOWN
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +70,8 @@ class ShapingPaper:
     output_size: int
     usage: Plain = field(default_factory=dict)
     places: Sequence[Place] = ()
+    notes: Plain = field(default_factory=dict)
+    memo: Memo = UNKNOWN
 
 
 async def get_source(blobs: Blobs, key: str) -> BlobStat:
@@ -130,21 +153,36 @@ def shaping_folder(task: EtlTask) -> str:
     return f"{folder_of(task)}shapes/{task.run}/"
 
 
+def run_of(task: EtlTask, phase: Phase) -> int:
+    """The run that the names of a stage's papers carry."""
+    return task.ocr_run if phase is Phase.OCR else task.run
+
+
 async def find_reading(blobs: Blobs, task: EtlTask) -> Reading | None:
     """What OCR made of the document, when it is done and counts for this run."""
-    paper = await find_value(blobs, reading_key(task), ReadingPaper)
+    paper = await find_reading_paper(blobs, task)
     return None if paper is None else paper.reading
 
 
-async def keep_reading(blobs: Blobs, task: EtlTask, made: Reading) -> Reading:
-    """Put what a provider made in its place."""
-    kept = replace(made, markdown_key=markdown_key(task), pages_key=pages_key(task))
-    for source, target in ((made.markdown_key, kept.markdown_key), (made.pages_key, kept.pages_key)):
+async def find_reading_paper(blobs: Blobs, task: EtlTask) -> ReadingPaper | None:
+    """The same, and how it came to be."""
+    return await find_value(blobs, reading_key(task), ReadingPaper)
+
+
+async def lay_reading(blobs: Blobs, task: EtlTask, made: Reading) -> Reading:
+    """Put what was made, wherever that is, in the task's own places."""
+    laid = replace(made, markdown_key=markdown_key(task), pages_key=pages_key(task))
+    for source, target in ((made.markdown_key, laid.markdown_key), (made.pages_key, laid.pages_key)):
         if source != target:
             await blobs.copy(source, target)
-    paper = ReadingPaper(run=task.ocr_run, reading=kept)
+    return laid
+
+
+async def keep_reading(blobs: Blobs, task: EtlTask, made: Reading, memo: Memo = UNKNOWN) -> ReadingPaper:
+    """Put what was made in its place, and last that it is there."""
+    paper = ReadingPaper(run=task.ocr_run, reading=await lay_reading(blobs, task, made), memo=memo)
     await blobs.put(reading_key(task), msgspec.json.encode(paper), content_type=JSON_TYPE)
-    return kept
+    return paper
 
 
 async def find_shaping(blobs: Blobs, task: EtlTask) -> ShapingPaper | None:
@@ -152,7 +190,7 @@ async def find_shaping(blobs: Blobs, task: EtlTask) -> ShapingPaper | None:
     return await find_value(blobs, grounding_key(task), ShapingPaper)
 
 
-async def keep_shaping(blobs: Blobs, task: EtlTask, shaped: Shaped) -> ShapingPaper:
+async def keep_shaping(blobs: Blobs, task: EtlTask, shaped: Shaped, memo: Memo = UNKNOWN) -> ShapingPaper:
     """Store a result in the task's folder."""
     receipt = await blobs.put(result_key(task), msgspec.json.encode(shaped.value), content_type=JSON_TYPE)
     paper = ShapingPaper(
@@ -161,9 +199,16 @@ async def keep_shaping(blobs: Blobs, task: EtlTask, shaped: Shaped) -> ShapingPa
         output_size=receipt.size_bytes,
         usage=shaped.usage,
         places=shaped.places,
+        notes=shaped.notes,
+        memo=memo,
     )
-    await blobs.put(grounding_key(task), msgspec.json.encode(paper), content_type=JSON_TYPE)
+    await keep_grounding(blobs, task, paper)
     return paper
+
+
+async def keep_grounding(blobs: Blobs, task: EtlTask, paper: ShapingPaper) -> None:
+    """Say that the result is there, and how it was made."""
+    await blobs.put(grounding_key(task), msgspec.json.encode(paper), content_type=JSON_TYPE)
 
 
 async def drop_earlier(blobs: Blobs, task: EtlTask) -> None:

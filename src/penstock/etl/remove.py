@@ -3,7 +3,7 @@
 The row goes at once, so nobody finds the task any more. Its objects go in a job, which can be done twice: its own
 folder, the document itself when no other task is about it, and the result by the document's name, in whose place the
 latest task of that name that is left puts its own. While one of that name is under way, that place may be in its hands
-already: then the job waits.
+already: then the job waits. What the memory knows of its papers, and what people said about it, goes with the row.
 """
 
 from dataclasses import asdict, dataclass
@@ -15,7 +15,7 @@ from penstock.access.domain import Caller
 from penstock.etl import moves, papers, runs
 from penstock.etl.domain import EtlTask
 from penstock.etl.errors import EtlTaskRunning, NamesakeUnderWay
-from penstock.etl.store import tasks
+from penstock.etl.store import memory, reviews, tasks
 from penstock.etl.tools import Tools
 from penstock.kernel.blobs import BlobNotFound
 from penstock.kernel.db import Tx
@@ -52,8 +52,9 @@ async def delete_task(tools: Tools, caller: Caller, task_id: int) -> None:
 
 
 async def forget(tools: Tools) -> None:
-    """Remove tasks that have been over for longer than they are kept."""
+    """Remove tasks that have been over for longer than they are kept, and what is remembered from as long ago."""
     await until_none(partial(_forget_some, tools))
+    await until_none(partial(_forget_memory, tools))
 
 
 async def remove_objects(tools: Tools, job: Job) -> None:
@@ -104,12 +105,20 @@ async def _forget_some(tools: Tools) -> int:
         return len(await _remove(tools, tx, await tasks.list_over(tx, before=before, limit=FORGOTTEN_AT_ONCE)))
 
 
+async def _forget_memory(tools: Tools) -> int:
+    async with tools.db.tx(actor=ACTOR) as tx:
+        before = tx.now - timedelta(days=tools.terms.history_days)
+        return await memory.delete_old(tx, before=before, limit=FORGOTTEN_AT_ONCE)
+
+
 async def _remove(tools: Tools, tx: Tx, rows: list[EtlTask]) -> set[int]:
     """Delete those of these rows that are over, and have their objects deleted; returns their numbers."""
     gone = await tasks.delete_tasks(tx, rows)
     removed = [row for row in rows if row.id in gone]
     if removed:
         await tools.queue.enqueue(tx, *map(_removal, removed))
+        await memory.delete_of_tasks(tx, gone)
+        await reviews.delete_of_tasks(tx, gone)
     for row in removed:
         tx.send(
             EtlTaskRemoved(

@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.etl.domain import Mode, RuleBody, Strategy
 from penstock.etl.errors import BadRule
-from penstock.kernel.columns import Plain
+from penstock.kernel.plain import Plain
 
 MOST_FILES = 1000
 MOST_FILE_BYTES = 1024 * 1024

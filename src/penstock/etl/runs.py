@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.etl.domain import EtlTask, Failure, Phase, Status
+from penstock.etl.domain import EtlTask, Phase, Status
 from penstock.etl.errors import NotWanted
 from penstock.etl.tools import Tools
 from penstock.kernel.errors import PenstockError
@@ -214,10 +214,6 @@ class Trail:
             raise NotWanted(task_id=task.id, run=task.run) from error
         except PenstockError as error:
             _pass_over(error)
-
-    async def note(self, failure: Failure) -> None:
-        """Show why an attempt failed; another will follow."""
-        await self.move(self.task, error_code=failure.code, error_message=failure.message)
 
 
 def _pass_over(error: PenstockError) -> None:

@@ -11,11 +11,13 @@ from typing import Any
 import jsonschema_rs
 import msgspec
 
+from penstock.documents.asking.options import flaw_of_options
 from penstock.documents.fields.schema import SchemaFlaw, read_schema
+from penstock.documents.validating import bounded_validator
 from penstock.etl.domain import Mode, RuleBody
 from penstock.etl.errors import BadRule
-from penstock.kernel.columns import Plain
 from penstock.kernel.errors import Invalid
+from penstock.kernel.plain import Plain
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.sandbox.ends import Bounds
 
@@ -26,7 +28,6 @@ MOST_PROMPT = 100_000
 MOST_OPTIONS_BYTES = 16_384
 MOST_BYTES = 65_536
 MOST_DEPTH = 48
-PATTERN_BYTES = 100_000  # of memory, for one pattern
 MOST_REASON = 300
 LIMITS = Bounds(memory_bytes=256 * 1024 * 1024, cpu_seconds=3, seconds=20, result_bytes=4096)
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
@@ -56,10 +57,9 @@ async def flaw_of(schema: Plain, sandbox: Sandbox, *, mode: Mode = Mode.LLM) -> 
 
 def why_no_schema(written: bytes, for_fields: bool) -> str:
     """What is wrong with a schema by the rules of JSON Schema; empty when nothing is. Run in the sandbox."""
-    patterns = jsonschema_rs.RegexOptions(size_limit=PATTERN_BYTES, dfa_size_limit=PATTERN_BYTES)
     schema = msgspec.json.decode(written)
     try:
-        jsonschema_rs.validator_for(schema, pattern_options=patterns, offline=True)
+        bounded_validator(schema).is_valid({})  # to be tried, not to be known: it may have no end
         if for_fields:
             read_schema(schema)
     except SchemaFlaw as flaw:
@@ -81,7 +81,7 @@ def _plain_flaw(body: RuleBody) -> str | None:
         return f"options are longer than {MOST_OPTIONS_BYTES} bytes"
     if not body.json_schema and body.postprocess_mode is not Mode.SKIP:
         return f"json_schema is needed when postprocess_mode is {body.postprocess_mode}"
-    return None
+    return flaw_of_options(body.options) if body.postprocess_mode is Mode.LLM else None
 
 
 def _outer_flaw(schema: Plain, size_bytes: int) -> str | None:

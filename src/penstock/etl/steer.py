@@ -13,17 +13,21 @@ from penstock.etl.errors import EtlTaskOver, EtlTaskRunning, NoReading
 from penstock.etl.runs import Standing
 from penstock.etl.store import tasks
 from penstock.etl.tools import Tools
-from penstock.kernel.columns import Plain
 from penstock.kernel.db import Tx
+from penstock.kernel.plain import Plain
 
 # What a retry forgets: what went wrong, and when it begins with OCR also what OCR had made.
 ABOUT_FAILURE = frozenset({"error_stage", "error_code", "hint", "attempt_ocr", "attempt_postprocess", moves.WAITS})
+ABOUT_MEMORY = frozenset({papers.CACHE, papers.FORCE})
 ABOUT_READING = frozenset({"artifact_mineru_markdown_key", "provider_task_id", "page_count", "ocr"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Again:
-    """How a task is tried again. Without a stage: with whatever was made. `force` is for completed ones."""
+    """How a task is tried again. Without a stage: with whatever was made.
+
+    `force` is for completed ones too, and asks nobody what was made of the same before.
+    """
 
     from_stage: Stage | None = None
     force: bool = False
@@ -65,7 +69,7 @@ async def retry(tools: Tools, caller: Caller, task_id: int, again: Again) -> Etl
     phase = await _first_phase(tools, over, again.from_stage)
     async with tools.db.tx(actor=caller.name) as tx:
         await moves.check_room(tools, tx)
-        opened = _opened(tx, over, phase, anew=again.from_stage is Stage.OCR)
+        opened = _opened(tx, over, phase, again)
         await tools.queue.enqueue(tx, moves.stage_job(tools, opened, phase))
         if not await tasks.move_task(tx, over, opened):
             raise EtlTaskRunning(task_id=task_id, status=Status.PENDING.value)
@@ -117,10 +121,11 @@ async def _first_phase(tools: Tools, over: EtlTask, stage: Stage | None) -> Phas
     return Phase.OCR
 
 
-def _opened(tx: Tx, over: EtlTask, phase: Phase, *, anew: bool) -> EtlTask:
+def _opened(tx: Tx, over: EtlTask, phase: Phase, again: Again) -> EtlTask:
     """The next run. Unless OCR is to start anew, it goes on with the pages that the run before has read."""
-    run = over.run + 1
-    known = _without(over.metadata, ABOUT_FAILURE | (ABOUT_READING if phase is Phase.OCR else frozenset()))
+    run, anew = over.run + 1, again.from_stage is Stage.OCR
+    forgotten = ABOUT_FAILURE | ABOUT_MEMORY | (ABOUT_READING if phase is Phase.OCR else frozenset())
+    known = {**_without(over.metadata, forgotten), **_about_memory(over, again)}
     return replace(
         over,
         status=Status.PENDING,
@@ -132,6 +137,16 @@ def _opened(tx: Tx, over: EtlTask, phase: Phase, *, anew: bool) -> EtlTask:
         error=None,
         metadata={**known, FROM_STAGE: moves.STAGES[phase]},
     )
+
+
+def _about_memory(over: EtlTask, again: Again) -> Plain:
+    """What the next run has to know of the memory: what the pages were made of that it goes on with, and `force`."""
+    read = over.metadata.get(papers.CACHE, {}).get(Phase.OCR)
+    goes_on = read is not None and again.from_stage is not Stage.OCR
+    return {
+        **({papers.CACHE: {Phase.OCR.value: read}} if goes_on else {}),
+        **({papers.FORCE: True} if again.force else {}),
+    }
 
 
 def _without(metadata: Plain, names: frozenset[str]) -> Plain:

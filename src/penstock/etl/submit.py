@@ -19,12 +19,16 @@ from penstock.kernel.db import Tx
 
 @dataclass(frozen=True, kw_only=True)
 class NewTask:
-    """A document to be read. Without `s3_key` it lies where uploads of that name do; without a rule the default is."""
+    """A document to be read. Without `s3_key` it lies where uploads of that name do; without a rule the default is.
+
+    With `force` it is read and shaped anew, whatever is remembered of it.
+    """
 
     project_id: int
     filename: str
     rule_id: int | None = None
     s3_key: str | None = None
+    force: bool = False
 
 
 async def submit(tools: Tools, caller: Caller, new: NewTask) -> EtlTask:
@@ -63,6 +67,7 @@ async def _check_source(tools: Tools, key: str, filename: str) -> None:
 
 
 def _first(tx: Tx, caller: Caller, new: NewTask, key: str, rule: Rule) -> EtlTask:
+    forced = {papers.FORCE: True} if new.force else {}
     return EtlTask(
         id=0,  # the database gives it a number
         user_id=caller.user_id,
@@ -77,5 +82,5 @@ def _first(tx: Tx, caller: Caller, new: NewTask, key: str, rule: Rule) -> EtlTas
         progress=0,
         created_at=tx.now,
         updated_at=tx.now,
-        metadata={"s3_key": key, "rule_version": rule.version},
+        metadata={"s3_key": key, "rule_version": rule.version, **forced},
     )

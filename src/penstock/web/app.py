@@ -103,6 +103,7 @@ def _furnish(app: App, house: House) -> None:
         PullFigures(house.db, pull_timeout=house.settings.pull_timeout),
         house.rooms.etl.meters,
         EtlFigures(house.db, queue_size=house.settings.etl.queue_size),
+        house.models.meters,
     ]
     app.state.metrics = Metrics(house.db, version=app.version, streams=house.hub, breakers=house.breakers, more=rooms)
 

@@ -15,14 +15,17 @@ from penstock.adapters.arq_queue import QueueNames, Tickets
 from penstock.adapters.disk import DiskBlobs
 from penstock.adapters.guarded_http import GuardedPoster
 from penstock.adapters.jwks import jwks_over_http
+from penstock.adapters.llm import ChatCompletions
+from penstock.adapters.llm_shaper import PRELOAD as ASKING
 from penstock.adapters.local_reader import engine_sandbox, parser_sandbox
+from penstock.adapters.mineru.reader import MineruReader
 from penstock.adapters.postgres_bell import PostgresBell
 from penstock.adapters.redis.bell import RedisBell
 from penstock.adapters.redis.limits import RedisLimits
 from penstock.adapters.redis.link import RedisLink
 from penstock.adapters.redis.runs import RedisRunState
 from penstock.adapters.s3 import Keys, S3Blobs, S3Place
-from penstock.etl import schemas
+from penstock.etl import overlay, schemas
 from penstock.etl import worker as etl_worker
 from penstock.kernel import events, outbox
 from penstock.kernel.announce import announce_by_message, announce_nothing
@@ -37,11 +40,13 @@ from penstock.kernel.queue import Queue
 from penstock.kernel.runstate import SqlRunState
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.settings import BadSetting, Settings
+from penstock.wiring.models import build_mineru, build_models
 
 if TYPE_CHECKING:
     from penstock.adapters.otel import OtelTracing
 
-CHECKS = (*schemas.PRELOAD, "penstock.documents.fields.find")  # what works on rules and what they ask for
+# What works on rules, on what they ask for, and on what people say about it.
+CHECKS = (*schemas.PRELOAD, *overlay.PRELOAD, *ASKING, "penstock.documents.fields.find")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,12 +79,23 @@ class Engines:
     poster: GuardedPoster
     sandbox: Sandbox
     reading: ReadingRooms
+    models: ChatCompletions
+    mineru: MineruReader | None  # who reads documents, where this machine does not
     tracing: "OtelTracing | None"
 
     async def close(self) -> None:
         """Give everything back that was opened."""
         async with AsyncExitStack() as closing:  # one that fails does not keep the others open
-            for part in (self.reading, self.sandbox, self.poster, self.bell, self.redis, self.tracing):
+            for part in (
+                self.models,
+                self.mineru,
+                self.reading,
+                self.sandbox,
+                self.poster,
+                self.bell,
+                self.redis,
+                self.tracing,
+            ):
                 if part is not None:
                     closing.push_async_callback(part.close)
 
@@ -90,18 +106,22 @@ def choose(settings: Settings, db: Db, *, owner: str) -> Engines:
     arq = redis is not None and uses_arq(settings)
     quotas = SqlLimits(db)
     rates = RedisLimits(redis, db.clock, quotas) if redis else quotas
+    limits = CarefulLimits(rates, clock=db.clock, share=settings.local_gate_share)
+    blobs, reading = build_blobs(settings, db.clock), build_reading_rooms(settings)
     return Engines(
         redis=redis,
         bell=build_bell(settings, redis, owner=owner),
-        blobs=build_blobs(settings, db.clock),
+        blobs=blobs,
         queue=Queue(announce=announce_by_message if arq else announce_nothing),
         tickets=Tickets(redis, db.clock, names=queue_names(settings)) if redis and arq else None,
         runs=build_runs(settings, db, redis),
-        limits=CarefulLimits(rates, clock=db.clock, share=settings.local_gate_share),
+        limits=limits,
         limit_engine=rates,
         poster=build_poster(settings),
         sandbox=Sandbox(preload=CHECKS),
-        reading=build_reading_rooms(settings),
+        reading=reading,
+        models=build_models(settings, db.clock, limits),
+        mineru=build_mineru(settings, db.clock, blobs, reading.parsers),
         tracing=build_tracing(settings, owner=owner),
     )
 

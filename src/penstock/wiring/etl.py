@@ -1,11 +1,14 @@
 """The etl room, put together: who reads documents, who shapes what was read, and what is set about both."""
 
 from functools import partial
+from pathlib import Path
 
+from penstock.adapters.llm_shaper import AskingTerms, LlmShaper
 from penstock.adapters.local_reader import LocalReader, ReaderLimits
 from penstock.adapters.redis.link import RedisLink
 from penstock.adapters.redis.runs import RedisRunState
 from penstock.adapters.shapers import FieldsShaper, SkipShaper
+from penstock.documents.shape import PostProcessor
 from penstock.etl.domain import Mode
 from penstock.etl.tools import Terms, Tools
 from penstock.kernel.db import Db
@@ -25,30 +28,49 @@ def build_etl_runs(settings: Settings, db: Db, redis: RedisLink | None) -> RunSt
 def build_etl(settings: Settings, db: Db, chosen: Engines) -> Tools:
     """The tools of the room."""
     scratch = settings.data_dir / settings.etl.cache_dir
-    reader = LocalReader(
-        chosen.blobs,
-        parsers=chosen.reading.parsers,
-        engine=chosen.reading.engine,
-        scratch=scratch,
-        profile=settings.etl.ocr_profile,
-        limits=ReaderLimits(
-            max_file_bytes=settings.etl.max_file_bytes,
-            max_pages=settings.etl.max_pages,
-            max_page_pixels=settings.etl.max_page_pixels,
-        ),
-    )
     return Tools(
         db=db,
         queue=chosen.queue,
         runs=build_etl_runs(settings, db, chosen.redis),
         blobs=chosen.blobs,
         sandbox=chosen.sandbox,
-        provider=reader,
-        shapers={Mode.SKIP: SkipShaper(), Mode.FIELDS: FieldsShaper(chosen.blobs, chosen.sandbox, scratch)},
+        provider=chosen.mineru or _reader(settings, chosen, scratch),
+        shapers=_shapers(settings, chosen, scratch),
         scratch=scratch,
         terms=_terms(settings),
         ping_redis=partial(chosen.redis.call, "PING") if chosen.redis else None,
     )
+
+
+def _reader(settings: Settings, chosen: Engines, scratch: Path) -> LocalReader:
+    etl, reading = settings.etl, chosen.reading
+    return LocalReader(
+        chosen.blobs,
+        parsers=reading.parsers,
+        engine=reading.engine,
+        scratch=scratch,
+        profile=etl.ocr_profile,
+        limits=ReaderLimits(
+            max_file_bytes=etl.max_file_bytes, max_pages=etl.max_pages, max_page_pixels=etl.max_page_pixels
+        ),
+    )
+
+
+def _shapers(settings: Settings, chosen: Engines, scratch: Path) -> dict[Mode, PostProcessor]:
+    etl = settings.etl
+    terms = AskingTerms(
+        threshold_characters=etl.postprocess_chunk_threshold_chars,
+        chunk_characters=etl.postprocess_chunk_size_chars,
+        most_chunks=etl.postprocess_max_chunks,
+        chunk_strategy=etl.postprocess_chunk_strategy,
+        repair_rounds=settings.llm.repair_rounds,
+        side_by_side=settings.llm.concurrency,
+    )
+    return {
+        Mode.SKIP: SkipShaper(),
+        Mode.FIELDS: FieldsShaper(chosen.blobs, chosen.sandbox, scratch),
+        Mode.LLM: LlmShaper(chosen.models, chosen.blobs, chosen.sandbox, scratch, terms=terms),
+    }
 
 
 def _terms(settings: Settings) -> Terms:

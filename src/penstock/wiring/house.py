@@ -17,6 +17,7 @@ from penstock.access.identify import Access
 from penstock.access.login import Logins
 from penstock.access.passwords import Passwords
 from penstock.adapters.arq_queue import ArqWorkers, Reconciler
+from penstock.adapters.llm import ChatCompletions
 from penstock.adapters.redis.link import RedisLink
 from penstock.adapters.redis.streams import StreamCarrier
 from penstock.etl import worker as etl_worker
@@ -84,13 +85,14 @@ class House:
     access: Access
     logins: Logins
     sandbox: Sandbox
+    models: ChatCompletions
     tracing: "OtelTracing | None"
     rooms: Rooms
 
     @property
     def breakers(self) -> list[Breaker]:
         """What is left alone for a while after it failed."""
-        return [self.redis.breaker] if self.redis else []
+        return [*([self.redis.breaker] if self.redis else []), *self.models.breakers]
 
     async def work(self, rooms: Sequence[str] = ROOMS) -> None:
         """Do the jobs of these rooms until cancelled. Rooms share their slots, except for those that have their own."""
@@ -185,6 +187,7 @@ def _build(settings: Settings, db: Db, chosen: Engines, owner: str) -> House:
         access=Access(db, tokens=engines.build_tokens(settings, db.clock)),
         logins=_logins(settings, db),
         sandbox=chosen.sandbox,
+        models=chosen.models,
         tracing=chosen.tracing,
         rooms=rooms,
     )

@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.documents.fields.find import Found, find_fields
 from penstock.documents.ground import Page, Place, Span, write_page
-from penstock.kernel.columns import Plain
+from penstock.kernel.plain import Plain
 
 TEXT: Plain = {"type": "string"}
 NUMBER: Plain = {"type": "number"}

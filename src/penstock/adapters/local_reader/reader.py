@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from importlib.metadata import version
 from pathlib import Path
 
+from penstock import __version__
 from penstock.adapters.local_reader.book import Batch, Book, Glasses
 from penstock.adapters.local_reader.bounds import ReaderLimits
 from penstock.adapters.local_reader.flat import read_flat
@@ -22,6 +23,7 @@ from penstock.documents.ground import Origin
 from penstock.documents.kinds import PICTURES, Kind
 from penstock.documents.ocr import Desk, Reading, Source
 from penstock.kernel.blobs import Blobs
+from penstock.kernel.plain import Plain
 from penstock.kernel.sandbox.call import Sandbox, Warm
 
 PARSERS = (
@@ -34,6 +36,7 @@ PARSERS = (
     "pypdfium2",
     "PIL.Image",
 )
+MAKERS = ("liteparse", "rapidocr", "onnxruntime", "pypdfium2", "pikepdf", "pillow")  # of what is read
 ENGINE = ("penstock.documents.rapid", "pypdfium2", "PIL.Image", "PIL.ImageOps")
 
 
@@ -60,6 +63,14 @@ class LocalReader:
         self._blobs = blobs
         self._scratch = scratch
         self._glasses = Glasses(parsers=parsers, engine=engine, profile=profile, limits=limits)
+        self._versions = {"penstock": __version__, **{name: version(name) for name in MAKERS}}  # once: it asks the disk
+
+    @property
+    def identity(self) -> Plain:
+        """Whatever may make another text of the same document. Limits that only refuse are no part of it."""
+        glasses = self._glasses
+        options = {"profile": glasses.profile, "max_page_pixels": glasses.limits.max_page_pixels}
+        return {"reader": self.name, "versions": self._versions, **options}
 
     async def read(self, source: Source, desk: Desk) -> Reading:
         """Read a document, going on where an earlier attempt stopped."""

@@ -4,7 +4,14 @@ from collections.abc import Sequence
 
 from fastapi import APIRouter
 
-from penstock.etl.api import health, papers, rules, submit, tasks
+from penstock.etl.api import health, papers, reviews, rules, submit, tasks
 
 UPLOADS = (submit.UPLOAD,)  # paths whose bodies the room bounds itself
-ROUTERS: Sequence[APIRouter] = (submit.router, tasks.router, papers.router, rules.router, health.router)
+ROUTERS: Sequence[APIRouter] = (
+    submit.router,
+    tasks.router,
+    papers.router,
+    reviews.router,
+    rules.router,
+    health.router,
+)

@@ -5,21 +5,22 @@ Small things come in one piece, so that they can be packed; large ones are passe
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import Response
+from fastapi import Query, Response
 from fastapi.responses import StreamingResponse
 
 from penstock.access.domain import Caller, Scope
 from penstock.access.door import CallerHere, open_to
 from penstock.documents.ocr import MARKDOWN_TYPE, PAGES_TYPE
-from penstock.etl import track
+from penstock.etl import review, track
 from penstock.etl.api.parts import TaskId, ToolsHere, new_router, refusals
 from penstock.etl.tools import Tools
 from penstock.kernel.blobs import JSON_TYPE
 
 router = new_router()
 
+Corrected = Annotated[bool, Query(description="Lay every correction over it that stands.")]
 NOT_YET = refusals({409: "It is not there yet."})
 
 
@@ -30,8 +31,10 @@ def _paper(summary: str, media_type: str) -> dict[str, Any]:
 
 
 @router.get("/tasks/{task_id}/result", **_paper("The JSON that was made", JSON_TYPE))
-async def get_result(task_id: TaskId, caller: CallerHere, tools: ToolsHere) -> Response:
-    """409 while there is none."""
+async def get_result(task_id: TaskId, caller: CallerHere, tools: ToolsHere, corrected: Corrected = False) -> Response:
+    """409 while there is none. With `corrected`, what people said about it is laid over."""
+    if corrected and (mended := await review.corrected_result(tools, caller, task_id)) is not None:
+        return Response(mended, media_type=JSON_TYPE)
     return await _stored(tools, caller, task_id, "result", JSON_TYPE)
 
 

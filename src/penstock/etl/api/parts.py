@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import BeforeValidator, Field, StringConstraints
 
 from penstock.access.domain import MOST_ID
+from penstock.etl.errors import EtlTaskNotFound, RuleNotFound
 from penstock.etl.tools import Tools
 from penstock.kernel.blobs import MOST_KEY_BYTES
 from penstock.kernel.http.language import speaks_chinese
@@ -16,6 +17,7 @@ from penstock.kernel.http.problems import PROBLEM
 BASE = "/api/v1/etl"
 LONGEST_FILENAME = 255
 MOST_OFFSET = 10**9  # beyond it nothing would be found anyway
+MOST_DIGITS = len(str(MOST_ID))
 PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)", re.ASCII)
 NO_CONTROLS = r"^[^\x00-\x1f\x7f]+$"
 
@@ -58,11 +60,30 @@ def _plainly(value: object) -> object:
     return value
 
 
+def _of_a_task(value: str) -> str:
+    if not _may_be(value, least=1):
+        raise EtlTaskNotFound(task_id=value)
+    return value
+
+
+def _of_a_rule(value: str) -> str:
+    if not _may_be(value, least=0):
+        raise RuleNotFound(rule_id=value[:MOST_DIGITS])
+    return value
+
+
+def _may_be(value: str, *, least: int) -> bool:
+    """Whether a number may be that of something here: one that cannot is as little found as one that nothing has."""
+    return len(value) <= MOST_DIGITS and least <= int(value) <= MOST_ID
+
+
 ToolsHere = Annotated[Tools, Depends(_tools)]
 WordsHere = Annotated[Words, Depends(_words)]
 Plainly = BeforeValidator(_plainly)
-TaskId = Annotated[int, Plainly, Path(ge=1, le=MOST_ID, description="The number of a task.")]
-RuleId = Annotated[int, Plainly, Path(ge=0, le=MOST_ID, description="The number of a rule; 0 is the built-in one.")]
+TaskId = Annotated[int, BeforeValidator(_of_a_task), Plainly, Path(description="The number of a task.")]
+RuleId = Annotated[
+    int, BeforeValidator(_of_a_rule), Plainly, Path(description="The number of a rule; 0 is the built-in one.")
+]
 Limit = Annotated[int, Plainly, Query(ge=1, le=100, description="How many there are in one answer at the most.")]
 Offset = Annotated[int, Plainly, Query(ge=0, le=MOST_OFFSET, description="How many to pass over.")]
 Number = Annotated[int, Plainly, Field(ge=0, le=MOST_ID)]

@@ -33,6 +33,7 @@ TASK: JsonDict = {
         "provider_task_id": "local-42-1",
         "artifact_mineru_markdown_key": "users/7/etl_artifacts/1/42/mineru.md",
         "error_stage": None,
+        "cache": {"ocr": {"hit": True, "task_id": 12, "key": "9f86d081884c7d65"}},
     },
 }
 SCHEMA: JsonDict = {
@@ -75,7 +76,8 @@ class TaskView(BaseModel):
     )
     error: str | None = Field(description="Of a failed task: why.")
     metadata: dict[str, Any] = Field(
-        description="s3_key, provider_task_id, artifact_mineru_markdown_key, error_stage, and what else is known."
+        description="s3_key, provider_task_id, artifact_mineru_markdown_key, error_stage, and what else is known: "
+        "`cache` says for each stage whether another task's papers were taken, and whose."
     )
 
     model_config = {"json_schema_extra": {"example": TASK}}

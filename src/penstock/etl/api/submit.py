@@ -25,7 +25,15 @@ def _or_none(given: object) -> object:
     return None if given == "" else given
 
 
+def _or_not(given: object) -> object:
+    return False if given == "" else given
+
+
 RuleNumber = Annotated[Number | None, BeforeValidator(_or_none), Field(description="Without it, the default rule.")]
+
+
+ANEW = "Read and shape it anew, whatever was made of the same before."
+Forced = Annotated[bool, BeforeValidator(_or_not), Field(description=ANEW)]
 
 
 class NewDocument(BaseModel):
@@ -42,6 +50,7 @@ class NewDocument(BaseModel):
         default=None,
         description="Its key, below users/{user_id}/; without it, users/{user_id}/raw/{project_id}/{filename}.",
     )
+    force: Forced = False
 
 
 class _Fields(BaseModel):
@@ -51,6 +60,7 @@ class _Fields(BaseModel):
 
     project_id: Number
     rule_id: RuleNumber = None
+    force: Forced = False
     file: Filename
 
 
@@ -66,6 +76,7 @@ FORM: dict[str, Any] = {
                         "file": {"type": "string", "format": "binary", "description": "The document, with its name."},
                         "project_id": {"type": "integer", "minimum": 0},
                         "rule_id": {"type": "integer", "minimum": 0, "description": "Without it, the default rule."},
+                        "force": {"type": "boolean", "default": False, "description": ANEW},
                     },
                 }
             }
@@ -83,7 +94,7 @@ FORM: dict[str, Any] = {
 )
 async def submit_document(new: NewDocument, caller: CallerHere, tools: ToolsHere, words: WordsHere) -> Submitted:
     """Answers at once; GET /tasks/{task_id} tells how far it is."""
-    wanted = NewTask(project_id=new.project_id, filename=new.filename, rule_id=new.rule_id, s3_key=new.s3_key)
+    wanted = NewTask(**new.model_dump())
     return _submitted(await submit.submit(tools, caller, wanted), words)
 
 
@@ -100,13 +111,17 @@ def _open_with_form() -> dict[str, Any]:
     **_open_with_form(),
 )
 async def upload_and_submit(request: Request, caller: CallerHere, tools: ToolsHere, words: WordsHere) -> Submitted:
-    """One multipart form with `file`, `project_id` and perhaps `rule_id`. A task that is refused keeps no file."""
+    """A multipart form with `file`, `project_id`, and perhaps `rule_id` and `force`. A refused task keeps no file."""
     async with read_form(request, tools.scratch, most_bytes=tools.terms.max_file_bytes) as form:
         given = _fields(form)
         sent = Sent(file=form.path, filename=given.file, project_id=given.project_id, rule_id=given.rule_id)
         async with receive.kept(tools, caller, sent) as kept:
             wanted = NewTask(
-                project_id=given.project_id, filename=kept.filename, rule_id=given.rule_id, s3_key=kept.key
+                project_id=given.project_id,
+                filename=kept.filename,
+                rule_id=given.rule_id,
+                s3_key=kept.key,
+                force=given.force,
             )
             task = await submit.submit(tools, caller, wanted)
     return _submitted(task, words)

@@ -32,7 +32,10 @@ class Retry(BaseModel):
         description="`mineru` reads the document again; `postprocess` begins with what was read, and asks no OCR. "
         "Without it: postprocess where something was read, else mineru.",
     )
-    force: bool = Field(default=False, description="Try also a completed task again.")
+    force: bool = Field(
+        default=False,
+        description="Try also a completed task again, and make everything anew, whatever was made of the same before.",
+    )
     reset_error: bool = Field(default=True, description="Taken for older clients: a new run never keeps an old error.")
 
 

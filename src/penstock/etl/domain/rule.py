@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from penstock.documents.shape import ShapeRule
-from penstock.kernel.columns import Plain
+from penstock.kernel.plain import Plain
 
 
 class Mode(StrEnum):

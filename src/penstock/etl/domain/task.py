@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from penstock.kernel.columns import Plain
 from penstock.kernel.machine import Machine
+from penstock.kernel.plain import Plain
 
 
 class Status(StrEnum):

@@ -1,12 +1,12 @@
 """The tables of the room.
 
 Rows of `etl_task` are written at both ends of a task's life. What is under way is found by a partial index, so a look
-at it costs the same however many tasks are over.
+at it costs the same however many tasks are over. Rows of `etl_memory` point at papers of tasks, and hold none.
 """
 
 from sqlalchemy import BigInteger, CheckConstraint, Column, Index, Integer, String, Table, Text, literal_column
 
-from penstock.kernel.columns import Json, UtcTime
+from penstock.kernel.columns import Id, Json, UtcTime
 from penstock.kernel.db import metadata
 
 Number = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts up only what it knows as INTEGER
@@ -80,3 +80,20 @@ etl_rule_version = Table(
     Column("created_at", UtcTime, nullable=False),
     Column("created_by", String, nullable=False),
 )
+
+etl_memory = Table(
+    "etl_memory",
+    metadata,
+    Column("user_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("key", Id, primary_key=True),  # the SHA-256 of everything that the papers depend on
+    Column("stage", String, nullable=False),
+    Column("task_id", BigInteger, nullable=False),  # whose papers they are
+    Column("run", Integer, nullable=False),  # which the names of those papers carry
+    Column("made_at", UtcTime, nullable=False),
+    CheckConstraint("length(key) = 64", name="key"),
+    CheckConstraint("stage IN ('ocr', 'postprocess')", name="stage"),
+    CheckConstraint("run >= 1", name="run"),
+)
+m = etl_memory.c
+Index("ix_etl_memory_task", m.task_id)
+Index("ix_etl_memory_made_at", m.made_at)

@@ -9,8 +9,8 @@ from sqlalchemy import ColumnElement, Row, Select, and_, delete, func, insert, l
 
 from penstock.etl.domain import EtlTask, Status
 from penstock.etl.store.tables import etl_task
-from penstock.kernel.columns import Plain
 from penstock.kernel.db import Tx
+from penstock.kernel.plain import Plain
 
 t = etl_task.c
 NAMES = tuple(known.name for known in fields(EtlTask))

@@ -1,0 +1,50 @@
+"""What the commands of `penstock etl` share: the house they work on, who they are, and the rules they can name."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from penstock import settings as all_settings
+from penstock.access.domain import Caller, Scope
+from penstock.access.store import FIRST_USER_ID
+from penstock.cli.actor import actor
+from penstock.etl import rules
+from penstock.etl.domain import Rule
+from penstock.etl.errors import RuleNotFound
+from penstock.etl.rules import MOST_RULES
+from penstock.settings import Settings
+from penstock.wiring import House, open_house
+
+T = TypeVar("T")
+
+
+def run(verb: Callable[[House], Awaitable[T]]) -> T:
+    """What a verb of the room returns."""
+    return asyncio.run(_in_the_house(all_settings.load(), verb))
+
+
+async def _in_the_house(settings: Settings, verb: Callable[[House], Awaitable[T]]) -> T:
+    async with open_house(settings) as house:
+        return await verb(house)
+
+
+def caller() -> Caller:
+    """Whoever can reach the database is the one who set the house up."""
+    return Caller(name=actor(), user_id=FIRST_USER_ID, scope=Scope.ADMIN)
+
+
+async def list_all_rules(house: House) -> list[Rule]:
+    """The rules that can be named, those in files among them: no server need have taken these in."""
+    await rules.take_in(house.rooms.etl, house.settings.data_dir / house.settings.etl.rules_dir)
+    return await rules.list_rules(house.rooms.etl, caller(), limit=MOST_RULES, offset=0)
+
+
+async def rule_number(house: House, named: str) -> int:
+    """The number of the rule that was named by its number or its name."""
+    known = await list_all_rules(house)
+    if named.isdecimal() and int(named) in {rule.id for rule in known}:
+        return int(named)
+    for rule in reversed(known):  # of namesakes the newest
+        if rule.body.name == named:
+            return rule.id
+    raise RuleNotFound(rule_id=named)

@@ -1,0 +1,236 @@
+"""Statements on what people say about results.
+
+A review is one row per run of a task that somebody spoke of. It keeps how many values were looked at, by field, so that
+a rule's accuracy is a sum over rows. Corrections are only ever added; that one stands no more is written beside it.
+Both carry whose task it is and its rule, so that the lists of a rule need no other table.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Index,
+    Integer,
+    Row,
+    Select,
+    String,
+    Table,
+    Text,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
+
+from penstock.etl.domain import EtlTask, Status
+from penstock.etl.domain.review import Correction, Review, Tally
+from penstock.etl.store.tables import Number, etl_task
+from penstock.kernel.columns import Json, UtcTime
+from penstock.kernel.db import Tx, metadata
+
+etl_review = Table(
+    "etl_review",
+    metadata,
+    Column("id", Number, primary_key=True, autoincrement=True),
+    Column("task_id", BigInteger, nullable=False),
+    Column("run", Integer, nullable=False),
+    Column("user_id", BigInteger, nullable=False),
+    Column("rule_id", BigInteger, nullable=False),
+    Column("rule_version", Integer, nullable=False),
+    Column("revision", Integer, nullable=False),
+    Column("reviewed_at", UtcTime),
+    Column("reviewed_by", String),
+    Column("looked_at", Integer, nullable=False),
+    Column("corrected", Integer, nullable=False),
+    Column("fields", Json, nullable=False),  # by field: how many were looked at, and how many were wrong
+    Column("updated_at", UtcTime, nullable=False),
+    CheckConstraint("revision >= 1", name="revision"),
+    CheckConstraint("corrected BETWEEN 0 AND looked_at", name="corrected"),
+    CheckConstraint("(reviewed_at IS NULL) = (reviewed_by IS NULL)", name="reviewed"),
+    sqlite_autoincrement=True,
+)
+v = etl_review.c
+Index("uq_etl_review_task", v.task_id, v.run, unique=True)
+Index("ix_etl_review_rule", v.rule_id, v.id)
+Index("ix_etl_review_rule_user", v.rule_id, v.user_id, v.id)
+Index("ix_etl_review_rule_version", v.rule_id, v.rule_version, v.id)
+Index("ix_etl_review_rule_user_version", v.rule_id, v.user_id, v.rule_version, v.id)
+
+etl_correction = Table(
+    "etl_correction",
+    metadata,
+    Column("id", Number, primary_key=True, autoincrement=True),
+    Column("task_id", BigInteger, nullable=False),
+    Column("run", Integer, nullable=False),
+    Column("user_id", BigInteger, nullable=False),
+    Column("rule_id", BigInteger, nullable=False),
+    Column("rule_version", Integer, nullable=False),
+    Column("pointer", Text, nullable=False),
+    Column("field", Text, nullable=False),
+    Column("original", Text),  # JSON as text: a JSON column of PostgreSQL's would put its members in another order
+    Column("corrected", Text, nullable=False),
+    Column("confirms", Boolean, nullable=False),
+    Column("note", Text),
+    Column("created_at", UtcTime, nullable=False),
+    Column("created_by", String, nullable=False),
+    Column("superseded_at", UtcTime),
+    Column("withdrawn_at", UtcTime),
+    Column("ended_by", String),
+    CheckConstraint("superseded_at IS NULL OR withdrawn_at IS NULL", name="one_end"),
+    CheckConstraint("(superseded_at IS NULL AND withdrawn_at IS NULL) = (ended_by IS NULL)", name="ended_by"),
+    sqlite_autoincrement=True,
+)
+c = etl_correction.c
+_stands = c.superseded_at.is_(None) & c.withdrawn_at.is_(None)
+_only: Any = {"postgresql_where": _stands, "sqlite_where": _stands}
+Index("ix_etl_correction_task", c.task_id, c.id)
+Index("ix_etl_correction_rule", c.rule_id, c.id, **_only)
+Index("ix_etl_correction_rule_user", c.rule_id, c.user_id, c.id, **_only)
+Index("ix_etl_correction_rule_version", c.rule_id, c.rule_version, c.id, **_only)
+Index("ix_etl_correction_rule_user_version", c.rule_id, c.user_id, c.rule_version, c.id, **_only)
+
+NAMES = tuple(known.name for known in fields(Correction))
+COLUMNS = tuple(c[name] for name in NAMES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfRule:
+    """Which part of what was said about a rule's results is meant; None is any."""
+
+    rule_id: int
+    user_id: int | None = None
+    version: int | None = None
+
+    def on(self, statement: Select[Any], table: Table, *, before: int | None, limit: int) -> Select[Any]:
+        """A statement about just those, newest first, from a number downwards."""
+        t = table.c
+        statement = statement.where(t.rule_id == self.rule_id)
+        if self.user_id is not None:
+            statement = statement.where(t.user_id == self.user_id)
+        if self.version is not None:
+            statement = statement.where(t.rule_version == self.version)
+        if before is not None:
+            statement = statement.where(t.id < before)
+        return statement.order_by(t.id.desc()).limit(limit)
+
+
+async def claim_completed(tx: Tx, task: EtlTask) -> bool:
+    """Whether this run of a task is completed still; if so, nobody else reviews, retries or removes it meanwhile."""
+    t = etl_task.c
+    mine = select(t.id).where(t.id == task.id, t.run == task.run, t.status == Status.COMPLETED.value)
+    return await tx.conn.scalar(mine.with_for_update()) is not None
+
+
+async def find_review(tx: Tx, *, task_id: int, run: int) -> Review | None:
+    """What was said about the result of a run."""
+    row = (await tx.conn.execute(select(etl_review).where(v.task_id == task_id, v.run == run))).one_or_none()
+    return None if row is None else _review(row)
+
+
+async def insert_review(tx: Tx, new: Review) -> None:
+    """Add the first word about a result; the database gives it its number."""
+    known = {name: getattr(new, name) for name in ("task_id", "run", "user_id", "rule_id", "rule_version")}
+    await tx.conn.execute(insert(etl_review).values(**known, **_said(tx, new)))
+
+
+async def move_review(tx: Tx, before: Review, after: Review) -> bool:
+    """Write what is said now; returns whether nobody has said something since `before`."""
+    guarded = update(etl_review).where(v.id == before.id, v.revision == before.revision)
+    return (await tx.conn.execute(guarded.values(_said(tx, after)))).rowcount == 1
+
+
+async def list_reviews(tx: Tx, of: OfRule, *, before: int | None, limit: int) -> list[Review]:
+    """Reviews of a rule's results, newest first."""
+    rows = await tx.conn.execute(of.on(select(etl_review), etl_review, before=before, limit=limit))
+    return [_review(row) for row in rows]
+
+
+async def find_correction(tx: Tx, task_id: int, correction_id: int) -> Correction | None:
+    """One correction of a task."""
+    row = (await tx.conn.execute(select(*COLUMNS).where(c.id == correction_id, c.task_id == task_id))).one_or_none()
+    return None if row is None else _correction(row)
+
+
+async def list_standing(tx: Tx, *, task_id: int, run: int) -> list[Correction]:
+    """The corrections that are laid over the result of a run, in the order in which they came."""
+    rows = await tx.conn.execute(select(*COLUMNS).where(c.task_id == task_id, c.run == run, _stands).order_by(c.id))
+    return [_correction(row) for row in rows]
+
+
+async def list_of_task(tx: Tx, task_id: int, *, before: int | None, limit: int) -> list[Correction]:
+    """All corrections of a task, newest first: of every run, and those that stand no more, too."""
+    wanted = select(*COLUMNS).where(c.task_id == task_id)
+    if before is not None:
+        wanted = wanted.where(c.id < before)
+    return [_correction(row) for row in await tx.conn.execute(wanted.order_by(c.id.desc()).limit(limit))]
+
+
+async def list_of_rule(tx: Tx, of: OfRule, *, before: int | None, limit: int) -> list[Correction]:
+    """Corrections of a rule's results that stand, newest first."""
+    rows = await tx.conn.execute(of.on(select(*COLUMNS).where(_stands), etl_correction, before=before, limit=limit))
+    return [_correction(row) for row in rows]
+
+
+async def count_of_task(tx: Tx, task_id: int) -> int:
+    """How many corrections a task has, those that stand no more among them."""
+    mine = select(func.count()).select_from(etl_correction).where(c.task_id == task_id)
+    return await tx.conn.scalar(mine) or 0
+
+
+async def insert_corrections(tx: Tx, new: Sequence[Correction]) -> list[int]:
+    """Add corrections; returns the numbers that the database gave them, in the same order."""
+    if not new:
+        return []
+    rows = [{name: getattr(one, name) for name in NAMES if name != "id"} for one in new]
+    statement = insert(etl_correction).returning(c.id, sort_by_parameter_order=True)
+    return list((await tx.conn.scalars(statement, rows)).all())
+
+
+async def move_superseded(tx: Tx, ids: Collection[int]) -> None:
+    """Let corrections stand no more, since later ones took their places."""
+    if ids:
+        these = update(etl_correction).where(c.id.in_(list(ids)), _stands)
+        await tx.conn.execute(these.values(superseded_at=tx.now, ended_by=tx.actor))
+
+
+async def move_withdrawn(tx: Tx, correction_id: int) -> None:
+    """Let a correction stand no more, since somebody takes it back."""
+    this = update(etl_correction).where(c.id == correction_id, _stands)
+    await tx.conn.execute(this.values(withdrawn_at=tx.now, ended_by=tx.actor))
+
+
+async def delete_of_tasks(tx: Tx, task_ids: Collection[int]) -> None:
+    """Forget what was said about the results of these tasks."""
+    these = list(task_ids)
+    await tx.conn.execute(delete(etl_correction).where(c.task_id.in_(these)))
+    await tx.conn.execute(delete(etl_review).where(v.task_id.in_(these)))
+
+
+def _said(tx: Tx, review: Review) -> dict[str, Any]:
+    return {
+        "revision": review.revision,
+        "reviewed_at": review.reviewed_at,
+        "reviewed_by": review.reviewed_by,
+        "looked_at": review.tally.values,
+        "corrected": review.tally.corrected,
+        "fields": dict(review.tally.fields),
+        "updated_at": tx.now,
+    }
+
+
+def _review(row: Row[Any]) -> Review:
+    known = dict(row._mapping)
+    by_field = {name: (values, wrong) for name, (values, wrong) in known.pop("fields").items()}
+    tally = Tally(values=known.pop("looked_at"), corrected=known.pop("corrected"), fields=by_field)
+    del known["updated_at"]
+    return Review(**known, tally=tally)
+
+
+def _correction(row: Row[Any]) -> Correction:
+    return Correction(**dict(zip(NAMES, row, strict=True)))

@@ -1,0 +1,64 @@
+"""What is far away, put together: language models, and MinerU."""
+
+from dataclasses import replace
+from typing import cast
+
+from penstock.adapters.llm import DEFAULT, BadModelServer, ChatCompletions, FirstMode, Server, Terms, read_servers
+from penstock.adapters.mineru.reader import MineruReader
+from penstock.adapters.mineru.terms import MineruTerms
+from penstock.kernel.blobs import Blobs
+from penstock.kernel.clock import Clock
+from penstock.kernel.limits import Limits
+from penstock.kernel.sandbox.call import Sandbox
+from penstock.settings import BadSetting, LlmSettings, Settings
+
+
+def build_models(settings: Settings, clock: Clock, limits: Limits) -> ChatCompletions:
+    """Whom rules of the mode `llm` may ask; nobody, when no server is set."""
+    llm = settings.llm
+    terms = Terms(
+        temperature=llm.temperature,
+        max_tokens=llm.max_tokens,
+        timeout=llm.timeout,
+        response_mode=cast(FirstMode, llm.response_mode),
+        concurrency=llm.concurrency,
+        calls_per_second=llm.calls_per_second,
+    )
+    return ChatCompletions(_servers(llm), terms, limits=limits, clock=clock)
+
+
+def build_mineru(settings: Settings, clock: Clock, blobs: Blobs, sandbox: Sandbox) -> MineruReader | None:
+    """MinerU, where it is to read documents."""
+    if settings.etl.ocr_provider != "mineru":
+        return None
+    mineru, etl = settings.mineru, settings.etl
+    terms = MineruTerms(
+        api_key=mineru.api_key,
+        endpoint=mineru.api_endpoint,
+        protocol=mineru.protocol,
+        poll_interval=mineru.poll_interval,
+        timeout=mineru.timeout,
+        source=mineru.source,
+        source_url_seconds=mineru.source_url_seconds,
+        model_version=mineru.model_version,
+        language=mineru.language,
+        max_file_bytes=mineru.max_file_bytes,
+        max_pages=mineru.max_pages,
+        most_document_bytes=etl.max_file_bytes,
+        most_document_pages=etl.max_pages,
+    )
+    scratch = settings.data_dir / etl.cache_dir
+    return MineruReader(blobs, sandbox=sandbox, scratch=scratch, clock=clock, terms=terms)
+
+
+def _servers(llm: LlmSettings) -> list[Server]:
+    try:
+        named = read_servers(llm.servers)
+        if not llm.base_url:
+            return named
+        own = Server(name=DEFAULT, base_url=llm.base_url, api_key=llm.api_key, model=llm.model)
+        return [replace(own, input_price=llm.input_price, output_price=llm.output_price), *named]
+    except BadModelServer as error:
+        env = "LLM_BASE_URL" if error.values["name"] == DEFAULT else "LLM_SERVERS"
+        reason = f"{error.values['name']}: {error.values['field']} {error.values['reason']}"
+        raise BadSetting(env=env, value="…", reason=reason) from error  # keys may stand in it

@@ -1,0 +1,199 @@
+"""The same pages under the same rule are shaped once, where that costs something."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from penstock.access.domain import Caller
+from penstock.adapters.shapers import FieldsShaper, SkipShaper
+from penstock.documents.shape import PostProcessor, ShapeRule
+from penstock.etl import papers, steer
+from penstock.etl.domain import EtlTask, Mode, Rule, RuleBody, Stage, Status, Strategy
+from penstock.etl.steer import Again
+from penstock.etl.store import memory, rules
+from penstock.etl.store.tables import etl_memory
+from penstock.kernel.errors import Invalid
+from tests.etl.workshop import ANNA, BERT, Workshop
+from tests.fakes.ocr import ShaperThatCosts, ShaperThatFails
+
+SAME = "one page\fand another"
+BODY = RuleBody(
+    name="pages",
+    json_schema={"type": "object", "properties": {"pages": {"type": "integer"}}},
+    system_prompt="Count.",
+    postprocess_mode=Mode.FIELDS,
+    postprocess_strategy=Strategy.DIRECT_JSON,
+    options={"model": "a"},
+)
+
+
+@pytest.fixture
+def shaper(shop: Workshop) -> ShaperThatCosts:
+    """Who shapes here."""
+    costly = ShaperThatCosts()
+    shop.set(shaper=costly)
+    return costly
+
+
+async def rule_of(shop: Workshop, **changes: Any) -> Rule:
+    """A rule of Anna's that differs in this."""
+    async with shop.db.tx() as tx:
+        return await rules.insert_rule(tx, replace(BODY, **changes), user_id=5)
+
+
+async def shaped(shop: Workshop, name: str = "a.txt", *, by: Caller = ANNA, **more: Any) -> EtlTask:
+    """A task of the same document when it is over."""
+    task = await shop.submit(name, by=by, text=SAME, **more)
+    await shop.work()
+    return await shop.row(task)
+
+
+def hit_of(task: EtlTask) -> bool:
+    """Whether the result was copied."""
+    hit: bool = task.metadata["cache"]["postprocess"]["hit"]
+    return hit
+
+
+async def test_the_same_pages_under_the_same_rule_cost_nothing_again(shop: Workshop, shaper: ShaperThatCosts):
+    first = await shaped(shop)
+    second = await shaped(shop, "b.txt")
+    assert (second.status, shaper.calls) == (Status.COMPLETED, 1)
+    known = first.metadata["cache"]["postprocess"]
+    assert known == {"hit": False, "task_id": None, "key": known["key"]}
+    assert second.metadata["cache"]["postprocess"] == {**known, "hit": True, "task_id": first.id}
+    assert first.result is not None
+    assert second.result is not None
+    assert first.result["usage"] == {"model": "large", "cost": 0.25}
+    assert second.result["usage"] == {"cached": True}
+    same = ("strategy", "output_size")
+    assert [second.result[name] for name in same] == [first.result[name] for name in same]
+
+
+async def test_the_result_its_places_and_its_notes_are_the_tasks_own(shop: Workshop, shaper: ShaperThatCosts):
+    first = await shaped(shop)
+    second = await shaped(shop, "b.txt")
+    await papers.drop(shop.tools.blobs, papers.folder_of(first))
+    for key in (papers.result_key(second), papers.public_key_of(second)):
+        assert msgspec.json.decode(await shop.tools.blobs.get(key)) == {"pages": 2}
+    paper = await papers.find_shaping(shop.tools.blobs, second)
+    assert paper is not None
+    assert (paper.run, paper.places[0].pointer, paper.notes) == (1, "/pages", {"rounds": 1})
+    assert shaper.calls == 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"json_schema": {"type": "object"}},
+        {"system_prompt": "Count twice."},
+        {"postprocess_strategy": Strategy.CHUNKED_EXTRACT},
+        {"options": {"model": "b"}},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+async def test_whatever_else_a_rule_asks_for_is_made(shop: Workshop, shaper: ShaperThatCosts, changes: dict[str, Any]):
+    one, other = await rule_of(shop), await rule_of(shop, **changes)
+    await shaped(shop, rule_id=one.id)
+    assert not hit_of(await shaped(shop, "b.txt", rule_id=other.id))
+    assert shaper.calls == 2
+
+
+async def test_two_rules_that_ask_for_the_same_share_what_is_made(shop: Workshop, shaper: ShaperThatCosts):
+    one, other = await rule_of(shop), await rule_of(shop, name="another name", description="of the same")
+    await shaped(shop, rule_id=one.id)
+    assert hit_of(await shaped(shop, "b.txt", rule_id=other.id))
+    assert shaper.calls == 1
+
+
+async def test_numbers_of_any_length_may_stand_in_a_schema(shop: Workshop, shaper: ShaperThatCosts):
+    schema = {"type": "object", "properties": {"pages": {"type": "integer", "maximum": 10**30}}}
+    rule = await rule_of(shop, json_schema=schema)
+    assert (await shaped(shop, rule_id=rule.id)).status is Status.COMPLETED
+    assert hit_of(await shaped(shop, "b.txt", rule_id=rule.id))
+
+
+async def test_another_model_is_asked(shop: Workshop, shaper: ShaperThatCosts):
+    await shaped(shop)
+    shaper.model = "small"
+    assert not hit_of(await shaped(shop, "b.txt"))
+
+
+async def test_other_pages_are_shaped(shop: Workshop, shaper: ShaperThatCosts):
+    await shaped(shop)
+    task = await shop.submit("b.txt", text="another page")
+    await shop.work()
+    assert not hit_of(await shop.row(task))
+
+
+async def test_somebody_elses_results_are_not_found(shop: Workshop, shaper: ShaperThatCosts):
+    await shaped(shop)
+    assert not hit_of(await shaped(shop, by=BERT))
+    assert shaper.calls == 2
+
+
+async def test_force_makes_it_anew_and_remembers_it(shop: Workshop, shaper: ShaperThatCosts):
+    await shaped(shop)
+    forced = await shaped(shop, "b.txt", force=True)
+    assert not hit_of(forced)
+    third = await shaped(shop, "c.txt")
+    assert third.metadata["cache"]["postprocess"]["task_id"] == forced.id
+    assert shaper.calls == 2
+
+
+async def test_a_completed_task_is_shaped_again_by_force_and_its_earlier_result_is_not_found(
+    shop: Workshop, shaper: ShaperThatCosts
+):
+    first = await shaped(shop)
+    again = await steer.retry(shop.tools, ANNA, first.id, Again(from_stage=Stage.POSTPROCESS, force=True))
+    assert again.metadata["cache"] == {"ocr": first.metadata["cache"]["ocr"]}
+    assert not hit_of(await shaped(shop, "b.txt", force=True))
+    assert shaper.calls == 3
+    assert (await shop.row(first)).status is Status.COMPLETED
+
+
+async def test_a_failure_is_not_remembered_and_its_retry_may_take_what_another_made(shop: Workshop):
+    shop.set(shaper=ShaperThatFails(Invalid(reason="no"), times=1))
+    failed = await shaped(shop)
+    assert failed.status is Status.FAILED
+    async with shop.db.read() as tx:
+        stages = (await tx.conn.scalars(etl_memory.select().with_only_columns(etl_memory.c.stage))).all()
+    assert stages == ["ocr"]
+    costly = ShaperThatCosts()
+    shop.set(shaper=costly)
+    other = await shaped(shop, "b.txt")
+    await steer.retry(shop.tools, ANNA, failed.id, Again())
+    await shop.work()
+    row = await shop.row(failed)
+    assert row.metadata["cache"]["postprocess"]["task_id"] == other.id
+    assert costly.calls == 1
+
+
+@pytest.mark.parametrize("gone", ["result_key", "grounding_key"])
+async def test_a_result_that_is_gone_is_made_again(shop: Workshop, shaper: ShaperThatCosts, gone: str):
+    first = await shaped(shop)
+    await shop.tools.blobs.delete(getattr(papers, gone)(first))
+    second = await shaped(shop, "b.txt")
+    assert (second.status, hit_of(second)) == (Status.COMPLETED, False)
+
+
+async def test_a_result_of_a_run_before_is_not_looked_at(shop: Workshop, shaper: ShaperThatCosts):
+    first = await shaped(shop)
+    await steer.retry(shop.tools, ANNA, first.id, Again(from_stage=Stage.POSTPROCESS, force=True))
+    await shop.claim()  # it is under way, and its earlier result is there still
+    async with shop.db.read() as tx:
+        known = await memory.find_memory(tx, 5, first.metadata["cache"]["postprocess"]["key"])
+    assert known is not None
+    assert (known.task_id, known.run) == (first.id, 1)
+    assert await shop.tools.blobs.get(papers.result_key(first))
+    assert not hit_of(await shaped(shop, "b.txt"))
+    assert shaper.calls == 2
+
+
+async def test_what_costs_nothing_has_no_key(shop: Workshop):
+    task = await shaped(shop)
+    assert list(task.metadata["cache"]) == ["ocr"]
+    fields = FieldsShaper(shop.tools.blobs, shop.tools.sandbox, shop.tools.scratch)
+    shapers: list[PostProcessor] = [SkipShaper(), fields]
+    assert [shaper.identity(ShapeRule()) for shaper in shapers] == [None, None]

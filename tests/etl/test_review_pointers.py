@@ -1,0 +1,139 @@
+"""JSON Pointers, which places a schema knows, and how values are counted: rules without any room."""
+
+import io
+import json
+from typing import Any
+
+import pytest
+
+from penstock.etl.overlay import Examined, Patch, examine, laid_over, same
+from penstock.etl.pointers import ABSENT, BadPointer, field_of, find_overlap, found, knows, pointer_of, tokens_of
+
+RFC = {"foo": ["bar", "baz"], "": 0, "a/b": 1, "c%d": 2, "e^f": 3, "g|h": 4, "i\\j": 5, 'k"l': 6, " ": 7, "m~n": 8}
+
+
+@pytest.mark.parametrize(
+    ("pointer", "value"),
+    [
+        ("", RFC), ("/foo", ["bar", "baz"]), ("/foo/0", "bar"), ("/", 0), ("/a~1b", 1), ("/c%d", 2), ("/e^f", 3),
+        ("/g|h", 4), ("/i\\j", 5), ('/k"l', 6), ("/ ", 7), ("/m~0n", 8), ("/foo/2", ABSENT), ("/foo/01", ABSENT),
+        ("/foo/-", ABSENT), ("/foo/1e0", ABSENT), ("/foo/²", ABSENT), ("/foo/0/0", ABSENT), ("/nothing", ABSENT),
+    ],
+)  # fmt: skip
+def test_pointers_lead_where_the_standard_says(pointer: str, value: object):
+    assert found(RFC, tokens_of(pointer)) == value
+    assert pointer_of(tokens_of(pointer)) == pointer
+
+
+def test_an_escaped_tilde_is_not_read_twice():
+    assert tokens_of("/~01") == ("~1",)
+
+
+@pytest.mark.parametrize("pointer", ["a", "#/a", "/~", "/a~2", "/~~0", "/" + "a" * 1000])
+def test_what_is_no_pointer_is_refused(pointer: str):
+    with pytest.raises(BadPointer):
+        tokens_of(pointer)
+
+
+def test_numbers_in_lists_are_stars_and_names_that_look_like_numbers_are_not():
+    value = {"rows": [{"1": [5]}]}
+    assert field_of(value, ("rows", "0", "1", "0")) == "/rows/*/1/*"
+
+
+def test_places_overlap_when_one_lies_in_the_other():
+    assert find_overlap([("a", "b"), ("a",), ("c",)]) == (("a",), ("a", "b"))
+    assert find_overlap([("a",), ("a",)]) == (("a",), ("a",))
+    assert find_overlap([("a", "b"), ("ab",), ("a", "c")]) is None
+
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "a": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/node"}]},
+        "rows": {"type": "array", "items": {"properties": {"x": True}}},
+        "pair": {"prefixItems": [{"properties": {"first": {}}}]},
+        "by_name": {"additionalProperties": {"properties": {"age": {}}}},
+        "open": {"type": "object"},
+    },
+    "$defs": {"node": {"properties": {"next": {"$ref": "#/$defs/node"}, "n/m": {}}}},
+    "if": {},
+    "then": {"properties": {"late": {}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("pointer", "is_known"),
+    [
+        ("/a", True), ("/a/next/next/n~1m", True), ("/a/other", False), ("/rows/3/x", True), ("/rows/3/y", False),
+        ("/pair/0/first", True), ("/by_name/ann/age", True), ("/by_name/ann/size", False), ("/open/x", False),
+        ("/late", True), ("/b", False), ("", True),
+    ],
+)  # fmt: skip
+def test_a_schema_knows_what_it_speaks_of_on_any_branch(pointer: str, is_known: bool):
+    assert knows(SCHEMA, tokens_of(pointer)) is is_known
+
+
+def test_references_that_go_round_or_nowhere_end():
+    looped = {"$ref": "#/$defs/a", "$defs": {"a": {"allOf": [{"$ref": "#"}, {"$ref": "#/$defs/a"}]}}}
+    assert not knows(looped, ("x",))
+    assert not knows({"$ref": "#/$defs/none"}, ("x",))
+
+
+def test_true_is_not_one_and_one_is_one_point_nought():
+    assert same(1, 1.0)
+    assert not same(1, True)
+    assert not same({"a": [0]}, {"a": [False]})
+    assert same({"a": 1, "b": [None]}, {"b": [None], "a": 1})
+
+
+def looked_at(result: object, *patches: tuple[str, object], schema: object = None, standing: int = 0) -> Examined:
+    given = [{"pointer": pointer, "value": value} for pointer, value in patches]
+    sheet = {"result": result, "json_schema": schema, "standing": given[:standing], "new": given[standing:]}
+    return examine(io.BytesIO(json.dumps(sheet).encode()))
+
+
+@pytest.mark.parametrize(
+    ("result", "patch", "whole", "part"),
+    [
+        ({"a": 1, "b": 2}, ("/a", 1), (2, 0), (1, 0)),
+        ({"a": 1, "b": 2}, ("/a", 5), (2, 1), (1, 1)),
+        ({"a": None, "b": 2}, ("/a", {"x": 1, "y": 2}), (2, 1), (1, 1)),
+        ({"a": {"x": 1, "y": 2}}, ("/a", None), (2, 2), (2, 2)),
+        ({"a": [1, 2, 3]}, ("/a", [1, 2]), (3, 1), (3, 1)),
+        ({"a": [1]}, ("/a", [1, 2, 3]), (3, 2), (3, 2)),
+        ({"a": []}, ("/a", [{"x": 1}]), (1, 1), (1, 1)),
+        ({"a": {}}, ("/a", {}), (0, 0), (0, 0)),
+        ({"a": [{"x": 1}, {"x": 2}]}, ("/a/1/x", 3), (2, 1), (1, 1)),
+        ({"a": 1}, ("", {"b": 1}), (2, 2), (2, 2)),
+    ],
+)
+def test_wrong_values_count_by_the_original_and_missing_ones_by_what_should_be_there(
+    result: object, patch: tuple[str, object], whole: tuple[int, int], part: tuple[int, int]
+):
+    seen = looked_at(result, patch)
+    assert (seen.whole.values, seen.whole.corrected) == whole
+    assert (seen.part.values, seen.part.corrected) == part
+
+
+def test_no_value_is_counted_twice_and_each_counts_under_its_field():
+    result = {"rows": [{"x": 1, "y": 1}, {"x": 1, "y": 1}]}
+    seen = looked_at(result, ("/rows/0", {"x": 2, "y": 1}), ("/rows/0/y", 3), standing=1)
+    assert dict(seen.part.fields) == {"/rows/*/x": (1, 1), "/rows/*/y": (1, 1)}
+    assert dict(seen.whole.fields) == {"/rows/*/x": (2, 1), "/rows/*/y": (2, 1)}
+
+
+def test_fields_beyond_measure_count_in_the_sums_only():
+    seen = looked_at({f"n{number}": 1 for number in range(300)}, ("/n0", 2))
+    assert (seen.whole.values, len(seen.whole.fields)) == (300, 200)
+
+
+def test_what_is_no_json_or_too_deep_is_told_as_a_flaw():
+    assert examine(io.BytesIO(b'{"result": ')).flaw == "it is no JSON"
+    deep = b"[" * 100_000 + b"]" * 100_000
+    sheet = b'{"result": %b, "json_schema": null, "standing": [], "new": []}' % deep
+    assert examine(io.BytesIO(sheet)).flaw == "it is nested too deep"
+
+
+def test_corrections_are_laid_over_in_their_order():
+    patches = [Patch(pointer="/a", value={"b": 1}), Patch(pointer="/a/b", value=2)]
+    assert laid_over(b'{"a": null, "z": 1e2}', patches) == b'{"a":{"b":2},"z":100.0}'
