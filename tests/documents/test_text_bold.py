@@ -20,9 +20,9 @@ def test_fonts_are_known_not_to_be_bold(font: str):
     assert not is_bold(font)
 
 
-def bold_words(paragraph: str, said: str, begin: int = 0, **line: float) -> str:
+def bold_words(paragraph: str, said: str, begin: int = 0, *, top: float = 78) -> str:
     """Of a line that says so, what is bold from a letter of it on."""
-    place = Line(said, 78, 78, 400, 90, 10)._replace(**line)
+    place = Line(said, 78, top, 400, top + 12, 10)
     with Glasses(making.paper(making.text(paragraph), making.text("<b>Below</b>"))) as glasses:
         [end] = glasses.bold_ends(1, [(place, begin)])
     return said[begin:end]
@@ -45,8 +45,8 @@ def test_bold_words_are_those_before_the_first_that_is_not(paragraph: str, begin
 
 
 def test_words_of_other_lines_do_not_count():
-    assert bold_words("Above", "Below", top=300, bottom=312) == ""
-    assert bold_words("Above", "Below", top=96, bottom=108) == "Below"
+    assert bold_words("Above", "Below", top=300) == ""
+    assert bold_words("Above", "Below", top=96) == "Below"
 
 
 def test_a_document_is_not_opened_before_somebody_asks():

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from functools import partial
 
 from sqlalchemy import select
 
@@ -26,6 +27,9 @@ class Rounds:
         self.error: Exception | None = None
         self.gate = asyncio.Event()
         self.gate.set()
+
+    def has_ended(self, times: int) -> bool:
+        return self.ended == times
 
     async def __call__(self) -> None:
         self.begun += 1
@@ -77,6 +81,14 @@ async def lease_end(db: Db) -> datetime | None:
     async with db.read() as tx:
         end: datetime | None = await tx.conn.scalar(select(duty.c.leased_until))
         return end
+
+
+async def until_resting(db: Db) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            if await lease_end(db) is None:
+                return
+            await asyncio.sleep(0.001)
 
 
 async def until_renewed(db: Db, end: datetime) -> None:
@@ -225,6 +237,16 @@ async def test_duties_come_due_together_whenever_they_were_done(db: Db, clock: M
     assert await keeper.tick() == 0
     clock.advance(seconds=1)
     assert await keeper.tick() == 2
+
+
+async def test_a_quick_duty_is_done_at_each_of_its_times(db: Db, clock: ManualClock):
+    rounds = Rounds()
+    async with keeping_time(timekeeper(db, every_seconds=0.5, lease_seconds=86400, sweep=rounds)):
+        await until(lambda: rounds.ended == 1)
+        for turn in range(2, 8):
+            await until_resting(db)
+            clock.advance(seconds=0.5)
+            await until(partial(rounds.has_ended, turn))
 
 
 async def test_every_duty_is_listed_by_its_name(db: Db):

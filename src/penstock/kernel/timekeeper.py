@@ -105,6 +105,7 @@ class Timekeeper:
     def __init__(self, db: Db, duties: Sequence[Duty], *, owner: str, lease_seconds: float = 30) -> None:
         self._db = db
         self._duties = {known.name: known for known in duties}
+        self._quickest = min((known.every_seconds for known in duties), default=RETRY_SECONDS)
         self._owner = owner
         self._lease_seconds = lease_seconds
         self._leases = Leases(duty, WORDS)
@@ -162,7 +163,9 @@ class Timekeeper:
     async def _keep_time(self) -> None:
         while True:
             await self._begin()
-            await self._db.clock.sleep(max(0.05, self._leases.seconds_to_look(self._db.clock.now())))
+            now = self._db.clock.now()
+            soonest = (_next_time(now, self._quickest) - now).total_seconds()  # what is being done now is not due yet
+            await self._db.clock.sleep(max(0.05, min(soonest, self._leases.seconds_to_look(now))))
 
     async def _do(self, row: LeasedRow) -> bool:
         known = self._duties.get(row.id)
