@@ -49,6 +49,6 @@ def test_words_of_other_lines_do_not_count():
     assert bold_words("Above", "Below", top=96) == "Below"
 
 
-def test_a_document_is_not_opened_before_somebody_asks():
-    with Glasses(b"no PDF at all"):
-        pass
+def test_nothing_is_bold_on_a_page_that_cannot_be_opened():
+    with Glasses(b"no PDF at all") as glasses:
+        assert glasses.bold_ends(1, [(Line("Ice", 78, 78, 400, 90, 10), 2)]) == [2]

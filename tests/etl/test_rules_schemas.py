@@ -127,3 +127,14 @@ async def test_what_a_rule_tells_a_model_is_checked(sandbox: Sandbox, options: d
 async def test_options_that_nobody_knows_are_let_alone(sandbox: Sandbox):
     options = {"colour": ["red"], "server": "near", "temperature": 0, "chunk_size_chars": 500, "null_ungrounded": True}
     await check_rule(RuleBody(name="n", json_schema=with_property({}), options=options), sandbox)
+
+
+@pytest.mark.parametrize("name", ["👩\u200d👩\u200d👧", "می\u200cخواهم", "发票　规则", "🫨", "Łódź – §7"])
+async def test_a_name_may_be_written_in_any_script(name: str, sandbox: Sandbox):
+    await check_rule(RuleBody(name=name, postprocess_mode=Mode.SKIP), sandbox)
+
+
+@pytest.mark.parametrize("name", ["", "  ", "\u200d", "a\u202eb", "a\x1b[2J", "a\u2028b", "a\u009b", "n" * 256])
+async def test_a_name_must_be_something_that_can_be_shown(name: str, sandbox: Sandbox):
+    with pytest.raises(BadRule, match="name must be"):
+        await check_rule(RuleBody(name=name, postprocess_mode=Mode.SKIP), sandbox)

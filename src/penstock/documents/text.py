@@ -1,7 +1,8 @@
 """The text layer of PDF pages as markdown, with a box for each line and cell.
 
-liteparse reads it: headings by font size, lists, tables, columns in reading order. Whether a layer can be trusted is
-judged page by page in `text_real.py`; where not, the page comes back without one and is for OCR. Runs in the sandbox.
+liteparse reads it: runs of text, the order of blocks, tables. `text_lines.py` makes lines of that, `text_markdown.py`
+writes them. Whether a layer can be trusted is judged page by page in `text_real.py`; where not, the page comes back
+without one and is for OCR. Runs in the sandbox.
 """
 
 import ctypes
@@ -22,8 +23,6 @@ from penstock.documents.text_rows import pieces_of_row
 
 LINE_GAP = 1.0  # runs further apart than this are not one line
 SAME_LINE = 0.5  # how much of their height two runs of a line have in common
-
-
 PLAIN = Looks()  # nothing but text
 
 

@@ -43,13 +43,17 @@ class Glasses:
             self._document.close()
 
     def bold_ends(self, number: int, asked: Sequence[tuple[Line, int]]) -> list[int]:
-        """Up to which letter these lines of a page are bold, each from one of its letters on; that one when not."""
+        """Up to which letter these lines of a page are bold, each from one of its letters on; that one when not.
+
+        A page that this library cannot open is readable all the same: then nothing of it is bold."""
         import pypdfium2
 
-        if self._document is None:
-            self._document = pypdfium2.PdfDocument(self._content)
-        page = self._document[number - 1]
-        letters = _Letters(page)
+        try:
+            if self._document is None:
+                self._document = pypdfium2.PdfDocument(self._content)
+            letters = _Letters(self._document[number - 1])
+        except pypdfium2.PdfiumError:
+            return [begin for _, begin in asked]
         return [_bold_end(line, begin, letters) for line, begin in asked]
 
 

@@ -7,6 +7,7 @@ it stands. Patterns are Rust's, which take a time that grows only with the text:
 
 from collections.abc import Iterator
 from typing import Any
+from unicodedata import category
 
 import jsonschema_rs
 import msgspec
@@ -30,6 +31,10 @@ MOST_BYTES = 65_536
 MOST_DEPTH = 48
 MOST_REASON = 300
 LIMITS = Bounds(memory_bytes=256 * 1024 * 1024, cpu_seconds=3, seconds=20, result_bytes=4096)
+JOINERS = frozenset("\u200c\u200d")  # inside Persian words, and between the parts of an emoji
+TAGS = range(0xE0020, 0xE0080)  # inside the flags of some countries
+UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})  # controls, overrides of direction, line ends, private signs
+SEEN = "LNPS"  # letters, numbers, punctuation, symbols; Cn are those that are newer than this Python
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
@@ -71,7 +76,7 @@ def why_no_schema(written: bytes, for_fields: bool) -> str:
 
 
 def _plain_flaw(body: RuleBody) -> str | None:
-    if not body.name.strip() or len(body.name) > MOST_NAME or not body.name.isprintable():
+    if len(body.name) > MOST_NAME or not _can_be_shown(body.name):
         return f"name must be 1 to {MOST_NAME} characters that can be shown"
     if len(body.description) > MOST_DESCRIPTION:
         return f"description is longer than {MOST_DESCRIPTION} characters"
@@ -82,6 +87,12 @@ def _plain_flaw(body: RuleBody) -> str | None:
     if not body.json_schema and body.postprocess_mode is not Mode.SKIP:
         return f"json_schema is needed when postprocess_mode is {body.postprocess_mode}"
     return flaw_of_options(body.options) if body.postprocess_mode is Mode.LLM else None
+
+
+def _can_be_shown(name: str) -> bool:
+    """Whether there is something to see in a name, and nothing that changes how a line or a terminal shows it."""
+    kinds = [category(sign) for sign in name if sign not in JOINERS and ord(sign) not in TAGS]
+    return any(kind[0] in SEEN or kind == "Cn" for kind in kinds) and not UNSEEN.intersection(kinds)
 
 
 def _outer_flaw(schema: Plain, size_bytes: int) -> str | None:
