@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from msgspec import json
+from sqlalchemy import select
 from typer.testing import CliRunner, Result
 
 from penstock import settings as all_settings
@@ -21,6 +22,7 @@ from penstock.cli.etl import etl
 from penstock.cli.etl_files import Document
 from penstock.cli.etl_submit import Errand, Order
 from penstock.etl.errors import EtlTaskNotFound, EtlTaskOver, EtlTaskRunning
+from penstock.etl.store.tables import etl_task
 from penstock.kernel.db import Db
 from penstock.kernel.processes import list_processes
 from penstock.kernel.queue import JobState, get_job, list_jobs
@@ -97,6 +99,23 @@ def test_with_nothing_running_an_invoice_becomes_a_file_of_fields_and_can_be_loo
     assert "page 1, top left (" in line
     assert json.decode(desk.etl("show", 1, "--print", "result").stdout) == result
     assert "\tsystem\tinvoice\t" in desk.etl("rules").stdout
+
+
+def test_what_was_made_before_is_made_anew_by_force(desk: Desk):
+    desk.write("note.md")
+    for arguments in ((), (), ("--force",)):
+        assert desk.etl("submit", "note.md", "--wait", *arguments).exit_code == 0
+    assert asyncio.run(hits(desk)) == [False, True, False]
+
+
+async def hits(desk: Desk) -> list[bool]:
+    """Whether each task has a copy of what was read before."""
+    db = desk.open_db()
+    async with db.read() as tx:
+        known = await tx.conn.scalars(select(etl_task.c.metadata).order_by(etl_task.c.id))
+        found = [metadata["cache"]["ocr"]["hit"] for metadata in known]
+    await db.close()
+    return found
 
 
 def test_a_folder_becomes_a_table_and_what_failed_is_told_with_its_reason(desk: Desk):

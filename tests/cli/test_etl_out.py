@@ -45,13 +45,14 @@ def test_a_result_that_has_a_column_of_ours_does_not_take_its_place(tmp_path: Pa
 
 
 def test_no_spreadsheet_runs_what_a_document_says(tmp_path: Path):
-    value = {"number": "=HYPERLINK(1)", "total": -5, "=2+2": "leaf"}
+    value = {"number": "=HYPERLINK(1)", "total": -5, "=2+2": "leaf", "note": "\n=1"}
     write_table(tmp_path / "out.csv", [Outcome(name="@a.pdf", task_id=1, status="completed", value=value)])
     [row] = read(tmp_path / "out.csv")
     assert row["number"] == "'=HYPERLINK(1)"
     assert row["total"] == "-5"
     assert row["file"] == "'@a.pdf"
     assert row["'=2+2"] == "leaf"
+    assert row["note"] == "'\n=1"
 
 
 def test_the_ending_csv_asks_for_a_table():

@@ -98,6 +98,15 @@ def test_what_looks_like_a_number_is_one_unless_it_is_said_to_be_a_text(desk: De
     assert desk.told("correct", 1, "--reviewed") == []
 
 
+def test_a_value_below_nought_is_no_option(desk: Desk):
+    assert desk.etl("submit", "bill.md", "--rule", "bills", "--wait").exit_code == 0
+    [line] = desk.told("correct", 1, "/total", "-3.5", "--note", "a credit")
+    assert line[2:5] == ["/total", "90", "-3.5"]
+    assert desk.etl("correct", 1, "/number", "--reviewd").exit_code == 2
+    [line] = desk.told("correct", 1, "/number", "--reviewd", "--text")
+    assert line[4] == '"--reviewd"'
+
+
 def test_what_cannot_be_done_is_told_in_words(desk: Desk):
     assert isinstance(desk.etl("correct", 1, "/total", "1").exception, EtlTaskNotFound)
     assert desk.etl("submit", "bill.md").exit_code == 0
@@ -110,6 +119,7 @@ def test_what_cannot_be_done_is_told_in_words(desk: Desk):
         ("correct", 1, "/total"),
         ("correct", 0, "/total", 1),
         ("corrections", 0, "--out", "all.xlsx"),
+        ("corrections", 0, "--version", 2**31),
         ("corrections", 0, "--out", "no/such/folder/all.csv"),
     ):
         assert desk.etl(*arguments).exit_code == 2, arguments

@@ -18,8 +18,17 @@ TASK_ROUTES = [
     ("GET", "/markdown"),
     ("GET", "/pages"),
     ("GET", "/grounding"),
+    ("GET", "/corrections"),
+    ("DELETE", "/corrections/1"),
 ]
-RULE_ROUTES = [("GET", "", None), ("PUT", "", {"name": "x"}), ("DELETE", "", None), ("GET", "/versions", None)]
+RULE_ROUTES = [
+    ("GET", "", None),
+    ("PUT", "", {"name": "x"}),
+    ("DELETE", "", None),
+    ("GET", "/versions", None),
+    ("GET", "/corrections", None),
+    ("GET", "/accuracy", None),
+]
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from penstock.kernel.blobs import Blobs
 from penstock.kernel.queue import JobState
 from penstock.kernel.runstate import RunState
 from tests.etl.workshop import Workshop
-from tests.fakes.ocr import EchoOcr, EchoShaper
+from tests.fakes.ocr import EchoOcr, EchoShaper, ShaperThatCosts
 
 
 class Killed(BaseException):
@@ -63,13 +63,13 @@ class Wired:
 class Line:
     """A worker that does one job after another of a task, until it is killed or there is none left."""
 
-    def __init__(self, shop: Workshop) -> None:
+    def __init__(self, shop: Workshop, *, costs: bool = False) -> None:
         self.fuse = Fuse()
         self.shop = shop
         blobs = cast(Blobs, Wired(shop.tools.blobs, self.fuse))
         runs = cast(RunState, Wired(shop.tools.runs, self.fuse))
         self.ocr = EchoOcr(blobs)
-        self.shaper = EchoShaper()
+        self.shaper = ShaperThatCosts() if costs else EchoShaper()
         shop.set(provider=self.ocr, shaper=self.shaper)
         self.tools = replace(shop.tools, blobs=blobs, runs=runs)
 
@@ -115,23 +115,24 @@ async def test_a_worker_that_dies_anywhere_leaves_a_task_that_is_completed_once(
             return
 
 
-async def test_a_worker_that_dies_anywhere_while_it_copies_what_is_known_leaves_a_task_that_was_not_read(
+async def test_a_worker_that_dies_anywhere_while_it_copies_what_is_known_makes_nothing_anew(
     shop: Workshop,
 ):
-    line = Line(shop)
+    line = Line(shop, costs=True)
     first = await shop.submit("first.txt", text="one\ftwo")
     await shop.work()
     for point in count():
-        line.ocr.calls = 0
+        line.ocr.calls = line.shaper.calls = 0
         task = await shop.submit(f"{point}.txt", text="one\ftwo")
         died = await die_at(line, point)
         line.fuse.left = None
         await shop.rescue()
         await shop.work()
         row = await shop.row(task)
-        assert (row.status, line.ocr.calls) == (Status.COMPLETED, 0), point
-        assert row.metadata["cache"]["ocr"]["hit"] is True, point
+        assert (row.status, line.ocr.calls, line.shaper.calls) == (Status.COMPLETED, 0, 0), point
+        assert [row.metadata["cache"][stage]["hit"] for stage in ("ocr", "postprocess")] == [True, True], point
         blobs = shop.tools.blobs
+        assert await blobs.get(papers.result_key(row)) == await blobs.get(papers.public_key_of(row)), point
         assert await blobs.get(papers.markdown_key(row)) == await blobs.get(papers.markdown_key(first)), point
         if not died:
             assert point > 20

@@ -3,13 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.access.domain import Caller
 from penstock.adapters.disk import DiskBlobs
 from penstock.adapters.local_reader import LocalReader, ReaderLimits
 from penstock.etl import papers, remove, steer
-from penstock.etl.domain import Phase, Stage, Status
+from penstock.etl.domain import Stage, Status
 from penstock.etl.meters import Meters
 from penstock.etl.papers import ReadingPaper
 from penstock.etl.steer import Again
@@ -185,7 +186,8 @@ class TestReaders:
 
     async def test_papers_from_before_there_was_a_memory_are_understood(self, shop: Workshop):
         task = await read(shop)
-        known = await papers.find_reading_paper(shop.tools.blobs, task)
-        assert known is not None
-        assert ReadingPaper(run=1, reading=known.reading).memo.key is None
-        assert papers.run_of(task, Phase.OCR) == 1
+        reading = await papers.find_reading(shop.tools.blobs, task)
+        assert reading is not None
+        await shop.tools.blobs.put(papers.reading_key(task), msgspec.json.encode({"run": 1, "reading": reading}))
+        assert await papers.find_reading_paper(shop.tools.blobs, task) == ReadingPaper(run=1, reading=reading)
+        assert ocr_of(await read(shop, "b.txt"))["hit"] is False

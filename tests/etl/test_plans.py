@@ -49,7 +49,7 @@ VERBS: dict[str, Verb] = {
     "how many": lambda tx: tasks.count_under_way(tx, most=1000),
     "a namesake under way": lambda tx: tasks.has_namesake_under_way(tx, user_id=7, project_id=2, filename="7.pdf"),
     "namesake": lambda tx: tasks.find_namesake(tx, user_id=7, project_id=2, filename="7.pdf"),
-    "named": lambda tx: tasks.is_named(tx, "key-7"),
+    "named": lambda tx: tasks.is_named(tx, "key-7", user_id=7),
 }
 
 

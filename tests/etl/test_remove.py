@@ -5,11 +5,12 @@ import pytest
 from penstock.access import audit
 from penstock.etl import remove, steer, track
 from penstock.etl.domain import Status
-from penstock.etl.errors import EtlTaskNotFound, EtlTaskRunning, NamesakeUnderWay
+from penstock.etl.errors import EtlTaskNotFound, EtlTaskRunning, NamesakeUnderWay, WorkerStillThere
 from penstock.etl.store.tables import etl_task
 from penstock.etl.submit import NewTask, submit
 from penstock.kernel.queue import Job
 from tests.etl.workshop import ANNA, BERT, ROOT, Workshop
+from tests.fakes.ocr import OcrThatWaits
 
 
 async def completed(shop: Workshop, name: str = "a.txt") -> int:
@@ -116,6 +117,36 @@ class TestDelete:
         await remove.delete_task(shop.tools, ROOT, task.id)
         await shop.work()
         assert await shop.keys() == [key]
+
+    async def test_a_document_goes_with_its_owners_last_task_whoever_else_has_one_about_it(self, shop: Workshop):
+        key = await shop.put()
+        both = []
+        for caller in (ANNA, ROOT):
+            both.append(await submit(shop.tools, caller, NewTask(project_id=3, filename="a.txt", s3_key=key)))
+            await shop.work()
+        await remove.delete_task(shop.tools, ANNA, both[0].id)
+        await shop.work()
+        assert await shop.keys("users/5/") == []
+        assert (await shop.row(both[1])).status is Status.COMPLETED
+
+    async def test_nothing_is_left_by_a_worker_that_stops_after_the_task_is_gone(self, shop: Workshop):
+        ocr = OcrThatWaits(shop.tools.blobs, before_page=2)
+        shop.set(provider=ocr)
+        task = await shop.submit()
+        await shop.deliver()
+        working = shop.begin()
+        await ocr.waits.wait()
+        await steer.abort(shop.tools, ANNA, task.id)
+        await remove.delete_task(shop.tools, ANNA, task.id)
+        removal = await shop.claim()
+        with pytest.raises(WorkerStillThere):
+            await shop.do(removal)
+        shop.clock.advance(seconds=1)
+        ocr.go_on.set()
+        await working
+        assert ocr.pages_read == {1: 1, 2: 1}
+        await settled(shop, removal)
+        assert await shop.keys() == []
 
     async def test_doing_it_twice_is_harmless(self, shop: Workshop):
         number = await completed(shop)

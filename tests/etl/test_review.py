@@ -180,6 +180,22 @@ async def test_a_skipped_document_has_no_schema_and_only_what_is_there_can_be_co
     assert list(await desk.refused(task_id, ("/pages", 2))) == ["/pages"]
 
 
+async def test_what_a_rule_that_skips_says_of_a_schema_binds_nobody(desk: Reviewing):
+    schema = {"type": "object", "properties": {"page_count": {"type": "string"}, "total": {}}}
+    rule = {"name": "read only", "postprocess_mode": "skip", "json_schema": schema}
+    rule_id = (await desk.room.json("POST", "/rules", rule))["rule_id"]
+    task_id = await desk.completed({"page_count": 1}, rule_id=rule_id)
+    await desk.correct(task_id, ("/page_count", 2))
+    assert list(await desk.refused(task_id, ("/total", 2))) == ["/total"]
+
+
+async def test_a_result_with_a_name_that_no_database_keeps_can_be_reviewed(desk: Reviewing):
+    task_id = await desk.completed({**BILL, "a\x00b": 1})
+    await desk.correct(task_id, ("/total", 91), reviewed=True)
+    found = await desk.accuracy()
+    assert (found["values"], found["corrected"]) == (9, 1)
+
+
 BAD_BODIES: list[object] = [
     [],
     {"corrections": {}},

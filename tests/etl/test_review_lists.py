@@ -86,6 +86,10 @@ async def test_what_is_asked_for_in_nonsense_is_refused(desk: Reviewing):
     for query in ("limit=0", "limit=101", "limit=x", "after=0", "after=-1", "version=0", "version=x", "format=xml"):
         told = await desk.room.refused("GET", f"/rules/{desk.rule_id}/corrections?{query}")
         assert told == (400, "VALIDATION"), query
+    for path in ("corrections", "accuracy"):
+        told = await desk.room.refused("GET", f"/rules/{desk.rule_id}/{path}?version={2**31}")
+        assert told == (400, "VALIDATION"), path
+        await desk.room.json("GET", f"/rules/{desk.rule_id}/{path}?version={2**31 - 1}")
 
 
 async def test_a_table_can_be_opened_without_running_what_a_document_says(desk: Reviewing):

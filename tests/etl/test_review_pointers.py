@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from penstock.etl.domain.review import Tally
 from penstock.etl.overlay import Examined, Patch, examine, laid_over, same
 from penstock.etl.pointers import ABSENT, BadPointer, field_of, find_overlap, found, knows, pointer_of, tokens_of
 
@@ -29,7 +30,7 @@ def test_an_escaped_tilde_is_not_read_twice():
     assert tokens_of("/~01") == ("~1",)
 
 
-@pytest.mark.parametrize("pointer", ["a", "#/a", "/~", "/a~2", "/~~0", "/" + "a" * 1000])
+@pytest.mark.parametrize("pointer", ["a", "#/a", "/~", "/a~2", "/~~0", "/~~01", "/" + "a" * 1000])
 def test_what_is_no_pointer_is_refused(pointer: str):
     with pytest.raises(BadPointer):
         tokens_of(pointer)
@@ -125,6 +126,26 @@ def test_no_value_is_counted_twice_and_each_counts_under_its_field():
 def test_fields_beyond_measure_count_in_the_sums_only():
     seen = looked_at({f"n{number}": 1 for number in range(300)}, ("/n0", 2))
     assert (seen.whole.values, len(seen.whole.fields)) == (300, 200)
+
+
+def test_a_field_that_no_database_keeps_counts_in_the_sums_only():
+    seen = looked_at({"a\x00b": 1, "c": 1}, ("/c", 2))
+    assert (seen.whole.values, dict(seen.whole.fields)) == (2, {"/c": (1, 1)})
+
+
+def test_a_share_is_as_exact_as_can_be():
+    assert Tally(values=10, corrected=9).accuracy == 0.1
+
+
+def test_integers_of_any_length_stay_what_they_are():
+    long = 123456789012345678901234567890
+    seen = looked_at({"a": long}, ("/a", long), schema={"properties": {"a": {"type": "integer"}}})
+    assert [(one.original, one.confirms) for one in seen.met] == [(str(long), True)]
+    assert not same(long, float(long))
+    assert laid_over(b'{"a":%d,"b":1}' % long, [Patch(pointer="/b", value=long + 1)]) == b'{"a":%d,"b":%d}' % (
+        long,
+        long + 1,
+    )
 
 
 def test_what_is_no_json_or_too_deep_is_told_as_a_flaw():

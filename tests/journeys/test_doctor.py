@@ -18,7 +18,7 @@ def test_a_set_up_that_fits_is_found_well(profile: Profile):
     assert found.returncode == 0, found.stdout
     wrong = {name: verdict for name, verdict in verdicts(found.stdout).items() if verdict == "wrong"}
     assert not wrong
-    looked_at = {"settings", "data folder", "database", "redis", "blobs", "tokens", "sandbox"}
+    looked_at = {"settings", "data folder", "database", "redis", "blobs", "tokens", "sandbox", "models", "mineru"}
     assert looked_at <= set(verdicts(found.stdout))
     if profile.name == "scale":
         assert {"database clock", "redis clock", "keys", "processes"} <= set(verdicts(found.stdout))
@@ -56,3 +56,29 @@ def test_a_database_that_is_not_migrated_is_wrong(tmp_path: Path):
         found = run("doctor", PENSTOCK_DATA_DIR=str(tmp_path), PENSTOCK_DATABASE_URL=postgres.url("bare"))
     assert found.returncode == 1
     assert "Run `penstock migrate`." in found.stdout
+
+
+def test_what_is_far_away_is_looked_at_without_showing_a_key(tmp_path: Path):
+    found = run(
+        "doctor",
+        PENSTOCK_DATA_DIR=str(tmp_path),
+        LLM_BASE_URL="http://127.0.0.1:1/v1",
+        LLM_API_KEY="geheim",
+        MINERU_API_KEY="geheim",
+    )
+    assert found.returncode == 0, found.stdout
+    assert "! models          default has no model" in found.stdout
+    assert "! mineru          MINERU_API_KEY is set, but not used" in found.stdout
+    assert "geheim" not in found.stdout + found.stderr
+
+
+def test_a_mineru_that_cannot_read_is_named(tmp_path: Path):
+    folder = str(tmp_path)
+    without_key = run("doctor", PENSTOCK_DATA_DIR=folder, ETL_OCR_PROVIDER="mineru")
+    assert without_key.returncode == 1
+    assert "✗ mineru" in without_key.stdout
+    assert "Set MINERU_API_KEY" in without_key.stdout
+    nobody = "http://127.0.0.1:1"
+    away = run("doctor", PENSTOCK_DATA_DIR=folder, ETL_OCR_PROVIDER="mineru", MINERU_API_ENDPOINT=nobody)
+    assert away.returncode == 1
+    assert "no connection could be made" in away.stdout

@@ -13,7 +13,7 @@ from tests.adapters.mineru import zips
 from tests.fakes.llm_server import LlmServer
 from tests.fakes.mineru_server import TOKEN, MineruApi, MineruCloud
 from tests.journeys.documents import Client, new_client, serving
-from tests.journeys.profiles import ADMIN_KEY, Profile
+from tests.journeys.profiles import Profile
 from tests.servers.small_model import SmallModel
 
 INVOICE = (files("penstock.cli") / "samples" / "invoice.pdf").read_bytes()
@@ -72,8 +72,12 @@ async def test_a_model_fills_the_schema_for_whoever_pays_for_it(
         await what_one_has_paid_for_is_not_anothers(ben, stub)
         await a_fault_is_tried_again(ann, stub)
         await a_rule_whose_model_is_not_set_is_refused_at_once(ann)
-        health = await Client(session, server.url, ADMIN_KEY).get("/health")
-        assert "breakers" in str(health)
+        await its_breaker_is_shown(session, server.url)
+
+
+async def its_breaker_is_shown(session: aiohttp.ClientSession, url: str) -> None:
+    async with session.get(f"{url}/metrics") as answer:
+        assert 'penstock_breaker_open{name="llm:default"} 0.0' in await answer.text()
 
 
 async def what_it_made_up_is_flagged(ann: Client, rule_id: int, stub: LlmServer) -> None:

@@ -1,10 +1,15 @@
 """What `kernel/sqlite.py` promises: a statement is one trip to the driver's thread, and nothing is left open."""
 
+import asyncio
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import insert, select
+from sqlalchemy import TextClause, insert, select, text
+from sqlalchemy.exc import IntegrityError
 
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.sqlite import SteadyConnection
@@ -50,4 +55,73 @@ async def test_rows_are_counted_and_come_back(sqlite_url: str, clock: ManualCloc
         assert await tx.conn.scalar(one) == "d"
     async with db.read() as tx:
         assert (await tx.conn.scalars(select(duty.c.id).order_by(duty.c.id))).all() == ["a", "b", "c", "d"]
+    await db.close()
+
+
+def counting_to(last: int, shown: str) -> TextClause:
+    counting = f"SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {last}"
+    return text(f"WITH RECURSIVE n(i) AS ({counting}) SELECT {shown} FROM n")
+
+
+def blocked(sqlite_url: str) -> bool:
+    """Whether somebody holds on to something, so that another process could not write now, or not empty the log."""
+    path = Path(sqlite_url.removeprefix("sqlite:///"))
+    with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
+        try:
+            other.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return True
+        other.execute("COMMIT")
+        (is_busy, *_) = other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return bool(is_busy)
+
+
+@pytest.mark.parametrize("is_many", [False, True])
+async def test_a_statement_that_fails_leaves_nothing_open(sqlite_url: str, clock: ManualClock, is_many: bool):
+    db = open_db(sqlite_url, clock)
+    row = {"id": "a", "scheduled_at": clock.now()}
+
+    async def fail() -> None:
+        async with db.tx() as tx:
+            await tx.conn.execute(insert(duty), row)
+            await tx.conn.execute(insert(duty), [{**row, "id": "b"}, row] if is_many else row)
+
+    with pytest.raises(IntegrityError) as caught:
+        await fail()
+    assert not blocked(sqlite_url), f"while somebody still has {caught.value!r} with its frames"
+    async with db.tx() as tx:
+        assert (await tx.conn.scalars(select(duty.c.id))).all() == []
+        await tx.conn.execute(insert(duty), row)
+    await db.close()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("cancels", [1, 2])
+@pytest.mark.parametrize("writes", [False, True])
+async def test_what_is_cancelled_holds_on_to_nothing(sqlite_url: str, clock: ManualClock, writes: bool, cancels: int):
+    db = open_db(sqlite_url, clock, connections=1)
+    opened = db.tx if writes else db.read
+
+    async def work() -> None:
+        async with opened() as tx:
+            await tx.conn.execute(select(duty.c.id))
+            await tx.conn.execute(counting_to(300_000, "count(*)"))
+
+    for turn in range(10):
+        working = asyncio.create_task(work())
+        await asyncio.wait({working}, timeout=0.002 * turn)
+        for _ in range(cancels):
+            working.cancel()
+            await asyncio.sleep(0)
+        await asyncio.wait({working})
+        async with asyncio.timeout(5), opened() as tx:
+            assert (await tx.conn.execute(select(duty.c.id))).all() == []
+        assert not blocked(sqlite_url)
+    await db.close()
+
+
+async def test_a_large_result_comes_whole_and_in_order(sqlite_url: str, clock: ManualClock):
+    db = open_db(sqlite_url, clock)
+    async with db.read() as tx:
+        assert (await tx.conn.scalars(counting_to(50_000, "i"))).all() == list(range(1, 50_001))
     await db.close()

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from functools import partial
 
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
@@ -237,6 +237,34 @@ async def test_duties_come_due_together_whenever_they_were_done(db: Db, clock: M
     assert await keeper.tick() == 0
     clock.advance(seconds=1)
     assert await keeper.tick() == 2
+
+
+async def test_a_duty_that_a_wrong_clock_put_off_is_called_back(db: Db, db_url: str, clock: ManualClock):
+    keeper = timekeeper(db, every_seconds=60, sweep=Rounds(), look=Rounds())
+    await keeper.enrol()
+    ahead = Db.open(db_url, clock=ManualClock(clock.now() + timedelta(days=1)), ids=db.ids)
+    assert await timekeeper(ahead, "ahead", every_seconds=60, sweep=Rounds(), look=Rounds()).tick() == 2
+    await ahead.close()
+    rounds = Rounds()
+    async with keeping_time(timekeeper(db, every_seconds=60, sweep=rounds)):
+        await until(lambda: rounds.ended == 1)
+        await until_resting(db)
+    async with db.read() as tx:
+        due = {row.id: row.scheduled_at for row in await tx.conn.execute(select(duty))}
+    assert due["sweep"] <= clock.now() + timedelta(seconds=60)
+    assert due["look"] > clock.now() + timedelta(hours=23)  # not known there: how long it rests cannot be told
+
+
+async def test_a_row_that_is_lost_is_there_again_within_a_minute(db: Db, clock: ManualClock):
+    rounds = Rounds()
+    async with keeping_time(timekeeper(db, every_seconds=3600, lease_seconds=86400, sweep=rounds)):
+        await until(lambda: rounds.ended == 1)
+        await until_resting(db)
+        async with db.tx() as tx:
+            await tx.conn.execute(delete(duty))
+        began_at = clock.now()
+        await until(lambda: rounds.ended == 2, clock)
+        assert clock.now() - began_at < timedelta(seconds=600)
 
 
 async def test_a_quick_duty_is_done_at_each_of_its_times(db: Db, clock: ManualClock):

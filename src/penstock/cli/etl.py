@@ -47,6 +47,7 @@ def submit(
     rule: Annotated[str | None, typer.Option(help="The rule, by its number or name; else the default one.")] = None,
     project: Annotated[int, typer.Option(help="The project they belong to.", min=0, max=MOST_ID)] = 0,
     wait: Annotated[bool, typer.Option("--wait", help="Return when all of them are over.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Make all of it anew, whatever was made before.")] = False,
     out: Annotated[
         Path | None, typer.Option(help="A folder for results and markdown, or a table FILE.csv; waits, too.")
     ] = None,
@@ -59,7 +60,8 @@ def submit(
     if not found.documents:
         typer.echo("There is nothing here that can be read.", err=True)
         raise typer.Exit(1)
-    order = Order(documents=found.documents, rule=rule, project_id=project, out=out, wait=wait or out is not None)
+    wait = wait or out is not None
+    order = Order(documents=found.documents, rule=rule, project_id=project, out=out, wait=wait, force=force)
     errand = Errand(order, caller())
     run_until_signal(errand.run(all_settings.load()))
     raise typer.Exit(errand.sum_up())
@@ -85,7 +87,7 @@ def retry(
     from_stage: Annotated[
         Stage | None, typer.Option("--from", help="mineru reads again; postprocess begins with what was read.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Also a completed task.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also a completed task, and without the memory.")] = False,
 ) -> None:
     """Try a task again that failed or was cancelled. Whoever works next takes it up."""
     again = Again(from_stage=from_stage, force=force)

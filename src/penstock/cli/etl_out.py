@@ -8,7 +8,8 @@ from typing import Any
 
 from msgspec import json
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would run instead of showing
+from penstock.etl.review_files import cell
+
 HEADINGS = ("file", "task_id", "status", "error")
 
 
@@ -56,7 +57,7 @@ def write_table(path: Path, outcomes: Sequence[Outcome]) -> None:
 def _row(outcome: Outcome) -> dict[str, object]:
     told = dict(zip(HEADINGS, (outcome.name, outcome.task_id, outcome.status, outcome.error), strict=True))
     leaves_of_it = {f"result.{name}" if name in HEADINGS else name: leaf for name, leaf in leaves(outcome.value)}
-    return {str(_cell(name)): _cell(value) for name, value in (told | leaves_of_it).items()}
+    return {str(cell(name)): cell(value) for name, value in (told | leaves_of_it).items()}
 
 
 def leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
@@ -71,11 +72,3 @@ def leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
         return
     for name, inner in parts:
         yield from leaves(inner, f"{path}.{name}" if path else name)
-
-
-def _cell(value: object) -> object:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str) and value.startswith(FORMULA):
-        return f"'{value}"
-    return "" if value is None else value

@@ -13,6 +13,7 @@ from penstock.cli.etl_words import aligned, plain, shortened
 from penstock.etl import assess, review, review_files
 from penstock.etl.assess import Wanted
 from penstock.etl.domain.review import Accuracy, Correction, NewCorrection, Tally
+from penstock.etl.domain.rule import MOST_VERSION
 from penstock.etl.review import Reviewed, Said
 from penstock.etl.review_files import FileKind
 from penstock.wiring import House
@@ -23,10 +24,12 @@ MOST_PLACE = 60  # characters of a pointer that a line shows
 
 reviews = typer.Typer()  # its commands stand beside the others of `penstock etl`
 RuleNamed = Annotated[str, typer.Argument(metavar="RULE", help="The rule, by its number or name.")]
-VersionAsked = Annotated[int | None, typer.Option("--version", help="Only of this version of the rule.", min=1)]
+VersionAsked = Annotated[
+    int | None, typer.Option("--version", help="Only of this version of the rule.", min=1, max=MOST_VERSION)
+]
 
 
-@reviews.command("correct")
+@reviews.command("correct", context_settings={"ignore_unknown_options": True})  # -3 is a value
 def correct(
     task_id: Annotated[int, typer.Argument(metavar="TASK", help="The task's number.", min=1, max=MOST_ID)],
     pointer: Annotated[str | None, typer.Argument(help="A JSON Pointer into the result: /items/0/price.")] = None,
@@ -39,6 +42,8 @@ def correct(
     """Say what a value of a result should be. With --reviewed alone, that all of it is right."""
     if (pointer is None) != (value is None) or (pointer is None and not reviewed):
         raise typer.BadParameter("a POINTER and a VALUE are wanted, or --reviewed")
+    if value is not None and value.startswith("--") and not text:
+        raise typer.BadParameter(f"there is no option {value}; with --text it is a value")
     corrections = []
     if pointer is not None and value is not None:
         corrections = [NewCorrection(pointer=pointer, value=_written(value, is_text=text), note=note)]

@@ -49,6 +49,7 @@ class Order:
     project_id: int
     out: Path | None
     wait: bool
+    force: bool = False
 
 
 class Errand:
@@ -118,7 +119,13 @@ class Errand:
         sent = Sent(file=document.path, filename=name, project_id=project_id, rule_id=rule_id)
         try:
             async with receive.kept(self._tools, self._caller, sent) as kept:
-                new = NewTask(project_id=project_id, filename=kept.filename, rule_id=rule_id, s3_key=kept.key)
+                new = NewTask(
+                    project_id=project_id,
+                    filename=kept.filename,
+                    rule_id=rule_id,
+                    s3_key=kept.key,
+                    force=self._order.force,
+                )
                 task = await room.submit(self._tools, self._caller, new)
         except OSError as error:
             raise FileNotReadable(name=name, reason=error.strerror) from error

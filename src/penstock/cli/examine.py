@@ -13,6 +13,9 @@ from sqlalchemy import text
 
 from penstock.access import store
 from penstock.adapters.jwks import jwks_over_http
+from penstock.adapters.mineru.errors import MineruKeyMissing
+from penstock.adapters.mineru.selfhosted import SelfHosted
+from penstock.adapters.mineru.wire import Wire
 from penstock.adapters.redis.link import RedisLink
 from penstock.kernel.backlog import list_rooms_waiting
 from penstock.kernel.clock import SystemClock
@@ -24,6 +27,7 @@ from penstock.kernel.processes import list_processes
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.settings import Settings, unknown
 from penstock.wiring import engines
+from penstock.wiring.models import list_servers, mineru_terms
 
 SKEW_SECONDS = 2.0  # leases and rates are reckoned by each machine's own clock
 LEAST_FREE_BYTES = 1024**3
@@ -62,6 +66,8 @@ async def examine(settings: Settings) -> list[Finding]:
         ("blobs", _blobs),
         ("tokens", _tokens),
         ("sandbox", _sandbox),
+        ("models", _models),
+        ("mineru", _mineru),
     ]
     return [finding for name, look in every for finding in await _look(name, look(settings))]
 
@@ -194,6 +200,46 @@ async def _sandbox(_settings: Settings) -> Findings:
     remedy = "Foreign files are held back by fewer walls here; a newer kernel or fewer container limits give more."
     verdict = Verdict.NOTE if missing else Verdict.WELL
     yield Finding(name="sandbox", verdict=verdict, detail=detail, remedy=remedy if missing else "")
+
+
+async def _models(settings: Settings) -> Findings:
+    servers, llm = list_servers(settings.llm), settings.llm
+    if not llm.base_url and (llm.api_key or llm.model):
+        detail, remedy = "a key or a model is set, but no server", "Set LLM_BASE_URL."
+        yield Finding(name="models", verdict=Verdict.NOTE, detail=detail, remedy=remedy)
+    for one in servers:
+        if not one.model:
+            detail, remedy = f"{one.name} has no model", "Set one (LLM_MODEL), or let every rule name its own."
+            yield Finding(name="models", verdict=Verdict.NOTE, detail=detail, remedy=remedy)
+    names = ", ".join(one.name for one in servers)
+    detail = f"{names}; not asked, for that may cost" if servers else "none is set; rules of the mode llm are refused"
+    yield Finding(name="models", verdict=Verdict.WELL, detail=detail)
+
+
+async def _mineru(settings: Settings) -> Findings:
+    if settings.etl.ocr_provider != "mineru":
+        yield _idle_mineru(settings)
+        return
+    terms = mineru_terms(settings)
+    if terms.spoken == "cloud":
+        if not terms.api_key:
+            raise MineruKeyMissing
+        yield Finding(name="mineru", verdict=Verdict.WELL, detail="its cloud, by a key that is not tried here")
+        return
+    wire = Wire(terms.address, "")
+    try:
+        version = await SelfHosted(wire, SystemClock(), terms).check()
+    finally:
+        await wire.close()
+    told = f"version {version}" if version else "from before version 3"
+    yield Finding(name="mineru", verdict=Verdict.WELL, detail=f"a server of your own, {told}")
+
+
+def _idle_mineru(settings: Settings) -> Finding:
+    if not settings.mineru.api_key:
+        return Finding(name="mineru", verdict=Verdict.WELL, detail="not used; this machine reads documents")
+    remedy = "Set ETL_OCR_PROVIDER=mineru, if MinerU is to read documents."
+    return Finding(name="mineru", verdict=Verdict.NOTE, detail="MINERU_API_KEY is set, but not used", remedy=remedy)
 
 
 def _skew(name: str, there: datetime, here: datetime) -> Finding:

@@ -124,13 +124,24 @@ class QuestionTooLong(TooLarge):
 
 
 class ModelBusy(TooMany):
-    """A model's server, or our own gate before it, wants fewer calls."""
+    """A model's server wants fewer calls."""
 
     code = "MODEL_BUSY"
     message = "The model's server wants fewer calls; try again in {whole_seconds} s."
     message_zh = "模型服务要求降低调用频率，请在 {whole_seconds} 秒后重试。"
     hint = "It is tried again by itself."
     hint_zh = "系统会自动重试。"
+
+
+class ModelGateShut(TooMany):
+    """Our own gate before a model's server gives no token for now, so nothing was asked."""
+
+    code = "MODEL_GATE_SHUT"
+    message = "No call may be made to the model's server for {whole_seconds} s."
+    message_zh = "{whole_seconds} 秒内不能调用模型服务。"
+    hint = "It is tried again by itself. The server asked for a pause, or LLM_CALLS_PER_SECOND is used up."
+    hint_zh = "系统会自动重试。原因是模型服务要求暂停，或 LLM_CALLS_PER_SECOND 已用尽。"
+    ours = True  # nothing was tried, so no attempt is used up
 
 
 class ModelAway(Unavailable):

@@ -185,6 +185,17 @@ class NamesakeUnderWay(Unavailable):
     ours = True  # it costs no attempt: however long the other takes, the object must go in the end
 
 
+class WorkerStillThere(Unavailable):
+    """What a removed task has left cannot go yet: its worker has not stopped, and may still put something there."""
+
+    code = "ETL_WORKER_STILL_THERE"
+    message = "The objects of task {task_id} stay until its worker has stopped."
+    message_zh = "在工作进程停止之前，任务 {task_id} 的对象将保留。"
+    hint = "It is tried again by itself."
+    hint_zh = "将自动重试。"
+    ours = True  # it costs no attempt, as above
+
+
 class QueueFull(TooMany):
     """As many tasks are under way as may be."""
 

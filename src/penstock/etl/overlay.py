@@ -236,9 +236,14 @@ class _Count:
             raise TooManyLeaves
         self._values += 1
         self._corrected += is_wrong
-        if field in self._fields or (len(self._fields) < MOST_FIELDS and len(field) <= MOST_FIELD):
+        if field in self._fields or (len(self._fields) < MOST_FIELDS and _can_be_named(field)):
             values, corrected = self._fields.get(field, (0, 0))
             self._fields[field] = (values + 1, corrected + is_wrong)
+
+
+def _can_be_named(field: str) -> bool:
+    """Whether a field is counted by itself: no database keeps a NUL."""
+    return len(field) <= MOST_FIELD and "\x00" not in field
 
 
 def _leaves(value: Any, field: str) -> Iterator[str]:

@@ -1,11 +1,14 @@
 """Remove: a task that is over goes with all its papers; the audit line stays.
 
 The row goes at once, so nobody finds the task any more. Its objects go in a job, which can be done twice: its own
-folder, the document itself when no other task is about it, and the result by the document's name, in whose place the
-latest task of that name that is left puts its own. While one of that name is under way, that place may be in its hands
-already: then the job waits. What the memory knows of its papers, and what people said about it, goes with the row.
+folder, the document itself when no other task of its owner's is about it, and the result by the document's name, in
+whose place the latest task of that name that is left puts its own. While one of that name is under way, that place may
+be in its hands already: then the job waits. So it does for a worker that was told to stop and still works: what it puts
+behind our back nobody would ever delete. What the memory knows of its papers, and what people said about it, goes with
+the row.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from functools import partial
@@ -14,12 +17,13 @@ from penstock.access import audit
 from penstock.access.domain import Caller
 from penstock.etl import moves, papers, runs
 from penstock.etl.domain import EtlTask
-from penstock.etl.errors import EtlTaskRunning, NamesakeUnderWay
+from penstock.etl.errors import EtlTaskRunning, NamesakeUnderWay, WorkerStillThere
 from penstock.etl.store import memory, reviews, tasks
 from penstock.etl.tools import Tools
+from penstock.kernel import queue
 from penstock.kernel.blobs import BlobNotFound
 from penstock.kernel.db import Tx
-from penstock.kernel.queue import Job, NewJob
+from penstock.kernel.queue import Job, JobState, NewJob
 from penstock.kernel.upkeep import until_none
 from penstock.messages import EtlTaskRemoved
 
@@ -38,6 +42,7 @@ class Left:
     project_id: int
     filename: str
     s3_key: str
+    jobs: Sequence[str] = ()  # of its last run
 
 
 async def delete_task(tools: Tools, caller: Caller, task_id: int) -> None:
@@ -61,12 +66,21 @@ async def remove_objects(tools: Tools, job: Job) -> None:
     """Delete what a removed task has left."""
     left = Left(**job.payload)
     user_id, project_id, filename = left.user_id, left.project_id, left.filename
+    await _check_stopped(tools, left)
     await papers.drop(tools.blobs, papers.folder(user_id, project_id, left.task_id))
     async with tools.db.read() as tx:
-        is_named = await tasks.is_named(tx, left.s3_key)
+        is_named = await tasks.is_named(tx, left.s3_key, user_id=user_id)
     if not is_named and left.s3_key.startswith(papers.own_prefix(user_id)):
         await tools.blobs.delete(left.s3_key)
     await _clear_public(tools, left, papers.public_key(user_id, project_id, filename))
+
+
+async def _check_stopped(tools: Tools, left: Left) -> None:
+    """Nobody may put anything there any more. A job that only waits is none: without a row, nobody begins with it."""
+    async with tools.db.read() as tx:
+        known = await queue.list_jobs(tx, left.jobs)
+    if any(job.state is JobState.RUNNING for job in known):
+        raise WorkerStillThere(task_id=left.task_id)
 
 
 async def _clear_public(tools: Tools, left: Left, public_key: str) -> None:
@@ -139,5 +153,6 @@ def _removal(row: EtlTask) -> NewJob:
         project_id=row.project_id,
         filename=row.filename,
         s3_key=row.s3_key,
+        jobs=[runs.job_id(row, phase) for phase in moves.KINDS],
     )
     return NewJob(kind=REMOVE, room=moves.ROOM, payload=asdict(left), id=f"etl:{row.id}:{row.run}:remove")

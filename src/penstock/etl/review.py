@@ -17,7 +17,7 @@ import msgspec
 from penstock.access import audit
 from penstock.access.domain import Caller
 from penstock.etl import moves, overlay, papers
-from penstock.etl.domain import EtlTask, Rule, Status
+from penstock.etl.domain import EtlTask, Mode, Rule, Status
 from penstock.etl.domain.review import (
     MOST_AT_ONCE,
     MOST_NOTE,
@@ -229,9 +229,10 @@ async def _result_of(tools: Tools, task: EtlTask) -> bytes:
 async def _examine(
     tools: Tools, scene: _Scene, standing: Sequence[Correction], new: Sequence[NewCorrection]
 ) -> Examined:
+    body = scene.rule.body
     sheet = {
         "result": msgspec.Raw(await _result_of(tools, scene.task)),
-        "json_schema": scene.rule.body.json_schema,
+        "json_schema": None if body.postprocess_mode is Mode.SKIP else body.json_schema,  # nobody was asked to keep it
         "standing": [{"pointer": one.pointer, "value": msgspec.Raw(one.corrected.encode())} for one in standing],
         "new": [{"pointer": one.pointer, "value": msgspec.Raw(one.value.encode())} for one in new],
     }

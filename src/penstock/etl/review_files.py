@@ -60,7 +60,7 @@ def _rows(rows: Iterable[Iterable[object]]) -> str:
 
 def _cells(one: Correction) -> list[object]:
     told = _told(one) | {"original": _plain(one.original), "corrected": _plain(one.corrected)}
-    return [_cell(told[name]) for name in HEADINGS]
+    return [cell(told[name]) for name in HEADINGS]
 
 
 def _plain(json: str | None) -> object:
@@ -69,7 +69,8 @@ def _plain(json: str | None) -> object:
     return value if isinstance(value, str | int | float) else json
 
 
-def _cell(value: object) -> object:
+def cell(value: object) -> object:
+    """A value as a table has it: no text is a formula."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, datetime):

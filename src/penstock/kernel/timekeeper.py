@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from sqlalchemy import CheckConstraint, Column, String, Table, select
+from sqlalchemy import CheckConstraint, Column, String, Table, select, update
 
 from penstock.kernel.bulk import insert_new
 from penstock.kernel.columns import Id, UtcTime
@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 ALL_AT_ONCE = 20
 UNKNOWN_WAIT_SECONDS = 5  # leave a duty that only another version knows to that version
 RETRY_SECONDS = 5  # after a duty failed
+ENROL_SECONDS = 60  # between two looks at whether every duty has a row, and one that can be right
 
 
 class DutyState(StrEnum):
@@ -119,7 +120,6 @@ class Timekeeper:
         try:
             while True:
                 try:
-                    await self.enrol()
                     await self._keep_time()
                 except Unavailable as error:
                     log.warning("duties are put off: %s", error)
@@ -136,9 +136,18 @@ class Timekeeper:
         return frozenset(self._duties)
 
     async def enrol(self) -> None:
-        """Make sure that every known duty has its row; a new one is due at once."""
+        """Make sure that every known duty has its row; a new one is due at once. So is one that is put off for longer
+        than it ever rests: a clock was wrong when that was written, and nobody would do it until then."""
         async with self._db.tx(actor=self._owner) as tx:
             await insert_new(tx, duty, ("id", "scheduled_at"), [(name, tx.now) for name in self._duties])
+            rests = duty.c.state == DutyState.RESTING
+            found = await tx.conn.execute(select(duty.c.id, duty.c.scheduled_at).where(rests))
+            if astray := [row.id for row in found if self._is_astray(row.id, row.scheduled_at, tx.now)]:
+                await tx.conn.execute(update(duty).where(duty.c.id.in_(astray), rests).values(scheduled_at=tx.now))
+
+    def _is_astray(self, name: str, due_at: datetime, now: datetime) -> bool:
+        known = self._duties.get(name)  # clocks of ours differ by less than the time that is added
+        return known is not None and due_at > now + timedelta(seconds=known.every_seconds + ENROL_SECONDS)
 
     async def tick(self) -> int:
         """Do everything that is due now; returns how many duties were done."""
@@ -161,7 +170,10 @@ class Timekeeper:
             log.warning("duty %s could not be put back: %s", task.get_name(), error)
 
     async def _keep_time(self) -> None:
-        while True:
+        """Until it is time to enrol again, or the clock was put forward or back."""
+        await self.enrol()
+        since = self._db.clock.now()
+        while abs(self._db.clock.now() - since) < timedelta(seconds=ENROL_SECONDS):
             await self._begin()
             now = self._db.clock.now()
             soonest = (_next_time(now, self._quickest) - now).total_seconds()  # what is being done now is not due yet

@@ -74,7 +74,7 @@ class MineruSettings:
     )
     language: str = setting("MINERU_LANGUAGE", "ch", "The language pack of its OCR; `ch` is Chinese and English.")
     max_file_bytes: int = setting(
-        "MINERU_MAX_FILE_BYTES", 200 * 1024 * 1024, "The largest file that the cloud takes.", least=1
+        "MINERU_MAX_FILE_BYTES", 200_000_000, "The largest file that the cloud takes; larger PDFs are split.", least=1
     )
     max_pages: int = setting(
         "MINERU_MAX_PAGES", 200, "The most pages of one file that the cloud takes; longer ones are split.", least=1

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from typing import cast
+from urllib.parse import urlsplit
 
 from penstock.adapters.llm import DEFAULT, BadModelServer, ChatCompletions, FirstMode, Server, Terms, read_servers
 from penstock.adapters.mineru.reader import MineruReader
@@ -24,15 +25,22 @@ def build_models(settings: Settings, clock: Clock, limits: Limits) -> ChatComple
         concurrency=llm.concurrency,
         calls_per_second=llm.calls_per_second,
     )
-    return ChatCompletions(_servers(llm), terms, limits=limits, clock=clock)
+    return ChatCompletions(list_servers(llm), terms, limits=limits, clock=clock)
 
 
 def build_mineru(settings: Settings, clock: Clock, blobs: Blobs, sandbox: Sandbox) -> MineruReader | None:
     """MinerU, where it is to read documents."""
     if settings.etl.ocr_provider != "mineru":
         return None
+    scratch = settings.data_dir / settings.etl.cache_dir
+    return MineruReader(blobs, sandbox=sandbox, scratch=scratch, clock=clock, terms=mineru_terms(settings))
+
+
+def mineru_terms(settings: Settings) -> MineruTerms:
+    """What is set about MinerU; `BadSetting` where its address is none."""
     mineru, etl = settings.mineru, settings.etl
-    terms = MineruTerms(
+    _check_address(mineru.api_endpoint)
+    return MineruTerms(
         api_key=mineru.api_key,
         endpoint=mineru.api_endpoint,
         protocol=mineru.protocol,
@@ -47,11 +55,10 @@ def build_mineru(settings: Settings, clock: Clock, blobs: Blobs, sandbox: Sandbo
         most_document_bytes=etl.max_file_bytes,
         most_document_pages=etl.max_pages,
     )
-    scratch = settings.data_dir / etl.cache_dir
-    return MineruReader(blobs, sandbox=sandbox, scratch=scratch, clock=clock, terms=terms)
 
 
-def _servers(llm: LlmSettings) -> list[Server]:
+def list_servers(llm: LlmSettings) -> list[Server]:
+    """The servers of language models that are set; `BadSetting` where one cannot be used."""
     try:
         named = read_servers(llm.servers)
         if not llm.base_url:
@@ -60,5 +67,17 @@ def _servers(llm: LlmSettings) -> list[Server]:
         return [replace(own, input_price=llm.input_price, output_price=llm.output_price), *named]
     except BadModelServer as error:
         env = "LLM_BASE_URL" if error.values["name"] == DEFAULT else "LLM_SERVERS"
-        reason = f"{error.values['name']}: {error.values['field']} {error.values['reason']}"
+        where = "it" if error.values["name"] == "*" else f"{error.values['name']}: {error.values['field']}"
+        reason = f"{where} {error.values['reason']}"
         raise BadSetting(env=env, value="…", reason=reason) from error  # keys may stand in it
+
+
+def _check_address(endpoint: str) -> None:
+    try:
+        address = urlsplit(endpoint)
+        sound = address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
+    except ValueError:
+        address, sound = urlsplit(""), False
+    if not sound or "@" in address.netloc or address.query or address.fragment:
+        reason = "it has to look like https://mineru.net/api/v4 or http://host:8000, without a user or a query"
+        raise BadSetting(env="MINERU_API_ENDPOINT", value="…", reason=reason)  # a password may stand in it

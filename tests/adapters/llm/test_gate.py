@@ -13,7 +13,7 @@ from penstock.adapters.llm import ChatCompletions
 from penstock.adapters.llm.gate import LONGEST_SLEEP_SECONDS, SLACK_SECONDS, distance_seconds, fresh_seconds
 from penstock.adapters.redis.limits import RedisLimits
 from penstock.adapters.redis.link import RedisAway, RedisLink
-from penstock.documents.model import ModelBusy, Reply, Which
+from penstock.documents.model import ModelBusy, ModelGateShut, Reply, Which
 from penstock.kernel.clock import Clock, ManualClock, SystemClock
 from penstock.kernel.limits import Bucket, Grant, Limits, SqlLimits
 from tests.adapters.llm.asking import OpenLimits, asking, server_at
@@ -126,9 +126,10 @@ class TestWorkers:
         server.retry_after = "90"
         with pytest.raises(ModelBusy):
             await as_time_goes_by(clock, first.ask(asking("busy")))
-        with pytest.raises(ModelBusy) as held_up:
+        with pytest.raises(ModelGateShut) as held_up:
             await second.ask(asking("good"))
         assert 80 < held_up.value.wait_seconds <= 90
+        assert held_up.value.ours  # nothing was asked
         assert len(server.calls) == 1
         clock.advance(seconds=90)
         await as_time_goes_by(clock, second.ask(asking("good")))
@@ -154,14 +155,14 @@ class TestWaiting:
 
     async def test_whoever_would_wait_longer_is_told_how_long(self, opened: Open, server: LlmServer):
         shut = LimitsThatRefuse(seconds=LONGEST_SLEEP_SECONDS + 1)
-        with pytest.raises(ModelBusy) as busy:
+        with pytest.raises(ModelGateShut) as refused:
             await opened(at=shut).ask(asking("good"))
-        assert busy.value.wait_seconds == LONGEST_SLEEP_SECONDS + 1
+        assert refused.value.wait_seconds == LONGEST_SLEEP_SECONDS + 1
         assert server.calls == []
 
     async def test_nobody_waits_for_ever_at_the_head_of_the_line(self, opened: Open, clock: ManualClock):
         shut = LimitsThatRefuse(seconds=50)
-        with pytest.raises(ModelBusy):
+        with pytest.raises(ModelGateShut):
             await as_time_goes_by(clock, opened(at=shut).ask(asking("good")), step_seconds=50)
         assert shut.asked == 13
 

@@ -16,6 +16,7 @@ from penstock.documents.model import (
     QuestionTooLong,
     Which,
 )
+from penstock.kernel.breaker import BreakerOpen
 from penstock.kernel.clock import ManualClock, SystemClock
 from penstock.kernel.errors import PenstockError
 from tests.adapters.llm.asking import KEY, OpenLimits, asking, server_at
@@ -88,6 +89,16 @@ class TestKinds:
         async with PlainSocket(says) as odd:
             with pytest.raises(ModelAway, match="no HTTP"):
                 await opened(server_at(odd.url)).ask(asking())
+
+    async def test_the_key_is_not_told_to_the_log_by_what_came_instead_of_http(
+        self, opened: Open, caplog: pytest.LogCaptureFixture
+    ):
+        async with PlainSocket(b"220 mail.example ESMTP\r\n") as odd:
+            with pytest.raises(ModelAway):
+                await opened(server_at(odd.url)).ask(asking())
+        told = [record.getMessage() for record in caplog.records]
+        assert any("no HTTP" in words for words in told)
+        assert not any(KEY in words for words in told)
 
     async def test_what_speaks_no_tls_is_away(self, opened: Open, server: LlmServer):
         with pytest.raises(ModelAway, match="TLS"):
@@ -228,6 +239,32 @@ class TestBreaker:
         clock.advance(seconds=5)
         await chat.ask(asking("good"))
         assert not first.open
+
+    @pytest.mark.parametrize(("model", "costs"), [("unavailable", False), ("gateway", False), ("error", True)])
+    async def test_a_look_at_a_server_that_nobody_is_at_costs_no_attempt_and_a_fault_of_its_own_does(
+        self, chat: ChatCompletions, server: LlmServer, clock: ManualClock, model: str, costs: bool
+    ):
+        for _ in range(3):
+            with pytest.raises(ModelAway):
+                await chat.ask(asking(model))
+        for _ in range(4):
+            clock.advance(seconds=5)
+            with pytest.raises(ModelAway if costs else BreakerOpen) as looked:
+                await chat.ask(asking(model))
+            assert looked.value.ours is not costs
+        assert len(server.calls) == 7
+        assert chat.breakers[0].open
+
+    async def test_a_look_at_a_closed_port_costs_no_attempt(self, opened: Open, clock: ManualClock):
+        async with LlmServer() as gone:
+            url = gone.base_url
+        chat = opened(server_at(url))
+        for _ in range(3):
+            with pytest.raises(ModelAway):
+                await chat.ask(asking())
+        clock.advance(seconds=5)
+        with pytest.raises(BreakerOpen, match="no connection could be made"):
+            await chat.ask(asking())
 
     @pytest.mark.parametrize("model", ["busy", "bad-key", "too-long", "refusal", "length", "blank"])
     async def test_what_a_server_says_about_a_question_does_not_count(self, chat: ChatCompletions, model: str):

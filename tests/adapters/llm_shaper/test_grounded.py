@@ -11,7 +11,13 @@ from penstock.adapters.llm_shaper.checking import GROUNDING, ground_result
 from penstock.documents.asking.errors import ResultNotGrounded
 from penstock.documents.errors import DocumentTookTooLong
 from tests.adapters.llm_shaper.study import SCHEMA, TEXT, Study
-from tests.fakes.grounds import ENDLESS, ground_late, ground_nothing_for_its_size, ground_without_end
+from tests.fakes.grounds import (
+    ENDLESS,
+    ground_by_letters,
+    ground_late,
+    ground_nothing_for_its_size,
+    ground_without_end,
+)
 from tests.fakes.models import ModelThatReadsLabels, ModelThatSays
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -40,7 +46,9 @@ async def test_a_rule_may_want_it_nulled(study: Study):
     assert [place.grounded for place in shaped.places] == [True, False]
 
 
-async def test_nulls_that_the_schema_does_not_take_are_not_made(study: Study):
+@pytest.mark.parametrize("ground", [ground_by_letters, ground_result])
+async def test_nulls_that_the_schema_does_not_take_are_not_made_and_that_is_told(study: Study, ground: Any):
+    study.ground = ground
     schema = {**SCHEMA, "required": ["Name", "City"]}
     shaped = await study.shape(INVENTED, "Name: Mill", schema=schema, options={"null_ungrounded": True})
     assert shaped.value == {"Name": "Mill", "City": "Atlantis"}

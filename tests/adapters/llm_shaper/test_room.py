@@ -11,8 +11,8 @@ import pytest
 
 from penstock.adapters.llm_shaper import PRELOAD, AskingTerms, LlmShaper
 from penstock.adapters.shapers import SkipShaper
-from penstock.documents.model import ChatModel, ModelAway
-from penstock.etl import rules
+from penstock.documents.model import ChatModel, ModelAway, ModelGateShut
+from penstock.etl import rules, steer
 from penstock.etl.domain import EtlTask, Mode, RuleBody, Status, Strategy
 from penstock.etl.schemas import PRELOAD as SCHEMAS
 from penstock.kernel.clock import ManualClock
@@ -111,3 +111,28 @@ async def test_an_answer_that_stays_wrong_fails_the_task_with_its_problems(shop:
     assert '"Name" is a required property' in (row.error or "")
     assert row.metadata["error_stage"] == "postprocess"
     assert model.calls == 3
+
+
+async def test_a_gate_that_is_shut_costs_no_attempt(shop: Workshop):
+    model = ModelThatFails(ModelGateShut(wait_seconds=90), at={1, 2, 3, 4, 5})
+    employ(shop, model)
+    task = await submitted(shop, "Name: Mill", postprocess_strategy=Strategy.DIRECT_JSON)
+    for _ in range(6):
+        await shop.work()
+        shop.clock.advance(seconds=20)
+    row = await shop.row(task)
+    assert (row.status, model.calls) == (Status.COMPLETED, 6)
+
+
+async def test_a_retry_keeps_the_rule_as_it_was_and_a_new_task_gets_the_changed_one(shop: Workshop):
+    employ(shop, ModelThatSays('{"City": "Ulm"}'))
+    task = await submitted(shop, "City: Ulm", postprocess_strategy=Strategy.DIRECT_JSON)
+    await shop.work()
+    open_schema = {"type": "object", "properties": SCHEMA["properties"]}
+    await rules.change(shop.tools, ANNA, task.rule_id, {"json_schema": open_schema})
+    await steer.retry(shop.tools, ANNA, task.id, steer.Again())
+    await shop.work()
+    assert (await shop.row(task)).status is Status.FAILED
+    again = await shop.submit(text="City: Ulm", rule_id=task.rule_id)
+    await shop.work()
+    assert (await shop.row(again)).status is Status.COMPLETED

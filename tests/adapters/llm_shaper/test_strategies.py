@@ -1,5 +1,6 @@
 """The three ways to ask about a document, chosen by the rule or by its size."""
 
+import asyncio
 import json
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,7 @@ from penstock.documents.asking.errors import (
     ResultNotValid,
 )
 from penstock.documents.errors import DocumentUnreadable
-from penstock.documents.model import ModelNotSet, Question, Which
+from penstock.documents.model import ModelNotSet, Question, QuestionTooLong, Which
 from penstock.documents.ocr import Reading
 from penstock.documents.shape import ShapeRule
 from tests.adapters.llm_shaper.study import SCHEMA, TEXT, NotingDesk, Study
@@ -34,6 +35,17 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SHORT = AskingTerms(threshold_characters=400, chunk_characters=200, most_chunks=5)
 FILLER = "Nothing is said here. " * 6
+
+
+class ModelThatWaitsForTwo(ModelThatWaits):
+    """Answers nobody before two have asked."""
+
+    async def say(self, question: Question) -> str:
+        if self.calls == 2:
+            self.go_on.set()
+        return await super().say(question)
+
+
 ROWS = {"type": "object", "properties": {"Name": TEXT, "rows": {"type": "array", "items": TEXT, "minItems": 2}}}
 
 
@@ -206,8 +218,9 @@ class TestExtract:
 
     async def test_asks_no_more_at_once_than_it_may(self, study: Study):
         study.terms = replace(SHORT, chunk_strategy="chunked-extract", side_by_side=2)
-        model = ModelThatWaits(at=100)
-        await study.shape(model, *[f"Name: Mill\nCity: {at}\n{FILLER}" for at in range(5)])
+        model = ModelThatWaitsForTwo(at=1)
+        async with asyncio.timeout(30):
+            await study.shape(model, *[f"Name: Mill\nCity: {at}\n{FILLER}" for at in range(5)])
         assert (model.calls, model.most_at_once) == (5, 2)
 
     async def test_shows_its_progress(self, study: Study):
@@ -236,6 +249,24 @@ class TestSummarize:
         assert last.schema == SCHEMA
         notes = "".join(f"<!-- pages {at} to {at} -->\n\nName: {name}\n\n" for at, name in enumerate("ABC", 1))
         assert data_of(last) == notes
+
+    async def test_asks_again_where_a_model_only_thinks_so_that_no_part_is_lost(self, study: Study):
+        model = ModelThatSays("<think>hm</think>", "Name: Mill", '{"Name": "Mill"}')
+        shaped = await study.shape(model, "Name: Mill", strategy="chunked-summarize")
+        assert (shaped.value, model.calls, shaped.usage["repairs"]) == ({"Name": "Mill"}, 3, 1)
+
+    async def test_fails_where_a_model_does_nothing_but_think(self, study: Study):
+        model = ModelThatSays("<think>hm</think>")
+        with pytest.raises(ResultNotValid, match="after 2 repairs: /: the model only thinks"):
+            await study.shape(model, "Name: Mill", strategy="chunked-summarize")
+        assert model.calls == 3
+
+    async def test_summaries_that_sum_nothing_up_are_a_failure_and_not_sent_in_one_piece(self, study: Study):
+        study.terms = SHORT
+        model = ModelThatSays("word " * 500)
+        with pytest.raises(QuestionTooLong, match=r"\d+ characters, over 3000"):
+            await study.shape(model, *["Name: Mill\n" + FILLER] * 3)
+        assert [question.schema for question in model.questions] == [None, None, None]
 
     async def test_asks_for_what_fits_together(self, study: Study):
         study.terms = replace(SHORT, threshold_characters=1800)

@@ -1,6 +1,7 @@
 """Documents that the cloud fetches itself, by a signed address of the store, and what happens when it cannot."""
 
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import aiohttp
 import pytest
@@ -10,7 +11,7 @@ from penstock.adapters.s3 import S3Blobs, S3Place
 from penstock.kernel.clock import SystemClock
 from penstock.kernel.sandbox.call import Sandbox
 from tests.adapters.mineru import zips
-from tests.adapters.mineru.reading import Place
+from tests.adapters.mineru.reading import KEY, Place
 from tests.documents import making_pdfs as making
 from tests.fakes.mineru_server import MineruCloud, Said
 
@@ -45,6 +46,13 @@ async def test_a_document_is_fetched_by_its_address_and_not_uploaded(place: Plac
     assert await fetched(file["url"]) == paper
     assert reading.provider_task_id == "linked-1"
     assert cloud.count("PUT") == 0
+
+
+async def test_an_address_tells_nothing_of_a_document_but_its_kind(place: Place, cloud: MineruCloud):
+    await place.read(cloud, making.pages_of("one"), "no ending")
+    (file,) = cloud.heard(BY_LINK)[0].asked["files"]
+    assert urlsplit(file["url"]).path.endswith("/mineru/part-0001.pdf")
+    assert KEY not in unquote(file["url"])
 
 
 async def test_parts_are_fetched_by_addresses_of_their_own(place: Place, cloud: MineruCloud):

@@ -97,6 +97,10 @@ class TestABlock:
     def test_without_text_is_nothing(self, text: Any):
         assert page_of(1, [entry("text", text=text)]).spans == ()
 
+    @pytest.mark.parametrize("kind", [None, 7, ["text"], {"type": "text"}])
+    def test_of_no_type_is_a_paragraph(self, kind: Any):
+        assert markdown_of({"type": kind, "text": "Hello"}) == "Hello"
+
     def test_keeps_no_nul(self):
         assert markdown_of(entry("text", text="a\0b")) == "ab"
 

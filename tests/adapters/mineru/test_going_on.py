@@ -9,7 +9,7 @@ from penstock.documents.errors import DocumentUnreadable
 from tests.adapters.mineru import zips
 from tests.adapters.mineru.reading import NotingDesk, Place
 from tests.documents import making_pdfs as making
-from tests.fakes.mineru_server import MineruCloud, Said, Step
+from tests.fakes.mineru_server import MineruApi, MineruCloud, Said, Step
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -109,6 +109,16 @@ class TestWhatIsNotGoneOnWith:
             other.result = cloud.result
             await place.read(other, PAPER)
             assert other.count(SUBMIT) == 1
+
+    async def test_parts_that_were_cut_for_the_cloud_when_a_server_of_ones_own_is_asked(
+        self, place: Place, cloud: MineruCloud
+    ):
+        await cancelled_when(place, cloud, LOOK, max_pages=1)
+        async with MineruApi() as server:
+            server.result = cloud.result
+            reading = await place.read(server, PAPER)
+            assert server.heard("POST /tasks")[0].body == PAPER
+        assert (reading.metadata["parts"], reading.page_count) == (1, 3)
 
     async def test_a_job_that_a_late_worker_has_lost_while_the_next_one_has_its_own(
         self, place: Place, cloud: MineruCloud

@@ -87,10 +87,16 @@ class TestABusinessErrorInAGoodAnswer:
             (-60006, DocumentTooLarge, False),
             (-60007, MineruAway, True),
             (-60009, MineruBusy, True),
+            (-60010, MineruFailed, True),
             (-60013, MineruRefused, False),
             (-60015, DocumentUnreadable, False),
+            (-60016, MineruFailed, True),
             (-60017, MineruRefused, False),
+            (-60018, MineruUsedUp, True),
             (-60019, MineruUsedUp, True),
+            (-60020, MineruFailed, True),
+            (-60021, MineruFailed, True),
+            (-60022, MineruFailed, True),
             (-99999, MineruAway, True),
             ("-60004", DocumentEmpty, False),
             (["odd"], MineruAway, True),
@@ -110,6 +116,7 @@ class TestABusinessErrorInAGoodAnswer:
         ("step", "kind"),
         [
             (Step(state="failed", err_msg="parsing failed"), MineruFailed),
+            (Step(state="failed", err_code=0, err_msg="parsing failed"), MineruFailed),
             (Step(state="failed", err_code=-60010, err_msg="parsing failed"), MineruFailed),
             (Step(state="failed", err_code="-60003", err_msg="unreadable"), DocumentUnreadable),
             (Step(state="failed", err_msg="[-60006] too many pages"), DocumentTooLarge),
@@ -120,8 +127,9 @@ class TestABusinessErrorInAGoodAnswer:
         self, place: Place, cloud: MineruCloud, step: Step, kind: type[PenstockError]
     ):
         cloud.steps = [Step(state="running", done=0, of=1), step]
-        with pytest.raises(kind):
+        with pytest.raises(kind) as caught:
             await place.read(cloud, PAPER)
+        assert "does not say why" not in str(caught.value)
 
     async def test_is_told_short_and_without_secrets(self, place: Place, cloud: MineruCloud):
         words = f"{TOKEN} " * 40 + f"bad\x1b[31m key={TOKEN} token: abcdef12345 " + "x" * 5000
@@ -133,6 +141,14 @@ class TestABusinessErrorInAGoodAnswer:
         assert "abcdef12345" not in told
         assert "\x1b" not in told
         assert len(told) < 400
+
+    async def test_is_told_without_the_signature_of_an_address(self, place: Place, cloud: MineruCloud):
+        signed = "https://s3/x.pdf?X-Amz-Credential=AKIA0123456789ABCDEF%2Ftoday&X-Amz-Signature=0a1b2c3d"
+        cloud.say(SUBMIT, business(-10002, f"cannot read {signed}"))
+        with pytest.raises(MineruRefused, match="cannot read https://s3/x") as caught:
+            await place.read(cloud, PAPER)
+        assert "AKIA" not in str(caught.value)
+        assert "0a1b2c3d" not in str(caught.value)
 
     async def test_that_failed_a_job_lets_the_next_attempt_send_it_anew(self, place: Place, cloud: MineruCloud):
         cloud.steps = [Step(state="failed", err_msg="parsing failed")]
@@ -154,6 +170,17 @@ class TestTheLine:
         assert reading.page_count == 1
         assert 7.0 in place.clock.slept
         assert cloud.count(SUBMIT) == 1
+
+    async def test_over_which_a_long_wait_is_asked_for_is_waited_at_with_signs_of_life(
+        self, place: Place, cloud: MineruCloud
+    ):
+        cloud.steps = [Step(state="done")]
+        cloud.say(LOOK, Said(status=429, json={}, headers={"Retry-After": "1"}))
+        reading = asyncio.create_task(place.read(cloud, PAPER))
+        await cloud.until(LOOK)
+        await place.desk.until_told(more=5)
+        assert cloud.count(LOOK) == 1
+        assert (await reading).page_count == 1
 
     async def test_that_is_bad_for_too_long_stops_the_attempt_and_keeps_the_job(self, place: Place, cloud: MineruCloud):
         place.clock = HastyClock()

@@ -28,7 +28,7 @@ from penstock.documents.model import (
     Reply,
     Which,
 )
-from penstock.kernel.breaker import Breaker
+from penstock.kernel.breaker import Breaker, BreakerOpen
 from penstock.kernel.clock import Clock
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.limits import Limits
@@ -128,14 +128,16 @@ class ChatCompletions:
     async def _call(self, door: _Door, body: Plain) -> _Heard:
         """One POST. That the server is away is raised, and what the breaker counts; all else it says is returned."""
         async with door.gate.passing(self._places):
-            # Inside the gate: waiting there says nothing about the server, and must not close its breaker.
-            with door.breaker.trying(ModelAway, words=_in_short):
-                began = time.perf_counter()
-                try:
+            began, was_open = time.perf_counter(), door.breaker.open
+            try:
+                # Inside the gate: waiting there says nothing about the server, and must not close its breaker.
+                with door.breaker.trying(ModelAway, words=_in_short):
                     what = await self._post(door.server, body)
-                except ModelAway:
-                    self.meters.count_call(door.server.name, OUTCOMES[ModelAway], time.perf_counter() - began)
-                    raise
+            except ModelAway as error:
+                self.meters.count_call(door.server.name, OUTCOMES[ModelAway], time.perf_counter() - began)
+                if was_open and error.values.get("unheard"):  # it went to see for all, and that costs no attempt
+                    raise BreakerOpen(name=door.breaker.name, reason=_in_short(error)) from error
+                raise
         return _Heard(what=what, seconds=time.perf_counter() - began)
 
     async def _post(self, server: Server, body: Plain) -> Said | Trouble:

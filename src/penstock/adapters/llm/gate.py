@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from penstock.documents.model import ModelBusy
+from penstock.documents.model import ModelGateShut
 from penstock.kernel.clock import Clock
 from penstock.kernel.errors import Unavailable
 from penstock.kernel.limits import Bucket, Limits
@@ -49,7 +49,7 @@ class Gate:
 
     @asynccontextmanager
     async def passing(self, places: asyncio.Semaphore) -> AsyncIterator[None]:
-        """One call: it has a token and one of the process's places. `ModelBusy` when that would take too long."""
+        """One call: it has a token and one of the process's places. `ModelGateShut` when that would take long."""
         async with self._line:
             await self._enter(places)
         try:
@@ -84,5 +84,5 @@ class Gate:
                 continue
             waited += grant.wait_seconds
             if grant.wait_seconds > LONGEST_SLEEP_SECONDS or waited > PATIENCE_SECONDS:
-                raise ModelBusy(wait_seconds=grant.wait_seconds)
+                raise ModelGateShut(wait_seconds=grant.wait_seconds)
             await self._clock.sleep(grant.wait_seconds)

@@ -27,6 +27,7 @@ SHORTEST_KEY = 4  # what is shorter would blot out half of every sentence
 
 MAY_PASS = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_EARLY})
 ABOUT_THE_QUESTION = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
+NOBODY_THERE = frozenset({HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE})  # it restarts, or loads its model
 HIGHEST_STATUS = 599
 NO_QUOTA = "insufficient_quota"
 TOO_LONG = (
@@ -74,7 +75,8 @@ class Trouble:
         """The error that this is."""
         if self.is_away:
             reason = f"it answered {self.status}"
-            return ModelAway(reason=f"{reason}: {self.words}" if self.words else reason, in_short=reason)
+            told = f"{reason}: {self.words}" if self.words else reason
+            return ModelAway(reason=told, in_short=reason, unheard=self.status in NOBODY_THERE)
         if self.is_too_long:
             return QuestionTooLong(reason=self.words)
         if self.status == HTTPStatus.TOO_MANY_REQUESTS and self.code != NO_QUOTA:

@@ -78,20 +78,21 @@ async def _named_faults(name: str, seconds: float) -> AsyncIterator[None]:
         async with asyncio.timeout(seconds):
             yield
     except aiohttp.ConnectionTimeoutError as error:
-        raise _away(name, f"no connection came about within {CONNECT_SECONDS:g} s", error) from error
+        raise _away(name, f"no connection came about within {CONNECT_SECONDS:g} s", error, unheard=True) from error
     except TimeoutError as error:
         raise _away(name, f"nothing whole came within {seconds:g} s", error) from error
     except (aiohttp.ClientSSLError, aiohttp.ClientConnectorCertificateError) as error:
         raise _away(name, "its certificate cannot be trusted, or it does not speak TLS", error) from error
     except aiohttp.ClientConnectorError as error:
-        raise _away(name, "no connection could be made", error) from error
+        raise _away(name, "no connection could be made", error, unheard=True) from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise _away(name, "the connection broke, or what came is no HTTP", error) from error
 
 
-def _away(name: str, reason: str, error: Exception) -> ModelAway:
-    log.warning("the model server %s: %s: %r", name, reason, error)
-    return ModelAway(reason=reason, in_short=reason)
+def _away(name: str, reason: str, error: Exception, *, unheard: bool = False) -> ModelAway:
+    # Not %r: some of these errors show their request by it, with our key among its headers.
+    log.warning("the model server %s: %s: %s: %s", name, reason, type(error).__name__, error)
+    return ModelAway(reason=reason, in_short=reason, unheard=unheard)
 
 
 async def _read(answer: aiohttp.ClientResponse) -> bytes:

@@ -93,8 +93,13 @@ class Asker:
             self.repairs += 1
 
     async def prose(self, messages: Sequence[Message]) -> str:
-        """What the model says, in its own words."""
-        return without_thoughts((await self._ask(messages)).text).strip()
+        """What the model says, in its own words. One that only thinks is asked again: its part would be lost."""
+        for turn in range(self.repair_rounds + 1):
+            self.repairs += turn > 0
+            said = without_thoughts((await self._ask(messages, turn=turn)).text).strip()
+            if said:
+                return said
+        raise self.failure([Problem("", "the model only thinks and says nothing")])
 
     async def check(self, answer: str, wanted: Wanted) -> Verdict:
         """The verdict on an answer. A schema that cannot be used is none of the model's faults, and ends it all."""

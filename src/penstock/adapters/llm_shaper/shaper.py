@@ -8,6 +8,7 @@ from penstock.adapters.llm_shaper.asker import Asker, Wanted
 from penstock.adapters.llm_shaper.checking import Checker, Ground, ground_result
 from penstock.adapters.llm_shaper.strategies import DIRECT, STRATEGIES, AskingTerms, Matter, Outcome
 from penstock.adapters.llm_shaper.text import TextTooLong, read_text
+from penstock.documents import grounding
 from penstock.documents.asking.chunks import Chunk, TooManyChunks, cut
 from penstock.documents.asking.errors import DocumentHasTooManyChunks, ModelRuleUnusable, ResultNotGrounded
 from penstock.documents.asking.options import Options, read_options
@@ -42,13 +43,14 @@ class LlmShaper:
         self._terms = terms or AskingTerms()
 
     def identity(self, rule: ShapeRule) -> Plain:
-        """The model, the words it is asked with, and what decides where a document is cut."""
+        """The model, the words it is asked with, what decides where a document is cut, and who judges the values."""
         options = read_options(rule.options)
         terms = self._terms_for(options)
         by_size = [terms.threshold_characters, terms.chunk_strategy] if rule.strategy is None else []
         return {
             "model": self._model.identity(options.which),
             "prompts": PROMPT_VERSION,
+            "grounding": grounding.VERSION,
             "by_size": by_size,
             "chunk": None if rule.strategy == DIRECT else terms.chunk_characters,
         }
@@ -107,9 +109,11 @@ class LlmShaper:
             raise ResultNotGrounded(filename=asker.filename, reason=found.excess)
         if found.excess is not None:
             return replace(made, notes={**made.notes, "not_grounded": found.excess}), ()
-        if found.value != made.value and not (await asker.check_value(found.value, wanted)).holds:
+        if found.value != made.value and (await asker.check_value(found.value, wanted)).holds:
+            return replace(made, value=found.value), found.places
+        if nulls and not all(place.grounded for place in found.places):
             return replace(made, notes={**made.notes, "not_nulled": "the schema wants these values"}), found.places
-        return replace(made, value=found.value), found.places
+        return made, found.places
 
     def _terms_for(self, options: Options) -> AskingTerms:
         size = self._terms.chunk_characters

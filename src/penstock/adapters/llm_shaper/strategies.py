@@ -17,6 +17,7 @@ from penstock.documents.asking import prompts
 from penstock.documents.asking.chunks import Chunk
 from penstock.documents.asking.merge import Merged, Part, merge
 from penstock.documents.asking.relaxed import relaxed
+from penstock.documents.model import QuestionTooLong
 from penstock.kernel.plain import Plain
 from penstock.kernel.retry import worth_retrying
 
@@ -25,7 +26,7 @@ SUMMARIZE = "chunked-summarize"
 EXTRACT = "chunked-extract"
 
 LEAST_SUMMARY = 500  # characters; less would lose what is asked for
-
+MOST_OVER = 2  # times what was asked for; models count badly, and some repeat a chunk instead of summing it up
 MOST_TO_MEND = 500_000  # bytes; hardly a model takes more in
 
 T = TypeVar("T")
@@ -81,8 +82,12 @@ async def summarize(asker: Asker, matter: Matter) -> Outcome:
         await asker.step()
         return f"<!-- pages {chunk.first_page} to {chunk.last_page} -->\n\n{said}\n\n"
 
-    summaries = await side_by_side(summed_up, matter.chunks, most=matter.terms.side_by_side)
-    return await _about(asker, matter, _together(matter.chunks, "".join(summaries)))
+    summaries = "".join(await side_by_side(summed_up, matter.chunks, most=matter.terms.side_by_side))
+    longest = MOST_OVER * most * len(matter.chunks)
+    if len(summaries) > longest:  # some servers cut what they cannot take in, and do not say so
+        reason = f"its summaries are {len(summaries)} characters, over {longest}; chunked-extract needs none"
+        raise QuestionTooLong(reason=reason)
+    return await _about(asker, matter, _together(matter.chunks, summaries))
 
 
 async def extract(asker: Asker, matter: Matter) -> Outcome:

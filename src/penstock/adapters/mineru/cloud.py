@@ -44,7 +44,7 @@ class Cloud:
     async def send(self, load: Load, post: Post) -> Job:
         """Make a batch of all that is to be read, by addresses where they will do, else by uploads."""
         if self._terms.source != "upload" and not load.plan.by_upload:
-            links = [await load.link(part) for part in load.parts]
+            links = [await self._link(load, part, post) for part in load.parts]
             if all(links):
                 return await self._send_links(load, post, [str(link) for link in links])
         return await self._send_files(load, post)
@@ -76,6 +76,9 @@ class Cloud:
         status = await self._wire.fetch(done.url, sheet)
         if status != HTTPStatus.OK:
             raise MineruAway(reason=f"HTTP {status} for a result")
+
+    async def _link(self, load: Load, part: Part, post: Post) -> str | None:
+        return await while_alive(load.link(part), post.alive, self._clock, self._terms.poll_interval)
 
     async def _send_links(self, load: Load, post: Post, links: list[str]) -> Job:
         files = [{"url": link, "data_id": part.tag} for link, part in zip(links, load.parts, strict=True)]
@@ -146,7 +149,7 @@ class Cloud:
         return codes.of_job(self._trouble(entry.get("err_code"), words, filename, job))
 
     def _trouble(self, code: object, words: str, filename: str, job: str) -> Trouble:
-        shown = "" if code is None or code == "" else self._wire.said(code)[:STATE_CHARACTERS]
+        shown = self._wire.said(code)[:STATE_CHARACTERS] if code else ""
         return Trouble(code=shown, words=words, filename=filename, job=job, now=self._clock.now())
 
 
@@ -160,7 +163,7 @@ def _check_stored(status: int, job: Job) -> None:
 
 def _matched(entries: list[Plain], parts: tuple[int, ...]) -> Mapping[int, Plain]:
     """The entry of each part: by the id that we gave it, else by its place."""
-    tags = {f"part-{number:04d}": number for number in parts}
+    tags = {Part(number=number).tag: number for number in parts}
     named = {tags[entry["data_id"]]: entry for entry in entries if _text(entry.get("data_id")) in tags}
     if named or len(entries) != len(parts):
         return named

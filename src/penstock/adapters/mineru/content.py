@@ -45,7 +45,7 @@ def page_of(number: int, entries: Iterable[Entry]) -> Page:
             found = [_placed(span, box, tables) for span in written.spans]
             tables = max((span.table + 1 for span in found if span.table is not None), default=tables)
             spans += found
-            if written.markdown and entry.get("type") not in EDGES:
+            if written.markdown and _kind(entry) not in EDGES:
                 pieces.append(written.markdown)
     side = SCALE if any(span.box for span in spans) else 0.0
     markdown = "\n\n".join(pieces)
@@ -59,7 +59,7 @@ def plain_page(number: int, markdown: str) -> Page:
 
 
 def _blocks(entry: Entry) -> Iterator[Block]:
-    kind = entry.get("type")
+    kind = _kind(entry)
     if kind == "table":
         yield from _told(entry, "table_caption")
         for html in _texts(entry.get("table_body")):
@@ -78,6 +78,11 @@ def _blocks(entry: Entry) -> Iterator[Block]:
             yield from _told(entry, name)
     else:
         yield from _paragraph(entry)
+
+
+def _kind(entry: Entry) -> str:
+    kind = entry.get("type")
+    return kind if isinstance(kind, str) else ""
 
 
 def _paragraph(entry: Entry) -> Iterator[Block]:

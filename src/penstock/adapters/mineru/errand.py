@@ -101,16 +101,17 @@ class Errand:
         return f"{part.tag}{self.plan.ending}"
 
     async def link(self, part: Part) -> str | None:
-        """An address in the store, when it gives out any that can be reached by HTTP."""
-        terms = self.means.terms
-        seconds = min(int(terms.source_url_seconds), MOST_LINK_SECONDS)
-        key = self.source.key if self.plan.is_whole else self.papers.file_key(part, self.plan.ending)
-        link = await self.means.blobs.link(key, seconds=seconds)
+        """An address in the store, when it gives out any that can be reached by HTTP. A copy lies there, whose name
+        tells nothing but the kind: the document's own name may be telling, or have another ending."""
+        blobs, key = self.means.blobs, self.papers.file_key(part, self.plan.ending)
+        seconds = min(int(self.means.terms.source_url_seconds), MOST_LINK_SECONDS)
+        link = await blobs.link(key, seconds=seconds)
         if link is None or not link.startswith(("http://", "https://")):
             return None
-        if not self.plan.is_whole:
-            await self.means.blobs.put(key, pieces_of(await self.file(part)))
-            await self.alive()
+        if self.plan.is_whole:
+            await blobs.copy(self.source.key, key)
+        else:
+            await blobs.put(key, pieces_of(await self.file(part)))
         return link
 
     async def file(self, part: Part) -> Path:

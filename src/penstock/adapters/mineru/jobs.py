@@ -35,6 +35,7 @@ class Part:
 class Plan:
     """How a document goes out. It is kept, so that every attempt cuts it alike."""
 
+    protocol: str  # one file for a server may be several for the cloud
     size_bytes: int  # of the document
     ending: str  # of the files' names: readers judge by it
     parts: tuple[Part, ...]

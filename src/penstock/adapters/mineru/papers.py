@@ -37,10 +37,12 @@ class JobPapers:
         self._folder = folder + FOLDER
         self._scratch = scratch
 
-    async def find_plan(self, size_bytes: int) -> Plan | None:
-        """The plan, if it is one for a document of this size."""
+    async def find_plan(self, protocol: str, size_bytes: int) -> Plan | None:
+        """The plan, if it is one for this protocol and for a document of this size."""
         plan = await find_value(self._blobs, self._folder + "plan.json", Plan)
-        return plan if plan is not None and plan.size_bytes == size_bytes else None
+        if plan is None or (plan.protocol, plan.size_bytes) != (protocol, size_bytes):
+            return None
+        return plan
 
     async def begin(self, plan: Plan) -> None:
         """Keep a plan. What was kept under another one is worth nothing now."""

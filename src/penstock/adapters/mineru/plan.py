@@ -55,7 +55,7 @@ class Cutter:
             return self._plan_other(source)
         survey = await self._run(pdf.survey, self.terms.most_document_pages, source=source, path=path)
         parts = await self._parts(path, source, survey.pages)
-        return Plan(size_bytes=source.size_bytes, ending=PDF, parts=parts)
+        return self._planned(source, PDF, parts)
 
     @asynccontextmanager
     async def cut(self, path: Path, part: Part, source: Source, folder: Path) -> AsyncIterator[Path]:
@@ -76,7 +76,10 @@ class Cutter:
         if self.terms.spoken == "cloud" and source.size_bytes > most:
             reason = f"it has {source.size_bytes} bytes, MinerU takes {most}, and only PDFs can be split"
             raise DocumentTooLarge(filename=source.filename, reason=reason)
-        return Plan(size_bytes=source.size_bytes, ending=ending, parts=(Part(number=1),))
+        return self._planned(source, ending, (Part(number=1),))
+
+    def _planned(self, source: Source, ending: str, parts: tuple[Part, ...]) -> Plan:
+        return Plan(protocol=self.terms.spoken, size_bytes=source.size_bytes, ending=ending, parts=parts)
 
     async def _parts(self, path: Path, source: Source, pages: int) -> tuple[Part, ...]:
         terms = self.terms

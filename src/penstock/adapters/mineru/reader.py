@@ -75,7 +75,7 @@ class MineruReader:
         """The reading as far as it has come."""
         means = self._means
         papers = JobPapers(means.blobs, desk.folder, means.scratch)
-        plan = await papers.find_plan(source.size_bytes)
+        plan = await papers.find_plan(self._terms.spoken, source.size_bytes)
         if plan is None:
             cutter = Cutter(sandbox=means.sandbox, terms=self._terms)
             cutter.check_size(source)

@@ -22,7 +22,7 @@ class MineruTerms:
     source_url_seconds: float = 3600.0
     model_version: str = "pipeline"
     language: str = "ch"
-    max_file_bytes: int = 200 * MIB  # of what is sent as one file
+    max_file_bytes: int = 200_000_000  # of what is sent as one file
     max_pages: int = 200  # of one file
     most_document_bytes: int = 512 * MIB  # ETL_MAX_FILE_BYTES
     most_document_pages: int = 5000  # ETL_MAX_PAGES

@@ -36,7 +36,7 @@ class Watch:
             await self._errand.tell(self._look)
             if self._errand.parts:
                 await self._check_patience(trouble)
-                await self._clock.sleep(self._pause(trouble))
+                await self._rest(self._pause(trouble))
 
     async def _look_once(self) -> MineruAway | MineruBusy | None:
         """See how far it is and fetch what is done; the trouble there was, where it may pass."""
@@ -89,6 +89,11 @@ class Watch:
             if any(part.state == "unsent" for part in seen):
                 await self._errand.drop_job()  # it waits for a file that we have sent, and would do so for ever
             raise
+
+    async def _rest(self, seconds: float) -> None:
+        """Sleep, with signs of life where it takes long: a server may ask for more than a stage may be silent."""
+        resting, interval = self._clock.sleep(seconds), self._terms.poll_interval
+        await (resting if seconds <= interval else while_alive(resting, self._errand.alive, self._clock, interval))
 
     def _pause(self, trouble: MineruAway | MineruBusy | None) -> float:
         asked = trouble.wait_seconds if isinstance(trouble, MineruBusy) else 0.0

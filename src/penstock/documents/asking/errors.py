@@ -35,8 +35,14 @@ class ResultNotValid(Invalid):
     code = "RESULT_NOT_VALID"
     message = "The model's answer does not satisfy the schema after {repairs} repairs: {problems}"
     message_zh = "经过 {repairs} 次修正，模型的回答仍不符合 schema：{problems}"
-    hint = "Allow null where documents may not say, simplify json_schema, or use another model; then retry the task."
-    hint_zh = "请在文档可能未提及之处允许 null、简化 json_schema，或换用其他模型，然后重试任务。"
+    hint = (
+        "Allow null where documents may not say, simplify json_schema, or use another model; then submit the document"
+        " again. A retry keeps the rule as it was."
+    )
+    hint_zh = (
+        "请在文档可能未提及之处允许 null、简化 json_schema，或换用其他模型，然后重新提交文档；"
+        "重试会沿用原来的规则版本。"
+    )
 
 
 class ModelRuleUnusable(Invalid):

@@ -21,4 +21,6 @@ A page is read once against all values, so time grows with the pages and with th
 
 from penstock.documents.grounding.ground import Grounded, ground_value
 
-__all__ = ["Grounded", "ground_value"]
+__all__ = ["VERSION", "Grounded", "ground_value"]
+
+VERSION = 1  # another verdict on the same result makes another result: count it up, or old ones are taken for new

@@ -9,6 +9,7 @@ import msgspec
 
 from penstock.documents.fields.tree import Judge
 from penstock.documents.grounding.leaves import Claim
+from penstock.documents.validating import bounded_validator
 
 
 def pruned(value: Any, claims: Iterable[Claim], schema_json: bytes) -> Any:
@@ -38,6 +39,6 @@ def _without(value: Any, claim: Claim) -> Any:
 def _judge(schema_json: bytes) -> Judge | None:
     """What the whole schema says; nothing where it cannot be read and so forbids nothing."""
     try:
-        return jsonschema_rs.validator_for(msgspec.json.decode(schema_json), offline=True)
+        return bounded_validator(msgspec.json.decode(schema_json))
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError, RecursionError):
         return None

@@ -50,10 +50,14 @@ SAME_WORDS = (
 
 
 def number_words(number: Decimal) -> Iterator[str]:
-    """A number in words: up to ninety-nine in English and German, in Chinese to a million millions."""
-    if number != number.to_integral_value() or not 0 <= number < MOST_SPELLED:
+    """A number in words: up to ninety-nine in English and German; in Chinese far more, and money."""
+    if not 0 <= number < MOST_SPELLED:
+        return
+    if number != number.to_integral_value():
+        yield from _hundredths(number)
         return
     whole = int(number)
+    yield from ("两",) if whole == 2 else ()
     if whole < 100:
         yield from (word for word in (_english(whole), _german(whole)) if word)
     if whole >= 2:
@@ -61,6 +65,22 @@ def number_words(number: Decimal) -> Iterator[str]:
         yield from (spelled, _han(whole, *_FORMAL_HAN))
         yield from (spelled.removeprefix("一"),) if spelled.startswith("一十") else ()
         yield from (spelled.replace("二", "两", 1),) if spelled.startswith(("二百", "二千", "二万")) else ()
+
+
+def _hundredths(number: Decimal) -> Iterator[str]:
+    """What has two places, in Chinese: as money (壹佰元伍角贰分), or below one as a share (百分之十三)."""
+    cents = int(number * 100)
+    if cents != number * 100:
+        return
+    whole, (tenth, hundredth) = cents // 100, divmod(cents % 100, 10)
+    if not whole:
+        share = _han(cents, *_PLAIN_HAN)
+        yield f"百分之{share}"
+        yield from (f"百分之{share.removeprefix('一')}",) if share.startswith("一十") else ()
+        return
+    for digits, tens, groups in (_FORMAL_HAN, _PLAIN_HAN):
+        rest = (digits[tenth] + "角" if tenth else digits[0]) + (digits[hundredth] + "分" if hundredth else "")
+        yield from (f"{_han(whole, digits, tens, groups)}{yuan}{rest}" for yuan in "元圆")
 
 
 def day_words(year: int, month: int, day: int) -> Iterator[str]:

@@ -16,6 +16,7 @@ from penstock.etl import assess, review, review_files
 from penstock.etl.api.parts import Plainly, RuleId, TaskId, ToolsHere, new_router, refusals
 from penstock.etl.assess import Wanted
 from penstock.etl.domain.review import MOST_AT_ONCE, MOST_NOTE, BadCorrections, Correction, NewCorrection, Tally
+from penstock.etl.domain.rule import MOST_VERSION
 from penstock.etl.pointers import MOST_POINTER
 from penstock.etl.review import Reviewed, Said
 from penstock.etl.review_files import FileKind
@@ -151,7 +152,7 @@ class AccuracyView(Share):
 CorrectionId = Annotated[int, Plainly, Path(ge=1, le=MOST_ID, description="The number of a correction.")]
 PageSize = Annotated[int | None, Plainly, Query(ge=1, le=PAGE, description="How many at the most. A file has all.")]
 After = Annotated[int | None, Plainly, Query(ge=1, le=MOST_ID, description="Only those older than this correction_id.")]
-Version = Annotated[int | None, Plainly, Query(ge=1, le=MOST_ID, description="Only of this version of the rule.")]
+Version = Annotated[int | None, Plainly, Query(ge=1, le=MOST_VERSION, description="Only of this version of the rule.")]
 FormAsked = Annotated[
     Form, Query(alias="format", description="json: a page. jsonl, csv: all of it as a file; UTF-8, formulas defused.")
 ]

@@ -154,7 +154,7 @@ class Tally:
     @property
     def accuracy(self) -> float | None:
         """The share that was right; none where nobody looked."""
-        return 1 - self.corrected / self.values if self.values else None
+        return (self.values - self.corrected) / self.values if self.values else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,8 @@ from enum import StrEnum
 from penstock.documents.shape import ShapeRule
 from penstock.kernel.plain import Plain
 
+MOST_VERSION = 2**31 - 1  # what a database takes for one
+
 
 class Mode(StrEnum):
     """Who makes JSON of what was read."""

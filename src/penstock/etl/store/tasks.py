@@ -112,9 +112,9 @@ async def has_namesake_under_way(tx: Tx, *, user_id: int, project_id: int, filen
     return await tx.conn.scalar(running) is not None
 
 
-async def is_named(tx: Tx, s3_key: str) -> bool:
-    """Whether some task is about this object."""
-    return await tx.conn.scalar(select(t.id).where(t.s3_key == s3_key).limit(1)) is not None
+async def is_named(tx: Tx, s3_key: str, *, user_id: int) -> bool:
+    """Whether some task of this user is about an object."""
+    return await tx.conn.scalar(select(t.id).where(t.s3_key == s3_key, t.user_id == user_id).limit(1)) is not None
 
 
 async def move_task(tx: Tx, before: EtlTask, after: EtlTask) -> bool:
