@@ -10,6 +10,7 @@ import io
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle
 from typing import Any, TypeAlias
 
 import docx
@@ -19,12 +20,13 @@ from reportlab.pdfbase.ttfonts import TTFont
 from reportlab.pdfgen.canvas import Canvas
 
 from bench.etl_documents import chinese_font, latin_font
+from bench.etl_facts_words import Pen
 from penstock.documents.ground import Page
 from penstock.documents.layout import Line, page_of
 from penstock.documents.parts import Part, read_part
 from penstock.documents.text import Layers, read_layers
+from penstock.kernel.plain import Plain
 
-Plain: TypeAlias = dict[str, Any]
 LATIN, CHINESE, SIZE, LEADING = "Facts", "FactsChinese", 10, 16
 LEFT, BESIDE, WIDTH, TOP, BOTTOM = 50, 330, 495, 60, 780  # points
 PIXELS = 200 / 72  # of a scan, for each point
@@ -84,6 +86,9 @@ class Facts:
     pages: tuple[Page, ...]
     schema: Plain
     value: Plain
+
+
+Kind: TypeAlias = tuple[Callable[[Pen], Draft], str]  # makes a document; the languages that it makes it in
 
 
 def facts_of(draft: Draft, way: str) -> Facts:
@@ -286,6 +291,10 @@ WAYS: dict[str, Callable[[Sequence[Block]], Iterator[Page]]] = {
 }
 
 
-def chosen(dice: random.Random, *options: str) -> str:
-    """One of these."""
-    return dice.choice(options)
+def documents_of(kinds: Sequence[Kind], seed: int, *, of_each: int, ways: Sequence[str]) -> Iterator[Facts]:
+    """So many of each kind in each language, laid out in these ways in turn."""
+    dice, turns = random.Random(seed), cycle(ways)
+    for make, tongues in kinds:
+        for tongue in tongues.split():
+            for _ in range(of_each):
+                yield facts_of(make(Pen(dice=dice, tongue=tongue)), next(turns))

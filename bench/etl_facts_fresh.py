@@ -5,11 +5,10 @@ that this showed were mended then, grades such as "A-" and storeys such as "3. O
 for these documents.
 """
 
-import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 
-from bench.etl_facts import Beside, Draft, Facts, Pairs, Rows, Text, facts_of
+from bench.etl_facts import Beside, Draft, Facts, Kind, Pairs, Rows, Text, documents_of
 from bench.etl_facts_words import (
     FIRMS,
     GOODS,
@@ -290,7 +289,7 @@ def sick_note(pen: Pen) -> Draft:
     )  # fmt: skip
 
 
-KINDS: tuple[tuple[Callable[[Pen], Draft], str], ...] = (
+KINDS: tuple[Kind, ...] = (
     (flat, "de"), (school, "en"), (calibration, "en"), (booking, "en de"), (loan, "zh"), (packing, "en de"),
     (sick_note, "zh"),
 )  # fmt: skip
@@ -298,11 +297,5 @@ KINDS: tuple[tuple[Callable[[Pen], Draft], str], ...] = (
 
 def documents(seed: int) -> Iterator[Facts]:
     """Four of each kind in each language, laid out in different ways."""
-    dice = random.Random(seed)
     ways = ("pdf", "word", "scan", "pdf", "scan", "markdown", "pdf")
-    at = 0
-    for make, tongues in KINDS:
-        for tongue in tongues.split():
-            for _ in range(4):
-                yield facts_of(make(Pen(dice=dice, tongue=tongue)), ways[at % len(ways)])
-                at += 1
+    return documents_of(KINDS, seed, of_each=4, ways=ways)

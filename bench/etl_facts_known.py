@@ -1,11 +1,11 @@
 """The documents that grounding was built with: invoices, letters, contracts, laboratory reports, receipts, CVs."""
 
-import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 
-from bench.etl_facts import Beside, Block, Draft, Facts, Pairs, Rows, Text, facts_of
+from bench.etl_facts import Beside, Block, Draft, Facts, Kind, Pairs, Rows, Text, documents_of
 from bench.etl_facts_words import (
+    CURRENCIES,
     FIRMS,
     GOODS,
     PEOPLE,
@@ -22,7 +22,6 @@ from bench.etl_facts_words import (
     truth,
 )
 
-CURRENCIES = ("EUR", "USD", "GBP", "CNY", "CHF")
 INVOICE = {
     "en": "INVOICE|Invoice No.|Invoice date|Due date|Customer No.|Bill to|Ship to|Pos|Description|Qty|Unit price|"
     "Amount|Subtotal|VAT|Total|Payment within {days} days of the invoice date.|Currency",
@@ -338,7 +337,7 @@ def _month(month: tuple[int, int]) -> str:
     return f"{month[0]}-{month[1]:02}"
 
 
-KINDS: tuple[tuple[Callable[[Pen], Draft], str], ...] = (
+KINDS: tuple[Kind, ...] = (
     (invoice, "en de zh"), (letter, "en de"), (contract, "en zh"), (laboratory, "en de"), (receipt, "en zh"),
     (life, "en de"),
 )  # fmt: skip
@@ -346,11 +345,5 @@ KINDS: tuple[tuple[Callable[[Pen], Draft], str], ...] = (
 
 def documents(seed: int) -> Iterator[Facts]:
     """Three of each kind in each language, laid out in different ways."""
-    dice = random.Random(seed)
     ways = ("pdf", "scan", "word", "pdf", "scan", "markdown")
-    at = 0
-    for make, tongues in KINDS:
-        for tongue in tongues.split():
-            for _ in range(3):
-                yield facts_of(make(Pen(dice=dice, tongue=tongue)), ways[at % len(ways)])
-                at += 1
+    return documents_of(KINDS, seed, of_each=3, ways=ways)

@@ -1,10 +1,9 @@
 """More documents that grounding was built with: orders, statements, policies, bills, minutes, and others."""
 
-import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 
-from bench.etl_facts import Beside, Block, Draft, Facts, Pairs, Rows, Text, facts_of
+from bench.etl_facts import Beside, Block, Draft, Facts, Kind, Pairs, Rows, Text, documents_of
 from bench.etl_facts_words import (
     FIRMS,
     GOODS,
@@ -365,7 +364,7 @@ def vacancy(pen: Pen) -> Draft:
     )  # fmt: skip
 
 
-KINDS: tuple[tuple[Callable[[Pen], Draft], str], ...] = (
+KINDS: tuple[Kind, ...] = (
     (order, "en de"), (statement, "en de"), (delivery, "zh"), (discharge, "en"), (policy, "en"),
     (bill, "de zh"), (minutes, "en"), (vacancy, "zh"),
 )  # fmt: skip
@@ -373,11 +372,5 @@ KINDS: tuple[tuple[Callable[[Pen], Draft], str], ...] = (
 
 def documents(seed: int) -> Iterator[Facts]:
     """Three of each kind in each language, laid out in different ways."""
-    dice = random.Random(seed)
     ways = ("scan", "pdf", "markdown", "pdf", "scan", "word", "pdf")
-    at = 0
-    for make, tongues in KINDS:
-        for tongue in tongues.split():
-            for _ in range(3):
-                yield facts_of(make(Pen(dice=dice, tongue=tongue)), ways[at % len(ways)])
-                at += 1
+    return documents_of(KINDS, seed, of_each=3, ways=ways)

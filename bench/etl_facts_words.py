@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
+CURRENCIES = ("EUR", "USD", "GBP", "CNY", "CHF")
 PEOPLE = {
     "en": "Hannah Whitlock|Peter Osgood|Maria Castellano|Tom Abernathy|Grace Holloway|Daniel Price|Ruth Ellery",
     "de": "Jürgen Möller|Katrin Weiß|Anna-Lena Groß|Stefan Brückner|Ulrike Schäfer|Markus Vogt|Petra Lindner",

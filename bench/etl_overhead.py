@@ -23,6 +23,15 @@ TEXT_PAGES, SCAN_PAGES = 100, 10
 COPIES = 10  # of the report in a row: one takes a third of a second
 TARGET = 1.05
 REST_SECONDS = 5
+OPTIONS: dict[str, Any] = {  # of liteparse, as ours has them
+    "ocr_enabled": False,
+    "output_format": "markdown",
+    "quiet": True,
+    "image_mode": "off",
+    "extract_links": False,
+    "keep_headers_footers": True,
+    "extract_blocks": True,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,32 +114,14 @@ def parse(content: bytes) -> object:
     """The text layer as liteparse gives it to those who call it."""
     from liteparse import LiteParse
 
-    parser = LiteParse(
-        ocr_enabled=False,
-        output_format="markdown",
-        quiet=True,
-        image_mode="off",
-        extract_links=False,
-        keep_headers_footers=True,
-        extract_blocks=True,
-    )
-    return parser.parse(content)
+    return LiteParse(**OPTIONS).parse(content)
 
 
 def parse_inside(content: bytes) -> object:
     """The same without the copy into Python's own values, which is what ours calls."""
     from liteparse._liteparse import LiteParse
 
-    parser = LiteParse(
-        ocr_enabled=False,
-        output_format="markdown",
-        quiet=True,
-        image_mode="off",
-        extract_links=False,
-        keep_headers_footers=True,
-        extract_blocks=True,
-    )
-    return parser.parse_bytes(content)
+    return LiteParse(**OPTIONS).parse_bytes(content)
 
 
 def look(scan: str, first: str, profile: str) -> float:

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from bench.etl_facts import Facts, Plain
+from bench.etl_facts import Facts
+from bench.etl_facts_words import CURRENCIES
+from penstock.kernel.plain import Plain
 
 INVENTED = {
     "ascii": "Oliver Trentham|Meridian Consulting Group|Sofia Lindqvist|Apex Industrial Supplies|Claire Dubois",
     "other": "孙丽华|宏达实业有限公司|Günther Öztürk|Möwe Schifffahrt GmbH|南京博远咨询有限公司",
 }
-CURRENCIES = ("EUR", "USD", "GBP", "CNY", "CHF")
 SHARE = 0.12  # of a result's values
 
 Way: TypeAlias = tuple[str | int, ...]

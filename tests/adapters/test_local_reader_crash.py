@@ -16,6 +16,7 @@ from penstock.adapters.local_reader import ReaderLimits
 from penstock.documents import text
 from penstock.documents.errors import DocumentReaderKilled, DocumentTookTooLong, DocumentTooLarge, DocumentUnreadable
 from penstock.documents.ground import Page, write_page
+from penstock.documents.ocr import Reading
 from penstock.kernel.sandbox.ends import SandboxLost
 from tests.adapters import stumbling
 from tests.adapters.local_reading import NotingDesk, Place, Sandboxes, open_sandboxes, place_in
@@ -89,6 +90,16 @@ def engine_zygote() -> psutil.Process:
     return max(zygotes(), key=lambda each: each.memory_info().rss)
 
 
+async def caught_at_work(place: Place) -> tuple[asyncio.Task[Reading], psutil.Process]:
+    """A reading, and the child of the engine that is at its second page."""
+    await place.engine.guards()
+    zygote = engine_zygote()
+    reading = asyncio.create_task(place.read(long_fax(), "fax.tif"))
+    await until(lambda: place.desk.told)
+    await until(lambda: at_work(zygote))
+    return reading, at_work(zygote)[0]
+
+
 class TestANewAttempt:
     async def test_reads_a_page_again_that_was_kept_and_cannot_be_understood(self, place: Place):
         await place.blobs.put(f"{place.desk.folder}pages/000001.json", b'{"number": 1, "origin":')
@@ -130,12 +141,9 @@ class TestANewAttempt:
 
 class TestAPage:
     async def test_that_crashes_its_engine_is_killed_alone_and_named(self, place: Place):
-        await place.engine.guards()
+        reading, child = await caught_at_work(place)
         zygote = engine_zygote()
-        reading = asyncio.create_task(place.read(long_fax(), "fax.tif"))
-        await until(lambda: place.desk.told)
-        await until(lambda: at_work(zygote))
-        children_of(zygote)[0].send_signal(signal.SIGSEGV)
+        child.send_signal(signal.SIGSEGV)
         with pytest.raises(DocumentUnreadable, match=r"fax\.tif.*page \d+:.*SIGSEGV") as failed:
             await reading
         assert failed.value.hint
@@ -149,12 +157,8 @@ class TestAPage:
         assert (late.value.retryable, late.value.ours) == (True, False)
 
     async def test_whose_engine_is_killed_from_outside_may_be_tried_again(self, place: Place):
-        await place.engine.guards()
-        zygote = engine_zygote()
-        reading = asyncio.create_task(place.read(long_fax(), "fax.tif"))
-        await until(lambda: place.desk.told)
-        await until(lambda: at_work(zygote))
-        children_of(zygote)[0].kill()
+        reading, child = await caught_at_work(place)
+        child.kill()
         with pytest.raises(DocumentReaderKilled, match=r"page \d+:.*from outside") as killed:
             await reading
         assert (killed.value.retryable, killed.value.ours) == (True, False)

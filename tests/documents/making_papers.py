@@ -26,6 +26,8 @@ from reportlab.platypus import (
     Table,
 )
 
+from tests.documents.making_pdfs import SHIPS, drawn
+
 SPRING = (
     "The harbour took in more ships than in any year before, and most of them came in spring when one quay was free. "
     "So a second crane is planned, with a road to the station for what is loaded there in winter and in the autumn."
@@ -35,7 +37,6 @@ ICE = (
     "outside, and one of them turned back to Bristol with all of its cargo still on board."
 )
 TOWN = "All of this is paid for by the town."
-SHIPS = [["Month", "Ships", "Tonnes"], ["January", "12", "3,400"], ["February", "9", "2,150"]]
 SPRING_ZH = (
     "港务局长有一本登记簿，每一艘船都要写在上面。去年到港的船只比以往任何一年都多，其中大部分在春天到达，"
     "当时只有一个码头空着，因此计划再建一台起重机。"
@@ -72,7 +73,7 @@ def numbers(*items: str | Sequence[Flowable], form: str = "%s.", kind: str = "1"
 
 def table() -> Table:
     """Three columns with lines around their cells."""
-    return Table(SHIPS, style=[("GRID", (0, 0), (-1, -1), 0.5, colors.black)])
+    return Table(SHIPS[:3], style=[("GRID", (0, 0), (-1, -1), 0.5, colors.black)])
 
 
 def chinese(said: str, size: int = 11) -> Flowable:
@@ -118,27 +119,27 @@ def two_columns(above: Flowable, *story: Flowable) -> bytes:
 
 def typed(*lines: str) -> bytes:
     """Lines as a typewriter sets them; an empty one leaves space."""
-    out = io.BytesIO()
-    canvas = Canvas(out, pagesize=A4)
-    canvas.setFont("Helvetica", 11)
-    for at, line in enumerate(lines):
-        canvas.drawString(72, 760 - GAP * at, line)
-    canvas.save()
-    return out.getvalue()
+
+    def draw(canvas: Canvas) -> None:
+        canvas.setFont("Helvetica", 11)
+        for at, line in enumerate(lines):
+            canvas.drawString(72, 760 - GAP * at, line)
+
+    return drawn(draw)
 
 
 def enlarged(*lines: tuple[float, str]) -> bytes:
     """Lines in letters of size 1 that are drawn so many times larger, as some printer drivers do it."""
-    out = io.BytesIO()
-    canvas = Canvas(out, pagesize=A4)
-    for at, (size, line) in enumerate(lines):
-        canvas.saveState()
-        canvas.scale(size, size)
-        canvas.setFont("Helvetica", 1)
-        canvas.drawString(72 / size, (760 - 2 * GAP * at) / size, line)
-        canvas.restoreState()
-    canvas.save()
-    return out.getvalue()
+
+    def draw(canvas: Canvas) -> None:
+        for at, (size, line) in enumerate(lines):
+            canvas.saveState()
+            canvas.scale(size, size)
+            canvas.setFont("Helvetica", 1)
+            canvas.drawString(72 / size, (760 - 2 * GAP * at) / size, line)
+            canvas.restoreState()
+
+    return drawn(draw)
 
 
 def _item(item: str | Sequence[Flowable]) -> ListItem:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.documents.lines import Line, Part, joined
+from penstock.documents.lines import Line, Part, around, joined
 from penstock.documents.paragraphs import paragraphs_of
 
 SIZE, PITCH, LEFT, EDGE = 10.0, 12.0, 72.0, 500.0
@@ -26,8 +26,7 @@ def read(*parts: list[Line] | str) -> list[str]:
 def _part(each: list[Line] | str) -> Part:
     if isinstance(each, str):
         return Part(box=(LEFT, 0, EDGE, 0), markdown=each)
-    lefts, rights = [line.left for line in each], [line.right for line in each]
-    return Part(box=(min(lefts), each[0].top, max(rights), each[-1].bottom), runs=each, lines=each)
+    return Part(box=around([line.box for line in each]), runs=each, lines=each)
 
 
 class TestALine:

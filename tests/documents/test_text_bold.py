@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.documents.lines import Line
-from penstock.documents.text_bold import Glasses, is_bold
+from penstock.documents.text_bold import SecondLook, is_bold
 from tests.documents import making_papers as making
 
 
@@ -23,8 +23,8 @@ def test_fonts_are_known_not_to_be_bold(font: str):
 def bold_words(paragraph: str, said: str, begin: int = 0, *, top: float = 78) -> str:
     """Of a line that says so, what is bold from a letter of it on."""
     place = Line(said, 78, top, 400, top + 12, 10)
-    with Glasses(making.paper(making.text(paragraph), making.text("<b>Below</b>"))) as glasses:
-        [end] = glasses.bold_ends(1, [(place, begin)])
+    with SecondLook(making.paper(making.text(paragraph), making.text("<b>Below</b>"))) as second:
+        [end] = second.bold_ends(1, [(place, begin)])
     return said[begin:end]
 
 
@@ -50,5 +50,5 @@ def test_words_of_other_lines_do_not_count():
 
 
 def test_nothing_is_bold_on_a_page_that_cannot_be_opened():
-    with Glasses(b"no PDF at all") as glasses:
-        assert glasses.bold_ends(1, [(Line("Ice", 78, 78, 400, 90, 10), 2)]) == [2]
+    with SecondLook(b"no PDF at all") as second:
+        assert second.bold_ends(1, [(Line("Ice", 78, 78, 400, 90, 10), 2)]) == [2]

@@ -1,52 +1,8 @@
 """Runs of a page as the parser tells of them become parts in reading order."""
 
-from dataclasses import dataclass, field
-
 from penstock.documents.paragraphs import paragraphs_of
 from penstock.documents.text_lines import sheet_of
-
-
-@dataclass(frozen=True)
-class Rect:
-    x: float
-    y: float
-    width: float
-    height: float
-
-
-@dataclass(frozen=True)
-class Run:
-    text: str
-    x: float
-    y: float
-    width: float = 100
-    height: float = 12
-    font_size: float = 10
-    font_name: str | None = "Helvetica"
-
-
-@dataclass(frozen=True)
-class Cell:
-    text: str
-    bbox: Rect | None = None
-
-
-@dataclass(frozen=True)
-class Block:
-    kind: str
-    bbox: Rect | None
-    text: str = ""
-    lines: list[str] | None = None
-    header: list[Cell] | None = None
-    rows: list[list[Cell]] | None = None
-
-
-@dataclass(frozen=True)
-class Parsed:
-    text_items: list[Run]
-    blocks: list[Block] | None = field(default_factory=list)
-    width: float = 600
-    height: float = 800
+from tests.documents.parsed import Block, Cell, Parsed, Rect, Run
 
 
 def read(items: list[Run], *blocks: Block) -> list[str | list[str]]:

@@ -1,25 +1,10 @@
 """Which rows of a table are none."""
 
-from dataclasses import dataclass
-
 import pytest
 
 from penstock.documents.ground import Box
 from penstock.documents.text_rows import markdown_of, pieces_of_row
-
-
-@dataclass(frozen=True)
-class Rect:
-    x: float
-    y: float
-    width: float
-    height: float
-
-
-@dataclass(frozen=True)
-class Cell:
-    text: str
-    bbox: Rect
+from tests.documents.parsed import Cell, Rect
 
 
 def row_of(*columns: list[str]) -> tuple[list[Cell], list[tuple[str, Box]]]:
@@ -77,3 +62,7 @@ class TestInMarkdown:
     def test_a_bar_in_a_cell_is_no_border(self):
         cells, pieces = row_of(["O'Neil | Co"], ["3.00"])
         assert markdown_of([cells], pieces) == "| O'Neil \\| Co | 3.00 |\n|---|---|"
+
+    def test_a_tab_in_a_cell_begins_no_other(self):
+        cells, pieces = row_of(["Pump\tXL"], ["3.00"])
+        assert markdown_of([cells], pieces) == "| Pump\tXL | 3.00 |\n|---|---|"

@@ -11,7 +11,7 @@ from penstock.access import audit
 from penstock.etl import review
 from penstock.etl.domain.review import NewCorrection
 from penstock.etl.review import Said
-from penstock.etl.store.reviews import etl_correction, etl_review
+from penstock.etl.store.tables import etl_correction, etl_review
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
 from tests.etl.asking import CALLERS

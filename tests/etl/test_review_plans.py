@@ -7,7 +7,8 @@ import pytest
 
 from penstock.etl.domain import EtlTask, Status
 from penstock.etl.store import reviews
-from penstock.etl.store.reviews import OfRule, etl_correction, etl_review
+from penstock.etl.store.reviews import OfRule
+from penstock.etl.store.tables import etl_correction, etl_review
 from penstock.kernel.bulk import insert_rows
 from penstock.kernel.db import Db, Tx
 from tests.plans import explain, look, reads_a_whole_table, recorded, sorts

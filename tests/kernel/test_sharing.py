@@ -183,7 +183,7 @@ class TestStopping:
         [asked] = await under_way(trips, ferry, 1)
         asked.cancel()
         waiting = asyncio.create_task(trips.home())
-        await asyncio.sleep(0.01)
+        await asyncio.wait({asked})
         assert not waiting.done()
         ferry.free.set()
         async with asyncio.timeout(10):

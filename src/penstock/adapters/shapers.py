@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.documents.endings import TOO_MUCH
 from penstock.documents.errors import DocumentTookTooLong
 from penstock.documents.fields.errors import FieldsSchemaUnusable, FieldsTooCostly
 from penstock.documents.fields.find import Found, find_fields
@@ -13,13 +14,7 @@ from penstock.documents.ocr import Desk, Reading
 from penstock.documents.shape import Shaped, ShapeRule
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.sandbox.call import Sandbox
-from penstock.kernel.sandbox.ends import (
-    Bounds,
-    SandboxOutOfCpu,
-    SandboxOutOfMemory,
-    SandboxTimedOut,
-    SandboxTooMuch,
-)
+from penstock.kernel.sandbox.ends import Bounds, SandboxTimedOut
 
 MOST_SCHEMA_BYTES = 100_000  # a sandboxed call takes 128 KiB of arguments
 USUAL_BOUNDS = Bounds(memory_bytes=512 * 1024 * 1024, cpu_seconds=120, seconds=300.0, result_bytes=32 * 1024 * 1024)
@@ -69,7 +64,7 @@ class FieldsShaper:
     async def _find(self, filename: str, pages: Path, schema: bytes) -> Found:
         try:
             found = await self._sandbox.run(find_fields, schema, file=pages, limits=self._limits)
-        except (SandboxOutOfCpu, SandboxOutOfMemory, SandboxTooMuch) as error:
+        except TOO_MUCH as error:
             raise FieldsTooCostly(filename=filename, reason=str(error).rstrip(".")) from error
         except SandboxTimedOut as error:  # the machine may have been busy
             raise DocumentTookTooLong(filename=filename, reason=str(error).rstrip(".")) from error

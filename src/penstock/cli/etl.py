@@ -14,7 +14,7 @@ from penstock import settings as all_settings
 from penstock.access.domain import MOST_ID
 from penstock.cli import etl_files, etl_out, etl_show
 from penstock.cli.etl_files import Found
-from penstock.cli.etl_house import caller, run
+from penstock.cli.etl_house import TaskNumber, caller, run
 from penstock.cli.etl_review import reviews
 from penstock.cli.etl_rules import rules
 from penstock.cli.etl_show import Piece
@@ -30,7 +30,6 @@ MOST_NAMED = 10  # files that were left out, by name
 etl = typer.Typer(name="etl", help="Turn documents into markdown and JSON.", no_args_is_help=True)
 etl.add_typer(reviews)
 etl.add_typer(rules)
-TaskNumber = Annotated[int, typer.Argument(help="The task's number.", min=1, max=MOST_ID)]
 
 
 @etl.callback()

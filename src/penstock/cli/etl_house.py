@@ -1,11 +1,13 @@
-"""What the commands of `penstock etl` share: the house they work on, who they are, and the rules they can name."""
+"""What the commands of `penstock etl` share: the house they work on, who they are, and how they name things."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Annotated, TypeVar
+
+import typer
 
 from penstock import settings as all_settings
-from penstock.access.domain import Caller, Scope
+from penstock.access.domain import MOST_ID, Caller, Scope
 from penstock.access.store import FIRST_USER_ID
 from penstock.cli.actor import actor
 from penstock.etl import rules
@@ -16,6 +18,9 @@ from penstock.settings import Settings
 from penstock.wiring import House, open_house
 
 T = TypeVar("T")
+
+TaskNumber = Annotated[int, typer.Argument(metavar="TASK", help="The task's number.", min=1, max=MOST_ID)]
+RuleNamed = Annotated[str, typer.Argument(metavar="RULE", help="The rule, by its number or name.")]
 
 
 def run(verb: Callable[[House], Awaitable[T]]) -> T:

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import msgspec
 import typer
 
-from penstock.access.domain import MOST_ID
-from penstock.cli.etl_house import caller, rule_number, run
+from penstock.cli.etl_house import RuleNamed, TaskNumber, caller, rule_number, run
 from penstock.cli.etl_words import aligned, plain, shortened
 from penstock.etl import assess, review, review_files
 from penstock.etl.assess import Wanted
@@ -18,12 +17,9 @@ from penstock.etl.review import Reviewed, Said
 from penstock.etl.review_files import FileKind
 from penstock.wiring import House
 
-T = TypeVar("T")
-
 MOST_PLACE = 60  # characters of a pointer that a line shows
 
 reviews = typer.Typer()  # its commands stand beside the others of `penstock etl`
-RuleNamed = Annotated[str, typer.Argument(metavar="RULE", help="The rule, by its number or name.")]
 VersionAsked = Annotated[
     int | None, typer.Option("--version", help="Only of this version of the rule.", min=1, max=MOST_VERSION)
 ]
@@ -31,7 +27,7 @@ VersionAsked = Annotated[
 
 @reviews.command("correct", context_settings={"ignore_unknown_options": True})  # -3 is a value
 def correct(
-    task_id: Annotated[int, typer.Argument(metavar="TASK", help="The task's number.", min=1, max=MOST_ID)],
+    task_id: TaskNumber,
     pointer: Annotated[str | None, typer.Argument(help="A JSON Pointer into the result: /items/0/price.")] = None,
     value: Annotated[str | None, typer.Argument(help="What should stand there: JSON, or else a text.")] = None,
     *,
@@ -58,8 +54,8 @@ def corrections(
     version: VersionAsked = None,
 ) -> None:
     """Show what was corrected in the results of a rule, the newest first; or write it to a file."""
-    kind = None if out is None else _kind_of(out)
-    run(lambda house: _bring(house, rule, version, (out, kind) if out is not None and kind is not None else None))
+    file = None if out is None else (out, _kind_of(out))
+    run(lambda house: _bring(house, rule, version, file))
 
 
 @reviews.command("accuracy")
@@ -116,7 +112,7 @@ async def _bring(house: House, rule: str, version: int | None, file: tuple[Path,
 def _tell(told: Reviewed) -> None:
     for one in told.corrections:
         typer.echo(_line(one))
-    if told.review is not None and told.review.reviewed_at is not None:
+    if told.review is not None and told.review.is_whole:
         typer.echo(f"task {told.task.id} is reviewed by {plain(told.review.reviewed_by)}", err=True)
 
 
@@ -133,8 +129,7 @@ def _told(found: Accuracy) -> Iterator[str]:
         yield f"these are the latest {assess.MOST_REVIEWS} reviews; earlier ones are left out"
     rows = [("VERSION OR FIELD", "VALUES", "WRONG", "RIGHT")]
     rows += [_row(f"v{version}", tally) for version, tally in found.versions.items()]
-    fields = [(name, Tally(values=values, corrected=wrong)) for name, (values, wrong) in found.tally.fields.items()]
-    worst_first = sorted(fields, key=lambda one: (one[1].accuracy or 0.0, one[0]))
+    worst_first = sorted(found.tally.by_field.items(), key=lambda one: (one[1].accuracy or 0.0, one[0]))
     rows += [_row(shortened(name, MOST_PLACE), tally) for name, tally in worst_first]
     if len(rows) > 1:
         yield from aligned(rows)

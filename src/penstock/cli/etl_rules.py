@@ -15,7 +15,7 @@ import typer
 
 from penstock.access.domain import MOST_ID
 from penstock.cli import etl_show
-from penstock.cli.etl_house import caller, list_all_rules, rule_number, run
+from penstock.cli.etl_house import RuleNamed, caller, list_all_rules, rule_number, run
 from penstock.cli.etl_show import Sizes
 from penstock.cli.etl_words import aligned, plain, told_fields
 from penstock.documents.shape import Shaped
@@ -24,11 +24,9 @@ from penstock.etl import rules as room
 from penstock.etl.domain import Mode, Rule, RuleBody
 from penstock.etl.errors import BadRule
 from penstock.etl.rehearse import MOST_SAMPLE, Sample
-from penstock.etl.rule_files import MOST_FILE_BYTES
 from penstock.wiring import House
 
 rules = typer.Typer(name="rules", help="Say what is to be made of documents.", invoke_without_command=True)
-RuleNamed = Annotated[str, typer.Argument(metavar="RULE", help="The rule, by its number or name.")]
 
 
 @rules.callback()
@@ -118,12 +116,8 @@ def _body(name: str, schema: Path | None, mode: Mode, description: str) -> RuleB
 
 
 def _schema(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        written = file.read(MOST_FILE_BYTES + 1)
-    if len(written) > MOST_FILE_BYTES:
-        raise BadRule(reason=f"{plain(path.name)} is longer than {MOST_FILE_BYTES} bytes")
     try:
-        return msgspec.json.decode(written, type=dict[str, Any])
+        return msgspec.json.decode(rule_files.read_bounded(path), type=dict[str, Any])
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise BadRule(reason=f"{plain(path.name)} is no JSON object: {error}") from error
 

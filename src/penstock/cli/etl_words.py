@@ -5,6 +5,7 @@ from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
+from penstock.documents.fields.schema import escaped
 from penstock.documents.ground import Box, Place
 
 DOWN = ("top", "middle", "bottom")
@@ -63,8 +64,7 @@ def _leaves(value: Any, pointer: str) -> Iterator[tuple[str, Any]]:
         yield pointer, value
         return
     for name, inner in parts:
-        escaped = str(name).replace("~", "~0").replace("/", "~1")
-        yield from _leaves(inner, f"{pointer}/{escaped}")
+        yield from _leaves(inner, f"{pointer}/{escaped(str(name))}")
 
 
 def _share(box: Box, width: float, height: float) -> tuple[float, float]:

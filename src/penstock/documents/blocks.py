@@ -175,14 +175,14 @@ class _Leaf:
         """Put a block below the others."""
         match block:
             case Heading(text=text, level=level):
-                self._put(f"{'#' * min(max(level, 1), 6)} {_guarded(_one_line(text))}", text)
+                self._put(f"{'#' * min(max(level, 1), 6)} {guarded(_one_line(text))}", text)
             case Text(text=text):
-                self._put(NOT_MEANT.sub(r"\1\\\2", _guarded(text)), text)
+                self._put(NOT_MEANT.sub(r"\1\\\2", guarded(text)), text)
             case AsIs(text=text):
-                self._put(_guarded(text), text)
+                self._put(guarded(text), text)
             case Item(text=text, level=level, number=number):
                 mark = "-" if number is None else f"{number}."
-                line = f"{'   ' * min(level, 8)}{mark} {_guarded(_one_line(text))}"
+                line = f"{'   ' * min(level, 8)}{mark} {guarded(_one_line(text))}"
                 self._put(line, text, marker=self.marker if level and self.marker else mark[-1])
             case Table(rows=rows):
                 self._put_table(rows)
@@ -230,7 +230,7 @@ def _weight(row: Row) -> int:
 
 
 def _row(row: Row, width: int) -> str:
-    cells = [_guarded(cell.strip()).replace("|", "\\|") for cell in row]
+    cells = [guarded(cell.strip()).replace("|", "\\|") for cell in row]
     shown = ["<br>".join(cell.splitlines()) for cell in cells]
     return "| " + " | ".join(shown + [""] * (width - len(shown))) + " |"
 
@@ -239,6 +239,6 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _guarded(text: str) -> str:
+def guarded(text: str) -> str:
     """No text may pass for the mark that stands between pages."""
     return PAGE_MARK.sub(r"\\<!--\1", text) if "<!--" in text else text

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 MOST_WORDS = 200  # characters; a library may say a whole traceback
 TOO_MUCH = (SandboxOutOfMemory, SandboxOutOfCpu, SandboxTooMuch)
-TOO_LONG = (SandboxTimedOut, SandboxKilled)
+STOPPED = (SandboxTimedOut, SandboxKilled)  # by the clock or by others
 BROKEN = (SandboxCrashed, SandboxedFailure, SandboxBadAnswer)
 
 

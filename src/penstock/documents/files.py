@@ -23,9 +23,9 @@ async def find_value(blobs: Blobs, key: str, kind: type[T]) -> T | None:
     """What an object says in JSON. One that cannot be understood is as good as none: whoever made it makes it again."""
     try:
         return msgspec.json.decode(await blobs.get(key), type=kind)
-    except (BlobNotFound, BlobTooLarge):
+    except BlobNotFound:
         return None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (BlobTooLarge, msgspec.MsgspecError, UnicodeDecodeError) as error:
         log.warning("%s cannot be understood: %s", key, error)
         return None
 
@@ -33,12 +33,19 @@ async def find_value(blobs: Blobs, key: str, kind: type[T]) -> T | None:
 @asynccontextmanager
 async def borrowed(blobs: Blobs, key: str, folder: Path) -> AsyncIterator[Path]:
     """A copy of an object in a file of its own, gone at the end of the block."""
-    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
-    path = folder / f"{secrets.token_hex(8)}.part"
-    try:
+    async with scratch_file(folder) as path:
         with await asyncio.to_thread(path.open, "wb") as file:
             async for chunk in blobs.stream(key):
                 await asyncio.to_thread(file.write, chunk)
+        yield path
+
+
+@asynccontextmanager
+async def scratch_file(folder: Path) -> AsyncIterator[Path]:
+    """A path in a folder for a file of one's own, which is gone at the end of the block."""
+    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+    path = folder / f"{secrets.token_hex(8)}.part"
+    try:
         yield path
     finally:
         await asyncio.to_thread(path.unlink, missing_ok=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from penstock.documents import lines
-from penstock.documents.blocks import PAGE_MARK
+from penstock.documents.blocks import guarded
 from penstock.documents.ground import Box, Page, Span
 from penstock.documents.layout_sizes import Sizes
 from penstock.documents.layout_tables import cells_of, table_of
@@ -26,7 +26,7 @@ LEAST_TABLE_ROWS = 2
 FILLED = 0.55  # how much of its column a line of running text fills, in the middle
 LEAST_LETTERS = 20  # in a line of running text, in the narrowest columns
 TABLE_GAP = 2.0  # an empty space that no table has between its rows
-LEVELS = {rank / 10: 1 if rank >= 16 else 2 if rank >= 13 else 3 for rank in range(11, 17)}  # of headings, by rank
+LEVELS = {1.6: 1, 1.5: 2, 1.4: 2, 1.3: 2, 1.2: 3, 1.1: 3}  # of headings, by rank
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,10 +36,6 @@ class Line:
     text: str
     box: Box
     score: float
-
-    @property
-    def height(self) -> float:
-        return self.box[3] - self.box[1]
 
     @property
     def width(self) -> float:
@@ -60,7 +56,7 @@ def page_of(lines: Iterable[Line], number: int, *, width: float, height: float) 
     return Page(
         number=number,
         origin="ocr",
-        markdown=PAGE_MARK.sub(r"\\<!--\1", markdown_of(Writing(sizes.letters).write(found), LEVELS)),
+        markdown=guarded(markdown_of(Writing(sizes.letters).write(found), LEVELS)),
         spans=tuple(layout.spans),
         width=round(width, 2),
         height=round(height, 2),

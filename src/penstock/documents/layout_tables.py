@@ -16,9 +16,15 @@ def cells_of(rows: Sequence[Sequence[Piece]]) -> Cells:
 
 def table_of(cells: Cells) -> str:
     """As a markdown table, its first row the head."""
-    lines = [_line([cell[0] if cell else "" for cell in row]) for row in cells]
-    lines.insert(1, _line(["---"] * len(cells[0])))
+    lines = [table_row([cell[0] if cell else "" for cell in row]) for row in cells]
+    lines.insert(1, table_row(["---"] * len(cells[0])))
     return "\n".join(lines)
+
+
+def table_row(cells: Sequence[str]) -> str:
+    """A row of such a table."""
+    shown = (cell.replace("|", "\\|").replace("\n", " ") for cell in cells)
+    return f"| {' | '.join(shown)} |"
 
 
 def _columns(boxes: Sequence[Box]) -> list[tuple[float, float]]:
@@ -46,8 +52,3 @@ def _row(row: Sequence[Piece], columns: Sequence[tuple[float, float]]) -> list[P
 
 def _shared(column: tuple[float, float], box: Box) -> float:
     return min(column[1], box[2]) - max(column[0], box[0])
-
-
-def _line(cells: Sequence[str]) -> str:
-    shown = (cell.replace("|", "\\|") for cell in cells)
-    return f"| {' | '.join(shown)} |"

@@ -55,6 +55,11 @@ def is_chinese(letter: str) -> bool:
     return NO_SPACE.match(letter) is not None
 
 
+def bare(text: str) -> str:
+    """A text without its spaces, by which it is found again where others set them."""
+    return "".join(text.split())
+
+
 def joined(lines: Sequence[Line]) -> str:
     """Lines of one paragraph as one text."""
     whole = " ".join([line.text for line in lines])

@@ -12,11 +12,11 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from penstock.documents.blocks import PAGE_MARK
+from penstock.documents.blocks import guarded
 from penstock.documents.ground import Box, Page, Span
-from penstock.documents.lines import WORD_GAP, Line, Part
+from penstock.documents.lines import WORD_GAP, Line, Part, around
 from penstock.documents.refusals import Refusal, unreadable
-from penstock.documents.text_lines import NOWHERE, Sheet, sheet_of
+from penstock.documents.text_lines import NOWHERE, Sheet, box_of, sheet_of
 from penstock.documents.text_markdown import write_pages
 from penstock.documents.text_real import Looks, look_at, why_not_real
 from penstock.documents.text_rows import pieces_of_row
@@ -95,7 +95,7 @@ def _layer(number: int, sheet: Sheet | None, looks: Looks, markdown: str) -> Lay
     page = Page(
         number=number,
         origin="text",
-        markdown=PAGE_MARK.sub(r"\\<!--\1", markdown),
+        markdown=guarded(markdown),
         spans=tuple(_spans(sheet.parts)),
         width=round(sheet.width, 2),
         height=round(sheet.height, 2),
@@ -111,7 +111,7 @@ def _spans(parts: Iterable[Part]) -> Iterator[Span]:
             yield from _cells(tables, part)
             tables += 1
         elif part.lines is part.runs:
-            yield from (Span(text=run.text, box=_rounded(run[1:5])) for run in part.runs)
+            yield from (Span(text=run.text, box=_rounded(run.box)) for run in part.runs)
         else:
             yield from _lines(part.runs)
 
@@ -123,7 +123,7 @@ def _cells(table: int, part: Part) -> Iterator[Span]:
             continue
         for column, cell in enumerate(row):
             if text := cell.text.strip():
-                box = _rounded(_box(cell.bbox)) if cell.bbox is not None else None
+                box = _rounded(box_of(cell.bbox)) if cell.bbox is not None else None
                 yield Span(text=text, box=box, table=table, row=at, column=column)
 
 
@@ -134,7 +134,7 @@ def _lines(runs: Iterable[Line]) -> Iterator[Span]:
         if text and _go_on(box, run.box):
             gap = run.left - box[2]
             text += (" " if gap > WORD_GAP * (run.bottom - run.top) else "") + run.text
-            box = _around(box, run.box)
+            box = around([box, run.box])
             continue
         if text:
             yield Span(text=text, box=_rounded(box))
@@ -147,15 +147,6 @@ def _go_on(before: Box, after: Box) -> bool:
     height = min(before[3] - before[1], after[3] - after[1])
     shared = min(before[3], after[3]) - max(before[1], after[1])
     return shared > SAME_LINE * height and -SAME_LINE * height <= after[0] - before[2] <= LINE_GAP * height
-
-
-def _around(one: Box, other: Box) -> Box:
-    return min(one[0], other[0]), min(one[1], other[1]), max(one[2], other[2]), max(one[3], other[3])
-
-
-def _box(place: Any) -> Box:
-    x, y = place.x, place.y
-    return x, y, x + place.width, y + place.height
 
 
 def _rounded(box: Box) -> Box:

@@ -28,14 +28,14 @@ def is_bold(font: str) -> bool:
     return BOLD.search(font) is not None
 
 
-class Glasses:
+class SecondLook:
     """The second library, with a document that is opened when somebody asks."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
         self._document: pypdfium2.PdfDocument | None = None
 
-    def __enter__(self) -> "Glasses":
+    def __enter__(self) -> "SecondLook":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -12,7 +12,7 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from penstock.documents.ground import Box
-from penstock.documents.lines import SPREAD, WORD_GAP, Line, Part, around
+from penstock.documents.lines import SPREAD, WORD_GAP, Line, Part, around, bare
 from penstock.documents.text_rows import markdown_of
 
 GUTTER = 1.0  # the least space between columns, in sizes of their letters
@@ -39,7 +39,7 @@ class Sheet:
 def sheet_of(parsed: Any) -> Sheet:
     """What stands on a page."""
     blocks = parsed.blocks or ()
-    boxes = [_box_of(block.bbox) for block in blocks]
+    boxes = [box_of(block.bbox) for block in blocks]
     runs, letters = _runs(parsed.text_items)
     shares, rest = _shared_out(boxes, runs)
     parts: list[Part] = []
@@ -54,7 +54,8 @@ def sheet_of(parsed: Any) -> Sheet:
     return Sheet(width=parsed.width, height=parsed.height, text=text, parts=parts, letters=letters)
 
 
-def _box_of(place: Any) -> Box:
+def box_of(place: Any) -> Box:
+    """A box as the parser tells it."""
     return (place.x, place.y, place.x + place.width, place.y + place.height) if place is not None else NOWHERE
 
 
@@ -80,7 +81,7 @@ def _shared_out(boxes: Sequence[Box], runs: Iterable[Line]) -> tuple[list[list[L
     rest: list[Line] = []
     share, (left, top, right, bottom) = rest, NOWHERE
     for run in runs:
-        x, y = (run[1] + run[3]) / 2, (run[2] + run[4]) / 2
+        x, y = (run.left + run.right) / 2, (run.top + run.bottom) / 2
         if not (left <= x <= right and top <= y <= bottom):
             at = _home(boxes, x, y)
             share, (left, top, right, bottom) = (shares[at], boxes[at]) if at is not None else (rest, NOWHERE)
@@ -116,10 +117,10 @@ def _parts_of(block: Any, box: Box, runs: list[Line], rest: list[Line]) -> Itera
 def _gone_on(runs: Iterable[Line], said: str, rest: list[Line]) -> list[Line]:
     """The lines of a heading that its box leaves out."""
     found: list[Line] = []
-    left = _bare(said).removeprefix(_bare("".join(run.text for run in runs)))
+    left = bare(said).removeprefix(bare("".join(run.text for run in runs)))
     for run in [*rest]:
-        if left.startswith(_bare(run.text)):
-            left = left.removeprefix(_bare(run.text))
+        if left.startswith(bare(run.text)):
+            left = left.removeprefix(bare(run.text))
             found.append(run)
             rest.remove(run)
     return found
@@ -139,7 +140,7 @@ def _put(parts: list[Part], line: Line) -> None:
 def _columns_of(runs: list[Line], box: Box, block: Any) -> Iterator[Part]:
     """The lines of a block: runs beside each other are one line, unless they stand in columns."""
     if all(
-        below[2] + below[4] > 2 * above[4] and below[1] < above[3] and above[1] < below[3]
+        below.top + below.bottom > 2 * above.bottom and below.left < above.right and above.left < below.right
         for above, below in pairwise(runs)
     ):
         yield Part(box=box, runs=runs, lines=runs)
@@ -171,7 +172,7 @@ def _columns(runs: Sequence[Line]) -> list[list[Line]]:
 def _says(text: str, column: Sequence[Line]) -> bool:
     """Whether a block says first what stands in this column: two lines of it are enough to know."""
     said = "".join(run.text for run in column[:2])
-    return len(column) > 1 and _bare(text).replace("-", "").startswith(_bare(said).replace("-", ""))
+    return len(column) > 1 and bare(text).replace("-", "").startswith(bare(said).replace("-", ""))
 
 
 def _rows(runs: Iterable[Line]) -> Iterator[Line]:
@@ -197,7 +198,3 @@ def _joined(row: Sequence[Line]) -> Line:
         is_spread = is_spread or (gap > SPREAD and first is not other)
     box, longest = around([run.box for run in row]), max(row, key=lambda run: len(run.text))
     return Line(text, *box, longest.size, first.font, is_spread)
-
-
-def _bare(text: str) -> str:
-    return "".join(text.split())

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from penstock.documents.paragraphs import Paragraph, paragraphs_of
-from penstock.documents.text_bold import Glasses, is_bold
+from penstock.documents.text_bold import SecondLook, is_bold
 from penstock.documents.text_lines import Letters, Sheet
 from penstock.documents.writing import LARGER, TITLE, Found, Writing, Written, markdown_of, without_page_numbers
 
@@ -26,17 +26,17 @@ def write_pages(sheets: Mapping[int, Sheet], content: bytes) -> dict[int, str]:
     for sheet in sheets.values():
         letters.update(sheet.letters)
     usual = _usual_size(letters)
-    with Glasses(content) as glasses:
-        pages = {number: _written(number, sheet, usual, glasses) for number, sheet in sheets.items()}
+    with SecondLook(content) as second:
+        pages = {number: _written(number, sheet, usual, second) for number, sheet in sheets.items()}
     levels = _levels(pages.values(), is_first=1 in sheets)
     return {number: markdown_of(written, levels) for number, written in pages.items()}
 
 
-def _written(number: int, sheet: Sheet, usual: float, glasses: Glasses) -> list[Written]:
+def _written(number: int, sheet: Sheet, usual: float, second: SecondLook) -> list[Written]:
     size = max(_usual_size(sheet.letters), usual) if sum(sheet.letters.values()) >= FEW_LETTERS else usual
     found = without_page_numbers(paragraphs_of(sheet.parts), sheet.height)
     asked = {} if _is_all_bold(sheet.letters) else _maybe_bold(found, size)
-    return Writing(size).write(found, _bold_ends(number, asked, glasses) if asked else {})
+    return Writing(size).write(found, _bold_ends(number, asked, second) if asked else {})
 
 
 def _usual_size(letters: Letters) -> float:
@@ -65,9 +65,9 @@ def _may_begin_bold(each: Paragraph) -> bool:
     return is_bold(line.font) or (each.mark != "" and LEAD_IN.match(line.text, len(each.mark)) is not None)
 
 
-def _bold_ends(number: int, asked: Mapping[int, Paragraph], glasses: Glasses) -> dict[int, int]:
+def _bold_ends(number: int, asked: Mapping[int, Paragraph], second: SecondLook) -> dict[int, int]:
     """Up to which letter paragraphs are bold."""
-    ends = glasses.bold_ends(number, [(each.lines[0], len(each.mark)) for each in asked.values()])
+    ends = second.bold_ends(number, [(each.lines[0], len(each.mark)) for each in asked.values()])
     return {at: WHOLE if _is_whole(each, end) else end for (at, each), end in zip(asked.items(), ends, strict=True)}
 
 

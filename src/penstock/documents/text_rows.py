@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from penstock.documents.lines import Piece
+from penstock.documents.layout_tables import table_row
+from penstock.documents.lines import Piece, bare
 
 DIGIT = re.compile(r"\d")
 SLACK = 3.0  # points that a run may begin left of its cell or above it
@@ -31,9 +32,9 @@ def markdown_of(cells: Sequence[Sequence[Any]], pieces: Sequence[Piece]) -> str:
         texts = [cell.text.strip() for cell in row]
         if lines and pieces and (apart := pieces_of_row(row, pieces)):
             found = iter(apart)
-            lines += map(_as_line, _rows_of([next(found) if text else [] for text in texts]))
+            lines += map(table_row, _rows_of([next(found) if text else [] for text in texts]))
             continue
-        lines.append(_as_line(texts))
+        lines.append(table_row(texts))
         if len(lines) == 1:
             lines.append(f"|{'---|' * len(row)}")
     return "\n".join(lines)
@@ -48,13 +49,6 @@ def _rows_of(cells: Sequence[Sequence[Piece]]) -> list[list[str]]:
             nearest = min(range(len(tops)), key=lambda at: abs(tops[at] - box[1]))
             rows[nearest][column].append(text.strip())
     return [[" ".join(texts) for texts in row] for row in rows]
-
-
-def _as_line(cells: Sequence[str]) -> str:
-    line = "\t".join(cells)
-    if "|" in line or "\n" in line:
-        line = line.replace("|", "\\|").replace("\n", " ")
-    return f"| {line.replace(chr(9), ' | ')} |"
 
 
 def _may_be_apart(row: Sequence[Any]) -> bool:
@@ -73,11 +67,11 @@ def _pieces_of(cell: Any, pieces: Sequence[Piece]) -> list[Piece]:
     left, top, right = cell.bbox.x - SLACK, cell.bbox.y - SLACK, cell.bbox.x + cell.bbox.width
     begun = [piece for piece in pieces if left <= piece[1][0] <= right and piece[1][1] >= top]
     found: list[Piece] = []
-    rest = _bare(cell.text)
+    rest = bare(cell.text)
     for piece in sorted(begun, key=lambda each: each[1][1]):
-        if not rest or not rest.startswith(_bare(piece[0])):
+        if not rest or not rest.startswith(bare(piece[0])):
             break
-        rest = rest.removeprefix(_bare(piece[0]))
+        rest = rest.removeprefix(bare(piece[0]))
         found.append(piece)
     return [] if rest else found
 
@@ -103,7 +97,3 @@ def _has_digit(piece: Piece) -> bool:
 def _share_row(one: Piece, other: Piece) -> bool:
     (_, top, _, bottom), (_, other_top, _, other_bottom) = one[1], other[1]
     return min(bottom, other_bottom) - max(top, other_top) > (bottom - top) / 2
-
-
-def _bare(text: str) -> str:
-    return "".join(text.split())

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from penstock.documents.blocks import NOT_MEANT
 from penstock.documents.lines import Line, joined
 from penstock.documents.paragraphs import BULLETS, LABEL, LEADER, Paragraph
 
@@ -28,7 +29,6 @@ PAGE_NUMBER = re.compile(
 )
 LONGEST_PAGE_NUMBER = 30
 MARGIN = 0.09  # of the page's height, above and below, where numbers of pages stand
-NOT_MEANT = re.compile(r"#{1,6}\s|\||```|~~~|(?:-{3,}|={3,})\s*$")
 EMPHASIS = re.compile(r"\*(?=\S)|(?<!\w)_(?=\S)")  # where it would begin
 
 Found = Sequence[Paragraph | str]  # on a page; what is markdown already stands between paragraphs
@@ -174,4 +174,4 @@ def _plain(text: str) -> str:
 
 def _guarded(text: str) -> str:
     """The text with nothing at its beginning that would make it something else."""
-    return f"\\{text}" if text[0] in "#|`~-=" and NOT_MEANT.match(text) else text
+    return NOT_MEANT.sub(r"\1\\\2", text) if text[0] in "#|`~-=" else text

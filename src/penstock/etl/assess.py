@@ -82,12 +82,12 @@ class _Sums:
     def add(self, review: Review) -> None:
         """One more. Where all that was said has been taken back, nothing was looked at."""
         self.reviews += 1
-        tally, version, is_whole = review.tally, review.rule_version, review.reviewed_at is not None
-        if not tally.values and not is_whole:
+        tally, version = review.tally, review.rule_version
+        if not tally.values and not review.is_whole:
             return
         self._sum = _sum(self._sum, tally)
         self._versions[version] = _sum(self._versions.get(version, Tally()), tally)
-        self._tasks[review.task_id] = is_whole or self._tasks.get(review.task_id, False)
+        self._tasks[review.task_id] = review.is_whole or self._tasks.get(review.task_id, False)
         for field, (values, corrected) in tally.fields.items():
             if field in self._fields or len(self._fields) < MOST_FIELDS:
                 known = self._fields.get(field, (0, 0))

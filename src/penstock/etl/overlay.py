@@ -5,19 +5,20 @@ the whole against the rule's schema, and counts what was right. A flaw that the 
 who corrects something else, so it is not held against them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 import jsonschema_rs
 import msgspec
 
+from penstock.documents.fields.schema import escaped
 from penstock.documents.validating import bounded_validator
 from penstock.etl.domain.review import MOST_RESULT_BYTES, MOST_VALUE_BYTES, Problem, Tally
 from penstock.etl.pointers import (
     ABSENT,
     BadPointer,
     Tokens,
-    escaped,
+    around,
     field_of,
     found,
     knows,
@@ -26,6 +27,7 @@ from penstock.etl.pointers import (
     pointer_of,
     tokens_of,
 )
+from penstock.kernel.plain import Plain
 from penstock.kernel.sandbox.ends import Bounds
 
 PRELOAD = (__name__,)  # what a sandbox should have imported before it examines
@@ -52,7 +54,7 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True):
     """What is examined: a result, its schema, the corrections that stand, and new ones."""
 
     result: Any
-    json_schema: dict[str, Any] | None
+    json_schema: Plain | None
     standing: list[Patch]
     new: list[Patch]
 
@@ -127,7 +129,7 @@ def _examined(sheet: Sheet, copy: Any) -> Examined:
     )
 
 
-def _check_known(whole: Any, tokens: Tokens, schema: Mapping[str, Any] | None) -> None:
+def _check_known(whole: Any, tokens: Tokens, schema: Plain | None) -> None:
     """Refuse a pointer that leads nowhere; a name that only the schema knows may be added to an object."""
     if found(whole, tokens) is not ABSENT:
         return
@@ -161,8 +163,8 @@ def _met(original: Any, whole: Any, tokens: Tokens, value: Any) -> Met:
 def _objections(sheet: Sheet, whole: Any, patched: set[Tokens]) -> list[Problem]:
     """What is wrong with the corrected whole, and was not wrong with the original already."""
     if len(msgspec.json.encode(whole)) > MOST_RESULT_BYTES:
-        most = f"{MOST_RESULT_BYTES}"
-        return [Problem(place="", reason=f"It would be longer than {most} bytes.", reason_zh=f"将超过 {most} 字节。")]
+        told = f"It would be longer than {MOST_RESULT_BYTES} bytes."
+        return [Problem(place="", reason=told, reason_zh=f"将超过 {MOST_RESULT_BYTES} 字节。")]
     if sheet.json_schema is None:
         return []
     schema = bounded_validator(sheet.json_schema)
@@ -183,7 +185,7 @@ def _name_of(error: jsonschema_rs.ValidationError) -> tuple[Tokens, Tokens]:
 
 def _is_given(sheet: Sheet, whole: Any, place: Tokens, patched: set[Tokens]) -> bool:
     """Whether somebody says now that this value should be there, and the original did not have it."""
-    said = any(place[:length] in patched for length in range(len(place) + 1))
+    said = any(outer in patched for outer in around(place))
     return said and not same(found(sheet.result, place), found(whole, place))
 
 

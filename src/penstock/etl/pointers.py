@@ -5,11 +5,15 @@ behind the end of a list, holds no value and so leads nowhere.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, TypeAlias
 
 import msgspec
+
+from penstock.documents.asking.facets import listed, referred
+from penstock.documents.fields.schema import escaped, unescaped
+from penstock.kernel.plain import Plain
 
 MOST_POINTER = 1000  # characters
 MOST_DIGITS = 9  # of a place in a list
@@ -40,7 +44,7 @@ def tokens_of(pointer: str) -> Tokens:
         raise BadPointer("A JSON Pointer begins with a slash.", "JSON Pointer 以斜杠开头。")
     if HALF_ESCAPE.search(pointer):
         raise BadPointer("After a ~ comes 0 or 1.", "~ 之后应为 0 或 1。")
-    return tuple(step.replace("~1", "/").replace("~0", "~") for step in pointer[1:].split("/"))
+    return tuple(map(unescaped, pointer[1:].split("/")))
 
 
 def pointer_of(tokens: Sequence[str | int]) -> str:
@@ -48,14 +52,14 @@ def pointer_of(tokens: Sequence[str | int]) -> str:
     return "".join(f"/{escaped(str(token))}" for token in tokens)
 
 
-def escaped(name: str) -> str:
-    """A name as a step of a pointer."""
-    return name.replace("~", "~0").replace("/", "~1")
-
-
 def lies_in(inner: Tokens, outer: Tokens) -> bool:
     """Whether one place is another, or is inside of it."""
     return inner[: len(outer)] == outer
+
+
+def around(tokens: Tokens) -> Iterator[Tokens]:
+    """A place and all that it lies in."""
+    return (tokens[:length] for length in range(len(tokens) + 1))
 
 
 def find_overlap(places: Sequence[Tokens]) -> tuple[Tokens, Tokens] | None:
@@ -96,7 +100,7 @@ def field_of(whole: Any, tokens: Tokens) -> str:
     return told
 
 
-def knows(schema: Mapping[str, Any], tokens: Tokens) -> bool:
+def knows(schema: Plain, tokens: Tokens) -> bool:
     """Whether a schema speaks of the place that these steps lead to, on whatever branch.
 
     So a value that is missing in a result can be added, and a slip of the pen cannot. Whether a value may really stand
@@ -113,44 +117,29 @@ def _number(step: str) -> int | None:
     return int(step) if is_plain and str(int(step)) == step else None
 
 
-def _spread(schema: Mapping[str, Any], parts: Sequence[Any]) -> list[Mapping[str, Any]]:
+def _spread(schema: Plain, parts: Sequence[Any]) -> list[Plain]:
     """These parts with what they refer to and choose from."""
     ahead, seen, spread = list(parts), set[int](), []
     while ahead and len(seen) < MOST_PARTS:
         part = {} if (given := ahead.pop()) is True else given  # `true` says as much as an empty schema
-        if not isinstance(part, Mapping) or id(part) in seen:
+        if not isinstance(part, dict) or id(part) in seen:
             continue
         seen.add(id(part))
         spread.append(part)
-        ahead += (choice for name in BRANCHES for choice in _listed(part.get(name)))
+        ahead += (choice for name in BRANCHES for choice in listed(part.get(name)))
         ahead += (part.get(name) for name in CONDITIONS)
-        ahead.append(_referred(schema, part.get("$ref")))
+        ahead.append(referred(schema, part.get("$ref")))
     return spread
 
 
-def _below(part: Mapping[str, Any], token: str) -> Iterator[Any]:
+def _below(part: Plain, token: str) -> Iterator[Any]:
     """What a part says of the values one step further. That it merely allows what it does not know says nothing."""
     for word in ("properties", "patternProperties"):
         named = part.get(word)
-        if isinstance(named, Mapping):
+        if isinstance(named, dict):
             yield from (inner for name, inner in named.items() if name == token or word == "patternProperties")
     for word in ("additionalProperties", "items"):
-        if isinstance(part.get(word), Mapping):
+        if isinstance(part.get(word), dict):
             yield part[word]
-    yield from _listed(part.get("items"))
-    yield from _listed(part.get("prefixItems"))
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _referred(schema: Mapping[str, Any], reference: Any) -> Any:
-    """What a `$ref` leads to, when it is a pointer into the schema."""
-    if not isinstance(reference, str) or not reference.startswith("#"):
-        return None
-    part: Any = schema
-    for step in reference.removeprefix("#").split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
-        part = part.get(name) if isinstance(part, Mapping) else None
-    return part
+    yield from listed(part.get("items"))
+    yield from listed(part.get("prefixItems"))

@@ -7,7 +7,7 @@ review's revision: then it is examined again, with what they said.
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,7 +39,7 @@ from penstock.etl.domain.review import (
 )
 from penstock.etl.errors import NotThereYet
 from penstock.etl.overlay import Examined, Patch
-from penstock.etl.pointers import BadPointer, Tokens, find_overlap, pointer_of, tokens_of
+from penstock.etl.pointers import BadPointer, Tokens, around, find_overlap, pointer_of, tokens_of
 from penstock.etl.store import reviews, rules
 from penstock.etl.tools import Tools
 from penstock.kernel.blobs import BlobTooLarge
@@ -68,6 +68,11 @@ class Reviewed:
     corrections: Sequence[Correction]
     is_new: bool = False
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether somebody looked at every value of the result."""
+        return _is_whole(self.review)
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Scene:
@@ -77,6 +82,15 @@ class _Scene:
     rule: Rule
     review: Review | None
     standing: Sequence[Correction]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Change:
+    """New corrections, the numbers of those whose places they take, and what came of it all."""
+
+    new: Sequence[NewCorrection]
+    covered: set[int]
+    examined: Examined
 
 
 async def correct(tools: Tools, caller: Caller, task_id: int, said: Said) -> Reviewed:
@@ -114,9 +128,7 @@ async def withdraw(tools: Tools, caller: Caller, task_id: int, correction_id: in
         left = [one for one in scene.standing if one.id != correction_id]
         examined = await _examine(tools, scene, left, [])
         if examined.problems:
-            first = examined.problems[0]
-            told = {"place": first.place, "reason": first.reason, "reason_zh": first.reason_zh}
-            raise CorrectionNeeded(correction_id=correction_id, **told)
+            raise CorrectionNeeded(correction_id=correction_id, **examined.problems[0].told)
         if await _withdrawn(tools, caller, scene, found, examined):
             return
     raise ReviewBusy(task_id=task_id)
@@ -136,20 +148,9 @@ async def corrected_result(tools: Tools, caller: Caller, task_id: int) -> bytes 
     async with tools.db.read() as tx:
         task = await _get_completed(tx, caller, task_id)
         standing = await reviews.list_standing(tx, task_id=task_id, run=task.run)
-    patches = [Patch(pointer=one.pointer, value=msgspec.json.decode(one.corrected)) for one in standing]
-    if not patches:
+    if not standing:
         return None
-    result = await _result_of(tools, task)
-    return await asyncio.to_thread(overlay.laid_over, result, patches)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Change:
-    """New corrections, the numbers of those whose places they take, and what came of it all."""
-
-    new: Sequence[NewCorrection]
-    covered: set[int]
-    examined: Examined
+    return await asyncio.to_thread(_laid_over, await _result_of(tools, task), standing)
 
 
 def _check_said(said: Said) -> None:
@@ -182,24 +183,24 @@ def _bad(place: str, reason: str, reason_zh: str) -> BadCorrections:
 
 
 def _is_whole(review: Review | None) -> bool:
-    return review is not None and review.reviewed_at is not None
+    return review is not None and review.is_whole
+
+
+def _laid_over(result: bytes, standing: Sequence[Correction]) -> bytes:
+    patches = [Patch(pointer=one.pointer, value=msgspec.json.decode(one.corrected)) for one in standing]
+    return overlay.laid_over(result, patches)
 
 
 def _last_words(standing: Sequence[Correction]) -> list[Correction]:
     """Those inside of which nobody has corrected something since."""
-    built_on = {outer for one in standing for outer in _around(tokens_of(one.pointer)[:-1]) if one.pointer}
+    built_on = {outer for one in standing for outer in around(tokens_of(one.pointer)[:-1]) if one.pointer}
     return [one for one in standing if tokens_of(one.pointer) not in built_on]
 
 
 def _covered(standing: Sequence[Correction], new: Sequence[NewCorrection]) -> set[int]:
     """The numbers of those that stand at a place that a new one is about, or inside of it."""
     places = {tokens_of(one.pointer) for one in new}
-    return {one.id for one in standing if any(outer in places for outer in _around(tokens_of(one.pointer)))}
-
-
-def _around(tokens: Tokens) -> Iterator[Tokens]:
-    """A place and all that it lies in."""
-    return (tokens[:length] for length in range(len(tokens) + 1))
+    return {one.id for one in standing if any(outer in places for outer in around(tokens_of(one.pointer)))}
 
 
 async def _get_completed(tx: Tx, caller: Caller, task_id: int) -> EtlTask:
@@ -272,7 +273,7 @@ async def _keep(tools: Tools, caller: Caller, scene: _Scene, said: Said, change:
         made = [replace(one, id=number) for one, number in zip(made, numbers, strict=True)]
         review = await _say(tx, scene, change.examined, said.reviewed)
         pointers = [one.pointer for one in made[:NOTED]]
-        detail = {"run": task.run, "corrections": len(made), "pointers": pointers, "reviewed": _is_whole(review)}
+        detail = {"run": task.run, "corrections": len(made), "pointers": pointers, "reviewed": review.is_whole}
         await audit.note(tx, caller, "etl.correct", f"etl:{task.id}", **detail)
     return _answer(scene, review, said, [*scene.standing, *made], is_new=bool(made))
 
@@ -321,9 +322,18 @@ def _made(tx: Tx, task: EtlTask, change: _Change) -> list[Correction]:
 
 async def _say(tx: Tx, scene: _Scene, examined: Examined, reviewed: bool | None) -> Review:
     """Write the review as it is from now on."""
-    task, before = scene.task, scene.review
-    first = before or Review(
-        id=0,
+    before, after = scene.review, _reviewed(tx, scene, examined, reviewed)
+    if before is None:
+        await reviews.insert_review(tx, after)
+    elif not await reviews.move_review(tx, before, after):
+        raise ReviewBusy(task_id=after.task_id)
+    return after
+
+
+def _reviewed(tx: Tx, scene: _Scene, examined: Examined, reviewed: bool | None) -> Review:
+    task = scene.task
+    before = scene.review or Review(
+        id=0,  # as above
         task_id=task.id,
         run=task.run,
         user_id=task.user_id,
@@ -334,19 +344,10 @@ async def _say(tx: Tx, scene: _Scene, examined: Examined, reviewed: bool | None)
         reviewed_by=None,
         tally=Tally(),
     )
-    is_whole = _is_whole(before) if reviewed is None else reviewed
-    after = replace(
-        first,
-        revision=first.revision + 1,
-        reviewed_at=(tx.now if reviewed else first.reviewed_at) if is_whole else None,
-        reviewed_by=(tx.actor if reviewed else first.reviewed_by) if is_whole else None,
-        tally=examined.whole if is_whole else examined.part,
-    )
-    if before is None:
-        await reviews.insert_review(tx, after)
-    elif not await reviews.move_review(tx, before, after):
-        raise ReviewBusy(task_id=task.id)
-    return after
+    after = replace(before, revision=before.revision + 1)
+    if reviewed is not None:
+        after = replace(after, reviewed_at=tx.now if reviewed else None, reviewed_by=tx.actor if reviewed else None)
+    return replace(after, tally=examined.whole if after.is_whole else examined.part)
 
 
 def _answer(

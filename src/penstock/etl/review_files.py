@@ -1,5 +1,6 @@
 """Corrections as a file: one JSON object per line, or a table for spreadsheets. Made page by page, so of any length."""
 
+import asyncio
 import csv
 import io
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -33,11 +34,15 @@ async def written(pages: AsyncIterator[Sequence[Correction]], kind: FileKind) ->
         yield (MARK + _rows([HEADINGS])).encode()
     async for page in pages:
         if page:
-            yield _lines(page) if kind is FileKind.JSONL else _rows(map(_cells, page)).encode()
+            yield await asyncio.to_thread(_lines if kind is FileKind.JSONL else _table, page)  # some are megabytes
 
 
 def _lines(page: Sequence[Correction]) -> bytes:
     return b"".join(msgspec.json.encode(_told(one)) + b"\n" for one in page)
+
+
+def _table(page: Sequence[Correction]) -> bytes:
+    return _rows(map(_cells, page)).encode()
 
 
 def _told(one: Correction) -> dict[str, Any]:

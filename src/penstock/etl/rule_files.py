@@ -35,14 +35,19 @@ def list_files(folder: Path) -> list[Path]:
 
 def read_rule(path: Path) -> RuleBody:
     """What a file says, or `BadRule`."""
+    try:
+        said = msgspec.json.decode(read_bounded(path), type=_RuleFile)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise BadRule(reason=f"the file does not fit: {error}") from error
+    return RuleBody(**{**msgspec.structs.asdict(said), "name": said.name.strip() or path.stem})
+
+
+def read_bounded(path: Path) -> bytes:
+    """The JSON in a file, or `BadRule` when it is longer than any rule, or holds what cannot be kept."""
     with path.open("rb") as file:
         raw = file.read(MOST_FILE_BYTES + 1)
     if len(raw) > MOST_FILE_BYTES:
         raise BadRule(reason=f"the file is longer than {MOST_FILE_BYTES} bytes")
     if b"\\u0000" in raw:
         raise BadRule(reason="the file holds a NUL character, which no database keeps")
-    try:
-        said = msgspec.json.decode(raw, type=_RuleFile)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise BadRule(reason=f"the file does not fit: {error}") from error
-    return RuleBody(**{**msgspec.structs.asdict(said), "name": said.name.strip() or path.stem})
+    return raw

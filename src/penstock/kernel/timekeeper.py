@@ -21,12 +21,13 @@ from sqlalchemy import CheckConstraint, Column, String, Table, select, update
 from penstock.kernel.bulk import insert_new
 from penstock.kernel.columns import Id, UtcTime
 from penstock.kernel.db import Db, metadata
-from penstock.kernel.errors import Unavailable, in_words
+from penstock.kernel.errors import in_words
 from penstock.kernel.hot import LeasedRow
 from penstock.kernel.keeper import Keeper
 from penstock.kernel.lease_sql import LeaseWords, lease_columns, lease_indexes, lease_rules
 from penstock.kernel.leases import LONG_AGO, Leases
 from penstock.kernel.machine import Machine
+from penstock.kernel.patience import until_there
 from penstock.kernel.sharing import Trips
 
 log = logging.getLogger(__name__)
@@ -119,11 +120,7 @@ class Timekeeper:
         keeping = asyncio.create_task(self._keeper.run())
         try:
             while True:
-                try:
-                    await self._keep_time()
-                except Unavailable as error:
-                    log.warning("duties are put off: %s", error)
-                    await self._db.clock.sleep(RETRY_SECONDS)
+                await until_there(self._db.clock, self._keep_time, away="duties are put off")
         finally:
             for task in (*self._doing, keeping):
                 task.cancel()

@@ -88,12 +88,8 @@ async def test_it_runs_in_the_sandbox(tmp_path: Path):
     pages = tmp_path / "pages.jsonl"
     pages.write_bytes(write_page(lines("Name: Ann", "Total: 1,200.00")))
     value, schema = {"name": "Bob", "total": 1200}, record(name=TEXT, total=NUMBER)
-    sandbox = Sandbox(preload=("penstock.documents.grounding",))
-    try:
-        found = await sandbox.run(
-            ground_value, msgspec.json.encode(value), True, msgspec.json.encode(schema), file=pages
-        )
-    finally:
-        await sandbox.close()
+    written = msgspec.json.encode(value), True, msgspec.json.encode(schema)
+    async with Sandbox(preload=("penstock.documents.grounding",)) as sandbox:
+        found = await sandbox.run(ground_value, *written, file=pages)
     assert found.value == {"total": 1200}
     assert flagged(found) == {"/name"}

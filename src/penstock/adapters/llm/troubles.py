@@ -38,7 +38,7 @@ TOO_LONG = (
     "context window",
     "prompt is too long",
 )
-SPAN = re.compile(r"(?:(\d{1,9}(?:\.\d{0,9})?)(ms|h|m|s))")
+SPAN = re.compile(r"(\d{1,9}(?:\.\d{0,9})?)(ms|h|m|s)")
 SPAN_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 

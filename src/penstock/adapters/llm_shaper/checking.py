@@ -5,7 +5,6 @@ too busy is no fault of the answer.
 """
 
 import asyncio
-import secrets
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -17,6 +16,7 @@ import msgspec
 
 from penstock.documents.asking.answers import Problem, Verdict, read_answer
 from penstock.documents.errors import DocumentTookTooLong
+from penstock.documents.files import scratch_file
 from penstock.documents.grounding import Grounded, ground_value
 from penstock.kernel.errors import Invalid
 from penstock.kernel.plain import Plain
@@ -67,17 +67,13 @@ class Checker:
 
     @asynccontextmanager
     async def _written(self, content: bytes, then: Path | None = None) -> AsyncIterator[Path]:
-        """A file of its own, gone at the end of the block."""
-        path = self.scratch / f"{secrets.token_hex(8)}.part"
-        try:
+        """A file with this content, and with that of another behind it, gone at the end of the block."""
+        async with scratch_file(self.scratch) as path:
             await asyncio.to_thread(_write, path, content, then)
             yield path
-        finally:
-            await asyncio.to_thread(path.unlink, missing_ok=True)
 
 
 def _write(path: Path, content: bytes, then: Path | None) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         file.write(content)
         if then is not None:

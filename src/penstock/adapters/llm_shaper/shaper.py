@@ -58,10 +58,11 @@ class LlmShaper:
     async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
         """A value that satisfies the schema; every leaf is looked for in the pages."""
         options = read_options(rule.options)
+        terms = self._terms_for(options)
         wanted = await asyncio.to_thread(Wanted.by, rule.json_schema)
         self._model.identity(options.which)  # none by that name is known before anything is read
         async with borrowed(self._blobs, reading.pages_key, self._scratch) as pages:
-            strategy, chunks = await self._plan(filename, pages, rule, options)
+            strategy, chunks = await asyncio.to_thread(self._plan, filename, pages, rule, terms)
             asker = Asker(
                 filename=filename,
                 model=self._model,
@@ -71,7 +72,6 @@ class LlmShaper:
                 desk=desk,
                 repair_rounds=self._terms.repair_rounds,
             )
-            terms = self._terms_for(options)
             matter = Matter(chunks=chunks, wanted=wanted, system_prompt=rule.system_prompt, terms=terms)
             made = await STRATEGIES[strategy](asker, matter)
             found, places = await self._ground(asker, wanted, pages, made, options)
@@ -79,12 +79,11 @@ class LlmShaper:
         notes = {**found.notes, **({"mended": asker.mended} if asker.mended else {})}
         return Shaped(value=found.value, strategy=strategy, places=places, usage=asker.usage(strategy), notes=notes)
 
-    async def _plan(self, filename: str, pages: Path, rule: ShapeRule, options: Options) -> tuple[str, list[Chunk]]:
-        """How to ask, by the rule or by the size of the document, and about which chunks."""
-        terms = self._terms_for(options)
+    def _plan(self, filename: str, pages: Path, rule: ShapeRule, terms: AskingTerms) -> tuple[str, list[Chunk]]:
+        """How to ask, by the rule or by the size of the document, and about which chunks. It blocks."""
         most = max(terms.threshold_characters, self._terms.chunk_characters * terms.most_chunks)
         try:
-            text = await asyncio.to_thread(read_text, filename, pages, most_characters=most)
+            text = read_text(filename, pages, most_characters=most)
             length = sum(len(words) for _, words in text)
             by_size = DIRECT if length <= terms.threshold_characters else terms.chunk_strategy
             strategy = by_size if rule.strategy is None else str(rule.strategy)

@@ -93,7 +93,7 @@ async def summarize(asker: Asker, matter: Matter) -> Outcome:
 async def extract(asker: Asker, matter: Matter) -> Outcome:
     """A question about each chunk for what it says, merged."""
     await asker.plan(len(matter.chunks) + 2)
-    loose = await asyncio.to_thread(Wanted.by, relaxed(matter.wanted.schema))
+    loose = await asyncio.to_thread(lambda: Wanted.by(relaxed(matter.wanted.schema)))
 
     async def taken_out(chunk: Chunk) -> Part:
         question = prompts.ask_about_part(loose.schema, chunk, system_prompt=matter.system_prompt)

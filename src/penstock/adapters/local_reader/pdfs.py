@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from penstock.adapters.local_reader.book import Batch, Book
 from penstock.documents import pdf, rapid, text
-from penstock.documents.endings import BROKEN, TOO_LONG, TOO_MUCH
+from penstock.documents.endings import BROKEN, STOPPED, TOO_MUCH
 from penstock.documents.ground import Page
 from penstock.kernel.sandbox.ends import Bounds
 
@@ -50,7 +50,7 @@ async def _layers(
     suspects = [number for number in survey.suspects if first <= number <= last]
     try:
         read = await book.parse(text.read_layers, first, last, suspects, limits=limits)
-    except (*TOO_MUCH, *TOO_LONG, *BROKEN) as error:
+    except (*TOO_MUCH, *STOPPED, *BROKEN) as error:
         log.warning("pages %d to %d of %s break the parser: %s", first, last, book.filename, error.code)
         code = error.code
     else:

@@ -6,8 +6,10 @@ the reader goes on from what is kept: it sends nothing twice that was sent, and 
 
     reader.py      the provider: plan, send, follow, bind      terms.py, errors.py  what is set, and what goes wrong
     plan.py        which parts; cut.py cuts them (sandbox)     papers.py  what is kept between attempts
+    errand.py      one reading under way                       watch.py, patience.py  following its job
     cloud.py       the protocol v4; codes.py its error codes   selfhosted.py  the protocol of `mineru-api`
-    wire.py        HTTP, bounded                               jobs.py  what both protocols speak of
+    protocol.py    what is asked of both                       jobs.py  what both speak of
+    wire.py        HTTP, bounded
     unpack.py      the zip (sandbox)                           content.py  its list of blocks as pages
 
 Nothing is imported here: the sandbox runs functions of this package and should load no more than it needs.

@@ -11,8 +11,9 @@ from typing import Any
 
 from penstock.adapters.mineru import codes
 from penstock.adapters.mineru.codes import Trouble
+from penstock.adapters.mineru.errand import Errand
 from penstock.adapters.mineru.errors import MineruAway, MineruLost, MineruRefused
-from penstock.adapters.mineru.jobs import Job, Load, Look, Part, PartLook, Post, Sheet, Upload, is_id
+from penstock.adapters.mineru.jobs import Job, Look, Part, PartLook, Sheet, Upload, is_id
 from penstock.adapters.mineru.patience import while_alive
 from penstock.adapters.mineru.terms import MineruTerms
 from penstock.adapters.mineru.wire import Answer, Wire
@@ -22,14 +23,8 @@ from penstock.kernel.plain import Plain
 
 STORED = frozenset({HTTPStatus.OK, HTTPStatus.CREATED})
 BUSY = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS})
-ENDINGS = frozenset(
-    {".pdf", ".doc", ".docx", ".ppt", ".pptx", ".xls", ".xlsx", ".png", ".jpg", ".jpeg", ".jp2", ".webp", ".gif"}
-    | {".bmp", ".html", ".htm"}
-)
 WEB_PAGES = frozenset({".html", ".htm"})
 WEB_PAGE_MODEL = "MinerU-HTML"  # no other reads them
-MOST_FILES = 50  # in a batch
-STATE_CHARACTERS = 20  # of a state or a code; the longest has twelve
 MOST_COUNT = 1_000_000  # pages that a counter may speak of
 
 
@@ -41,25 +36,25 @@ class Cloud:
         self._clock = clock
         self._terms = terms
 
-    async def send(self, load: Load, post: Post) -> Job:
+    async def send(self, errand: Errand) -> Job:
         """Make a batch of all that is to be read, by addresses where they will do, else by uploads."""
-        if self._terms.source != "upload" and not load.plan.by_upload:
-            links = [await self._link(load, part, post) for part in load.parts]
+        if self._terms.source != "upload" and not errand.plan.by_upload:
+            links = [await self._link(errand, part) for part in errand.parts]
             if all(links):
-                return await self._send_links(load, post, [str(link) for link in links])
-        return await self._send_files(load, post)
+                return await self._send_links(errand, [str(link) for link in links])
+        return await self._send_files(errand)
 
-    async def go_on_sending(self, job: Job, load: Load, post: Post) -> Job:
+    async def go_on_sending(self, job: Job, errand: Errand) -> Job:
         """Put what is not put yet; after each file the job is kept anew, so that nothing is put twice."""
-        parts = {part.number: part for part in load.plan.parts}
+        parts = {part.number: part for part in errand.plan.parts}
         while job.uploads:
             upload = job.uploads[0]
             part = parts[upload.part]
-            putting = self._put(upload.url, load, part)
-            status = await while_alive(putting, post.alive, self._clock, self._terms.poll_interval)
+            putting = self._put(upload.url, errand, part)
+            status = await while_alive(putting, errand.alive, self._clock, self._terms.poll_interval)
             _check_stored(status, job)
             job = replace(job, uploads=job.uploads[1:])
-            await post.keep(job)
+            await errand.keep(job)
         return job
 
     async def look(self, job: Job, filename: str) -> Look:
@@ -77,42 +72,42 @@ class Cloud:
         if status != HTTPStatus.OK:
             raise MineruAway(reason=f"HTTP {status} for a result")
 
-    async def _link(self, load: Load, part: Part, post: Post) -> str | None:
-        return await while_alive(load.link(part), post.alive, self._clock, self._terms.poll_interval)
+    async def _link(self, errand: Errand, part: Part) -> str | None:
+        return await while_alive(errand.link(part), errand.alive, self._clock, self._terms.poll_interval)
 
-    async def _send_links(self, load: Load, post: Post, links: list[str]) -> Job:
-        files = [{"url": link, "data_id": part.tag} for link, part in zip(links, load.parts, strict=True)]
-        body = await self._submit("/extract/task/batch", load, files)
-        job = self._job(body, load)
-        await post.keep(job)
+    async def _send_links(self, errand: Errand, links: list[str]) -> Job:
+        files = [{"url": link, "data_id": part.tag} for link, part in zip(links, errand.parts, strict=True)]
+        body = await self._submit("/extract/task/batch", errand, files)
+        job = self._job(body, errand)
+        await errand.keep(job)
         return job
 
-    async def _send_files(self, load: Load, post: Post) -> Job:
-        files = [{"name": load.name_of(part), "data_id": part.tag} for part in load.parts]
-        body = await self._submit("/file-urls/batch", load, files)
+    async def _send_files(self, errand: Errand) -> Job:
+        files = [{"name": errand.name_of(part), "data_id": part.tag} for part in errand.parts]
+        body = await self._submit("/file-urls/batch", errand, files)
         urls = [url for url in _list(body.get("file_urls")) if isinstance(url, str)]
-        if len(urls) != len(load.parts):
+        if len(urls) != len(errand.parts):
             raise MineruAway(reason="it gave another number of upload addresses than there are files")
-        uploads = tuple(Upload(part=part.number, url=url) for part, url in zip(load.parts, urls, strict=True))
-        job = replace(self._job(body, load), uploads=uploads)
-        await post.keep(job)
-        return await self.go_on_sending(job, load, post)
+        uploads = tuple(Upload(part=part.number, url=url) for part, url in zip(errand.parts, urls, strict=True))
+        job = replace(self._job(body, errand), uploads=uploads)
+        await errand.keep(job)
+        return await self.go_on_sending(job, errand)
 
-    async def _submit(self, path: str, load: Load, files: list[dict[str, str]]) -> Plain:
-        model = WEB_PAGE_MODEL if load.plan.ending in WEB_PAGES else self._terms.model_version
+    async def _submit(self, path: str, errand: Errand, files: list[dict[str, str]]) -> Plain:
+        model = WEB_PAGE_MODEL if errand.plan.ending in WEB_PAGES else self._terms.model_version
         options = {"model_version": model, "language": self._terms.language, "enable_formula": True}
         body = {"files": files, **options, "enable_table": True}
-        return self._good(await self._wire.ask("POST", path, body), load.filename, "")
+        return self._good(await self._wire.ask("POST", path, body), errand.filename, "")
 
-    def _job(self, body: Plain, load: Load) -> Job:
+    def _job(self, body: Plain, errand: Errand) -> Job:
         batch_id = body.get("batch_id")
         if not is_id(batch_id):
             raise MineruAway(reason="it gave no id for a batch")
-        parts = tuple(part.number for part in load.parts)
+        parts = tuple(part.number for part in errand.parts)
         return Job(id=batch_id, endpoint=self._terms.address, parts=parts)
 
-    async def _put(self, url: str, load: Load, part: Part) -> int:
-        return await self._wire.put(url, await load.file(part))
+    async def _put(self, url: str, errand: Errand, part: Part) -> int:
+        return await self._wire.put(url, await errand.file(part))
 
     def _good(self, answer: Answer, filename: str, job: str) -> Plain:
         """The data of a good answer. Where there is no code at all, the status has the word."""
@@ -130,7 +125,7 @@ class Cloud:
         return data
 
     def _part(self, entry: Plain, filename: str, job: str) -> PartLook:
-        state = self._wire.said(entry.get("state"))[:STATE_CHARACTERS]
+        state = self._wire.word(entry.get("state"))
         told = entry.get("extract_progress")
         counts = told if isinstance(told, dict) else {}
         done, of = _count(counts.get("extracted_pages")), _count(counts.get("total_pages"))
@@ -149,7 +144,7 @@ class Cloud:
         return codes.of_job(self._trouble(entry.get("err_code"), words, filename, job))
 
     def _trouble(self, code: object, words: str, filename: str, job: str) -> Trouble:
-        shown = self._wire.said(code)[:STATE_CHARACTERS] if code else ""
+        shown = self._wire.word(code) if code else ""
         return Trouble(code=shown, words=words, filename=filename, job=job, now=self._clock.now())
 
 

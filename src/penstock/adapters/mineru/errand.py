@@ -1,16 +1,16 @@
 """One reading under way: the document on its way out, what comes back, and who is told of it.
 
-It is the `Load` that a service takes files from, and the `Post` that it hands jobs and results to.
+A protocol takes its files from here, and hands jobs and results over to it.
 """
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import BinaryIO, Self
 
 from penstock.adapters.mineru.errors import MineruResultBroken, MineruResultRefused
 from penstock.adapters.mineru.jobs import Job, Look, Part, Plan
@@ -20,7 +20,7 @@ from penstock.adapters.mineru.terms import MIB, MineruTerms
 from penstock.adapters.mineru.unpack import Flaw, Stretch, read_stretch
 from penstock.documents.endings import BROKEN, TOO_MUCH, told_of
 from penstock.documents.files import borrowed, pieces_of
-from penstock.documents.ground import write_page
+from penstock.documents.ground import Page, write_page
 from penstock.documents.ocr import Desk, Source
 from penstock.kernel.blobs import MOST_LINK_SECONDS, Blobs
 from penstock.kernel.sandbox.call import Sandbox
@@ -97,7 +97,7 @@ class Errand:
         return tuple(part for part in self.plan.parts if part.number not in self.kept)
 
     def name_of(self, part: Part) -> str:
-        """A name that tells nothing but the kind."""
+        """What its file is called far away: it tells nothing but the kind."""
         return f"{part.tag}{self.plan.ending}"
 
     async def link(self, part: Part) -> str | None:
@@ -179,7 +179,7 @@ class Errand:
                 start: int | None = 0
                 while start is not None:
                     stretch = await self._stretch(part, zipped, start)
-                    await asyncio.to_thread(file.write, b"".join(map(write_page, stretch.pages)))
+                    await asyncio.to_thread(_write, file, stretch.pages)
                     await self.alive()
                     kept = KeptPart(pages=kept.pages + len(stretch.pages), by_page=stretch.by_page)
                     start = stretch.following
@@ -201,3 +201,7 @@ class Errand:
         if found.following is not None and found.following <= start:
             raise MineruResultRefused(filename=self.filename, reason="its pages do not go on")
         return found
+
+
+def _write(file: BinaryIO, pages: Iterable[Page]) -> None:
+    file.write(b"".join(map(write_page, pages)))

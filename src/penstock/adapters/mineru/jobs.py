@@ -1,10 +1,9 @@
 """What both protocols speak of: parts of a document, the job that reads them, and how far it is."""
 
 from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol, TypeGuard
+from typing import Literal, TypeGuard
 
 from penstock.kernel.errors import PenstockError
 
@@ -95,77 +94,6 @@ class Sheet:
     path: Path
     most_bytes: int
     filename: str
-
-
-class Load(Protocol):
-    """The document on its way out: whoever sends it asks for the files."""
-
-    @property
-    def filename(self) -> str:
-        """What the document is called here."""
-        ...
-
-    @property
-    def plan(self) -> Plan:
-        """How it goes out."""
-        ...
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """Those that are still to be read."""
-        ...
-
-    def name_of(self, part: Part) -> str:
-        """What its file is called far away. It does not tell what the document is called here."""
-        ...
-
-    async def link(self, part: Part) -> str | None:
-        """An address from which MinerU may fetch it, or None."""
-        ...
-
-    async def file(self, part: Part) -> Path:
-        """The part as a local file, good until the next one is asked for."""
-        ...
-
-
-class Post(Protocol):
-    """The reader's side of a sending: keeps what must not be lost, and tells that somebody is at work."""
-
-    async def keep(self, job: Job) -> None:
-        """Put a job where the next attempt finds it."""
-        ...
-
-    async def alive(self) -> None:
-        """Tell that work goes on; raises when the document is not wanted any more."""
-        ...
-
-    async def take(self, part: Part, zipped: Path) -> None:
-        """Take the result of a part, where a server gives it at once."""
-        ...
-
-    def sheet(self) -> AbstractAsyncContextManager[Path]:
-        """A path for a file that is gone afterwards."""
-        ...
-
-
-class Service(Protocol):
-    """One protocol of MinerU."""
-
-    async def send(self, load: Load, post: Post) -> Job:
-        """Give MinerU all that is to be read."""
-        ...
-
-    async def go_on_sending(self, job: Job, load: Load, post: Post) -> Job:
-        """Send what an earlier attempt has not sent."""
-        ...
-
-    async def look(self, job: Job, filename: str) -> Look:
-        """How far it is; `MineruLost` when nobody there knows it any more."""
-        ...
-
-    async def fetch(self, job: Job, done: PartLook, sheet: Sheet) -> None:
-        """Write the zip of a part that is done to a file."""
-        ...
 
 
 def is_id(value: object) -> TypeGuard[str]:

@@ -12,9 +12,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
-from penstock.adapters.mineru import cloud, selfhosted
 from penstock.adapters.mineru.cut import Weight, cut, weigh
 from penstock.adapters.mineru.jobs import PDF, Part, Plan
 from penstock.adapters.mineru.terms import MIB, MineruTerms
@@ -30,7 +29,12 @@ from penstock.kernel.sandbox.ends import Bounds
 T = TypeVar("T")
 
 KIND = "pdf"
-TAKEN = {"cloud": cloud.ENDINGS, "selfhosted": selfhosted.ENDINGS}
+TAKEN_BY_BOTH = frozenset({PDF, ".png", ".jpeg", ".jpg", ".jp2", ".webp", ".gif", ".bmp", ".docx", ".pptx", ".xlsx"})
+TAKEN = {
+    "cloud": TAKEN_BY_BOTH | {".doc", ".ppt", ".xls", ".html", ".htm"},
+    "selfhosted": TAKEN_BY_BOTH | {".tif", ".tiff"},
+}
+MOST_FILES = 50  # in a batch of the cloud
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +90,7 @@ class Cutter:
         fits = pages <= terms.max_pages and source.size_bytes <= terms.max_file_bytes
         if fits or terms.spoken == "selfhosted":
             return (Part(number=1, pages=pages),)
-        if math.ceil(pages / terms.max_pages) > cloud.MOST_FILES:
+        if math.ceil(pages / terms.max_pages) > MOST_FILES:
             raise self._too_many(source, pages)
         parts: list[Part] = []
         todo = [(first, min(first + terms.max_pages - 1, pages)) for first in range(1, pages + 1, terms.max_pages)]
@@ -97,7 +101,7 @@ class Cutter:
                 parts.append(Part(number=len(parts) + 1, first=first, pages=last - first + 1))
                 continue
             todo[:0] = self._halves(source, first, last, weight)
-            if len(parts) + len(todo) > cloud.MOST_FILES:
+            if len(parts) + len(todo) > MOST_FILES:
                 raise self._too_many(source, pages)
         return tuple(parts)
 
@@ -112,9 +116,7 @@ class Cutter:
 
     def _too_many(self, source: Source, pages: int) -> DocumentTooLarge:
         limits = f"{self.terms.max_pages} pages and {self.terms.max_file_bytes} bytes"
-        reason = (
-            f"its {pages} pages would be more than {cloud.MOST_FILES} files of {limits}, the most MinerU takes at once"
-        )
+        reason = f"its {pages} pages would be more than {MOST_FILES} files of {limits}, the most MinerU takes at once"
         return DocumentTooLarge(filename=source.filename, reason=reason)
 
     async def _write(self, path: Path, part: Part, source: Source, target: Path) -> None:
@@ -123,8 +125,7 @@ class Cutter:
         with await asyncio.to_thread(target.open, "wb") as file:
             while True:
                 piece = await self._run(cut, part.first, part.last, written, source=source, path=path)
-                await asyncio.to_thread(file.write, piece.content)
-                seen.update(piece.content)
+                await asyncio.to_thread(_add, piece.content, file, seen)
                 written += len(piece.content)
                 if written >= piece.size_bytes or not piece.content:
                     break
@@ -138,6 +139,11 @@ class Cutter:
         with told_of(source.filename, KIND):
             answer = await self.sandbox.run(function, *arguments, file=path, limits=limits)
         return accepted(answer, source.filename, KIND)
+
+
+def _add(content: bytes, file: BinaryIO, seen: "hashlib._Hash") -> None:
+    file.write(content)
+    seen.update(content)
 
 
 def _is_pdf(path: Path, filename: str) -> bool:

@@ -15,10 +15,11 @@ from penstock.adapters.local_reader.papers import Papers
 from penstock.adapters.mineru.cloud import Cloud
 from penstock.adapters.mineru.errand import Copy, Errand, Means
 from penstock.adapters.mineru.errors import MineruKeyMissing, MineruLost, MineruUrlUnread
-from penstock.adapters.mineru.jobs import Job, Service
+from penstock.adapters.mineru.jobs import Job
 from penstock.adapters.mineru.papers import JobPapers
 from penstock.adapters.mineru.patience import while_alive
 from penstock.adapters.mineru.plan import Cutter
+from penstock.adapters.mineru.protocol import Service
 from penstock.adapters.mineru.selfhosted import SelfHosted
 from penstock.adapters.mineru.terms import MineruTerms
 from penstock.adapters.mineru.watch import Watch
@@ -118,9 +119,9 @@ class MineruReader:
             await errand.show(job)  # a worker may have died before it could
             return job
         if job is not None and missing <= set(job.parts):
-            errand.job = await self._service.go_on_sending(job, errand, errand)
+            errand.job = await self._service.go_on_sending(job, errand)
         else:
-            errand.job = await self._service.send(errand, errand)
+            errand.job = await self._service.send(errand)
         return errand.job
 
     async def _bound(self, errand: Errand, papers: Papers, began: float) -> Reading:
@@ -136,9 +137,8 @@ class MineruReader:
                 pages_key=papers.pages_key,
                 provider_task_id=self._id_of(errand),
                 page_count=errand.plan.pages or pages,
-                metadata=self._metadata(errand, pages),
+                metadata={**self._metadata(errand, pages), "seconds": round(time.perf_counter() - began, 3)},
             )
-            reading.metadata["seconds"] = round(time.perf_counter() - began, 3)
             await papers.finish(binding, reading)
         return reading
 

@@ -12,18 +12,15 @@ from typing import BinaryIO
 
 import aiohttp
 
+from penstock.adapters.mineru.errand import Errand
 from penstock.adapters.mineru.errors import MineruAway, MineruFailed, MineruLost, MineruRefused
-from penstock.adapters.mineru.jobs import Job, Load, Look, Part, PartLook, Post, Sheet, is_id
+from penstock.adapters.mineru.jobs import Job, Look, Part, PartLook, Sheet, is_id
 from penstock.adapters.mineru.patience import while_alive
 from penstock.adapters.mineru.terms import MineruTerms
 from penstock.adapters.mineru.wire import Answer, Wire
 from penstock.kernel.clock import Clock
 from penstock.kernel.plain import Plain
 
-ENDINGS = frozenset(
-    {".pdf", ".png", ".jpeg", ".jpg", ".jp2", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".docx", ".pptx", ".xlsx"}
-)
-STATE_CHARACTERS = 20  # of what is told of a job
 NOT_THERE = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED})
 ZIP_FORM = {"response_format_zip": "true", "return_md": "true", "return_content_list": "true"}
 
@@ -53,17 +50,17 @@ class SelfHosted:
             return ""
         if answer.status != HTTPStatus.OK or answer.body.get("status") != "healthy":
             raise MineruAway(reason=f"HTTP {answer.status} for its health")
-        return self._wire.said(answer.body.get("version"))
+        return self._wire.word(answer.body.get("version") or "unknown")
 
-    async def send(self, load: Load, post: Post) -> Job:
+    async def send(self, errand: Errand) -> Job:
         """Give it the document. Where it knows no jobs, the result comes back in the same call."""
-        part = load.parts[0]
-        path = await load.file(part)
-        parcel = _Parcel(path=path, name=load.name_of(part), part=part, filename=load.filename)
-        job = await self._submit(parcel, post) if await self.check() else None
-        return job or await self._read_at_once(parcel, post)
+        part = errand.parts[0]
+        path = await errand.file(part)
+        parcel = _Parcel(path=path, name=errand.name_of(part), part=part, filename=errand.filename)
+        job = await self._submit(parcel, errand) if await self.check() else None
+        return job or await self._read_at_once(parcel, errand)
 
-    async def go_on_sending(self, job: Job, load: Load, post: Post) -> Job:  # noqa: ARG002  (the Protocol's)
+    async def go_on_sending(self, job: Job, errand: Errand) -> Job:  # noqa: ARG002  (the Protocol's)
         """Nothing is ever half sent."""
         return job
 
@@ -87,10 +84,10 @@ class SelfHosted:
         if status != HTTPStatus.OK:
             raise MineruAway(reason=f"HTTP {status} for a result")
 
-    async def _submit(self, parcel: _Parcel, post: Post) -> Job | None:
+    async def _submit(self, parcel: _Parcel, errand: Errand) -> Job | None:
         """The job, or None where the server knows no jobs."""
         sending = self._post(parcel)
-        answer = await while_alive(sending, post.alive, self._clock, self._terms.poll_interval)
+        answer = await while_alive(sending, errand.alive, self._clock, self._terms.poll_interval)
         if answer.status in NOT_THERE:
             return None
         self._check(answer, parcel.filename)
@@ -98,20 +95,20 @@ class SelfHosted:
         if not is_id(task_id):
             raise MineruAway(reason="it gave no id for a job")
         job = Job(id=task_id, endpoint=self._terms.address, parts=(parcel.part.number,))
-        await post.keep(job)
+        await errand.keep(job)
         return job
 
     async def _post(self, parcel: _Parcel) -> Answer:
         with await asyncio.to_thread(parcel.path.open, "rb") as file:
             return await self._wire.post_form("/tasks", self._form(file, parcel.name))
 
-    async def _read_at_once(self, parcel: _Parcel, post: Post) -> Job:
-        async with post.sheet() as path:
+    async def _read_at_once(self, parcel: _Parcel, errand: Errand) -> Job:
+        async with errand.sheet() as path:
             sheet = Sheet(path=path, most_bytes=self._terms.most_result_bytes, filename=parcel.filename)
             reading = self._post_and_wait(parcel, sheet)
-            answer = await while_alive(reading, post.alive, self._clock, self._terms.poll_interval)
+            answer = await while_alive(reading, errand.alive, self._clock, self._terms.poll_interval)
             self._check(answer, parcel.filename)
-            await post.take(parcel.part, path)
+            await errand.take(parcel.part, path)
         named = answer.body.get("task_id")
         return Job(id=named if is_id(named) else "", endpoint=self._terms.address, parts=(parcel.part.number,))
 
@@ -128,15 +125,14 @@ class SelfHosted:
     def _check(self, answer: Answer, filename: str) -> None:
         if answer.status in {HTTPStatus.OK, HTTPStatus.ACCEPTED}:
             return
-        body = answer.body
-        words = self._wire.said(body.get("error") or body.get("message") or body.get("detail"))
+        words = self._wire.reason(answer.body)
         if answer.status == HTTPStatus.CONFLICT:
             raise MineruFailed(filename=filename, reason=words)
         raise MineruRefused(filename=filename, reason=f"HTTP {answer.status}, {words}")
 
     def _part(self, body: Plain, filename: str) -> PartLook:
-        status = self._wire.said(body.get("status"))[:STATE_CHARACTERS]
-        sign = f"{status}, {self._wire.said(body.get('queued_ahead') or '0')[:STATE_CHARACTERS]} ahead"
+        status = self._wire.word(body.get("status"))
+        sign = f"{status}, {self._wire.word(body.get('queued_ahead') or '0')} ahead"
         if status == "completed":
             return PartLook(state="done", sign=sign)
         if status == "failed":

@@ -8,6 +8,7 @@ zip says of its size. Pages come back in stretches, since an answer from the san
 import stat
 import zipfile
 import zlib
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, Literal
 
@@ -97,7 +98,7 @@ def _check_names(archive: zipfile.ZipFile) -> None:
 def _why_bad(entry: zipfile.ZipInfo) -> str | None:
     name = entry.orig_filename  # as it was written; `filename` is cut at a NUL
     if len(name) > MOST_NAME_CHARACTERS:
-        return "an entry has a name of more than a thousand characters"
+        return f"an entry has a name of more than {MOST_NAME_CHARACTERS} characters"
     if name.startswith("/") or "\\" in name or "\0" in name or name[1:2] == ":" or ".." in name.split("/"):
         return "an entry has a name that leads out of its folder"
     if stat.S_IFMT(entry.external_attr >> 16) not in {0, stat.S_IFREG, stat.S_IFDIR}:
@@ -107,19 +108,20 @@ def _why_bad(entry: zipfile.ZipInfo) -> str | None:
 
 def _find(archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo | None:
     """The entry of this name, or one that ends in it after a prefix; the least deep when there are several."""
-    found = [entry for entry in archive.infolist() if _is_named(PurePosixPath(entry.filename).name, name)]
-    return min(found, key=lambda entry: (entry.filename.count("/"), entry.filename), default=None)
+    return _least_deep(entry for entry in archive.infolist() if _is_named(PurePosixPath(entry.filename).name, name))
 
 
 def _is_named(given: str, name: str) -> bool:
     return given == name or given.endswith(f"_{name}")
 
 
+def _least_deep(entries: Iterable[zipfile.ZipInfo]) -> zipfile.ZipInfo | None:
+    return min(entries, key=lambda entry: (entry.filename.count("/"), entry.filename), default=None)
+
+
 def _markdown(archive: zipfile.ZipFile) -> str:
-    entry = _find(archive, MARKDOWN_NAME)
-    if entry is None:
-        others = [each for each in archive.infolist() if each.filename.endswith(".md")]
-        entry = min(others, key=lambda each: (each.filename.count("/"), each.filename), default=None)
+    others = (entry for entry in archive.infolist() if entry.filename.endswith(".md"))
+    entry = _find(archive, MARKDOWN_NAME) or _least_deep(others)
     if entry is None:
         raise _Flawed("broken", "it has neither a list of blocks nor markdown")
     return _content(archive, entry, MOST_MARKDOWN_BYTES).decode(errors="replace").replace("\0", "")

@@ -6,8 +6,9 @@ and cost no attempt; what ends the watch is a failure, or MINERU_TIMEOUT without
 
 from penstock.adapters.mineru.errand import Errand
 from penstock.adapters.mineru.errors import MineruAway, MineruBusy, MineruFailed, MineruResultRefused, MineruStalled
-from penstock.adapters.mineru.jobs import Job, Look, PartLook, Service, Sheet
+from penstock.adapters.mineru.jobs import Job, Look, Part, PartLook, Sheet
 from penstock.adapters.mineru.patience import Patience, while_alive
+from penstock.adapters.mineru.protocol import Service
 from penstock.adapters.mineru.terms import MineruTerms
 from penstock.kernel.clock import Clock
 from penstock.kernel.errors import PenstockError
@@ -46,7 +47,7 @@ class Watch:
             for part in self._errand.parts:
                 seen = self._look.get(part.number)
                 if seen is not None and seen.state == "done":
-                    await self._fetch(part.number, seen)
+                    await self._fetch(part, seen)
         except (MineruAway, MineruBusy) as error:
             return error
         except (MineruFailed, MineruResultRefused):
@@ -54,9 +55,8 @@ class Watch:
             raise
         return None
 
-    async def _fetch(self, number: int, done: PartLook) -> None:
+    async def _fetch(self, part: Part, done: PartLook) -> None:
         errand, terms = self._errand, self._terms
-        part = next(part for part in errand.parts if part.number == number)
         async with errand.sheet() as path:
             sheet = Sheet(path=path, most_bytes=terms.most_result_bytes, filename=errand.filename)
             fetching = self._service.fetch(self._job, done, sheet)

@@ -24,6 +24,8 @@ from penstock.kernel.redact import BLOT, redact
 
 ANSWER_BYTES = 4 * 1024 * 1024  # a batch of fifty files is told in 50 KB
 SAID_CHARACTERS = 200
+WORD_CHARACTERS = 20  # of a state or a code; the longest has twelve
+REASONS = ("msg", "error", "message", "detail")  # where servers say what is wrong
 MOST_REDIRECTS = 5
 ASK_SECONDS = 120.0
 MOVE_SECONDS = 300.0  # for an upload or a download
@@ -79,9 +81,9 @@ class Wire:
             self._check_scheme(answer.url)
             return await _written(answer, sheet)
 
-    async def post_for_file(self, api: str, form: aiohttp.FormData, sheet: Sheet, seconds: float) -> Answer:
+    async def post_for_file(self, path: str, form: aiohttp.FormData, sheet: Sheet, seconds: float) -> Answer:
         """A file out and a file back in one call, which may take long. The body of a refusal is in the answer."""
-        async with self._call("POST", self._address + api, seconds, data=form) as answer:
+        async with self._call("POST", self._address + path, seconds, data=form) as answer:
             if answer.status != HTTPStatus.OK:
                 return await self._understood(answer)
             await _written(answer, sheet)
@@ -94,6 +96,14 @@ class Wire:
             text = text.replace(self._token, BLOT)  # before it is cut: half a token is one too many
         plain = "".join(each if each.isprintable() else " " for each in redact(text[: 4 * SAID_CHARACTERS]))
         return plain[:SAID_CHARACTERS].strip().rstrip(".。") or "it does not say why"
+
+    def word(self, value: object) -> str:
+        """A state or a code, which is no more than a word."""
+        return self.said(value)[:WORD_CHARACTERS]
+
+    def reason(self, body: Plain) -> str:
+        """What an answer says is wrong."""
+        return self.said(next((body[name] for name in REASONS if body.get(name)), ""))
 
     async def close(self) -> None:
         """Close what is open."""
@@ -138,11 +148,9 @@ class Wire:
                 raise MineruAway(reason="its answer is no JSON object") from error
             body = {}
         if answer.status in AUTH:
-            words = body.get("msg") or body.get("detail") or f"HTTP {answer.status}"
-            raise MineruKeyRefused(reason=self.said(words))
+            raise MineruKeyRefused(reason=f"HTTP {answer.status}, {self.reason(body)}")
         if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            words = body.get("msg") or body.get("detail") or body.get("error") or body.get("message")
-            raise MineruAway(reason=f"HTTP {answer.status}, {self.said(words)}")
+            raise MineruAway(reason=f"HTTP {answer.status}, {self.reason(body)}")
         return Answer(status=answer.status, body=body)
 
     def _check_scheme(self, url: str | URL) -> None:

@@ -7,6 +7,7 @@ here. This is a help for those who make copies of schemas and tidy answers: what
 from typing import Any
 from urllib.parse import unquote
 
+from penstock.documents.fields.schema import unescaped
 from penstock.kernel.plain import Plain
 
 MOST_FACETS = 64
@@ -31,7 +32,7 @@ def referred(root: Plain, reference: object) -> Any:
         return None
     found: Any = root
     for step in unquote(reference).split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
+        name = unescaped(step)
         if isinstance(found, list) and name.isdecimal() and int(name) < len(found):
             found = found[int(name)]
         elif isinstance(found, dict) and name in found:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from penstock.documents.fields.layout import Text, share_row
-from penstock.documents.fields.words import is_rate, names_a_rate
+from penstock.documents.fields.words import is_rate, names_a_unit
 from penstock.documents.ground import Box
 
 SAID, NEAR = 0, 1  # how a value belongs to its label: left of it or by a mark, or above it
@@ -65,7 +65,7 @@ def weighed(label: Text, around: Around, is_label: Callable[[str], bool]) -> lis
 
 def _nearest(label: Text, right: Sequence[Text]) -> Sequence[Text]:
     """The nearest right of a label. After "VAT" a rate and an amount are both: which of them is meant, nobody said."""
-    unsaid = len(right) > 1 and is_rate(right[0].text) and not names_a_rate(label.text)
+    unsaid = len(right) > 1 and is_rate(right[0].text) and not names_a_unit(label.text)
     return right[: 2 if unsaid else 1]
 
 

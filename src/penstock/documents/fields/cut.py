@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from penstock.documents.fields.words import COMMON, HAN, MOST_LABEL, is_rate, names_a_rate
+from penstock.documents.fields.words import COMMON, HAN, MOST_LABEL, is_rate, names_a_unit
 
 MOST_PAIRS = 50  # of one line
 MOST_STARTS = 40  # where a label in the middle of a line may begin
@@ -147,7 +147,7 @@ def _values(rest: str) -> tuple[str, ...]:
 def _by_gap(line: str, known: Known) -> Iterator[Pair]:
     cells = [cell for cell in _GAP.split(line.strip()) if cell.strip()][:MOST_PAIRS]
     for label, value, after in zip(cells, cells[1:], [*cells[2:], ""], strict=False):
-        is_by_the_way = is_rate(value) and after and not names_a_rate(label)  # "VAT   19%   251.75"
+        is_by_the_way = is_rate(value) and after and not names_a_unit(label)  # "VAT   19%   251.75"
         if known(label) and not known(value) and not is_by_the_way:
             yield Pair(label=label, values=(value,))
 

@@ -12,8 +12,9 @@ from urllib.parse import quote, unquote
 
 import jsonschema_rs
 
-from penstock.documents.fields.tree import Choice, Judge, Labels, Leaf, Node, Nothing, Plain, Record, Rows
+from penstock.documents.fields.tree import Choice, Judge, Labels, Leaf, Node, Nothing, Record, Rows
 from penstock.documents.fields.words import clauses_of, keys_wanted, parts_of
+from penstock.kernel.plain import Plain
 
 MOST_NESTING = 64  # of the schema's own text
 MOST_DEPTH = 16  # of the result
@@ -47,6 +48,11 @@ def read_schema(schema: Any) -> Node:
 def escaped(name: str) -> str:
     """A property's name as a step of a JSON Pointer."""
     return name.replace("~", "~0").replace("/", "~1")
+
+
+def unescaped(step: str) -> str:
+    """A step of a JSON Pointer as the name that it stands for."""
+    return step.replace("~1", "/").replace("~0", "~")
 
 
 def _check_nesting(schema: Any) -> None:
@@ -148,7 +154,7 @@ class _Reader:
     def _at(self, place: str) -> Any:
         found: Any = self.root
         for step in place.split("/")[1:]:
-            name = step.replace("~1", "/").replace("~0", "~")
+            name = unescaped(step)
             if isinstance(found, list) and name.isdecimal() and int(name) < len(found):
                 found = found[int(name)]
             elif isinstance(found, dict) and name in found:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-Plain: TypeAlias = dict[str, Any]  # a JSON object; the kernel's own name for it comes with a database library
+from penstock.kernel.plain import Plain
+
 Labels: TypeAlias = tuple[frozenset[str], ...]  # keys, those that name it best first
 
 

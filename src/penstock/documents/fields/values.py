@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.documents.fields import dates, numbers
-from penstock.documents.fields.tree import Judge, Leaf, Plain, kinds_of
+from penstock.documents.fields.tree import Judge, Leaf, kinds_of
 from penstock.documents.fields.words import key_of
+from penstock.kernel.plain import Plain
 
 MOST_TEXT = 1000  # characters of a single value
 MOST_TOKENS = 50

@@ -9,6 +9,8 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
+from penstock.documents.fields.numbers import CODES
+
 MOST_LABEL = 80  # characters; longer text is prose
 MOST_VARIANTS = 32
 MOST_RATE = 20  # characters
@@ -20,7 +22,7 @@ _BESIDE = re.compile(r"[/|()\[\]{}（）【】［］<>]")  # what parts two labe
 _MAY_PART = re.compile(r"[/|(\[{<%$]|[A-Z]{3}\s*$|[^\x00-\x7f]")
 _RATE = r"[@+]?\s*\d{1,3}(?:[.,]\d{1,3})?\s*[%％]"
 _BARE_RATE = re.compile(rf"\s*[(（]?\s*{_RATE}\s*[)）]?\s*")
-_UNIT_AFTER = re.compile(rf"(?<=\S)(?:\s*{_RATE}|\s+(?:in\s+)?(?:EUR|USD|GBP|CHF|CNY|RMB|JPY|HKD)|\s*[€$£¥￥])\s*$")
+_UNIT_AFTER = re.compile(rf"(?<=\S)(?:\s*{_RATE}|\s+(?:in\s+)?(?:{CODES})|\s*[€$£¥￥])\s*$")
 _NAMES_A_UNIT = re.compile(r"(?<![a-z])(?:rate|per\s?cent|pct|ratio|currency)|率|币|比例", re.IGNORECASE)
 _OTHER_SCRIPT = re.compile(rf"(?<=[{HAN}])\s*(?=[^\W\d_{HAN}])|(?<=[^\W\d_{HAN}])[\s.]+(?=[{HAN}])")
 _CLAUSE = re.compile(r"[.,;:!?()\"'/|，。；：！？（）“”‘’「」、\n]|\bor\b|\be\.g\.")
@@ -61,9 +63,14 @@ def key_of(text: str) -> str:
 
 def keys_wanted(text: str) -> frozenset[str]:
     """All keys by which a name of a schema may stand in a document."""
-    words = _words(_CAMEL.sub(" ", text))
+    words = _words(spaced(text))
     ways = itertools.product(*(SAME_WORDS.get(word, (word,)) for word in words))
     return frozenset(_joined(way) for way in itertools.islice(ways, MOST_VARIANTS)) - {""}
+
+
+def spaced(name: str) -> str:
+    """A name such as "invoiceNo" with a space between its words."""
+    return _CAMEL.sub(" ", name)
 
 
 def parts_of(label: str) -> list[str]:
@@ -82,7 +89,7 @@ def parts_of(label: str) -> list[str]:
 def without_unit(label: str) -> str:
     """A label without the rate or currency after it; one that asks for just that stays as it is."""
     plain = _UNIT_AFTER.sub("", label)
-    return label if _NAMES_A_UNIT.search(plain) else plain
+    return label if names_a_unit(plain) else plain
 
 
 def is_rate(text: str) -> bool:
@@ -90,8 +97,8 @@ def is_rate(text: str) -> bool:
     return len(text) <= MOST_RATE and _BARE_RATE.fullmatch(text) is not None
 
 
-def names_a_rate(label: str) -> bool:
-    """Whether a label asks for a percentage itself."""
+def names_a_unit(label: str) -> bool:
+    """Whether a label asks for a percentage or a currency itself."""
     return _NAMES_A_UNIT.search(label) is not None
 
 

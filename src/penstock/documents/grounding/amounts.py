@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from penstock.documents.fields.numbers import readings
 
-MOST_DIGITS = 18  # as `readings` has it
 MOST_AFTER = 12  # characters after a number that may be "million"
 MOST_INDENT = 10  # characters before the number of a clause
 MOST_RUN = 20  # characters before a number without a space
@@ -81,19 +80,19 @@ def figures(text: str) -> Iterator[Figure]:
     found = atoms(text)
     for at, (start, end) in enumerate(found):
         yield _figure(text, start, end)
-        for _, last in _grouped(text, found[at : at + MOST_GROUPS]):
+        for last in _ends_of_groups(text, found[at : at + MOST_GROUPS]):
             yield _figure(text, start, last)
 
 
-def _grouped(text: str, atoms: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    (start, end), *after = atoms
+def _ends_of_groups(text: str, found: list[tuple[int, int]]) -> Iterator[int]:
+    (start, end), *after = found
     if end - start > 3:
         return
     for begin, last in after:
         group = text[begin:last]
         if begin - end != 1 or text[end] not in _THIN or len(re.split(r"[.,]", group)[0]) != 3:
             return
-        yield begin, last
+        yield last
         end = last
 
 
@@ -111,7 +110,7 @@ def is_glued(text: str, start: int, end: int) -> bool:
     before = text[begin:start]
     if _OF_TIME.search(before[-2:]) or _OF_TIME.search(text[end : end + 2]):
         return True
-    if before[-1:] in "-/_.#" and before[-1:] and any(map(str.isalnum, before)):
+    if before.endswith(("-", "/", "_", ".", "#")) and any(map(str.isalnum, before)):
         return bool(_LATIN.search(before)) or text[start] == "0"
     if before and _LATIN.match(before[-1]) and not re.search(r"(?:^|[^A-Za-z])(?:[A-Z]{3}|x|Rs)$", before):
         return True

@@ -67,7 +67,7 @@ class Verdicts:
     def places(self, labels: SaidBy) -> dict[Claim, Place]:
         """The place of each value."""
         found: dict[Claim, Place] = {}
-        rows = _Rows(items=self.items)
+        rows = _Rows.of(self.items)
         contested = labels.contested()
         for sought in self.wanted:
             for claim in sought.claims:
@@ -155,17 +155,17 @@ def _shown(claim: Claim, offer: Offer, *, grounded: bool) -> Place:
     return Place(pointer=claim.pointer, grounded=grounded, page=at.page, box=at.box, text=offer.text)
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class _Rows:
     """The row of each item, and where in it each of its values is expected."""
 
-    items: Items
-    homes: dict[str, Home] = field(default_factory=dict)
-    slots: dict[tuple[str, str], Slot] = field(default_factory=dict)
+    homes: dict[str, Home]
+    slots: dict[tuple[str, str], Slot]
 
-    def __post_init__(self) -> None:
-        self.homes = dict(_chosen(self.items))
-        self.slots = dict(_expected(self.homes, self.items))
+    @classmethod
+    def of(cls, items: Items) -> "_Rows":
+        homes = dict(_chosen(items))
+        return cls(homes=homes, slots=dict(_expected(homes, items)))
 
     def place(self, claim: Claim) -> Place | None:
         """Where a value stands in its item's row, or what stands there instead; None when the row does not tell."""

@@ -77,7 +77,7 @@ class Saying:
 class Sayings:
     """What stands beside the labels of single values, as pages go by."""
 
-    claims: dict[str, list[Claim]] = field(default_factory=dict)
+    claims: dict[str, Claim] = field(default_factory=dict)
     heard: dict[Claim, list[Saying]] = field(default_factory=dict)
 
     @classmethod
@@ -88,24 +88,19 @@ class Sayings:
             if not claim.item:
                 for key in claim.labels:
                     named.setdefault(key, []).append(claim)
-        return cls(claims={key: those for key, those in named.items() if len(those) == 1})
+        return cls(claims={key: those[0] for key, those in named.items() if len(those) == 1})
 
     def read(self, sheet: Sheet) -> None:
         """Hear what a page says."""
         for at, bit in enumerate(sheet.bits):
-            label, colon, rest = _parted(bit.text)
-            if len(label) > MOST_LABEL:
+            label, *rest = _COLON.split(bit.text, maxsplit=1)
+            claim = self.claims.get(key_of(label))
+            if claim is None:
                 continue
-            for claim in self.claims.get(key_of(label), ()):
-                saying = _saying(sheet, at, rest) if not colon or rest.strip() else _saying(sheet, at, "")
-                kept = self.heard.setdefault(claim, [])
-                if saying is not None and len(kept) < MOST_SAYINGS:
-                    kept.append(saying)
-
-
-def _parted(text: str) -> tuple[str, str, str]:
-    colon = _COLON.search(text)
-    return (text[: colon.start()], colon[0], text[colon.end() :]) if colon else (text, "", "")
+            saying = _saying(sheet, at, "".join(rest))
+            kept = self.heard.setdefault(claim, [])
+            if saying is not None and len(kept) < MOST_SAYINGS:
+                kept.append(saying)
 
 
 def _saying(sheet: Sheet, at: int, rest: str) -> Saying | None:

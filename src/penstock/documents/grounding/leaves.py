@@ -4,23 +4,21 @@ Whatever is no object and no array is a leaf. Null and empty text are none: they
 confirm.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 from penstock.documents.fields.schema import escaped
-from penstock.documents.fields.tree import Choice, Leaf, Node, Plain, Record, Rows
-from penstock.documents.fields.words import keys_wanted
+from penstock.documents.fields.tree import Choice, Leaf, Node, Record, Rows
+from penstock.documents.fields.words import keys_wanted, spaced
 from penstock.documents.grounding.tokens import tokens
+from penstock.kernel.plain import Plain
 
 Scalar: TypeAlias = str | int | float | bool
 MOST_LEAVES = 20_000
 MOST_DEPTH = 64
 FEWEST_LETTERS = 4  # of a word by which a value is found near
-
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class TooManyLeaves(Exception):
@@ -53,7 +51,7 @@ class Claim:
     @cached_property
     def words(self) -> frozenset[str]:
         """The words of its name that mean something on their own, one and many alike."""
-        name = _CAMEL.sub(" ", self.pointer.rpartition("/")[2])
+        name = spaced(self.pointer.rpartition("/")[2])
         return frozenset(token.key.removesuffix("s") for token in tokens(name) if len(token.key) >= FEWEST_LETTERS)
 
     @property

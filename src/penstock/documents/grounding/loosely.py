@@ -18,7 +18,6 @@ MOST_TRIES = 200_000  # for a whole document
 MOST_WORDS = 2000  # of a text
 MOST_PLACES = 60  # of one word on a page
 MOST_STARTS = 8
-FEW_WORDS = 7
 LONG = 80  # letters; from here on not every one of them is needed
 ENOUGH = 0.9
 WIDEST_STEP = 40  # words between two that follow each other in the text

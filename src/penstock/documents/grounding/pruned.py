@@ -7,6 +7,7 @@ from typing import Any
 import jsonschema_rs
 import msgspec
 
+from penstock.documents.fields.schema import unescaped
 from penstock.documents.fields.tree import Judge
 from penstock.documents.grounding.leaves import Claim
 from penstock.documents.validating import bounded_validator
@@ -25,7 +26,7 @@ def _without(value: Any, claim: Claim) -> Any:
     may_be_null = claim.leaf is None or claim.leaf.judge.is_valid(None)
     if not claim.pointer:
         return None if may_be_null else value
-    *way, last = (step.replace("~1", "/").replace("~0", "~") for step in claim.pointer.split("/")[1:])
+    *way, last = map(unescaped, claim.pointer.split("/")[1:])
     inner = value
     for step in way:
         inner = inner[int(step)] if isinstance(inner, list) else inner[step]

@@ -13,6 +13,7 @@ from penstock.documents.fields import markdown
 from penstock.documents.fields.layout import share_row
 from penstock.documents.ground import Box, Page
 from penstock.documents.grounding.tokens import Token, key_of, tokens
+from penstock.documents.lines import around
 
 MOST_PAGE = 2_000_000  # characters of a page that are read; a file without pages is one page
 MOST_ROW, MOST_CELLS = 1000, 50  # characters and bits of a row in which a word is looked for
@@ -121,7 +122,8 @@ def _rows_of(places: Sequence[tuple[Box | None, int | None, int | None]]) -> lis
         units.setdefault((at,) if table is None else (table, row or 0, -1), []).append(at)
     found = [0] * len(places)
     count, first = -1, None
-    for box, unit in sorted(((_around(places[at][0] for at in unit), unit) for unit in units.values()), key=_order):
+    boxed = ((around_known(places[at][0] for at in unit), unit) for unit in units.values())
+    for box, unit in sorted(boxed, key=_order):
         if box is None or first is None or not share_row(first, box):
             count, first = count + 1, box
         for at in unit:
@@ -134,16 +136,10 @@ def _order(unit: tuple[Box | None, list[int]]) -> tuple[bool, float, int]:
     return box is None, box[1] if box else 0.0, places[0]
 
 
-def _around(boxes: Iterable[Box | None]) -> Box | None:
-    return around([box for box in boxes if box is not None])
-
-
-def around(boxes: Sequence[Box]) -> Box | None:
-    """The box around boxes."""
-    if not boxes:
-        return None
-    left, top, right, bottom = zip(*boxes, strict=True)
-    return min(left), min(top), max(right), max(bottom)
+def around_known(boxes: Iterable[Box | None]) -> Box | None:
+    """The box around those that are known."""
+    known = [box for box in boxes if box is not None]
+    return around(known) if known else None
 
 
 def _written(text: str, row: int) -> Iterator[Bit]:

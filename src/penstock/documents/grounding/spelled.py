@@ -57,14 +57,17 @@ def number_words(number: Decimal) -> Iterator[str]:
         yield from _hundredths(number)
         return
     whole = int(number)
-    yield from ("两",) if whole == 2 else ()
+    if whole == 2:
+        yield "两"
     if whole < 100:
         yield from (word for word in (_english(whole), _german(whole)) if word)
     if whole >= 2:
         spelled = _han(whole, *_PLAIN_HAN)
         yield from (spelled, _han(whole, *_FORMAL_HAN))
-        yield from (spelled.removeprefix("一"),) if spelled.startswith("一十") else ()
-        yield from (spelled.replace("二", "两", 1),) if spelled.startswith(("二百", "二千", "二万")) else ()
+        if spelled.startswith("一十"):
+            yield spelled.removeprefix("一")
+        if spelled.startswith(("二百", "二千", "二万")):
+            yield spelled.replace("二", "两", 1)
 
 
 def _hundredths(number: Decimal) -> Iterator[str]:
@@ -76,7 +79,8 @@ def _hundredths(number: Decimal) -> Iterator[str]:
     if not whole:
         share = _han(cents, *_PLAIN_HAN)
         yield f"百分之{share}"
-        yield from (f"百分之{share.removeprefix('一')}",) if share.startswith("一十") else ()
+        if share.startswith("一十"):
+            yield f"百分之{share.removeprefix('一')}"
         return
     for digits, tens, groups in (_FORMAL_HAN, _PLAIN_HAN):
         rest = (digits[tenth] + "角" if tenth else digits[0]) + (digits[hundredth] + "分" if hundredth else "")

@@ -3,7 +3,7 @@
 from typing import NamedTuple, TypeAlias
 
 from penstock.documents.ground import Box
-from penstock.documents.grounding.sheet import Sheet, around
+from penstock.documents.grounding.sheet import Sheet, around_known
 from penstock.documents.grounding.sought import Sought
 
 MOST_SPOTS = 40  # of one value on one page
@@ -52,5 +52,5 @@ def spot_of(sheet: Sheet, run: Run) -> Spot:
 
 def whole_of(sheet: Sheet, bits: list[int], text: str, start: int = 0) -> Spot:
     """Several bits in one."""
-    boxes = [box for at in bits if (box := sheet.bits[at].box)]
-    return Spot(sheet.number, bits[0], start, sheet.bits[bits[0]].row, text[:MOST_SHOWN], around(boxes))
+    box = around_known(sheet.bits[at].box for at in bits)
+    return Spot(sheet.number, bits[0], start, sheet.bits[bits[0]].row, text[:MOST_SHOWN], box)

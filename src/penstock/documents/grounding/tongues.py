@@ -6,8 +6,8 @@ than all else it says; so a word that is too much can only make two labels disag
 
 from typing import Any
 
-from penstock.documents.fields.tree import Plain
 from penstock.documents.fields.words import keys_wanted
+from penstock.kernel.plain import Plain
 
 MOST_SCHEMAS = 20_000
 

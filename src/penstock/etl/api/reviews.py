@@ -26,7 +26,6 @@ from penstock.kernel.http.problems import BadFields
 router = new_router()
 
 PAGE = 100
-WHOLE = "result"  # how the place of the whole is called where a pointer would be empty
 MEDIA = {FileKind.JSONL: "application/x-ndjson", FileKind.CSV: "text/csv; charset=utf-8"}
 
 
@@ -258,20 +257,19 @@ async def get_rule_accuracy(
     """The share of values that were right, of those that somebody looked at: all values of a result that was said to be
     reviewed, else those that a correction is about. Of the caller's own tasks; an admin's are everyone's."""
     found = await assess.accuracy(tools, caller, rule_id, version=version)
-    by_field = ((name, Tally(values=values, corrected=wrong)) for name, (values, wrong) in found.tally.fields.items())
     return AccuracyView(
         rule_id=rule_id,
         reviewed_tasks=found.reviewed_tasks,
         reviewed_whole=found.reviewed_whole,
         versions=[VersionShare(version=number, **_share(tally)) for number, tally in found.versions.items()],
-        fields=[FieldShare(field=name, **_share(tally)) for name, tally in by_field],
+        fields=[FieldShare(field=name, **_share(tally)) for name, tally in found.tally.by_field.items()],
         is_all=found.is_all,
         **_share(found.tally),
     )
 
 
 def _bad_fields(error: BadCorrections) -> list[BadField]:
-    return [BadField(field=one.place or WHOLE, reason=one.reason, reason_zh=one.reason_zh) for one in error.problems]
+    return [BadField(field=one.where, reason=one.reason, reason_zh=one.reason_zh) for one in error.problems]
 
 
 def _review_view(told: Reviewed, shown: Sequence[Correction]) -> dict[str, Any]:
@@ -279,7 +277,7 @@ def _review_view(told: Reviewed, shown: Sequence[Correction]) -> dict[str, Any]:
     return {
         "task_id": told.task.id,
         "run": told.task.run,
-        "reviewed": known is not None and known.reviewed_at is not None,
+        "reviewed": told.is_whole,
         "reviewed_by": known and known.reviewed_by,
         "reviewed_at": known and known.reviewed_at,
         "corrections": [_correction_view(one) for one in shown],

@@ -15,6 +15,7 @@ MOST_OF_TASK = 1000  # corrections of one task, those that stand no more among t
 MOST_NOTE = 2000  # characters
 MOST_VALUE_BYTES = 32 * 1024  # as JSON: of a value that is corrected, and of what takes its place
 MOST_RESULT_BYTES = 8 * 1024 * 1024
+WHOLE = "result"  # how the place of the whole is called: its pointer is empty
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +25,16 @@ class Problem:
     place: str
     reason: str
     reason_zh: str
+
+    @property
+    def where(self) -> str:
+        """The place by a name that is never empty."""
+        return self.place or WHOLE
+
+    @property
+    def told(self) -> dict[str, str]:
+        """As errors put it into words."""
+        return {"place": self.where, "reason": self.reason, "reason_zh": self.reason_zh}
 
 
 class BadCorrections(Invalid):
@@ -40,9 +51,7 @@ class BadCorrections(Invalid):
     def __init__(self, *, problems: Sequence[Problem], **_told: object) -> None:
         """The first one is told of in words; who makes it anew elsewhere gives these words, too."""
         self.problems = problems
-        first = problems[0]
-        told = {"place": first.place or "result", "reason": first.reason, "reason_zh": first.reason_zh}
-        super().__init__(problems=problems, **told)
+        super().__init__(problems=problems, **problems[0].told)
 
 
 class CorrectionNotFound(NotFound):
@@ -156,6 +165,11 @@ class Tally:
         """The share that was right; none where nobody looked."""
         return (self.values - self.corrected) / self.values if self.values else None
 
+    @property
+    def by_field(self) -> dict[str, "Tally"]:
+        """The same of each field."""
+        return {name: Tally(values=values, corrected=wrong) for name, (values, wrong) in self.fields.items()}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Review:
@@ -171,6 +185,11 @@ class Review:
     reviewed_at: datetime | None  # when somebody said that all of it was looked at
     reviewed_by: str | None
     tally: Tally
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether somebody looked at every value."""
+        return self.reviewed_at is not None
 
 
 @dataclass(frozen=True, kw_only=True)

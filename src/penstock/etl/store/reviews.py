@@ -1,100 +1,19 @@
-"""Statements on what people say about results.
-
-A review is one row per run of a task that somebody spoke of. It keeps how many values were looked at, by field, so that
-a rule's accuracy is a sum over rows. Corrections are only ever added; that one stands no more is written beside it.
-Both carry whose task it is and its rule, so that the lists of a rule need no other table.
+"""Statements on what people say about results. Corrections are only ever added; that one stands no more is written
+beside it.
 """
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    CheckConstraint,
-    Column,
-    Index,
-    Integer,
-    Row,
-    Select,
-    String,
-    Table,
-    Text,
-    delete,
-    func,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import Row, Select, Table, delete, func, insert, select, update
 
 from penstock.etl.domain import EtlTask, Status
 from penstock.etl.domain.review import Correction, Review, Tally
-from penstock.etl.store.tables import Number, etl_task
-from penstock.kernel.columns import Json, UtcTime
-from penstock.kernel.db import Tx, metadata
+from penstock.etl.store.tables import correction_stands, etl_correction, etl_review, etl_task
+from penstock.kernel.db import Tx
 
-etl_review = Table(
-    "etl_review",
-    metadata,
-    Column("id", Number, primary_key=True, autoincrement=True),
-    Column("task_id", BigInteger, nullable=False),
-    Column("run", Integer, nullable=False),
-    Column("user_id", BigInteger, nullable=False),
-    Column("rule_id", BigInteger, nullable=False),
-    Column("rule_version", Integer, nullable=False),
-    Column("revision", Integer, nullable=False),
-    Column("reviewed_at", UtcTime),
-    Column("reviewed_by", String),
-    Column("looked_at", Integer, nullable=False),
-    Column("corrected", Integer, nullable=False),
-    Column("fields", Json, nullable=False),  # by field: how many were looked at, and how many were wrong
-    Column("updated_at", UtcTime, nullable=False),
-    CheckConstraint("revision >= 1", name="revision"),
-    CheckConstraint("corrected BETWEEN 0 AND looked_at", name="corrected"),
-    CheckConstraint("(reviewed_at IS NULL) = (reviewed_by IS NULL)", name="reviewed"),
-    sqlite_autoincrement=True,
-)
-v = etl_review.c
-Index("uq_etl_review_task", v.task_id, v.run, unique=True)
-Index("ix_etl_review_rule", v.rule_id, v.id)
-Index("ix_etl_review_rule_user", v.rule_id, v.user_id, v.id)
-Index("ix_etl_review_rule_version", v.rule_id, v.rule_version, v.id)
-Index("ix_etl_review_rule_user_version", v.rule_id, v.user_id, v.rule_version, v.id)
-
-etl_correction = Table(
-    "etl_correction",
-    metadata,
-    Column("id", Number, primary_key=True, autoincrement=True),
-    Column("task_id", BigInteger, nullable=False),
-    Column("run", Integer, nullable=False),
-    Column("user_id", BigInteger, nullable=False),
-    Column("rule_id", BigInteger, nullable=False),
-    Column("rule_version", Integer, nullable=False),
-    Column("pointer", Text, nullable=False),
-    Column("field", Text, nullable=False),
-    Column("original", Text),  # JSON as text: a JSON column of PostgreSQL's would put its members in another order
-    Column("corrected", Text, nullable=False),
-    Column("confirms", Boolean, nullable=False),
-    Column("note", Text),
-    Column("created_at", UtcTime, nullable=False),
-    Column("created_by", String, nullable=False),
-    Column("superseded_at", UtcTime),
-    Column("withdrawn_at", UtcTime),
-    Column("ended_by", String),
-    CheckConstraint("superseded_at IS NULL OR withdrawn_at IS NULL", name="one_end"),
-    CheckConstraint("(superseded_at IS NULL AND withdrawn_at IS NULL) = (ended_by IS NULL)", name="ended_by"),
-    sqlite_autoincrement=True,
-)
-c = etl_correction.c
-_stands = c.superseded_at.is_(None) & c.withdrawn_at.is_(None)
-_only: Any = {"postgresql_where": _stands, "sqlite_where": _stands}
-Index("ix_etl_correction_task", c.task_id, c.id)
-Index("ix_etl_correction_rule", c.rule_id, c.id, **_only)
-Index("ix_etl_correction_rule_user", c.rule_id, c.user_id, c.id, **_only)
-Index("ix_etl_correction_rule_version", c.rule_id, c.rule_version, c.id, **_only)
-Index("ix_etl_correction_rule_user_version", c.rule_id, c.user_id, c.rule_version, c.id, **_only)
-
+v, c = etl_review.c, etl_correction.c
 NAMES = tuple(known.name for known in fields(Correction))
 COLUMNS = tuple(c[name] for name in NAMES)
 
@@ -115,9 +34,7 @@ class OfRule:
             statement = statement.where(t.user_id == self.user_id)
         if self.version is not None:
             statement = statement.where(t.rule_version == self.version)
-        if before is not None:
-            statement = statement.where(t.id < before)
-        return statement.order_by(t.id.desc()).limit(limit)
+        return _newest(statement, table, before=before, limit=limit)
 
 
 async def claim_completed(tx: Tx, task: EtlTask) -> bool:
@@ -159,21 +76,22 @@ async def find_correction(tx: Tx, task_id: int, correction_id: int) -> Correctio
 
 async def list_standing(tx: Tx, *, task_id: int, run: int) -> list[Correction]:
     """The corrections that are laid over the result of a run, in the order in which they came."""
-    rows = await tx.conn.execute(select(*COLUMNS).where(c.task_id == task_id, c.run == run, _stands).order_by(c.id))
+    mine = select(*COLUMNS).where(c.task_id == task_id, c.run == run, correction_stands)
+    rows = await tx.conn.execute(mine.order_by(c.id))
     return [_correction(row) for row in rows]
 
 
 async def list_of_task(tx: Tx, task_id: int, *, before: int | None, limit: int) -> list[Correction]:
     """All corrections of a task, newest first: of every run, and those that stand no more, too."""
-    wanted = select(*COLUMNS).where(c.task_id == task_id)
-    if before is not None:
-        wanted = wanted.where(c.id < before)
-    return [_correction(row) for row in await tx.conn.execute(wanted.order_by(c.id.desc()).limit(limit))]
+    mine = select(*COLUMNS).where(c.task_id == task_id)
+    rows = await tx.conn.execute(_newest(mine, etl_correction, before=before, limit=limit))
+    return [_correction(row) for row in rows]
 
 
 async def list_of_rule(tx: Tx, of: OfRule, *, before: int | None, limit: int) -> list[Correction]:
     """Corrections of a rule's results that stand, newest first."""
-    rows = await tx.conn.execute(of.on(select(*COLUMNS).where(_stands), etl_correction, before=before, limit=limit))
+    standing = select(*COLUMNS).where(correction_stands)
+    rows = await tx.conn.execute(of.on(standing, etl_correction, before=before, limit=limit))
     return [_correction(row) for row in rows]
 
 
@@ -195,13 +113,13 @@ async def insert_corrections(tx: Tx, new: Sequence[Correction]) -> list[int]:
 async def move_superseded(tx: Tx, ids: Collection[int]) -> None:
     """Let corrections stand no more, since later ones took their places."""
     if ids:
-        these = update(etl_correction).where(c.id.in_(list(ids)), _stands)
+        these = update(etl_correction).where(c.id.in_(list(ids)), correction_stands)
         await tx.conn.execute(these.values(superseded_at=tx.now, ended_by=tx.actor))
 
 
 async def move_withdrawn(tx: Tx, correction_id: int) -> None:
     """Let a correction stand no more, since somebody takes it back."""
-    this = update(etl_correction).where(c.id == correction_id, _stands)
+    this = update(etl_correction).where(c.id == correction_id, correction_stands)
     await tx.conn.execute(this.values(withdrawn_at=tx.now, ended_by=tx.actor))
 
 
@@ -210,6 +128,13 @@ async def delete_of_tasks(tx: Tx, task_ids: Collection[int]) -> None:
     these = list(task_ids)
     await tx.conn.execute(delete(etl_correction).where(c.task_id.in_(these)))
     await tx.conn.execute(delete(etl_review).where(v.task_id.in_(these)))
+
+
+def _newest(statement: Select[Any], table: Table, *, before: int | None, limit: int) -> Select[Any]:
+    """The newest first, from a number downwards."""
+    if before is not None:
+        statement = statement.where(table.c.id < before)
+    return statement.order_by(table.c.id.desc()).limit(limit)
 
 
 def _said(tx: Tx, review: Review) -> dict[str, Any]:

@@ -2,9 +2,15 @@
 
 Rows of `etl_task` are written at both ends of a task's life. What is under way is found by a partial index, so a look
 at it costs the same however many tasks are over. Rows of `etl_memory` point at papers of tasks, and hold none.
+
+An `etl_review` is about one run of a task that somebody spoke of. It keeps how many values were looked at, by field, so
+that a rule's accuracy is a sum over rows. It and its corrections carry whose task it is and its rule, so that the lists
+of a rule need no other table.
 """
 
-from sqlalchemy import BigInteger, CheckConstraint, Column, Index, Integer, String, Table, Text, literal_column
+from typing import Any
+
+from sqlalchemy import BigInteger, Boolean, CheckConstraint, Column, Index, Integer, String, Table, Text, literal_column
 
 from penstock.kernel.columns import Id, Json, UtcTime
 from penstock.kernel.db import metadata
@@ -97,3 +103,64 @@ etl_memory = Table(
 m = etl_memory.c
 Index("ix_etl_memory_task", m.task_id)
 Index("ix_etl_memory_made_at", m.made_at)
+
+etl_review = Table(
+    "etl_review",
+    metadata,
+    Column("id", Number, primary_key=True, autoincrement=True),
+    Column("task_id", BigInteger, nullable=False),
+    Column("run", Integer, nullable=False),
+    Column("user_id", BigInteger, nullable=False),
+    Column("rule_id", BigInteger, nullable=False),
+    Column("rule_version", Integer, nullable=False),
+    Column("revision", Integer, nullable=False),
+    Column("reviewed_at", UtcTime),
+    Column("reviewed_by", String),
+    Column("looked_at", Integer, nullable=False),
+    Column("corrected", Integer, nullable=False),
+    Column("fields", Json, nullable=False),  # by field: how many were looked at, and how many were wrong
+    Column("updated_at", UtcTime, nullable=False),
+    CheckConstraint("revision >= 1", name="revision"),
+    CheckConstraint("corrected BETWEEN 0 AND looked_at", name="corrected"),
+    CheckConstraint("(reviewed_at IS NULL) = (reviewed_by IS NULL)", name="reviewed"),
+    sqlite_autoincrement=True,
+)
+v = etl_review.c
+Index("uq_etl_review_task", v.task_id, v.run, unique=True)
+Index("ix_etl_review_rule", v.rule_id, v.id)
+Index("ix_etl_review_rule_user", v.rule_id, v.user_id, v.id)
+Index("ix_etl_review_rule_version", v.rule_id, v.rule_version, v.id)
+Index("ix_etl_review_rule_user_version", v.rule_id, v.user_id, v.rule_version, v.id)
+
+etl_correction = Table(
+    "etl_correction",
+    metadata,
+    Column("id", Number, primary_key=True, autoincrement=True),
+    Column("task_id", BigInteger, nullable=False),
+    Column("run", Integer, nullable=False),
+    Column("user_id", BigInteger, nullable=False),
+    Column("rule_id", BigInteger, nullable=False),
+    Column("rule_version", Integer, nullable=False),
+    Column("pointer", Text, nullable=False),
+    Column("field", Text, nullable=False),
+    Column("original", Text),  # JSON as text: a JSON column of PostgreSQL's would put its members in another order
+    Column("corrected", Text, nullable=False),
+    Column("confirms", Boolean, nullable=False),
+    Column("note", Text),
+    Column("created_at", UtcTime, nullable=False),
+    Column("created_by", String, nullable=False),
+    Column("superseded_at", UtcTime),
+    Column("withdrawn_at", UtcTime),
+    Column("ended_by", String),
+    CheckConstraint("superseded_at IS NULL OR withdrawn_at IS NULL", name="one_end"),
+    CheckConstraint("(superseded_at IS NULL AND withdrawn_at IS NULL) = (ended_by IS NULL)", name="ended_by"),
+    sqlite_autoincrement=True,
+)
+c = etl_correction.c
+correction_stands = c.superseded_at.is_(None) & c.withdrawn_at.is_(None)
+_of_those: Any = {"postgresql_where": correction_stands, "sqlite_where": correction_stands}
+Index("ix_etl_correction_task", c.task_id, c.id)
+Index("ix_etl_correction_rule", c.rule_id, c.id, **_of_those)
+Index("ix_etl_correction_rule_user", c.rule_id, c.user_id, c.id, **_of_those)
+Index("ix_etl_correction_rule_version", c.rule_id, c.rule_version, c.id, **_of_those)
+Index("ix_etl_correction_rule_user_version", c.rule_id, c.user_id, c.rule_version, c.id, **_of_those)
