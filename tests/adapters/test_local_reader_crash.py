@@ -141,14 +141,22 @@ class TestANewAttempt:
 
 class TestAPage:
     async def test_that_crashes_its_engine_is_killed_alone_and_named(self, place: Place):
-        reading, child = await caught_at_work(place)
+        reading, used = await caught_at_work(place)
         zygote = engine_zygote()
-        child.send_signal(signal.SIGSEGV)
-        with pytest.raises(DocumentUnreadable, match=r"fax\.tif.*page \d+:.*SIGSEGV") as failed:
+        used.send_signal(signal.SIGSEGV)
+        await until(lambda: (others := at_work(zygote)) and others != [used])
+        at_work(zygote)[0].send_signal(signal.SIGSEGV)  # the fresh one that was given the page then
+        with pytest.raises(DocumentUnreadable, match=r"fax\.tif.*page 2:.*SIGSEGV") as failed:
             await reading
         assert failed.value.hint
         assert engine_zygote() == zygote
         assert "pages/000001.json" in await place.keys()
+
+    async def test_that_crashes_an_engine_which_has_read_others_is_read_by_a_fresh_one(self, place: Place):
+        reading, used = await caught_at_work(place)
+        used.send_signal(signal.SIGSEGV)
+        assert (await reading).page_count == 2
+        assert place.desk.told == [(1, 2), (2, 2)]
 
     async def test_that_takes_too_long_is_killed_and_named_and_may_be_tried_again(self, place: Place):
         place.limits = ReaderLimits(page_seconds=0.05)

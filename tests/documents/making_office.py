@@ -39,9 +39,9 @@ def read_here(path: Path) -> list[Page]:
 
 async def read_in_sandbox(path: Path) -> list[Page]:
     """The pages of a file, read as the product reads it."""
-    async with Sandbox(preload=PRELOAD) as sandbox:
-        kind = await kind_of_file(sandbox, path, path.name)
-        return [page async for part in read_flat(sandbox, path, kind, path.name) for page in part.pages]
+    async with Sandbox(preload=PRELOAD) as sandbox, sandbox.sitting(path) as sitting:
+        kind = await kind_of_file(sitting, path.name)
+        return [page async for part in read_flat(sitting, kind, path.name) for page in part.pages]
 
 
 def cells(page: Page, table: int = 0) -> dict[tuple[int, int], str]:

@@ -108,6 +108,11 @@ def test_a_sample_may_end_inside_a_letter():
     assert codec_of("这是一段用来测试的文字".encode("gb18030")[:-1]) == "gb18030"
 
 
+async def named(sandbox: Sandbox, path: Path) -> Kind:
+    async with sandbox.sitting(path) as sitting:
+        return await kind_of_file(sitting, path.name)
+
+
 class TestInTheSandbox:
     @pytest.fixture
     async def sandbox(self):
@@ -117,26 +122,26 @@ class TestInTheSandbox:
     async def test_office_files_are_told_by_what_is_inside(self, sandbox, tmp_path):
         for write, kind in ((write_report, Kind.DOCX), (write_slides, Kind.PPTX), (write_workbook, Kind.XLSX)):
             path = write(tmp_path / "misnamed.pdf")
-            assert await kind_of_file(sandbox, path, path.name) is kind
+            assert await named(sandbox, path) is kind
 
     async def test_another_archive_is_refused_also_with_the_name_of_an_office_file(self, sandbox, tmp_path):
         path = tmp_path / "a.docx"
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("readme.txt", "hello")
         with pytest.raises(DocumentKindUnknown) as caught:
-            await kind_of_file(sandbox, path, path.name)
+            await named(sandbox, path)
         assert caught.value.values["seen"] == "a zip archive"
 
     async def test_an_office_file_with_a_password_is_told_as_such(self, sandbox, tmp_path):
         path = write_locked(tmp_path / "a.docx")
         with pytest.raises(DocumentEncrypted):
-            await kind_of_file(sandbox, path, path.name)
+            await named(sandbox, path)
 
     async def test_no_bytes_are_an_empty_document(self, sandbox, tmp_path):
         path = tmp_path / "a.docx"
         path.touch()
         with pytest.raises(DocumentEmpty):
-            await kind_of_file(sandbox, path, path.name)
+            await named(sandbox, path)
 
 
 def write_locked(path: Path) -> Path:

@@ -22,6 +22,7 @@ from penstock.kernel.errors import PenstockError
 from penstock.kernel.sandbox import ends
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.sandbox.ends import Bounds
+from penstock.kernel.sandbox.sitting import Sitting
 from tests.documents.making_office import (
     entry_at,
     part_of,
@@ -195,26 +196,27 @@ async def test_a_file_that_wants_too_much_is_refused_and_the_next_one_is_read(li
     greedy.write_text("<p>" + "text <b>and</b> more " * 50_000)
     modest.write_text("hello")
     async with Sandbox(preload=PRELOAD) as sandbox:
-        with pytest.raises(error, match=reason):
-            [part async for part in read_flat(sandbox, greedy, Kind.HTML, greedy.name, limits=limits)]
-        kind = await kind_of_file(sandbox, modest, modest.name)
-        (part,) = [part async for part in read_flat(sandbox, modest, kind, modest.name)]
+        async with sandbox.sitting(greedy) as sitting:
+            with pytest.raises(error, match=reason):
+                [part async for part in read_flat(sitting, Kind.HTML, greedy.name, limits=limits)]
+        async with sandbox.sitting(modest) as sitting:
+            kind = await kind_of_file(sitting, modest.name)
+            (part,) = [part async for part in read_flat(sitting, kind, modest.name)]
         assert part.pages[0].markdown == "hello"
 
 
 async def test_more_pages_than_allowed_are_too_large(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("line of text\n" * 10_000)
-    async with Sandbox(preload=PRELOAD) as sandbox:
+    async with Sandbox(preload=PRELOAD) as sandbox, sandbox.sitting(path) as sitting:
         with pytest.raises(DocumentTooLarge, match="more than the 3 pages"):
-            [part async for part in read_flat(sandbox, path, Kind.TXT, path.name, most_pages=3)]
+            [part async for part in read_flat(sitting, Kind.TXT, path.name, most_pages=3)]
 
 
-class SandboxTakenOver(Sandbox):
+class SittingTakenOver(Sitting):
     """Its child gives what the file behind it wants to be given."""
 
     def __init__(self, part: Part) -> None:
-        super().__init__()
         self.part = part
 
     async def run(self, *_: object, limits: Bounds = PART, **__: object):
@@ -231,4 +233,4 @@ class SandboxTakenOver(Sandbox):
 )
 async def test_a_child_that_was_taken_over_cannot_keep_us_reading(part):
     with pytest.raises(DocumentUnreadable, match="out of order"):
-        [part async for part in read_flat(SandboxTakenOver(part), Path("a"), Kind.TXT, "a")]
+        [part async for part in read_flat(SittingTakenOver(part), Kind.TXT, "a")]

@@ -103,8 +103,8 @@ class TestCsv:
         little = Bounds(memory_bytes=64 * 1024 * 1024, cpu_seconds=30, seconds=100, result_bytes=12 * 1024 * 1024)
         ids: list[int] = []
         sizes: list[int] = []
-        async with Sandbox(preload=PRELOAD) as sandbox:
-            async for part in read_flat(sandbox, path, Kind.CSV, path.name, limits=little):
+        async with Sandbox(preload=PRELOAD) as sandbox, sandbox.sitting(path) as sitting:
+            async for part in read_flat(sitting, Kind.CSV, path.name, limits=little):
                 ids += [int(span.text) for page in part.pages for span in page.spans if span.row and not span.column]
                 sizes.append(psutil.Process().memory_info().rss)
         assert ids == list(range(100_000))

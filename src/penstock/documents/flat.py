@@ -12,8 +12,8 @@ from penstock.documents.endings import accepted, told_of
 from penstock.documents.errors import DocumentTooLarge, DocumentUnreadable
 from penstock.documents.kinds import Kind, by_mark
 from penstock.documents.parts import Bookmark, Part, name_kind, read_part
-from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.sandbox.ends import Bounds
+from penstock.kernel.sandbox.sitting import Sitting
 
 PRELOAD = ("penstock.documents.parts",)  # what a sandbox should have imported before it runs these
 MOST_PAGES = 5000
@@ -22,29 +22,23 @@ LOOK = Bounds(memory_bytes=256 * 1024 * 1024, cpu_seconds=5, seconds=20.0)
 PART = Bounds(memory_bytes=512 * 1024 * 1024, cpu_seconds=30, seconds=120.0, result_bytes=12 * 1024 * 1024)
 
 
-async def kind_of_file(sandbox: Sandbox, path: Path, filename: str, *, limits: Bounds = LOOK) -> Kind:
+async def kind_of_file(sitting: Sitting, filename: str, *, limits: Bounds = LOOK) -> Kind:
     """The kind of a file by its content, then its name. DocumentEmpty, DocumentEncrypted or DocumentKindUnknown."""
-    if (certain := by_mark(await asyncio.to_thread(_beginning, path))) is not None:
+    if (certain := by_mark(await asyncio.to_thread(_beginning, sitting.file))) is not None:
         return certain  # a sandbox would cost more than the look
     with told_of(filename, "a document"):
-        answer = await sandbox.run(name_kind, filename, file=path, limits=limits)
+        answer = await sitting.run(name_kind, filename, limits=limits)
     return accepted(answer, filename, "a document").kind
 
 
 async def read_flat(
-    sandbox: Sandbox,
-    path: Path,
-    kind: Kind,
-    filename: str,
-    *,
-    most_pages: int = MOST_PAGES,
-    limits: Bounds = PART,
+    sitting: Sitting, kind: Kind, filename: str, *, most_pages: int = MOST_PAGES, limits: Bounds = PART
 ) -> AsyncIterator[Part]:
     """The pages of a file in parts, of which one at a time is in memory; the last one says that nothing follows."""
     following: Bookmark | None = Bookmark()
     while following is not None:
         with told_of(filename, kind):
-            answer = await sandbox.run(read_part, kind, following.page, following.resume, file=path, limits=limits)
+            answer = await sitting.run(read_part, kind, following.page, following.resume, limits=limits)
         part = accepted(answer, filename, kind)
         after = following.page + len(part.pages)
         if not _goes_on(part, following.page, after):

@@ -7,8 +7,10 @@ are clearly larger or smaller than usual count as such; all others are of one si
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain, repeat, starmap
 
 from penstock.documents.ground import Box
 from penstock.documents.lines import Piece, is_chinese
@@ -36,10 +38,10 @@ class Sizes:
         """What is usual on a page with these pieces of text: long ones count for more."""
         if not pieces:
             return cls(letters=1.0, height=1.0)
-        long = [piece for piece in pieces for _ in range(1 + len(piece[0]) // 10)]
+        counts = [1 + len(text) // 10 for text, _ in pieces]
         return cls(
-            letters=statistics.median(_size(*piece) for piece in long) or 1.0,
-            height=statistics.median(box[3] - box[1] for _, box in long) or 1.0,
+            letters=_median(starmap(_size, pieces), counts) or 1.0,
+            height=_median((box[3] - box[1] for _, box in pieces), counts) or 1.0,
         )
 
     def of_line(self, text: str, box: Box) -> float:
@@ -63,6 +65,12 @@ def _size(text: str, box: Box) -> float:
     return max(right - left - AIR * (bottom - top), 0.0) / width_of(text)
 
 
+def _median(values: Iterable[float], counts: Iterable[int]) -> float:
+    """Of values that each count several times."""
+    return statistics.median(chain.from_iterable(map(repeat, values, counts)))
+
+
+@lru_cache(maxsize=4096)
 def _width(letter: str) -> float:
     if letter in NARROW:
         return NARROW_WIDTH

@@ -1,6 +1,6 @@
 """The OCR engine: RapidOCR with PP-OCRv6, one thread, the line classifier off (it turns clean lines upside down).
 
-The engine is loaded once, by `load` in the zygote of a sandbox, and every page is read in a fork of it: loading takes
+The engine is loaded once, by `load` in the zygote of a sandbox, and a document is read in a fork of it: loading takes
 over a second, a fork almost nothing. Letters are looked for on a smaller picture than they are read from: that is
 quicker, and lines come out whole more often.
 """

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 from penstock.adapters.local_reader.bounds import ReaderLimits
@@ -12,8 +11,8 @@ from penstock.documents.ground import Page
 from penstock.documents.kinds import Kind
 from penstock.documents.rapid import Seen
 from penstock.documents.refusals import Refusal
-from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.sandbox.ends import Bounds
+from penstock.kernel.sandbox.sitting import Sitting
 
 T = TypeVar("T")
 
@@ -22,10 +21,10 @@ See = Callable[..., Seen | Refusal]  # a function of documents/rapid.py
 
 @dataclass(frozen=True, kw_only=True)
 class Glasses:
-    """What documents are read with."""
+    """What a document is read with: a child of each sandbox, which stays while the document is open."""
 
-    parsers: Sandbox
-    engine: Sandbox  # its zygote has the OCR engine loaded
+    parsers: Sitting
+    engine: Sitting  # a child of the zygote that has the OCR engine loaded
     profile: str
     limits: ReaderLimits
 
@@ -43,9 +42,8 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Book:
-    """The document as a local file."""
+    """The document."""
 
-    path: Path
     filename: str
     size_bytes: int
     kind: Kind
@@ -55,7 +53,7 @@ class Book:
     async def parse(self, function: Callable[..., T | Refusal], *arguments: object, limits: Bounds | None = None) -> T:
         """What a parser says of the file. Endings of the sandbox are let through."""
         limits = limits or self.glasses.limits.parsing(self.size_bytes)
-        answer = await self.glasses.parsers.run(function, *arguments, file=self.path, limits=limits)
+        answer = await self.glasses.parsers.run(function, *arguments, limits=limits)
         return accepted(answer, self.filename, self.kind)
 
     async def parse_whole(self, function: Callable[..., T | Refusal], *arguments: object) -> T:
@@ -71,7 +69,7 @@ class Book:
         limits = glasses.limits.seeing(self.size_bytes)
         arguments = (number, glasses.limits.max_page_pixels, glasses.profile)
         with told_of(self.filename, self.kind, page=number):
-            answer = await glasses.engine.run(function, *arguments, file=self.path, limits=limits)
+            answer = await glasses.engine.run(function, *arguments, limits=limits)
         page = accepted(answer, self.filename, self.kind).page
         await self.papers.keep(page)
         return page

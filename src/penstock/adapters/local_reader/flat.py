@@ -8,9 +8,9 @@ from penstock.documents import flat
 
 async def read_flat(book: Book) -> AsyncIterator[Batch]:
     """All pages in their order. How many there are is known at the last part only."""
-    bounds, sandbox = book.glasses.limits, book.glasses.parsers
+    bounds, sitting = book.glasses.limits, book.glasses.parsers
     limits = bounds.parsing(book.size_bytes)
-    parts = flat.read_flat(sandbox, book.path, book.kind, book.filename, most_pages=bounds.max_pages, limits=limits)
+    parts = flat.read_flat(sitting, book.kind, book.filename, most_pages=bounds.max_pages, limits=limits)
     async for part in parts:
         if part.pages:
             last = part.pages[-1].number

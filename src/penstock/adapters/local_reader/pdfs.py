@@ -15,7 +15,7 @@ from penstock.kernel.sandbox.ends import Bounds
 
 log = logging.getLogger(__name__)
 
-STRETCH = 50  # pages per look: a fork and a fresh parse cost as much as four pages
+STRETCH = 50  # pages per look
 
 
 async def read_pdf(book: Book) -> AsyncIterator[Batch]:

@@ -5,6 +5,7 @@ import hashlib
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def parser_sandbox(*, most_children: int = 4) -> Sandbox:
 
 
 def engine_sandbox(profile: str, *, most_children: int = 1) -> Sandbox:
-    """Where pages are read by OCR, each in a fork of a process that has the engine loaded."""
+    """Where pages are read by OCR, each document in a fork of a process that has the engine loaded."""
     return Sandbox(preload=ENGINE, warm=Warm(function=rapid.load, arguments=(profile,)), most_children=most_children)
 
 
@@ -62,14 +63,16 @@ class LocalReader:
         rapid.weights(profile)
         self._blobs = blobs
         self._scratch = scratch
-        self._glasses = Glasses(parsers=parsers, engine=engine, profile=profile, limits=limits)
+        self._parsers = parsers
+        self._engine = engine
+        self._profile = profile
+        self._limits = limits
         self._versions = {"penstock": __version__, **{name: version(name) for name in MAKERS}}  # once: it asks the disk
 
     @property
     def identity(self) -> Plain:
         """Whatever may make another text of the same document. Limits that only refuse are no part of it."""
-        glasses = self._glasses
-        options = {"profile": glasses.profile, "max_page_pixels": glasses.limits.max_page_pixels}
+        options = {"profile": self._profile, "max_page_pixels": self._limits.max_page_pixels}
         return {"reader": self.name, "versions": self._versions, **options}
 
     async def read(self, source: Source, desk: Desk) -> Reading:
@@ -80,8 +83,7 @@ class LocalReader:
         self._check_size(source)
         await papers.look_for_pages()
         began = time.perf_counter()
-        async with borrowed(self._blobs, source.key, self._scratch) as path, papers.bound() as binding:
-            book = await self._opened(path, source, papers)
+        async with self._opened(source, papers) as book, papers.bound() as binding:
             origins: Counter[Origin] = Counter()
             async for batch in _batches(book):
                 await asyncio.to_thread(binding.add, batch.pages)
@@ -95,22 +97,26 @@ class LocalReader:
     def _check_size(self, source: Source) -> None:
         if not source.size_bytes:
             raise DocumentEmpty(filename=source.filename)
-        most = self._glasses.limits.max_file_bytes
+        most = self._limits.max_file_bytes
         if source.size_bytes > most:
             reason = f"it has {source.size_bytes} bytes, and {most} may be read (ETL_MAX_FILE_BYTES)"
             raise DocumentTooLarge(filename=source.filename, reason=reason)
 
-    async def _opened(self, path: Path, source: Source, papers: Papers) -> Book:
-        glasses = self._glasses
-        limits = glasses.limits.parsing(source.size_bytes)
-        return Book(
-            path=path,
-            filename=source.filename,
-            size_bytes=source.size_bytes,
-            kind=await kind_of_file(glasses.parsers, path, source.filename, limits=limits),
-            papers=papers,
-            glasses=glasses,
-        )
+    @asynccontextmanager
+    async def _opened(self, source: Source, papers: Papers) -> AsyncIterator[Book]:
+        async with (
+            borrowed(self._blobs, source.key, self._scratch) as path,
+            self._parsers.sitting(path) as parsers,
+            self._engine.sitting(path) as engine,
+        ):
+            limits = self._limits.parsing(source.size_bytes)
+            yield Book(
+                filename=source.filename,
+                size_bytes=source.size_bytes,
+                kind=await kind_of_file(parsers, source.filename, limits=limits),
+                papers=papers,
+                glasses=Glasses(parsers=parsers, engine=engine, profile=self._profile, limits=self._limits),
+            )
 
     def _reading(self, source: Source, desk: Desk, papers: Papers, origins: Counter[Origin]) -> Reading:
         name = hashlib.sha256(f"{desk.folder}\n{source.key}".encode()).hexdigest()
@@ -122,7 +128,7 @@ class LocalReader:
             metadata={
                 "provider": self.name,
                 "version": f"rapidocr {version('rapidocr')}, liteparse {version('liteparse')}",
-                "profile": self._glasses.profile,
+                "profile": self._profile,
                 "pages": origins.total(),
                 "ocr_pages": origins["ocr"],
                 "text_pages": origins["text"] + origins["file"],

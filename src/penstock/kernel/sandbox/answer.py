@@ -1,9 +1,11 @@
-"""The pipe on which a child gives its answer, read as it comes and never past its bound."""
+"""The pipe on which a child gives its answer, or one reply after another, read as it comes and never past a bound."""
 
 import asyncio
 import os
 from collections.abc import Callable
 from typing import Self
+
+from penstock.kernel.sandbox import wire
 
 CHUNK_BYTES = 64 * 1024  # what a pipe holds
 
@@ -29,6 +31,10 @@ class Answer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Read no more."""
         self._loop.remove_reader(self._source)
         os.close(self._source)
         os.close(self.sink)
@@ -49,3 +55,36 @@ class Answer:
             self._loop.remove_reader(self._source)
             self._when_full()
         return bool(chunk)
+
+
+class Replies(Answer):
+    """What a child says that sits: first that its walls stand, then a reply for each ask, with its length before it."""
+
+    def __init__(self, *, when_full: Callable[[], None]) -> None:
+        super().__init__(most_bytes=len(wire.RUNNING), when_full=when_full)
+        self._reply: asyncio.Future[bytes] | None = None
+        self.begun = False
+
+    def expect(self, most_bytes: int) -> "asyncio.Future[bytes]":
+        """The next reply, when it is here."""
+        before = 0 if self.begun else len(wire.RUNNING)
+        self._most_bytes = before + wire.REPLY_LENGTH_BYTES + len(wire.VALUE) + most_bytes
+        self._reply = self._loop.create_future()
+        return self._reply
+
+    def _read(self) -> bool:
+        went_on = super()._read()
+        self._find()
+        return went_on
+
+    def _find(self) -> None:
+        if not self.begun and self._words.startswith(wire.RUNNING):
+            self.begun = True
+            del self._words[: len(wire.RUNNING)]
+            self._most_bytes -= len(wire.RUNNING)
+        if not self.begun or self.full or self._reply is None or self._reply.done():
+            return
+        end = wire.REPLY_LENGTH_BYTES + int.from_bytes(self._words[: wire.REPLY_LENGTH_BYTES])
+        if len(self._words) >= end:
+            self._reply.set_result(bytes(self._words[wire.REPLY_LENGTH_BYTES : end]))
+            del self._words[:end]

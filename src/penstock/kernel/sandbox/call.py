@@ -7,32 +7,23 @@ has died. A cancelled call kills its child; closing kills all.
 
 import asyncio
 import logging
-import os
-import stat
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Self, TypeVar, get_type_hints
+from typing import Self, TypeVar
 
 import msgspec
 
 import penstock
 from penstock.kernel.sandbox import wire
 from penstock.kernel.sandbox.answer import Answer
-from penstock.kernel.sandbox.ends import (
-    Bounds,
-    SandboxArgumentsTooLarge,
-    SandboxFileUnreadable,
-    SandboxLost,
-    SandboxTooMuch,
-    SandboxUnsupported,
-    judge,
-)
-from penstock.kernel.sandbox.link import Call, Link
+from penstock.kernel.sandbox.ends import Bounds, SandboxLost, SandboxTooMuch, SandboxUnsupported, ended_of, judge
+from penstock.kernel.sandbox.link import Link
+from penstock.kernel.sandbox.orders import lent, name_of, new_ask, returned_by
+from penstock.kernel.sandbox.sitting import Seats, Sitting
 
 T = TypeVar("T")
 
@@ -73,10 +64,10 @@ class Sandbox:
             preload=tuple(preload),
             readable=_folders(readable),
             pairs=pairs,
-            warm=_name_of(warm.function) if warm else "",
+            warm=name_of(warm.function) if warm else "",
             warm_arguments=msgspec.msgpack.encode(warm.arguments if warm else ()),
         )
-        self._slots = asyncio.Semaphore(most_children)
+        self._seats = Seats(most_children)
         self._patience_seconds = patience_seconds
         self._starting = asyncio.Lock()
         self._link: Link | None = None
@@ -96,22 +87,23 @@ class Sandbox:
 
         The function stands at the top of a module and goes by name. Its arguments are plain values, and before them
         comes the file, opened to be read, where one is given."""
-        name, returns = _name_of(function), _returned_by(function)
-        packed = msgspec.msgpack.encode(arguments)
-        if len(packed) > wire.MOST_ARGUMENT_BYTES:
-            raise SandboxArgumentsTooLarge(size_bytes=len(packed), most_bytes=wire.MOST_ARGUMENT_BYTES)
-        async with self._slots:
+        ask, returns = new_ask(function, arguments, limits), returned_by(function)
+        async with self._seats.taken():
             link = await self._started()
             order = wire.Order(
                 number=link.new_number(),
-                function=name,
-                arguments=packed,
+                ask=ask,
+                has_file=file is not None,
                 memory_bytes=limits.memory_bytes,
                 cpu_seconds=limits.cpu_seconds,
                 seconds=limits.seconds,
             )
             ended, words = await self._carry_out(link, order, file, limits)
         return judge(ended, words, limits, returns)
+
+    def sitting(self, file: Path) -> Sitting:
+        """A child for several calls about one file, for the length of an `async with` block."""
+        return Sitting(file, started=self._started, seats=self._seats, patience=self._patience_seconds)
 
     async def guards(self) -> wire.Guards:
         """What holds the children back on this machine. Starts the zygote, which tries it out."""
@@ -149,29 +141,14 @@ class Sandbox:
         self, link: Link, order: wire.Order, file: Path | None, limits: Bounds
     ) -> tuple[wire.Ended, bytes]:
         full = partial(link.stop, order.number)
-        with _lent(file) as given, Answer(most_bytes=limits.result_bytes + MARKS, when_full=full) as answer:
-            report = await self._report(link, order, link.call(order, [answer.sink, *given]))
-            words = answer.words()
-        if report is None:
-            raise SandboxLost(reason="its process ended")
-        if isinstance(report, wire.NotBegun):
-            raise SandboxLost(reason=f"no child could be made ({report.reason})")
+        with lent(file) as given, Answer(most_bytes=limits.result_bytes + MARKS, when_full=full) as answer:
+            call = link.call(order, [answer.sink, *given])
+            await link.until_ended(order.number, call, seconds=limits.seconds, patience=self._patience_seconds)
+            report, words = call.result(), answer.words()
+        ended = ended_of(report)
         if answer.full:
             raise SandboxTooMuch(most_bytes=limits.result_bytes)
-        return report, words
-
-    async def _report(self, link: Link, order: wire.Order, call: Call) -> wire.Ended | wire.NotBegun | None:
-        """Wait for the end of the child, and see to it that it ends: also when nobody wants to know any more."""
-        try:
-            await asyncio.wait((call,), timeout=order.seconds + self._patience_seconds)
-        except asyncio.CancelledError:
-            link.stop(order.number)
-            await asyncio.wait((call,), timeout=self._patience_seconds)
-            raise
-        finally:
-            if not call.done():
-                await link.kill()  # a zygote that does not answer takes its children with it
-        return call.result()
+        return ended, words
 
 
 def _folders(readable: Sequence[Path]) -> tuple[str, ...]:
@@ -180,36 +157,3 @@ def _folders(readable: Sequence[Path]) -> tuple[str, ...]:
     packages = {each for each in sys.path if Path(each).name in {"site-packages", "dist-packages"}}
     ours = {str(Path(penstock.__file__).parent), *map(str, readable)}
     return tuple(str(Path(each).absolute()) for each in sorted(python | packages | ours))
-
-
-@contextmanager
-def _lent(file: Path | None) -> Iterator[list[int]]:
-    """The file as a list of descriptors, for as long as the call takes."""
-    if file is None:
-        yield []
-        return
-    try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not make us wait
-    except OSError as error:
-        raise SandboxFileUnreadable(name=file.name, reason=error.strerror) from error
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise SandboxFileUnreadable(name=file.name, reason="it is not a regular file")
-        yield [descriptor]
-    finally:
-        os.close(descriptor)
-
-
-def _name_of(function: Callable[..., object]) -> str:
-    module, path = getattr(function, "__module__", "__main__"), getattr(function, "__qualname__", "<nameless>")
-    if module == "__main__" or "<" in path:
-        raise TypeError(f"{function!r} cannot be found by its name: the sandbox runs functions of modules")
-    return f"{module}:{path}"
-
-
-def _returned_by(function: Callable[..., T]) -> type[T]:
-    hints = get_type_hints(function)
-    if "return" not in hints:
-        raise TypeError(f"{function!r} does not say what it returns, so an answer could not be checked")
-    returned: type[T] = hints["return"]
-    return returned

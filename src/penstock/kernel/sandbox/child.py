@@ -1,4 +1,4 @@
-"""The life of one child: walls up, one function, one answer, gone.
+"""The life of one child: walls up, one function, one answer, gone. A child that sits is asked again and again.
 
 A child is a copy of the zygote, and by the time foreign bytes are touched it has nothing of it but memory: other
 descriptors are closed, limits are set, system calls and files are fenced in. It leaves by `os._exit`, so nothing of the
@@ -7,9 +7,11 @@ zygote's own code runs on in a copy.
 
 import gc
 import importlib
+import math
 import os
 import resource
 import signal
+import time
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import NoReturn
@@ -32,38 +34,66 @@ class Errand:
     order: wire.Order
     answer: int  # descriptor to write the answer to
     file: int | None
+    asks: int | None  # descriptor to read from what else is asked, for a child that sits
     mapped_bytes: int  # what the zygote has mapped already and every child shares
 
 
 def live(errand: Errand, walls: Walls) -> NoReturn:
     """Run the errand and leave. Only a child may call this."""
     try:
-        _say(errand.answer, _work(errand, walls))
+        if _is_fenced_in(errand, walls):
+            _work(errand)
     finally:
         os._exit(0)
 
 
-def _work(errand: Errand, walls: Walls) -> bytes:
+def _is_fenced_in(errand: Errand, walls: Walls) -> bool:
     try:
         fence_in(errand, walls)
     except Exception as error:  # noqa: BLE001  (whatever it is, the work must not begin without its walls)
-        return in_words(error).encode()  # with no RUNNING before it: the caller knows that nothing was run
-    os.write(errand.answer, wire.RUNNING)
+        _say(errand.answer, in_words(error).encode())  # with no RUNNING before it: nothing was run, the caller knows
+        return False
+    _say(errand.answer, wire.RUNNING)
+    return True
+
+
+def _work(errand: Errand) -> None:
+    if errand.order.ask is not None:
+        _say(errand.answer, _reply(errand.order.ask, errand.file))
+    if errand.asks is None:
+        return
+    while words := os.read(errand.asks, wire.MOST_MESSAGE_BYTES):
+        ask = msgspec.msgpack.decode(words, type=wire.Ask)
+        _allow_cpu(ask.cpu_seconds)
+        reply = _reply(ask, errand.file)
+        _say(errand.answer, len(reply).to_bytes(wire.REPLY_LENGTH_BYTES) + reply)
+
+
+def _allow_cpu(seconds: int) -> None:
+    """So much more than was used so far, within what all of this life may use."""
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    wanted = math.ceil(time.process_time()) + seconds
+    resource.setrlimit(resource.RLIMIT_CPU, (wanted if most == resource.RLIM_INFINITY else min(wanted, most), most))
+
+
+def _reply(ask: wire.Ask, file: int | None) -> bytes:
     try:
-        return wire.VALUE + msgspec.msgpack.encode(_call(errand))
+        return wire.VALUE + msgspec.msgpack.encode(_call(ask, file))
     except MemoryError:
         return wire.OUT_OF_MEMORY
     except BaseException as error:  # noqa: BLE001  (SystemExit and the like are answers too; nobody above would hear them)
         return _in_words(error)
 
 
-def _call(errand: Errand) -> object:
-    module, _, path = errand.order.function.partition(":")
+def _call(ask: wire.Ask, file: int | None) -> object:
+    module, _, path = ask.function.partition(":")
     function = attrgetter(path)(importlib.import_module(module))
-    arguments = msgspec.msgpack.decode(errand.order.arguments)
-    if errand.file is not None:
-        arguments.insert(0, open(errand.file, "rb"))  # noqa: PTH123, SIM115  (a descriptor; the process ends soon)
-    return function(*arguments)
+    arguments = msgspec.msgpack.decode(ask.arguments)
+    if file is None:
+        return function(*arguments)
+    os.lseek(file, 0, os.SEEK_SET)
+    with open(file, "rb", closefd=False) as opened:
+        return function(opened, *arguments)
 
 
 def _in_words(error: BaseException) -> bytes:
@@ -122,9 +152,10 @@ def _limit(errand: Errand, *, most_tasks: int) -> None:
 
 
 def _close_all_but(errand: Errand) -> None:
-    """The answer, the file, and three times nothing in place of the standard streams."""
+    """The answer, the file, the asks, and three times nothing in place of the standard streams."""
     os.dup2(0, 1)  # the zygote's own input is /dev/null
     os.dup2(0, 2)
-    kept = sorted({0, 1, 2, errand.answer} | ({errand.file} if errand.file is not None else set()))
+    lent = {each for each in (errand.file, errand.asks) if each is not None}
+    kept = sorted({0, 1, 2, errand.answer} | lent)
     for low, high in zip(kept, [*kept[1:], HIGHEST_DESCRIPTOR], strict=True):
         os.closerange(low + 1, high)

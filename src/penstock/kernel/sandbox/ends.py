@@ -170,28 +170,45 @@ class Bounds:
 
 def judge(ended: wire.Ended, answer: bytes, limits: Bounds, returns: type[T]) -> T:
     """The value that a child gave, or the error that tells how it ended. How it died counts before what it said."""
-    if not answer.startswith(wire.RUNNING):  # the file was not touched yet, so nothing can be said about it
-        raise SandboxLost(reason=f"a child ended before its work began {_plain(answer.decode(errors='replace'))}")
-    if ended.late:
-        raise SandboxTimedOut(seconds=limits.seconds)
-    if ended.exit_code < 0:
-        raise _killed(ended, limits)
+    if not answer.startswith(wire.RUNNING):
+        raise not_begun(answer)
     said = answer.removeprefix(wire.RUNNING)
-    if ended.exit_code or not said:
-        raise SandboxCrashed(how=f"exit status {ended.exit_code}")
-    return _value(said[:1], said[1:], limits, returns)
+    if ended.late or ended.exit_code or not said:
+        raise death(ended, limits, most_cpu_seconds=limits.cpu_seconds)
+    return value_of(said, limits, returns)
 
 
-def _killed(ended: wire.Ended, limits: Bounds) -> Invalid | Unavailable:
+def ended_of(report: wire.Ended | wire.NotBegun | None) -> wire.Ended:
+    """The end of a child, where there was one: of no report, the zygote is gone."""
+    if report is None:
+        raise SandboxLost(reason="its process ended")
+    if isinstance(report, wire.NotBegun):
+        raise SandboxLost(reason=f"no child could be made ({report.reason})")
+    return report
+
+
+def not_begun(words: bytes) -> SandboxLost:
+    """The end of a child that did not touch the file yet, so nothing can be said about that."""
+    return SandboxLost(reason=f"a child ended before its work began {_plain(words.decode(errors='replace'))}")
+
+
+def death(ended: wire.Ended, limits: Bounds, *, most_cpu_seconds: int) -> Invalid | Unavailable:
+    """How a child died that gave no answer, or none that counts; `most_cpu_seconds` is for all of its life."""
+    if ended.late:
+        return SandboxTimedOut(seconds=limits.seconds)
+    if ended.exit_code >= 0:
+        return SandboxCrashed(how=f"exit status {ended.exit_code}")
     name = _signal_name(-ended.exit_code)
-    if name == "SIGXCPU" or (name == "SIGKILL" and ended.cpu_seconds >= limits.cpu_seconds):
+    if name == "SIGXCPU" or (name == "SIGKILL" and ended.cpu_seconds >= most_cpu_seconds):
         return SandboxOutOfCpu(seconds=limits.cpu_seconds)
     if name == "SIGKILL":  # not by us: the kernel kills like this when the machine is out of memory
         return SandboxKilled()
     return SandboxCrashed(how=name)
 
 
-def _value(kind: bytes, body: bytes, limits: Bounds, returns: type[T]) -> T:
+def value_of(said: bytes, limits: Bounds, returns: type[T]) -> T:
+    """The value that a child says, or the error that it tells of."""
+    kind, body = said[:1], said[1:]
     try:
         if kind == wire.VALUE:
             return msgspec.msgpack.decode(body, type=returns)

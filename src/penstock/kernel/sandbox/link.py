@@ -111,6 +111,19 @@ class Link:
         if number in self._calls:
             self._post(wire.Stop(number=number))
 
+    async def until_ended(self, number: int, call: Call, *, seconds: float, patience: float) -> None:
+        """Wait for the end of a child, and see to it that it ends: also when nobody wants to know any more. A zygote
+        that is `patience` seconds late with its report is killed, and takes its children with it."""
+        try:
+            await asyncio.wait((call,), timeout=seconds + patience)
+        except asyncio.CancelledError:
+            self.stop(number)
+            await asyncio.wait((call,), timeout=patience)
+            raise
+        finally:
+            if not call.done():
+                await self.kill()
+
     async def close(self) -> None:
         """Leave the zygote, which then kills and buries its children and ends; it is killed when it does not."""
         self._hang_up()

@@ -12,10 +12,12 @@ import msgspec
 
 MOST_ARGUMENT_BYTES = 128 * 1024  # a message must fit the buffer of a socket, usually 208 KiB
 MOST_MESSAGE_BYTES = MOST_ARGUMENT_BYTES + 16 * 1024
-MOST_DESCRIPTORS = 2  # the answer's pipe and the file
+MOST_DESCRIPTORS = 3  # the pipe of the answer, the file, and the line of asks
+REPLY_LENGTH_BYTES = 8  # before each reply of a child that sits
 
 # A child's answer begins with RUNNING, written when all walls stand and before foreign work begins, so a child that
-# failed in our own part of it can be told from one that failed in its work. Then comes one of the others.
+# failed in our own part of it can be told from one that failed in its work. Then comes one of the others; from a child
+# that sits one for each ask, each with its length before it.
 RUNNING = b"+"
 VALUE = b"="
 RAISED = b"!"
@@ -46,15 +48,23 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     warm_arguments: bytes = b""
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Run a function in a child. With it come the pipe for the answer and, perhaps, a file."""
+class Ask(msgspec.Struct, frozen=True, kw_only=True):
+    """Which function a child is to run."""
 
-    number: int
     function: str  # module:qualified.name
     arguments: bytes
-    memory_bytes: int
     cpu_seconds: int
-    seconds: float
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Make a child. With it come the pipe for the answer and, perhaps, a file; and, for a child that sits, its asks."""
+
+    number: int
+    ask: Ask | None  # none for a child that sits: it is asked on a line of its own
+    has_file: bool
+    memory_bytes: int
+    cpu_seconds: int  # of its whole life
+    seconds: float | None  # after which the zygote kills it; whoever asks a child that sits keeps the time
 
 
 class Stop(msgspec.Struct, frozen=True, kw_only=True, tag=True):

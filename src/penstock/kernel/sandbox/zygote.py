@@ -7,6 +7,7 @@ wrote: it kills who is late, buries who is dead, and reports how each ended. Whe
 
 import gc
 import importlib
+import math
 import os
 import resource
 import select
@@ -25,8 +26,14 @@ from penstock.kernel.errors import in_words
 from penstock.kernel.sandbox import child, linux, walls, wire
 
 # What native libraries look up when they are loaded. Left to themselves, those for numbers start a thread for each
-# processor, and the one for models starts one that reports to its maker.
-ONE_THREAD_AND_SILENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "ORT_DISABLE_TELEMETRY": "1"}
+# processor, the one for models starts one that reports to its maker, and an allocator wants a GiB of room in one piece:
+# where its bound does not leave that, it asks the kernel for every block anew, and a parser takes a seventh longer.
+WORDS_TO_LIBRARIES = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "ORT_DISABLE_TELEMETRY": "1",
+    "MIMALLOC_ARENA_RESERVE": "131072",  # KiB
+}
 
 
 @dataclass(kw_only=True)
@@ -35,7 +42,7 @@ class Running:
 
     number: int
     pid: int
-    due: float  # when it is late, by the monotonic clock
+    due: float  # when it is late, by the monotonic clock; never for one that sits
     late: bool = False
 
     def kill(self) -> None:
@@ -76,7 +83,8 @@ class Zygote:
 
     def _wait_milliseconds(self) -> float | None:
         dues = [running.due for running in self._children.values() if not running.late]
-        return max(0.0, min(dues) - time.monotonic()) * 1000 if dues else None
+        soonest = min(dues, default=math.inf)
+        return max(0.0, soonest - time.monotonic()) * 1000 if soonest < math.inf else None
 
     def _hear(self) -> bool:
         heard = wire.hear_order(self._line)
@@ -90,14 +98,21 @@ class Zygote:
         return heard is not None
 
     def _begin(self, order: wire.Order, descriptors: Sequence[int]) -> None:
-        answer, *file = descriptors
+        answer, *others = descriptors
         mapped_bytes = int(os.pread(self._memory, 64, 0).split()[0]) * self._page_bytes
-        errand = child.Errand(order=order, answer=answer, file=file[0] if file else None, mapped_bytes=mapped_bytes)
+        errand = child.Errand(
+            order=order,
+            answer=answer,
+            file=others.pop(0) if order.has_file else None,
+            asks=others[0] if others else None,
+            mapped_bytes=mapped_bytes,
+        )
+        due = math.inf if order.seconds is None else time.monotonic() + order.seconds
         try:
             pid = os.fork()
             if pid == 0:
                 child.live(errand, self._walls)
-            self._watch(Running(number=order.number, pid=pid, due=time.monotonic() + order.seconds))
+            self._watch(Running(number=order.number, pid=pid, due=due))
         except OSError as error:
             wire.send(self._line, wire.NotBegun(number=order.number, reason=in_words(error)))
         finally:
@@ -153,7 +168,7 @@ def main(descriptor: int, caller: int) -> None:
 def _settle(descriptor: int) -> int:
     """Empty the environment, and hold all descriptors to numbers that a child can quickly close."""
     os.environ.clear()  # noqa: TID251  (emptied, not read: Python itself puts a locale into an empty one)
-    for name, value in ONE_THREAD_AND_SILENT.items():
+    for name, value in WORDS_TO_LIBRARIES.items():
         os.putenv(name, value)  # for native libraries, which ask the system and not Python
     low = os.dup(descriptor)
     os.close(descriptor)

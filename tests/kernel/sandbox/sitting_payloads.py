@@ -1,0 +1,109 @@
+"""What is asked of a child that sits. Each takes the file first, though few look at it."""
+
+import os
+import signal
+import threading
+import time
+from typing import BinaryIO
+
+from tests.kernel.sandbox import payloads
+
+SEEN: list[int] = []  # by this process
+
+
+def who(_: BinaryIO) -> int:
+    return os.getpid()
+
+
+def first_byte(file: BinaryIO) -> bytes:
+    return file.read(1)
+
+
+def close_it(file: BinaryIO) -> bool:
+    file.close()
+    return True
+
+
+def echo(_: BinaryIO, value: object) -> object:
+    return value
+
+
+def spin_for(_: BinaryIO, seconds: float) -> int:
+    begun = time.process_time()
+    while time.process_time() < begun + seconds:
+        pass
+    return os.getpid()
+
+
+def hang(_: BinaryIO) -> None:
+    payloads.hang()
+
+
+def fork(_: BinaryIO) -> int:
+    return os.fork()
+
+
+def fail(_: BinaryIO) -> None:
+    raise ValueError("no")
+
+
+def return_much(_: BinaryIO, size: int) -> bytes:
+    return bytes(size)
+
+
+def return_wrong(_: BinaryIO) -> int:
+    return "seven"  # type: ignore[return-value]  # the point
+
+
+def allocate(_: BinaryIO) -> int:
+    payloads.allocate()
+    return os.getpid()
+
+
+def crash(_: BinaryIO) -> int:
+    os.kill(os.getpid(), signal.SIGSEGV)
+    return 0
+
+
+def crash_when_used(_: BinaryIO) -> int:
+    """A crash that an earlier call is to blame for."""
+    if SEEN:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    SEEN.append(1)
+    return os.getpid()
+
+
+def fill_when_used(_: BinaryIO) -> int:
+    """A want of memory that an earlier call is to blame for."""
+    if SEEN:
+        payloads.allocate()
+    SEEN.append(1)
+    return os.getpid()
+
+
+def kill_when_used(_: BinaryIO) -> int:
+    if SEEN:
+        os.kill(os.getpid(), signal.SIGKILL)
+    SEEN.append(1)
+    return os.getpid()
+
+
+def flood_later(_: BinaryIO, seconds: float) -> int:
+    """A value, and afterwards more words than anybody asked for."""
+
+    def flood() -> None:
+        time.sleep(seconds)
+        while True:
+            os.write(_pipe(), b"\x00" * 65536)
+
+    threading.Thread(target=flood, daemon=True).start()
+    return os.getpid()
+
+
+def say_by_hand(_: BinaryIO, words: bytes) -> None:
+    os.write(_pipe(), words)
+    time.sleep(1000)
+
+
+def _pipe() -> int:
+    return next(number for number, kind in payloads.descriptors().items() if kind == "pipe")
