@@ -2,11 +2,9 @@
 
 import asyncio
 import csv
-import logging
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import chdir
 from importlib.resources import files
 from pathlib import Path
@@ -77,11 +75,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    levels = {name: logging.getLogger(name).level for name in ("penstock", "penstock.etl.advance")}
-    yield Desk(tmp_path)
-    for name, level in levels.items():
-        logging.getLogger(name).setLevel(level)
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
 
 
 def test_with_nothing_running_an_invoice_becomes_a_file_of_fields_and_can_be_looked_at(desk: Desk):

@@ -1,8 +1,6 @@
 """`penstock etl correct`, `corrections` and `accuracy` as people run them."""
 
 import csv
-import logging
-from collections.abc import Iterator
 from contextlib import chdir
 from pathlib import Path
 
@@ -54,11 +52,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    levels = {name: logging.getLogger(name).level for name in ("penstock", "penstock.etl.advance")}
-    yield Desk(tmp_path)
-    for name, level in levels.items():
-        logging.getLogger(name).setLevel(level)
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
 
 
 def test_a_bill_is_corrected_exported_and_counted(desk: Desk):

@@ -1,7 +1,5 @@
 """`penstock etl rules` as people run it."""
 
-import logging
-from collections.abc import Iterator
 from contextlib import chdir
 from pathlib import Path
 
@@ -51,11 +49,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    levels = {name: logging.getLogger(name).level for name in ("penstock", "penstock.etl.advance")}
-    yield Desk(tmp_path)
-    for name, level in levels.items():
-        logging.getLogger(name).setLevel(level)
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
 
 
 def test_a_rule_is_added_from_a_file_listed_shown_and_removed(desk: Desk):

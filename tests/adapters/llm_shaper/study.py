@@ -12,26 +12,12 @@ from penstock.documents.model import ChatModel
 from penstock.documents.ocr import Reading
 from penstock.documents.shape import Shaped, ShapeRule
 from penstock.kernel.sandbox.call import Sandbox
+from tests.adapters.local_reading import NotingDesk
 from tests.fakes.grounds import ground_by_letters
 
 PAGES_KEY = "users/1/etl_artifacts/2/3/pages-1.jsonl"
 TEXT = {"type": "string"}
 SCHEMA = {"type": "object", "properties": {"Name": TEXT, "City": TEXT}, "required": ["Name"]}
-
-
-@dataclass
-class NotingDesk:
-    """A desk that keeps what it is told."""
-
-    folder: str = "users/1/etl_artifacts/2/3/shapes/1/"
-    provider_task_id: str | None = None
-    told: list[tuple[int, int]] = field(default_factory=list)
-
-    async def progress(self, done: int, of: int) -> None:
-        self.told.append((done, of))
-
-    async def remember(self, provider_task_id: str) -> None:
-        raise AssertionError(f"{provider_task_id} is nobody's task far away")
 
 
 @dataclass
@@ -41,7 +27,7 @@ class Study:
     blobs: DiskBlobs
     sandbox: Sandbox
     scratch: Path
-    desk: NotingDesk = field(default_factory=NotingDesk)
+    desk: NotingDesk = field(default_factory=lambda: NotingDesk(folder="users/1/etl_artifacts/2/3/shapes/1/"))
     ground: Ground = ground_by_letters
     terms: AskingTerms = field(default_factory=AskingTerms)
 

@@ -8,7 +8,8 @@ import pytest
 from penstock.adapters.llm_shaper import AskingTerms
 from penstock.documents.model import ModelAway, ModelDeclined, Question
 from penstock.kernel.errors import Conflict
-from tests.adapters.llm_shaper.study import NotingDesk, Study
+from tests.adapters.llm_shaper.study import Study
+from tests.adapters.local_reading import NotingDesk
 from tests.fakes.models import (
     ModelThatFails,
     ModelThatIsNotToBeAsked,

@@ -18,7 +18,8 @@ from penstock.documents.errors import DocumentUnreadable
 from penstock.documents.model import ModelNotSet, Question, QuestionTooLong, Which
 from penstock.documents.ocr import Reading
 from penstock.documents.shape import ShapeRule
-from tests.adapters.llm_shaper.study import SCHEMA, TEXT, NotingDesk, Study
+from tests.adapters.llm_shaper.study import SCHEMA, TEXT, Study
+from tests.adapters.local_reading import NotingDesk
 from tests.fakes.models import (
     ModelThatCountsNothing,
     ModelThatDoes,
