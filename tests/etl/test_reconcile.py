@@ -5,16 +5,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import delete, update
+from sqlalchemy import delete, literal, select, update
 
 from penstock.adapters.redis.link import RedisAway
 from penstock.etl import papers, reconcile, runs
 from penstock.etl.domain import Phase, Status
 from penstock.etl.store.tables import etl_task
 from penstock.kernel.blobs import BlobsUnavailable
+from penstock.kernel.columns import UtcTime
 from penstock.kernel.errors import Unavailable
+from penstock.kernel.leases import LONG_AGO
 from penstock.kernel.queue import JobState, job
-from penstock.kernel.runstate import RunEntry, RunState
+from penstock.kernel.runstate import RunEntry, RunState, SqlRunState
 from tests.etl.workshop import Workshop
 from tests.fakes.ocr import EchoOcr, OcrThatFails, OcrThatWaits
 
@@ -293,3 +295,30 @@ async def test_a_turn_looks_at_one_page_and_the_next_turn_goes_on(shop: Workshop
     assert counts == [2, 4, 5, 5]
     await shop.work()
     assert {(await shop.row(task)).status for task in tasks} == {Status.COMPLETED}
+
+
+class TestWhenATurnIsNeeded:
+    async def is_needed(self, shop: Workshop) -> bool:
+        moments = literal(LONG_AGO, UtcTime), literal(shop.clock.now(), UtcTime)
+        async with shop.db.read() as tx:
+            return bool(await tx.conn.scalar(select(reconcile.is_any_under_way(*moments))))
+
+    async def test_it_is_as_long_as_a_task_is_under_way(self, shop: Workshop):
+        assert not await self.is_needed(shop)
+        task = await shop.submit()
+        assert await self.is_needed(shop)
+        await shop.work()
+        assert (await shop.row(task)).status is Status.COMPLETED
+        assert not await self.is_needed(shop)
+
+    @pytest.mark.parametrize("status", reconcile.RUNNING)
+    async def test_it_is_for_an_entry_that_runs_while_its_row_is_over(self, shop: Workshop, status: Status):
+        runs = SqlRunState(shop.db, live_seconds=60, final_seconds=60)
+        await runs.put(RunEntry(key="etl:7", run=1, order=1, status=status))
+        assert await self.is_needed(shop)
+        shop.clock.advance(seconds=60)
+        assert not await self.is_needed(shop)
+
+    async def test_where_run_state_is_in_redis_a_turn_is_always_taken(self, shop: Workshop):
+        asked = reconcile.needed(shop.tools)
+        assert (asked is None) == (not isinstance(shop.tools.runs, SqlRunState))

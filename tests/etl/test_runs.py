@@ -4,11 +4,16 @@ from dataclasses import replace
 
 import pytest
 
+from penstock.documents.ocr import Desk, Reading
+from penstock.documents.shape import Shaped, ShapeRule
 from penstock.etl import runs
 from penstock.etl.domain import Phase, Status
 from penstock.etl.errors import NotWanted
 from penstock.etl.runs import RANKS, Course, Standing, Trail, job_id
 from tests.etl.workshop import Workshop
+from tests.fakes.ocr import EchoShaper
+
+POINTERS = ("artifact_mineru_markdown_key", "provider_task_id", "page_count", "pages_done", "ocr", "cache")
 
 
 class TestOrder:
@@ -72,6 +77,32 @@ class TestOrder:
         again = await Trail.open(shop.tools, task, Phase.OCR, attempt=2)
         assert again.task.status is Status.LLM_PROCESSING
         assert again.task.progress == 80
+
+
+class TestWhatWasRead:
+    @pytest.mark.parametrize("lost", [False, True])
+    async def test_is_shown_when_post_processing_begins_and_put_again_only_where_it_was_lost(
+        self, shop: Workshop, lost: bool
+    ):
+        seen: list[Standing] = []
+
+        class ShaperThatLooks(EchoShaper):
+            async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
+                seen.append(await shop.shown(task))
+                return await super().shape(filename, reading, rule, desk)
+
+        shop.set(shaper=ShaperThatLooks())
+        task = await shop.submit()
+        job = await shop.claim()
+        await shop.settle(job, await shop.do(job))
+        before = (await shop.shown(task)).task.metadata
+        if lost:
+            await shop.lose_run_state(task)
+        await shop.work()
+        [standing] = seen
+        shown = standing.task.metadata
+        assert {name: shown[name] for name in POINTERS} == {name: before[name] for name in POINTERS}
+        assert (standing.task.progress, standing.course.step) == (80, int(lost))
 
 
 class TestPlace:

@@ -207,3 +207,32 @@ async def test_a_row_before_the_mark_is_not_overlooked_when_nothing_lies_after_i
     assert len(await claim(db, queue.leases, limit=5)) == 5
     await add(db, elsewhere, NewJob(kind="k", id="urgent", priority=1))
     assert [row.id for row in await claim(db, queue.leases, limit=5)] == ["urgent"]
+
+
+async def test_a_look_finds_what_is_due_in_its_partitions_and_what_comes_due(db: Db, queue: Queue, clock: ManualClock):
+    assert not await queue.leases.may_find(db, ["here", "there"])
+    await add(db, Queue(), NewJob(kind="k", room="elsewhere"), NewJob(kind="k", room="here", delay_seconds=2.4))
+    clock.advance(seconds=1)
+    assert not await queue.leases.may_find(db, ["here", "there"])
+    clock.advance(seconds=1)
+    assert not await queue.leases.may_find(db, ["here", "there"])
+    assert queue.leases.seconds_to_look(clock.now()) == pytest.approx(0.4)
+    clock.advance(seconds=0.4)
+    assert await queue.leases.may_find(db, ["here", "there"])
+    assert len(await claim(db, queue.leases, partition="here")) == 1
+
+
+async def test_what_is_deferred_during_a_look_is_not_overlooked(db: Db, queue: Queue, clock: ManualClock):
+    async with db.tx() as tx:
+        await queue.enqueue(tx, NewJob(kind="k", delay_seconds=0.3))
+        assert not await queue.leases.may_find(db, [""])  # it cannot see it yet
+    assert queue.leases.seconds_to_look(clock.now()) == pytest.approx(0.3)
+
+
+async def test_a_clock_that_is_put_back_does_not_keep_deferred_rows_waiting(db: Db, queue: Queue, clock: ManualClock):
+    clock.advance(seconds=3600)
+    assert await claim(db, queue.leases) == []
+    clock.advance(seconds=-3600)
+    await add(db, Queue(), NewJob(kind="k", id="a", delay_seconds=10))
+    clock.advance(seconds=10)
+    assert [row.id for row in await claim(db, queue.leases)] == ["a"]

@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import AbstractAsyncContextManager, closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ from sqlalchemy import TextClause, insert, select, text
 from sqlalchemy.exc import IntegrityError
 
 from penstock.kernel.clock import ManualClock
+from penstock.kernel.db import Tx
+from penstock.kernel.engines import together
 from penstock.kernel.sqlite import SteadyConnection
 from penstock.kernel.timekeeper import duty
 from tests.conftest import open_db
@@ -31,18 +33,69 @@ def trips(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], Any]]:
     return sent
 
 
-async def test_a_transaction_is_a_trip_for_each_statement_and_two_around_them(
-    sqlite_url: str, clock: ManualClock, trips: list[Callable[[], Any]]
+@pytest.mark.parametrize(("kind", "around"), [("read", 0), ("once", 0), ("tx", 2)])
+async def test_a_statement_is_one_trip_and_a_transaction_two_more(
+    sqlite_url: str, clock: ManualClock, trips: list[Callable[[], Any]], kind: str, around: int
 ):
     db = open_db(sqlite_url, clock)
-    for reads in (1, 3):
-        async with db.read() as tx:
+    opened: Callable[[], AbstractAsyncContextManager[Tx]] = getattr(db, kind)
+    for statements in (1, 3):
+        async with opened() as tx:
             await tx.conn.execute(select(duty.c.id))
         trips.clear()
-        async with db.read() as tx:
-            for _ in range(reads):
+        async with opened() as tx:
+            for _ in range(statements):
                 assert (await tx.conn.execute(select(duty.c.id))).all() == []
-        assert len(trips) == reads + 2
+        assert len(trips) == statements + around
+    await db.close()
+
+
+@pytest.mark.parametrize("kind", ["once", "tx"])
+async def test_statements_that_belong_together_are_kept_or_lost_together(
+    sqlite_url: str, clock: ManualClock, kind: str
+):
+    db = open_db(sqlite_url, clock)
+    opened: Callable[[], AbstractAsyncContextManager[Tx]] = getattr(db, kind)
+
+    async def write(*names: str) -> None:
+        async with opened() as tx, together(tx.conn):
+            for name in names:
+                await tx.conn.execute(insert(duty), {"id": name, "scheduled_at": clock.now()})
+
+    await write("a", "b")
+    with pytest.raises(IntegrityError):
+        await write("c", "a")
+    async with db.read() as tx:
+        assert (await tx.conn.scalars(select(duty.c.id).order_by(duty.c.id))).all() == ["a", "b"]
+    await db.close()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("cancels", [1, 2])
+async def test_who_is_cancelled_while_it_waits_for_its_turn_begins_nothing(
+    sqlite_url: str, clock: ManualClock, cancels: int
+):
+    db = open_db(sqlite_url, clock)
+    async with db.tx() as tx:
+        await tx.conn.execute(select(duty.c.id))
+
+    async def begin() -> None:
+        async with db.tx():
+            raise AssertionError("nobody can begin now")
+
+    with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        waiting = asyncio.create_task(begin())
+        await asyncio.wait({waiting}, timeout=0.2)
+        for _ in range(cancels):
+            waiting.cancel()
+            await asyncio.sleep(0.01)
+        other.execute("COMMIT")
+        await asyncio.wait({waiting})
+    assert waiting.cancelled()
+    async with asyncio.timeout(5), db.tx() as tx:
+        await tx.conn.execute(insert(duty), {"id": "a", "scheduled_at": clock.now()})
+    assert not blocked(sqlite_url)
     await db.close()
 
 

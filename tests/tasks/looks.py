@@ -4,9 +4,14 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from sqlalchemy import literal, select
+
 from penstock.access.domain import Caller, Scope
 from penstock.kernel.bulk import Writes
+from penstock.kernel.columns import UtcTime
 from penstock.kernel.db import Tx
+from penstock.kernel.leases import LONG_AGO
+from penstock.kernel.timekeeper import Need
 from penstock.tasks.domain import Outcome, PullState, Status, Task
 from penstock.tasks.store import due, feed, figures, handing, places, projects, pulls, queues, talk, tasks
 from penstock.tasks.store.handing import Hand, Moment
@@ -46,6 +51,11 @@ class Look:
 def moment(number: int) -> datetime:
     """When the task of that number was made."""
     return NOW + timedelta(seconds=number - ROWS)
+
+
+def _asks(need: Need) -> Run:
+    moments = literal(LONG_AGO, UtcTime), literal(NOW, UtcTime)
+    return lambda tx: tx.conn.scalar(select(need(*moments)))
 
 
 def _claims() -> Iterator[Look]:
@@ -163,6 +173,9 @@ TASKS = [
     Look(name="lapsed leases", index="ix_task_held", run=due.list_lapsed, whole=True),
     Look(name="expiring", index="ix_task_expiring", run=due.list_expiring, whole=True),
     Look(name="expired", index="ix_task_expired", run=due.list_expired, whole=True),
+    Look(name="any lapsed lease", index="ix_task_held", run=_asks(due.is_any_lapsed)),
+    Look(name="any expiring", index="ix_task_expiring", run=_asks(due.is_any_expiring)),
+    Look(name="any expired", index="ix_task_expired", run=_asks(due.is_any_expired)),
     Look(
         name="held for long",
         index="ix_task_pending",

@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
+import os
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 import msgspec
 
@@ -34,25 +35,51 @@ async def find_value(blobs: Blobs, key: str, kind: type[T]) -> T | None:
 async def borrowed(blobs: Blobs, key: str, folder: Path) -> AsyncIterator[Path]:
     """A copy of an object in a file of its own, gone at the end of the block."""
     async with scratch_file(folder) as path:
-        with await asyncio.to_thread(path.open, "wb") as file:
-            async for chunk in blobs.stream(key):
-                await asyncio.to_thread(file.write, chunk)
+        async for chunk in blobs.stream(key):
+            await asyncio.to_thread(append, path, chunk)
         yield path
 
 
 @asynccontextmanager
 async def scratch_file(folder: Path) -> AsyncIterator[Path]:
-    """A path in a folder for a file of one's own, which is gone at the end of the block."""
-    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+    """An empty file of one's own in a folder, which is gone at the end of the block."""
     path = folder / f"{secrets.token_hex(8)}.part"
     try:
+        await asyncio.to_thread(make_file, path)
         yield path
     finally:
         await asyncio.to_thread(path.unlink, missing_ok=True)
 
 
 async def pieces_of(path: Path) -> AsyncIterator[bytes]:
-    """A local file piece by piece, as the store takes it."""
-    with await asyncio.to_thread(path.open, "rb") as file:
-        while piece := await asyncio.to_thread(file.read, PIECE_BYTES):
+    """A local file piece by piece, as the store takes it. A small one costs one hop into a thread."""
+    file, piece = await asyncio.to_thread(_open, path)
+    with file:
+        while piece:
             yield piece
+            if len(piece) < PIECE_BYTES:
+                return  # the file ends there
+            piece = await asyncio.to_thread(file.read, PIECE_BYTES)
+
+
+def _open(path: Path) -> tuple[BinaryIO, bytes]:
+    """A file and its first piece."""
+    file = path.open("rb")
+    try:
+        return file, file.read(PIECE_BYTES)
+    except OSError:
+        file.close()
+        raise
+
+
+def make_file(path: Path) -> None:
+    """An empty file, and the folder that it is in."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+
+
+def append(path: Path, chunk: bytes) -> None:
+    """Add to a file that is there. One that is gone stays gone: a thread may come late when its caller was stopped."""
+    with path.open("r+b") as file:
+        file.seek(0, os.SEEK_END)
+        file.write(chunk)

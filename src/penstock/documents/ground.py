@@ -15,7 +15,7 @@ Box = tuple[float, float, float, float]
 Origin = Literal["text", "ocr", "file"]  # the page's text layer, OCR of its picture, or a format that is text already
 
 
-class Span(msgspec.Struct, frozen=True, omit_defaults=True):
+class Span(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):  # nothing in it can lead back to it
     """A piece of text as it stands on the page: a line, or a cell of a table."""
 
     text: str
@@ -25,7 +25,7 @@ class Span(msgspec.Struct, frozen=True, omit_defaults=True):
     column: int | None = None
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Page(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One page, in reading order."""
 
     number: int  # from 1

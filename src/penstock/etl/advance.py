@@ -129,7 +129,8 @@ async def _shape(tools: Tools, desk: StageDesk) -> Settle:
     read = await papers.find_reading_paper(tools.blobs, desk.task)
     if read is None:
         raise NoReading(task_id=desk.task.id)
-    await desk.begin_shaping(read)
+    if not desk.shows(read):
+        await desk.begin_shaping(read)
     made = await papers.find_shaping(tools.blobs, desk.task) or await _recall_or_make(tools, desk, read.reading)
     if made.memo.key is not None:
         desk.note_cache(Phase.POSTPROCESS, made.memo)

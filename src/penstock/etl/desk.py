@@ -32,7 +32,6 @@ class StageDesk:
     def __init__(self, tools: Tools, trail: Trail, phase: Phase) -> None:
         self.trail = trail
         self.unwanted = False
-        self._cache: Plain = {}
         self._tools = tools
         self._phase = phase
         self._alive_at = self._put_at = tools.db.clock.now()
@@ -40,11 +39,7 @@ class StageDesk:
     @property
     def task(self) -> EtlTask:
         """The task as it is shown now, or will be by the next word to run state."""
-        task = self.trail.task
-        if not self._cache:
-            return task
-        cache = {**task.metadata.get(papers.CACHE, {}), **self._cache}
-        return replace(task, metadata={**task.metadata, papers.CACHE: cache})
+        return self.trail.task
 
     @property
     def cached(self) -> Plain | None:
@@ -87,25 +82,20 @@ class StageDesk:
         await self._move(replace(self.task, metadata=pointers))
 
     def note_cache(self, phase: Phase, memo: Memo) -> None:
-        """Show with the next word what the memory had to say. It is not worth one of its own."""
+        """Show with the next word what the memory had to say."""
         self._live()
-        self._cache[phase.value] = memo.shown
+        self.trail.note(replace(self.task, metadata={**self.task.metadata, **self._cache(phase, memo)}))
 
     async def begin_shaping(self, paper: ReadingPaper) -> None:
         """Show that the document is read, and where its markdown is."""
-        self.note_cache(Phase.OCR, paper.memo)
-        reading = paper.reading
-        pointers = {
-            **self.task.metadata,
-            "artifact_mineru_markdown_key": reading.markdown_key,
-            "provider_task_id": reading.provider_task_id,
-            "pages_done": reading.page_count,
-            "page_count": reading.page_count,
-            "ocr": reading.metadata,
-        }
         progress = max(self.task.progress, SHARE[Phase.POSTPROCESS][0])
+        pointers = {**self.task.metadata, **self._pointers(paper)}
         read = replace(self.task, status=Status.LLM_PROCESSING, progress=progress, metadata=pointers)
         await self._move(read, phase=Phase.POSTPROCESS)
+
+    def shows(self, paper: ReadingPaper) -> bool:
+        """Whether that was known when this stage began: whoever had read the document has shown it."""
+        return self.task.metadata.items() >= self._pointers(paper).items()
 
     async def note(self, failure: Failure) -> None:
         """Show why this attempt failed; another will follow."""
@@ -115,8 +105,8 @@ class StageDesk:
         """Raise `NotWanted` unless this run is still under way by its row: before something is written that lasts."""
         self._live()
         async with self._tools.db.read() as tx:
-            row = await tasks.find_task(tx, self.task.id)
-        if row is None or row.run != self.task.run or row.is_over:
+            wanted = await tasks.is_under_way(tx, self.task.id, run=self.task.run)
+        if not wanted:
             self._stop()
 
     def seconds(self) -> float:
@@ -145,6 +135,20 @@ class StageDesk:
         clock, patience = self._tools.db.clock, timedelta(seconds=self._tools.terms.task_timeout)
         while (left := (self._alive_at + patience - clock.now()).total_seconds()) > 0:
             await clock.sleep(left)
+
+    def _pointers(self, paper: ReadingPaper) -> Plain:
+        reading = paper.reading
+        return {
+            "artifact_mineru_markdown_key": reading.markdown_key,
+            "provider_task_id": reading.provider_task_id,
+            "pages_done": reading.page_count,
+            "page_count": reading.page_count,
+            "ocr": reading.metadata,
+            **self._cache(Phase.OCR, paper.memo),
+        }
+
+    def _cache(self, phase: Phase, memo: Memo) -> Plain:
+        return {papers.CACHE: {**self.task.metadata.get(papers.CACHE, {}), phase.value: memo.shown}}
 
     async def _move(self, task: EtlTask, **course: Any) -> None:
         try:

@@ -225,9 +225,13 @@ async def drop_earlier(blobs: Blobs, task: EtlTask) -> None:
 
 async def drop(blobs: Blobs, prefix: str) -> None:
     """Delete every object whose key begins so; it can be done again, or begun anew in the middle."""
-    while found := (await blobs.list(prefix)).blobs:
-        for start in range(0, len(found), DELETED_AT_ONCE):
-            await asyncio.gather(*(blobs.delete(blob.key) for blob in found[start : start + DELETED_AT_ONCE]))
+    after: str | None = None
+    while True:
+        page = await blobs.list(prefix, after=after)
+        for start in range(0, len(page.blobs), DELETED_AT_ONCE):
+            await asyncio.gather(*(blobs.delete(blob.key) for blob in page.blobs[start : start + DELETED_AT_ONCE]))
+        if (after := page.after) is None:
+            return
 
 
 def _is_earlier(name: str, task: EtlTask) -> bool:

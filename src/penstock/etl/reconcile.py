@@ -19,6 +19,8 @@ from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from sqlalchemy import ColumnElement, or_
+
 from penstock.etl import moves, papers, runs
 from penstock.etl.domain import EtlTask, Failure, Phase, Status
 from penstock.etl.errors import StageLost
@@ -27,6 +29,8 @@ from penstock.etl.store import tasks
 from penstock.etl.tools import Tools
 from penstock.kernel.db import Tx
 from penstock.kernel.queue import Job, JobState
+from penstock.kernel.runstate import SqlRunState, is_any_with
+from penstock.kernel.timekeeper import Need
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +53,16 @@ class Suspect:
     since: datetime
     status: Status
     walk: int
+
+
+def needed(tools: Tools) -> Need | None:
+    """Whether there is anything to reconcile. Where run state lies elsewhere than the rows, only a turn can tell."""
+    return is_any_under_way if isinstance(tools.runs, SqlRunState) else None
+
+
+def is_any_under_way(_since: ColumnElement[datetime], now: ColumnElement[datetime]) -> ColumnElement[bool]:
+    """Whether a row is under way, or an entry of a running status is there."""
+    return or_(tasks.is_any_under_way(), *(is_any_with(status, now) for status in RUNNING))
 
 
 class Reconciler:

@@ -195,13 +195,17 @@ class Trail:
 
     @property
     def task(self) -> EtlTask:
-        """The task as it is shown now."""
+        """The task as it is shown now, or will be by the next move."""
         return self._standing.task
 
     @property
     def course(self) -> Course:
         """The course as it is shown now."""
         return self._standing.course
+
+    def note(self, task: EtlTask) -> None:
+        """Show this with the next move. It is not worth one of its own."""
+        self._standing = replace(self._standing, task=task)
 
     async def move(self, task: EtlTask, **course: Any) -> None:
         """Show a later standing, or raise `NotWanted`. While run state is away the work goes on without it."""

@@ -24,6 +24,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql.dml import ReturningInsert
 from sqlalchemy.sql.elements import ColumnElement
 
 from penstock.kernel.columns import UtcTime, to_json
@@ -45,19 +46,15 @@ async def insert_rows(tx: Tx, table: Table, names: Sequence[str], rows: Rows) ->
     if tx.on_postgres:
         await tx.conn.execute(_unnest(table, tuple(names)), _arrays(table, names, rows))
     else:
-        await tx.conn.execute(sqlite.insert(table), _records(names, rows))
+        await tx.conn.execute(_insert(table), _records(names, rows))
 
 
 async def insert_new(tx: Tx, table: Table, names: Sequence[str], rows: Rows) -> set[Any]:
     """Like `insert_rows`, but a row that meets a unique constraint is left out. Returns the first column of the new."""
     if not rows:
         return set()
-    first = table.c[names[0]]
-    if tx.on_postgres:
-        statement = _unnest(table, tuple(names)).on_conflict_do_nothing().returning(first)
-        return set((await tx.conn.scalars(statement, _arrays(table, names, rows))).all())
-    statement = sqlite.insert(table).on_conflict_do_nothing().returning(first)
-    return set((await tx.conn.scalars(statement, _records(names, rows))).all())
+    given = _arrays(table, names, rows) if tx.on_postgres else _records(names, rows)
+    return set((await tx.conn.scalars(_insert_new(table, tuple(names), tx.on_postgres), given)).all())
 
 
 def among(tx: Tx, column: Column[str], values: Collection[str]) -> ColumnElement[bool]:
@@ -176,6 +173,18 @@ def _set(table: Table, names: tuple[str, ...], prefix: str = "given_") -> Update
     given = select(*(_spread(table, name, f"{prefix}{name}").label(name) for name in names)).subquery("given")
     values = {name: given.c[name] for name in others}
     return update(table).where(table.c[first] == given.c[first]).values(values)
+
+
+@lru_cache(maxsize=64)
+def _insert(table: Table) -> sqlite.Insert:
+    """Made once, like the others here: to make it anew costs as much as to run it."""
+    return sqlite.insert(table)
+
+
+@lru_cache(maxsize=64)
+def _insert_new(table: Table, names: tuple[str, ...], on_postgres: bool) -> ReturningInsert[Any]:
+    statement: postgresql.Insert | sqlite.Insert = _unnest(table, names) if on_postgres else _insert(table)
+    return statement.on_conflict_do_nothing().returning(table.c[names[0]])
 
 
 @lru_cache(maxsize=64)

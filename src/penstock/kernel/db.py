@@ -129,7 +129,7 @@ class Db:
 
     @asynccontextmanager
     async def once(self, *, actor: str = "system") -> AsyncIterator[Tx]:
-        """A transaction of one statement: on PostgreSQL one round trip instead of three. Nothing can be sent with it.
+        """A transaction of one statement: one round trip instead of three. Nothing can be sent with it.
 
         A second statement would be a transaction of its own, so this is for verbs that promise to need only one.
         """

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 import msgspec
 from sqlalchemy import event, make_url
-from sqlalchemy.engine import URL, Connection
+from sqlalchemy.engine import URL
 from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
@@ -66,7 +66,7 @@ class Engines:
 
     writer: AsyncEngine
     reader: AsyncEngine
-    commits_each: bool  # whether a statement outside a transaction is one by itself
+    commits_each: bool  # whether a statement outside a transaction is one by itself: behind a pooler it may be torn
 
     @classmethod
     def open(cls, url: str, *, pooled: bool, connections: int) -> "Engines":
@@ -74,7 +74,7 @@ class Engines:
         parsed = _parse(url)
         if parsed.get_backend_name() == "sqlite":
             writer, reader = _sqlite(parsed, connections)
-            return cls(writer=writer, reader=reader, commits_each=False)
+            return cls(writer=writer, reader=reader, commits_each=True)
         pooled = pooled or behind_pooler(url)
         engine = (_postgres_behind_pooler if pooled else _postgres)(parsed, connections)
         return cls(writer=engine, reader=engine, commits_each=not pooled)
@@ -101,13 +101,14 @@ def driver_of(conn: AsyncConnection) -> Any:
 
 @asynccontextmanager
 async def transaction(conn: AsyncConnection) -> AsyncIterator[None]:
-    """A transaction on a connection. PostgreSQL's is begun by the driver itself, so that statements given straight to
-    the driver (`hot.py`) are inside it too; the engine is told that it commits each statement."""
+    """A transaction on a connection, begun by the driver itself: statements given straight to PostgreSQL's driver
+    (`hot.py`) are then inside it too, and SQLite is spared what SQLAlchemy does around a BEGIN. As far as the engine
+    knows, each statement commits by itself."""
+    driver = driver_of(conn)
     if conn.dialect.name != "postgresql":
-        async with conn.begin():
+        async with driver.transaction():
             yield
         return
-    driver = driver_of(conn)
     opened = driver.transaction()
     try:
         await opened.start()
@@ -116,6 +117,13 @@ async def transaction(conn: AsyncConnection) -> AsyncIterator[None]:
     except BaseException:
         await _roll_back(opened, driver)
         raise  # the first error, whatever the roll-back met: a cancel must stay a cancel
+
+
+@asynccontextmanager
+async def together(conn: AsyncConnection) -> AsyncIterator[None]:
+    """What SQLite does in several statements and PostgreSQL in one: within the open transaction, or else in its own."""
+    async with nullcontext() if driver_of(conn).begun else transaction(conn):
+        yield
 
 
 async def _roll_back(opened: Any, driver: Any) -> None:
@@ -166,13 +174,13 @@ def _sqlite(url: URL, connections: int) -> tuple[AsyncEngine, AsyncEngine]:
         raise BadDatabaseFolder(folder=folder, reason="it cannot be written to")
     writer = _engine(url, connections=1, connect_args={"async_creator_fn": connect_steadily})
     reader = _engine(url, connections=connections, connect_args={"async_creator_fn": connect_steadily})
-    _begin_with(writer, "BEGIN IMMEDIATE", *SQLITE_PRAGMAS)
-    _begin_with(reader, "BEGIN", *SQLITE_PRAGMAS, "PRAGMA query_only = ON")
+    _connect_with(writer, *SQLITE_PRAGMAS)
+    _connect_with(reader, *SQLITE_PRAGMAS, "PRAGMA query_only = ON")
     return writer, reader
 
 
-def _begin_with(engine: AsyncEngine, begin: str, *pragmas: str) -> None:
-    """Take transaction control away from the driver, which would begin late and without IMMEDIATE."""
+def _connect_with(engine: AsyncEngine, *pragmas: str) -> None:
+    """Prepare each connection, and take from Python's driver what it would begin by itself, late and not IMMEDIATE."""
 
     @event.listens_for(engine.sync_engine, "connect")
     def prepare(connection: Any, _record: object) -> None:
@@ -181,10 +189,6 @@ def _begin_with(engine: AsyncEngine, begin: str, *pragmas: str) -> None:
         for pragma in pragmas:
             cursor.execute(pragma)
         cursor.close()
-
-    @event.listens_for(engine.sync_engine, "begin")
-    def begin_transaction(connection: Connection) -> None:
-        connection.exec_driver_sql(begin)
 
 
 def _postgres(url: URL, connections: int) -> AsyncEngine:

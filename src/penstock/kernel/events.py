@@ -149,6 +149,7 @@ def _appending() -> Insert:
 
 
 APPEND = _appending()
+INSERT = insert(event)
 
 
 async def publish(tx: Tx, events: Sequence[Event]) -> None:
@@ -160,7 +161,7 @@ async def publish(tx: Tx, events: Sequence[Event]) -> None:
         await tx.conn.execute(APPEND, columns)
     else:
         rows = [(told.topic, told.kind, told.audience, told.data, tx.now) for told in events]
-        await tx.conn.execute(insert(event), [dict(zip(COLUMNS, row, strict=True)) for row in rows])
+        await tx.conn.execute(INSERT, [dict(zip(COLUMNS, row, strict=True)) for row in rows])
     tx.wake(CHANNEL)
 
 

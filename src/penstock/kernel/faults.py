@@ -94,7 +94,13 @@ def named_faults() -> Iterator[None]:
         if named is None:
             raise
         raise named from error
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+    except (
+        OSError,
+        sqlite3.Error,
+        asyncpg.PostgresError,
+        asyncpg.InterfaceError,
+        asyncpg.InternalClientError,
+    ) as error:
         named = _name_cause(error)
         if named is None:
             raise

@@ -11,12 +11,17 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Protocol, cast
 
-from sqlalchemy import JSON, Select, Update
+from sqlalchemy import JSON, ColumnElement, Select, Update, literal_column
 from sqlalchemy.engine import Dialect
 
 from penstock.kernel.columns import to_json
 from penstock.kernel.db import Tx
 from penstock.kernel.engines import driver_of
+
+
+def is_any(rows: Select[Any]) -> ColumnElement[bool]:
+    """Whether there are any of these. Not as EXISTS: PostgreSQL would forget their order, and with it their index."""
+    return rows.limit(literal_column("1")).scalar_subquery().is_not(None)
 
 
 class LeasedRow(Protocol):

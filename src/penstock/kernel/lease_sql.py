@@ -6,6 +6,7 @@ can see at planning time that the condition is met.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from typing import Any
 
@@ -35,8 +36,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.schema import SchemaItem
 
+from penstock.kernel.bulk import among_given
 from penstock.kernel.columns import Id, UtcTime
-from penstock.kernel.hot import HotStatement
+from penstock.kernel.hot import HotStatement, is_any
 from penstock.kernel.partitions import lease_partition
 
 
@@ -88,7 +90,7 @@ def _is(table: Table, words: LeaseWords, word: str) -> ColumnElement[bool]:
     return table.c[words.state] == literal_column(f"'{word}'")
 
 
-def _once(build: Callable[..., Update]) -> Callable[..., HotStatement]:
+def _once(build: Callable[..., Update | Select[Any]]) -> Callable[..., HotStatement]:
     """Build each statement once per database and shape."""
 
     @cache
@@ -120,6 +122,7 @@ class LeaseSql:
         self.release = _once(self._release)
         self.expire = _once(self._expire)
         self.promote = _once(self._promote)
+        self.look = _once(self._look)
 
     def due(self, on_postgres: bool, *, gated: bool) -> Select[Any]:
         """The ids a claim takes, first come first."""
@@ -135,6 +138,12 @@ class LeaseSql:
             mark = (bindparam("from_priority", type_=SmallInteger), bindparam("from_due", type_=UtcTime))
             due = due.where(tuple_(t.priority, t.scheduled_at, t.id) >= tuple_(*mark, bindparam("from_id", type_=Id)))
         return due.where(~self._restricted()) if gated else due
+
+    def lapsed(self, since: ColumnElement[datetime], now: ColumnElement[datetime]) -> Select[Any]:
+        """The ids of rows whose lease ran out between two moments, the longest silent first."""
+        t = self.table.c
+        over = select(t.id).where(self._held, t.leased_until >= since, t.leased_until <= now)
+        return over.order_by(t.leased_until)
 
     def _restricted(self) -> ColumnElement[bool]:
         """Whether the partition needs a closer look: paused, cooling, or with a ceiling."""
@@ -225,16 +234,27 @@ class LeaseSql:
         return given.returning(self.table.c.id)
 
     def _expire(self, on_postgres: bool) -> Update:
-        t = self.table.c
         since, now = bindparam("since", type_=UtcTime), bindparam("now", type_=UtcTime)
-        lapsed = select(t.id).where(self._held, t.leased_until >= since, t.leased_until <= now).order_by(t.leased_until)
-        lapsed = lapsed.limit(bindparam("most", type_=Integer)).with_for_update(skip_locked=True)
+        most = bindparam("most", type_=Integer)
+        lapsed = self.lapsed(since, now).limit(most).with_for_update(skip_locked=True)
         waits = self._waits_again(now, deferred=False)
         return self._update(lapsed, on_postgres).values(waits).returning(self.table)
 
     def _promote(self, on_postgres: bool) -> Update:
+        due = self._come_due().limit(bindparam("most", type_=Integer)).with_for_update(skip_locked=True)
+        return self._update(due, on_postgres).values(deferred=False).returning(self.table.c.id)
+
+    def _come_due(self) -> Select[Any]:
+        """The ids of deferred rows that are due, the longest due first."""
         t = self.table.c
         since, now = bindparam("since", type_=UtcTime), bindparam("now", type_=UtcTime)
         due = select(t.id).where(self._waiting, t.deferred, t.scheduled_at >= since, t.scheduled_at <= now)
-        due = due.order_by(t.scheduled_at).limit(bindparam("most", type_=Integer)).with_for_update(skip_locked=True)
-        return self._update(due, on_postgres).values(deferred=False).returning(t.id)
+        return due.order_by(t.scheduled_at)
+
+    def _look(self, on_postgres: bool) -> Select[Any]:
+        """Whether rows wait in some partitions that are due or have just come due, and when the next one will be."""
+        t = self.table.c
+        here = among_given(t.partition_key, "in_partitions", on_postgres=on_postgres)
+        ready = select(t.id).where(self._waiting, ~t.deferred, here)
+        found = or_(is_any(ready), is_any(self._come_due()))
+        return select(found.label("found"), self.next_due.scalar_subquery().label("next_due"))

@@ -16,17 +16,19 @@ names that token, so whoever lost a lease is refused. Three things keep a claim 
   stay while some other snapshot blocks vacuum, are not walked again each time.
 """
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from operator import attrgetter
 
-from sqlalchemy import Table
+from sqlalchemy import ColumnElement, Table
 
+from penstock.kernel.bulk import as_given
 from penstock.kernel.db import Db, Tx
 from penstock.kernel.errors import Conflict
-from penstock.kernel.hot import LeasedRow
+from penstock.kernel.hot import LeasedRow, is_any
 from penstock.kernel.ids import new_token
 from penstock.kernel.lease_sql import LeaseSql, LeaseWords
 from penstock.kernel.partitions import lock_partition
@@ -70,6 +72,12 @@ class Ask:
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 START = Mark(-32768, LONG_AGO, "")
 _ORDER = attrgetter("priority", "scheduled_at", "id")
+
+
+def next_time(now: datetime, seconds: float) -> datetime:
+    """The next whole multiple of an interval, counted from 1970. Looks that a process takes at such times come together
+    and cost it little more than one: most of what a look costs a process at rest is to wake up."""
+    return LONG_AGO + timedelta(seconds=(math.floor((now - LONG_AGO).total_seconds() / seconds) + 1) * seconds)
 
 
 class Lookback:
@@ -132,7 +140,7 @@ class Leases:
         self, db: Db, *, owner: str, seconds: float, limit: int, partition: str = ""
     ) -> Sequence[LeasedRow]:
         """A claim that is a transaction of its own: as a rule one round trip when there are rows."""
-        if limit < 1:
+        if limit < 1 or not await self.may_find(db, [partition]):
             return []
         ask = Ask(owner=owner, seconds=seconds, limit=limit, partition=partition)
         async with db.once(actor=owner) as tx:
@@ -142,6 +150,24 @@ class Leases:
             return rows
         async with db.tx(actor=owner) as tx:
             return await self.claim(tx, owner=owner, seconds=seconds, limit=limit, partition=partition)
+
+    async def may_find(self, db: Db, partitions: Collection[str]) -> bool:
+        """Whether a claim may find anything in these partitions: asked before it, so that a house at rest only reads.
+
+        The database is asked when it is time to look without having been woken; to who was woken the answer is yes.
+        """
+        now = db.clock.now()
+        if self._is_early(now):
+            return True
+        self._look_again_at = next_time(now, LOOK_AGAIN_SECONDS)  # sooner if something is noted meanwhile
+        values = {"since": self._due.since(now), "now": now}
+        async with db.read() as tx:
+            given = {"in_partitions": as_given(tx, partitions)}
+            [seen] = await self._sql.look(tx.on_postgres).rows(tx, values | given)
+        if not seen.found:
+            self._due.looked(now)
+        self._look_by(now if seen.found else seen.next_due)
+        return bool(seen.found)
 
     async def claim_these(
         self, tx: Tx, ids: Collection[str], *, owner: str, seconds: float, partition: str = ""
@@ -193,7 +219,7 @@ class Leases:
         the row before other claimers' marks, so it counts as now.
         """
         due_at = max(due_at or tx.now, tx.now)
-        self._look_again_at = min(self._look_again_at, due_at)
+        tx.after.append(partial(self._look_by, due_at))
         self.note_back(tx)
         sets = {f"set_{name}": value for name, value in values.items()}
         sets |= {"asked_ids": list(ids), "held_token": token, "uncounted": uncounted}
@@ -210,6 +236,10 @@ class Leases:
         if rows:
             self.note_back(tx)
         return rows
+
+    def lapsed(self, since: ColumnElement[datetime], now: ColumnElement[datetime]) -> ColumnElement[bool]:
+        """Whether `expire` has anything to do."""
+        return is_any(self._sql.lapsed(since, now))
 
     async def promote(self, tx: Tx) -> int:
         """Let in the deferred rows that are due now; returns how many."""
@@ -234,7 +264,7 @@ class Leases:
         """Remember that a row was added here, so that the next claim does not overlook it; wake who waits for it."""
         tx.wake(self.channel)
         if due_at > tx.now:
-            self._look_again_at = min(self._look_again_at, due_at)
+            tx.after.append(partial(self._look_by, due_at))
             return
         mark, _ = self._marks.get(partition, (START, due_at))
         if (priority, due_at) < (mark.priority, mark.scheduled_at):
@@ -246,12 +276,20 @@ class Leases:
         tx.wake(self.channel)
 
     async def _promote_when_due(self, tx: Tx) -> None:
-        if tx.now < self._look_again_at:
+        if self._is_early(tx.now):
             return
+        self._look_again_at = next_time(tx.now, LOOK_AGAIN_SECONDS)  # sooner if something is noted meanwhile
         promoted = await self.promote(tx)
-        next_due = await self.next_due_at(tx) if promoted < PROMOTE_AT_ONCE else tx.now
-        latest = tx.now + timedelta(seconds=LOOK_AGAIN_SECONDS)
-        self._look_again_at = min(next_due or latest, latest)
+        self._look_by(await self.next_due_at(tx) if promoted < PROMOTE_AT_ONCE else tx.now)
+
+    def _is_early(self, now: datetime) -> bool:
+        """Whether it is not time yet to look by oneself. A time far off is from before the clock was put back."""
+        return timedelta() < self._look_again_at - now <= timedelta(seconds=LOOK_AGAIN_SECONDS)
+
+    def _look_by(self, due_at: datetime | None) -> None:
+        """Look for work no later than then."""
+        if due_at is not None:
+            self._look_again_at = min(self._look_again_at, due_at)
 
     async def _claim_open(self, tx: Tx, ask: Ask) -> Sequence[LeasedRow]:
         """The one statement of a claim in a partition without restrictions; in any other it finds nothing."""

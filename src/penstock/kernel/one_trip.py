@@ -32,6 +32,7 @@ from sqlalchemy.sql.elements import Grouping
 
 from penstock.kernel.columns import to_json
 from penstock.kernel.db import Tx
+from penstock.kernel.engines import together
 from penstock.kernel.hot import HotStatement, LeasedRow
 
 Write = Update | Insert | Delete
@@ -133,11 +134,12 @@ class OneTrip:
         """Do it; returns the rows as they were before."""
         if tx.on_postgres:
             return await self._postgres.rows(tx, values)
-        rows = await self._choose.rows(tx, values)  # extra parameters do not matter to a SELECT
-        if rows:
-            known = {**values, IDS: to_json([row.id for row in rows])}
-            for write, names in self._sqlite:
-                await tx.conn.execute(write, {name: known[name] for name in names})
+        async with together(tx.conn):
+            rows = await self._choose.rows(tx, values)  # extra parameters do not matter to a SELECT
+            if rows:
+                known = {**values, IDS: to_json([row.id for row in rows])}
+                for write, names in self._sqlite:
+                    await tx.conn.execute(write, {name: known[name] for name in names})
         return rows
 
 

@@ -8,14 +8,34 @@ ends its run: only the next run comes after it.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, Protocol
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, Row, String, Table, and_, delete, or_, select
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ColumnElement,
+    Index,
+    Integer,
+    Row,
+    String,
+    Table,
+    and_,
+    bindparam,
+    delete,
+    literal_column,
+    or_,
+    select,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql.dml import ReturningInsert
 
-from penstock.kernel.bulk import among, upsert
+from penstock.kernel.bulk import among
 from penstock.kernel.columns import Id, Json, UtcTime
 from penstock.kernel.db import Db, metadata
 from penstock.kernel.errors import Conflict
+from penstock.kernel.hot import is_any
 from penstock.kernel.plain import Plain
 
 run_state = Table(
@@ -31,6 +51,9 @@ run_state = Table(
     Column("expires_at", UtcTime, nullable=False),
     Index("ix_run_state_status", "status", "key"),
     Index("ix_run_state_expires_at", "expires_at"),
+)
+LIVE = select(run_state).where(
+    run_state.c.key == bindparam("key", type_=Id), run_state.c.expires_at > bindparam("now", type_=UtcTime)
 )
 
 
@@ -86,22 +109,14 @@ class SqlRunState:
 
     async def put(self, entry: RunEntry) -> None:
         """Store an entry that comes later than what is there, or raise `RunMovedOn`."""
-        r = run_state.c
-        async with self._db.tx() as tx:
-            values = self._values(entry, tx.now)
-            later = or_(r.run < entry.run, and_(r.run == entry.run, r.order < entry.order, ~r.final))
-            statement = upsert(tx, run_state).values(values)
-            guarded = statement.on_conflict_do_update(
-                index_elements=["key"], set_=values, where=or_(later, r.expires_at <= tx.now)
-            )
-            if not (await tx.conn.scalars(guarded.returning(r.key))).all():
+        async with self._db.once() as tx:
+            if not (await tx.conn.scalars(_put(tx.on_postgres), self._values(entry, tx.now))).all():
                 raise RunMovedOn(key=entry.key, run=entry.run, order=entry.order)
 
     async def get(self, key: str) -> RunEntry | None:
         """The entry, unless there is none or its time is over."""
         async with self._db.read() as tx:
-            live = select(run_state).where(run_state.c.key == key, run_state.c.expires_at > tx.now)
-            row = (await tx.conn.execute(live)).one_or_none()
+            row = (await tx.conn.execute(LIVE, {"key": key, "now": tx.now})).one_or_none()
         return _entry(row) if row else None
 
     async def get_many(self, keys: Sequence[str]) -> Sequence[RunEntry]:
@@ -131,6 +146,22 @@ class SqlRunState:
         seconds = self._final_seconds if entry.final else self._live_seconds
         values = {name: getattr(entry, name) for name in RunEntry.__dataclass_fields__}
         return values | {"updated_at": now, "expires_at": now + timedelta(seconds=seconds)}
+
+
+def is_any_with(status: str, now: ColumnElement[datetime]) -> ColumnElement[bool]:
+    """Whether there is an entry with a status, as a condition. The status is a constant in it, for its planner."""
+    r = run_state.c
+    live = select(r.key).where(r.status == literal_column(f"'{status}'", String), r.expires_at > now)
+    return is_any(live.order_by(r.key))
+
+
+@cache  # a worker puts several for each document, and to write this costs more than to run it
+def _put(on_postgres: bool) -> ReturningInsert[Any]:
+    """A put that counts only when it comes later than what is there, or when the time of that is over."""
+    r, new = run_state.c, postgresql.insert(run_state) if on_postgres else sqlite.insert(run_state)
+    later = or_(r.run < new.excluded.run, and_(r.run == new.excluded.run, r.order < new.excluded.order, ~r.final))
+    counts = or_(later, r.expires_at <= new.excluded.updated_at)
+    return new.on_conflict_do_update(index_elements=["key"], set_=dict(new.excluded), where=counts).returning(r.key)
 
 
 def _entry(row: Row[Any]) -> RunEntry:

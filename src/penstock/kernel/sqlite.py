@@ -1,12 +1,13 @@
 """How SQLite is spoken to: by a thread for each connection, in as few trips as can be.
 
 The driver sends each step of a statement to its thread: make a cursor, run it, fetch its rows, close it. A trip there
-and back costs more than most of our statements do, so here a statement is one trip.
+and back costs more than most of our statements do, so here a statement is one trip, and a transaction two more.
 """
 
 import asyncio
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -32,6 +33,8 @@ class SteadyConnection(aiosqlite.Connection):
     it, and SQLite then keeps it, with its open transaction, until the garbage collector comes by. So what is running
     in the driver's thread is awaited, and a transaction is rolled back before the connection is closed."""
 
+    begun = False  # or about to be: the thread may still wait for the lock
+
     async def _execute(self, fn: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return await super()._execute(fn, *args, **kwargs)  # type: ignore[no-untyped-call]  # the driver has none
@@ -43,10 +46,24 @@ class SteadyConnection(aiosqlite.Connection):
         """For one statement."""
         return OneTripCursor(self)
 
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """A transaction that has the lock from its beginning: one that wants it later may find that it is too late."""
+        self.begun = True
+        try:
+            await self._execute(_run, self._conn, "BEGIN IMMEDIATE", ())
+            yield
+            await self._execute(self._conn.commit)
+            self.begun = False
+        except BaseException:
+            await self.rollback()
+            raise
+
     async def rollback(self) -> None:
         """Roll back, if there is anything: a pool asks for it each time that it is given a connection back."""
-        if self._conn.in_transaction:
-            await super().rollback()
+        if self.begun and self._connection is not None:  # SQLAlchemy closes one that is cancelled in a statement
+            await self._execute(self._connection.rollback)  # nothing happens there if the transaction is over
+            self.begun = False
 
     async def close(self) -> None:
         """Roll back what is open, and close."""

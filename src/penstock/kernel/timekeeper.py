@@ -4,36 +4,50 @@ Every process runs one. A duty is a row: it is claimed when due, kept renewed wh
 time. A process that dies in the middle of a duty leaves a lease that runs out, and the next one goes on.
 
 Next times are whole multiples of a duty's interval, so that duties come due together, and those that end together are
-put back together: a house at rest asks its database a few times a second and not a few times for each duty.
+put back together. A duty can say whether it is needed: all that are due are asked in one SELECT, and one that has
+nothing to do is left resting until its next time. So a house at rest reads twice a second and writes nothing.
 """
 
 import asyncio
 import logging
-import math
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Any
 
-from sqlalchemy import CheckConstraint, Column, String, Table, select, update
+from sqlalchemy import (
+    CheckConstraint,
+    Column,
+    ColumnElement,
+    Select,
+    String,
+    Table,
+    and_,
+    bindparam,
+    case,
+    literal_column,
+    or_,
+    select,
+    true,
+    update,
+)
 
-from penstock.kernel.bulk import insert_new
+from penstock.kernel.bulk import among_given, as_given, insert_new
 from penstock.kernel.columns import Id, UtcTime
 from penstock.kernel.db import Db, metadata
 from penstock.kernel.errors import in_words
-from penstock.kernel.hot import LeasedRow
+from penstock.kernel.hot import HotStatement, LeasedRow
 from penstock.kernel.keeper import Keeper
 from penstock.kernel.lease_sql import LeaseWords, lease_columns, lease_indexes, lease_rules
-from penstock.kernel.leases import LONG_AGO, Leases
+from penstock.kernel.leases import LOOK_AGAIN_SECONDS, Leases, Lookback, next_time
 from penstock.kernel.machine import Machine
 from penstock.kernel.patience import until_there
 from penstock.kernel.sharing import Trips
 
 log = logging.getLogger(__name__)
 
-ALL_AT_ONCE = 20
-UNKNOWN_WAIT_SECONDS = 5  # leave a duty that only another version knows to that version
 RETRY_SECONDS = 5  # after a duty failed
 ENROL_SECONDS = 60  # between two looks at whether every duty has a row, and one that can be right
 
@@ -74,18 +88,24 @@ duty = Table(
 lease_indexes(duty, WORDS)
 
 
+# Whether there is anything to do at the second moment, when at the first there was nothing. It may be wider than what
+# the duty does, never narrower: where something new can have been due for long, the first moment is left aside.
+Need = Callable[[ColumnElement[datetime], ColumnElement[datetime]], ColumnElement[bool]]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Duty:
-    """Something to be done every so often, by one process at a time."""
+    """Something to be done every so often, by one process at a time; always, or when it is needed."""
 
     name: str
     every_seconds: float
     run: Callable[[], Awaitable[None]]
+    needed: Need | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class DutyReport:
-    """How a duty fared last."""
+    """How a duty fared when it was done last; one that is not needed may rest for long."""
 
     name: str
     finished_at: datetime | None
@@ -107,7 +127,10 @@ class Timekeeper:
     def __init__(self, db: Db, duties: Sequence[Duty], *, owner: str, lease_seconds: float = 30) -> None:
         self._db = db
         self._duties = {known.name: known for known in duties}
-        self._quickest = min((known.every_seconds for known in duties), default=RETRY_SECONDS)
+        self._look_seconds = min([LOOK_AGAIN_SECONDS, *(known.every_seconds for known in duties)])
+        self._lookbacks = {known.name: Lookback() for known in duties if known.needed is not None}
+        self._spared: dict[str, datetime] = {}  # duties that are not needed before then
+        self._due = HotStatement(self._select_due(on_postgres=db.on_postgres))
         self._owner = owner
         self._lease_seconds = lease_seconds
         self._leases = Leases(duty, WORDS)
@@ -152,14 +175,48 @@ class Timekeeper:
 
     async def _begin(self) -> list[asyncio.Task[bool]]:
         """Take up what is due, each duty by a task of its own: a long one must not keep the short ones waiting."""
+        names = await self._list_due()
+        if not names:
+            return []
         async with self._db.tx(actor=self._owner) as tx:
             await self._leases.expire(tx)
-            held = await self._leases.claim(tx, owner=self._owner, seconds=self._lease_seconds, limit=ALL_AT_ONCE)
+            held = await self._leases.claim_these(tx, names, owner=self._owner, seconds=self._lease_seconds)
         begun = [asyncio.create_task(self._do(row), name=row.id) for row in held]
         for task in begun:
             self._doing.add(task)
             task.add_done_callback(self._ended)
         return begun
+
+    async def _list_due(self) -> list[str]:
+        """The duties that are due and needed. The others that are due are not asked about again before their time."""
+        now = self._db.clock.now()
+        times = {name: next_time(now, known.every_seconds) for name, known in self._duties.items()}
+        asked = [name for name, time in times.items() if self._spared.get(name) != time]
+        if not asked:
+            return []
+        values = {f"since_{name}": lookback.since(now) for name, lookback in self._lookbacks.items()}
+        async with self._db.read() as tx:
+            rows = await self._due.rows(tx, values | {"now": now, "asked": as_given(tx, asked)})
+        for row in rows:
+            if not row.needed:
+                self._spared[row.id] = times[row.id]
+                self._lookbacks[row.id].looked(now)
+        return [row.id for row in rows if row.needed]
+
+    def _select_due(self, *, on_postgres: bool) -> Select[Any]:
+        """The duties that rest and are due, or whose process fell silent, and whether they are needed. CASE goes no
+        further than it must: only of what is due it is asked. What failed is needed, so that its error goes away."""
+        d, now = duty.c, bindparam("now", type_=UtcTime)
+        resting, running = (d.state == literal_column(f"'{state}'") for state in DutyState)
+        needs = [
+            (d.id == name, known.needed(bindparam(f"since_{name}", type_=UtcTime), now))
+            for name, known in self._duties.items()
+            if known.needed is not None
+        ]
+        needed = case((or_(running, d.error.is_not(None)), true()), *needs, else_=true())
+        due = or_(and_(resting, d.scheduled_at <= now), and_(running, d.leased_until <= now))
+        asked = among_given(d.id, "asked", on_postgres=on_postgres)
+        return select(d.id, needed.label("needed")).where(asked, due)
 
     def _ended(self, task: asyncio.Task[bool]) -> None:
         self._doing.discard(task)
@@ -173,21 +230,18 @@ class Timekeeper:
         while abs(self._db.clock.now() - since) < timedelta(seconds=ENROL_SECONDS):
             await self._begin()
             now = self._db.clock.now()
-            soonest = (_next_time(now, self._quickest) - now).total_seconds()  # what is being done now is not due yet
-            await self._db.clock.sleep(max(0.05, min(soonest, self._leases.seconds_to_look(now))))
+            soonest = (next_time(now, self._look_seconds) - now).total_seconds()
+            await self._db.clock.sleep(max(0.05, soonest))
 
     async def _do(self, row: LeasedRow) -> bool:
-        known = self._duties.get(row.id)
-        if known is None:
-            await self._leave(row, UNKNOWN_WAIT_SECONDS)
-            return False
+        known = self._duties[row.id]
         try:
             async with self._keeper.keeping(row.id, row.lease_token):
                 await known.run()
         except asyncio.CancelledError:
             if self._keeper.was_lost(row.id, row.lease_token):
                 return False  # another process does it now
-            await self._leave(row, 0)  # we are stopping: the next process need not wait for the lease
+            await self._leave(row)  # we are stopping: the next process need not wait for the lease
             raise
         except Exception as error:  # noqa: BLE001  (one duty's failure must not stop the others)
             log.warning("duty %s failed: %r", row.id, error)
@@ -196,11 +250,10 @@ class Timekeeper:
         await self._rest(_Rest(row=row, seconds=known.every_seconds))
         return True
 
-    async def _leave(self, row: LeasedRow, seconds: float) -> None:
+    async def _leave(self, row: LeasedRow) -> None:
         """Put a duty back as it was, for another process."""
         async with self._db.tx(actor=self._owner) as tx:
-            later = tx.now + timedelta(seconds=seconds)
-            await self._leases.release(tx, [row.id], row.lease_token, due_at=later, uncounted=1)
+            await self._leases.release(tx, [row.id], row.lease_token, uncounted=1)
 
     async def _rest(self, rest: _Rest) -> None:
         await self._trips.ask("rest", rest, self._rest_all)
@@ -212,13 +265,8 @@ class Timekeeper:
         async with self._db.tx(actor=self._owner) as tx:
             for (token, seconds, error), ids in alike.items():
                 report = {"finished_at": tx.now, "error": error}
-                await self._leases.release(tx, ids, token, due_at=_next_time(tx.now, seconds), uncounted=1, **report)
+                await self._leases.release(tx, ids, token, due_at=next_time(tx.now, seconds), uncounted=1, **report)
         return [None] * len(rests)
-
-
-def _next_time(now: datetime, seconds: float) -> datetime:
-    """The next whole multiple of an interval, counted from 1970."""
-    return LONG_AGO + timedelta(seconds=(math.floor((now - LONG_AGO).total_seconds() / seconds) + 1) * seconds)
 
 
 async def list_duties(db: Db) -> list[DutyReport]:

@@ -44,9 +44,10 @@ class Upkeep:
 
     def duties(self, runs: Sweeps, limits: Sweeps) -> list[Duty]:
         """The duties, for a timekeeper."""
+        jobs, messages, soon = self._jobs.leases.lapsed, self._relay.leases.lapsed, RESCUE_SECONDS
         return [
-            Duty(name="rescue-jobs", every_seconds=RESCUE_SECONDS, run=self.rescue_jobs),
-            Duty(name="rescue-messages", every_seconds=RESCUE_SECONDS, run=self.rescue_messages),
+            Duty(name="rescue-jobs", every_seconds=soon, run=self.rescue_jobs, needed=jobs),
+            Duty(name="rescue-messages", every_seconds=soon, run=self.rescue_messages, needed=messages),
             Duty(name="forget-history", every_seconds=TIDY_SECONDS, run=self.forget_history),
             Duty(name="sweep-run-state", every_seconds=TIDY_SECONDS, run=partial(until_none, runs.sweep)),
             Duty(name="sweep-limits", every_seconds=TIDY_SECONDS, run=partial(until_none, limits.sweep)),

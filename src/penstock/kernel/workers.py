@@ -35,8 +35,8 @@ class Workers:
         self.owner = owner
         self._db = db
         self._queue = queue
-        self._rooms = cycle(rooms)
-        self._room_count = len(rooms)
+        self._rooms = tuple(rooms)
+        self._turns = cycle(rooms)
         self._slots = slots
         self._runner = Runner(db, queue, handlers, owner=owner, **options)
         self._ear = db.wakeups.listen([queue.leases.channel])
@@ -65,15 +65,17 @@ class Workers:
 
     async def start_some(self) -> int:
         """Fill the free slots with due jobs, the rooms in turn; returns how many were started."""
-        if not self._runner.handlers:
+        if not self._runner.handlers or len(self._runner.running) >= self._slots:
+            return 0
+        if not await self._queue.leases.may_find(self._db, self._rooms):
             return 0
         started = 0
-        for room in islice(self._rooms, self._room_count):
+        for room in islice(self._turns, len(self._rooms)):
             free = self._slots - len(self._runner.running)
             if free < 1:
                 break
             started += await to_its_end(self._claim_and_start(room, free))
-        next(self._rooms)  # another room begins the next time
+        next(self._turns)  # another room begins the next time
         return started
 
     async def _claim_and_start(self, room: str, most: int) -> int:

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
+from sqlalchemy import ColumnElement, false
+
 from penstock.kernel.db import Tx
 from penstock.kernel.errors import Unavailable
 from penstock.kernel.upkeep import Forget, until_none
 from penstock.tasks.domain import ChangeKind, Outcome, PullState, Side, Task
 from penstock.tasks.moves import Book, count_ended
 from penstock.tasks.store import due, feed, projects, pulls, tasks
-from penstock.tasks.store.due import Found
+from penstock.tasks.store.due import Found, Moment
 from penstock.tasks.tools import Tools
 
 log = logging.getLogger(__name__)
@@ -60,7 +62,7 @@ async def expire(tools: Tools) -> None:
 
 async def put_away(tools: Tools) -> None:
     """Archive or delete what has expired, as the settings say."""
-    if tools.rules.expired_action == "keep":
+    if _keeps(tools):
         return
     deletes = tools.rules.expired_action == "delete"
 
@@ -73,6 +75,15 @@ async def put_away(tools: Tools) -> None:
 
     kind = ChangeKind.DELETED if deletes else ChangeKind.ARCHIVED
     await _sweep(tools, Sweep(find=due.list_expired, change=change, kind=kind, by=EXPIRY))
+
+
+def is_any_to_put_away(tools: Tools, since: Moment, now: Moment) -> ColumnElement[bool]:
+    """Whether `put_away` has anything to do."""
+    return false() if _keeps(tools) else due.is_any_expired(since, now)
+
+
+def _keeps(tools: Tools) -> bool:
+    return tools.rules.expired_action == "keep"
 
 
 async def forget(tools: Tools) -> None:

@@ -6,6 +6,7 @@ from functools import partial
 from penstock.kernel.timekeeper import Duty
 from penstock.kernel.workers import JobHandler
 from penstock.tasks import lapse, remove
+from penstock.tasks.store import due
 from penstock.tasks.tools import Tools
 
 ROOM = remove.ROOM
@@ -23,9 +24,24 @@ def handlers(tools: Tools) -> Mapping[str, JobHandler]:
 def duties(tools: Tools) -> list[Duty]:
     """What has to be done every so often."""
     return [
-        Duty(name="time-out-pulls", every_seconds=TIME_OUT_SECONDS, run=partial(lapse.time_out, tools)),
-        Duty(name="expire-tasks", every_seconds=EXPIRE_SECONDS, run=partial(lapse.expire, tools)),
-        Duty(name="put-away-expired", every_seconds=PUT_AWAY_SECONDS, run=partial(lapse.put_away, tools)),
+        Duty(
+            name="time-out-pulls",
+            every_seconds=TIME_OUT_SECONDS,
+            run=partial(lapse.time_out, tools),
+            needed=due.is_any_lapsed,
+        ),
+        Duty(
+            name="expire-tasks",
+            every_seconds=EXPIRE_SECONDS,
+            run=partial(lapse.expire, tools),
+            needed=due.is_any_expiring,
+        ),
+        Duty(
+            name="put-away-expired",
+            every_seconds=PUT_AWAY_SECONDS,
+            run=partial(lapse.put_away, tools),
+            needed=partial(lapse.is_any_to_put_away, tools),
+        ),
         Duty(name="forget-pulls", every_seconds=TIDY_SECONDS, run=partial(lapse.forget, tools)),
         Duty(name="forget-removed", every_seconds=TIDY_SECONDS, run=partial(remove.forget_removed, tools)),
     ]

@@ -168,7 +168,7 @@ class TestABadEnd:
         assert await who(sitting) != first
 
     async def test_of_one_that_floods_us_while_nobody_asks_comes_soon(self, sitting: Sitting):
-        await sitting.run(asks.flood_later, 0.0, limits=USUAL)
+        await sitting.run(asks.flood_later, 1.0, limits=USUAL)
         await until(lambda: children_of(zygote()) == [])
         assert await sitting.run(asks.echo, 1, limits=USUAL) == 1
 

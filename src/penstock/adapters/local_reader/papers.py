@@ -14,11 +14,10 @@ import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import IO
 
 import msgspec
 
-from penstock.documents.files import find_value, pieces_of
+from penstock.documents.files import append, find_value, make_file, pieces_of
 from penstock.documents.ground import Page, page_mark, write_page
 from penstock.documents.ocr import MARKDOWN, MARKDOWN_TYPE, PAGES, PAGES_TYPE, Reading
 from penstock.kernel.blobs import JSON_TYPE, Blobs
@@ -62,17 +61,15 @@ class Papers:
     @asynccontextmanager
     async def bound(self) -> AsyncIterator["Binding"]:
         """A place for the pages in their order, gone at the end of the block."""
-        await asyncio.to_thread(self._scratch.mkdir, parents=True, exist_ok=True)
-        path = self._scratch / secrets.token_hex(8)
-        binding = Binding(path.with_suffix(".md"), path.with_suffix(".jsonl"))
+        binding = Binding(self._scratch / secrets.token_hex(8))
         try:
+            await asyncio.to_thread(binding.open)
             yield binding
         finally:
             await asyncio.to_thread(binding.discard)
 
     async def finish(self, binding: "Binding", reading: Reading) -> None:
         """Store the results, and last that they are stored."""
-        await asyncio.to_thread(binding.close)
         for key, file, content_type in (
             (reading.markdown_key, binding.markdown, MARKDOWN_TYPE),
             (reading.pages_key, binding.pages, PAGES_TYPE),
@@ -94,30 +91,24 @@ class Papers:
 
 
 class Binding:
-    """The two files that pages are written to, one after another."""
+    """The two files that pages are written to, one after another. It blocks on the disk: call it in a thread."""
 
-    def __init__(self, markdown: Path, pages: Path) -> None:
-        self.markdown = markdown
-        self.pages = pages
-        self._open: tuple[IO[bytes], IO[bytes]] | None = None
+    def __init__(self, path: Path) -> None:
+        self.markdown = path.with_suffix(".md")
+        self.pages = path.with_suffix(".jsonl")
+
+    def open(self) -> None:
+        """Make both files."""
+        make_file(self.markdown)
+        make_file(self.pages)
 
     def add(self, pages: Sequence[Page]) -> None:
-        """Write pages. Blocks on the disk: call it in a thread."""
-        if self._open is None:
-            self._open = self.markdown.open("wb"), self.pages.open("wb")
-        markdown, lines = self._open
-        markdown.write("".join(f"{page_mark(page.number)}\n\n{page.markdown}\n\n" for page in pages).encode())
-        lines.write(b"".join(map(write_page, pages)))
-
-    def close(self) -> None:
-        """No page comes after this."""
-        self.add(())
-        for file in self._open or ():
-            file.close()
+        """Write pages; they are all there when this returns."""
+        marked = (f"{page_mark(page.number)}\n\n{page.markdown}\n\n" for page in pages)
+        append(self.markdown, "".join(marked).encode())
+        append(self.pages, b"".join(map(write_page, pages)))
 
     def discard(self) -> None:
         """Forget both files."""
-        for file in self._open or ():
-            file.close()
         self.markdown.unlink(missing_ok=True)
         self.pages.unlink(missing_ok=True)

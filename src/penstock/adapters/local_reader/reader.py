@@ -127,7 +127,7 @@ class LocalReader:
             page_count=origins.total(),
             metadata={
                 "provider": self.name,
-                "version": f"rapidocr {version('rapidocr')}, liteparse {version('liteparse')}",
+                "version": f"rapidocr {self._versions['rapidocr']}, liteparse {self._versions['liteparse']}",
                 "profile": self._profile,
                 "pages": origins.total(),
                 "ocr_pages": origins["ocr"],

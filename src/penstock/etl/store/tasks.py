@@ -5,11 +5,12 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, and_, delete, func, insert, literal_column, select, update
+from sqlalchemy import ColumnElement, Row, Select, and_, bindparam, delete, func, insert, literal_column, select, update
 
 from penstock.etl.domain import EtlTask, Status
 from penstock.etl.store.tables import etl_task
 from penstock.kernel.db import Tx
+from penstock.kernel.hot import is_any
 from penstock.kernel.plain import Plain
 
 t = etl_task.c
@@ -18,6 +19,15 @@ COLUMNS = tuple(t[name] for name in NAMES)
 # A constant, not a parameter: only so can a planner see that the partial index will do.
 _under_way = t.status == literal_column("'pending'")
 _over = t.status != literal_column("'pending'")
+# What every document needs several times is written once, with a place for each value.
+_this = t.id == bindparam("this_id", type_=t.id.type)
+_this_run = and_(_this, t.run == bindparam("this_run", type_=t.run.type))
+FIND = select(*COLUMNS).where(_this)
+LOOK = select(t.id).where(_this_run, _under_way)
+CLAIM = LOOK.with_for_update()
+INSERT = insert(etl_task).returning(t.id)
+MOVE = update(etl_task).where(_this_run, t.status == bindparam("this_status", type_=t.status.type))
+COUNT = select(func.count()).select_from(select(t.id).where(_under_way).limit(bindparam("most")).subquery())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,20 +52,24 @@ class Listing:
 async def insert_task(tx: Tx, new: EtlTask) -> EtlTask:
     """Add a task; the database gives it its number."""
     values = {name: getattr(new, name) for name in NAMES if name != "id"}
-    number = (await tx.conn.execute(insert(etl_task).values(values).returning(t.id))).scalar_one()
+    number = (await tx.conn.execute(INSERT, values)).scalar_one()
     return replace(new, id=number)
 
 
 async def find_task(tx: Tx, task_id: int) -> EtlTask | None:
     """A task's row."""
-    row = (await tx.conn.execute(select(*COLUMNS).where(t.id == task_id))).one_or_none()
+    row = (await tx.conn.execute(FIND, {"this_id": task_id})).one_or_none()
     return None if row is None else _task(row)
+
+
+async def is_under_way(tx: Tx, task_id: int, *, run: int) -> bool:
+    """Whether this run is under way now."""
+    return await tx.conn.scalar(LOOK, {"this_id": task_id, "this_run": run}) is not None
 
 
 async def claim_under_way(tx: Tx, task_id: int, *, run: int) -> bool:
     """Whether this run is under way; if so, nobody can end it before this transaction ends."""
-    mine = select(t.id).where(t.id == task_id, t.run == run, t.status == Status.PENDING.value)
-    return await tx.conn.scalar(mine.with_for_update()) is not None
+    return await tx.conn.scalar(CLAIM, {"this_id": task_id, "this_run": run}) is not None
 
 
 async def list_tasks(tx: Tx, listing: Listing, *, offset: int = 0, limit: int) -> list[EtlTask]:
@@ -88,10 +102,14 @@ async def list_over(tx: Tx, *, before: datetime, limit: int) -> list[EtlTask]:
     return [_task(row) for row in await tx.conn.execute(old)]
 
 
+def is_any_under_way() -> ColumnElement[bool]:
+    """Whether there is a task that is not over, as a condition."""
+    return is_any(select(t.id).where(_under_way).order_by(t.id))
+
+
 async def count_under_way(tx: Tx, *, most: int) -> int:
     """How many tasks are not over; it stops counting at `most`."""
-    some = select(t.id).where(_under_way).limit(most).subquery()
-    return await tx.conn.scalar(select(func.count()).select_from(some)) or 0
+    return await tx.conn.scalar(COUNT, {"most": most}) or 0
 
 
 async def find_namesake(tx: Tx, *, user_id: int, project_id: int, filename: str) -> EtlTask | None:
@@ -119,9 +137,9 @@ async def is_named(tx: Tx, s3_key: str, *, user_id: int) -> bool:
 
 async def move_task(tx: Tx, before: EtlTask, after: EtlTask) -> bool:
     """Write what changed; returns whether the row still was in the status and the run of `before`."""
-    guarded = update(etl_task).where(t.id == before.id, t.run == before.run, t.status == before.status.value)
+    believed = {"this_id": before.id, "this_run": before.run, "this_status": before.status.value}
     values = {name: getattr(after, name) for name in NAMES if name != "id"}
-    return (await tx.conn.execute(guarded.values(values))).rowcount == 1
+    return (await tx.conn.execute(MOVE, believed | values)).rowcount == 1
 
 
 async def move_pointers(tx: Tx, task: EtlTask, metadata: Plain) -> bool:

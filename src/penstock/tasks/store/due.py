@@ -4,11 +4,14 @@ each, the longest due first, a bounded number at a time. Projects that are delet
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, and_, false, func, literal_column, select
+from sqlalchemy import Column, ColumnElement, Select, and_, false, func, literal, literal_column, select
 
+from penstock.kernel.columns import UtcTime
 from penstock.kernel.db import Tx
+from penstock.kernel.hot import is_any
 from penstock.tasks.store.tables import EXPIRING, HELD, LIVES, project, task
 
 t = task.c
@@ -19,6 +22,7 @@ _waits = and_(t.state == literal_column("'idle'"), t.source == literal_column("'
 EXPIRED = and_(t.expired_at.is_not(None), LIVES, func.coalesce(_waits, false()))
 
 Found = Mapping[str, Sequence[str]]
+Moment = ColumnElement[datetime]
 
 
 async def list_lapsed(tx: Tx) -> Found:
@@ -36,11 +40,36 @@ async def list_expired(tx: Tx) -> Found:
     return await _list_due(tx, t.expired_at, EXPIRED)
 
 
+def is_any_lapsed(_since: Moment, now: Moment) -> ColumnElement[bool]:
+    """Whether there are tasks whose lease has run out."""
+    return _is_any_due(t.leased_until, HELD, now)
+
+
+def is_any_expiring(_since: Moment, now: Moment) -> ColumnElement[bool]:
+    """Whether there are tasks on offer that nobody pulled in time. When that was says nothing about since when they
+    are on offer, so none is left out for having been due long ago."""
+    return _is_any_due(t.expires_at, EXPIRING, now)
+
+
+def is_any_expired(_since: Moment, now: Moment) -> ColumnElement[bool]:
+    """Whether there are tasks that have expired and are still in the lists, be they those that a client pushed all the
+    same: to pass over all of these may take long."""
+    return _is_any_due(t.expired_at, and_(t.expired_at.is_not(None), LIVES), now)
+
+
 async def _list_due(tx: Tx, when: Column[Any], which: ColumnElement[bool]) -> Found:
-    gone = select(project.c.deleted_at).where(project.c.id == t.partition_key).scalar_subquery()
-    lives = gone.is_(None)  # as EXISTS it may lead PostgreSQL from the projects, and make it sort
-    due = select(t.id, t.partition_key).where(which, when <= tx.now, lives).order_by(when).limit(AT_ONCE)
     found: defaultdict[str, list[str]] = defaultdict(list)
-    for row in await tx.conn.execute(due):
+    for row in await tx.conn.execute(_due(when, which, literal(tx.now, UtcTime)).limit(AT_ONCE)):
         found[row.partition_key].append(row.id)
     return found
+
+
+def _is_any_due(when: Column[Any], which: ColumnElement[bool], now: Moment) -> ColumnElement[bool]:
+    return is_any(_due(when, which, now).with_only_columns(t.id))
+
+
+def _due(when: Column[Any], which: ColumnElement[bool], now: Moment) -> Select[Any]:
+    """Tasks and their projects, the longest due first."""
+    gone = select(project.c.deleted_at).where(project.c.id == t.partition_key).scalar_subquery()
+    lives = gone.is_(None)  # as EXISTS it may lead PostgreSQL from the projects, and make it sort
+    return select(t.id, t.partition_key).where(which, when <= now, lives).order_by(when)
