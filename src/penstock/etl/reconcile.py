@@ -15,7 +15,7 @@ next goes on behind them.
 """
 
 import logging
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -107,6 +107,13 @@ class Reconciler:
         prefix = runs.key(self._tools, 0)[:-1]
         mine = [entry for entry in entries if entry.key.startswith(prefix)]
         standings = [standing for entry in mine if (standing := runs.standing_of(entry)) is not None]
+        if standings and (stopped := await self._judge_all(standings)) is not None:
+            self._keys[status] = runs.key(self._tools, stopped)
+        elif not self._keys[status]:
+            self._end_walk(status)
+
+    async def _judge_all(self, standings: Sequence[Standing]) -> int | None:
+        """Returns the task at which it was given up, if it was."""
         async with self._tools.db.read() as tx:
             rows = {row.id: row for row in await tasks.list_these(tx, [one.task.id for one in standings])}
             jobs = await moves.list_jobs(tx, list(rows.values()))
@@ -116,10 +123,8 @@ class Reconciler:
             judged = self._judge(standing, rows.get(standing.task.id), jobs, now)
             failures += not await _went_well(standing.task.id, judged)
             if failures == MOST_FAILURES:
-                self._keys[status] = runs.key(self._tools, standing.task.id)
-                return
-        if not self._keys[status]:
-            self._end_walk(status)
+                return standing.task.id
+        return None
 
     async def _judge(self, standing: Standing, row: EtlTask | None, jobs: Mapping[str, Job], now: datetime) -> None:
         if row is None:
