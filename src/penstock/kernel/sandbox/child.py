@@ -63,10 +63,15 @@ def _work(errand: Errand) -> None:
     if errand.asks is None:
         return
     while words := os.read(errand.asks, wire.MOST_MESSAGE_BYTES):
-        ask = msgspec.msgpack.decode(words, type=wire.Ask)
-        _allow_cpu(ask.cpu_seconds)
-        reply = _reply(ask, errand.file)
-        _say(errand.answer, len(reply).to_bytes(wire.REPLY_LENGTH_BYTES) + reply)
+        _answer(errand, msgspec.msgpack.decode(words, type=wire.Ask))
+
+
+def _answer(errand: Errand, ask: wire.Ask) -> None:
+    """One of several answers. Nothing of it stays, so that the next one finds its memory free."""
+    _allow_cpu(ask.cpu_seconds)
+    reply = _reply(ask, errand.file)
+    _say(errand.answer, len(reply).to_bytes(wire.REPLY_LENGTH_BYTES))
+    _say(errand.answer, reply)
 
 
 def _allow_cpu(seconds: int) -> None:

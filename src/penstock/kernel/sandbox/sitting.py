@@ -38,7 +38,7 @@ from penstock.kernel.sandbox.orders import lent, new_ask, returned_by
 
 T = TypeVar("T")
 
-MOST_CALLS = 64  # of one child, so that whatever it piles up has an end
+MOST_CALLS = 16  # of one child, so that whatever it piles up has an end
 
 
 class Sitting:
