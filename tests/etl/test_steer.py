@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from penstock.documents.shape import Shaped
+from penstock.documents.ocr import Desk, Reading
+from penstock.documents.shape import Shaped, ShapeRule
 from penstock.etl import papers, steer, track
 from penstock.etl.domain import Phase, Stage, Status
 from penstock.etl.errors import EtlTaskNotFound, EtlTaskOver, EtlTaskRunning, NoReading, QueueFull, SourceNotFound
@@ -13,7 +14,7 @@ from penstock.kernel.errors import Invalid, Unavailable
 from penstock.kernel.leases import LeaseLost
 from penstock.kernel.queue import JobState
 from tests.etl.workshop import ANNA, BERT, ROOT, Workshop
-from tests.fakes.ocr import OcrFarAway, OcrThatFails, OcrThatWaits, ShaperThatFails
+from tests.fakes.ocr import EchoShaper, OcrFarAway, OcrThatFails, OcrThatWaits, ShaperThatFails
 
 everywhere = pytest.mark.parametrize("grounds", ["sqlite", "postgres", "scale"], indirect=True)
 
@@ -256,6 +257,20 @@ class TestRetry:
         assert (row.status, row.error) == (Status.COMPLETED, None)
         assert await shop.life(opened) == ["submit", "fail", "retry", "complete"]
         assert (await shop.job(opened, "postprocess", run=2)).state is JobState.DONE
+
+    async def test_from_post_processing_it_is_shown_that_the_document_is_read(self, shop: Workshop):
+        number = await failed_in_shaping(shop)
+        seen: list[int] = []
+
+        class ShaperThatLooks(EchoShaper):
+            async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
+                seen.append((await shop.shown(opened)).task.progress)
+                return await super().shape(filename, reading, rule, desk)
+
+        shop.set(shaper=ShaperThatLooks())
+        opened = await steer.retry(shop.tools, ANNA, number, Again(from_stage=Stage.POSTPROCESS))
+        await shop.work()
+        assert seen == [80]
 
     async def test_from_ocr_everything_is_done_anew(self, shop: Workshop):
         number = await failed_in_shaping(shop)

@@ -35,16 +35,20 @@ async def ben(serving: Serving, session: aiohttp.ClientSession) -> Client:
     return await new_client(serving, session, user_id=72)
 
 
+BELOW = ["The harbour took in more ships than in any year before"] * 18
+
+
 def scan_of(*pages: str) -> bytes:
-    """Pages as pictures, in one file."""
+    """Pages as pictures, in one file. Each takes longer to read than pages are shown together."""
     font = ImageFont.load_default(size=34)
     drawn = []
     for text in pages:
-        page = Image.new("L", (700, 160), 255)
-        ImageDraw.Draw(page).text((30, 50), text, font=font, fill=0)
+        page = Image.new("L", (900, 1200), 255)
+        for at, line in enumerate((text, *BELOW)):
+            ImageDraw.Draw(page).text((30, 50 + 55 * at), line, font=font, fill=0)
         drawn.append(page)
     file = BytesIO()
-    drawn[0].save(file, format="TIFF", save_all=True, append_images=drawn[1:])
+    drawn[0].save(file, format="TIFF", compression="tiff_deflate", save_all=True, append_images=drawn[1:])
     return file.getvalue()
 
 

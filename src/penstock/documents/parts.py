@@ -1,8 +1,8 @@
 """What runs in the sandbox to read a file that is text already: which kind it is, and its pages part by part.
 
 An answer from the sandbox is bounded, so a file is read in parts. Each part ends with a bookmark from which the next
-goes on, in another child; where a format cannot be entered in the middle, it is read again and the pages that were
-given already are left out.
+goes on; where a format cannot be entered in the middle, it is read again and the pages that were given already are left
+out.
 """
 
 import sys

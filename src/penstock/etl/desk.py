@@ -88,14 +88,16 @@ class StageDesk:
 
     async def begin_shaping(self, paper: ReadingPaper) -> None:
         """Show that the document is read, and where its markdown is."""
+        self._live()
         progress = max(self.task.progress, SHARE[Phase.POSTPROCESS][0])
         pointers = {**self.task.metadata, **self._pointers(paper)}
         read = replace(self.task, status=Status.LLM_PROCESSING, progress=progress, metadata=pointers)
         await self._move(read, phase=Phase.POSTPROCESS)
 
     def shows(self, paper: ReadingPaper) -> bool:
-        """Whether that was known when this stage began: whoever had read the document has shown it."""
-        return self.task.metadata.items() >= self._pointers(paper).items()
+        """Whether that was shown when this stage began: whoever read the document did it, unless this is a new run."""
+        was_shown = self.task.progress >= SHARE[Phase.POSTPROCESS][0]
+        return was_shown and self.task.metadata.items() >= self._pointers(paper).items()
 
     async def note(self, failure: Failure) -> None:
         """Show why this attempt failed; another will follow."""

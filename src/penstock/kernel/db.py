@@ -131,7 +131,7 @@ class Db:
     async def once(self, *, actor: str = "system") -> AsyncIterator[Tx]:
         """A transaction of one statement: one round trip instead of three. Nothing can be sent with it.
 
-        A second statement would be a transaction of its own, so this is for verbs that promise to need only one.
+        A second statement would be a transaction of its own: this is for verbs that need one, or may be cut in between.
         """
         if not self._commits_each:
             async with self.tx(actor=actor) as tx:

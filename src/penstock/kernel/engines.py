@@ -102,8 +102,9 @@ def driver_of(conn: AsyncConnection) -> Any:
 @asynccontextmanager
 async def transaction(conn: AsyncConnection) -> AsyncIterator[None]:
     """A transaction on a connection, begun by the driver itself: statements given straight to PostgreSQL's driver
-    (`hot.py`) are then inside it too, and SQLite is spared what SQLAlchemy does around a BEGIN. As far as the engine
-    knows, each statement commits by itself."""
+    (`hot.py`) are then inside it too, and SQLite is spared what SQLAlchemy does around a BEGIN. The engine is not told:
+    PostgreSQL's takes each statement to commit by itself, and SQLite's rolls back when a connection is given back,
+    which does nothing while nothing is open."""
     driver = driver_of(conn)
     if conn.dialect.name != "postgresql":
         async with driver.transaction():

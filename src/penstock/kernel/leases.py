@@ -94,13 +94,17 @@ class Lookback:
     def since(self, now: datetime) -> datetime:
         """The moment to look back to."""
         put_back = now < self._since  # the clock was: what it says of the past no longer fits
-        return LONG_AGO if put_back or now >= self._whole_at else self._since
+        return LONG_AGO if put_back or self._is_time_for_all(now) else self._since
 
     def looked(self, now: datetime) -> None:
         """Everything that was due by now has been seen."""
-        if now >= self._whole_at:
+        if self._is_time_for_all(now):
             self._whole_at = now + timedelta(seconds=WHOLE_LOOK_SECONDS)
         self._since = now - timedelta(seconds=LOOK_BACK_SECONDS)
+
+    def _is_time_for_all(self, now: datetime) -> bool:
+        """A time that is further off than it is ever set is from before the clock was put back."""
+        return not timedelta() < self._whole_at - now <= timedelta(seconds=WHOLE_LOOK_SECONDS)
 
 
 class Leases:

@@ -7,7 +7,7 @@ and back costs more than most of our statements do, so here a statement is one t
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -56,8 +56,9 @@ class SteadyConnection(aiosqlite.Connection):
             await self._execute(self._conn.commit)
             self.begun = False
         except BaseException:
-            await self.rollback()
-            raise
+            with suppress(sqlite3.Error, ValueError):  # the driver's word for a connection that was closed meanwhile
+                await self.rollback()
+            raise  # the first error, whatever the roll-back met: a cancel must stay a cancel
 
     async def rollback(self) -> None:
         """Roll back, if there is anything: a pool asks for it each time that it is given a connection back."""

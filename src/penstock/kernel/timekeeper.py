@@ -5,7 +5,7 @@ time. A process that dies in the middle of a duty leaves a lease that runs out, 
 
 Next times are whole multiples of a duty's interval, so that duties come due together, and those that end together are
 put back together. A duty can say whether it is needed: all that are due are asked in one SELECT, and one that has
-nothing to do is left resting until its next time. So a house at rest reads twice a second and writes nothing.
+nothing to do is left resting until its next time. So a house at rest mostly reads, twice a second.
 """
 
 import asyncio

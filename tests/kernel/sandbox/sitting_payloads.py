@@ -6,6 +6,7 @@ import threading
 import time
 from typing import BinaryIO
 
+from penstock.kernel.sandbox import wire
 from tests.kernel.sandbox import payloads
 
 SEEN: list[int] = []  # by this process
@@ -102,6 +103,13 @@ def flood_later(_: BinaryIO, seconds: float) -> int:
 
 def say_by_hand(_: BinaryIO, words: bytes) -> None:
     os.write(_pipe(), words)
+    time.sleep(1000)
+
+
+def answer_unasked(_: BinaryIO, times: int) -> None:
+    """Answers to questions that were not asked yet, and will not be read."""
+    reply = wire.VALUE + b"\xc0"
+    os.write(_pipe(), times * (len(reply).to_bytes(wire.REPLY_LENGTH_BYTES) + reply))
     time.sleep(1000)
 
 

@@ -76,6 +76,13 @@ class TestOneChild:
         first = await who(sitting)
         assert await sitting.run(asks.who, limits=Bounds(memory_bytes=128 * 1024 * 1024)) != first
 
+    async def test_is_not_kept_for_a_call_that_may_use_more_of_the_processor(self, sitting: Sitting):
+        quick = Bounds(memory_bytes=USUAL.memory_bytes, cpu_seconds=1)
+        first = await sitting.run(asks.who, limits=quick)
+        second = await who(sitting)
+        assert second != first
+        assert await sitting.run(asks.who, limits=quick) == second
+
     async def test_is_gone_at_the_end_of_the_block_and_so_is_all_it_was_lent(self, sandbox: Sandbox, file: Path):
         await sandbox.guards()
         here, there = psutil.Process(), zygote()
@@ -171,6 +178,18 @@ class TestABadEnd:
         await sitting.run(asks.flood_later, 1.0, limits=USUAL)
         await until(lambda: children_of(zygote()) == [])
         assert await sitting.run(asks.echo, 1, limits=USUAL) == 1
+
+    async def test_is_near_for_one_that_answers_unasked(self, sitting: Sitting):
+        await sitting.run(asks.answer_unasked, 10, limits=USUAL)
+        assert await sitting.run(asks.echo, 1, limits=USUAL) == 1
+
+    async def test_of_a_child_that_never_begins_is_ours(self, file: Path):
+        async with Sandbox(preload=[asks.__name__], patience_seconds=0.2) as impatient, impatient.sitting(file) as late:
+            await impatient.guards()
+            zygote().suspend()
+            with pytest.raises(SandboxLost):
+                await late.run(asks.who, limits=Bounds(seconds=0.2))
+            assert await who(late)
 
     async def test_by_a_cancel_ends_the_child(self, sitting: Sitting):
         await who(sitting)

@@ -65,6 +65,11 @@ class Replies(Answer):
         self._reply: asyncio.Future[bytes] | None = None
         self.begun = False
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing was said that nobody asked for."""
+        return not self._words
+
     def expect(self, most_bytes: int) -> "asyncio.Future[bytes]":
         """The next reply, when it is here."""
         before = 0 if self.begun else len(wire.RUNNING)

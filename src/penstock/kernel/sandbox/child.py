@@ -67,7 +67,7 @@ def _work(errand: Errand) -> None:
 
 
 def _answer(errand: Errand, ask: wire.Ask) -> None:
-    """One of several answers. Nothing of it stays, so that the next one finds its memory free."""
+    """One of several answers. The reply does not stay, so that the next one finds its memory free."""
     _allow_cpu(ask.cpu_seconds)
     reply = _reply(ask, errand.file)
     _say(errand.answer, len(reply).to_bytes(wire.REPLY_LENGTH_BYTES))

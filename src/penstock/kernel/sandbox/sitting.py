@@ -2,8 +2,8 @@
 
 A fork is cheap, but what it fills with numbers is fresh memory each time: for a page of OCR that is a tenth of its
 cost. So whoever has several questions about a file asks them of one child. Each call has its own bounds and its own
-end; after any end but a value the child is gone, and the next call gets another. What is asked does not depend on what
-was asked before: a crash or a want of memory in a child that was used already is tried once more in a fresh one.
+end; after any end but a value the child is gone, and the next call gets another. No failure is to be that of an earlier
+call: one in a child that was used already is tried once more in a fresh one.
 
 A child that sits idle holds one of the sandbox's seats only until somebody else wants it.
 """
@@ -23,7 +23,9 @@ from penstock.kernel.sandbox import wire
 from penstock.kernel.sandbox.answer import Replies
 from penstock.kernel.sandbox.ends import (
     Bounds,
+    SandboxBadAnswer,
     SandboxCrashed,
+    SandboxedFailure,
     SandboxLost,
     SandboxOutOfMemory,
     SandboxTimedOut,
@@ -63,7 +65,7 @@ class Sitting:
         is_fresh = await self._is_seated_anew(limits)
         try:
             return await self._asked(ask, limits, returns)
-        except (SandboxCrashed, SandboxOutOfMemory):
+        except (SandboxCrashed, SandboxOutOfMemory, SandboxedFailure):
             if is_fresh:
                 raise
         await self._is_seated_anew(limits)
@@ -81,7 +83,7 @@ class Sitting:
             self._seats.give_back()
 
     async def _is_seated_anew(self, limits: Bounds) -> bool:
-        """Have a child. One that died while nobody asked it anything was no answer to anything."""
+        """Have a child. One whose end was heard of while nobody asked it anything was no answer to anything."""
         self._seats.idle.pop(self, None)
         if self._child is not None and self._child.is_good_for(limits):
             return False
@@ -120,7 +122,7 @@ class _Child:
             ask=None,
             has_file=True,
             memory_bytes=limits.memory_bytes,
-            cpu_seconds=limits.cpu_seconds * MOST_CALLS,
+            cpu_seconds=(limits.cpu_seconds + 1) * MOST_CALLS,  # each call may use up the second that it begins
             seconds=None,
         )
         with ExitStack() as opened:
@@ -131,9 +133,10 @@ class _Child:
             self._opened = opened.pop_all()
 
     def is_good_for(self, limits: Bounds) -> bool:
-        """Whether it lives and may be asked once more: its memory was bounded once and for all."""
+        """Whether it lives and may be asked once more: some of its bounds were set once and for all."""
         same_memory = limits.memory_bytes == self._limits.memory_bytes
-        return same_memory and self._calls < MOST_CALLS and not self._ended.done() and not self._link.lost
+        fits = same_memory and limits.cpu_seconds <= self._limits.cpu_seconds and self._calls < MOST_CALLS
+        return fits and self._replies.is_silent and not self._ended.done() and not self._link.lost
 
     async def reply_to(self, ask: wire.Ask, limits: Bounds) -> bytes:
         """What it says, or how it ended. Late is whoever says nothing in time; it is still there then."""
@@ -141,6 +144,8 @@ class _Child:
         reply = self._replies.expect(limits.result_bytes)
         try:
             self._line.send(msgspec.msgpack.encode(ask))
+        except BlockingIOError as error:
+            raise SandboxBadAnswer(reason="it does not read what it is asked") from error
         except OSError as error:
             raise SandboxLost(reason=f"a child takes no more asks ({in_words(error)})") from error
         await asyncio.wait((reply, self._ended), timeout=limits.seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -148,6 +153,8 @@ class _Child:
             words = self._replies.words()  # the reply may be among them
             if not reply.done():
                 raise self._end(words, limits)
+        if not self._replies.begun:  # neither it nor its zygote has got anywhere
+            raise not_begun(self._replies.words())
         if not reply.done():
             raise SandboxTimedOut(seconds=limits.seconds)
         return reply.result()
@@ -205,7 +212,7 @@ class Seats:
 
 
 def _line_of_asks() -> tuple[socket.socket, socket.socket]:
-    """Keeps asks whole; the child reads them one by one. One is always sent at once: the one before is answered."""
+    """Keeps asks whole; the child reads them one by one. There is room for one, and the one before is answered."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * wire.MOST_MESSAGE_BYTES)
