@@ -29,6 +29,7 @@ from penstock.kernel.processes import ProcessKind
 from penstock.kernel.queue import Job
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.sandbox.ends import Bounds
+from penstock.kernel.sandbox.sitting import Sitting
 from penstock.kernel.workers import JobHandler, Settle
 from penstock.settings import Settings
 from penstock.wiring import House, open_house
@@ -110,11 +111,24 @@ class JournalEngine(Sandbox):
         super().__init__()
         self._stops = stops
 
-    async def run(
-        self, function: Callable[..., Any], *arguments: object, file: Path | None = None, limits: Bounds | None = None
-    ) -> Any:
+    def sitting(self, file: Path) -> Sitting:
+        """For one document."""
+        return JournalSitting(file, self._stops)
+
+
+class JournalSitting(Sitting):
+    """No child sits here."""
+
+    def __init__(self, file: Path, stops: Stops) -> None:
+        self.file = file
+        self._stops = stops
+
+    async def leave(self) -> None:
+        """There is nobody to leave."""
+
+    async def run(self, function: Callable[..., Any], *arguments: object, limits: Bounds) -> Any:
         """A page with its number on it."""
-        number, total = arguments[0], getattr(Image.open(file or ""), "n_frames", 1)
+        number, total = arguments[0], getattr(Image.open(self.file), "n_frames", 1)
         assert isinstance(number, int)
         self._stops.write(at_page(number, of=total))
         await self._stops.reach(at_page(number, of=total))
