@@ -25,7 +25,7 @@ class RunsWithAnOutage:
     """Run state that can be away."""
 
     def __init__(self, inner: RunState) -> None:
-        self._inner = inner
+        self._inner, self.in_rows = inner, inner.in_rows
         self.get, self.get_many, self.list_by_status = inner.get, inner.get_many, inner.list_by_status
         self.now = False
 
@@ -320,5 +320,5 @@ class TestWhenATurnIsNeeded:
         assert not await self.is_needed(shop)
 
     async def test_where_run_state_is_in_redis_a_turn_is_always_taken(self, shop: Workshop):
-        asked = reconcile.needed(shop.tools)
+        asked = reconcile.Reconciler(shop.tools).needed
         assert (asked is None) == (not isinstance(shop.tools.runs, SqlRunState))

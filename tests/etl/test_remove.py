@@ -10,7 +10,6 @@ from penstock.etl.store.tables import etl_task
 from penstock.etl.submit import NewTask, submit
 from penstock.kernel.queue import Job
 from tests.etl.workshop import ANNA, BERT, ROOT, Workshop
-from tests.fakes.ocr import OcrThatWaits
 
 
 async def completed(shop: Workshop, name: str = "a.txt") -> int:
@@ -130,12 +129,7 @@ class TestDelete:
         assert (await shop.row(both[1])).status is Status.COMPLETED
 
     async def test_nothing_is_left_by_a_worker_that_stops_after_the_task_is_gone(self, shop: Workshop):
-        ocr = OcrThatWaits(shop.tools.blobs, before_page=2)
-        shop.set(provider=ocr)
-        task = await shop.submit()
-        await shop.deliver()
-        working = shop.begin()
-        await ocr.waits.wait()
+        ocr, task, working = await shop.caught(before_page=2)
         await steer.abort(shop.tools, ANNA, task.id)
         await remove.delete_task(shop.tools, ANNA, task.id)
         removal = await shop.claim()

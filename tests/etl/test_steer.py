@@ -43,12 +43,7 @@ class TestCancel:
         assert await shop.told(task) == ["etl_pending", "etl_cancelled"]
 
     async def test_a_running_task_is_not_cancelled(self, shop: Workshop):
-        ocr = OcrThatWaits(shop.tools.blobs, before_page=2)
-        shop.set(provider=ocr)
-        task = await shop.submit()
-        await shop.deliver()
-        working = shop.begin()
-        await ocr.waits.wait()
+        ocr, task, working = await shop.caught(before_page=2)
         with pytest.raises(EtlTaskRunning, match="mineru_parsing"):
             await steer.cancel(shop.tools, ANNA, task.id)
         ocr.go_on.set()
@@ -118,12 +113,7 @@ class TestCancel:
 class TestAbort:
     @everywhere
     async def test_a_worker_stops_at_its_next_page_and_overwrites_nothing(self, shop: Workshop):
-        ocr = OcrThatWaits(shop.tools.blobs, before_page=2)
-        shop.set(provider=ocr)
-        task = await shop.submit()
-        await shop.deliver()
-        working = shop.begin()
-        await ocr.waits.wait()
+        ocr, task, working = await shop.caught(before_page=2)
         aborted = await steer.abort(shop.tools, ANNA, task.id)
         assert aborted.status is Status.CANCELLED
         shop.clock.advance(seconds=1)
@@ -301,12 +291,7 @@ class TestRetry:
         assert (await steer.retry(shop.tools, ANNA, unread.id, Again())).ocr_run == 1
 
     async def test_without_a_stage_no_page_is_read_again_that_was_kept(self, shop: Workshop):
-        ocr = OcrThatWaits(shop.tools.blobs, before_page=3)
-        shop.set(provider=ocr)
-        task = await shop.submit()
-        await shop.deliver()
-        working = shop.begin()
-        await ocr.waits.wait()
+        ocr, task, working = await shop.caught(before_page=3)
         await steer.abort(shop.tools, ANNA, task.id)
         shop.clock.advance(seconds=1)
         ocr.go_on.set()

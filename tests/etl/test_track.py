@@ -23,6 +23,8 @@ from tests.plans import recorded
 class RunStateAway:
     """Does not answer."""
 
+    in_rows = False
+
     async def put(self, entry: RunEntry) -> None:
         raise RedisAway(reason="gone")
 
@@ -40,6 +42,7 @@ class RunStateThatLeaves:
     """Answers until it is gone."""
 
     def __init__(self, real: RunState) -> None:
+        self.in_rows = real.in_rows
         self._now = real
 
     def leave(self) -> None:

@@ -37,7 +37,7 @@ from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.transitions import list_transitions
 from penstock.kernel.workers import Settle, Workers
 from tests.conftest import open_db
-from tests.fakes.ocr import EchoOcr, EchoShaper, NoOcr
+from tests.fakes.ocr import EchoOcr, EchoShaper, NoOcr, OcrThatWaits
 
 ANNA = Caller(name="anna", user_id=5, scope=Scope.WRITE, key_id="k-anna")
 BERT = Caller(name="bert", user_id=6, scope=Scope.WRITE, key_id="k-bert")
@@ -126,6 +126,16 @@ class Workshop:
     def begin(self) -> asyncio.Task[int]:
         """Workers that go on while the test does something else."""
         return asyncio.create_task(self.crew().run_until_empty())
+
+    async def caught(self, *, before_page: int) -> tuple[OcrThatWaits, EtlTask, asyncio.Task[int]]:
+        """A task whose worker waits before it reads a page; what waits, the task, and the workers."""
+        ocr = OcrThatWaits(self.tools.blobs, before_page=before_page)
+        self.set(provider=ocr)
+        task = await self.submit()
+        await self.deliver()
+        working = self.begin()
+        await ocr.waits.wait()
+        return ocr, task, working
 
     async def do(self, job: Job) -> Settle | None:
         """What a worker does with a job, without settling it."""

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
-from penstock.kernel.leases import LeaseLost, Leases
+from penstock.kernel.leases import LONG_AGO, WHOLE_LOOK_SECONDS, LeaseLost, Leases, Lookback
 from penstock.kernel.partitions import cool, pause, resume, set_ceiling
 from penstock.kernel.queue import WORDS, NewJob, Queue, job
 
@@ -236,3 +236,12 @@ async def test_a_clock_that_is_put_back_does_not_keep_deferred_rows_waiting(db: 
     await add(db, Queue(), NewJob(kind="k", id="a", delay_seconds=10))
     clock.advance(seconds=10)
     assert [row.id for row in await claim(db, queue.leases)] == ["a"]
+
+
+def test_everything_is_looked_at_once_a_minute_also_when_the_clock_was_put_back(clock: ManualClock):
+    lookback, begun = Lookback(), clock.now()
+    lookback.looked(begun)
+    earlier = begun - timedelta(days=1)
+    lookback.looked(earlier)
+    assert lookback.since(earlier + timedelta(seconds=WHOLE_LOOK_SECONDS - 1)) > LONG_AGO
+    assert lookback.since(earlier + timedelta(seconds=WHOLE_LOOK_SECONDS)) == LONG_AGO

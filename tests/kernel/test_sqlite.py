@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Tx
 from penstock.kernel.engines import together
-from penstock.kernel.sqlite import SteadyConnection
+from penstock.kernel.sqlite import SteadyConnection, connect_steadily
 from penstock.kernel.timekeeper import duty
 from tests.conftest import open_db
 
@@ -178,3 +178,16 @@ async def test_a_large_result_comes_whole_and_in_order(sqlite_url: str, clock: M
     async with db.read() as tx:
         assert (await tx.conn.scalars(counting_to(50_000, "i"))).all() == list(range(1, 50_001))
     await db.close()
+
+
+async def test_a_cancel_stays_a_cancel_when_its_connection_is_closed_meanwhile(tmp_path: Path):
+    connection = connect_steadily(str(tmp_path / "a.db"), isolation_level=None)
+    await connection
+
+    async def be_cancelled() -> None:
+        async with connection.transaction():
+            connection.stop()  # as SQLAlchemy does it with one that it could not close in time
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await be_cancelled()

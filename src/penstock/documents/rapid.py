@@ -26,7 +26,7 @@ FINDING_SIDE = 1216  # pixels of the longer side where lines are looked for; A4 
 LEAST_SIDE = 736  # a small picture is enlarged, for the engine knows no letters of five pixels
 LARGEST_SIDE = 20_000  # the engine must not shrink pictures on its own
 AIR = 0.1  # of a line's height
-HALF = 0.5  # the mean and the spread that the models were trained with
+MIDDLE = 127.5  # of a colour; for the models it is 0, and the ends are -1 and 1
 SURE_ENOUGH = 0.5  # lines that the engine trusts less are mostly stains and pictures
 
 
@@ -116,7 +116,7 @@ def load(profile: str) -> "RapidOCR":
             smaller = self.resize(img)
             if smaller is None:
                 return None
-            return cv2.dnn.blobFromImage(smaller, 1 / (255 * HALF), mean=(255 * HALF,) * 3)
+            return cv2.dnn.blobFromImage(smaller, 1 / MIDDLE, mean=(MIDDLE,) * 3)
 
     prepare()
     engine = Roomy(params=params(profile))

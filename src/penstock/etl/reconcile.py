@@ -29,7 +29,7 @@ from penstock.etl.store import tasks
 from penstock.etl.tools import Tools
 from penstock.kernel.db import Tx
 from penstock.kernel.queue import Job, JobState
-from penstock.kernel.runstate import SqlRunState, is_any_with
+from penstock.kernel.runstate import is_any_with
 from penstock.kernel.timekeeper import Need
 
 log = logging.getLogger(__name__)
@@ -55,11 +55,6 @@ class Suspect:
     walk: int
 
 
-def needed(tools: Tools) -> Need | None:
-    """Whether there is anything to reconcile. Where run state lies elsewhere than the rows, only a turn can tell."""
-    return is_any_under_way if isinstance(tools.runs, SqlRunState) else None
-
-
 def is_any_under_way(_since: ColumnElement[datetime], now: ColumnElement[datetime]) -> ColumnElement[bool]:
     """Whether a row is under way, or an entry of a running status is there."""
     return or_(tasks.is_any_under_way(), *(is_any_with(status, now) for status in RUNNING))
@@ -74,6 +69,11 @@ class Reconciler:
         self._keys: dict[Status, str] = {}
         self._walks = dict.fromkeys(RUNNING, 0)
         self._suspects: dict[int, Suspect] = {}  # by task
+
+    @property
+    def needed(self) -> Need | None:
+        """Whether there is anything to do. Where run state lies elsewhere than the rows, only a turn can tell."""
+        return is_any_under_way if self._tools.runs.in_rows else None
 
     async def run(self) -> None:
         """Take one turn."""

@@ -3,10 +3,8 @@
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 
-from penstock.etl import advance, moves, rehearse, remove, runs
+from penstock.etl import advance, moves, reconcile, rehearse, remove, runs
 from penstock.etl.domain import Phase
-from penstock.etl.reconcile import Reconciler
-from penstock.etl.reconcile import needed as reconcile_needed
 from penstock.etl.store import tasks
 from penstock.etl.tools import Tools
 from penstock.kernel.db import Tx
@@ -38,9 +36,9 @@ def retries(tools: Tools) -> Mapping[str, Backoff]:
 
 def duties(tools: Tools) -> list[Duty]:
     """What has to be done every so often."""
-    reconcile, needed = Reconciler(tools).run, reconcile_needed(tools)
+    reconciler = reconcile.Reconciler(tools)
     return [
-        Duty(name="reconcile-etl", every_seconds=RECONCILE_SECONDS, run=reconcile, needed=needed),
+        Duty(name="reconcile-etl", every_seconds=RECONCILE_SECONDS, run=reconciler.run, needed=reconciler.needed),
         Duty(name="forget-etl-tasks", every_seconds=TIDY_SECONDS, run=partial(remove.forget, tools)),
         Duty(name="sweep-etl-tries", every_seconds=SWEEP_SECONDS, run=partial(rehearse.sweep, tools)),
     ]

@@ -36,7 +36,12 @@ Rows = Sequence[Sequence[Any]]
 
 def upsert(tx: Tx, table: Table) -> postgresql.Insert | sqlite.Insert:
     """An INSERT that can say what to do on a conflict; both databases spell it alike."""
-    return postgresql.insert(table) if tx.on_postgres else sqlite.insert(table)
+    return upsert_on(table, on_postgres=tx.on_postgres)
+
+
+def upsert_on(table: Table, *, on_postgres: bool) -> postgresql.Insert | sqlite.Insert:
+    """The same for a statement that is written once."""
+    return postgresql.insert(table) if on_postgres else sqlite.insert(table)
 
 
 async def insert_rows(tx: Tx, table: Table, names: Sequence[str], rows: Rows) -> None:

@@ -28,10 +28,9 @@ from sqlalchemy import (
     or_,
     select,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.dml import ReturningInsert
 
-from penstock.kernel.bulk import among
+from penstock.kernel.bulk import among, upsert_on
 from penstock.kernel.columns import Id, Json, UtcTime
 from penstock.kernel.db import Db, metadata
 from penstock.kernel.errors import Conflict
@@ -82,6 +81,8 @@ class RunEntry:
 class RunState(Protocol):
     """The port: a SQL table, or Redis."""
 
+    in_rows: bool  # whether entries are rows of the database, so that a statement can ask for them
+
     async def put(self, entry: RunEntry) -> None:
         """Store an entry that comes later than what is there, or raise `RunMovedOn`."""
         ...
@@ -101,6 +102,8 @@ class RunState(Protocol):
 
 class SqlRunState:
     """Run state in the database: what Redis is at scale, without a service."""
+
+    in_rows = True
 
     def __init__(self, db: Db, *, live_seconds: float, final_seconds: float) -> None:
         self._db = db
@@ -158,7 +161,7 @@ def is_any_with(status: str, now: ColumnElement[datetime]) -> ColumnElement[bool
 @cache  # a worker puts several for each document, and to write this costs more than to run it
 def _put(on_postgres: bool) -> ReturningInsert[Any]:
     """A put that counts only when it comes later than what is there, or when the time of that is over."""
-    r, new = run_state.c, postgresql.insert(run_state) if on_postgres else sqlite.insert(run_state)
+    r, new = run_state.c, upsert_on(run_state, on_postgres=on_postgres)
     later = or_(r.run < new.excluded.run, and_(r.run == new.excluded.run, r.order < new.excluded.order, ~r.final))
     counts = or_(later, r.expires_at <= new.excluded.updated_at)
     return new.on_conflict_do_update(index_elements=["key"], set_=dict(new.excluded), where=counts).returning(r.key)

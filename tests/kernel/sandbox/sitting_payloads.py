@@ -1,7 +1,11 @@
 """What is asked of a child that sits. Each takes the file first, though few look at it."""
 
+import fcntl
 import os
 import signal
+import stat
+import sys
+import termios
 import threading
 import time
 from typing import BinaryIO
@@ -10,6 +14,7 @@ from penstock.kernel.sandbox import wire
 from tests.kernel.sandbox import payloads
 
 SEEN: list[int] = []  # by this process
+NOTHING = (2).to_bytes(wire.REPLY_LENGTH_BYTES) + wire.VALUE + b"\xc0"  # a reply
 
 
 def who(_: BinaryIO) -> int:
@@ -108,9 +113,20 @@ def say_by_hand(_: BinaryIO, words: bytes) -> None:
 
 def answer_unasked(_: BinaryIO, times: int) -> None:
     """Answers to questions that were not asked yet, and will not be read."""
-    reply = wire.VALUE + b"\xc0"
-    os.write(_pipe(), times * (len(reply).to_bytes(wire.REPLY_LENGTH_BYTES) + reply))
+    os.write(_pipe(), times * NOTHING)
     time.sleep(1000)
+
+
+def answer_without_reading(_: BinaryIO) -> None:
+    """An answer to each question, none of which is read."""
+    asks = next(number for number in payloads.descriptors() if stat.S_ISSOCK(os.fstat(number).st_mode))
+    seen = -1
+    while True:
+        waiting = int.from_bytes(fcntl.ioctl(asks, termios.FIONREAD, bytes(4)), sys.byteorder)
+        if waiting > seen:
+            seen = waiting
+            os.write(_pipe(), NOTHING)
+        time.sleep(0.001)
 
 
 def _pipe() -> int:

@@ -183,6 +183,16 @@ class TestABadEnd:
         await sitting.run(asks.answer_unasked, 10, limits=USUAL)
         assert await sitting.run(asks.echo, 1, limits=USUAL) == 1
 
+    async def test_of_one_that_does_not_read_what_it_is_asked_is_its_own_fault(self, sitting: Sitting):
+        async def ask_much() -> None:
+            await sitting.run(asks.answer_without_reading, limits=USUAL)
+            for _ in range(9):
+                await sitting.run(asks.echo, bytes(wire.MOST_ARGUMENT_BYTES - 10), limits=USUAL)
+
+        with pytest.raises(SandboxBadAnswer, match="does not read"):
+            await ask_much()
+        assert children_of(zygote()) == []
+
     async def test_of_a_child_that_never_begins_is_ours(self, file: Path):
         async with Sandbox(preload=[asks.__name__], patience_seconds=0.2) as impatient, impatient.sitting(file) as late:
             await impatient.guards()

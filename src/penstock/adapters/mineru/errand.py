@@ -4,9 +4,8 @@ A protocol takes its files from here, and hands jobs and results over to it.
 """
 
 import asyncio
-import secrets
-from collections.abc import AsyncIterator, Iterable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,7 @@ from penstock.adapters.mineru.plan import Cutter
 from penstock.adapters.mineru.terms import MIB, MineruTerms
 from penstock.adapters.mineru.unpack import Flaw, Stretch, read_stretch
 from penstock.documents.endings import BROKEN, TOO_MUCH, told_of
-from penstock.documents.files import borrowed, pieces_of
+from penstock.documents.files import borrowed, pieces_of, scratch_file
 from penstock.documents.ground import Page, write_page
 from penstock.documents.ocr import Desk, Source
 from penstock.kernel.blobs import MOST_LINK_SECONDS, Blobs
@@ -160,16 +159,9 @@ class Errand:
         done, of = self._told
         await self.desk.progress(min(done, of), of)
 
-    @asynccontextmanager
-    async def sheet(self) -> AsyncIterator[Path]:
-        """A path for a file that is gone afterwards."""
-        folder = self.means.scratch
-        await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
-        path = folder / f"{secrets.token_hex(8)}.part"
-        try:
-            yield path
-        finally:
-            await asyncio.to_thread(path.unlink, missing_ok=True)
+    def sheet(self) -> AbstractAsyncContextManager[Path]:
+        """An empty file that is gone afterwards."""
+        return scratch_file(self.means.scratch)
 
     async def take(self, part: Part, zipped: Path) -> None:
         """Keep what a zip says as the pages of a part."""

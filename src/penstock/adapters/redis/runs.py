@@ -94,6 +94,8 @@ return #over
 class RedisRunState:
     """Run state in Redis."""
 
+    in_rows = False
+
     def __init__(self, link: RedisLink, clock: Clock, *, live_seconds: float, final_seconds: float) -> None:
         self._link = link
         self._clock = clock

@@ -212,9 +212,7 @@ class Link:
 def _new_process() -> tuple[socket.socket, subprocess.Popen[bytes]]:
     """Nothing is handed down but one end of the line: no environment of ours, no other descriptor, no folder, no
     terminal. What the caller can import the zygote can, and nothing else decides: `site` is left out."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.setblocking(False)
-    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * wire.MOST_MESSAGE_BYTES)
+    ours, theirs = wire.new_line()
     options = ["-I", "-S", "-B", "-X", "utf8", "-c", BOOT]
     numbers = [str(theirs.fileno()), str(os.getpid())]
     paths = [str(Path(each).absolute()) for each in sys.path]

@@ -9,7 +9,6 @@ A child that sits idle holds one of the sandbox's seats only until somebody else
 """
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
@@ -62,13 +61,13 @@ class Sitting:
     async def run(self, function: Callable[..., T], *arguments: object, limits: Bounds) -> T:
         """As `Sandbox.run` does it, with the file of the sitting."""
         ask, returns = new_ask(function, arguments, limits), returned_by(function)
-        is_fresh = await self._is_seated_anew(limits)
+        is_fresh = await self._seat(limits)
         try:
             return await self._asked(ask, limits, returns)
         except (SandboxCrashed, SandboxOutOfMemory, SandboxedFailure):
             if is_fresh:
                 raise
-        await self._is_seated_anew(limits)
+        await self._seat(limits)
         return await self._asked(ask, limits, returns)
 
     async def leave(self) -> None:
@@ -76,15 +75,15 @@ class Sitting:
         child, self._child = self._child, None
         if child is None:
             return
-        self._seats.idle.pop(self, None)
+        self._seats.wake(self)
         try:
             await child.end(self._patience)
         finally:
             self._seats.give_back()
 
-    async def _is_seated_anew(self, limits: Bounds) -> bool:
-        """Have a child. One whose end was heard of while nobody asked it anything was no answer to anything."""
-        self._seats.idle.pop(self, None)
+    async def _seat(self, limits: Bounds) -> bool:
+        """Have a child; returns whether it is a fresh one. That an idle one ended was no answer to anything."""
+        self._seats.wake(self)
         if self._child is not None and self._child.is_good_for(limits):
             return False
         await self.leave()
@@ -106,7 +105,7 @@ class Sitting:
         if self._seats.wanted:
             await self.leave()
         else:
-            self._seats.idle[self] = None
+            self._seats.rest(self)
         return value
 
 
@@ -128,7 +127,7 @@ class _Child:
         with ExitStack() as opened:
             given = opened.enter_context(lent(file))
             self._replies = opened.enter_context(Replies(when_full=partial(link.stop, self._order.number)))
-            self._line, theirs = map(opened.enter_context, _line_of_asks())
+            self._line, theirs = map(opened.enter_context, wire.new_line())
             self._ended = link.call(self._order, [self._replies.sink, *given, theirs.fileno()])
             self._opened = opened.pop_all()
 
@@ -180,7 +179,7 @@ class Seats:
     def __init__(self, most: int) -> None:
         self._free = asyncio.Semaphore(most)
         self._waiting = 0
-        self.idle: dict[Sitting, None] = {}  # the longest idle comes first
+        self._idle: dict[Sitting, None] = {}  # the longest idle comes first
 
     @property
     def wanted(self) -> bool:
@@ -200,8 +199,8 @@ class Seats:
         """Have a seat, if need be that of a child that is idle."""
         self._waiting += 1
         try:
-            if self._free.locked() and self.idle:
-                await next(iter(self.idle)).leave()
+            if self._free.locked() and self._idle:
+                await next(iter(self._idle)).leave()
             await self._free.acquire()
         finally:
             self._waiting -= 1
@@ -210,10 +209,10 @@ class Seats:
         """Leave a seat to others."""
         self._free.release()
 
+    def rest(self, sitting: Sitting) -> None:
+        """Its seat may be taken away."""
+        self._idle[sitting] = None
 
-def _line_of_asks() -> tuple[socket.socket, socket.socket]:
-    """Keeps asks whole; the child reads them one by one. There is room for one, and the one before is answered."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.setblocking(False)
-    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * wire.MOST_MESSAGE_BYTES)
-    return ours, theirs
+    def wake(self, sitting: Sitting) -> None:
+        """Its seat is its own."""
+        self._idle.pop(sitting, None)

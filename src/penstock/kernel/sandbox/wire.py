@@ -105,6 +105,14 @@ ToZygote = Setup | Order | Stop
 ToCaller = Ready | NotReady | Ended | NotBegun
 
 
+def new_line() -> tuple[socket.socket, socket.socket]:
+    """Two ends that keep messages whole. Ours never blocks, and has room for one message at least."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * MOST_MESSAGE_BYTES)
+    return ours, theirs
+
+
 def send(line: socket.socket, message: ToZygote | ToCaller, descriptors: Sequence[int] = ()) -> None:
     """Send one message whole, or raise OSError."""
     socket.send_fds(line, [msgspec.msgpack.encode(message)], descriptors)
