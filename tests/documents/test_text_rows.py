@@ -3,13 +3,13 @@
 import pytest
 
 from penstock.documents.ground import Box
+from penstock.documents.lines import Cell
 from penstock.documents.text_rows import markdown_of, pieces_of_row
-from tests.documents.parsed import Cell, Rect
 
 
 def row_of(*columns: list[str]) -> tuple[list[Cell], list[tuple[str, Box]]]:
     """A row of cells and the runs that it was made of; the lines of each cell begin at the same height."""
-    cells = [Cell(" ".join(lines), Rect(100.0 * at, 50, 90, 12)) for at, lines in enumerate(columns)]
+    cells = [Cell(" ".join(lines), (100.0 * at, 50, 100.0 * at + 90, 62)) for at, lines in enumerate(columns)]
     pieces = [
         (text, (100.0 * at, 50 + 14.0 * line, 100.0 * at + 80, 60 + 14.0 * line))
         for at, lines in enumerate(columns)

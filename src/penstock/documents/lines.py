@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from penstock.documents.ground import Box
 
@@ -32,6 +32,13 @@ class Line(NamedTuple):
         return self.left, self.top, self.right, self.bottom
 
 
+class Cell(NamedTuple):
+    """What stands in one place of a table."""
+
+    text: str
+    box: Box | None
+
+
 @dataclass(kw_only=True, slots=True)
 class Part:
     """A stretch of a page: lines of one column, or a table, or what is markdown already."""
@@ -39,7 +46,7 @@ class Part:
     box: Box
     runs: list[Line] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)  # the runs, those beside each other in one
-    cells: Sequence[Sequence[Any]] = ()
+    cells: Sequence[Sequence[Cell]] = ()
     pieces: Sequence[Piece] = ()  # its runs, where there are more of them than cells
     markdown: str = ""
 

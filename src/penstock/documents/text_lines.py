@@ -12,7 +12,7 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from penstock.documents.ground import Box
-from penstock.documents.lines import SPREAD, WORD_GAP, Line, Part, around, bare
+from penstock.documents.lines import SPREAD, WORD_GAP, Cell, Line, Part, around, bare
 from penstock.documents.text_rows import markdown_of
 
 GUTTER = 1.0  # the least space between columns, in sizes of their letters
@@ -39,7 +39,7 @@ class Sheet:
 def sheet_of(parsed: Any) -> Sheet:
     """What stands on a page."""
     blocks = parsed.blocks or ()
-    boxes = [box_of(block.bbox) for block in blocks]
+    boxes = [_box_of(block.bbox) for block in blocks]
     runs, letters = _runs(parsed.text_items)
     shares, rest = _shared_out(boxes, runs)
     parts: list[Part] = []
@@ -54,9 +54,11 @@ def sheet_of(parsed: Any) -> Sheet:
     return Sheet(width=parsed.width, height=parsed.height, text=text, parts=parts, letters=letters)
 
 
-def box_of(place: Any) -> Box:
-    """A box as the parser tells it."""
-    return (place.x, place.y, place.x + place.width, place.y + place.height) if place is not None else NOWHERE
+def _box_of(place: Any) -> Box:
+    if place is None:
+        return NOWHERE
+    left, top = place.x, place.y
+    return left, top, left + place.width, top + place.height
 
 
 def _runs(items: Iterable[Any]) -> tuple[list[Line], Letters]:
@@ -99,8 +101,8 @@ def _home(boxes: Iterable[Box], x: float, y: float) -> int | None:
 def _parts_of(block: Any, box: Box, runs: list[Line], rest: list[Line]) -> Iterator[Part]:
     kind = block.kind
     if kind == "table" and (rows := block.rows):
-        cells = [block.header, *rows] if block.header else rows
-        is_plain = len(runs) <= sum(1 for row in cells for cell in row if cell.text.strip())
+        cells = [list(map(_cell, row)) for row in ([block.header, *rows] if block.header else rows)]
+        is_plain = len(runs) <= sum(1 for row in cells for cell in row if cell.text)
         pieces = [] if is_plain else [(run.text, run.box) for run in runs]
         yield Part(box=box, cells=cells, pieces=pieces, markdown=markdown_of(cells, pieces))
     elif kind == "rule":
@@ -112,6 +114,11 @@ def _parts_of(block: Any, box: Box, runs: list[Line], rest: list[Line]) -> Itera
             runs += _gone_on(runs, block.text or "", rest)
         if runs:
             yield from _columns_of(runs, box, block)
+
+
+def _cell(parsed: Any) -> Cell:
+    place = parsed.bbox
+    return Cell(parsed.text.strip(), _box_of(place) if place is not None else None)
 
 
 def _gone_on(runs: Iterable[Line], said: str, rest: list[Line]) -> list[Line]:

@@ -24,7 +24,8 @@ MOST_BROKEN = 0.05  # of all characters; symbol fonts have a few in good pages
 MOST_MOJIBAKE = 0.35  # of all characters; even Vietnamese has fewer of this range
 ENOUGH_TO_COUNT = 150  # letters, before their frequencies say anything
 LEAST_VOWELS = 0.2  # of Latin letters; the languages written in them have from 35 to 48 %
-VOWELS = "aeiouyAEIOUY"
+VOWELS = b"aeiouyAEIOUY"
+NO_LETTERS = bytes(set(range(128)) - set(ascii_letters.encode()))
 # Controls, private ones, and those that stand for what is none.
 NO_CHARACTERS = re.compile(r"[\x00-\x1f\x7f\ue000-\uf8ff\ufff0-\uffff\U000f0000-\U0010ffff]")
 MOJIBAKE = re.compile(r"[\x80-\xff]")
@@ -60,9 +61,10 @@ def is_garbled(letters: str) -> bool:
         return True
     if not letters.isascii() and len(MOJIBAKE.findall(letters)) > MOST_MOJIBAKE * len(letters):
         return True
-    latin = sum(map(letters.count, ascii_letters))
-    vowels = sum(map(letters.count, VOWELS))
-    return latin > max(ENOUGH_TO_COUNT, len(letters) // 2) and vowels < LEAST_VOWELS * latin
+    plain = letters.encode("ascii", "ignore")
+    latin = plain.translate(None, NO_LETTERS)
+    vowels = len(latin) - len(latin.translate(None, VOWELS))
+    return len(latin) > max(ENOUGH_TO_COUNT, len(letters) // 2) and vowels < LEAST_VOWELS * len(latin)
 
 
 def look_at(document: "pypdfium2.PdfDocument", number: int) -> Looks:

@@ -7,29 +7,28 @@ as it is: there the row is one.
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from penstock.documents.layout_tables import table_row
-from penstock.documents.lines import Piece, bare
+from penstock.documents.lines import Cell, Piece, bare
 
 DIGIT = re.compile(r"\d")
 SLACK = 3.0  # points that a run may begin left of its cell or above it
 FEWEST_LINES = 3  # of figures beside as many lines without any; a header and a long name take two
 
 
-def pieces_of_row(row: Sequence[Any], pieces: Sequence[Piece]) -> list[list[Piece]]:
+def pieces_of_row(row: Sequence[Cell], pieces: Sequence[Piece]) -> list[list[Piece]]:
     """The runs of each cell of a row that is none; nothing when it is one, or its runs cannot be found."""
     if not _may_be_apart(row):
         return []
-    found = [_pieces_of(cell, pieces) for cell in row if cell.text.strip()]
+    found = [_pieces_of(cell, pieces) for cell in row if cell.text]
     return found if all(found) and (_has_labels(found) or _has_figures_beside_names(found)) else []
 
 
-def markdown_of(cells: Sequence[Sequence[Any]], pieces: Sequence[Piece]) -> str:
+def markdown_of(cells: Sequence[Sequence[Cell]], pieces: Sequence[Piece]) -> str:
     """A table, its first row the head, with such rows as the rows that they look like."""
     lines: list[str] = []
     for row in cells:
-        texts = [cell.text.strip() for cell in row]
+        texts = [cell.text for cell in row]
         if lines and pieces and (apart := pieces_of_row(row, pieces)):
             found = iter(apart)
             lines += map(table_row, _rows_of([next(found) if text else [] for text in texts]))
@@ -51,8 +50,8 @@ def _rows_of(cells: Sequence[Sequence[Piece]]) -> list[list[str]]:
     return [[" ".join(texts) for texts in row] for row in rows]
 
 
-def _may_be_apart(row: Sequence[Any]) -> bool:
-    texts = [text for cell in row if (text := cell.text.strip())]
+def _may_be_apart(row: Sequence[Cell]) -> bool:
+    texts = [cell.text for cell in row if cell.text]
     return len(texts) > 1 and any(map(_may_be_labels, texts))
 
 
@@ -60,12 +59,12 @@ def _may_be_labels(text: str) -> bool:
     return text.endswith((":", "：")) or DIGIT.search(text) is None
 
 
-def _pieces_of(cell: Any, pieces: Sequence[Piece]) -> list[Piece]:
+def _pieces_of(cell: Cell, pieces: Sequence[Piece]) -> list[Piece]:
     """The runs that together say what the cell says. Its box tells where they begin, and not always where they end."""
-    if cell.bbox is None:
+    if cell.box is None:
         return []
-    left, top, right = cell.bbox.x - SLACK, cell.bbox.y - SLACK, cell.bbox.x + cell.bbox.width
-    begun = [piece for piece in pieces if left <= piece[1][0] <= right and piece[1][1] >= top]
+    left, top, right, _ = cell.box
+    begun = [piece for piece in pieces if left - SLACK <= piece[1][0] <= right and piece[1][1] >= top - SLACK]
     found: list[Piece] = []
     rest = bare(cell.text)
     for piece in sorted(begun, key=lambda each: each[1][1]):
