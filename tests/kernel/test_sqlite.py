@@ -183,11 +183,13 @@ async def test_a_large_result_comes_whole_and_in_order(sqlite_url: str, clock: M
 async def test_a_cancel_stays_a_cancel_when_its_connection_is_closed_meanwhile(tmp_path: Path):
     connection = connect_steadily(str(tmp_path / "a.db"), isolation_level=None)
     await connection
+    stopped: list[Any] = []
 
     async def be_cancelled() -> None:
         async with connection.transaction():
-            connection.stop()  # as SQLAlchemy does it with one that it could not close in time
+            stopped.append(connection.stop())  # as SQLAlchemy does it with one that it could not close in time
             raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
         await be_cancelled()
+    await asyncio.gather(*stopped)
