@@ -11,7 +11,7 @@ import asyncio
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from bench.etl_works import alone, cpu_seconds, open_works
 from bench.rounds import Finding, summary
 
 TEXT_PAGES, SCAN_PAGES = 100, 10
-ROUNDS = 5  # the engines' own time differs by a twentieth from one to the next
+ROUNDS = 5  # the engines' own time differs by a tenth and more from one to the next
 ACCURATE_ROUNDS = 3
 COPIES = 10  # of the report in a row: one takes a third of a second
 TARGET = 1.05
@@ -87,10 +87,10 @@ def _scan(scan: Path, first: Path, profile: str, rounds: int) -> Finding:
 
 def _found(what: str, rounds: Sequence[tuple[float, float, Cost]], other: str) -> Finding:
     """Ours beside the reference, with the ratio to the engine asked in another way noted."""
-    found = summary(what, "CPU s", [(engine, ours.cpu_seconds) for engine, _, ours in rounds], at_most=TARGET)
-    beside = summary("", "", [(engine, ours.cpu_seconds) for _, engine, ours in rounds])
+    found = summary(what, "CPU s", [(seconds, ours.cpu_seconds) for seconds, _, ours in rounds], at_most=TARGET)
+    beside = summary("", "", [(seconds, ours.cpu_seconds) for _, seconds, ours in rounds])
     at_rest = _at_rest([ours for _, _, ours in rounds])
-    return replace(found, notes={"at rest": at_rest, other: beside.reference, "ratio to that": beside.ratio})
+    return found.noted(at_rest=at_rest, **{other: beside.reference}, ratio_to_that=beside.ratio)
 
 
 def _at_rest(costs: list[Cost]) -> float:

@@ -319,6 +319,6 @@ class TestWhenATurnIsNeeded:
         shop.clock.advance(seconds=60)
         assert not await self.is_needed(shop)
 
-    async def test_where_run_state_is_in_redis_a_turn_is_always_taken(self, shop: Workshop):
-        asked = reconcile.Reconciler(shop.tools).needed
-        assert (asked is None) == (not isinstance(shop.tools.runs, SqlRunState))
+    @pytest.mark.parametrize(("grounds", "is_asked"), [("sqlite", True), ("scale", False)], indirect=["grounds"])
+    async def test_where_run_state_is_in_redis_a_turn_is_always_taken(self, shop: Workshop, is_asked: bool):
+        assert (reconcile.Reconciler(shop.tools).needed is not None) == is_asked

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import msgspec
 
 from penstock.documents import layout, pages
-from penstock.documents.ground import Page
+from penstock.documents.ground import Box, Page, rounded
 from penstock.documents.refusals import Refusal, TurnedAway
 from penstock.kernel.errors import Unavailable
 
@@ -202,6 +202,6 @@ def _wide(text: str) -> str:
     return NARROW_MARK.sub(lambda mark: mark[0].translate(WIDE), text)
 
 
-def _box(corners: Any, units: float) -> tuple[float, float, float, float]:
+def _box(corners: Any, units: float) -> Box:
     (left, top), (right, bottom) = corners.min(axis=0) * units, corners.max(axis=0) * units
-    return round(float(left), 1), round(float(top), 1), round(float(right), 1), round(float(bottom), 1)
+    return rounded((float(left), float(top), float(right), float(bottom)))

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from penstock.documents.blocks import guarded
-from penstock.documents.ground import Box, Page, Span
+from penstock.documents.ground import Box, Page, Span, rounded
 from penstock.documents.lines import WORD_GAP, Line, Part, around
 from penstock.documents.refusals import Refusal, unreadable
 from penstock.documents.text_lines import NOWHERE, Sheet, sheet_of
@@ -111,7 +111,7 @@ def _spans(parts: Iterable[Part]) -> Iterator[Span]:
             yield from _cells(tables, part)
             tables += 1
         elif part.lines is part.runs:
-            yield from (Span(text=run.text, box=_rounded(run.box)) for run in part.runs)
+            yield from (Span(text=run.text, box=rounded(run.box)) for run in part.runs)
         else:
             yield from _lines(part.runs)
 
@@ -119,11 +119,11 @@ def _spans(parts: Iterable[Part]) -> Iterator[Span]:
 def _cells(table: int, part: Part) -> Iterator[Span]:
     for at, row in enumerate(part.cells):
         if part.pieces and (apart := pieces_of_row(row, part.pieces)):
-            yield from (Span(text=text, box=_rounded(box)) for pieces in apart for text, box in pieces)
+            yield from (Span(text=text, box=rounded(box)) for pieces in apart for text, box in pieces)
             continue
         for column, cell in enumerate(row):
             if cell.text:
-                box = _rounded(cell.box) if cell.box is not None else None
+                box = rounded(cell.box) if cell.box is not None else None
                 yield Span(text=cell.text, box=box, table=table, row=at, column=column)
 
 
@@ -137,24 +137,13 @@ def _lines(runs: Iterable[Line]) -> Iterator[Span]:
             box = around([box, run.box])
             continue
         if text:
-            yield Span(text=text, box=_rounded(box))
+            yield Span(text=text, box=rounded(box))
         text, box = run.text, run.box
     if text:
-        yield Span(text=text, box=_rounded(box))
+        yield Span(text=text, box=rounded(box))
 
 
 def _go_on(before: Box, after: Box) -> bool:
     height = min(before[3] - before[1], after[3] - after[1])
     shared = min(before[3], after[3]) - max(before[1], after[1])
     return shared > SAME_LINE * height and -SAME_LINE * height <= after[0] - before[2] <= LINE_GAP * height
-
-
-def _rounded(box: Box) -> Box:
-    """As precise as anybody can see. `round` goes by way of a written number, which takes more than twice as long."""
-    left, top, right, bottom = box
-    return (
-        (left * 10 + 0.5) // 1 / 10,
-        (top * 10 + 0.5) // 1 / 10,
-        (right * 10 + 0.5) // 1 / 10,
-        (bottom * 10 + 0.5) // 1 / 10,
-    )

@@ -39,7 +39,7 @@ class Sheet:
 def sheet_of(parsed: Any) -> Sheet:
     """What stands on a page."""
     blocks = parsed.blocks or ()
-    boxes = [_box_of(block.bbox) for block in blocks]
+    boxes = [_box_of(block.bbox) or NOWHERE for block in blocks]
     runs, letters = _runs(parsed.text_items)
     shares, rest = _shared_out(boxes, runs)
     parts: list[Part] = []
@@ -54,9 +54,9 @@ def sheet_of(parsed: Any) -> Sheet:
     return Sheet(width=parsed.width, height=parsed.height, text=text, parts=parts, letters=letters)
 
 
-def _box_of(place: Any) -> Box:
+def _box_of(place: Any) -> Box | None:
     if place is None:
-        return NOWHERE
+        return None
     left, top = place.x, place.y
     return left, top, left + place.width, top + place.height
 
@@ -101,7 +101,8 @@ def _home(boxes: Iterable[Box], x: float, y: float) -> int | None:
 def _parts_of(block: Any, box: Box, runs: list[Line], rest: list[Line]) -> Iterator[Part]:
     kind = block.kind
     if kind == "table" and (rows := block.rows):
-        cells = [list(map(_cell, row)) for row in ([block.header, *rows] if block.header else rows)]
+        head = [block.header] if block.header else []
+        cells = [[Cell(each.text.strip(), _box_of(each.bbox)) for each in row] for row in (*head, *rows)]
         is_plain = len(runs) <= sum(1 for row in cells for cell in row if cell.text)
         pieces = [] if is_plain else [(run.text, run.box) for run in runs]
         yield Part(box=box, cells=cells, pieces=pieces, markdown=markdown_of(cells, pieces))
@@ -114,11 +115,6 @@ def _parts_of(block: Any, box: Box, runs: list[Line], rest: list[Line]) -> Itera
             runs += _gone_on(runs, block.text or "", rest)
         if runs:
             yield from _columns_of(runs, box, block)
-
-
-def _cell(parsed: Any) -> Cell:
-    place = parsed.bbox
-    return Cell(parsed.text.strip(), _box_of(place) if place is not None else None)
 
 
 def _gone_on(runs: Iterable[Line], said: str, rest: list[Line]) -> list[Line]:

@@ -61,8 +61,7 @@ def is_garbled(letters: str) -> bool:
         return True
     if not letters.isascii() and len(MOJIBAKE.findall(letters)) > MOST_MOJIBAKE * len(letters):
         return True
-    plain = letters.encode("ascii", "ignore")
-    latin = plain.translate(None, NO_LETTERS)
+    latin = letters.encode("ascii", "ignore").translate(None, NO_LETTERS)
     vowels = len(latin) - len(latin.translate(None, VOWELS))
     return len(latin) > max(ENOUGH_TO_COUNT, len(letters) // 2) and vowels < LEAST_VOWELS * len(latin)
 

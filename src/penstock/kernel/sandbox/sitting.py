@@ -75,7 +75,7 @@ class Sitting:
         child, self._child = self._child, None
         if child is None:
             return
-        self._seats.wake(self)
+        self._seats.withdraw(self)
         try:
             await child.end(self._patience)
         finally:
@@ -83,7 +83,7 @@ class Sitting:
 
     async def _seat(self, limits: Bounds) -> bool:
         """Have a child; returns whether it is a fresh one. That an idle one ended was no answer to anything."""
-        self._seats.wake(self)
+        self._seats.withdraw(self)
         if self._child is not None and self._child.is_good_for(limits):
             return False
         await self.leave()
@@ -105,7 +105,7 @@ class Sitting:
         if self._seats.wanted:
             await self.leave()
         else:
-            self._seats.rest(self)
+            self._seats.offer(self)
         return value
 
 
@@ -209,10 +209,10 @@ class Seats:
         """Leave a seat to others."""
         self._free.release()
 
-    def rest(self, sitting: Sitting) -> None:
-        """Its seat may be taken away."""
+    def offer(self, sitting: Sitting) -> None:
+        """Let others have the seat of an idle one."""
         self._idle[sitting] = None
 
-    def wake(self, sitting: Sitting) -> None:
-        """Its seat is its own."""
+    def withdraw(self, sitting: Sitting) -> None:
+        """No longer let others have it."""
         self._idle.pop(sitting, None)
