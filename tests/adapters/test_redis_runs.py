@@ -48,6 +48,28 @@ class TestWhatOthersSee:
         assert (found[b"run"], found[b"order"], found[b"status"], found[b"final"]) == (b"2", b"9", b"ocr", b"0")
         assert msgspec.json.decode(found[b"fields"]) == {"phase": "ocr", "page": 3}
 
+    async def test_texts_and_numbers_can_be_read_by_their_names(self, runs: RedisRunState, link: RedisLink):
+        said = {"phase": "ocr", "progress": 40, "share": 0.5, "held": True, "error": None, "pages": [1], "place": "x"}
+        await runs.put(RunEntry(key=KEY, run=1, order=1, status="ocr", fields=said))
+        found = await link.call("HGETALL", KEY)
+        shown = {name: found.get(name.encode()) for name in said if name != "place"}
+        assert shown == {
+            "phase": b"ocr",
+            "progress": b"40",
+            "share": b"0.5",
+            "held": b"true",
+            "error": None,
+            "pages": None,
+        }
+        assert found[b"place"].isdigit()  # no field takes the place of what is the entry's own
+        known = await runs.get(KEY)
+        assert known is not None and known.fields == said
+
+    async def test_what_a_later_entry_does_not_say_is_gone(self, runs: RedisRunState, link: RedisLink):
+        await runs.put(RunEntry(key=KEY, run=1, order=1, status="ocr", fields={"error_code": "X", "progress": 40}))
+        await runs.put(RunEntry(key=KEY, run=1, order=2, status="ocr", fields={"error_code": None, "progress": 50}))
+        assert await link.call("HMGET", KEY, "error_code", "progress") == [None, b"50"]
+
     @pytest.mark.parametrize(("final", "seconds"), [(False, LIVE_SECONDS), (True, FINAL_SECONDS)])
     async def test_redis_forgets_it_by_itself(self, runs: RedisRunState, link: RedisLink, final: bool, seconds: int):
         await runs.put(entry(final=final))

@@ -16,6 +16,26 @@ from tests.fakes.ocr import EchoShaper
 POINTERS = ("artifact_mineru_markdown_key", "provider_task_id", "page_count", "pages_done", "ocr", "cache")
 
 
+@pytest.mark.parametrize("grounds", ["scale"], indirect=True)
+async def test_other_programs_can_read_the_hash_of_a_running_task(shop: Workshop):
+    ocr, task, working = await shop.caught(before_page=2)
+    assert shop.link is not None
+    found = {
+        name.decode(): value.decode()
+        for name, value in (await shop.link.call("HGETALL", f"etl:task:{task.id}")).items()
+    }
+    said = {"status": "mineru_parsing", "phase": "ocr", "progress": "0", "attempt_ocr": "1"}
+    assert found.items() >= {**said, "arq_job_id_ocr": f"etl:{task.id}:1:ocr", "user_id": "5"}.items()
+    assert found["updated_at"]
+    assert "error_code" not in found
+    ocr.go_on.set()
+    await working
+    await shop.work()
+    shown = await shop.link.call("HMGET", f"etl:task:{task.id}", "status", "phase", "progress")
+    assert shown == [b"completed", b"finalize", b"100"]
+    assert await shop.link.call("HGET", f"etl:task:{task.id}", "artifact_mineru_markdown_key")
+
+
 class TestOrder:
     async def test_within_a_run_no_status_gives_way_to_an_earlier_one(self, shop: Workshop):
         task = await shop.submit()

@@ -1,5 +1,8 @@
 """Run state in Redis: a hash at exactly the entry's key, so that other programs can look at it too.
 
+`fields` holds what the entry says, as JSON. Its texts and numbers stand beside it once more, each by its name (phase,
+progress, attempts, pointers), for those programs alone: nothing here reads them.
+
 One script guards each put. Two kinds of sorted sets go along with the hashes: one per status, which lists its keys in
 the order of their bytes, and one for all, which knows when each (status, key) is over. Redis forgets a hash by itself
 but not what the sets say about it. So a list drops what it finds to be gone, and `sweep` drops the rest.
@@ -7,7 +10,7 @@ but not what the sets say about it. So a list drops what it finds to be gone, an
 Whether an entry's time is over is decided by our clock, as in the database; Redis's own forgetting only frees memory.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -16,11 +19,13 @@ import msgspec
 from penstock.adapters.redis.link import RedisLink, Script
 from penstock.kernel.clock import Clock
 from penstock.kernel.limits import EPOCH
+from penstock.kernel.plain import Plain
 from penstock.kernel.runstate import RunEntry, RunMovedOn
 
 LISTS = "penstock:runs:"  # and a status: its keys
 ENDS = "penstock:run-ends"  # "status NUL key" by the microsecond at which it is over
 FIELDS = ("run", "order", "status", "final", "fields", "ends_at")
+KEPT = {"place", *FIELDS}  # names that are ours
 BITE = 200  # how many entries one script looks at: nobody else is served meanwhile
 
 # A place is run and order as one text that sorts: Lua's numbers are floats and would round a large order.
@@ -37,8 +42,9 @@ if old[5] and old[5] ~= status then
     redis.call('ZREM', lists .. old[5], key)
     redis.call('ZREM', ends, old[5] .. '\\0' .. key)
 end
+redis.call('DEL', key)
 redis.call('HSET', key, 'place', place, 'run', run, 'order', order, 'status', status, 'final', final,
-    'fields', fields, 'ends_at', ends_at)
+    'fields', fields, 'ends_at', ends_at, unpack(ARGV, 11))
 redis.call('PEXPIRE', key, milliseconds)
 redis.call('ZADD', lists .. status, 0, key)
 redis.call('ZADD', ends, ends_at, status .. '\\0' .. key)
@@ -108,7 +114,7 @@ class RedisRunState:
         time = (now, -(-lives // 1000))
         place = f"{entry.run + 2**31:010d}{entry.order + 2**63:020d}"
         what = (entry.run, entry.order, entry.status, int(entry.final), msgspec.json.encode(entry.fields), now + lives)
-        if not await self._link.run(PUT, (entry.key, ENDS), LISTS, *time, place, *what):
+        if not await self._link.run(PUT, (entry.key, ENDS), LISTS, *time, place, *what, *_plainly(entry.fields)):
             raise RunMovedOn(key=entry.key, run=entry.run, order=entry.order)
 
     async def get(self, key: str) -> RunEntry | None:
@@ -155,6 +161,14 @@ class RedisRunState:
 
 def _micros(time: timedelta) -> int:
     return time // timedelta(microseconds=1)
+
+
+def _plainly(fields: Plain) -> Iterator[str | bytes]:
+    """Names and values of what can be read without decoding; what there is none of is left out."""
+    for name, value in fields.items():
+        if name not in KEPT and isinstance(value, str | int | float):
+            yield name
+            yield value if isinstance(value, str) else msgspec.json.encode(value)
 
 
 def _entry(key: str, values: Sequence[Any]) -> RunEntry:
