@@ -63,7 +63,8 @@ class TestWhatOthersSee:
         }
         assert found[b"place"].isdigit()  # no field takes the place of what is the entry's own
         known = await runs.get(KEY)
-        assert known is not None and known.fields == said
+        assert known is not None
+        assert known.fields == said
 
     async def test_what_a_later_entry_does_not_say_is_gone(self, runs: RedisRunState, link: RedisLink):
         await runs.put(RunEntry(key=KEY, run=1, order=1, status="ocr", fields={"error_code": "X", "progress": 40}))

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import msgspec
 
 from penstock.documents import layout, pages
-from penstock.documents.ground import Box, Page, rounded
+from penstock.documents.ground import Page
 from penstock.documents.refusals import Refusal, TurnedAway
+from penstock.documents.upright import Lie, Sight, is_readable, slant_of, turns_worth_trying
 from penstock.kernel.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def params(profile: str) -> dict[str, Any]:
         "Global.use_cls": False,
         "Global.log_level": "error",
         "Global.max_side_len": LARGEST_SIDE,
-        "Global.text_score": SURE_ENOUGH,
+        "Global.text_score": 0.0,  # what it cannot read tells which way up the page lies
         "Det.limit_type": "max",
         "Det.limit_side_len": FINDING_SIDE,
         "Rec.rec_batch_num": 1,  # several at once are padded to the longest, which costs more than it saves
@@ -166,23 +167,43 @@ def _read(picture: pages.Picture, number: int, profile: str) -> Page:
     if picture.is_blank:
         return layout.page_of((), number, width=picture.width, height=picture.height)
     pixels, units = _large_enough(picture)
-    seen = _seen(load(profile), pixels)
-    if seen.boxes is None:
-        return layout.page_of((), number, width=picture.width, height=picture.height)
+    sights, turns = _seen_upright(load(profile), pixels, units)
+    lie = Lie(width=picture.width, height=picture.height, turns=turns, slant=slant_of(sights))
     lines = [
-        layout.Line(text=_wide(text), box=_box(corners, units), score=float(score))
-        for corners, text, score in zip(seen.boxes, seen.txts, seen.scores, strict=True)
+        layout.Line(text=_wide(sight.text), box=lie.straight(sight.corners), score=sight.score)
+        for sight in sights
+        if sight.score >= SURE_ENOUGH
     ]
-    return layout.page_of(lines, number, width=picture.width, height=picture.height)
+    width, height = lie.upright_size
+    return lie.back(layout.page_of(lines, number, width=width, height=height))
 
 
-def _seen(engine: "RapidOCR", pixels: Any) -> Any:
+def _seen_upright(engine: "RapidOCR", pixels: Any, units: float) -> tuple[list[Sight], int]:
+    """The lines of a page, and by how many quarters it was turned against the clock for that."""
+    import numpy
+
+    sights = _seen(engine, pixels, units)
+    if turns := turns_worth_trying(sights):
+        others = _seen(engine, numpy.ascontiguousarray(numpy.rot90(pixels, turns)), units)
+        if is_readable(others):
+            return others, turns
+    return sights, 0
+
+
+def _seen(engine: "RapidOCR", pixels: Any, units: float) -> list[Sight]:
+    """The lines that the engine finds, in units of the page."""
     try:
-        return engine(pixels)
+        seen: Any = engine(pixels)
     except Exception as error:
         if NO_MEMORY.search(str(error)):  # the engine has many words for it, and no class
             raise MemoryError from error
         raise
+    if seen.boxes is None:
+        return []
+    return [
+        Sight(corners, text, float(score))
+        for corners, text, score in zip((seen.boxes * units).tolist(), seen.txts, seen.scores, strict=True)
+    ]
 
 
 def _large_enough(picture: pages.Picture) -> tuple[Any, float]:
@@ -200,8 +221,3 @@ def _large_enough(picture: pages.Picture) -> tuple[Any, float]:
 def _wide(text: str) -> str:
     """Between Chinese letters marks are wide; the engine cannot always see how wide they were."""
     return NARROW_MARK.sub(lambda mark: mark[0].translate(WIDE), text)
-
-
-def _box(corners: Any, units: float) -> Box:
-    (left, top), (right, bottom) = corners.min(axis=0) * units, corners.max(axis=0) * units
-    return rounded((float(left), float(top), float(right), float(bottom)))
