@@ -6,7 +6,7 @@
     gather.py   page by page, every label that is met offers what stands by it
         cut.py       in its own line          sections.py  whose part of the document it is
         beside.py    right of it, below it    rows.py      tables that become arrays
-        values.py    text as a value that fits its schema (numbers.py, dates.py)
+        values.py    text as a value that fits its schema (numbers.py, magnitudes.py, dates.py)
         best.py      which offer wins, or that none does
     find.py     the whole, as the one function that runs in the sandbox
 

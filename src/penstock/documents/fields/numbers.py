@@ -1,7 +1,8 @@
-"""Numbers as people print them: "1,234.50", "1.234,50", "¥ 1,200", "(12.00)", "13%", "1.2万".
+"""Numbers as people print them: "1,234.50", "1.234,50", "¥ 1,200", "(12.00)", "13%", "1.2万", "5 million".
 
 One separator alone is read as English has it: a comma before three digits groups, a point is decimal. A text with two
-readings gives both, the likelier first, and the schema decides: an integer cannot be 1.234.
+readings gives both, the likelier first, and the schema decides: an integer cannot be 1.234. A magnitude multiplies
+where it is certain; where it is not, there is no reading.
 """
 
 import re
@@ -9,20 +10,28 @@ import unicodedata
 from collections.abc import Iterator
 from decimal import Decimal
 
+from penstock.documents.fields.magnitudes import END, HAN, OF_DECIMAL_COMMA, WORD, is_in_doubt, times_of
+
 MOST_DIGITS = 18  # more fits no 64-bit number, and is an identifier rather than a number
 EXACT_DIGITS = 15  # of a float
 
 CODES = "USD|EUR|GBP|CNY|RMB|JPY|HKD|TWD|NTD|KRW|SGD|AUD|CAD|CHF|INR|SEK|NOK|DKK|PLN|CZK|BRL|MXN|ZAR|THB|VND|MYR|IDR"
 _MONEY = rf"(?:[A-Z]{{0,3}}[$€£¥₩₹]|(?:{CODES})\b|人民币)"
-_AFTER = rf"(?:{_MONEY}|元整?|圆整?|[^\W\d_]{{1,10}}\.?|%|‰)"
+_YUAN = "(?:元整?|圆整?)"
+_AFTER = rf"(?:{_MONEY}|{_YUAN}|[^\W\d_]{{1,10}}\.?|%|‰)"
+_END = rf"(?:{END}|(?=(?:{CODES})\b))"  # "MioEUR"
+_LETTER = rf"(?:(?i:mm|[kmb]|tn){_END}\.?|T(?=€|(?:EUR|CHF)\b))"  # T€ and TEUR are thousands
 _SIGNS = str.maketrans({"−": "-", "–": "-", "٪": "%", "’": "'", "\u00a0": " ", "\u202f": " ", "\u2009": " "})
 _SHAPE = re.compile(
-    rf"(?P<open>\()?\s*(?P<sign>[+-])?\s*{_MONEY}?\s*(?P<sign2>[+-])?\s*"
-    rf"(?P<digits>\d[\d.,' ]*|[.,]\d+)(?P<times>[万亿])?\s*(?P<unit>{_AFTER})?\s*(?P<sign3>-)?\s*(?P<close>\))?"
+    rf"(?P<open>\()?\s*(?P<sign>[+-])?\s*(?P<money>{_MONEY})?\s*(?P<sign2>[+-])?\s*"
+    rf"(?P<digits>\d[\d.,' ]*|[.,]\d+)\s*(?:(?P<size>{WORD}{_END}\.?|{HAN})|(?P<letter>{_LETTER}))?"
+    rf"\s*(?P<unit>{_AFTER})?\s*(?P<sign3>-)?\s*(?P<close>\))?"
 )
+_IS_MONEY = re.compile(rf"{_MONEY}|{_YUAN}")
+_SIZED_MONEY = re.compile(rf"(?:[TKB]|MM?)[$€£¥₩₹]|(?:{CODES})(?i:k|mm?|mn|bn?|t)")  # "K€ 5", "5 USDm"
 _GROUPED = re.compile(r"\d{1,3}(?:(?P<by>[,.' ])\d{3})(?:(?P=by)\d{3})*")
 _INDIAN = re.compile(r"\d{1,2}(?:,\d{2})+,\d{3}")
-_TIMES = {"万": 10_000, "亿": 100_000_000, None: 1}
+_ONE_OF_THREE = re.compile(r"\d{1,3}[.,]\d{3}")
 _PARTS = {"%": 100, "‰": 1000}
 
 
@@ -33,13 +42,44 @@ def readings(text: str) -> Iterator[int | float]:
     if shape is None or bool(shape["open"]) != bool(shape["close"]):
         return
     signs = [sign for sign in (shape["sign"], shape["sign2"], shape["sign3"], shape["open"]) if sign]
-    if len(signs) > 1:
+    times = _times(shape)
+    if len(signs) > 1 or times is None:
         return
-    factor = Decimal(_TIMES[shape["times"]]) * (-1 if signs and signs[0] in "-(" else 1)
+    # As a power of ten it adds no zeros to the digits, which are counted below.
+    factor = Decimal(times).normalize() * (-1 if signs and signs[0] in "-(" else 1)
     for number in _plain_readings(shape["digits"].strip()):
         yield from _as_json(number * factor)
         if shape["unit"] in _PARTS:
             yield from _as_json(number * factor / _PARTS[shape["unit"]])
+
+
+def _times(shape: re.Match[str]) -> int | None:
+    """What the words after a number multiply it by, None when that cannot be told."""
+    size, letter, money, unit = shape["size"], shape["letter"], shape["money"] or "", shape["unit"] or ""
+    if letter and _is_magnitude(shape):
+        size = letter
+    elif letter and unit:
+        return None  # "5 m people"
+    elif letter:
+        unit = letter
+    is_money = _IS_MONEY.fullmatch(money) is not None or _IS_MONEY.fullmatch(unit) is not None
+    if is_in_doubt(unit, is_money=is_money) or any(map(_SIZED_MONEY.fullmatch, (money, unit))):
+        return None
+    if not size:
+        return 1
+    # "1,234 Mio." is a little over one, read as German has it, and over a thousand as English has it.
+    is_mixed = size.rstrip(".").casefold() in OF_DECIMAL_COMMA and _ONE_OF_THREE.fullmatch(shape["digits"].strip())
+    return None if is_mixed else times_of(size)
+
+
+def _is_magnitude(shape: re.Match[str]) -> bool:
+    """Whether a letter is one: between a number and its currency, or right behind an amount of money. Behind a space
+    it may be the tax code of a receipt: "€ 1.29 B"."""
+    if _IS_MONEY.fullmatch(shape["unit"] or ""):
+        return True
+    is_attached = shape.string[shape.start("letter") - 1].isdigit()
+    is_known = shape["money"] is not None
+    return (is_attached or is_known) if shape["letter"] in ("k", "K") else (is_attached and is_known)
 
 
 def _plain_readings(digits: str) -> Iterator[Decimal]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import NamedTuple
 
+from penstock.documents.fields.magnitudes import END, HAN, WORD, times_of
 from penstock.documents.fields.numbers import readings
 
 MOST_AFTER = 12  # characters after a number that may be "million"
@@ -22,13 +23,7 @@ _ATOM = re.compile(r"\d+(?:[.,'’．]\d+|，\d{3}(?!\d))*")
 _THIN = frozenset(" \u00a0\u202f\u2009")
 _MONEY = r"(?:[A-Z]{0,3}[$€£¥￥₩₹]|[A-Z]{3}|Rs\.?)"
 _MARK = re.compile(rf"(?P<mark>[-−–(（])(?P<gap>\s?)(?:{_MONEY}\s?)?$")
-_TIMES = (
-    (re.compile(r"\s?(?:thousand|tsd\.?|k\b|千)", re.IGNORECASE), 1_000),
-    (re.compile(r"\s?[万萬]"), 10_000),
-    (re.compile(r"\s?(?:millions?|mio\.?|mn\b|m\b|百万)", re.IGNORECASE), 1_000_000),
-    (re.compile(r"\s?[亿億]"), 100_000_000),
-    (re.compile(r"\s?(?:billions?|mrd\.?|bn\b)", re.IGNORECASE), 1_000_000_000),
-)
+_SIZE = re.compile(rf"\s?(?P<size>(?:{WORD}|[KMkm]){END}|{HAN})")  # "m" may be millions here: it rules out nothing
 _PARTS = (
     (re.compile(r"\s?(?:[%％]|per\s?cent|prozent|pct)", re.IGNORECASE), 100),
     (re.compile(r"\s?‰"), 1000),
@@ -146,9 +141,11 @@ def same(one: str, other: str) -> bool:
 
 
 def _sizes(raw: str, after: str) -> Iterator[Decimal]:
+    size = _SIZE.match(after)
     for number in _readings(raw):
         yield number
-        yield from (number * factor for pattern, factor in _TIMES if pattern.match(after))
+        if size is not None:
+            yield number * times_of(size["size"])
         yield from (number / factor for pattern, factor in _PARTS if pattern.match(after))
 
 
