@@ -46,6 +46,13 @@ class TestATextPdf:
         assert page.origin == "text"
         assert page.markdown in markdown
 
+    async def test_in_chinese_has_no_space_where_a_line_ends_whatever_fonts_the_machine_has(self, place: Place):
+        """The font is not in the file. With one of the machine's in its place, the parser reads 2024 as -0-4."""
+        lines = ["港务局长有一本登记簿，每一艘船都要写在上", "面。合同编号：HT-2024-0317。"]
+        (page,) = await place.pages(await place.read(making.chinese(lines)))
+        assert page.markdown == "".join(lines)
+        assert [span.text for span in page.spans] == lines
+
     async def test_is_told_of_in_the_metadata(self, place: Place):
         reading = await place.read(making.pages_of("This is page one", "This is page two"))
         seconds = reading.metadata.pop("seconds")

@@ -74,14 +74,6 @@ class TestAPage:
         cells = [span for span in page_of(making.table(rows)).spans if span.table == 0]
         assert [span.text for span in cells if span.row == 1] == ["Pump XL-200", "For deep wells", "2"]
 
-    def test_in_chinese_has_no_space_where_a_line_ends(self):
-        page = page_of(making.chinese(["港务局长有一本登记簿，每一艘船都要写在上", "面。合同编号：HT-2024-0317。"]))
-        assert page.markdown == "港务局长有一本登记簿，每一艘船都要写在上面。合同编号：HT-2024-0317。"
-        assert [span.text for span in page.spans] == [
-            "港务局长有一本登记簿，每一艘船都要写在上",
-            "面。合同编号：HT-2024-0317。",
-        ]
-
     def test_puts_a_line_with_a_bold_word_together_again(self):
         def draw(canvas):
             line = canvas.beginText(72, 700)

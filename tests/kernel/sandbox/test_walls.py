@@ -114,6 +114,9 @@ class TestFiles:
         assert set(attempts.values()) == {"PermissionError"}, attempts
         assert await sandbox.run(payloads.list_folder, str(secret.parent)) == "PermissionError"
 
+    async def test_that_differ_from_machine_to_machine_cannot_be_read(self, sandbox: Sandbox):
+        assert await sandbox.run(payloads.list_folder, "/usr/share") == "PermissionError"
+
     async def test_behind_our_open_descriptors_cannot_be_read(self, sandbox: Sandbox, secret: Path):
         with secret.open() as held:
             path = f"/proc/{os.getpid()}/fd/{held.fileno()}"

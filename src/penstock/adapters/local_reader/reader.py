@@ -39,6 +39,10 @@ PARSERS = (
 )
 MAKERS = ("liteparse", "rapidocr", "onnxruntime", "pypdfium2", "pikepdf", "pillow")  # of what is read
 ENGINE = ("penstock.documents.rapid", "pypdfium2", "PIL.Image", "PIL.ImageOps")
+FONTS = (
+    Path("/usr/share/fonts"),
+    Path("/usr/local/share/fonts"),
+)  # a page whose fonts are not in it is drawn with these
 
 
 def parser_sandbox(*, most_children: int = 4) -> Sandbox:
@@ -48,7 +52,8 @@ def parser_sandbox(*, most_children: int = 4) -> Sandbox:
 
 def engine_sandbox(profile: str, *, most_children: int = 1) -> Sandbox:
     """Where pages are read by OCR, each document in a fork of a process that has the engine loaded."""
-    return Sandbox(preload=ENGINE, warm=Warm(function=rapid.load, arguments=(profile,)), most_children=most_children)
+    warm = Warm(function=rapid.load, arguments=(profile,))
+    return Sandbox(preload=ENGINE, readable=FONTS, warm=warm, most_children=most_children)
 
 
 class LocalReader:
