@@ -58,6 +58,7 @@ INVOICE_ROWS = [
     (_BODY, 440, [(50, "Payment within 30 days. IBAN: DE89 3704 0044 0532 0130 00")]),
 ]
 LINE_HEIGHT = 48
+Step = Callable[[Canvas], None]
 CHARACTER_MAP = """/CIDInit /ProcSet findresource begin
 begincmap
 1 begincodespacerange <00> <FF> endcodespacerange
@@ -182,6 +183,85 @@ def scan_of(*pages: Sequence[str], layer: str = "", invisible: bool = True) -> b
     return drawn(draw)
 
 
+def painted(*steps: Step) -> bytes:
+    """A page on which these are painted one over the other."""
+
+    def draw(canvas: Canvas) -> None:
+        for step in steps:
+            canvas.saveState()
+            step(canvas)
+            canvas.restoreState()
+
+    return drawn(draw)
+
+
+def words(*lines: str, top: float = 700, grey: float = 0.0, opacity: float = 1.0, mode: int = 0) -> Step:
+    """Lines of text."""
+
+    def draw(canvas: Canvas) -> None:
+        if opacity < 1:
+            canvas.setFillAlpha(opacity)
+        text = canvas.beginText(72, top)
+        text.setFillGray(grey)
+        text.setStrokeGray(grey)
+        text.setTextRenderMode(mode)
+        text.textLines(lines)
+        canvas.drawText(text)
+
+    return draw
+
+
+def bar(bottom: float, height: float, colour: colors.Color = colors.darkblue) -> Step:
+    """A filled box over the width of the page."""
+
+    def draw(canvas: Canvas) -> None:
+        canvas.setFillColor(colour)
+        canvas.rect(0, bottom, A4[0], height, stroke=0, fill=1)
+
+    return draw
+
+
+def sheet(picture: Image.Image, *, bottom: float = 0, height: float = A4[1]) -> Step:
+    """A picture over the width of the page. It lets through what is under it where it is clear."""
+    return lambda canvas: canvas.drawImage(reader_of(picture), 0, bottom, A4[0], height, mask="auto")
+
+
+def in_a_form(*steps: Step, opacity: float = 1.0) -> Step:
+    """The same as a thing of its own that is put on the page."""
+
+    def draw(canvas: Canvas) -> None:
+        canvas.beginForm("thing")
+        for step in steps:
+            step(canvas)
+        canvas.endForm()
+        canvas.setFillAlpha(opacity)
+        canvas.translate(20, -30)
+        canvas.doForm("thing")
+
+    return draw
+
+
+def on_a_layer(pdf: bytes) -> bytes:
+    """The same, with all of its first page on a layer that can be switched off, and is on."""
+    with pikepdf.open(io.BytesIO(pdf)) as opened:
+        layer = opened.make_indirect(pikepdf.Dictionary(Type=pikepdf.Name.OCG, Name="Words"))
+        opened.Root.OCProperties = pikepdf.Dictionary(OCGs=[layer], D=pikepdf.Dictionary(ON=[layer]))
+        page = opened.pages[0]
+        page.Resources.Properties = pikepdf.Dictionary(Words=layer)
+        page.contents_add(b"/OC /Words BDC", prepend=True)
+        page.contents_add(b"EMC")
+        return _saved(opened)
+
+
+def turned(pdf: bytes) -> bytes:
+    """The same, with its first page on its side and its corner elsewhere."""
+    with pikepdf.open(io.BytesIO(pdf)) as opened:
+        page = opened.pages[0]
+        page.Rotate = 90
+        page.CropBox = [30, 40, 580, 830]
+        return _saved(opened)
+
+
 def garbled(lines: Sequence[str], said: Callable[[int], int]) -> bytes:
     """Lines that look right, and whose font says of each letter that it is another."""
 
@@ -216,6 +296,13 @@ def bomb(*, size_bytes: int) -> bytes:
         filters = pikepdf.Array([pikepdf.Name.FlateDecode, pikepdf.Name.FlateDecode])
         content.write(zlib.compress(packed, 9), filter=filters)
         page.Contents = content
+        return _saved(pdf)
+
+
+def with_contents(contents: str) -> bytes:
+    """A page that these operators draw."""
+    with pikepdf.new() as pdf:
+        pdf.add_blank_page().Contents = pdf.make_stream(contents.encode())
         return _saved(pdf)
 
 

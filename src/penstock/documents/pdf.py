@@ -23,14 +23,22 @@ TAIL_BYTES = 2048  # the end of a PDF is marked at its end, give or take what a 
 OUR_NAME = re.compile(r"stream <[^>]*>[:,]? ?")  # how qpdf calls a file that it was handed open
 IN_MEMORY_BYTES = 64 * 1024 * 1024
 MUCH_INK_BYTES = 64 * 1024  # a dense page of text has a third of that; letters drawn as shapes have more
-INVISIBLE = re.compile(rb"(?<![\w.])[37]\s+Tr\b")  # the operator for text that is drawn without ink
+# The operator for text without ink, or with an outline of any colour.
+UNFILLED = re.compile(rb"(?<![\w.])[1357]\s+Tr\b")
+# Operators that choose a colour, and how many numbers they take at most.
+COLOURS = {b" g": 1, b" rg": 3, b" k": 4, b" sc": 4}
+NUMBERS_BYTES = 48  # what four numbers take, and more than they need
+MAY_END_NUMBER = frozenset(b"0123456789. ")
+BRIGHT, LITTLE_INK = 0.9, 0.1  # of 1; what is darker can be seen on white paper
+FAINT = 0.25  # of 1; what is more opaque can be seen on any paper
+BLANKS = bytes.maketrans(b"\0\t\n\f\r", b"     ")
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """What is known of a PDF by looking through it."""
 
     pages: int
-    suspects: tuple[int, ...] = ()  # pages that may look other than their text says: pictures, invisible text, much ink
+    suspects: tuple[int, ...] = ()  # pages that may look other than their text says: pictures, pale text, much ink
 
 
 def survey(file: BinaryIO, most_pages: int) -> Survey | Refusal:
@@ -73,7 +81,59 @@ def _is_suspect(page: "pikepdf.Page") -> bool:
     contents = _contents(page)
     if len(contents) > MUCH_INK_BYTES or b"Do" in contents or b"BI" in contents:
         return True
-    return b"Tr" in contents and INVISIBLE.search(contents) is not None
+    if b"Tr" in contents and UNFILLED.search(contents) is not None:
+        return True
+    return _has_pale_colour(contents) or (b"gs" in contents and _has_faint_state(page))
+
+
+def _has_pale_colour(contents: bytes) -> bool:
+    """Whether something is nearly white. Looks for operators and then back: one pattern for all takes far longer."""
+    spaced = contents.translate(BLANKS)
+    for operator, most in COLOURS.items():
+        at = spaced.find(operator)
+        while at >= 0:
+            is_word = spaced[at - 1] not in MAY_END_NUMBER
+            is_dark = most < 4 and spaced[at - 2 : at] == b" 0"  # which most are, so they are told first
+            if not is_word and not is_dark and _is_pale(_numbers(spaced, at, most), operator):
+                return True
+            at = spaced.find(operator, at + 1)
+    return False
+
+
+def _numbers(spaced: bytes, end: int, most: int) -> list[float]:
+    """Those before this place, the last one first."""
+    numbers: list[float] = []
+    for word in reversed(spaced[max(0, end - NUMBERS_BYTES) : end].rsplit(None, most)[-most:]):
+        try:
+            numbers.append(float(word))
+        except ValueError:
+            break
+    return numbers
+
+
+def _is_pale(numbers: list[float], operator: bytes) -> bool:
+    """Whether a colour is nearly white: much light, or little ink of the one or the four that there are."""
+    if not numbers:
+        return False
+    is_ink = operator in {b" k", b" sc"} and len(numbers) in {1, 4} and max(numbers) <= LITTLE_INK
+    return is_ink or min(numbers) >= BRIGHT
+
+
+def _has_faint_state(page: "pikepdf.Page") -> bool:
+    """Whether something may be as clear as glass."""
+    import pikepdf
+
+    states = page.resources.get("/ExtGState")
+    if not isinstance(states, pikepdf.Dictionary):
+        return False
+    return any(isinstance(state, pikepdf.Dictionary) and _opacity(state) < FAINT for state in states.values())
+
+
+def _opacity(state: "pikepdf.Object") -> float:
+    try:
+        return min(float(state.get(key, 1)) for key in ("/ca", "/CA"))
+    except (TypeError, ValueError):
+        return 0.0  # a closer look will tell
 
 
 def _is_cut_short(pdf: "pikepdf.Pdf", file: BinaryIO) -> bool:
