@@ -1,5 +1,6 @@
 """`penstock etl rules` as people run it."""
 
+import asyncio
 from contextlib import chdir
 from pathlib import Path
 
@@ -7,8 +8,15 @@ import pytest
 from msgspec import json
 from typer.testing import CliRunner, Result
 
+from penstock.access.domain import Caller, Scope
+from penstock.cli import etl_house
 from penstock.cli.etl import etl
+from penstock.cli.etl_house import caller, rule_number
+from penstock.etl import rules
+from penstock.etl.domain import Mode, RuleBody
 from penstock.etl.errors import BadRule, EtlTaskNotFound, RuleNotFound, SystemRule
+from penstock.settings import Settings
+from penstock.wiring import open_house
 from tests.journeys.command import run
 
 pytestmark = pytest.mark.timeout(240)
@@ -116,6 +124,25 @@ def test_a_rule_that_is_none_is_told_in_words(desk: Desk):
     told = run("etl", "rules", "add", "--name", "x", cwd=desk.folder, **desk.settings)
     assert (told.returncode, told.stdout) == (1, "")
     assert "json_schema is needed" in told.stderr
+
+
+def test_a_name_is_ones_own_before_it_is_somebody_elses(desk: Desk):
+    bert = Caller(name="bert", user_id=2, scope=Scope.WRITE)
+
+    async def chosen(*names: str) -> list[int]:
+        async with open_house(Settings(data_dir=desk.folder / "data")) as house:
+            for name, maker in (("bills", caller()), ("bills", bert), ("notes", bert)):
+                await rules.add(house.rooms.etl, maker, RuleBody(name=name, postprocess_mode=Mode.SKIP))
+            return [await rule_number(house, name) for name in names]
+
+    assert asyncio.run(chosen("bills", "notes", "3")) == [1, 3, 3]
+
+
+def test_rules_are_listed_however_many_there_are(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(etl_house, "PAGE", 2)
+    for _ in range(4):
+        desk.rules("add", "rule.json")
+    assert [row[0] for row in desk.listed()] == ["0", "1", "2", "3", "4"]
 
 
 def test_rules_of_the_system_stay(desk: Desk):

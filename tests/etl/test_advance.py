@@ -8,7 +8,7 @@ import pytest
 
 from penstock.adapters.redis.link import RedisAway
 from penstock.documents.errors import DocumentUnreadable
-from penstock.etl import runs
+from penstock.etl import moves, runs
 from penstock.etl.domain import Phase, Status
 from penstock.etl.errors import RunTakenOver
 from penstock.etl.runs import Trail
@@ -258,6 +258,7 @@ class TestFailures:
         row = await shop.row(task)
         assert (row.status, row.error) == (Status.FAILED, str(error))
         assert (row.metadata["error_code"], row.metadata["error_stage"]) == (error.code, "mineru")
+        assert moves.WAITS not in row.metadata
 
     async def test_run_state_that_never_comes_back_fails_the_task_in_the_end(self, shop: Workshop):
         shop.set(most_patience_seconds=3600)

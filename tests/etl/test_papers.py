@@ -1,10 +1,14 @@
-"""Papers that go."""
+"""Papers that go, and the one that goes by name."""
 
 from pathlib import Path
 
 from penstock.adapters.disk import DiskBlobs
+from penstock.etl import papers
 from penstock.etl.papers import drop
+from penstock.etl.submit import NewTask, submit
 from penstock.kernel.blobs import BlobPage
+from tests.etl.workshop import ANNA, Workshop
+from tests.fakes.ocr import EchoOcr
 
 
 class BlobsInShortPages(DiskBlobs):
@@ -21,3 +25,23 @@ async def test_everything_below_a_prefix_goes_however_many_pages_it_takes_to_lis
     await drop(blobs, "papers/1/")
     assert [blob.key for blob in (await blobs.list("papers/")).blobs] == ["papers/10/a"]
     await drop(blobs, "papers/1/")
+
+
+async def test_a_result_by_name_stays_that_of_a_later_task(shop: Workshop):
+    ocr, slow, working = await shop.caught(before_page=2)
+    shop.set(provider=EchoOcr(shop.tools.blobs))
+    await shop.tools.blobs.put("users/5/raw/3/other.txt", b"later")
+    later = NewTask(project_id=3, filename=slow.filename, s3_key="users/5/raw/3/other.txt")
+    quick = await submit(shop.tools, ANNA, later)
+    await shop.work()
+    public = papers.public_key_of(quick)
+    assert ((await shop.row(quick)).result or {})["output_path"] == public
+    before = await shop.tools.blobs.get(public)
+    ocr.go_on.set()
+    await working
+    await shop.work()
+    row = await shop.row(slow)
+    assert row.result is not None
+    assert row.result["output_path"] == papers.result_key(row) != public
+    assert await shop.tools.blobs.get(public) == before
+    assert len(await shop.tools.blobs.get(papers.result_key(row))) == row.result["output_size"]

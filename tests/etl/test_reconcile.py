@@ -8,7 +8,8 @@ import pytest
 from sqlalchemy import delete, literal, select, update
 
 from penstock.adapters.redis.link import RedisAway
-from penstock.etl import papers, reconcile, runs
+from penstock.documents.ocr import Desk, Reading, Source
+from penstock.etl import memory, papers, reconcile, runs
 from penstock.etl.domain import Phase, Status
 from penstock.etl.store.tables import etl_task
 from penstock.kernel.blobs import BlobsUnavailable
@@ -250,6 +251,29 @@ class TestStale:
         task = await shop.submit()
         await shop.work()
         assert seen == [Status.PENDING]
+        assert (await shop.row(task)).status is Status.COMPLETED
+
+    async def test_a_worker_is_not_given_up_over_steps_that_are_each_long(
+        self, shop: Workshop, monkeypatch: pytest.MonkeyPatch
+    ):
+        """To hash a large document and to fetch it takes long; neither has pages to tell of."""
+        digest = memory._digest
+
+        async def slow_digest(*arguments: Any) -> str:
+            shop.clock.advance(seconds=400)
+            return await digest(*arguments)
+
+        class SlowOcr(EchoOcr):
+            async def read(self, source: Source, desk: Desk) -> Reading:
+                for seconds in (400, 25):
+                    shop.clock.advance(seconds=seconds)
+                    await shop.reconcile()
+                return await super().read(source, desk)
+
+        monkeypatch.setattr(memory, "_digest", slow_digest)
+        shop.set(provider=SlowOcr(shop.tools.blobs))
+        task = await shop.submit()
+        await shop.work()
         assert (await shop.row(task)).status is Status.COMPLETED
 
     async def test_a_task_that_waits_is_not_stale(self, shop: Workshop):

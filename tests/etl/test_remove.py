@@ -3,10 +3,10 @@
 import pytest
 
 from penstock.access import audit
-from penstock.etl import remove, steer, track
-from penstock.etl.domain import Status
+from penstock.etl import remove, rules, steer, track
+from penstock.etl.domain import Mode, RuleBody, Status
 from penstock.etl.errors import EtlTaskNotFound, EtlTaskRunning, NamesakeUnderWay, WorkerStillThere
-from penstock.etl.store.tables import etl_task
+from penstock.etl.store.tables import etl_rule, etl_rule_version, etl_task
 from penstock.etl.submit import NewTask, submit
 from penstock.kernel.queue import Job
 from tests.etl.workshop import ANNA, BERT, ROOT, Workshop
@@ -142,6 +142,21 @@ class TestDelete:
         await settled(shop, removal)
         assert await shop.keys() == []
 
+    async def test_nothing_is_left_by_a_worker_of_an_earlier_run(self, shop: Workshop):
+        ocr, task, working = await shop.caught(before_page=2)
+        await steer.abort(shop.tools, ANNA, task.id)
+        await steer.retry(shop.tools, ANNA, task.id, steer.Again())
+        await steer.abort(shop.tools, ANNA, task.id)
+        await remove.delete_task(shop.tools, ANNA, task.id)
+        removal = await shop.claim()
+        with pytest.raises(WorkerStillThere):
+            await shop.do(removal)
+        shop.clock.advance(seconds=1)
+        ocr.go_on.set()
+        await working
+        await settled(shop, removal)
+        assert await shop.keys() == []
+
     async def test_doing_it_twice_is_harmless(self, shop: Workshop):
         number = await completed(shop)
         await remove.delete_task(shop.tools, ANNA, number)
@@ -164,3 +179,22 @@ class TestForget:
         await shop.work()
         assert not [key for key in await shop.keys() if f"/{old}/" in key or "old.txt" in key]
         assert (await shop.row(waiting)).status is Status.COMPLETED
+
+    async def test_a_deleted_rule_is_forgotten_once_no_task_has_it(self, shop: Workshop):
+        used, unused = [
+            await rules.add(shop.tools, ANNA, RuleBody(name=name, postprocess_mode=Mode.SKIP)) for name in "ab"
+        ]
+        kept = await rules.add(shop.tools, ANNA, RuleBody(name="c", postprocess_mode=Mode.SKIP))
+        task = await shop.submit(rule_id=used.id)
+        await shop.work()
+        for rule in (used, unused):
+            await rules.remove(shop.tools, ANNA, rule.id)
+        await rules.forget(shop.tools)
+        assert (await shop.count(etl_rule), await shop.count(etl_rule_version)) == (3, 3)
+        shop.clock.advance(seconds=rules.GONE_FOR.total_seconds() + 1)
+        await rules.forget(shop.tools)
+        assert (await shop.count(etl_rule), await shop.count(etl_rule_version)) == (2, 2)
+        await remove.delete_task(shop.tools, ANNA, task.id)
+        await rules.forget(shop.tools)
+        assert [rule.id for rule in await rules.list_rules(shop.tools, ANNA, limit=9, offset=0)] == [0, kept.id]
+        assert (await shop.count(etl_rule), await shop.count(etl_rule_version)) == (1, 1)

@@ -273,6 +273,12 @@ class TestRetry:
         assert b"a new document" in await shop.tools.blobs.get(f"users/5/etl_artifacts/3/{number}/mineru.md")
         assert (await shop.row(opened)).status is Status.COMPLETED
 
+    async def test_from_ocr_nothing_is_told_of_pages_that_were_read_before(self, shop: Workshop):
+        task = await shop.submit()
+        await shop.work()
+        again = await steer.retry(shop.tools, ANNA, task.id, Again(from_stage=Stage.OCR, force=True))
+        assert again.metadata.keys().isdisjoint({"pages_done", "page_count", "artifact_mineru_markdown_key"})
+
     async def test_a_remote_task_of_the_run_before_is_not_asked_for_again(self, shop: Workshop):
         ocr = OcrFarAway(shop.tools.blobs)
         shop.set(provider=ocr)

@@ -1,5 +1,6 @@
 """A stored document becomes a task, or is refused with a name for why."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -157,6 +158,16 @@ class TestRefusals:
         assert await shop.count(etl_task) == 2
         await shop.work()
         assert (await shop.submit("c.txt")).status is Status.PENDING
+
+    async def test_a_queue_takes_no_more_when_many_come_at_once(self, shop: Workshop):
+        shop.set(queue_size=2)
+        names = [f"{number}.txt" for number in range(10)]
+        for name in names:
+            await shop.put(name)
+        wanted = (submit(shop.tools, ANNA, NewTask(project_id=3, filename=name)) for name in names)
+        answers = await asyncio.gather(*wanted, return_exceptions=True)
+        assert sum(isinstance(answer, QueueFull) for answer in answers) == 8
+        assert await shop.count(etl_task) == 2
 
     async def test_a_job_that_cannot_be_written_leaves_no_task(self, shop: Workshop):
         class QueueThatFails(Queue):

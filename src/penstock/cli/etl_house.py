@@ -13,11 +13,12 @@ from penstock.cli.actor import actor
 from penstock.etl import rules
 from penstock.etl.domain import Rule
 from penstock.etl.errors import RuleNotFound
-from penstock.etl.rules import MOST_RULES
 from penstock.settings import Settings
 from penstock.wiring import House, open_house
 
 T = TypeVar("T")
+
+PAGE = 1000
 
 TaskNumber = Annotated[int, typer.Argument(metavar="TASK", help="The task's number.", min=1, max=MOST_ID)]
 RuleNamed = Annotated[str, typer.Argument(metavar="RULE", help="The rule, by its number or name.")]
@@ -40,8 +41,12 @@ def caller() -> Caller:
 
 async def list_all_rules(house: House) -> list[Rule]:
     """The rules that can be named, those in files among them: no server need have taken these in."""
-    await rules.take_in(house.rooms.etl, house.settings.data_dir / house.settings.etl.rules_dir)
-    return await rules.list_rules(house.rooms.etl, caller(), limit=MOST_RULES, offset=0)
+    etl = house.rooms.etl
+    await rules.take_in(etl, house.settings.data_dir / house.settings.etl.rules_dir)
+    known: list[Rule] = []
+    while page := await rules.list_rules(etl, caller(), limit=PAGE, offset=len(known)):
+        known += page
+    return known
 
 
 async def rule_number(house: House, named: str) -> int:
@@ -49,7 +54,8 @@ async def rule_number(house: House, named: str) -> int:
     known = await list_all_rules(house)
     if named.isdecimal() and int(named) in {rule.id for rule in known}:
         return int(named)
-    for rule in reversed(known):  # of namesakes the newest
-        if rule.body.name == named:
-            return rule.id
-    raise RuleNotFound(rule_id=named)
+    namesakes = [rule for rule in known if rule.body.name == named]
+    if not namesakes:
+        raise RuleNotFound(rule_id=named)
+    # Others have theirs in this house, too. Of one's own and the system's the newest, else of all.
+    return ([rule for rule in namesakes if rule.user_id in {None, FIRST_USER_ID}] or namesakes)[-1].id

@@ -111,6 +111,7 @@ async def _read(tools: Tools, desk: StageDesk) -> Settle:
 
 async def _recall_or_read(tools: Tools, desk: StageDesk) -> ReadingPaper:
     document = await memory.look_at(tools, desk.task)
+    await desk.breathe()
     if memory.may_recall(desk.task, Phase.OCR):
         known = await memory.recall_reading(tools, desk, document.key)
         _count_look(tools, Phase.OCR, known)
@@ -135,10 +136,10 @@ async def _shape(tools: Tools, desk: StageDesk) -> Settle:
     if made.memo.key is not None:
         desk.note_cache(Phase.POSTPROCESS, made.memo)
     await desk.check()
-    await tools.blobs.copy(papers.result_key(desk.task), papers.public_key_of(desk.task))
+    where = await _publish(tools, desk.task)
     await papers.drop(tools.blobs, desk.folder)
     await papers.drop_earlier(tools.blobs, desk.task)
-    return partial(moves.complete, tools, desk.task, _result(desk, made), made.memo.key)
+    return partial(moves.complete, tools, desk.task, _result(desk, made, where), made.memo.key)
 
 
 async def _recall_or_make(tools: Tools, desk: StageDesk, reading: Reading) -> ShapingPaper:
@@ -156,15 +157,35 @@ async def _recall_or_make(tools: Tools, desk: StageDesk, reading: Reading) -> Sh
     return await papers.keep_shaping(tools.blobs, desk.task, shaped, Memo(key=key))
 
 
+async def _publish(tools: Tools, task: EtlTask) -> str:
+    """Put the result in its place by name, unless that is a later task's already; returns where it lies."""
+    own, public = papers.result_key(task), papers.public_key_of(task)
+    if await _find_later(tools, task) is not None:
+        return own
+    await tools.blobs.copy(own, public)
+    if (later := await _find_later(tools, task)) is None:
+        return public
+    await tools.blobs.copy(papers.result_key(later), public)  # it was completed just now: its place is given back
+    return own
+
+
+async def _find_later(tools: Tools, task: EtlTask) -> EtlTask | None:
+    """The latest completed task of the same name, when it is later than this one."""
+    async with tools.db.read() as tx:
+        return await tasks.find_namesake(
+            tx, user_id=task.user_id, project_id=task.project_id, filename=task.filename, after=task.id
+        )
+
+
 def _count_look(tools: Tools, phase: Phase, known: object) -> None:
     count = tools.meters.count_miss if known is None else tools.meters.count_hit
     count(moves.STAGES[phase])
 
 
-def _result(desk: StageDesk, made: ShapingPaper) -> Plain:
+def _result(desk: StageDesk, made: ShapingPaper, where: str) -> Plain:
     provider_task_id = desk.provider_task_id
     return {
-        "output_path": papers.public_key_of(desk.task),
+        "output_path": where,
         "output_size": made.output_size,
         "processing_time": desk.seconds(),
         "provider_task_id": provider_task_id,

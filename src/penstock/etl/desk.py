@@ -22,6 +22,7 @@ from penstock.kernel.plain import Plain
 T = TypeVar("T")
 
 BETWEEN_PUTS = timedelta(seconds=0.25)  # quicker pages are shown together
+BREATH = timedelta(seconds=10)  # the longest silence of a stage that is asked whether it is wanted
 STOP_SECONDS = 5  # for a tool that is told to stop
 SHARE = {Phase.OCR: (1, 80), Phase.POSTPROCESS: (80, 99)}  # of the whole way, in percent
 
@@ -105,11 +106,19 @@ class StageDesk:
 
     async def check(self) -> None:
         """Raise `NotWanted` unless this run is still under way by its row: before something is written that lasts."""
-        self._live()
+        await self.breathe()
         async with self._tools.db.read() as tx:
             wanted = await tasks.is_under_way(tx, self.task.id, run=self.task.run)
         if not wanted:
             self._stop()
+
+    async def breathe(self) -> None:
+        """Let others see that the stage lives, where nothing was shown for a while: to hash a large document takes
+        long, and has no pages to tell of."""
+        now = self._live()
+        if now - self._put_at >= BREATH:
+            self._put_at = now
+            await self._move(self.task)
 
     def seconds(self) -> float:
         """How long the run has taken since its first worker took it up."""

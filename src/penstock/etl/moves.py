@@ -20,6 +20,7 @@ from penstock.etl.store import memory, rules, tasks
 from penstock.etl.store.memory import Remembered
 from penstock.etl.tools import Tools
 from penstock.kernel import queue
+from penstock.kernel.alone import alone
 from penstock.kernel.db import Tx
 from penstock.kernel.errors import PenstockError, in_words
 from penstock.kernel.machine import WrongState
@@ -38,6 +39,8 @@ STAGES = {Phase.OCR: "mineru", Phase.POSTPROCESS: "postprocess"}  # as `error_st
 LIVE = frozenset({JobState.WAITING, JobState.RUNNING})
 JOB_SECONDS = 7 * 86400.0  # ETL_TASK_TIMEOUT ends a stage that stands still; this only ends what never would
 FULL_WAIT_SECONDS = 5.0
+ONE_BY_ONE = 100  # places before the queue is full; more tasks than that are not submitted at the same moment
+ROOM_LOCK = 0x65746C71  # "etlq"
 WAITS = "waits"  # among the metadata of a run that is put off: since when, and how far it was then
 
 
@@ -89,9 +92,13 @@ def shaper_of(tools: Tools, rule: Rule) -> PostProcessor:
 
 
 async def check_room(tools: Tools, tx: Tx) -> None:
-    """Refuse one task more when as many are under way as may be."""
+    """Refuse one task more when as many are under way as may be. Where it gets close, they are let in one by one."""
     most = tools.terms.queue_size
-    if await tasks.count_under_way(tx, most=most) >= most:
+    count = await tasks.count_under_way(tx, most=most)
+    if most - ONE_BY_ONE <= count < most:
+        await alone(tx, ROOM_LOCK)
+        count = await tasks.count_under_way(tx, most=most)
+    if count >= most:
         raise QueueFull(most=most, wait_seconds=FULL_WAIT_SECONDS)
 
 
@@ -120,8 +127,7 @@ async def hand_on(tools: Tools, task: EtlTask, key: str | None, tx: Tx) -> None:
 
 async def complete(tools: Tools, task: EtlTask, result: Plain, key: str | None, tx: Tx) -> None:
     """End a run well."""
-    known = {name: value for name, value in task.metadata.items() if name != WAITS}
-    done = replace(task, progress=100, result=result, error=None, metadata=known)
+    done = replace(task, progress=100, result=result, error=None)
     if await end(tools, done, "complete", tx) is not None:
         await _remember(tx, task, Phase.POSTPROCESS, key)
 
@@ -136,7 +142,8 @@ async def fail(tools: Tools, task: EtlTask, failure: Failure, tx: Tx) -> None:
 async def end(tools: Tools, task: EtlTask, verb: str, tx: Tx) -> EtlTask | None:
     """Move the row of a run that is under way to its end; none, and nothing is written, when it is over already."""
     before = replace(task, status=Status.PENDING)
-    after = replace(task, status=ETL_TASK.move(verb, Status.PENDING), updated_at=tx.now)
+    known = {name: value for name, value in task.metadata.items() if name != WAITS}
+    after = replace(task, status=ETL_TASK.move(verb, Status.PENDING), updated_at=tx.now, metadata=known)
     if not await tasks.move_task(tx, before, after):
         log.info("etl:%d run %d is over already; it does not %s", task.id, task.run, verb)
         return None

@@ -134,7 +134,7 @@ class Reconciler:
         elif row.is_over or row.run > standing.task.run:
             await runs.show(self._tools, row)
         elif standing.task.status is not Status.PENDING and self._is_stale(standing, jobs, now):
-            await self._fail(replace(row, metadata=standing.task.metadata, progress=standing.task.progress), _lost())
+            await self._fail(row, _lost())
 
     def _is_stale(self, standing: Standing, jobs: Mapping[str, Job], now: datetime) -> bool:
         """Whether it stands still. One that waits for its turn, or for its next attempt, may take its time."""
@@ -181,7 +181,7 @@ class Reconciler:
     async def _fail(self, row: EtlTask, failure: Failure) -> None:
         shown = await runs.look(self._tools, row.id)
         if shown is not None and shown.task.run == row.run and shown.task.is_same(row) and not shown.task.is_over:
-            row = replace(row, metadata={**row.metadata, **shown.task.metadata})
+            row = replace(row, progress=shown.task.progress, metadata={**row.metadata, **shown.task.metadata})
         async with self._tools.db.tx(actor=ACTOR) as tx:
             await moves.fail(self._tools, row, failure, tx)
 

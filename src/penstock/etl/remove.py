@@ -9,7 +9,7 @@ the row.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from functools import partial
 
@@ -30,6 +30,7 @@ from penstock.messages import EtlTaskRemoved
 REMOVE = "etl_remove_job"
 FORGOTTEN_AT_ONCE = 100
 ACTOR = "timekeeper"
+WATCHED_RUNS = 20  # whose workers may still be there; those of earlier ones have long been stopped
 TRIES = 3  # to leave a place to an heir who stays the same meanwhile
 
 
@@ -42,7 +43,7 @@ class Left:
     project_id: int
     filename: str
     s3_key: str
-    jobs: Sequence[str] = ()  # of its last run
+    jobs: Sequence[str] = ()  # of its last runs
 
 
 async def delete_task(tools: Tools, caller: Caller, task_id: int) -> None:
@@ -153,6 +154,11 @@ def _removal(row: EtlTask) -> NewJob:
         project_id=row.project_id,
         filename=row.filename,
         s3_key=row.s3_key,
-        jobs=[runs.job_id(row, phase) for phase in moves.KINDS],
+        jobs=[runs.job_id(replace(row, run=run), phase) for run in _last_runs(row) for phase in moves.KINDS],
     )
     return NewJob(kind=REMOVE, room=moves.ROOM, payload=asdict(left), id=f"etl:{row.id}:{row.run}:remove")
+
+
+def _last_runs(row: EtlTask) -> range:
+    """A worker of an earlier run may not have heard yet that it was taken back."""
+    return range(max(1, row.run - WATCHED_RUNS + 1), row.run + 1)

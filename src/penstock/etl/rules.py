@@ -8,6 +8,8 @@ A schema is checked in the sandbox, so before any transaction.
 import asyncio
 import logging
 from dataclasses import replace
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +23,14 @@ from penstock.etl.store import rules as store
 from penstock.etl.tools import Tools
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.transitions import MovedAlready
+from penstock.kernel.upkeep import until_none
 
 log = logging.getLogger(__name__)
 
 MOST_RULES = 1000  # of one user
 MOST_VERSIONS = 1000  # of one rule
+GONE_FOR = timedelta(days=1)  # by then nobody is left who read the rule before it was deleted and has not used it yet
+FORGOTTEN_AT_ONCE = 100
 
 
 async def add(tools: Tools, caller: Caller, body: RuleBody) -> Rule:
@@ -88,6 +93,11 @@ async def remove(tools: Tools, caller: Caller, rule_id: int) -> None:
         await note(tx, caller, "etl_rule.remove", f"etl_rule:{rule_id}")
 
 
+async def forget(tools: Tools) -> None:
+    """Forget deleted rules that no task has any more."""
+    await until_none(partial(_forget_some, tools))
+
+
 async def check_default(tools: Tools) -> None:
     """Say at the start when tasks that name no rule will be refused, because the default does not exist."""
     default_id = _default(tools)
@@ -131,6 +141,11 @@ async def _take_in(tools: Tools, path: Path) -> bool:
         if after is not None:
             log.info("rule %d (%s) is in version %d by its file", after.id, path.name, after.version)
     return after is not None
+
+
+async def _forget_some(tools: Tools) -> int:
+    async with tools.db.tx() as tx:
+        return await store.delete_unused(tx, before=tx.now - GONE_FOR, limit=FORGOTTEN_AT_ONCE)
 
 
 def _default(tools: Tools) -> int | None:

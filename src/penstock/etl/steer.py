@@ -19,7 +19,7 @@ from penstock.kernel.plain import Plain
 # What a retry forgets: what went wrong, and when it begins with OCR also what OCR had made.
 ABOUT_FAILURE = frozenset({"error_stage", "error_code", "hint", "attempt_ocr", "attempt_postprocess", moves.WAITS})
 ABOUT_MEMORY = frozenset({papers.CACHE, papers.FORCE})
-ABOUT_READING = frozenset({"artifact_mineru_markdown_key", "provider_task_id", "page_count", "ocr"})
+ABOUT_READING = frozenset({"artifact_mineru_markdown_key", "provider_task_id", "page_count", "pages_done", "ocr"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ async def abort(tools: Tools, caller: Caller, task_id: int) -> EtlTask:
         row = await _get_running(tx, caller, task_id)
         await moves.cancel_jobs(tools, tx, row)
         if shown is not None and _is_of(shown, row):  # what OCR has made is kept, for a retry
-            row = replace(row, progress=shown.task.progress, metadata=shown.task.metadata)
+            row = replace(row, progress=shown.task.progress, metadata={**row.metadata, **shown.task.metadata})
         aborted = await _end(tools, row, "abort", tx)
     await runs.show_soon(tools, aborted)
     return aborted

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 
-from penstock.etl import advance, moves, reconcile, rehearse, remove, runs
+from penstock.etl import advance, moves, reconcile, rehearse, remove, rules, runs
 from penstock.etl.domain import Phase
 from penstock.etl.store import tasks
 from penstock.etl.tools import Tools
@@ -40,6 +40,7 @@ def duties(tools: Tools) -> list[Duty]:
     return [
         Duty(name="reconcile-etl", every_seconds=RECONCILE_SECONDS, run=reconciler.run, needed=reconciler.needed),
         Duty(name="forget-etl-tasks", every_seconds=TIDY_SECONDS, run=partial(remove.forget, tools)),
+        Duty(name="forget-etl-rules", every_seconds=SWEEP_SECONDS, run=partial(rules.forget, tools)),
         Duty(name="sweep-etl-tries", every_seconds=SWEEP_SECONDS, run=partial(rehearse.sweep, tools)),
     ]
 

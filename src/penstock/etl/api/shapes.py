@@ -23,17 +23,23 @@ TASK: JsonDict = {
         "output_path": "users/7/processed/1/invoice.pdf.json",
         "output_size": 812,
         "processing_time": 3.9,
-        "provider_task_id": "local-42-1",
-        "mineru_task_id": "local-42-1",
+        "provider_task_id": "local-9f86d081884c7d65",
+        "mineru_task_id": "local-9f86d081884c7d65",
         "strategy": "fields",
     },
     "error": None,
     "metadata": {
         "s3_key": "users/7/raw/1/invoice.pdf",
-        "provider_task_id": "local-42-1",
+        "provider_task_id": "local-9f86d081884c7d65",
         "artifact_mineru_markdown_key": "users/7/etl_artifacts/1/42/mineru.md",
         "error_stage": None,
-        "cache": {"ocr": {"hit": True, "task_id": 12, "key": "9f86d081884c7d65"}},
+        "cache": {
+            "ocr": {
+                "hit": True,
+                "task_id": 12,
+                "key": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+            }
+        },
     },
 }
 SCHEMA: JsonDict = {
@@ -65,7 +71,7 @@ class TaskView(BaseModel):
     task_id: int
     user_id: int
     project_id: int
-    filename: str = Field(description="As it was sent.")
+    filename: str = Field(description="As it was sent, or as it is called where that name was taken.")
     rule_id: int
     status: Status
     progress: int = Field(ge=0, le=100)

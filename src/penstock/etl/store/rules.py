@@ -1,19 +1,20 @@
 """Statements on rules. A rule is a row that says whose it is and which version counts; what it says is in its versions.
 
-A version is never changed or deleted, so a task keeps the rule it began with, whatever becomes of the rule itself.
+A version is never changed, and stays for as long as a task has it, whatever becomes of the rule itself.
 The built-in default rule (number 0) is no row: it is found here as if it were one.
 """
 
 from dataclasses import asdict, replace
+from datetime import datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Row, Select, func, insert, or_, select, union_all, update
+from sqlalchemy import ColumnElement, Row, Select, delete, exists, func, insert, or_, select, union_all, update
 
 from penstock.access.domain import Caller
 from penstock.etl.domain import DEFAULT_RULE, Rule, RuleBody
 from penstock.etl.errors import RuleNotFound
-from penstock.etl.store.tables import etl_rule, etl_rule_version
+from penstock.etl.store.tables import etl_rule, etl_rule_version, etl_task
 from penstock.kernel.bulk import upsert
 from penstock.kernel.db import Tx
 
@@ -144,6 +145,16 @@ def as_shared(rule: Rule | None, default_id: int | None) -> Rule | None:
 async def delete_rule(tx: Tx, rule_id: int) -> None:
     """Nobody finds it any more; its versions stay for the tasks that began with them."""
     await tx.conn.execute(update(etl_rule).where(r.id == rule_id, _lives).values(deleted_at=tx.now))
+
+
+async def delete_unused(tx: Tx, *, before: datetime, limit: int) -> int:
+    """Forget rules that were deleted before then and that no task has any more; returns how many."""
+    used = exists(select(etl_task.c.id).where(etl_task.c.rule_id == r.id))
+    unused = select(r.id).where(r.deleted_at < before, ~used).order_by(r.deleted_at).limit(limit)
+    numbers = list(await tx.conn.scalars(unused))
+    await tx.conn.execute(delete(etl_rule_version).where(v.rule_id.in_(numbers)))
+    await tx.conn.execute(delete(etl_rule).where(r.id.in_(numbers)))
+    return len(numbers)
 
 
 async def _insert_version(tx: Tx, rule_id: int, version: int, body: RuleBody) -> None:

@@ -51,6 +51,7 @@ Index("ix_etl_task_project", t.project_id, t.id)
 Index("ix_etl_task_project_status", t.project_id, t.status, t.id)
 Index("ix_etl_task_status", t.status, t.id)
 Index("ix_etl_task_s3_key", t.s3_key)
+Index("ix_etl_task_rule", t.rule_id)
 Index("ix_etl_task_name", t.user_id, t.project_id, t.filename, t.id)
 _under_way = t.status == literal_column("'pending'")
 Index("ix_etl_task_under_way", t.id, postgresql_where=_under_way, sqlite_where=_under_way)
@@ -74,6 +75,8 @@ etl_rule = Table(
 r = etl_rule.c
 _rule_lives = r.deleted_at.is_(None)
 Index("ix_etl_rule_user", r.user_id, r.id, postgresql_where=_rule_lives, sqlite_where=_rule_lives)
+_rule_gone = r.deleted_at.is_not(None)
+Index("ix_etl_rule_deleted", r.deleted_at, postgresql_where=_rule_gone, sqlite_where=_rule_gone)
 _from_file = r.file.is_not(None)
 Index("uq_etl_rule_file", r.file, unique=True, postgresql_where=_from_file, sqlite_where=_from_file)
 

@@ -112,11 +112,11 @@ async def count_under_way(tx: Tx, *, most: int) -> int:
     return await tx.conn.scalar(COUNT, {"most": most}) or 0
 
 
-async def find_namesake(tx: Tx, *, user_id: int, project_id: int, filename: str) -> EtlTask | None:
-    """The latest completed task of a document's name."""
+async def find_namesake(tx: Tx, *, user_id: int, project_id: int, filename: str, after: int = 0) -> EtlTask | None:
+    """The latest completed task of a document's name, of those after a number."""
     done = (
         select(*COLUMNS)
-        .where(_named(user_id, project_id, filename), t.status == Status.COMPLETED.value)
+        .where(_named(user_id, project_id, filename), t.status == Status.COMPLETED.value, t.id > after)
         .order_by(t.id.desc())
         .limit(1)
     )

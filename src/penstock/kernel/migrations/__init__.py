@@ -13,8 +13,9 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.script.revision import RevisionError
 from alembic.util import CommandError
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
+from penstock.kernel.alone import alone
 from penstock.kernel.db import Db
 from penstock.kernel.errors import Unavailable
 
@@ -35,9 +36,8 @@ LOCK_NUMBER = 0x70656E73  # "pens": names our advisory lock on PostgreSQL
 
 async def migrate(db: Db) -> list[str]:
     """Take every step that is missing; returns the steps taken. Safe to call from many processes at once."""
-    async with db.tx() as tx:  # SQLite has one writer, so it is alone already
-        if tx.on_postgres:
-            await tx.conn.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": LOCK_NUMBER})
+    async with db.tx() as tx:
+        await alone(tx, LOCK_NUMBER)
         return await tx.conn.run_sync(_upgrade)
 
 

@@ -2,8 +2,8 @@
 
 A fork is cheap, but what it fills with numbers is fresh memory each time: for a page of OCR that is a tenth of its
 cost. So whoever has several questions about a file asks them of one child. Each call has its own bounds and its own
-end; after any end but a value the child is gone, and the next call gets another. No failure is to be that of an earlier
-call: one in a child that was used already is tried once more in a fresh one.
+end; after any end but a value the child is gone, and the next call gets another. A crash, an error or full memory may
+be an earlier call's doing: in a child that was used already, such a call is tried once more, in a fresh one.
 
 A child that sits idle holds one of the sandbox's seats only until somebody else wants it.
 """
