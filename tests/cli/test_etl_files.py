@@ -18,6 +18,18 @@ def test_a_folder_gives_what_can_be_read_from_all_of_its_depths_and_says_what_it
     assert found.left_out == [tmp_path / "deep" / "setup.exe"]
 
 
+def test_a_link_out_of_a_folder_is_left_out_and_one_within_it_is_not(tmp_path: Path):
+    (tmp_path / "secret.txt").write_text("mine")
+    folder = tmp_path / "sent"
+    folder.mkdir()
+    (folder / "letter.txt").write_text("yours")
+    (folder / "copy.txt").symlink_to(folder / "letter.txt")
+    (folder / "link.txt").symlink_to(tmp_path / "secret.txt")
+    found = find([folder])
+    assert [document.path.name for document in found.documents] == ["copy.txt"]
+    assert [path.name for path in found.left_out] == ["link.txt"]
+
+
 def test_a_file_that_was_named_is_taken_whatever_it_is_called(tmp_path: Path):
     lay_out(tmp_path, "strange.bin")
     found = find([tmp_path / "strange.bin"])

@@ -27,6 +27,7 @@ class ServiceAway(Unavailable):
 
     code = "SERVICE_AWAY"
     message = "The service does not answer."
+    message_zh = "服务没有响应。"
     hint = "Wait."
 
 

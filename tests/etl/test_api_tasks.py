@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.documents.errors import DocumentEmpty
 from penstock.documents.ground import read_pages
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
@@ -137,6 +138,18 @@ class TestGet:
         task = await room.json("GET", f"/tasks/{task_id}")
         assert (task["status"], task["metadata"]["error_stage"]) == ("failed", "mineru")
         assert "nobody can read this" in task["error"]
+        assert "zh" not in task["metadata"]
+
+    async def test_a_failed_task_tells_why_in_chinese(self, room: Room):
+        error = DocumentEmpty(filename="a.md")
+        broken = room_of(room.tools, provider=OcrThatFails(room.tools.blobs, error, times=1))
+        task_id = await broken.submit()
+        await broken.work()
+        told = await room.call("GET", f"/tasks/{task_id}", accept_language="zh-CN")
+        asked = await room.call("GET", f"/tasks/batch?task_ids={task_id}", accept_language="zh-CN")
+        assert asked.json["tasks"] == [told.json]
+        assert (told.json["error"], told.json["metadata"]["hint"]) == (error.in_chinese(), error.hint_zh)
+        assert error.in_chinese() != str(error)
 
     async def test_what_is_unknown_or_foreign_is_not_found(self, room: Room):
         foreign = await room.submit(key="bert")

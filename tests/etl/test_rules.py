@@ -37,6 +37,13 @@ async def test_a_rule_that_is_made_can_be_read_again(room: Room):
     assert (made["description"], made["system_prompt"], made["postprocess_strategy"]) == ("For us.", "Be exact.", None)
 
 
+async def test_a_schema_keeps_the_order_of_its_fields(room: Room):
+    fields = {name: {"type": "string"} for name in ("zeta", "invoice_number", "a", "total")}
+    made = await room.json("POST", "/rules", {**FIELDS, "json_schema": {"type": "object", "properties": fields}})
+    read = await room.json("GET", f"/rules/{made['rule_id']}")
+    assert list(read["json_schema"]["properties"]) == list(fields)
+
+
 async def test_without_a_mode_a_rule_asks_a_model_and_needs_a_schema(room: Room):
     made = await room.json("POST", "/rules", {"name": "Ask", "json_schema": INVOICE})
     assert made["postprocess_mode"] == "llm"

@@ -7,6 +7,7 @@ import pytest
 from penstock.documents.ocr import Desk, Reading
 from penstock.documents.shape import Shaped, ShapeRule
 from penstock.etl import runs
+from penstock.etl.desk import StageDesk
 from penstock.etl.domain import Phase, Status
 from penstock.etl.errors import NotWanted
 from penstock.etl.runs import RANKS, Course, Standing, Trail, job_id
@@ -150,3 +151,13 @@ class TestPlace:
         task = await shop.submit()
         assert job_id(task, Phase.OCR) == f"etl:{task.id}:1:ocr"
         assert job_id(replace(task, run=3), Phase.POSTPROCESS) == f"etl:{task.id}:3:postprocess"
+
+
+async def test_pages_that_are_passed_once_more_are_not_told_of_as_fewer(shop: Workshop):
+    task = await shop.submit()
+    for attempt, pages in ((1, (1, 2, 3)), (2, (1,))):
+        desk = StageDesk(shop.tools, await Trail.open(shop.tools, task, Phase.OCR, attempt=attempt), Phase.OCR)
+        for done in pages:
+            shop.clock.advance(seconds=1)
+            await desk.progress(done, 9)
+    assert (await shop.shown(task)).task.metadata["pages_done"] == 3

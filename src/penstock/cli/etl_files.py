@@ -30,7 +30,7 @@ def find(paths: Iterable[Path]) -> Found:
     found, seen = Found(), set()
     for path in paths:
         for file in _below(path) if path.is_dir() else (path,):
-            if path.is_dir() and file.suffix.lower() not in READABLE:
+            if path.is_dir() and (file.suffix.lower() not in READABLE or _leads_out(file, path)):
                 found.left_out.append(file)
                 continue
             if (place := file.resolve()) in seen:
@@ -47,6 +47,11 @@ def _below(folder: Path) -> Iterator[Path]:
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
         if path.is_file() and not hidden:
             yield path
+
+
+def _leads_out(file: Path, folder: Path) -> bool:
+    """Whether it is a link to somewhere else: who gave us the folder may have wanted another file of ours."""
+    return not file.resolve().is_relative_to(folder.resolve())
 
 
 def _name(file: Path, named: Path) -> str:

@@ -68,8 +68,7 @@ class StageDesk:
         self._put_at = now
         first, last = SHARE[self._phase]
         percent = first + (last - first) * min(done, of) // max(of, 1)
-        known = {"pages_done": done, "page_count": of} if self._phase is Phase.OCR else {}
-        metadata = {**self.task.metadata, **known}
+        metadata = {**self.task.metadata, **(self._pages(done, of) if self._phase is Phase.OCR else {})}
         await self._move(replace(self.task, progress=max(self.task.progress, percent), metadata=metadata))
 
     async def remember(self, provider_task_id: str) -> None:
@@ -146,6 +145,10 @@ class StageDesk:
         clock, patience = self._tools.db.clock, timedelta(seconds=self._tools.terms.task_timeout)
         while (left := (self._alive_at + patience - clock.now()).total_seconds()) > 0:
             await clock.sleep(left)
+
+    def _pages(self, done: int, of: int) -> Plain:
+        """An attempt that finds pages passes them once more, and does not tell of fewer than were there before."""
+        return {"pages_done": max(done, self.task.metadata.get("pages_done", 0)), "page_count": of}
 
     def _pointers(self, paper: ReadingPaper) -> Plain:
         reading = paper.reading

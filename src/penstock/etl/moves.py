@@ -14,7 +14,7 @@ from functools import partial
 from penstock.access.domain import Caller
 from penstock.documents.shape import PostProcessor
 from penstock.etl import papers, runs
-from penstock.etl.domain import ETL_TASK, EtlTask, Failure, Phase, Rule, Status
+from penstock.etl.domain import ETL_TASK, IN_CHINESE, EtlTask, Failure, Phase, Rule, Status
 from penstock.etl.errors import DefaultRuleMissing, EtlTaskNotFound, ModeUnknown, QueueFull, RuleNotFound, RuleRequired
 from penstock.etl.store import memory, rules, tasks
 from penstock.etl.store.memory import Remembered
@@ -22,7 +22,7 @@ from penstock.etl.tools import Tools
 from penstock.kernel import queue
 from penstock.kernel.alone import alone
 from penstock.kernel.db import Tx
-from penstock.kernel.errors import PenstockError, in_words
+from penstock.kernel.errors import PenstockError, in_words, storable
 from penstock.kernel.machine import WrongState
 from penstock.kernel.message import Event
 from penstock.kernel.plain import Plain
@@ -135,7 +135,8 @@ async def complete(tools: Tools, task: EtlTask, result: Plain, key: str | None, 
 async def fail(tools: Tools, task: EtlTask, failure: Failure, tx: Tx) -> None:
     """End a run badly. What is known of it is kept, for a retry to begin with."""
     why = {"error_stage": failure.stage, "error_code": failure.code, "hint": failure.hint}
-    failed = replace(task, result=None, error=failure.message, metadata={**task.metadata, **why})
+    chinese = {IN_CHINESE: {"error": failure.message_zh, "hint": failure.hint_zh}} if failure.message_zh else {}
+    failed = replace(task, result=None, error=failure.message, metadata={**task.metadata, **why, **chinese})
     await end(tools, failed, "fail", tx)
 
 
@@ -193,7 +194,14 @@ async def cancel_jobs(tools: Tools, tx: Tx, task: EtlTask) -> list[Job]:
 def failure_of(error: Exception, stage: str) -> Failure:
     """An error as a task tells of it. What cannot be named may say anything: secrets are blotted out."""
     if isinstance(error, PenstockError):
-        return Failure(code=error.code, message=in_words(error), stage=stage, hint=error.hint)
+        return Failure(
+            code=error.code,
+            message=in_words(error),
+            stage=stage,
+            hint=error.hint,
+            message_zh=storable(error.in_chinese()),
+            hint_zh=error.hint_zh,
+        )
     return Failure(code=PenstockError.code, message=redact(in_words(error)), stage=stage)
 
 

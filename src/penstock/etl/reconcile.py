@@ -198,5 +198,6 @@ async def _went_well(task_id: int, work: Awaitable[None]) -> bool:
 def _lost(job: Job | None = None) -> Failure:
     """Why a run is given up: as its job says, or because nobody says anything."""
     error = StageLost()
-    code, message = (job.error_code, job.error) if job is not None else (None, None)
-    return Failure(code=code or error.code, message=message or str(error), stage=STAGE, hint=error.hint)
+    if job is not None and job.error:
+        return Failure(code=job.error_code or error.code, message=job.error, stage=STAGE, hint=error.hint)
+    return moves.failure_of(error, STAGE)

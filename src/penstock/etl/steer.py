@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from penstock.access.domain import Caller
 from penstock.etl import moves, papers, runs
-from penstock.etl.domain import ETL_TASK, FROM_STAGE, EtlTask, Phase, Stage, Status
+from penstock.etl.domain import ETL_TASK, FROM_STAGE, IN_CHINESE, EtlTask, Phase, Stage, Status
 from penstock.etl.errors import EtlTaskOver, EtlTaskRunning, NoReading
 from penstock.etl.runs import Standing
 from penstock.etl.store import tasks
@@ -17,7 +17,9 @@ from penstock.kernel.db import Tx
 from penstock.kernel.plain import Plain
 
 # What a retry forgets: what went wrong, and when it begins with OCR also what OCR had made.
-ABOUT_FAILURE = frozenset({"error_stage", "error_code", "hint", "attempt_ocr", "attempt_postprocess", moves.WAITS})
+ABOUT_FAILURE = frozenset(
+    {"error_stage", "error_code", "hint", IN_CHINESE, "attempt_ocr", "attempt_postprocess", moves.WAITS}
+)
 ABOUT_MEMORY = frozenset({papers.CACHE, papers.FORCE})
 ABOUT_READING = frozenset({"artifact_mineru_markdown_key", "provider_task_id", "page_count", "pages_done", "ocr"})
 

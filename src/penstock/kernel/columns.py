@@ -44,6 +44,8 @@ class UtcTime(TypeDecorator[datetime]):
 Id = String().with_variant(Text(collation="C"), "postgresql")
 # None is SQL's NULL, never the JSON text "null": otherwise a bulk insert and a plain one would write different things.
 Json: JSON = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+# Keeps the order of names, which JSONB does not. It cannot be looked into, nor compared.
+OrderedJson = JSON(none_as_null=True)
 
 # What a text that is JSON is cast to where it is written into such a column by a SELECT.
 JsonText = Text().with_variant(JSONB(), "postgresql")

@@ -168,7 +168,7 @@ def _sqlite(url: URL, connections: int) -> tuple[AsyncEngine, AsyncEngine]:
         raise BadDatabaseUrl(reason="SQLite needs a file, so that several connections see one database")
     folder = Path(url.database).parent
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o770, parents=True, exist_ok=True)  # less the umask: not for everybody on the machine
     except OSError as error:
         raise BadDatabaseFolder(folder=folder, reason=error.strerror) from error
     if not os.access(folder, os.W_OK):

@@ -24,8 +24,12 @@ MOST_WORDS = 2000  # characters of an error that are kept in a row
 
 
 def in_words(error: BaseException) -> str:
-    """What an error says, in a form that every database can keep: no NUL, no half characters, not too long."""
-    words = str(error) or type(error).__name__
+    """What an error says, in a form that every database can keep."""
+    return storable(str(error) or type(error).__name__)
+
+
+def storable(words: str) -> str:
+    """A text as every database can keep it: no NUL, no half characters, not too long."""
     return words[:MOST_WORDS].replace("\0", "\\0").encode(errors="backslashreplace").decode()
 
 

@@ -96,7 +96,7 @@ class Settings:
         "PENSTOCK_RUN_STATE_SECONDS", 604800.0, "How long the state of an unfinished run is kept.", least=1
     )
     run_state_final_seconds: float = setting(
-        "PENSTOCK_RUN_STATE_FINAL_SECONDS", 86400.0, "How long the state of a finished run is kept.", least=1
+        "PENSTOCK_RUN_STATE_FINAL_SECONDS", 21600.0, "How long the state of a finished run is kept.", least=1
     )
 
     pull_timeout: float = setting(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from penstock.adapters.disk.folders import (
     ABSENT,
+    FOLDER_MODE,
     INCOMING,
     absent_is_not_found,
     enter,
@@ -135,7 +136,7 @@ def sweep(root: Path, before: float) -> int:
 
 
 def _open_draft(root: Path, name: str) -> int:
-    root.mkdir(parents=True, exist_ok=True)
+    root.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
     with folder_at(root, [INCOMING], enter_or_make) as incoming:
         return os.open(name, OPEN_DRAFT, FILE_MODE, dir_fd=incoming)
 

@@ -7,7 +7,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 from pydantic.config import JsonDict
 
-from penstock.etl.domain import EtlTask, Mode, Rule, Status, Strategy
+from penstock.etl.api.parts import Words
+from penstock.etl.domain import IN_CHINESE, EtlTask, Mode, Rule, Status, Strategy
 
 TASK: JsonDict = {
     "task_id": 42,
@@ -149,8 +150,12 @@ class RuleVersions(BaseModel):
     next_offset: int | None
 
 
-def shown_task(task: EtlTask) -> dict[str, Any]:
+def shown_task(task: EtlTask, words: Words) -> dict[str, Any]:
     """A task as the fields of `TaskView`."""
+    known = {"s3_key": task.s3_key, **dict.fromkeys(POINTERS), **task.metadata}
+    chinese, error = known.pop(IN_CHINESE, {}), task.error
+    if error is not None and chinese:
+        error, known["hint"] = words(error, chinese["error"]), words(known["hint"], chinese["hint"])
     return {
         "task_id": task.id,
         "user_id": task.user_id,
@@ -162,14 +167,14 @@ def shown_task(task: EtlTask) -> dict[str, Any]:
         "created_at": task.created_at,
         "updated_at": task.updated_at,
         "result": task.result,
-        "error": task.error,
-        "metadata": {"s3_key": task.s3_key, **dict.fromkeys(POINTERS), **task.metadata},
+        "error": error,
+        "metadata": known,
     }
 
 
-def task_view(task: EtlTask) -> TaskView:
+def task_view(task: EtlTask, words: Words) -> TaskView:
     """A task."""
-    return TaskView(**shown_task(task))
+    return TaskView(**shown_task(task, words))
 
 
 def rule_view(rule: Rule, *, default_id: int | None) -> RuleView:

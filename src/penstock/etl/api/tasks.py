@@ -49,8 +49,10 @@ Force = Annotated[bool, Query(description="Cancel a running task, too: its worke
 
 @router.get("/tasks", summary="Tasks, the newest first", **open_to(Scope.READ))
 async def list_tasks(
+    *,
     caller: CallerHere,
     tools: ToolsHere,
+    words: WordsHere,
     project_id: ProjectAsked = None,
     status: StatusAsked = None,
     limit: Limit = 20,
@@ -60,7 +62,7 @@ async def list_tasks(
     wanted = Wanted(project_id=project_id, status=status, limit=limit + 1, offset=offset)
     found = await track.list_tasks(tools, caller, wanted)
     return TaskPage(
-        tasks=[task_view(task) for task in found[:limit]],
+        tasks=[task_view(task, words) for task in found[:limit]],
         limit=limit,
         offset=offset,
         next_offset=next_offset(found, limit=limit, offset=offset),
@@ -68,17 +70,17 @@ async def list_tasks(
 
 
 @router.get("/tasks/batch", summary="Several tasks by their numbers", **open_to(Scope.READ))
-async def list_these_tasks(caller: CallerHere, tools: ToolsHere, task_ids: Ids) -> TaskList:
+async def list_these_tasks(caller: CallerHere, tools: ToolsHere, words: WordsHere, task_ids: Ids) -> TaskList:
     """Those that exist and are the caller's; others are left out without a word."""
     ids = _numbers(task_ids)
     found = {task.id: task for task in await track.list_these(tools, caller, ids)}
-    return TaskList(tasks=[task_view(found[task_id]) for task_id in ids if task_id in found])
+    return TaskList(tasks=[task_view(found[task_id], words) for task_id in ids if task_id in found])
 
 
 @router.get("/tasks/{task_id}", summary="One task", **open_to(Scope.READ))
-async def get_task(task_id: TaskId, caller: CallerHere, tools: ToolsHere) -> TaskView:
+async def get_task(task_id: TaskId, caller: CallerHere, tools: ToolsHere, words: WordsHere) -> TaskView:
     """How far it is, and what became of it."""
-    return task_view(await track.get_task(tools, caller, task_id))
+    return task_view(await track.get_task(tools, caller, task_id), words)
 
 
 @router.post(
@@ -93,7 +95,7 @@ async def cancel_task(
     """Only a task that waits can be cancelled; a running one (409) with `force`."""
     move = steer.abort if force else steer.cancel
     task = await move(tools, caller, task_id)
-    return MovedTask(**shown_task(task), message=words("The task is cancelled.", "任务已取消。"))
+    return MovedTask(**shown_task(task, words), message=words("The task is cancelled.", "任务已取消。"))
 
 
 @router.post(
@@ -108,7 +110,7 @@ async def retry_task(
     """A failed or cancelled task; a completed one with `force`. A running one is refused (409)."""
     wanted = retry or Retry()
     task = await steer.retry(tools, caller, task_id, Again(from_stage=wanted.from_stage, force=wanted.force))
-    return MovedTask(**shown_task(task), message=words("The task is tried again.", "任务将重试。"))
+    return MovedTask(**shown_task(task, words), message=words("The task is tried again.", "任务将重试。"))
 
 
 @router.delete(

@@ -34,6 +34,7 @@ class Stage(StrEnum):
     POSTPROCESS = "postprocess"
 
 
+IN_CHINESE = "zh"  # among the metadata of a failed task: its error and hint in Chinese
 FROM_STAGE = "from_stage"  # among the metadata of a run that a retry opened
 FINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
 
@@ -69,6 +70,8 @@ class Failure:
     message: str
     stage: str
     hint: str = ""
+    message_zh: str = ""  # where it is known
+    hint_zh: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Boolean, CheckConstraint, Column, Index, Integer, String, Table, Text, literal_column
 
-from penstock.kernel.columns import Id, Json, UtcTime
+from penstock.kernel.columns import Id, Json, OrderedJson, UtcTime
 from penstock.kernel.db import metadata
 
 Number = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts up only what it knows as INTEGER
@@ -85,7 +85,7 @@ etl_rule_version = Table(
     metadata,
     Column("rule_id", BigInteger, primary_key=True),
     Column("version", Integer, primary_key=True),
-    Column("body", Json, nullable=False),
+    Column("body", OrderedJson, nullable=False),  # results have their fields in the order of the schema
     Column("created_at", UtcTime, nullable=False),
     Column("created_by", String, nullable=False),
 )
