@@ -14,8 +14,8 @@ from penstock.documents import lines
 from penstock.documents.blocks import guarded
 from penstock.documents.ground import Box, Page, Span
 from penstock.documents.layout_sizes import Sizes
-from penstock.documents.layout_tables import cells_of, table_of
-from penstock.documents.lines import NO_SPACE, SPREAD, Part, around, together
+from penstock.documents.layout_tables import cells_of, end_of, table_of
+from penstock.documents.lines import NO_SPACE, SPREAD, Part, Piece, around, together
 from penstock.documents.paragraphs import paragraphs_of
 from penstock.documents.writing import Writing, markdown_of, without_page_numbers
 
@@ -25,6 +25,7 @@ LEAST_ROWS = 3  # of columns of text; two lines side by side are a table
 LEAST_TABLE_ROWS = 2
 FILLED = 0.55  # how much of its column a line of running text fills, in the middle
 LEAST_LETTERS = 20  # in a line of running text, in the narrowest columns
+MOST_LINES = 4  # of the last cell of a table, after its first
 TABLE_GAP = 2.0  # an empty space that no table has between its rows
 LEVELS = {1.6: 1, 1.5: 2, 1.4: 2, 1.3: 2, 1.2: 3, 1.1: 3}  # of headings, by rank
 
@@ -158,7 +159,7 @@ class _Layout:
                 self._add_lines(run)
 
     def _add_table(self, rows: Sequence[Row]) -> None:
-        cells = cells_of([[(line.text, line.box) for line in row] for row in rows])
+        cells = cells_of([_pieces(row) for row in rows])
         self.parts.append(Part(box=around([line.box for row in rows for line in row]), markdown=table_of(cells)))
         self.spans.extend(
             Span(text=cell[0], box=cell[1], table=self._tables, row=at, column=column)
@@ -181,8 +182,8 @@ class _Layout:
         return lines.Line(together(line.text.strip() for line in row), *box, size, "", is_spread)
 
     def _runs(self, rows: Sequence[Row]) -> Iterator[list[Row]]:
-        """Rows that may be one table: it begins and ends with a row of several pieces, and has no wide space in it, and
-        no heading."""
+        """Rows that may be one table: it begins with a row of several pieces, ends with one or with further
+        lines of its cells, and has no wide space in it, and no heading."""
         run: list[Row] = []
         for row in rows:
             gap = min(line.box[1] for line in row) - max(line.box[3] for line in run[-1]) if run else 0.0
@@ -201,8 +202,14 @@ def _trimmed(run: list[Row]) -> Iterator[list[Row]]:
     if not full:
         yield run
         return
-    parts = run[: full[0]], run[full[0] : full[-1] + 1], run[full[-1] + 1 :]
-    yield from (part for part in parts if part)
+    rows, end = run[full[0] :], full[-1] - full[0] + 1
+    if 1 < end < len(rows):
+        end = end_of([_pieces(row) for row in rows[: end + MOST_LINES]], end)
+    yield from (part for part in (run[: full[0]], rows[:end], rows[end:]) if part)
+
+
+def _pieces(row: Row) -> list[Piece]:
+    return [(line.text, line.box) for line in row]
 
 
 def _sides(band: Band) -> tuple[list[Line], list[Line]]:

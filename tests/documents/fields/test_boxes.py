@@ -104,6 +104,16 @@ def test_a_rate_between_a_label_and_an_amount_leaves_open_which_is_meant():
     assert fill(record(vat_rate=NUMBER), boxed([("VAT rate", 50), ("19%", 200), ("251.75", 300)])) == {"vat_rate": 19}
 
 
+def test_a_place_that_is_empty_is_not_filled_with_the_next_label():
+    filled = [("Name", 50), ("Ann", 150), ("City", 300), ("Rome", 400)]
+    page = boxed([("Passport No.", 50), ("Visa type", 300), ("B1", 400)], filled)
+    assert fill(record(passport_no=TEXT, name=TEXT), page) == {"passport_no": None, "name": "Ann"}
+    page = boxed([("Passport No.", 50), ("Email", 300)], [("Born in", 50), *filled[1:]])
+    assert fill(record(passport_no=TEXT), page) == {"passport_no": None}
+    page = boxed([("Apples", 50), ("3", 200), ("5.00", 300)], [("Total", 50), ("5.00", 300)])
+    assert fill(record(total=NUMBER), page) == {"total": 5}
+
+
 def test_the_header_of_the_next_column_is_no_value():
     page = boxed([("Bill to", 50), ("Ship to", 300)], [("Jane", 50), ("Dock", 300)])
     assert fill(record(bill_to=TEXT), page) == {"bill_to": "Jane"}

@@ -300,3 +300,25 @@ class TestALabelAfterASentence:
     @pytest.mark.parametrize("line", ["Tel. No.: 77", "Please quote our cust. No.: 77", "Give us your Inv. No.: 77"])
     def test_is_none_after_a_word_cut_short(self, line: str):
         assert fill(record(no=TEXT), lines(line)) == {"no": None}
+
+
+class TestABracketAfterALabel:
+    @pytest.mark.parametrize("line", ["VAT (20%)", "VAT（20%）", "VAT   (20%)", "VAT (65.38)", "VAT (2 kg)"])
+    def test_is_a_part_of_the_label_and_no_value(self, line: str):
+        assert fill(record(vat=NUMBER), lines(line)) == {"vat": None}
+
+    @pytest.mark.parametrize("label", ["VAT (20%)", "VAT (domestic)", "VAT（2 kg）"])
+    def test_leaves_the_value_to_what_follows(self, label: str):
+        assert fill(record(vat=NUMBER), lines(label, "£65.38")) == {"vat": 65.38}
+
+    def test_that_names_a_magnitude_leaves_the_size_of_what_follows_open(self):
+        assert fill(record(total=NUMBER), lines("Total (in thousands)", "45")) == {"total": None}
+
+    def test_after_a_colon_is_below_zero(self):
+        assert fill(record(vat=NUMBER), lines("VAT: (65.38)")) == {"vat": -65.38}
+
+
+def test_a_value_ends_before_the_bracket_that_the_next_label_is_in():
+    wanted = record(amount={"type": "number", "title": "合同总金额"})
+    found = find(wanted, lines("合同总金额：人民币8,900.00元（大写：捌仟玖佰元整）。"))
+    assert (found.value, place(found, "/amount").text) == ({"amount": 8900}, "人民币8,900.00元")

@@ -7,6 +7,7 @@ from tests.documents.fields.filling import (
     TEXT,
     WHOLE,
     array,
+    boxed,
     fill,
     find,
     lines,
@@ -255,3 +256,77 @@ class TestTwoHeadersSideBySide:
 def test_a_rate_before_an_amount_is_not_taken_for_it():
     assert fill(record(vat=NUMBER), tabled(["VAT", "19%", "251.75"])) == {"vat": None}
     assert fill(record(vat=NUMBER), tabled(["Net", "1,325.00"], ["VAT 19%", "251.75"])) == {"vat": 251.75}
+
+
+class TestABracketAfterALabelInACell:
+    def test_is_a_part_of_the_label(self):
+        page = tabled(("VAT (20%)", "65.38"), ("Total", "404.28"))
+        assert fill(record(vat=NUMBER, total=NUMBER), page) == {"vat": 65.38, "total": 404.28}
+
+    def test_alone_in_a_cell_is_an_amount_below_zero(self):
+        assert fill(record(vat=NUMBER), tabled(("VAT", "(65.38)"), ("Total", "1"))) == {"vat": -65.38}
+
+
+class TestAnEmptyCell:
+    WANTED = record(passport_no=TEXT, age=WHOLE)
+
+    def test_after_a_label_is_no_value(self):
+        for below in (("Address", "High Street", "City", "Rome"), ("Born in", "Cork", "Issued", "2020")):
+            page = tabled(("Passport No.", "", "Visa type", "B1"), below)
+            assert fill(self.WANTED, page)["passport_no"] is None
+
+    def test_between_two_labels_is_no_value(self):
+        (page,) = written("| Passport No. |  | Visa type |  |\n|---|---|---|---|\n| Born in | Cork | Age | 5 |")
+        assert fill(self.WANTED, page) == {"passport_no": None, "age": 5}
+
+    def test_under_a_label_is_no_value(self):
+        (page,) = written("| Visa type | Age | Born in |\n|---|---|---|\n| B1 |  | Cork |\n| B2 | 5 | Rome |")
+        assert fill(self.WANTED, page)["age"] is None
+
+    def test_may_stand_before_a_value_at_the_end_of_a_row(self):
+        page = tabled(("ACME", "", "Passport No.", "", "A-17"), ("", "Born in", "", "Cork", ""))
+        assert fill(self.WANTED, page)["passport_no"] == "A-17"
+
+    def test_may_stand_before_a_number_that_is_all_there_is(self):
+        (page,) = written("| Age |  | 5 |  |\n|---|---|---|---|\n| Born in | Cork | Visa | B1 |")
+        assert fill(self.WANTED, page)["age"] == 5
+
+
+class TestAValueThatLooksLikeALabel:
+    WANTED = record(preferred_contact={"enum": ["Email", "Phone", "Letter"]}, email=TEXT)
+
+    def test_is_the_value_of_the_label_that_has_it_for_an_option(self):
+        for page in (
+            tabled(("Preferred contact", "Email"), ("Phone", "123")),
+            boxed([("Preferred contact", 50), ("Email", 200)], [("Phone", 50), ("123", 200)]),
+        ):
+            assert fill(self.WANTED, page) == {"preferred_contact": "Email", "email": None}
+
+    def test_does_not_hide_the_label(self):
+        page = tabled(("Preferred contact", "Email", "Email", "a@b.example"))
+        assert fill(self.WANTED, page) == {"preferred_contact": "Email", "email": "a@b.example"}
+
+    def test_is_a_label_in_a_row_of_headers(self):
+        page = tabled(("Preferred contact", "Email", "Fax"), ("Phone", "a@b.example", "5"))
+        assert fill(self.WANTED, page) == {"preferred_contact": None, "email": "a@b.example"}
+
+    def test_is_a_label_behind_an_empty_cell(self):
+        page = tabled(("Preferred contact", "", "Email", "a@b.example"), ("Fax", "5", "Address", "Bonn"))
+        assert fill(self.WANTED, page) == {"preferred_contact": None, "email": "a@b.example"}
+
+
+class TestACellOfSeveralLines:
+    WANTED = record(invoice_number=TEXT, invoice_date=DATE, address=TEXT)
+
+    def test_has_the_pairs_of_each_line(self):
+        said = "Hello", "Invoice number: FT-30992", "Invoice date: 2026-02-27"
+        for page in (tabled(("ACME", "\n".join(said))), *written(f"| ACME | {'<br>'.join(said)} |\n|---|---|")):
+            assert fill(self.WANTED, page) == {
+                "invoice_number": "FT-30992",
+                "invoice_date": "2026-02-27",
+                "address": None,
+            }
+
+    def test_keeps_the_lines_that_go_on_with_a_value(self):
+        page = tabled(("ACME", "Address: Flat 4\nDublin\nInvoice number: 5"))
+        assert fill(self.WANTED, page)["address"] == "Flat 4\nDublin"

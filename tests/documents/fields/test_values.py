@@ -72,6 +72,56 @@ class TestANumber:
     def test_of_percent_is_a_part_where_the_schema_takes_no_more_than_one(self):
         assert one({"type": "number", "maximum": 1}, "13%") == 0.13
 
+    @pytest.mark.parametrize("most", [{"maximum": 1}, {"exclusiveMaximum": 1}, {"maximum": 0.5}])
+    def test_of_percent_is_only_that_part_there(self, most: dict[str, float]):
+        part = {"type": "number", **most}
+        assert [one(part, text) for text in ("-7.5%", "0.5%", "1%", "5.6%", "250%")] == [
+            -0.075,
+            0.005,
+            0.01,
+            0.056,
+            None,
+        ]
+
+    def test_of_percent_is_no_part_where_the_schema_takes_more(self):
+        assert one({"type": "number", "maximum": 100}, "250%") is None
+
+    def test_of_percent_in_brackets_may_be_a_remark(self):
+        assert (one(NUMBER, "(20%)"), one({"type": "number", "maximum": 1}, "(20%)")) == (None, None)
+
+    @pytest.mark.parametrize(
+        ("text", "number"),
+        [
+            ("EUR 184,500.00 (excl. VAT)", 184500),
+            ("EUR 184,500.00 per year", 184500),
+            ("￥8,900.00（含税）", 8900),
+            ("8,900.00元。", 8900),
+            ("1,284.5 kg (net)", 1284.5),
+            ("20 °C", 20),
+            ("-5℃", -5),
+            ("0,125", 0.125),
+        ],
+    )
+    def test_may_be_followed_by_what_does_not_change_it(self, text: str, number: float):
+        assert one(NUMBER, text) == number
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "120 (CR)",
+            "120 (loss)",
+            "5 (million)",
+            "5（万元）",
+            "5 per cent",
+            "5 per 100",
+            "12 + VAT",
+            "5 (6)",
+            "5（大写负伍）",
+        ],
+    )
+    def test_is_not_read_where_what_follows_may_change_it(self, text: str):
+        assert one(NUMBER, text) is None
+
     def test_that_is_whole_may_be_grouped_by_points(self):
         assert (one(NUMBER, "1.234"), one(WHOLE, "1.234"), one(WHOLE, "1.5"), one(WHOLE, "2.0")) == (
             1.234,
@@ -104,6 +154,13 @@ class TestADate:
             "Monday, 5 January 2026",
             "2026年1月5日 星期一",
             "05.01.2026",
+            "2026-01-05 18:42",
+            "05.01.2026, 18:42:10",
+            "2026-01-05T23:30:00Z",
+            "05 JAN 2026 10:22",
+            "5. Januar 2026",
+            "5 janvier 2026",
+            "二〇二六年一月五日",
         ],
     )
     def test_is_read_as_it_is_printed(self, text: str):
@@ -116,6 +173,24 @@ class TestADate:
             "2026-04-04",
         )
         assert one(DATE, "03/04/2026") is None
+
+    @pytest.mark.parametrize(
+        ("text", "day"),
+        [
+            ("3. März 2026", "2026-03-03"),
+            ("3 mars 2026", "2026-03-03"),
+            ("1er août 2026", "2026-08-01"),
+            ("31. Dez. 2026", "2026-12-31"),
+            ("二〇二六年三月三日", "2026-03-03"),
+            ("二〇二六年十二月三十一日", "2026-12-31"),
+            ("二零二六年十月二十日", "2026-10-20"),
+            ("二〇二六年十三月三日", None),
+            ("二〇二六年三月十十日", None),
+            ("2026-01-05 25:61", None),
+        ],
+    )
+    def test_may_be_in_words(self, text: str, day: str | None):
+        assert one(DATE, text) == day
 
     @pytest.mark.parametrize("text", ["2026-02-30", "5 Jan 26", "soon", "2026-01-05 or so", "1/2", "2026"])
     def test_is_not_guessed(self, text: str):

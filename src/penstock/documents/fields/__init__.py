@@ -8,6 +8,8 @@
         beside.py    right of it, below it    rows.py      tables that become arrays
         values.py    text as a value that fits its schema (numbers.py, magnitudes.py, dates.py)
         best.py      which offer wins, or that none does
+        rests.py     rows that may only be the rest of the row above
+    numerals.py how this document writes numbers, by all of them
     find.py     the whole, as the one function that runs in the sandbox
 
 A value is taken when it stands by a label that means it, and when it satisfies its own part of the schema. Where two

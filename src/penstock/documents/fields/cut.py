@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from penstock.documents.fields.words import COMMON, HAN, MOST_LABEL, is_rate, names_a_unit
+from penstock.documents.fields.words import COMMON, HAN, MOST_LABEL, is_note, is_rate, names_a_unit
 
 MOST_PAIRS = 50  # of one line
 MOST_STARTS = 40  # where a label in the middle of a line may begin
@@ -147,7 +147,8 @@ def _values(rest: str) -> tuple[str, ...]:
 def _by_gap(line: str, known: Known) -> Iterator[Pair]:
     cells = [cell for cell in _GAP.split(line.strip()) if cell.strip()][:MOST_PAIRS]
     for label, value, after in zip(cells, cells[1:], [*cells[2:], ""], strict=False):
-        is_by_the_way = is_rate(value) and after and not names_a_unit(label)  # "VAT   19%   251.75"
+        is_more_or_note = after or is_note(value)  # "VAT   19%   251.75", "VAT   (19%)"
+        is_by_the_way = is_rate(value) and is_more_or_note and not names_a_unit(label)
         if known(label) and not known(value) and not is_by_the_way:
             yield Pair(label=label, values=(value,))
 
@@ -156,6 +157,7 @@ def _by_prefix(line: str, known: Known) -> Iterator[Pair]:
     text = line.strip()
     ends = [at.start() for at in _PREFIX_END.finditer(text[:MOST_LABEL])][:MOST_STARTS]
     for end in reversed(ends):
-        if known(text[:end]) and not _COUNTED.fullmatch(text[end:].strip()):
-            yield Pair(label=text[:end], values=(text[end:].strip(),), parted=False)
+        value = text[end:].strip()
+        if known(text[:end]) and not _COUNTED.fullmatch(value) and not is_note(value):
+            yield Pair(label=text[:end], values=(value,), parted=False)
             return

@@ -13,11 +13,27 @@ MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),
 )
-_NAMES = "|".join(f"{month[:3]}(?:{month[3:]})?" for month in MONTHS).replace("sep(?:", "sept?(?:")
+# Each also by its first three letters, and as German and French have it. None of these is another month elsewhere.
+_FOREIGN = (
+    *("januar jänner janvier janv", "februar février fevrier févr fevr", "märz maerz mär mrz mars", "avril avr"),
+    *("mai", "juni juin", "juli juillet juil", "août aout", "sept septembre", "oktober okt octobre"),
+    *("novembre", "dezember dez décembre decembre déc"),
+)
+_MONTH_OF = {
+    name: at
+    for at, (month, others) in enumerate(zip(MONTHS, _FOREIGN, strict=True), 1)
+    for name in (month, month[:3], *others.split())
+}
+_NAMES = "|".join(sorted(_MONTH_OF, key=len, reverse=True))
+_HAN_DIGITS = {sign: at for at, signs in enumerate(("〇零○", *"一二三四五六七八九")) for sign in signs}
+_HAN_DAY = re.compile(
+    r"([〇零○一二三四五六七八九]{4})年([一二三四五六七八九十]{1,2})月([一二三四五六七八九十]{1,3})[日号]"
+)
+_HAN_TENS = re.compile(r"([二三]?)十([一二三四五六七八九]?)|([一二三四五六七八九])")
 _YEAR_FIRST = re.compile(r"(\d{4})\s*[-/.年]\s*(\d{1,2})\s*[-/.月]\s*(\d{1,2})\s*[日号]?")
 _COMPACT = re.compile(r"((?:19|20)\d{2})(\d{2})(\d{2})")
 _YEAR_LAST = re.compile(r"(\d{1,2})\s*([-/.])\s*(\d{1,2})\s*\2\s*(\d{4})")
-_DAY_NAME = re.compile(rf"(\d{{1,2}})(?:st|nd|rd|th)?[\s\-.]*(?:of\s+)?({_NAMES})\.?[\s\-.,]*(\d{{4}})")
+_DAY_NAME = re.compile(rf"(\d{{1,2}})(?:st|nd|rd|th|er)?[\s\-.]*(?:of\s+)?({_NAMES})\.?[\s\-.,]*(\d{{4}})")
 _NAME_DAY = re.compile(rf"({_NAMES})\.?[\s\-]*(\d{{1,2}})(?:st|nd|rd|th)?[\s,\-]*(\d{{4}})")
 _WEEKDAY = re.compile(
     r"^(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?[,.]?\s+|\s*(?:星期|周)[一二三四五六日天]$"
@@ -31,9 +47,16 @@ _WHEN = re.compile(r"(?P<day>.*?[\d日号])(?:t|\s+|,\s*)(?P<time>\d{1,2}[:时]\
 def dates(text: str) -> Iterator[str]:
     """The date that a text is, if it is one."""
     plain = _WEEKDAY.sub("", _plain(text)).strip()
-    found = _year_first(plain) or _year_last(plain) or _with_name(plain)
+    found = _year_first(plain) or _year_last(plain) or _with_name(plain) or _in_han(plain)
     if found is not None:
         yield found
+
+
+def days(text: str) -> Iterator[str]:
+    """The day that a text is, with or without a time of day after it."""
+    when = _WHEN.fullmatch(_plain(text))
+    is_timed = when is not None and next(times(when["time"]), None) is not None
+    return dates(when["day"] if when is not None and is_timed else text)
 
 
 def times(text: str) -> Iterator[str]:
@@ -85,7 +108,25 @@ def _with_name(text: str) -> str | None:
         name, day, year = match.groups()
     else:
         return None
-    return _iso(int(year), 1 + next(at for at, month in enumerate(MONTHS) if month[:3] == name[:3]), int(day))
+    return _iso(int(year), _MONTH_OF[name], int(day))
+
+
+def _in_han(text: str) -> str | None:
+    match = _HAN_DAY.fullmatch(text)
+    if match is None:
+        return None
+    year, month, day = match[1], _below_hundred(match[2]), _below_hundred(match[3])
+    return _iso(int("".join(str(_HAN_DIGITS[sign]) for sign in year)), month, day)
+
+
+def _below_hundred(text: str) -> int:
+    """A number such as 二十三; 0 when it is none."""
+    match = _HAN_TENS.fullmatch(text)
+    if match is None:
+        return 0
+    if match[3]:
+        return _HAN_DIGITS[match[3]]
+    return 10 * _HAN_DIGITS.get(match[1], 1) + _HAN_DIGITS.get(match[2], 0)
 
 
 def _iso(year: int, month: int, day: int) -> str | None:

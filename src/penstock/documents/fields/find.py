@@ -12,6 +12,7 @@ import msgspec
 
 from penstock.documents.fields.best import Offer
 from penstock.documents.fields.gather import Gathered
+from penstock.documents.fields.numerals import Numerals
 from penstock.documents.fields.rows import MOST_VALUES, Item, TooManyValues
 from penstock.documents.fields.schema import SchemaFlaw, read_schema
 from penstock.documents.fields.tree import Choice, Leaf, Node, Record, Rows
@@ -38,14 +39,15 @@ def find_fields(file: BinaryIO, schema_json: bytes) -> Found:
         return Found(flaw=str(flaw))
     except (msgspec.DecodeError, RecursionError):
         return Found(flaw="it cannot be read as JSON, or is nested too deep")
-    gathered = Gathered.of(wanted)
+    gathered, numerals = Gathered.of(wanted), Numerals()
     try:
         for page in read_pages(file):
+            numerals.read(page)
             gathered.read(page)
     except TooManyValues:
         return Found(excess=f"its arrays would hold more than {MOST_VALUES} values")
-    filling = _Filling(gathered=gathered)
-    value = filling.fill(wanted, gathered.best.of, "")
+    filling = _Filling(gathered=gathered, numerals=numerals)
+    value = filling.fill(wanted, numerals.settled(gathered.best.of), "")
     contested = {leaf.pointer for leaf in gathered.best.contested()} | gathered.arrays.contested
     return Found(value=value, places=tuple(filling.places), ambiguous=tuple(sorted(contested)))
 
@@ -55,6 +57,7 @@ class _Filling:
     """Puts the tree together again, with what was found in its leaves."""
 
     gathered: Gathered
+    numerals: Numerals
     places: list[Place] = field(default_factory=list)
 
     def fill(self, node: Node, won: Won, before: str) -> Any:
@@ -80,7 +83,8 @@ class _Filling:
     def _rows(self, rows: Rows, before: str) -> list[Any]:
         items = self._items(rows) if not before else []  # an array inside an item has no table of its own
         pointers = (f"{rows.pointer}/{at}" for at in range(len(items)))
-        return [self.fill(rows.item, item.get, pointer) for item, pointer in zip(items, pointers, strict=True)]
+        settled = (self.numerals.settled(item.get) for item in items)
+        return [self.fill(rows.item, won, pointer) for won, pointer in zip(settled, pointers, strict=True)]
 
     def _items(self, rows: Rows) -> list[Item]:
         return next((array.items for array in self.gathered.arrays.arrays if array.rows is rows), [])

@@ -1,18 +1,29 @@
 """Which label means which wanted value.
 
 A leaf inside a record answers to its label within the record's section, and anywhere to both names together ("Seller
-name"). By its own label alone, outside of any section, it is meant only when nothing else has that label.
+name"). By its own label alone, outside of any section, it is meant only when nothing else has that label. In the
+section of a party (a buyer, a seller) nothing is of another party, even when nobody else wants it.
 """
 
 import itertools
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, TypeVar
 
 from penstock.documents.fields.tree import Labels, Leaf, Node, Record, Rows, parts
-from penstock.documents.fields.words import MOST_LABEL, common_labels, key_of, parts_of, total_labels, without_unit
+from penstock.documents.fields.words import (
+    MOST_LABEL,
+    common_labels,
+    key_of,
+    parts_of,
+    party_labels,
+    total_labels,
+    without_note,
+    without_unit,
+)
 
 T = TypeVar("T")
 
@@ -29,6 +40,15 @@ class Claim(NamedTuple):
     standing: int
     around: tuple[Record, ...]
     whole: bool  # the key names the record too
+
+
+class Owner(NamedTuple):
+    """Whose section a label stands in: that of a record, or None for a party that the schema has no record for. Then
+    `side` tells which, or None where it may be any."""
+
+    record: Record | None
+    side: int | None = None
+    is_over: bool = False  # what follows may be anybody's again, where the record itself has no use for it
 
 
 class Meant(NamedTuple):
@@ -77,8 +97,13 @@ class Labelled:
         """Keys of what stands before a sum."""
         return total_labels()
 
-    def meant_by(self, label: str, owner: Record | None = None, heading: str = "") -> list[Meant]:
-        """The leaves that a label means in the section of a record, or under a heading, best reading only."""
+    @cached_property
+    def parties(self) -> dict[str, int]:
+        """Keys of those that a document may be about, and their sides."""
+        return party_labels()
+
+    def meant_by(self, label: str, owner: Owner | None = None, heading: str = "") -> list[Meant]:
+        """The leaves that a label means in the section of its owner, or under a heading, best reading only."""
         key = key_of(label)
         if not key:
             return []
@@ -96,8 +121,9 @@ class Labelled:
         return self._is_known(key_of(text), *(key_of(part) for part in parts_of(text)[:1]))
 
     def is_whole(self, text: str) -> bool:
-        """Whether all of a text is such a label, a rate or currency after it included."""
-        return len(text) <= self.longest and self._is_known(key_of(text), key_of(without_unit(text)))
+        """Whether all of a text is such a label, a rate, a currency or a note in brackets after it included."""
+        ways = (text, without_unit(text), without_note(text))
+        return self._is_known(*(key_of(way) for way in ways if len(way) <= self.longest))
 
     def is_label(self, text: str) -> bool:
         """Whether a text is a label at all, or begins with one: then it is nobody else's value."""
@@ -107,18 +133,53 @@ class Labelled:
         """Whether a text is a label that forms have, asked for or not."""
         return len(text) <= MOST_COMMON and key_of(text) in self.common
 
+    def is_party(self, text: str) -> bool:
+        """Whether a text names a party, one of the schema or any other."""
+        return len(text) <= MOST_COMMON and key_of(text) in self.parties
+
+    def ends_value(self, text: str) -> bool:
+        """Whether a value in a line ends where this text begins."""
+        return self.is_common(text) or self.is_party(text)
+
     def _is_known(self, *keys: str) -> bool:
         return any(key in known for key in keys for known in (self.claims, self.records, self.rows_by_key))
 
-    def _claims(self, key: str, owner: Record | None) -> Iterable[Claim]:
+    def _claims(self, key: str, owner: Owner | None) -> Iterable[Claim]:
         found = self.claims.get(key, [])
-        inside = [claim for claim in found if owner is not None and owner in claim.around]
+        inside = [claim for claim in found if owner is not None and owner.record in claim.around]
         if inside:
             return inside
         clear = [claim for claim in found if claim.whole or not claim.around]
         if clear or len({claim.leaf.pointer for claim in found}) > 1:
             return clear
+        return [claim for claim in found if not self._is_anothers(claim, owner)]
+
+    def _is_anothers(self, claim: Claim, owner: Owner | None) -> bool:
+        """Whether a claim is one of another party than that whose section this is."""
+        if owner is None or owner.is_over:
+            return False
+        sides = self._sides(*claim.around)
+        if owner.record is None:
+            return bool(sides) and owner.side not in sides
+        theirs = claim.around[-1]
+        if _is_within(owner.record, theirs) or _is_within(theirs, owner.record):
+            return False
+        are_parties = bool(sides and self._sides(owner.record))
+        return are_parties or not self._keys_in[owner.record].isdisjoint(self._keys_in[theirs])
+
+    @cached_property
+    def _keys_in(self) -> dict[Record, set[str]]:
+        """The keys of the leaves of each record."""
+        found: dict[Record, set[str]] = defaultdict(set)
+        for key, claims in self.claims.items():
+            for claim in claims:
+                for record in claim.around if not claim.whole else ():
+                    found[record].add(key)
         return found
+
+    def _sides(self, *records: Record) -> set[int]:
+        names = (key for record in records for keys in record.labels for key in keys)
+        return {self.parties[key] for key in names if key in self.parties}
 
     def _add_leaf(self, leaf: Leaf, around: tuple[Record, ...]) -> None:
         for standing, keys in enumerate(leaf.labels):
@@ -128,6 +189,10 @@ class Labelled:
             return
         for standing, key in _composed(around[-1].labels, leaf.labels):
             self.claims.setdefault(key, []).append(Claim(leaf, standing, around, whole=True))
+
+
+def _is_within(inner: Record, outer: Record) -> bool:
+    return f"{inner.pointer}/".startswith(f"{outer.pointer}/")
 
 
 def _composed(outer: Labels, inner: Labels) -> Iterator[tuple[int, str]]:

@@ -9,6 +9,7 @@ _HEADING = re.compile(r"\s{0,3}(#{1,6})\s+(.*?)\s*#*\s*")
 _BOLD = re.compile(r"\s*(\*\*|__)(?P<text>[^*_]+)\1\s*")
 _RULE = re.compile(r"\s*\|?\s*:?-{2,}:?\s*(?:\|\s*:?-{2,}:?\s*)*\|?\s*")
 _PIPE = re.compile(r"(?<!\\)\|")
+_BREAK = re.compile(r"\s*<br\s*/?>\s*", re.IGNORECASE)  # a cell of several lines
 _MARK = re.compile(r"\s*<!--.*-->\s*")
 BELOW_HEADINGS = 7  # the level of a line in bold: a heading of what is below every real one
 
@@ -76,4 +77,4 @@ def bare(text: str) -> str:
 def _cells(line: str) -> tuple[str, ...]:
     inner = line.strip().removeprefix("|")
     inner = inner[:-1] if inner.endswith("|") and not inner.endswith("\\|") else inner
-    return tuple(cell.strip() for cell in _PIPE.split(inner))
+    return tuple(_BREAK.sub("\n", cell).strip() for cell in _PIPE.split(inner))

@@ -5,6 +5,7 @@ readings gives both, the likelier first, and the schema decides: an integer cann
 where it is certain; where it is not, there is no reading.
 """
 
+import itertools
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -14,11 +15,12 @@ from penstock.documents.fields.magnitudes import END, HAN, OF_DECIMAL_COMMA, WOR
 
 MOST_DIGITS = 18  # more fits no 64-bit number, and is an identifier rather than a number
 EXACT_DIGITS = 15  # of a float
+MOST_TEXT = 60  # characters
 
 CODES = "USD|EUR|GBP|CNY|RMB|JPY|HKD|TWD|NTD|KRW|SGD|AUD|CAD|CHF|INR|SEK|NOK|DKK|PLN|CZK|BRL|MXN|ZAR|THB|VND|MYR|IDR"
 _MONEY = rf"(?:[A-Z]{{0,3}}[$€£¥₩₹]|(?:{CODES})\b|人民币)"
 _YUAN = "(?:元整?|圆整?)"
-_AFTER = rf"(?:{_MONEY}|{_YUAN}|[^\W\d_]{{1,10}}\.?|%|‰)"
+_AFTER = rf"(?:{_MONEY}|{_YUAN}|[^\W\d_]{{1,10}}\.?|°\s?[CFK]?|%|‰)"
 _END = rf"(?:{END}|(?=(?:{CODES})\b))"  # "MioEUR"
 _LETTER = rf"(?:(?i:mm|[kmb]|tn){_END}\.?|T(?=€|(?:EUR|CHF)\b))"  # T€ and TEUR are thousands
 _SIGNS = str.maketrans({"−": "-", "–": "-", "٪": "%", "’": "'", "\u00a0": " ", "\u202f": " ", "\u2009": " "})
@@ -29,28 +31,55 @@ _SHAPE = re.compile(
 )
 _IS_MONEY = re.compile(rf"{_MONEY}|{_YUAN}")
 _SIZED_MONEY = re.compile(rf"(?:[TKB]|MM?)[$€£¥₩₹]|(?:{CODES})(?i:k|mm?|mn|bn?|t)")  # "K€ 5", "5 USDm"
-_GROUPED = re.compile(r"\d{1,3}(?:(?P<by>[,.' ])\d{3})(?:(?P=by)\d{3})*")
+_GROUPED = re.compile(r"[1-9]\d{0,2}(?:(?P<by>[,.' ])\d{3})(?:(?P=by)\d{3})*")
 _INDIAN = re.compile(r"\d{1,2}(?:,\d{2})+,\d{3}")
 _ONE_OF_THREE = re.compile(r"\d{1,3}[.,]\d{3}")
+# What may stand after an amount without changing it: with or without tax, for how long, and once more in words. A word
+# that may change its size or its sign is not among these.
+_TAXES = r"vat|gst|tax(?:es)?|mwst|ust|tva|ht|ttc"
+_NOTE = (
+    rf"(?:(?:excl|incl|inkl|exkl|zzgl|excluding|including|before|after|net|gross|netto|brutto|ex|inc|of|{_TAXES})\.?\s*)+"
+    r"|(?:不含税|未含税|含税|价税合计|税前|税后|净重|毛重)|大写\s*:?\s*[^\d()负亏]*"
+)
+_SPAN = r"year|annum|quarter|month|week|day|hour|night|person|unit|piece|item|user|seat"
+_AFTERTHOUGHT = re.compile(rf"(?i:(?<=\S)\s*(?:\((?:{_NOTE})\)|\bper\s+(?:{_SPAN})|\bp\.\s?a\.)?[。;]?$)")
 _PARTS = {"%": 100, "‰": 1000}
 
 
 def readings(text: str) -> Iterator[int | float]:
-    """What number a text may be, the likeliest first. Nothing when it is not just one number."""
+    """What number a text may be, the likeliest first. Nothing when it is not just one number. A percentage is both
+    what is printed and the part of one."""
+    for number, per in _read(text):
+        yield from _as_json(number)
+        if per > 1:
+            yield from _as_json(number / per)
+
+
+def printed(text: str) -> Iterator[int | float]:
+    """What number a text may be, a percentage as what is printed: 13% is 13."""
+    return itertools.chain.from_iterable(_as_json(number) for number, _ in _read(text))
+
+
+def shares(text: str) -> Iterator[int | float]:
+    """What number a text may be, a percentage as the part of one: 13% is 0.13."""
+    return itertools.chain.from_iterable(_as_json(number / per) for number, per in _read(text))
+
+
+def _read(text: str) -> Iterator[tuple[Decimal, int]]:
+    """The numbers that are printed, and the whole that each is a part of: 1, 100 or 1000."""
     plain = unicodedata.normalize("NFKC", text).translate(_SIGNS).strip()
-    shape = _SHAPE.fullmatch(plain) if len(plain) <= 60 else None
+    shape = _SHAPE.fullmatch(_AFTERTHOUGHT.sub("", plain)) if len(plain) <= MOST_TEXT else None
     if shape is None or bool(shape["open"]) != bool(shape["close"]):
         return
     signs = [sign for sign in (shape["sign"], shape["sign2"], shape["sign3"], shape["open"]) if sign]
     times = _times(shape)
-    if len(signs) > 1 or times is None:
-        return
+    per = _PARTS.get(shape["unit"] or "", 1)
+    if len(signs) > 1 or times is None or (per > 1 and shape["open"]):
+        return  # a percentage in brackets is a remark as often as it is below zero
     # As a power of ten it adds no zeros to the digits, which are counted below.
     factor = Decimal(times).normalize() * (-1 if signs and signs[0] in "-(" else 1)
     for number in _plain_readings(shape["digits"].strip()):
-        yield from _as_json(number * factor)
-        if shape["unit"] in _PARTS:
-            yield from _as_json(number * factor / _PARTS[shape["unit"]])
+        yield number * factor, per
 
 
 def _times(shape: re.Match[str]) -> int | None:
@@ -92,7 +121,7 @@ def _plain_readings(digits: str) -> Iterator[Decimal]:
     if (
         rest.isdigit()
         and (english := _ungrouped(whole, but=point)) is not None
-        and not (point == "," and len(rest) == 3)
+        and not (point == "," and len(rest) == 3 and whole != "0")
     ):
         yield Decimal(f"{english or 0}.{rest}")
     yield from _whole(digits)

@@ -5,13 +5,16 @@ in. What stands under it, row by row and without a wide gap, is put into its col
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from penstock.documents.fields.layout import Piece, Table, Text, share_row
+from penstock.documents.fields.words import MOST_LABEL
 from penstock.documents.ground import Box
 
 WIDEST_GAP = 2.5  # between two rows, in heights of the header
 FEWEST_NAMED = 2
+MOST_APART = 1.5  # from the edges of a column, in heights of the header
 
 Line: TypeAlias = list[Text]
 Named: TypeAlias = Callable[[Sequence[Text]], set[int]]  # which texts of a row name columns of one array
@@ -32,6 +35,54 @@ def regrid(found: list[Piece], named: Named) -> list[Piece]:
             made.append((min(home[text] for text in used), _table(rows[at], body), used))
         at += 1 + len(body)
     return list(_without(found, made)) if made else found
+
+
+def fitted(header: Sequence[Text | None], table: Table) -> Table | None:
+    """A table without a header in the columns of an earlier one, by the boxes; None where its cells do not stand there,
+    or two of them stand in one."""
+    columns = [(at, text.box) for at, text in enumerate(header) if text is not None and text.box is not None]
+    rows = [_fitted(row, columns, len(header)) for row in table.rows]
+    return Table(rows=tuple(row for row in rows if row)) if columns and all(rows) else None
+
+
+def parted(
+    header: Sequence[Text | None], below: Sequence[Text | None], named: Callable[[str], bool]
+) -> list[Text | None]:
+    """A header with each name in a cell of its own: where a column is narrow, two stand in one cell, though the row
+    below has two."""
+    cells = list(header)
+    for at in range(len(cells) - 1):
+        one, other = cells[at : at + 2]
+        text = (one or other) if one is None or other is None else None
+        if (
+            text is None
+            or below[at] is None
+            or below[at + 1] is None
+            or len(text.text) > MOST_LABEL
+            or named(text.text)
+        ):
+            continue
+        words = text.text.split()
+        halves = ((" ".join(words[:cut]), " ".join(words[cut:])) for cut in range(1, len(words)))
+        both = next((pair for pair in halves if all(map(named, pair))), None)
+        if both is not None:
+            cells[at : at + 2] = [replace(text, text=half) for half in both]
+    return cells
+
+
+def _fitted(row: Sequence[Text | None], columns: list[tuple[int, Box]], width: int) -> tuple[Text | None, ...]:
+    cells: list[Text | None] = [None] * width
+    for text in row:
+        if text is None:
+            continue
+        if text.box is None:
+            return ()
+        box = text.box
+        at, column = min(columns, key=lambda each: _apart(box, each[1]))
+        if cells[at] is not None or _apart(box, column) > MOST_APART * (column[3] - column[1]):
+            return ()
+        cells[at] = text
+    return tuple(cells)
 
 
 def _texts(piece: Piece) -> list[Text]:

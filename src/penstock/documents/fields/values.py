@@ -19,6 +19,7 @@ MOST_TOKENS = 50
 
 _EDGES = " \t\r\n\u00a0\u3000`|,，;；、"
 _CLOSING = ")）]】"  # of a bracket that the label was in
+_OPENING = "(（"  # of one that the next label is in
 _MARKED = re.compile(r"^(?:\*\*|__)\s+(?=[^*_]*$)|^(?P<mark>\*\*|__|\*)(?P<text>[^*_]+)(?P=mark)$")  # bold in markdown
 _EMPTY = re.compile(r"[\s\-–—_.…·/\\*]*|n\s*/\s*a|n\.a\.|nil|none|null", re.IGNORECASE)
 _BOX = re.compile(r"(?P<ticked>[☑☒✓✔√⊠]|\[[xX✓√]\])|(?P<open>[☐□▢]|\[\s?\])")
@@ -27,7 +28,7 @@ _TOKEN = re.compile(r"[^\s,，;；、()（）<>\"'“”]+")
 _YES = frozenset(map(key_of, ("yes", "y", "true", "on", "checked", "是", "有", "对", "真")))
 _NO = frozenset(map(key_of, ("no", "n", "false", "off", "unchecked", "否", "无", "错", "假", "不是")))
 _HALF_WIDTH = {wide: wide - 0xFEE0 for wide in range(0xFF10, 0xFF5B) if chr(wide).isalnum()}  # digits and letters
-_BY_FORMAT = {"date": dates.dates, "time": dates.times, "date-time": dates.moments}
+_BY_FORMAT = {"date": dates.days, "time": dates.times, "date-time": dates.moments}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +41,7 @@ class Taken:
 
 def take(leaf: Leaf, text: str) -> Taken | None:
     """The value of a leaf by this text, None when the text is none for it."""
-    plain = _MARKED.sub(r"\g<text>", text.strip(_EDGES).lstrip(_CLOSING)).strip(_EDGES)
+    plain = _MARKED.sub(r"\g<text>", text.strip(_EDGES).lstrip(_CLOSING).rstrip(_OPENING)).strip(_EDGES)
     if not plain or len(plain) > MOST_TEXT or _EMPTY.fullmatch(plain):
         return None
     for hint in leaf.hints:
@@ -48,6 +49,11 @@ def take(leaf: Leaf, text: str) -> Taken | None:
             if leaf.judge.is_valid(value):
                 return Taken(value=value, text=said)
     return None
+
+
+def is_option(leaf: Leaf, text: str) -> bool:
+    """Whether a text is one of the values that a leaf has to choose from."""
+    return any("enum" in hint or "const" in hint for hint in leaf.hints) and take(leaf, text) is not None
 
 
 def ticks(text: str) -> Iterator[tuple[bool, str]]:
@@ -95,11 +101,17 @@ def _is_option(option: Any, text: str) -> bool:
 def _typed(hint: Plain, text: str, judge: Judge) -> Iterator[tuple[Any, str]]:
     for kind in kinds_of(hint):
         if kind in ("number", "integer"):
-            yield from ((number, text) for number in numbers.readings(text))
+            read = numbers.shares if _is_part_of_one(hint) else numbers.printed
+            yield from ((number, text) for number in read(text))
         elif kind == "boolean":
             yield from ((truth, text) for truth in _truths(text))
         elif kind == "string":
             yield from _strings(hint, text, judge)
+
+
+def _is_part_of_one(hint: Plain) -> bool:
+    """Whether a percentage is meant as the part of one: the schema takes no more than that."""
+    return any(hint.get(word, 2) <= 1 for word in ("maximum", "exclusiveMaximum"))
 
 
 def _truths(text: str) -> Iterator[bool]:

@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
+from penstock.documents.fields.magnitudes import WORD
 from penstock.documents.fields.numbers import CODES
 
 MOST_LABEL = 80  # characters; longer text is prose
@@ -23,6 +24,9 @@ _MAY_PART = re.compile(r"[/|(\[{<%$]|[A-Z]{3}\s*$|[^\x00-\x7f]")
 _RATE = r"[@+]?\s*\d{1,3}(?:[.,]\d{1,3})?\s*[%％]"
 _BARE_RATE = re.compile(rf"\s*[(（]?\s*{_RATE}\s*[)）]?\s*")
 _UNIT_AFTER = re.compile(rf"(?<=\S)(?:\s*{_RATE}|\s+(?:in\s+)?(?:{CODES})|\s*[€$£¥￥])\s*$")
+_NOTE = re.compile(r"\s*[(（][^()（）]*[)）]\s*")
+_NOTE_AFTER = re.compile(r"(?<=\S)\s*[(（][^()（）]*[)）]\s*$")
+_MAGNITUDE = re.compile(rf"{WORD}|[百千万萬亿億]|000|[TKM]€|TEUR")
 _NAMES_A_UNIT = re.compile(r"(?<![a-z])(?:rate|per\s?cent|pct|ratio|currency)|率|币|比例", re.IGNORECASE)
 _OTHER_SCRIPT = re.compile(rf"(?<=[{HAN}])\s*(?=[^\W\d_{HAN}])|(?<=[^\W\d_{HAN}])[\s.]+(?=[{HAN}])")
 _CLAUSE = re.compile(r"[.,;:!?()\"'/|，。；：！？（）“”‘’「」、\n]|\bor\b|\be\.g\.")
@@ -53,6 +57,25 @@ COMMON = """
     名称 地址 电话 传真 邮箱 日期 开票日期 金额 税额 税率 合计 单价 数量 单位 备注 发票代码 发票号码 校验码 机器编号
     纳税人识别号 统一社会信用代码 开户行 开户行及账号 账号 收款人 复核 开票人 联系人 规格型号
 """
+
+# Those that a document may be about. Those of one text may be the same one.
+PARTIES = (
+    "seller supplier vendor verkäufer lieferant vendeur fournisseur "
+    "销售方 销方 销货方 销货单位 卖方 出卖人 供方 供应商 供货方",
+    "buyer customer client purchaser bill_to billed_to sold_to invoice_to käufer kunde acheteur "
+    "购买方 购方 购货方 购货单位 买方 买受人 需方 采购方 客户",
+    "ship_to shipped_to deliver_to delivered_to consignee receiver recipient 收货人 收货方",
+    "sender shipper consignor 发货人 发货方",
+    "payer payor remitter 付款方 付款人 付款单位",
+    "payee beneficiary 收款方 收款单位",
+    "tenant lessee 承租方",
+    "landlord lessor 出租方",
+    "contractor auftragnehmer 受托方",
+    "auftraggeber 委托方",
+    *("employer", "employee", "borrower", "lender", "licensee", "licensor", "insured", "insurer"),
+    *("importer", "exporter", "guarantor", "甲方", "乙方", "丙方"),
+)
+_OF_A_PARTY = ("", "info", "information", "details", "data", "信息", "资料")
 TOTALS = "total subtotal sum sumtotal grandtotal amountdue totaldue totals 合计 小计 总计 价税合计 本页小计 总额 共计"
 
 
@@ -102,6 +125,18 @@ def names_a_unit(label: str) -> bool:
     return _NAMES_A_UNIT.search(label) is not None
 
 
+def without_note(label: str) -> str:
+    """A label without what stands in brackets after it: "VAT (20%)", "Shipping (2 kg)". A magnitude stays: in which
+    size the value is, cannot be left out."""
+    note = _NOTE_AFTER.search(label)
+    return label if note is None or _MAGNITUDE.search(note[0]) else label[: note.start()]
+
+
+def is_note(text: str) -> bool:
+    """Whether all of a text stands in brackets. After a label that is a part of the label, and no amount below zero."""
+    return _NOTE.fullmatch(text) is not None
+
+
 def clauses_of(description: str) -> list[str]:
     """What a description may be naming: its clauses, each as a whole. A word out of a sentence names nothing."""
     return [clause for clause in _CLAUSE.split(description[:2000]) if clause.strip() and len(clause) <= MOST_LABEL]
@@ -110,6 +145,17 @@ def clauses_of(description: str) -> list[str]:
 def common_labels() -> frozenset[str]:
     """The keys of what forms have for labels."""
     return frozenset(key for word in COMMON.split() for key in keys_wanted(word))
+
+
+def party_labels() -> dict[str, int]:
+    """The keys of those that a document may be about, each with its side: what is of one side is not of another."""
+    return {
+        key + key_of(after): side
+        for side, names in enumerate(PARTIES)
+        for name in names.split()
+        for key in keys_wanted(name)
+        for after in _OF_A_PARTY
+    }
 
 
 def total_labels() -> frozenset[str]:
