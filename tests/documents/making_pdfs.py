@@ -114,6 +114,21 @@ def whole_invoice() -> bytes:
     return drawn(draw)
 
 
+def placed(*rows: tuple[float, Sequence[tuple[float, str]]], size: float = 9, rule: float = 0) -> bytes:
+    """Rows of texts at their heights from the top, perhaps with a rule in the right half of the page. A text whose
+    place is below 0 ends there."""
+
+    def draw(canvas: Canvas) -> None:
+        canvas.setFont("Helvetica", size)
+        if rule:
+            canvas.line(330, A4[1] - rule, 555, A4[1] - rule)
+        for top, row in rows:
+            for x, text in row:
+                (canvas.drawString if x >= 0 else canvas.drawRightString)(abs(x), A4[1] - top - size, text)
+
+    return drawn(draw)
+
+
 def two_columns(left: str, right: str) -> bytes:
     """A page with two columns of running text; each text should fill its own."""
     out, body = io.BytesIO(), getSampleStyleSheet()["BodyText"]

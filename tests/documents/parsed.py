@@ -54,3 +54,4 @@ class Parsed:
     blocks: list[Block] | None = field(default_factory=list)
     width: float = 600
     height: float = 800
+    text: str = ""

@@ -36,7 +36,7 @@ class TestALine:
     def test_that_begins_with_a_number_in_the_midst_of_a_sentence_goes_on(self):
         assert len(read(lines_of("The default value is 50, and the highest is", "100. All others are refused"))) == 1
 
-    @pytest.mark.parametrize("mark", ["1.", "2)", "(3)", "a)", "•", "-", "二、", "①"])
+    @pytest.mark.parametrize("mark", ["1.", "2)", "(3)", "a)", "•", "-", "二、", "①", "\uf0b7"])
     def test_that_begins_with_a_mark_after_the_end_of_a_sentence_begins_an_item(self, mark: str):
         assert len(read(lines_of("There are several things to do now.", f"{mark} This one"))) == 2
 
@@ -69,6 +69,10 @@ class TestParagraphs:
         texts = ["Line one of the text,", "Line two of the text,", "Line three of it,", "Line four of it.", "Line five"]
         wide = [line._replace(top=100 + 24 * at, bottom=110 + 24 * at) for at, line in enumerate(lines_of(*texts))]
         assert len(read(wide)) == 1
+
+    def test_are_one_though_one_of_their_lines_is_too_long(self):
+        *full, last = lines_of(*[f"Line {at} of a text that is as long as its column" for at in range(5)], "The end")
+        assert len(read([*full, last._replace(right=EDGE + 15 * SIZE)])) == 1
 
     def test_are_kept_apart_where_each_begins_with_a_label(self):
         assert len(read(lines_of("Invoice No: 7 and 8", "Seller: Mill Street"))) == 2

@@ -79,6 +79,11 @@ class TestHeadings:
         pdf = making.enlarged((18, "Enlarged"), *[(10, line)] * 3)
         assert read(pdf)[0] == "# Enlarged"
 
+    def test_are_no_lines_of_labels_and_values(self):
+        labels = ("Account holder: Helen Carmody", "Sort code: 20-45-11", "Account number: 40117725")
+        larger = [making.text(each, fontSize=12, spaceAfter=4) for each in labels]
+        assert read(making.paper(*larger, making.text(SPRING), making.text(ICE))) == [*labels, SPRING, ICE]
+
 
 class TestParagraphs:
     def test_are_kept_apart_by_a_little_space(self):
@@ -200,6 +205,10 @@ class TestLists:
             making.text(SPRING), making.numbers("Step one"), making.heading("2. Results"), making.text(ICE)
         )
         assert read(pdf)[-2:] == ["# 2. Results", ICE]
+
+    def test_do_not_begin_with_the_day_of_a_month(self):
+        days = ("17 Sep 2026", "18 Sep 2026", "19 September 2026")
+        assert read(making.typed(*(line for day in days for line in (day, "")))) == [*days]
 
 
 class TestEdgesOfThePage:

@@ -1,8 +1,9 @@
 """Lines of a page in reading order, as they come from a text layer or from OCR, before they are put together."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 from penstock.documents.ground import Box
@@ -84,3 +85,29 @@ def together(texts: Iterable[str]) -> str:
         else:
             whole += f" {text}"
     return whole
+
+
+def lines_of(runs: Iterable[Line]) -> Iterator[Line]:
+    """Runs in reading order as lines: those beside each other are one."""
+    row: list[Line] = []
+    for run in runs:
+        if row and not (run.top + run.bottom <= 2 * row[-1].bottom and row[-1].left < run.left):
+            yield _joined(row)
+            row = []
+        row.append(run)
+    if row:
+        yield _joined(row)
+
+
+def _joined(row: Sequence[Line]) -> Line:
+    """One line of the runs beside each other; it is as large as the longest of them."""
+    if len(row) == 1:
+        return row[0]
+    first = row[1] if len(row[0].text) == 1 else row[0]  # a bullet has a font of its own, and any space after it
+    text, is_spread = row[0].text, False
+    for one, other in pairwise(row):
+        gap = (other.left - one.right) / other.size
+        text += (" " if gap > WORD_GAP else "") + other.text
+        is_spread = is_spread or (gap > SPREAD and first is not other)
+    box, longest = around([run.box for run in row]), max(row, key=lambda run: len(run.text))
+    return Line(text, *box, longest.size, first.font, is_spread)

@@ -22,13 +22,16 @@ LARGER_NUMBER = 0.25  # what the number of an item may be larger by than its tex
 INDENT = 0.8  # the least one
 HANGING = 4.0  # how far the lines of an item may stand right of its mark
 NEAR = 6.0  # how far apart the left edges of one column may be: lists are indented
+MANY_LINES, MOST_LINES = 5, 0.7  # lines that show together where a column ends, and their share of all
 HALF = 0.5  # of its column that a line fills, at least, whose sentence goes on
 MANY_PARTS = 500  # a page with more is a drawing, and has no columns
 SLACK = 1.5  # times the room that the next word seems to need
 END = frozenset(".:;!?。：；！？…")
-BULLETS = "•·●○◦▪■□►‣∙–*-"
+SYMBOLS = "\uf0b7\uf0a7\uf0d8\uf076\uf06c\uf06e\uf075\uf09f\uf0e8"  # bullets of symbol fonts, which have no letters
+BULLETS = f"•·●○◦▪■□►‣∙–*-{SYMBOLS}"
 MARKED = re.compile(
-    r"(?:[•·●○◦▪►‣∙]\s*|[■□–*-]\s+|[（(]?(\d{1,3})(?:[)）、]|\.(?!\d))\s*"
+    rf"(?:[•·●○◦▪►‣∙{SYMBOLS}]\s*"
+    r"|[■□–*-]\s+|[（(]?(\d{1,3})(?:[)）、]|\.(?!\d))\s*"
     r"|[(]?([a-z])[.)]\s+|[(]?[A-Z][)]\s+|[(]?[ivx]{1,4}[)]\s+|[（(]?[一二三四五六七八九十]{1,3}[)）、]\s*|[①-⑳]\s*)(?=\S)"
 )
 MARKS = frozenset(BULLETS + "(（0123456789一二三四五六七八九十①②③④⑤⑥⑦⑧⑨⑩")
@@ -115,10 +118,22 @@ def _edge(part: Part, parts: Sequence[Part]) -> float:
     left, top, right, bottom = part.box
     if len(parts) > MANY_PARTS:
         return right
+    if (shared := _shared_edge(part)) is not None:
+        return shared
     near = NEAR * part.lines[0].size
     walls = [each.box[0] for each in parts if each.box[0] >= right and each.box[1] < bottom and each.box[3] > top]
     wall = min(walls) if walls else float("inf")
     return max(each.box[2] for each in parts if abs(each.box[0] - left) <= near and each.box[2] <= wall)
+
+
+def _shared_edge(part: Part) -> float | None:
+    """Where most lines of a part end, when only one of them goes further: that one was not broken where it should."""
+    lines, right = part.lines, part.box[2]
+    if len(lines) < MANY_LINES or sum(right - line.right < line.size for line in lines) > 1:
+        return None
+    usual = sorted(line.right for line in lines)[len(lines) // 2]
+    near = [line.right for line in lines if abs(line.right - usual) < line.size]
+    return max(near) if len(near) > MOST_LINES * len(lines) else None
 
 
 def _begins(line: Line, held: Paragraph, edge: float, pitches: Mapping[float, float]) -> bool:

@@ -12,8 +12,10 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from penstock.documents.ground import Box
-from penstock.documents.lines import SPREAD, WORD_GAP, Cell, Line, Part, around, bare
-from penstock.documents.text_rows import markdown_of
+from penstock.documents.lines import Cell, Line, Part, around, bare, lines_of
+from penstock.documents.text_aligned import with_aligned
+from penstock.documents.text_lost import with_lost
+from penstock.documents.text_tables import tables_of
 
 GUTTER = 1.0  # the least space between columns, in sizes of their letters
 LIKELY_SIZES = (0.5, 1.6)  # of letters, as parts of their run's height; some files draw letters of size 1, enlarged
@@ -41,17 +43,18 @@ def sheet_of(parsed: Any) -> Sheet:
     blocks = parsed.blocks or ()
     boxes = [_box_of(block.bbox) or NOWHERE for block in blocks]
     runs, letters = _runs(parsed.text_items)
+    runs = with_lost(parsed.text, runs)
     shares, rest = _shared_out(boxes, runs)
     parts: list[Part] = []
     for block, box, share in zip(blocks, boxes, shares, strict=True):
         parts += _parts_of(block, box, share, rest)
     if len(rest) > MANY or (rest and not parts):
-        parts.append(Part(box=around([run.box for run in rest]), runs=rest, lines=list(_rows(rest))))
+        parts.append(Part(box=around([run.box for run in rest]), runs=rest, lines=list(lines_of(rest))))
     else:
         for line in rest:
             _put(parts, line)
     text = "".join([run.text for run in runs])
-    return Sheet(width=parsed.width, height=parsed.height, text=text, parts=parts, letters=letters)
+    return Sheet(width=parsed.width, height=parsed.height, text=text, parts=with_aligned(parts), letters=letters)
 
 
 def _box_of(place: Any) -> Box | None:
@@ -103,9 +106,7 @@ def _parts_of(block: Any, box: Box, runs: list[Line], rest: list[Line]) -> Itera
     if kind == "table" and (rows := block.rows):
         head = [block.header] if block.header else []
         cells = [[Cell(each.text.strip(), _box_of(each.bbox)) for each in row] for row in (*head, *rows)]
-        is_plain = len(runs) <= sum(1 for row in cells for cell in row if cell.text)
-        pieces = [] if is_plain else [(run.text, run.box) for run in runs]
-        yield Part(box=box, cells=cells, pieces=pieces, markdown=markdown_of(cells, pieces))
+        yield from tables_of(cells, runs, box)
     elif kind == "rule":
         yield Part(box=box, markdown="---")
     elif kind == "code" and block.lines:
@@ -151,10 +152,11 @@ def _columns_of(runs: list[Line], box: Box, block: Any) -> Iterator[Part]:
     columns = _columns(runs)
     if len(columns) > 1 and _says(block.text or "", columns[0]):
         yield from (
-            Part(box=around([run.box for run in column]), runs=column, lines=list(_rows(column))) for column in columns
+            Part(box=around([run.box for run in column]), runs=column, lines=list(lines_of(column)))
+            for column in columns
         )
     else:
-        yield Part(box=box, runs=runs, lines=list(_rows(runs)))
+        yield Part(box=box, runs=runs, lines=list(lines_of(runs)))
 
 
 def _columns(runs: Sequence[Line]) -> list[list[Line]]:
@@ -176,28 +178,3 @@ def _says(text: str, column: Sequence[Line]) -> bool:
     """Whether a block says first what stands in this column: two lines of it are enough to know."""
     said = "".join(run.text for run in column[:2])
     return len(column) > 1 and bare(text).replace("-", "").startswith(bare(said).replace("-", ""))
-
-
-def _rows(runs: Iterable[Line]) -> Iterator[Line]:
-    row: list[Line] = []
-    for run in runs:
-        if row and not (run.top + run.bottom <= 2 * row[-1].bottom and row[-1].left < run.left):
-            yield _joined(row)
-            row = []
-        row.append(run)
-    if row:
-        yield _joined(row)
-
-
-def _joined(row: Sequence[Line]) -> Line:
-    """One line of the runs beside each other; it is as large as the longest of them."""
-    if len(row) == 1:
-        return row[0]
-    first = row[1] if len(row[0].text) == 1 else row[0]  # a bullet has a font of its own, and any space after it
-    text, is_spread = row[0].text, False
-    for one, other in pairwise(row):
-        gap = (other.left - one.right) / other.size
-        text += (" " if gap > WORD_GAP else "") + other.text
-        is_spread = is_spread or (gap > SPREAD and first is not other)
-    box, longest = around([run.box for run in row]), max(row, key=lambda run: len(run.text))
-    return Line(text, *box, longest.size, first.font, is_spread)

@@ -19,8 +19,14 @@ TITLE = 1.6  # titles of any size are of one rank
 BOLD = 1.0
 MOST_HEADING, MOST_BOLD_HEADING = 200, 90  # letters
 MOST_LINES = 3
+LABELLED = re.compile(rf"{LABEL.pattern}\s*\S")
 NO_HEADING = frozenset(".,;，。；、")  # at its end
-BARE_NUMBER = re.compile(r"(\d{1,2})\s+(?=[^\W\d])")
+MONTH = (
+    r"(?:jan(?:uar[yi]?|vier)?|ene(?:ro)?|feb(?:ruary?|ruar|rero)?|février|mar(?:ch|s|zo)?|märz|a[pv]r(?:il)?|abr(?:il)?"
+    r"|ma[iy]o?|june?|junio?|juin|july?|julio?|juillet|aug(?:ust)?|août|agosto|sep(?:t(?:ember|embre)?)?|septiembre"
+    r"|o[ck]t(?:ober|obre|ubre)?|nov(?:ember|embre|iembre)?|de[cz](?:ember)?|décembre|dic(?:iembre)?)\b|[年月日]"
+)
+BARE_NUMBER = re.compile(rf"(\d{{1,2}})\s+(?=[^\W\d])(?!{MONTH})", re.IGNORECASE)
 NEAREST = 30  # items among which the one before is looked for: there may be others inside it
 ITEM = re.compile(r"\d{1,3}[.)]")  # what is an item in markdown, too
 PAGE_NUMBER = re.compile(
@@ -72,7 +78,11 @@ class Writing:
     def write(self, found: Found, bold: Mapping[int, int] | None = None) -> list[Written]:
         """The pieces of the page. `bold` says of paragraphs, by their places, up to which letter they are."""
         numbers, ends = _numbers(found), bold or {}
-        return [self._written(each, numbers.get(at), ends.get(at, 0)) for at, each in enumerate(found)]
+        written = [self._written(each, numbers.get(at), ends.get(at, 0)) for at, each in enumerate(found)]
+        for at, each in enumerate(written):
+            if 0 < each.rank < MUCH_LARGER and _is_labelled(found[at]) and _has_labels_beside(found, at):
+                written[at] = Written(text=_guarded(each.text))
+        return written
 
     def _written(self, each: Paragraph | str, number: int | None, bold: int) -> Written:
         if isinstance(each, str):
@@ -125,6 +135,15 @@ class Writing:
             return 0 if is_sentence else min(round(ratio, 1), TITLE)
         is_bold_heading = bold >= len(text) <= MOST_BOLD_HEADING and text[-1] not in NO_HEADING
         return BOLD if is_bold_heading and not LABEL.match(text) else 0
+
+
+def _is_labelled(each: Paragraph | str) -> bool:
+    return not isinstance(each, str) and len(each.lines) == 1 and LABELLED.match(each.lines[0].text) is not None
+
+
+def _has_labels_beside(found: Found, at: int) -> bool:
+    """Whether a label with its value stands above or below: lines of them are no headings, whatever their size."""
+    return any(map(_is_labelled, found[max(at - 1, 0) : at])) or any(map(_is_labelled, found[at + 1 : at + 2]))
 
 
 def _is_page_number(each: Paragraph, height: float) -> bool:
