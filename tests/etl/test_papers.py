@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from penstock.adapters.disk import DiskBlobs
 from penstock.etl import papers
+from penstock.etl.domain import EtlTask
 from penstock.etl.papers import drop
 from penstock.etl.submit import NewTask, submit
 from penstock.kernel.blobs import BlobPage
@@ -45,3 +48,28 @@ async def test_a_result_by_name_stays_that_of_a_later_task(shop: Workshop):
     assert row.result["output_path"] == papers.result_key(row) != public
     assert await shop.tools.blobs.get(public) == before
     assert len(await shop.tools.blobs.get(papers.result_key(row))) == row.result["output_size"]
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+async def test_a_result_by_name_is_given_back_to_a_later_task_that_is_completed_meanwhile(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch, is_removed: bool
+):
+    copy, later = shop.tools.blobs.copy, list[EtlTask]()
+
+    async def slow_copy(source: str, target: str) -> None:
+        if target == public and not later:
+            later.append(await shop.submit("a.txt", text="later"))
+            await shop.work()
+            if is_removed:
+                await shop.tools.blobs.delete(papers.result_key(later[0]))
+        await copy(source, target)
+
+    early = await shop.submit("a.txt", text="early")
+    public = papers.public_key_of(early)
+    monkeypatch.setattr(shop.tools.blobs, "copy", slow_copy)
+    await shop.work()
+    row = await shop.row(early)
+    assert row.result is not None
+    shown = early if is_removed else later[0]
+    assert f"/{shown.id}/".encode() in await shop.tools.blobs.get(public)
+    assert row.result["output_path"] == (public if is_removed else papers.result_key(row))

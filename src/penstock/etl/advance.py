@@ -22,6 +22,7 @@ from penstock.etl.papers import Memo, ReadingPaper, ShapingPaper
 from penstock.etl.runs import Trail
 from penstock.etl.store import rules, tasks
 from penstock.etl.tools import Tools
+from penstock.kernel.blobs import BlobNotFound
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.plain import Plain
 from penstock.kernel.queue import Job
@@ -165,7 +166,10 @@ async def _publish(tools: Tools, task: EtlTask) -> str:
     await tools.blobs.copy(own, public)
     if (later := await _find_later(tools, task)) is None:
         return public
-    await tools.blobs.copy(papers.result_key(later), public)  # it was completed just now: its place is given back
+    try:
+        await tools.blobs.copy(papers.result_key(later), public)  # it was completed just now: its place is given back
+    except BlobNotFound:  # and it is being removed already
+        return public
     return own
 
 

@@ -39,10 +39,8 @@ PARSERS = (
 )
 MAKERS = ("liteparse", "rapidocr", "onnxruntime", "pypdfium2", "pikepdf", "pillow")  # of what is read
 ENGINE = ("penstock.documents.rapid", "pypdfium2", "PIL.Image", "PIL.ImageOps")
-FONTS = (
-    Path("/usr/share/fonts"),
-    Path("/usr/local/share/fonts"),
-)  # a page whose fonts are not in it is drawn with these
+# A page whose fonts are not in it is drawn with these.
+FONTS = (Path("/usr/share/fonts"), Path("/usr/local/share/fonts"))
 
 
 def parser_sandbox(*, most_children: int = 4) -> Sandbox:

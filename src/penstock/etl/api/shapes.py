@@ -72,7 +72,7 @@ class TaskView(BaseModel):
     task_id: int
     user_id: int
     project_id: int
-    filename: str = Field(description="As it was sent, or as it is called where that name was taken.")
+    filename: str = Field(description="As it was sent, or as a store can take it.")
     rule_id: int
     status: Status
     progress: int = Field(ge=0, le=100)
