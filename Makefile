@@ -35,12 +35,12 @@ else
 	$(BIN)/python -m pytest $(ARGS)
 endif
 
-check: setup ## format, lint, types, import contracts and house rules
+check: setup ## format, lint, types, import contracts and repository rules
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy $(CODE)
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m pytest -q tests/house
+	$(BIN)/python -m pytest -q tests/checks
 
 bench: setup ## run the benchmarks; ARGS goes to them
 	$(BIN)/python -m bench $(ARGS)
@@ -50,7 +50,7 @@ fmt: setup ## format, and fix what lint can fix
 	$(BIN)/ruff check --fix .
 
 docs: setup ## print the reference pages that the code knows
-	$(BIN)/python -m tests.house.print_reference
+	$(BIN)/python -m tests.checks.print_reference
 
 lock: $(UV) ## write requirements.lock anew from pyproject.toml; ARGS=--upgrade takes newer versions
 	$(UV) pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \

@@ -22,7 +22,7 @@ from penstock.etl.domain import EtlTask
 from penstock.etl.submit import NewTask, submit
 from penstock.kernel.plain import Plain
 from penstock.settings import EtlSettings, Settings
-from penstock.wiring import open_house
+from penstock.wiring import open_runtime
 
 PAGES = 5
 AGAIN = 10
@@ -95,7 +95,7 @@ async def _course(scan: Path, other: Path) -> Course:
 async def _open_works() -> AsyncIterator[tuple[Works, CountedReader]]:
     with databases.folder() as folder:
         settings = Settings(data_dir=folder, log_level="WARNING", etl=EtlSettings(ocr_profile="fast", worker_count=1))
-        async with open_house(settings) as house:
+        async with open_runtime(settings) as house:
             reader = CountedReader(house.rooms.etl.provider)
             rooms = replace(house.rooms, etl=replace(house.rooms.etl, provider=reader))
             counted = replace(house, rooms=rooms)

@@ -23,7 +23,7 @@ from penstock.documents.ground import Page, Span, write_page
 from penstock.documents.ocr import PAGES, Reading
 from penstock.documents.shape import ShapeRule
 from penstock.kernel.clock import SystemClock
-from penstock.kernel.limits import SqlLimits
+from penstock.kernel.rate_limits import SqlRateLimits
 from penstock.kernel.sandbox.call import Sandbox
 from tests.conftest import open_db
 from tests.servers.small_model import SmallModel
@@ -74,7 +74,7 @@ async def _opened(folder: Path, model: SmallModel) -> AsyncIterator[tuple[LlmSha
     clock, blobs = SystemClock(), DiskBlobs(folder / "blobs")
     db = open_db(f"sqlite:///{folder / 'checks.db'}", clock)
     server = Server(name=DEFAULT, base_url=model.base_url, api_key=model.api_key, model=model.model)
-    chat = ChatCompletions([server], Terms(temperature=0), limits=SqlLimits(db), clock=clock)
+    chat = ChatCompletions([server], Terms(temperature=0), limits=SqlRateLimits(db), clock=clock)
     spans = tuple(Span(text=line) for line in LINES)
     page = Page(number=1, origin="file", markdown="\n\n".join(LINES), spans=spans)
     await blobs.put(FOLDER + PAGES, write_page(page))

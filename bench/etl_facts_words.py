@@ -12,7 +12,7 @@ PEOPLE = {
     "zh": "王建国|李晓梅|张志强|陈雨桐|刘思远|赵雅琴|周文博",
 }
 FIRMS = {
-    "en": "Northgate Tools Ltd|Harrow & Finch LLP|Bluewater Logistics Inc.|Kestrel Systems plc|Orchard Foods Ltd",
+    "en": "Northgate Deps Ltd|Harrow & Finch LLP|Bluewater Logistics Inc.|Kestrel Systems plc|Orchard Foods Ltd",
     "de": "Rheintal Pumpen GmbH|Bäckerei Sommer KG|Alpha Metallbau AG|Hansen & Söhne OHG|Nordlicht Energie GmbH",
     "zh": "上海远航贸易有限公司|北京晨光科技有限公司|深圳蓝海电子有限公司|广州惠民食品有限公司|杭州云栖软件有限公司",
 }

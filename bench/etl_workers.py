@@ -25,7 +25,7 @@ from penstock.cli.running import run_until_signal
 from penstock.etl.worker import ROOM
 from penstock.kernel.processes import ProcessKind
 from penstock.settings import EtlSettings, Settings
-from penstock.wiring import open_house
+from penstock.wiring import open_runtime
 
 TASKS, PAGES = 8, 2
 LEAST_GAIN = 1.6
@@ -64,7 +64,7 @@ def run() -> list[Finding]:
 
 async def _round(settings: Settings, scan: Path, first: Path) -> tuple[Pace, Pace]:
     async with AsyncExitStack() as closing:
-        works = Works(house=await closing.enter_async_context(open_house(settings)))
+        works = Works(house=await closing.enter_async_context(open_runtime(settings)))
         workers, paces = [], []
         for _ in range(2):
             workers.append(await _start(settings, first))
@@ -116,7 +116,7 @@ def work(settings: Settings, first: Path, ready: Semaphore) -> None:
 
 
 async def _work(settings: Settings, first: Path, ready: Semaphore) -> None:
-    async with open_house(settings) as house, asyncio.TaskGroup() as parts:
+    async with open_runtime(settings) as house, asyncio.TaskGroup() as parts:
         await warm_up(house, first, f"warm/{house.owner}/")
         parts.create_task(house.keep(kind=ProcessKind.WORK, rooms=[ROOM]))
         parts.create_task(house.work([ROOM]))

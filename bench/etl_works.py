@@ -26,7 +26,7 @@ from penstock.etl.worker import ROOM
 from penstock.kernel.events import CHANNEL
 from penstock.kernel.processes import ProcessKind
 from penstock.settings import EtlSettings, Settings
-from penstock.wiring import House, open_house
+from penstock.wiring import Runtime, open_runtime
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -54,7 +54,7 @@ def cpu_seconds(pid: int | None = None) -> float:
 class Works:
     """A house to send documents to."""
 
-    house: House
+    house: Runtime
     look_seconds: float = LOOK_SECONDS
 
     async def read(self, documents: Sequence[Path]) -> list[EtlTask]:
@@ -95,12 +95,12 @@ async def open_works(*, profile: str) -> AsyncIterator[Works]:
     """A house on SQLite and a folder, with one slot for documents."""
     with databases.folder() as folder:
         settings = Settings(data_dir=folder, log_level="WARNING", etl=EtlSettings(ocr_profile=profile, worker_count=1))
-        async with open_house(settings) as house, working(house):
+        async with open_runtime(settings) as house, working(house):
             yield Works(house=house, look_seconds=RUNG_SECONDS)
 
 
 @asynccontextmanager
-async def working(house: House) -> AsyncIterator[None]:
+async def working(house: Runtime) -> AsyncIterator[None]:
     """The house does what `penstock work --rooms etl` does."""
     async with asyncio.TaskGroup() as parts:
         running = [
@@ -126,7 +126,7 @@ class Aside:
         """Nothing is remembered."""
 
 
-async def warm_up(house: House, document: Path, folder: str) -> None:
+async def warm_up(house: Runtime, document: Path, folder: str) -> None:
     """Let the reader of this process read a document, so that what it needs is loaded."""
     key = f"{folder}{document.name}"
     content = document.read_bytes()

@@ -15,13 +15,13 @@ from pathlib import Path
 from bench import databases
 from bench.rounds import ROUNDS, Finding
 from penstock.adapters.llm import DEFAULT, ChatCompletions, Server, Terms
-from penstock.adapters.redis.limits import RedisLimits
+from penstock.adapters.redis.limits import RedisRateLimits
 from penstock.adapters.redis.link import RedisLink
 from penstock.documents.model import Message, Question
 from penstock.kernel.clock import SystemClock
 from penstock.kernel.db import Db
-from penstock.kernel.gate import CarefulLimits
-from penstock.kernel.limits import Limits, SqlLimits
+from penstock.kernel.fallback_limits import FallbackLimits
+from penstock.kernel.rate_limits import RateLimits, SqlRateLimits
 from tests.conftest import open_db
 from tests.fakes.gate import until
 from tests.fakes.llm_server import LlmServer
@@ -120,9 +120,9 @@ async def _work(server: Server, database_url: str, redis_url: str | None, ready:
     await db.close()
 
 
-def _limits(db: Db, link: RedisLink | None) -> Limits:
-    engine = RedisLimits(link, db.clock, SqlLimits(db)) if link else SqlLimits(db)
-    return CarefulLimits(engine, clock=db.clock)
+def _limits(db: Db, link: RedisLink | None) -> RateLimits:
+    engine = RedisRateLimits(link, db.clock, SqlRateLimits(db)) if link else SqlRateLimits(db)
+    return FallbackLimits(engine, clock=db.clock)
 
 
 async def _ask_on(chat: ChatCompletions, end: float) -> None:

@@ -27,7 +27,7 @@ from penstock.access.keys import ensure_admin_key
 from penstock.settings import Settings
 from penstock.web.app import ROUTERS, build_app
 from penstock.web.server import serve_app
-from penstock.wiring import open_house
+from penstock.wiring import open_runtime
 from tests.journeys.command import free_port
 from tests.servers.postgres import PostgresServer
 from tests.storms import processes
@@ -106,7 +106,7 @@ async def _ask(port: int, connections: int, requests: int, path: str) -> float:
 
 async def make_key(settings: Settings) -> None:
     """The key that all benchmarks call with."""
-    async with open_house(settings) as house, house.db.tx() as tx:
+    async with open_runtime(settings) as house, house.db.tx() as tx:
         await ensure_admin_key(tx, KEY)
 
 
@@ -116,7 +116,7 @@ def serve(settings: Settings, port: int) -> None:
 
 
 async def _serve(settings: Settings, port: int) -> None:
-    async with open_house(settings) as house:
+    async with open_runtime(settings) as house:
         await serve_app(build_app(house, routers=[nothing, *ROUTERS]), host="127.0.0.1", port=port)
 
 

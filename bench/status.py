@@ -22,7 +22,7 @@ from penstock.kernel.runstate import RunEntry
 from penstock.settings import Settings
 from penstock.web.app import ROUTERS, build_app
 from penstock.web.server import serve_app
-from penstock.wiring import House, open_house
+from penstock.wiring import Runtime, open_runtime
 from tests.journeys.command import free_port
 from tests.servers.valkey import ValkeyServer
 from tests.storms import processes
@@ -66,7 +66,7 @@ def run() -> list[Finding]:
 
 
 async def _prepare(settings: Settings) -> None:
-    async with open_house(settings) as house:
+    async with open_runtime(settings) as house:
         async with house.db.tx() as tx:
             await ensure_admin_key(tx, KEY)
         await house.runs.put(RunEntry(key=RUN, run=1, order=1, status="running", fields=FIELDS))
@@ -79,18 +79,18 @@ def _serve(settings: Settings, port: int, name: str) -> None:
 
 
 async def _serve_whole(settings: Settings, port: int) -> None:
-    async with open_house(settings) as house:
+    async with open_runtime(settings) as house:
         app = build_app(house, routers=[*ROUTERS, status])
         app.state.runs = house.runs
         await serve_app(app, host="127.0.0.1", port=port)
 
 
 async def _serve_bare(settings: Settings, port: int) -> None:
-    async with open_house(settings) as house:
+    async with open_runtime(settings) as house:
         await serve_app(_bare_app(house), host="127.0.0.1", port=port)
 
 
-def _bare_app(house: House) -> FastAPI:
+def _bare_app(house: Runtime) -> FastAPI:
     app = FastAPI(docs_url=None, redoc_url=None)
     app.include_router(bare)
     app.state.access = house.access

@@ -12,19 +12,19 @@ from sqlalchemy import func, select
 
 from penstock.adapters.arq_queue import ArqWorkers, Reconciler, Tickets
 from penstock.adapters.arq_queue.client import ArqClient
-from penstock.adapters.redis.bell import RedisBell
 from penstock.adapters.redis.link import RedisLink
+from penstock.adapters.redis.notifier import RedisNotifier
 from penstock.kernel.announce import announce_by_message
-from penstock.kernel.bell import carry_bells
 from penstock.kernel.clock import SystemClock
 from penstock.kernel.db import Db, Tx
-from penstock.kernel.limits import SqlLimits
+from penstock.kernel.maintenance import Maintenance
+from penstock.kernel.notifier import run_notifier
 from penstock.kernel.outbox import Relay
 from penstock.kernel.queue import Job, JobState, NewJob, Queue, get_job, job
+from penstock.kernel.rate_limits import SqlRateLimits
 from penstock.kernel.runner import JobHandler, Runner, Settle
 from penstock.kernel.runstate import SqlRunState
-from penstock.kernel.timekeeper import Timekeeper
-from penstock.kernel.upkeep import Upkeep
+from penstock.kernel.scheduler import Scheduler
 from tests.conftest import open_db
 from tests.fakes.gate import Gate, until
 from tests.servers.valkey import ValkeyServer
@@ -33,7 +33,7 @@ from tests.storms.kills import storm_effect
 JOBS = 300
 
 
-class House:
+class Runtime:
     """What one process runs."""
 
     def __init__(self, url: str, redis_url: str, handler: JobHandler, *, owner: str = "host:1:a") -> None:
@@ -43,18 +43,20 @@ class House:
         relay = Relay(self.db, {}, carriers=[tickets], owner=owner)
         runner = Runner(self.db, self.queue, {"k": handler}, owner=owner, grace_seconds=0)
         day = timedelta(days=1)
-        upkeep = Upkeep(self.db, jobs=self.queue, relay=relay, history=day, dead_letters=day)
-        duties = upkeep.duties(SqlRunState(self.db, live_seconds=60, final_seconds=60), SqlLimits(self.db))
-        duties.append(Reconciler(self.db, self.queue, tickets).duty())
+        upkeep = Maintenance(self.db, jobs=self.queue, relay=relay, history=day, dead_letters=day)
+        periodic_tasks = upkeep.periodic_tasks(
+            SqlRunState(self.db, live_seconds=60, final_seconds=60), SqlRateLimits(self.db)
+        )
+        periodic_tasks.append(Reconciler(self.db, self.queue, tickets).duty())
         self._parts = (
             relay.run,
             ArqWorkers(self.link, runner, slots=4).run,
-            Timekeeper(self.db, duties, owner=owner).run,
-            lambda: carry_bells(self.db.wakeups, RedisBell(self.link, owner=owner)),
+            Scheduler(self.db, periodic_tasks, owner=owner).run,
+            lambda: run_notifier(self.db.wakeups, RedisNotifier(self.link, owner=owner)),
         )
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator["House"]:
+    async def running(self) -> AsyncIterator["Runtime"]:
         """Everything runs during the block; nothing of it may end by itself."""
         tasks = [asyncio.create_task(part()) for part in self._parts]
         try:
@@ -88,7 +90,7 @@ async def test_a_deferred_job_comes_when_it_is_due_and_not_before(db_url: str, r
     async def note(job: Job) -> None:
         began.set_result(clock.now() - job.scheduled_at)
 
-    async with House(db_url, redis_url, note).running() as house:
+    async with Runtime(db_url, redis_url, note).running() as house:
         await house.add(NewJob(kind="k", id="a", delay_seconds=0.7))
         late = await asyncio.wait_for(began, 20)
         await until(lambda: house.is_done("a"))
@@ -99,7 +101,7 @@ async def test_a_job_that_runs_when_redis_dies_ends_well_and_the_next_comes_when
     db_url: str, redis: ValkeyServer
 ):
     gate = Gate()
-    async with House(db_url, redis.url, gate).running() as house:
+    async with Runtime(db_url, redis.url, gate).running() as house:
         await house.add(NewJob(kind="k", id="running"))
         await until(lambda: gate.entered == ["running"])
         redis.kill()
@@ -162,7 +164,7 @@ async def test_every_job_is_done_once_whatever_happens_to_redis(postgres_url: st
         return settle
 
     async with AsyncExitStack() as stack:
-        houses = [House(postgres_url, redis.url, work, owner=f"host:{n}:x") for n in (1, 2)]
+        houses = [Runtime(postgres_url, redis.url, work, owner=f"host:{n}:x") for n in (1, 2)]
         db = houses[0].db
         async with db.tx() as tx:
             await tx.conn.run_sync(storm_effect.metadata.create_all)

@@ -1,7 +1,7 @@
 """What a file that breaks its parser may cost."""
 
 from penstock.adapters.local_reader import ReaderLimits
-from penstock.etl.tools import Terms
+from penstock.etl.deps import Terms
 
 MIB = 1024 * 1024
 HALVES = (50, 25, 13, 7, 4, 2, 1)  # of a stretch, down to one page

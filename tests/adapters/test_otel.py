@@ -21,7 +21,7 @@ from penstock.kernel.workers import Settle, Workers
 from penstock.settings import Settings
 from penstock.web import health
 from penstock.web.app import App, build_app
-from penstock.wiring import open_house
+from penstock.wiring import open_runtime
 from tests.fakes.collector import Collector, attributes, collecting
 from tests.kernel.http.asking import ask
 
@@ -62,7 +62,7 @@ def things(tracing: OtelTracing) -> APIRouter:
 
 @pytest.fixture
 async def app(tracing: OtelTracing, tmp_path: Path) -> AsyncIterator[App]:
-    async with open_house(Settings(data_dir=tmp_path)) as house:
+    async with open_runtime(Settings(data_dir=tmp_path)) as house:
         yield build_app(replace(house, tracing=tracing), routers=[health.router, things(tracing)])
 
 
@@ -143,7 +143,7 @@ class TestACollectorThatIsAway:
     async def test_it_slows_and_breaks_no_request_and_no_stop(self, collector: Collector, tmp_path: Path, silent: bool):
         collector.answering.clear()
         tracing = tracing_to(collector.url if silent else NOWHERE)
-        async with open_house(Settings(data_dir=tmp_path)) as house:
+        async with open_runtime(Settings(data_dir=tmp_path)) as house:
             app = build_app(replace(house, tracing=tracing), routers=[health.router, things(tracing)])
             began = monotonic()
             for _ in range(3000):  # more than the queue of spans holds

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.adapters.redis.limits import MARGIN_MILLISECONDS, RedisLimits
+from penstock.adapters.redis.limits import MARGIN_MILLISECONDS, RedisRateLimits
 from penstock.adapters.redis.link import REST_SECONDS, RedisAway, RedisLink
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
-from penstock.kernel.gate import CarefulLimits
-from penstock.kernel.limits import Bucket, Limits, Quota, SqlLimits
+from penstock.kernel.fallback_limits import FallbackLimits
+from penstock.kernel.rate_limits import Bucket, Quota, RateLimits, SqlRateLimits
 from tests.servers.valkey import ValkeyServer
 
 TWENTY = Bucket(per_second=4, burst=20)
@@ -29,11 +29,11 @@ async def link(redis_url: str, clock: ManualClock) -> AsyncIterator[RedisLink]:
 
 
 @pytest.fixture
-def limits(link: RedisLink, clock: ManualClock, db: Db) -> RedisLimits:
-    return RedisLimits(link, clock, SqlLimits(db))
+def limits(link: RedisLink, clock: ManualClock, db: Db) -> RedisRateLimits:
+    return RedisRateLimits(link, clock, SqlRateLimits(db))
 
 
-async def taken(limits: Limits, times: int) -> int:
+async def taken(limits: RateLimits, times: int) -> int:
     return sum([(await limits.take("k", TWENTY)).allowed for _ in range(times)])
 
 
@@ -47,9 +47,9 @@ buckets = st.builds(Bucket, per_second=st.floats(0.001, 1e6), burst=st.floats(1,
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.parametrize("db_url", ["sqlite"], indirect=True)
 async def test_redis_and_the_table_answer_alike_to_the_last_digit(
-    limits: RedisLimits, db: Db, clock: ManualClock, bucket: Bucket, steps: list[tuple[str, float]]
+    limits: RedisRateLimits, db: Db, clock: ManualClock, bucket: Bucket, steps: list[tuple[str, float]]
 ):
-    table, key = SqlLimits(db), f"example {next(EXAMPLES)}"
+    table, key = SqlRateLimits(db), f"example {next(EXAMPLES)}"
     for what, size in steps:
         if what == "wait":
             clock.advance(seconds=size)
@@ -63,19 +63,19 @@ async def test_redis_and_the_table_answer_alike_to_the_last_digit(
 
 @pytest.mark.parametrize("db_url", ["sqlite"], indirect=True)
 class TestForgetting:
-    async def test_redis_forgets_a_bucket_a_while_after_it_is_full(self, limits: RedisLimits, link: RedisLink):
+    async def test_redis_forgets_a_bucket_a_while_after_it_is_full(self, limits: RedisRateLimits, link: RedisLink):
         await limits.take("k", TWENTY, amount=10)
         full, now = 2500 + MARGIN_MILLISECONDS, await link.call("PTTL", "penstock:rate:k")
         assert full - 30_000 < now <= full
 
     async def test_redis_forgets_a_cooled_bucket_when_it_has_cooled_and_is_full(
-        self, limits: RedisLimits, link: RedisLink
+        self, limits: RedisRateLimits, link: RedisLink
     ):
         await limits.cool("k", TWENTY, seconds=100)
         full, now = 104_750 + MARGIN_MILLISECONDS, await link.call("PTTL", "penstock:rate:k")
         assert full - 30_000 < now <= full
 
-    async def test_a_sweep_deletes_the_windows_that_are_over(self, limits: RedisLimits, clock: ManualClock):
+    async def test_a_sweep_deletes_the_windows_that_are_over(self, limits: RedisRateLimits, clock: ManualClock):
         assert await limits.reserve("k", until=TONIGHT, limit=1, block=1) == 1
         assert await limits.sweep() == 0
         clock.advance(seconds=86_400)
@@ -93,13 +93,15 @@ class TestStorms:
     def redis_url(self, server: ValkeyServer) -> str:
         return server.url
 
-    async def test_flushed_it_gives_full_buckets_but_no_quota_twice(self, limits: RedisLimits, server: ValkeyServer):
+    async def test_flushed_it_gives_full_buckets_but_no_quota_twice(
+        self, limits: RedisRateLimits, server: ValkeyServer
+    ):
         quota = Quota(limits, "k", limit=3, until=TONIGHT, block=1)
         assert (await taken(limits, 21), await quota.spend(3)) == (20, True)
         server.flush()
         assert (await taken(limits, 21), await quota.spend()) == (20, False)
 
-    async def test_gone_it_says_so_and_quotas_go_on(self, limits: RedisLimits, server: ValkeyServer):
+    async def test_gone_it_says_so_and_quotas_go_on(self, limits: RedisRateLimits, server: ValkeyServer):
         server.kill()
         with pytest.raises(RedisAway):
             await limits.take("k", TWENTY)
@@ -108,9 +110,9 @@ class TestStorms:
         assert await limits.reserve("k", until=TONIGHT, limit=1, block=1) == 1
 
     async def test_behind_the_local_gate_rates_go_on_at_a_share_until_it_is_back(
-        self, limits: RedisLimits, server: ValkeyServer, clock: ManualClock
+        self, limits: RedisRateLimits, server: ValkeyServer, clock: ManualClock
     ):
-        gate = CarefulLimits(limits, clock=clock)
+        gate = FallbackLimits(limits, clock=clock)
         assert (await taken(gate, 21), gate.answered_locally) == (20, 0)
         server.kill()
         assert (await taken(gate, 10), gate.answered_locally) == (5, 10)

@@ -16,7 +16,7 @@ from penstock.etl import rules
 from penstock.etl.domain import Mode, RuleBody
 from penstock.etl.errors import BadRule, EtlTaskNotFound, RuleNotFound, SystemRule
 from penstock.settings import Settings
-from penstock.wiring import open_house
+from penstock.wiring import open_runtime
 from tests.journeys.command import run
 
 pytestmark = pytest.mark.timeout(240)
@@ -130,7 +130,7 @@ def test_a_name_is_ones_own_before_it_is_somebody_elses(desk: Desk):
     bert = Caller(name="bert", user_id=2, scope=Scope.WRITE)
 
     async def chosen(*names: str) -> list[int]:
-        async with open_house(Settings(data_dir=desk.folder / "data")) as house:
+        async with open_runtime(Settings(data_dir=desk.folder / "data")) as house:
             for name, maker in (("bills", caller()), ("bills", bert), ("notes", bert)):
                 await rules.add(house.rooms.etl, maker, RuleBody(name=name, postprocess_mode=Mode.SKIP))
             return [await rule_number(house, name) for name in names]

@@ -19,7 +19,7 @@ from penstock.etl.submit import NewTask
 from penstock.etl.worker import ROOM
 from penstock.kernel.processes import Heartbeat, ProcessKind, delete_process
 from penstock.settings import Settings
-from penstock.wiring import House, open_house
+from penstock.wiring import Runtime, open_runtime
 from tests.fakes.gate import until
 
 ANN = Caller(name="ann", user_id=1, scope=Scope.ADMIN)
@@ -30,7 +30,7 @@ SOON = 60
 class Counter:
     """Brings documents to the house, and writes down how they ended."""
 
-    def __init__(self, house: House, folder: Path) -> None:
+    def __init__(self, house: Runtime, folder: Path) -> None:
         self.house = house
         self.path = folder / "a.md"
         self.path.write_text("# A note")
@@ -56,7 +56,7 @@ class Counter:
 
 @pytest.fixture
 async def counter(tmp_path: Path) -> AsyncIterator[Counter]:
-    async with open_house(Settings(data_dir=tmp_path / "data")) as house:
+    async with open_runtime(Settings(data_dir=tmp_path / "data")) as house:
         heart = Heartbeat(house.db, owner=OTHER, kind=ProcessKind.WORK, rooms=[ROOM], version="1")
         await heart.beat()
         yield Counter(house, tmp_path)
@@ -71,7 +71,7 @@ async def test_a_task_that_somebody_removed_is_not_waited_for(counter: Counter):
     assert (task.status, task.error) == (Status.CANCELLED, "Somebody removed the task.")
 
 
-async def removed(house: House) -> bool:
+async def removed(house: Runtime) -> bool:
     async with house.db.tx() as tx:
         return bool((await tx.conn.execute(delete(etl_task))).rowcount)
 

@@ -11,12 +11,12 @@ from typing import Protocol
 
 import pytest
 
-from penstock.adapters.postgres_bell import LONGEST_BYTES, PostgresBell
-from penstock.adapters.redis.bell import RedisBell
+from penstock.adapters.postgres_notifier import LONGEST_BYTES, PostgresNotifier
 from penstock.adapters.redis.link import RedisLink
-from penstock.kernel.bell import Bell, carry_bells
+from penstock.adapters.redis.notifier import RedisNotifier
 from penstock.kernel.clock import Clock, ManualClock, SystemClock
 from penstock.kernel.db import Db
+from penstock.kernel.notifier import Notifier, run_notifier
 from penstock.kernel.queue import Job, NewJob, Queue
 from penstock.kernel.workers import Workers
 from tests.conftest import open_db
@@ -37,7 +37,7 @@ class Server(Protocol):
     def resume(self) -> None: ...
 
 
-class OwnLinkBell(RedisBell):
+class OwnLinkBell(RedisNotifier):
     """A Redis bell that closes its link too."""
 
     async def close(self) -> None:
@@ -63,10 +63,10 @@ def server(request: pytest.FixtureRequest) -> Server:
 
 
 @pytest.fixture
-def open_bell(server: Server) -> Callable[[str], Bell]:
-    def open_one(owner: str) -> Bell:
+def open_bell(server: Server) -> Callable[[str], Notifier]:
+    def open_one(owner: str) -> Notifier:
         if isinstance(server, PostgresServer):
-            return PostgresBell(server.url("postgres"), owner=owner)
+            return PostgresNotifier(server.url("postgres"), owner=owner)
         assert isinstance(server, ValkeyServer)
         return OwnLinkBell(RedisLink(server.url), owner=owner)
 
@@ -75,14 +75,14 @@ def open_bell(server: Server) -> Callable[[str], Bell]:
 
 @asynccontextmanager
 async def two_processes(
-    url: str, open_bell: Callable[[str], Bell], second: Clock | None = None
+    url: str, open_bell: Callable[[str], Notifier], second: Clock | None = None
 ) -> AsyncIterator[tuple[Db, Db]]:
     """Two databases joined by a bell, which both have begun to hear; the second may have a clock of its own."""
     async with AsyncExitStack() as stack:
         dbs = []
         for owner, clock in (("host:1:a", None), ("host:2:b", second)):
             db, bell = open_db(url, clock), open_bell(owner)
-            carrying = asyncio.create_task(carry_bells(db.wakeups, bell))
+            carrying = asyncio.create_task(run_notifier(db.wakeups, bell))
             stack.push_async_callback(db.close)
             stack.push_async_callback(bell.close)
             stack.push_async_callback(asyncio.wait, [carrying])

@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from penstock.adapters.redis.limits import RedisLimits
+from penstock.adapters.redis.limits import RedisRateLimits
 from penstock.adapters.redis.link import RedisLink
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
-from penstock.kernel.gate import CarefulLimits
-from penstock.kernel.limits import Bucket, Limits, Quota, SqlLimits
+from penstock.kernel.fallback_limits import FallbackLimits
+from penstock.kernel.rate_limits import Bucket, Quota, RateLimits, SqlRateLimits
 from tests.conformance.conftest import Closing
 from tests.conftest import open_db
 
@@ -30,8 +30,8 @@ SOMEONE_WAITS = text(
 )
 
 
-class SqlLimitsOfOneProcess(SqlLimits):
-    """Limits in a database of this test's own."""
+class SqlLimitsOfOneProcess(SqlRateLimits):
+    """RateLimits in a database of this test's own."""
 
     def __init__(self, url: str, clock: ManualClock) -> None:
         self.db = open_db(url, clock, connections=4)
@@ -41,19 +41,19 @@ class SqlLimitsOfOneProcess(SqlLimits):
         await self.db.close()
 
 
-class RedisLimitsOfOneProcess(RedisLimits):
+class RedisLimitsOfOneProcess(RedisRateLimits):
     """Rates in a Redis and quotas in a database of this test's own."""
 
     def __init__(self, url: str, database_url: str, clock: ManualClock) -> None:
         self.link, self.db = RedisLink(url), open_db(database_url, clock, connections=4)
-        super().__init__(self.link, clock, SqlLimits(self.db))
+        super().__init__(self.link, clock, SqlRateLimits(self.db))
 
     async def close(self) -> None:
         await self.link.close()
         await self.db.close()
 
 
-class CarefulLimitsOfOneProcess(CarefulLimits):
+class CarefulLimitsOfOneProcess(FallbackLimits):
     """The local gate before an engine that is there: nobody should notice it."""
 
     def __init__(self, url: str, database_url: str, clock: ManualClock) -> None:
@@ -71,7 +71,7 @@ IMPLEMENTATIONS = [
     pytest.param((["redis_url", "sqlite_url"], RedisLimitsOfOneProcess), id="redis"),
     pytest.param((["redis_url", "sqlite_url"], CarefulLimitsOfOneProcess), id="careful"),
 ]
-Connect = Callable[[], Limits]
+Connect = Callable[[], RateLimits]
 
 
 @pytest.fixture(params=IMPLEMENTATIONS)
@@ -81,11 +81,11 @@ def implementation(request: pytest.FixtureRequest, clock: ManualClock) -> Callab
 
 
 @pytest.fixture
-def limits(connect: Connect) -> Limits:
+def limits(connect: Connect) -> RateLimits:
     return connect()
 
 
-async def taken(limits: Limits, bucket: Bucket = TEN, *, amount: float = 1, key: str = "k") -> bool:
+async def taken(limits: RateLimits, bucket: Bucket = TEN, *, amount: float = 1, key: str = "k") -> bool:
     return (await limits.take(key, bucket, amount=amount)).allowed
 
 
@@ -107,40 +107,42 @@ class Model:
 class TestTake:
     @pytest.mark.parametrize("per_second", [0.01, 1 / 3, 1, 2, 3, 6, 7, 10, 100, 700, 30_000])
     @pytest.mark.parametrize("burst", [1, 6, 50])
-    async def test_a_full_bucket_gives_its_burst_and_not_one_more(self, limits: Limits, per_second: float, burst: int):
+    async def test_a_full_bucket_gives_its_burst_and_not_one_more(
+        self, limits: RateLimits, per_second: float, burst: int
+    ):
         bucket = Bucket(per_second=per_second, burst=burst)
         assert [await taken(limits, bucket) for _ in range(burst + 1)] == [True] * burst + [False]
 
-    async def test_a_take_is_all_or_nothing(self, limits: Limits):
+    async def test_a_take_is_all_or_nothing(self, limits: RateLimits):
         assert await taken(limits, amount=7)
         refused = await limits.take("k", TEN, amount=4)
         assert (refused.allowed, refused.remaining) == (False, 3)
         assert await taken(limits, amount=3)
 
-    async def test_a_grant_says_what_is_left(self, limits: Limits):
+    async def test_a_grant_says_what_is_left(self, limits: RateLimits):
         assert (await limits.take("k", TEN, amount=4)).remaining == 6
         assert (await limits.take("k", TEN, amount=6)).remaining == 0
         grant = await limits.take("k", TEN)
         assert (grant.allowed, grant.remaining) == (False, 0)
 
-    async def test_an_allowed_take_waits_for_nothing(self, limits: Limits):
+    async def test_an_allowed_take_waits_for_nothing(self, limits: RateLimits):
         assert (await limits.take("k", TEN)).wait_seconds == 0
 
     @pytest.mark.parametrize("per_second", [1 / 3, 1, 2, 3, 6, 7, 10, 100])
-    async def test_it_refills_at_the_rate(self, limits: Limits, clock: ManualClock, per_second: float):
+    async def test_it_refills_at_the_rate(self, limits: RateLimits, clock: ManualClock, per_second: float):
         bucket = Bucket(per_second=per_second, burst=100)
         assert await taken(limits, bucket, amount=100)
         clock.advance(seconds=12 / per_second + 0.000001)  # a fraction such as 12/7 has no exact microsecond
         assert [await taken(limits, bucket) for _ in range(13)] == [True] * 12 + [False]
 
-    async def test_over_a_long_time_it_gives_the_rate(self, limits: Limits, clock: ManualClock):
+    async def test_over_a_long_time_it_gives_the_rate(self, limits: RateLimits, clock: ManualClock):
         bucket, allowed = Bucket(per_second=3, burst=5), 0
         for _ in range(600):
             allowed += await taken(limits, bucket)
             clock.advance(seconds=0.1)
         assert allowed in {5 + 179, 5 + 180}
 
-    async def test_it_never_holds_more_than_its_burst(self, limits: Limits, clock: ManualClock):
+    async def test_it_never_holds_more_than_its_burst(self, limits: RateLimits, clock: ManualClock):
         assert await taken(limits)
         clock.advance(seconds=3600)
         assert not await taken(limits, amount=4) or not await taken(limits, amount=7)
@@ -148,7 +150,7 @@ class TestTake:
     @given(st.floats(0.01, 1000), st.integers(1, 20), st.data())
     @one_for_all
     async def test_waiting_as_told_suffices_and_a_little_less_does_not(
-        self, limits: Limits, clock: ManualClock, per_second: float, burst: int, data: st.DataObject
+        self, limits: RateLimits, clock: ManualClock, per_second: float, burst: int, data: st.DataObject
     ):
         bucket, key = Bucket(per_second=per_second, burst=burst), f"example {next(EXAMPLES)}"
         assert await taken(limits, bucket, amount=burst, key=key)
@@ -167,7 +169,7 @@ class TestTake:
     )
     @one_for_all
     async def test_it_does_what_a_bucket_on_paper_does(
-        self, limits: Limits, clock: ManualClock, bucket: Bucket, steps: list[tuple[int, int]]
+        self, limits: RateLimits, clock: ManualClock, bucket: Bucket, steps: list[tuple[int, int]]
     ):
         key, paper = f"example {next(EXAMPLES)}", Model(bucket, clock.now())
         for micros, wanted in steps:
@@ -182,12 +184,12 @@ class TestTake:
                 paper.take(amount, clock.now())
 
     @pytest.mark.parametrize("amount", [10.5, 11, 1e9, -1, float("nan")])
-    async def test_an_amount_that_no_bucket_gives_is_refused_and_takes_nothing(self, limits: Limits, amount: float):
+    async def test_an_amount_that_no_bucket_gives_is_refused_and_takes_nothing(self, limits: RateLimits, amount: float):
         with pytest.raises(ValueError, match="can never be taken from a bucket that holds 10"):
             await limits.take("k", TEN, amount=amount)
         assert await taken(limits, amount=10)
 
-    async def test_keys_are_apart(self, limits: Limits):
+    async def test_keys_are_apart(self, limits: RateLimits):
         assert await taken(limits, amount=10, key="a")
         assert await taken(limits, amount=10, key="A")
         assert not await taken(limits, key="a")
@@ -206,7 +208,7 @@ class TestTake:
 
 
 class TestCool:
-    async def test_a_cooled_bucket_gives_nothing_for_that_long(self, limits: Limits, clock: ManualClock):
+    async def test_a_cooled_bucket_gives_nothing_for_that_long(self, limits: RateLimits, clock: ManualClock):
         await limits.cool("k", TEN, seconds=30)
         clock.advance(seconds=29.999999)
         refused = await limits.take("k", TEN)
@@ -216,60 +218,60 @@ class TestCool:
         assert await taken(limits)
         assert not await taken(limits)
 
-    async def test_after_cooling_it_refills_at_its_rate(self, limits: Limits, clock: ManualClock):
+    async def test_after_cooling_it_refills_at_its_rate(self, limits: RateLimits, clock: ManualClock):
         await limits.cool("k", TEN, seconds=30)
         clock.advance(seconds=32)
         assert [await taken(limits) for _ in range(6)] == [True] * 5 + [False]
 
-    async def test_a_shorter_cooling_does_not_cut_a_longer_one(self, limits: Limits, clock: ManualClock):
+    async def test_a_shorter_cooling_does_not_cut_a_longer_one(self, limits: RateLimits, clock: ManualClock):
         await limits.cool("k", TEN, seconds=30)
         await limits.cool("k", TEN, seconds=5)
         clock.advance(seconds=29)
         assert not await taken(limits)
 
-    async def test_a_longer_cooling_replaces_a_shorter_one(self, limits: Limits, clock: ManualClock):
+    async def test_a_longer_cooling_replaces_a_shorter_one(self, limits: RateLimits, clock: ManualClock):
         await limits.cool("k", TEN, seconds=5)
         await limits.cool("k", TEN, seconds=30)
         clock.advance(seconds=29)
         assert not await taken(limits)
 
-    async def test_cooling_one_key_leaves_the_others(self, limits: Limits):
+    async def test_cooling_one_key_leaves_the_others(self, limits: RateLimits):
         await limits.cool("a", TEN, seconds=30)
         assert await taken(limits, key="b", amount=10)
 
 
 class TestQuota:
-    async def test_what_is_left_can_be_asked_without_taking_any(self, limits: Limits):
+    async def test_what_is_left_can_be_asked_without_taking_any(self, limits: RateLimits):
         assert await limits.left("q", until=TONIGHT, limit=10) == 10
         taken = await limits.reserve("q", until=TONIGHT, limit=10, block=2)
         assert await limits.left("q", until=TONIGHT, limit=10) == 10 - taken
         assert await limits.left("q", until=TONIGHT, limit=1) == 0
 
-    async def test_blocks_shrink_as_the_quota_runs_out_and_reach_its_end_exactly(self, limits: Limits):
+    async def test_blocks_shrink_as_the_quota_runs_out_and_reach_its_end_exactly(self, limits: RateLimits):
         blocks = [await limits.reserve("k", until=TONIGHT, limit=100, block=20) for _ in range(30)]
         granted = [block for block in blocks if block]
         assert granted == sorted(granted, reverse=True)
         assert (granted[0], granted[-1], sum(granted)) == (20, 1, 100)
         assert blocks[-1] == 0
 
-    async def test_windows_and_keys_are_counted_apart(self, limits: Limits):
+    async def test_windows_and_keys_are_counted_apart(self, limits: RateLimits):
         for key, until in (("a", TONIGHT), ("a", TOMORROW), ("b", TONIGHT)):
             assert await limits.reserve(key, until=until, limit=1, block=5) == 1
             assert await limits.reserve(key, until=until, limit=1, block=5) == 0
 
-    async def test_units_given_back_can_be_taken_again(self, limits: Limits):
+    async def test_units_given_back_can_be_taken_again(self, limits: RateLimits):
         assert await limits.reserve("k", until=TONIGHT, limit=4, block=1) == 1
         await limits.give_back("k", until=TONIGHT, amount=1)
         spent = [await limits.reserve("k", until=TONIGHT, limit=4, block=1) for _ in range(5)]
         assert spent == [1, 1, 1, 1, 0]
 
-    async def test_giving_back_too_much_does_not_raise_the_limit(self, limits: Limits):
+    async def test_giving_back_too_much_does_not_raise_the_limit(self, limits: RateLimits):
         await limits.reserve("k", until=TONIGHT, limit=2, block=1)
         await limits.give_back("k", until=TONIGHT, amount=99)
         await limits.give_back("never seen", until=TONIGHT, amount=99)
         assert [await limits.reserve("k", until=TONIGHT, limit=2, block=1) for _ in range(3)] == [1, 1, 0]
 
-    async def test_a_lowered_limit_gives_nothing_more(self, limits: Limits):
+    async def test_a_lowered_limit_gives_nothing_more(self, limits: RateLimits):
         for _ in range(5):
             await limits.reserve("k", until=TONIGHT, limit=100, block=1)
         assert await limits.reserve("k", until=TONIGHT, limit=3, block=1) == 0
@@ -290,7 +292,7 @@ class TestQuota:
     @given(st.integers(0, 60), st.lists(st.tuples(st.integers(0, 2), st.integers(1, 9)), max_size=20))
     @one_for_all
     async def test_what_is_spent_stays_within_the_limit_and_the_rest_is_there_for_others(
-        self, limits: Limits, limit: int, spends: list[tuple[int, int]]
+        self, limits: RateLimits, limit: int, spends: list[tuple[int, int]]
     ):
         key, spent = f"example {next(EXAMPLES)}", 0
         quotas = [Quota(limits, key, limit=limit, until=TONIGHT, block=5) for _ in range(3)]
@@ -320,17 +322,17 @@ class TestSqlSweep:
     """Only the tables need a broom: Redis forgets by itself."""
 
     @pytest.fixture
-    def table(self, db: Db) -> SqlLimits:
-        return SqlLimits(db)
+    def table(self, db: Db) -> SqlRateLimits:
+        return SqlRateLimits(db)
 
-    async def test_full_buckets_go_and_emptier_ones_stay(self, table: SqlLimits, clock: ManualClock):
+    async def test_full_buckets_go_and_emptier_ones_stay(self, table: SqlRateLimits, clock: ManualClock):
         assert await taken(table, key="soon full", amount=2)
         assert await taken(table, key="empty", amount=10)
         clock.advance(seconds=2)
         assert await table.sweep() == 1
         assert not await taken(table, key="empty", amount=5)
 
-    async def test_windows_that_are_over_go_and_others_stay(self, table: SqlLimits, clock: ManualClock):
+    async def test_windows_that_are_over_go_and_others_stay(self, table: SqlRateLimits, clock: ManualClock):
         for minute in range(5):
             until = clock.now() + timedelta(minutes=minute + 1)
             for key in ("a", "b"):
@@ -340,7 +342,7 @@ class TestSqlSweep:
         assert await table.sweep() == 8
         assert await table.reserve("a", until=still_open, limit=1, block=1) == 0
 
-    async def test_one_sweep_deletes_no_more_than_the_limit_of_each(self, table: SqlLimits, clock: ManualClock):
+    async def test_one_sweep_deletes_no_more_than_the_limit_of_each(self, table: SqlRateLimits, clock: ManualClock):
         for number in range(5):
             await taken(table, key=f"k{number}")
             await table.reserve(f"k{number}", until=TONIGHT, limit=1, block=1)
@@ -348,7 +350,7 @@ class TestSqlSweep:
         assert [await table.sweep(limit=3) for _ in range(3)] == [6, 4, 0]
 
     @pytest.mark.parametrize("db_url", ["postgres"], indirect=True)
-    async def test_a_bucket_that_is_used_during_the_sweep_stays(self, db: Db, table: SqlLimits, clock: ManualClock):
+    async def test_a_bucket_that_is_used_during_the_sweep_stays(self, db: Db, table: SqlRateLimits, clock: ManualClock):
         assert await taken(table)
         clock.advance(seconds=1)
         async with db.tx() as using:

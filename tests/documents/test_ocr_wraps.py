@@ -128,11 +128,11 @@ class TestARowWithEmptyCells:
             (0, ("Item", "Price")),
             (30, ("A very long name", "7.50")),
             (30, ("Oil", "2.00")),
-            (24, ("Tools",)),
+            (24, ("Deps",)),
             (30, ("Hammer", "9.00")),
             (30, ("Saw", "8.00")),
         )
-        assert ["Tools", ""] in rows_of(page)
+        assert ["Deps", ""] in rows_of(page)
 
     def test_stays_one_where_sums_stand_closer_than_items(self):
         page = table(

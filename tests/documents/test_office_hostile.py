@@ -22,7 +22,7 @@ from penstock.kernel.errors import PenstockError
 from penstock.kernel.sandbox import ends
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.sandbox.ends import Bounds
-from penstock.kernel.sandbox.sitting import Sitting
+from penstock.kernel.sandbox.session import SandboxSession
 from tests.documents.making_office import (
     entry_at,
     part_of,
@@ -213,7 +213,7 @@ async def test_more_pages_than_allowed_are_too_large(tmp_path):
             [part async for part in read_flat(sitting, Kind.TXT, path.name, most_pages=3)]
 
 
-class SittingTakenOver(Sitting):
+class SittingTakenOver(SandboxSession):
     """Its child gives what the file behind it wants to be given."""
 
     def __init__(self, part: Part) -> None:

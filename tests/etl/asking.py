@@ -16,9 +16,9 @@ from penstock.documents.ground import Place, read_pages
 from penstock.documents.ocr import Desk, Reading
 from penstock.documents.shape import Shaped, ShapeRule
 from penstock.etl import api, worker
+from penstock.etl.deps import Deps, Terms
 from penstock.etl.domain import Mode
 from penstock.etl.schemas import PRELOAD
-from penstock.etl.tools import Terms, Tools
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.db import Db
 from penstock.kernel.http.problems import speak_problems
@@ -62,7 +62,7 @@ class ShaperOfTotals:
 class Room:
     """The room, its app, and those who call."""
 
-    tools: Tools
+    tools: Deps
     app: FastAPI
 
     @property
@@ -146,7 +146,7 @@ async def open_room(db: Db, folder: Path, **terms: Any) -> AsyncIterator[Room]:
     blobs = DiskBlobs(folder / "blobs")
     shaper = ShaperOfTotals(blobs)
     async with Sandbox(preload=PRELOAD) as sandbox:
-        tools = Tools(
+        tools = Deps(
             db=db,
             queue=Queue(),
             runs=SqlRunState(db, live_seconds=3600, final_seconds=3600),
@@ -160,7 +160,7 @@ async def open_room(db: Db, folder: Path, **terms: Any) -> AsyncIterator[Room]:
         yield room_of(tools)
 
 
-def room_of(tools: Tools, **changes: Any) -> Room:
+def room_of(tools: Deps, **changes: Any) -> Room:
     """A room with these tools, some of them changed."""
     tools = replace(tools, **changes)
     app = FastAPI()

@@ -16,7 +16,7 @@ from penstock.kernel.processes import ProcessKind
 from penstock.kernel.queue import JobState, NewJob, get_job
 from penstock.settings import EtlSettings, Settings
 from penstock.tasks.remove import REMOVE
-from penstock.wiring import ROOMS, House, open_house
+from penstock.wiring import MODULES, Runtime, open_runtime
 from tests.etl.workshop import ANNA, Grounds
 from tests.fakes.gate import until
 from tests.fakes.ocr import OcrThatWaits
@@ -44,9 +44,9 @@ def settings(grounds: Grounds) -> Settings:
 
 
 @asynccontextmanager
-async def working(house: House) -> AsyncIterator[None]:
+async def working(house: Runtime) -> AsyncIterator[None]:
     """The house with its workers, as `penstock work` runs it."""
-    keeping = asyncio.create_task(house.keep(kind=ProcessKind.WORK, rooms=ROOMS))
+    keeping = asyncio.create_task(house.keep(kind=ProcessKind.WORK, rooms=MODULES))
     crews = asyncio.create_task(house.work())
     try:
         yield
@@ -56,12 +56,12 @@ async def working(house: House) -> AsyncIterator[None]:
         await asyncio.gather(crews, keeping, return_exceptions=True)
 
 
-async def put(house: House, name: str = "invoice.md") -> EtlTask:
+async def put(house: Runtime, name: str = "invoice.md") -> EtlTask:
     await house.blobs.put(f"users/5/raw/3/{name}", TEXT.encode())
     return await submit(house.rooms.etl, ANNA, NewTask(project_id=3, filename=name))
 
 
-async def ended(house: House, task: EtlTask) -> EtlTask:
+async def ended(house: Runtime, task: EtlTask) -> EtlTask:
     """As callers see it when it is over: told by the relay, which wakes nobody when it has put run state."""
 
     async def is_over() -> bool:
@@ -72,7 +72,7 @@ async def ended(house: House, task: EtlTask) -> EtlTask:
 
 
 async def test_a_document_is_read_and_shaped_by_the_workers_of_the_house(settings: Settings):
-    async with open_house(settings) as house, working(house):
+    async with open_runtime(settings) as house, working(house):
         task = await ended(house, await put(house))
         assert task.status is Status.COMPLETED, task.error
         markdown = await house.blobs.get(f"users/5/etl_artifacts/3/{task.id}/mineru.md")
@@ -87,9 +87,9 @@ async def test_a_document_is_read_and_shaped_by_the_workers_of_the_house(setting
 
 
 async def test_settings_reach_the_room(settings: Settings):
-    async with open_house(settings) as house:
+    async with open_runtime(settings) as house:
         task = await put(house)
-        assert ROOM in ROOMS
+        assert ROOM in MODULES
         assert await house.rooms.etl.runs.get(f"docs:task:{task.id}") is not None
         if house.redis is None:
             return
@@ -108,19 +108,19 @@ async def test_what_died_processes_left_is_swept_by_each_process_at_its_start(se
         path.write_bytes(b"x")
         os.utime(path, (0, 0))
     (scratch / "young.md").write_bytes(b"x")
-    async with open_house(settings) as house, working(house):
+    async with open_runtime(settings) as house, working(house):
         await until(lambda: not any(path.exists() for path in left), seconds=30)
     assert {path.name for path in scratch.iterdir() if path.is_file()} == {"b.onnx", "young.md"}
 
 
 async def test_patience_can_be_set(settings: Settings):
-    async with open_house(replace(settings, etl=replace(settings.etl, patience_seconds=7))) as house:
+    async with open_runtime(replace(settings, etl=replace(settings.etl, patience_seconds=7))) as house:
         assert house.rooms.etl.terms.most_patience_seconds == 7
 
 
 async def test_the_room_has_slots_of_its_own(settings: Settings):
     """One stage at a time here, as was set, and jobs of other rooms do not wait for it."""
-    async with open_house(settings) as house:
+    async with open_runtime(settings) as house:
         ocr = OcrThatWaits(house.blobs, before_page=1)
         etl = replace(house.rooms.etl, provider=ocr)
         house = replace(house, rooms=replace(house.rooms, etl=etl))
@@ -136,7 +136,7 @@ async def test_the_room_has_slots_of_its_own(settings: Settings):
             assert {(await ended(house, task)).status for task in tasks} == {Status.COMPLETED}
 
 
-async def done(house: House, job_id: str) -> None:
+async def done(house: Runtime, job_id: str) -> None:
     async def is_done() -> bool:
         async with house.db.read() as tx:
             return (await get_job(tx, job_id)).state is JobState.DONE

@@ -19,12 +19,12 @@ from penstock.adapters.s3 import S3Blobs, S3Place
 from penstock.documents.ocr import OCRProvider
 from penstock.documents.shape import PostProcessor
 from penstock.etl import track, worker
+from penstock.etl.deps import Deps, Terms
 from penstock.etl.domain import EtlTask, Mode, Status
 from penstock.etl.reconcile import Reconciler
 from penstock.etl.runs import Standing, find, key
 from penstock.etl.store import tasks
 from penstock.etl.submit import NewTask, submit
-from penstock.etl.tools import Terms, Tools
 from penstock.kernel.announce import announce_by_message
 from penstock.kernel.clock import ManualClock, SystemClock
 from penstock.kernel.events import event
@@ -53,7 +53,7 @@ TERMS = Terms(backoff=BACKOFF, ocr_attempts=3, postprocess_attempts=2, task_time
 class Workshop:
     """The room in one of its set-ups. Jobs are run when a test says so."""
 
-    def __init__(self, tools: Tools, clock: ManualClock, link: RedisLink | None = None) -> None:
+    def __init__(self, tools: Deps, clock: ManualClock, link: RedisLink | None = None) -> None:
         self.tools = tools
         self.db = tools.db
         self.clock = clock
@@ -228,7 +228,7 @@ async def open_workshop(grounds: Grounds, clock: ManualClock) -> AsyncIterator[W
     db = open_db(grounds.database, clock)
     link = RedisLink(grounds.redis) if grounds.redis else None
     seconds = {"live_seconds": LIVE_SECONDS, "final_seconds": FINAL_SECONDS}
-    tools = Tools(
+    tools = Deps(
         db=db,
         queue=Queue(announce=announce_by_message) if link else Queue(),
         runs=RedisRunState(link, clock, **seconds) if link else SqlRunState(db, **seconds),

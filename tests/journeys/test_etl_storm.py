@@ -17,7 +17,7 @@ from penstock.etl.submit import NewTask
 from penstock.kernel.queue import JobState, job
 from penstock.kernel.transitions import list_transitions
 from penstock.settings import Settings
-from penstock.wiring import House, open_house
+from penstock.wiring import Runtime, open_runtime
 from tests.fakes.gate import until
 from tests.journeys.profiles import Profile
 from tests.servers.valkey import AnyRedis
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.timeout(240)
 class Storm:
     """A house to look into, workers to strike, and a folder where these write what they did."""
 
-    def __init__(self, house: House, folder: Path) -> None:
+    def __init__(self, house: Runtime, folder: Path) -> None:
         self.house = house
         self.tools = house.rooms.etl
         self.folder = folder
@@ -112,7 +112,7 @@ def settings(profile: Profile) -> Settings:
 async def storm(settings: Settings, tmp_path: Path) -> AsyncIterator[Storm]:
     folder = tmp_path / "storm"
     folder.mkdir()
-    async with open_house(settings) as house:
+    async with open_runtime(settings) as house:
         yield Storm(house, folder)
 
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.house import tree
+from tests.checks import tree
 from tests.journeys.command import environment
 
 

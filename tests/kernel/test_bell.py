@@ -1,4 +1,4 @@
-"""What `carry_bells` promises, whatever the bell: together, without echo, bounded, and never in anyone's way."""
+"""What `run_notifier` promises, whatever the bell: together, without echo, bounded, and never in anyone's way."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from penstock.kernel.bell import GAP_SECONDS, Bell, carry_bells
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
+from penstock.kernel.notifier import GAP_SECONDS, Notifier, run_notifier
 from penstock.kernel.wakeups import MOST_CALLS, Wakeups
 from tests.fakes.gate import until
 
@@ -64,8 +64,8 @@ def wakeups(clock: ManualClock) -> Wakeups:
 
 
 @asynccontextmanager
-async def carried(wakeups: Wakeups, bell: Bell) -> AsyncIterator[asyncio.Task[None]]:
-    task = asyncio.create_task(carry_bells(wakeups, bell))
+async def carried(wakeups: Wakeups, bell: Notifier) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(run_notifier(wakeups, bell))
     await asyncio.sleep(0)
     try:
         yield task

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.kernel.breaker import Breaker, BreakerOpen
+from penstock.kernel.circuit_breaker import CircuitBreaker, CircuitBreakerOpen
 from penstock.kernel.clock import ManualClock
 
 REST_SECONDS = 5.0
@@ -17,53 +17,53 @@ class Away(Exception):
 
 
 @pytest.fixture
-def breaker(clock: ManualClock) -> Breaker:
-    return Breaker("mill", clock, after_failures=3, rest_seconds=REST_SECONDS)
+def breaker(clock: ManualClock) -> CircuitBreaker:
+    return CircuitBreaker("mill", clock, after_failures=3, rest_seconds=REST_SECONDS)
 
 
-def fail(breaker: Breaker, reason: str = "no water", times: int = 1) -> None:
+def fail(breaker: CircuitBreaker, reason: str = "no water", times: int = 1) -> None:
     for _ in range(times):
         with pytest.raises(Away), breaker.trying(Away):
             raise Away(reason)
 
 
-def succeed(breaker: Breaker) -> None:
+def succeed(breaker: CircuitBreaker) -> None:
     with breaker.trying(Away):
         pass
 
 
-def is_refused(breaker: Breaker) -> bool:
+def is_refused(breaker: CircuitBreaker) -> bool:
     try:
         succeed(breaker)
-    except BreakerOpen:
+    except CircuitBreakerOpen:
         return True
     return False
 
 
 class TestOpening:
-    def test_it_opens_after_so_many_failures_and_says_why(self, breaker: Breaker):
+    def test_it_opens_after_so_many_failures_and_says_why(self, breaker: CircuitBreaker):
         fail(breaker, times=2)
         assert (breaker.open, breaker.reason) == (False, "")
         fail(breaker, "the weir broke")
         assert (breaker.open, breaker.reason) == (True, "the weir broke")
-        with pytest.raises(BreakerOpen, match=r"mill is left alone .* the weir broke") as caught:
+        with pytest.raises(CircuitBreakerOpen, match=r"mill is left alone .* the weir broke") as caught:
             succeed(breaker)
         assert (caught.value.ours, caught.value.retryable) == (True, True)
 
-    def test_only_failures_in_a_row_count(self, breaker: Breaker):
+    def test_only_failures_in_a_row_count(self, breaker: CircuitBreaker):
         for _ in range(5):
             fail(breaker, times=2)
             succeed(breaker)
         assert not breaker.open
 
-    def test_another_error_is_an_answer(self, breaker: Breaker):
+    def test_another_error_is_an_answer(self, breaker: CircuitBreaker):
         fail(breaker, times=2)
         with pytest.raises(LookupError), breaker.trying(Away):
             raise LookupError
         fail(breaker, times=2)
         assert not breaker.open
 
-    async def test_being_cancelled_says_nothing_either_way(self, breaker: Breaker):
+    async def test_being_cancelled_says_nothing_either_way(self, breaker: CircuitBreaker):
         fail(breaker, times=2)
         with pytest.raises(asyncio.CancelledError), breaker.trying(Away):
             raise asyncio.CancelledError
@@ -71,7 +71,7 @@ class TestOpening:
         fail(breaker)
         assert breaker.open
 
-    def test_the_reason_is_put_in_words_that_may_be_shown(self, breaker: Breaker):
+    def test_the_reason_is_put_in_words_that_may_be_shown(self, breaker: CircuitBreaker):
         for _ in range(3):
             with pytest.raises(Away), breaker.trying(Away, words=lambda _: "it is away"):
                 raise Away("s3cret")
@@ -79,7 +79,7 @@ class TestOpening:
 
 
 class TestResting:
-    def test_nothing_is_tried_until_the_rest_is_over(self, breaker: Breaker, clock: ManualClock):
+    def test_nothing_is_tried_until_the_rest_is_over(self, breaker: CircuitBreaker, clock: ManualClock):
         fail(breaker, times=3)
         clock.advance(seconds=REST_SECONDS - 0.001)
         assert is_refused(breaker)
@@ -87,7 +87,7 @@ class TestResting:
         assert not is_refused(breaker)
         assert (breaker.open, breaker.reason) == (False, "")
 
-    def test_then_one_tries_alone_and_success_lets_everyone_in(self, breaker: Breaker, clock: ManualClock):
+    def test_then_one_tries_alone_and_success_lets_everyone_in(self, breaker: CircuitBreaker, clock: ManualClock):
         fail(breaker, times=3)
         clock.advance(seconds=REST_SECONDS)
         with breaker.trying(Away):
@@ -97,7 +97,7 @@ class TestResting:
         fail(breaker, times=2)
         assert not breaker.open
 
-    def test_its_failure_begins_the_rest_anew(self, breaker: Breaker, clock: ManualClock):
+    def test_its_failure_begins_the_rest_anew(self, breaker: CircuitBreaker, clock: ManualClock):
         fail(breaker, times=3)
         clock.advance(seconds=REST_SECONDS)
         slow = breaker.trying(Away)
@@ -112,7 +112,7 @@ class TestResting:
 
     @pytest.mark.parametrize("ending", [asyncio.CancelledError, KeyboardInterrupt])
     def test_one_that_was_cancelled_lets_another_try_after_a_rest(
-        self, breaker: Breaker, clock: ManualClock, ending: type[BaseException]
+        self, breaker: CircuitBreaker, clock: ManualClock, ending: type[BaseException]
     ):
         fail(breaker, times=3)
         clock.advance(seconds=REST_SECONDS)
@@ -122,7 +122,7 @@ class TestResting:
         clock.advance(seconds=REST_SECONDS)
         assert not is_refused(breaker)
 
-    def test_one_that_hangs_does_not_keep_the_others_out_for_ever(self, breaker: Breaker, clock: ManualClock):
+    def test_one_that_hangs_does_not_keep_the_others_out_for_ever(self, breaker: CircuitBreaker, clock: ManualClock):
         fail(breaker, times=3)
         clock.advance(seconds=REST_SECONDS)
         with breaker.trying(Away):
@@ -130,7 +130,7 @@ class TestResting:
             assert not is_refused(breaker)
 
     def test_tries_that_began_before_and_fail_late_do_not_make_the_rest_longer(
-        self, breaker: Breaker, clock: ManualClock
+        self, breaker: CircuitBreaker, clock: ManualClock
     ):
         late = breaker.trying(Away)
         late.__enter__()
@@ -140,7 +140,7 @@ class TestResting:
         clock.advance(seconds=1)
         assert not is_refused(breaker)
 
-    def test_a_clock_that_was_put_back_does_not_make_the_rest_longer(self, breaker: Breaker, clock: ManualClock):
+    def test_a_clock_that_was_put_back_does_not_make_the_rest_longer(self, breaker: CircuitBreaker, clock: ManualClock):
         fail(breaker, times=3)
         clock.advance(seconds=-3600)
         assert not is_refused(breaker)
@@ -149,7 +149,7 @@ class TestResting:
 @given(st.lists(st.tuples(st.sampled_from(["succeed", "fail", "wait"]), st.floats(0, 2 * REST_SECONDS)), max_size=60))
 def test_it_refuses_only_while_it_rests_and_lets_at_most_one_failure_through_per_rest(steps: list[tuple[str, float]]):
     clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
-    breaker = Breaker("mill", clock, after_failures=3, rest_seconds=REST_SECONDS)
+    breaker = CircuitBreaker("mill", clock, after_failures=3, rest_seconds=REST_SECONDS)
     failed_at: list[datetime] = []
     for what, seconds in steps:
         clock.advance(seconds=seconds if what == "wait" else 0)
@@ -159,7 +159,7 @@ def test_it_refuses_only_while_it_rests_and_lets_at_most_one_failure_through_per
             failed_at.clear()
         except Away:
             failed_at.append(clock.now())
-        except BreakerOpen:
+        except CircuitBreakerOpen:
             assert len(failed_at) >= 3
             assert (clock.now() - failed_at[-1]).total_seconds() < REST_SECONDS
     assert breaker.open == (len(failed_at) >= 3)

@@ -18,9 +18,9 @@ from penstock.kernel.db import Db, Tx
 from penstock.kernel.engines import BadDatabaseFolder, BadDatabaseUrl
 from penstock.kernel.errors import DiskFull, Unavailable
 from penstock.kernel.faults import DatabaseAway, DatabaseBusy, DatabaseNotMigrated
-from penstock.kernel.limits import rate_bucket
 from penstock.kernel.migrations import migrate
 from penstock.kernel.queue import Job, JobState, NewJob, Queue, job
+from penstock.kernel.rate_limits import rate_bucket
 from penstock.kernel.workers import Settle, Workers
 from tests.conftest import open_db
 from tests.servers.postgres import PostgresServer

@@ -17,11 +17,11 @@ from penstock.kernel.db import Db, Tx
 from penstock.kernel.errors import Conflict, Invalid
 from penstock.kernel.faults import DatabaseAway
 from penstock.kernel.ids import TimeIds
-from penstock.kernel.limits import rate_bucket
 from penstock.kernel.message import Message
 from penstock.kernel.migrations import migrate, pending
 from penstock.kernel.outbox import Relay
 from penstock.kernel.queue import JobState, NewJob, Queue, get_job
+from penstock.kernel.rate_limits import rate_bucket
 from penstock.kernel.runstate import RunEntry, SqlRunState
 from penstock.kernel.workers import Workers
 from tests.conftest import open_db

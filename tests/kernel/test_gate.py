@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
 from penstock.kernel.errors import Unavailable
-from penstock.kernel.gate import LOOKED_AT, CarefulLimits
-from penstock.kernel.limits import Bucket, Grant, Limits, SqlLimits
+from penstock.kernel.fallback_limits import LOOKED_AT, FallbackLimits
+from penstock.kernel.rate_limits import Bucket, Grant, RateLimits, SqlRateLimits
 
 TWENTY = Bucket(per_second=4, burst=20)  # here: 1 a second, 5 at once
 TONIGHT = datetime(2026, 1, 2, tzinfo=UTC)
@@ -46,7 +46,7 @@ class LimitsThatAreAway:
 class Wire:
     """A wire to one engine that can be cut and mended."""
 
-    def __init__(self, engine: Limits) -> None:
+    def __init__(self, engine: RateLimits) -> None:
         self.whole = self._end = engine
         self.coolings = 0
 
@@ -74,26 +74,26 @@ class Wire:
 
 
 @pytest.fixture
-def alone(clock: ManualClock) -> CarefulLimits:
+def alone(clock: ManualClock) -> FallbackLimits:
     """A gate whose engine is away."""
-    return CarefulLimits(LimitsThatAreAway(), clock=clock)
+    return FallbackLimits(LimitsThatAreAway(), clock=clock)
 
 
-async def taken(limits: Limits, times: int, key: str = "k") -> int:
+async def taken(limits: RateLimits, times: int, key: str = "k") -> int:
     return sum([(await limits.take(key, TWENTY)).allowed for _ in range(times)])
 
 
 class TestAlone:
-    async def test_it_gives_its_share_of_the_burst_and_counts_its_answers(self, alone: CarefulLimits):
+    async def test_it_gives_its_share_of_the_burst_and_counts_its_answers(self, alone: FallbackLimits):
         assert await taken(alone, 8) == 5
         assert alone.answered_locally == 8
 
-    async def test_it_refills_at_its_share_of_the_rate(self, alone: CarefulLimits, clock: ManualClock):
+    async def test_it_refills_at_its_share_of_the_rate(self, alone: FallbackLimits, clock: ManualClock):
         await taken(alone, 5)
         clock.advance(seconds=3)
         assert await taken(alone, 5) == 3
 
-    async def test_it_gives_at_least_one_at_a_time(self, alone: CarefulLimits, clock: ManualClock):
+    async def test_it_gives_at_least_one_at_a_time(self, alone: FallbackLimits, clock: ManualClock):
         slow = Bucket(per_second=1, burst=1)
         grants = [await alone.take("k", slow) for _ in range(2)]
         assert [grant.allowed for grant in grants] == [True, False]
@@ -102,7 +102,7 @@ class TestAlone:
         assert (await alone.take("k", slow)).allowed
 
     async def test_more_than_its_share_is_let_through_when_full_and_paid_back(
-        self, alone: CarefulLimits, clock: ManualClock
+        self, alone: FallbackLimits, clock: ManualClock
     ):
         whole = await alone.take("k", TWENTY, amount=20)
         assert (whole.allowed, whole.remaining) == (True, 0)
@@ -111,22 +111,22 @@ class TestAlone:
         clock.advance(seconds=16)
         assert await taken(alone, 2) == 1
 
-    async def test_keys_are_apart(self, alone: CarefulLimits):
+    async def test_keys_are_apart(self, alone: FallbackLimits):
         assert (await taken(alone, 9, "a"), await taken(alone, 9, "b")) == (5, 5)
 
     async def test_an_outage_that_is_not_ours_passes_through(self, clock: ManualClock):
         upstream = Unavailable(reason="the upstream is away")
         with pytest.raises(Unavailable, match="upstream"):
-            await CarefulLimits(LimitsThatAreAway(upstream), clock=clock).take("k", TWENTY)
+            await FallbackLimits(LimitsThatAreAway(upstream), clock=clock).take("k", TWENTY)
 
     async def test_a_mistake_passes_through(self, clock: ManualClock):
-        gate = CarefulLimits(LimitsThatAreAway(ValueError("never")), clock=clock)
+        gate = FallbackLimits(LimitsThatAreAway(ValueError("never")), clock=clock)
         with pytest.raises(ValueError, match="never"):
             await gate.take("k", TWENTY, amount=99)
         with pytest.raises(ValueError, match="never"):
             await gate.cool("k", TWENTY, seconds=1)
 
-    async def test_a_quota_has_no_local_answer(self, alone: CarefulLimits):
+    async def test_a_quota_has_no_local_answer(self, alone: FallbackLimits):
         with pytest.raises(EngineAway):
             await alone.reserve("k", until=TONIGHT, limit=10, block=1)
         with pytest.raises(EngineAway):
@@ -135,11 +135,11 @@ class TestAlone:
     @pytest.mark.parametrize("share", [0, -1, 1.5, float("nan")])
     def test_a_share_that_is_none_is_refused(self, clock: ManualClock, share: float):
         with pytest.raises(ValueError, match="a share"):
-            CarefulLimits(LimitsThatAreAway(), clock=clock, share=share)
+            FallbackLimits(LimitsThatAreAway(), clock=clock, share=share)
 
 
 class TestCooling:
-    async def test_a_cooling_asked_for_while_alone_holds(self, alone: CarefulLimits, clock: ManualClock):
+    async def test_a_cooling_asked_for_while_alone_holds(self, alone: FallbackLimits, clock: ManualClock):
         await alone.cool("k", TWENTY, seconds=30)
         await alone.cool("k", TWENTY, seconds=10)
         clock.advance(seconds=29.999999)
@@ -149,7 +149,7 @@ class TestCooling:
         clock.advance(seconds=0.000001)
         assert await taken(alone, 2) == 1
 
-    async def test_it_touches_no_other_key(self, alone: CarefulLimits):
+    async def test_it_touches_no_other_key(self, alone: FallbackLimits):
         await alone.cool("a", TWENTY, seconds=30)
         assert await taken(alone, 1, "b") == 1
 
@@ -158,27 +158,27 @@ class TestCooling:
 class TestAnEngineThatComesAndGoes:
     @pytest.fixture
     def wire(self, db: Db) -> Wire:
-        return Wire(SqlLimits(db))
+        return Wire(SqlRateLimits(db))
 
     @pytest.fixture
-    def gate(self, wire: Wire, clock: ManualClock) -> CarefulLimits:
-        return CarefulLimits(wire, clock=clock)
+    def gate(self, wire: Wire, clock: ManualClock) -> FallbackLimits:
+        return FallbackLimits(wire, clock=clock)
 
-    async def test_while_it_is_there_it_answers(self, gate: CarefulLimits):
+    async def test_while_it_is_there_it_answers(self, gate: FallbackLimits):
         assert await taken(gate, 21) == 20
         assert gate.answered_locally == 0
         assert await gate.reserve("k", until=TONIGHT, limit=1, block=1) == 1
         await gate.give_back("k", until=TONIGHT, amount=1)
         assert await gate.reserve("k", until=TONIGHT, limit=1, block=1) == 1
 
-    async def test_when_it_is_back_it_answers_again(self, gate: CarefulLimits, wire: Wire):
+    async def test_when_it_is_back_it_answers_again(self, gate: FallbackLimits, wire: Wire):
         wire.cut()
         assert await taken(gate, 10) == 5
         wire.mend()
         assert await taken(gate, 21) == 20
         assert gate.answered_locally == 10
 
-    async def test_going_again_and_again_it_gives_no_new_burst_away(self, gate: CarefulLimits, wire: Wire):
+    async def test_going_again_and_again_it_gives_no_new_burst_away(self, gate: FallbackLimits, wire: Wire):
         given = 0
         for _ in range(3):
             wire.cut()
@@ -188,7 +188,7 @@ class TestAnEngineThatComesAndGoes:
         assert given == 5
 
     async def test_a_cooling_it_missed_is_told_once_before_it_gives_a_token(
-        self, gate: CarefulLimits, wire: Wire, clock: ManualClock
+        self, gate: FallbackLimits, wire: Wire, clock: ManualClock
     ):
         wire.cut()
         await gate.cool("k", TWENTY, seconds=30)
@@ -201,7 +201,7 @@ class TestAnEngineThatComesAndGoes:
         assert (await gate.take("k", TWENTY)).allowed
 
     async def test_a_cooling_that_is_over_by_then_is_not_told(
-        self, gate: CarefulLimits, wire: Wire, clock: ManualClock
+        self, gate: FallbackLimits, wire: Wire, clock: ManualClock
     ):
         wire.cut()
         await gate.cool("k", TWENTY, seconds=30)
@@ -210,7 +210,7 @@ class TestAnEngineThatComesAndGoes:
         assert await taken(gate, 21) == 20
 
     async def test_a_cooling_it_heard_of_holds_after_it_has_gone(
-        self, gate: CarefulLimits, wire: Wire, clock: ManualClock
+        self, gate: FallbackLimits, wire: Wire, clock: ManualClock
     ):
         await gate.cool("k", TWENTY, seconds=30)
         wire.cut()
@@ -220,14 +220,14 @@ class TestAnEngineThatComesAndGoes:
 
 class TestManyKeys:
     async def test_an_unknown_key_is_refused_when_there_is_no_room_to_count_it(self, clock: ManualClock):
-        gate = CarefulLimits(LimitsThatAreAway(), clock=clock, most_keys=3)
+        gate = FallbackLimits(LimitsThatAreAway(), clock=clock, most_keys=3)
         assert [await taken(gate, 1, key) for key in "abcd"] == [1, 1, 1, 0]
         refused = await gate.take("d", TWENTY)
         clock.advance(seconds=refused.wait_seconds)
         assert [await taken(gate, 1, key) for key in "def"] == [1, 1, 1]
 
     async def test_those_unused_for_long_are_looked_at_first(self, clock: ManualClock):
-        gate = CarefulLimits(LimitsThatAreAway(), clock=clock, most_keys=3 * LOOKED_AT)
+        gate = FallbackLimits(LimitsThatAreAway(), clock=clock, most_keys=3 * LOOKED_AT)
         for number in range(3 * LOOKED_AT):
             await taken(gate, 1, f"k{number}")
         clock.advance(seconds=1)
@@ -236,7 +236,7 @@ class TestManyKeys:
         assert await taken(gate, 1, "new") == 1
 
     async def test_what_cools_is_not_forgotten_for_others(self, clock: ManualClock):
-        gate = CarefulLimits(LimitsThatAreAway(), clock=clock, most_keys=3)
+        gate = FallbackLimits(LimitsThatAreAway(), clock=clock, most_keys=3)
         await gate.cool("cooling", TWENTY, seconds=3600)
         for number in range(100):
             clock.advance(seconds=1)
@@ -253,7 +253,7 @@ async def test_over_any_time_no_key_gets_more_than_the_share(
     bucket: Bucket, share: float, steps: list[tuple[float, str, int]]
 ):
     clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
-    gate = CarefulLimits(LimitsThatAreAway(), clock=clock, share=share, most_keys=2)
+    gate = FallbackLimits(LimitsThatAreAway(), clock=clock, share=share, most_keys=2)
     gifts: defaultdict[str, list[tuple[datetime, int]]] = defaultdict(list)
     for seconds, key, wanted in steps:
         clock.advance(seconds=seconds)
@@ -275,7 +275,7 @@ async def test_over_any_time_no_key_gets_more_than_the_share(
 )
 async def test_waiting_as_told_suffices(bucket: Bucket, share: float, amounts: list[int]):
     clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
-    gate = CarefulLimits(LimitsThatAreAway(), clock=clock, share=share)
+    gate = FallbackLimits(LimitsThatAreAway(), clock=clock, share=share)
     for wanted in amounts:
         amount = min(wanted, int(bucket.burst))
         grant = await gate.take("k", bucket, amount=amount)

@@ -18,11 +18,11 @@ from penstock.kernel.partitions import cool, lease_partition, pause, resume, set
 from penstock.kernel.queue import NewJob, Queue, job
 from tests.conftest import rolled_back
 
-ROOMS = ("a", "b")
+MODULES = ("a", "b")
 PROCESSES = 3
 LEASE_SECONDS = 30
 
-rooms = st.sampled_from(ROOMS)
+rooms = st.sampled_from(MODULES)
 processes = st.integers(0, PROCESSES - 1)
 limits = st.integers(1, 4)
 some_hold = st.integers(0, 5)  # the latest is 0
@@ -92,7 +92,7 @@ class Walk:
     clock: ManualClock
     queues: list[Queue] = field(default_factory=lambda: [Queue() for _ in range(PROCESSES)])
     rows: dict[str, ModelRow] = field(default_factory=dict)
-    rooms: dict[str, ModelRoom] = field(default_factory=lambda: {room: ModelRoom() for room in ROOMS})
+    rooms: dict[str, ModelRoom] = field(default_factory=lambda: {room: ModelRoom() for room in MODULES})
     holds: list[tuple[list[str], str]] = field(default_factory=list)
     names: Iterator[int] = field(default_factory=itertools.count)
 
@@ -244,7 +244,7 @@ class Walk:
         """In the end every row that is left can be had, whoever asks."""
         self.clock.advance(seconds=3600)
         await self.expire(0)
-        for room in ROOMS:
+        for room in MODULES:
             await self.resume(room)
             await self.ceiling(room, None)
             await self.claim_after_a_while(1, room, 1000)
@@ -265,7 +265,7 @@ async def walk(db: Db, clock: ManualClock, life: Sequence[tuple[Any, ...]]) -> N
         await tx.conn.execute(delete(job))
         await tx.conn.execute(delete(lease_partition))
     world = Walk(db, clock)
-    for room, priority in itertools.product(ROOMS, (1, 2)):
+    for room, priority in itertools.product(MODULES, (1, 2)):
         await world.add(0, room, priority, 0, 4)
     for word, *more in life:
         await getattr(world, word.replace(" ", "_"))(*more)

@@ -17,7 +17,7 @@ from penstock.kernel.clock import SystemClock
 from penstock.kernel.db import Db, metadata
 from penstock.kernel.ids import TimeIds
 from penstock.kernel.migrations import DatabaseNewer, migrate, pending
-from tests.house import tree
+from tests.checks import tree
 from tests.servers.postgres import Databases
 
 RIVALS = 4

@@ -14,8 +14,8 @@ from sqlalchemy.exc import IntegrityError
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Tx
 from penstock.kernel.engines import together
+from penstock.kernel.scheduler import duty
 from penstock.kernel.sqlite import SteadyConnection, connect_steadily
-from penstock.kernel.timekeeper import duty
 from tests.conftest import open_db
 
 

@@ -15,9 +15,9 @@ from penstock.kernel.outbox import Relay
 from penstock.kernel.queue import Queue
 from penstock.kernel.workers import Workers
 from penstock.notify import store, subscribe
+from penstock.notify.deps import Deps
 from penstock.notify.domain import Delivery, Webhook
 from penstock.notify.fan_out import FanOut
-from penstock.notify.tools import Tools
 from penstock.notify.tries import ROOM
 from penstock.notify.worker import handlers
 
@@ -51,7 +51,7 @@ class Secretly(Paid):
 class Room:
     """Everything a message passes through on its way out, driven step by step."""
 
-    def __init__(self, tools: Tools, clock: ManualClock) -> None:
+    def __init__(self, tools: Deps, clock: ManualClock) -> None:
         self.tools = tools
         self.db = tools.db
         self.clock = clock
@@ -105,8 +105,8 @@ async def poster() -> AsyncIterator[GuardedPoster]:
 
 
 @pytest.fixture
-def tools(db: Db, poster: GuardedPoster) -> Tools:
-    return Tools(
+def tools(db: Db, poster: GuardedPoster) -> Deps:
+    return Deps(
         db=db,
         queue=Queue(),
         poster=poster,
@@ -117,7 +117,7 @@ def tools(db: Db, poster: GuardedPoster) -> Tools:
 
 
 @pytest.fixture
-def room(tools: Tools, clock: ManualClock) -> Room:
+def room(tools: Deps, clock: ManualClock) -> Room:
     return Room(tools, clock)
 
 

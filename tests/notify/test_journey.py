@@ -25,8 +25,8 @@ from penstock.kernel.http.problems import speak_problems
 from penstock.kernel.outbox import Relay
 from penstock.kernel.workers import Workers
 from penstock.notify.api import router
+from penstock.notify.deps import Deps
 from penstock.notify.fan_out import FanOut
-from penstock.notify.tools import Tools
 from penstock.notify.tries import ROOM
 from penstock.notify.worker import handlers
 from tests.conftest import open_db
@@ -57,7 +57,7 @@ async def live(db_url: str) -> AsyncIterator[Db]:
 
 
 @asynccontextmanager
-async def running(tools: Tools) -> AsyncIterator[str]:
+async def running(tools: Deps) -> AsyncIterator[str]:
     """The API, the relay and a worker; gives the API's address."""
     app = FastAPI()
     speak_problems(app)
@@ -92,7 +92,7 @@ async def answering(port: int) -> None:
                 return
 
 
-async def test_a_message_reaches_a_receiver_that_checks_it(tools: Tools, live: Db):
+async def test_a_message_reaches_a_receiver_that_checks_it(tools: Deps, live: Db):
     async with live.tx() as tx:
         key = await keys.create(tx, NewKey(name="anna", scope=Scope.WRITE, user_id=5), by="test")
     headers = {"X-API-Key": key.secret}

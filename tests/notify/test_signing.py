@@ -11,7 +11,7 @@ import pytest
 
 from penstock.kernel.outbox import Parcel
 from penstock.notify.signing import MOST_BODY_BYTES, body_of, sign, signed_headers
-from tests.house import tree
+from tests.checks import tree
 
 Check = Callable[[str, Mapping[str, str], bytes], bool]
 BODY = b'{"id":"msg_1"}'

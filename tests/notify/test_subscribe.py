@@ -21,7 +21,7 @@ from penstock.notify.domain import (
 )
 from penstock.notify.forget import forget_old
 from penstock.notify.subscribe import Changes
-from penstock.notify.worker import duties
+from penstock.notify.worker import periodic_tasks
 from tests.fakes.receivers import Receiver, ReceiverThatSays
 from tests.notify.conftest import ADMIN, ANNA, BERT, CARLA, DORA, Paid, Room
 
@@ -140,7 +140,7 @@ class TestRemoving:
         assert (len(await room.deliveries(gone)), len(await room.deliveries(stays))) == (0, 2)
 
     async def test_deliveries_are_forgotten_after_their_time_whatever_became_of_them(self, room: Room):
-        [duty] = duties(room.tools, history=HISTORY)
+        [duty] = periodic_tasks(room.tools, history=HISTORY)
         async with ReceiverThatSays(200, 500) as receiver:
             webhook = await room.add(ANNA, receiver.url)
             await room.send(Paid(user_id=5), Paid(user_id=5))

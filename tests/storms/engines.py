@@ -11,15 +11,15 @@ from sqlalchemy import Column, Integer, MetaData, String, Table, func, select
 
 from penstock.kernel.bulk import upsert
 from penstock.kernel.db import Db, Tx
-from penstock.kernel.limits import Bucket
 from penstock.kernel.migrations import migrate
 from penstock.kernel.processes import ProcessKind
 from penstock.kernel.queue import Job, JobState, NewJob
 from penstock.kernel.queue import job as jobs
+from penstock.kernel.rate_limits import Bucket
 from penstock.kernel.runstate import RunEntry, RunMovedOn
 from penstock.kernel.workers import Settle
 from penstock.settings import Settings, child_environment
-from penstock.wiring import House, open_database, open_house
+from penstock.wiring import Runtime, open_database, open_runtime
 
 ROOM = "storm"
 KIND = "storm.touch"
@@ -36,7 +36,7 @@ def blob_key(job_id: str) -> str:
 class Toucher:
     """The handler of the storm's jobs."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: Runtime) -> None:
         self._house = house
 
     async def touch(self, job: Job) -> Settle:
@@ -65,7 +65,7 @@ def work(settings: Settings) -> None:
 
 
 async def _work(settings: Settings) -> None:
-    async with open_house(settings) as house, asyncio.TaskGroup() as tasks:
+    async with open_runtime(settings) as house, asyncio.TaskGroup() as tasks:
         tasks.create_task(house.keep(kind=ProcessKind.WORK, rooms=[ROOM]))
         tasks.create_task(house.workers({KIND: Toucher(house).touch}, [ROOM]).run())
 
@@ -87,7 +87,7 @@ async def make_table(db: Db) -> None:
         await tx.conn.run_sync(effect.create, checkfirst=True)
 
 
-async def add_jobs(house: House, numbers: range) -> None:
+async def add_jobs(house: Runtime, numbers: range) -> None:
     """Enqueue jobs as a room would: in a transaction, with ids of their own."""
     async with house.db.tx(actor="storm") as tx:
         await house.queue.enqueue(tx, *(NewJob(kind=KIND, id=f"job-{number}", room=ROOM) for number in numbers))
@@ -100,7 +100,7 @@ async def count_done(db: Db) -> int:
         return await tx.conn.scalar(done) or 0
 
 
-async def wrongs(house: House, total: int) -> dict[str, object]:
+async def wrongs(house: Runtime, total: int) -> dict[str, object]:
     """What is wrong at the end: empty when every job was done, its effect is there once, and its blob too."""
     async with house.db.read() as tx:
         by_state = await tx.conn.execute(select(jobs.c.state, func.count()).group_by(jobs.c.state))
@@ -117,7 +117,7 @@ async def wrongs(house: House, total: int) -> dict[str, object]:
     return {name: wrong for name, wrong in found.items() if wrong}
 
 
-async def _whole(house: House, job_id: str) -> bool:
+async def _whole(house: Runtime, job_id: str) -> bool:
     return await house.blobs.get(blob_key(job_id)) == job_id.encode()
 
 

@@ -22,17 +22,17 @@ from penstock.documents.ocr import Desk, Reading
 from penstock.documents.rapid import Seen
 from penstock.documents.shape import Shaped, ShapeRule
 from penstock.etl import worker
+from penstock.etl.deps import Deps
 from penstock.etl.domain import Mode, Phase
 from penstock.etl.moves import KINDS
-from penstock.etl.tools import Tools
 from penstock.kernel.processes import ProcessKind
 from penstock.kernel.queue import Job
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.sandbox.ends import Bounds
-from penstock.kernel.sandbox.sitting import Sitting
+from penstock.kernel.sandbox.session import SandboxSession
 from penstock.kernel.workers import JobHandler, Settle
 from penstock.settings import Settings
-from penstock.wiring import House, open_house
+from penstock.wiring import Runtime, open_runtime
 from tests.fakes.gate import until
 
 STAY_SECONDS = 600  # longer than any storm
@@ -111,12 +111,12 @@ class JournalEngine(Sandbox):
         super().__init__()
         self._stops = stops
 
-    def sitting(self, file: Path) -> Sitting:
+    def sitting(self, file: Path) -> SandboxSession:
         """For one document."""
         return JournalSitting(file, self._stops)
 
 
-class JournalSitting(Sitting):
+class JournalSitting(SandboxSession):
     """No child sits here."""
 
     def __init__(self, file: Path, stops: Stops) -> None:
@@ -159,14 +159,14 @@ def work(settings: Settings, stops: Stops, log: str) -> None:
 
 
 async def _work(settings: Settings, stops: Stops) -> None:
-    async with open_house(settings) as house, parser_sandbox() as parsers, asyncio.TaskGroup() as tasks:
+    async with open_runtime(settings) as house, parser_sandbox() as parsers, asyncio.TaskGroup() as tasks:
         shapers = dict.fromkeys(Mode, JournalShaper(stops))
         tools = replace(house.rooms.etl, provider=_reader(house, parsers, stops), shapers=shapers)
         tasks.create_task(house.keep(kind=ProcessKind.WORK, rooms=[worker.ROOM]))
         tasks.create_task(house.workers(_handlers(tools, stops), [worker.ROOM], slots=SLOTS).run())
 
 
-def _reader(house: House, parsers: Sandbox, stops: Stops) -> LocalReader:
+def _reader(house: Runtime, parsers: Sandbox, stops: Stops) -> LocalReader:
     return LocalReader(
         house.blobs,
         parsers=parsers,
@@ -177,7 +177,7 @@ def _reader(house: House, parsers: Sandbox, stops: Stops) -> LocalReader:
     )
 
 
-def _handlers(tools: Tools, stops: Stops) -> dict[str, JobHandler]:
+def _handlers(tools: Deps, stops: Stops) -> dict[str, JobHandler]:
     """The room's own, with a stop before and after each stage."""
     handlers = worker.handlers(tools)
     return {kind: _stopping(handlers[kind], phase, stops) for phase, kind in KINDS.items()}

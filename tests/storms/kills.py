@@ -19,7 +19,7 @@ from sqlalchemy import Column, MetaData, Row, String, Table, func, select
 from penstock.kernel.db import Db, Tx
 from penstock.kernel.errors import Unavailable
 from penstock.kernel.queue import Job, NewJob, Queue, job
-from penstock.kernel.timekeeper import Duty, Timekeeper
+from penstock.kernel.scheduler import PeriodicTask, Scheduler
 from penstock.kernel.transitions import state_transitions
 from penstock.kernel.workers import Settle, Workers
 from tests.conftest import open_db
@@ -53,8 +53,8 @@ async def storm(url: str, folder: Path, *, kills: int, freezes: int, seed: int) 
     db, queue, chance = open_db(url), Queue(), random.Random(seed)
     async with db.tx() as tx:
         await tx.conn.run_sync(storm_effect.metadata.create_all)
-    rescue = Duty(name="rescue", every_seconds=0.2, run=lambda: _rescue(db, queue))
-    keeping = asyncio.create_task(Timekeeper(db, [rescue], owner="timekeeper").run())
+    rescue = PeriodicTask(name="rescue", every_seconds=0.2, run=lambda: _rescue(db, queue))
+    keeping = asyncio.create_task(Scheduler(db, [rescue], owner="timekeeper").run())
     crew = Crew(url, folder, chance)
     harassing = asyncio.create_task(crew.harass(kills=kills, freezes=freezes))
     fed = await _feed(db, queue, harassing)

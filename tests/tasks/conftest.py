@@ -14,26 +14,26 @@ from fastapi import FastAPI
 
 from penstock.access.domain import Caller, Scope
 from penstock.adapters.arq_queue import ArqWorkers, Reconciler, Tickets
-from penstock.adapters.redis.bell import RedisBell
-from penstock.adapters.redis.limits import RedisLimits
+from penstock.adapters.redis.limits import RedisRateLimits
 from penstock.adapters.redis.link import RedisLink
+from penstock.adapters.redis.notifier import RedisNotifier
 from penstock.kernel.announce import announce_by_message
-from penstock.kernel.bell import carry_bells
 from penstock.kernel.clock import ManualClock
+from penstock.kernel.coalescer import Coalescer
 from penstock.kernel.db import Db
-from penstock.kernel.gate import CarefulLimits
+from penstock.kernel.fallback_limits import FallbackLimits
 from penstock.kernel.http.problems import speak_problems
 from penstock.kernel.http.routes import RouteIndex
-from penstock.kernel.limits import Limits, SqlLimits
+from penstock.kernel.notifier import run_notifier
 from penstock.kernel.outbox import Relay
 from penstock.kernel.queue import Queue
+from penstock.kernel.rate_limits import RateLimits, SqlRateLimits
 from penstock.kernel.runner import Runner
-from penstock.kernel.sharing import Trips
 from penstock.kernel.workers import Workers
 from penstock.tasks import api, worker
+from penstock.tasks.deps import Deps, Rules
 from penstock.tasks.limit import PullGate, read_rates
 from penstock.tasks.meters import Meters
-from penstock.tasks.tools import Rules, Tools
 from tests.asgi import Answer, call
 from tests.fakes.doors import OpenDoor
 
@@ -52,14 +52,14 @@ CALLERS = {
 class Profile:
     """What a room stands on beside its database."""
 
-    limits: Limits
+    limits: RateLimits
     link: RedisLink | None = None
 
 
 class Room:
     """The room and those who call."""
 
-    def __init__(self, tools: Tools, clock: ManualClock, profile: Profile) -> None:
+    def __init__(self, tools: Deps, clock: ManualClock, profile: Profile) -> None:
         self.tools = tools
         self.db = tools.db
         self.clock = clock
@@ -132,8 +132,8 @@ class Room:
         await ArqWorkers(link, runner, rooms=rooms, slots=1).run_until_empty()
 
     async def tidy(self, *names: str) -> None:
-        """Do the room's duties, or those of these names, once."""
-        for duty in worker.duties(self.tools):
+        """Do the room's periodic_tasks, or those of these names, once."""
+        for duty in worker.periodic_tasks(self.tools):
             if not names or duty.name in names:
                 await duty.run()
 
@@ -156,25 +156,25 @@ class Room:
 async def profile(db: Db, db_url: str, clock: ManualClock, request: pytest.FixtureRequest) -> AsyncIterator[Profile]:
     """What stands beside that database."""
     if db_url.startswith("sqlite"):
-        yield Profile(limits=CarefulLimits(SqlLimits(db), clock=clock))
+        yield Profile(limits=FallbackLimits(SqlRateLimits(db), clock=clock))
         return
     link = RedisLink(request.getfixturevalue("redis_url"))
-    rings = asyncio.create_task(carry_bells(db.wakeups, RedisBell(link, owner="room")))
-    yield Profile(limits=CarefulLimits(RedisLimits(link, clock, SqlLimits(db)), clock=clock), link=link)
+    rings = asyncio.create_task(run_notifier(db.wakeups, RedisNotifier(link, owner="room")))
+    yield Profile(limits=FallbackLimits(RedisRateLimits(link, clock, SqlRateLimits(db)), clock=clock), link=link)
     rings.cancel()
     await asyncio.wait([rings])
     await link.close()
 
 
 @pytest.fixture
-def tools(db: Db, clock: ManualClock, profile: Profile) -> Tools:
+def tools(db: Db, clock: ManualClock, profile: Profile) -> Deps:
     gate = PullGate(profile.limits, clock, rates=[], min_interval=0, quota=0)
     queue = Queue(announce=announce_by_message) if profile.link else Queue()
-    return Tools(db=db, queue=queue, rules=Rules(), gate=gate, meters=Meters(), trips=Trips())
+    return Deps(db=db, queue=queue, rules=Rules(), gate=gate, meters=Meters(), trips=Coalescer())
 
 
 @pytest.fixture
-async def room(tools: Tools, clock: ManualClock, profile: Profile) -> Room:
+async def room(tools: Deps, clock: ManualClock, profile: Profile) -> Room:
     """With an empty project p1 and an empty queue q1 in it."""
     made = Room(tools, clock, profile)
     await made.submit()

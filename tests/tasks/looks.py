@@ -11,7 +11,7 @@ from penstock.kernel.bulk import Writes
 from penstock.kernel.columns import UtcTime
 from penstock.kernel.db import Tx
 from penstock.kernel.leases import LONG_AGO
-from penstock.kernel.timekeeper import Need
+from penstock.kernel.scheduler import Need
 from penstock.tasks.domain import Outcome, PullState, Status, Task
 from penstock.tasks.store import due, feed, figures, handing, places, projects, pulls, queues, talk, tasks
 from penstock.tasks.store.handing import Hand, Moment

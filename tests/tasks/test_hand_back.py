@@ -7,9 +7,9 @@ import pytest
 
 from penstock.access import audit
 from penstock.kernel.clock import ManualClock
+from penstock.tasks.deps import Deps
 from penstock.tasks.meters import Meters
 from penstock.tasks.store import projects
-from penstock.tasks.tools import Tools
 from tests.conftest import open_db
 from tests.tasks.conftest import PROJECT, Profile, Room
 
@@ -123,7 +123,7 @@ class TestRenew:
         assert (status, error["details"]["code"]) == (403, "NOT_THE_HOLDER")
 
     async def test_a_renewal_does_not_wait_for_the_project(
-        self, postgres_url: str, tools: Tools, clock: ManualClock, profile: Profile
+        self, postgres_url: str, tools: Deps, clock: ManualClock, profile: Profile
     ):
         db = open_db(postgres_url, clock)
         room = Room(replace(tools, db=db), clock, profile)
@@ -175,7 +175,7 @@ class TestRelease:
         assert (noted.actor, noted.target) == ("key:k-anna", "project:p1")
         assert noted.detail == {"by": "anna", "client": "one", "count": 1, "tasks": ["a"], "holders": ["one"]}
 
-    async def test_how_it_ended_is_counted_once_it_is_written(self, tools: Tools, clock: ManualClock, profile: Profile):
+    async def test_how_it_ended_is_counted_once_it_is_written(self, tools: Deps, clock: ManualClock, profile: Profile):
         meters = CountingMeters()
         room = Room(replace(tools, meters=meters), clock, profile)
         await room.submit()

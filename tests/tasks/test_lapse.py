@@ -9,9 +9,9 @@ from sqlalchemy import func, select, text
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
 from penstock.tasks import lapse, worker
+from penstock.tasks.deps import Deps
 from penstock.tasks.store import projects
 from penstock.tasks.store.tables import pull_receipt, task_change, task_pull
-from penstock.tasks.tools import Tools
 from tests.conftest import open_db
 from tests.tasks.conftest import PROJECT, Profile, Room
 
@@ -74,7 +74,7 @@ class TestTimeOut:
         assert (task["pull_state"], task["pulled_by"]) == ("pulled_not_pushed", "one")
 
     async def test_who_renews_in_the_last_moment_keeps_it(
-        self, postgres_url: str, tools: Tools, clock: ManualClock, profile: Profile
+        self, postgres_url: str, tools: Deps, clock: ManualClock, profile: Profile
     ):
         """The duty has seen that the lease is over and waits for the project; meanwhile the holder renews."""
         db = open_db(postgres_url, clock)
@@ -135,7 +135,7 @@ class TestTimeOut:
         await asyncio.wait_for(fall_silent(room), timeout=20)
 
     async def test_it_is_looked_for_often_enough_to_be_pulled_again_within_a_second(self, room: Room):
-        every = {duty.name: duty.every_seconds for duty in worker.duties(room.tools)}
+        every = {duty.name: duty.every_seconds for duty in worker.periodic_tasks(room.tools)}
         assert every["time-out-pulls"] <= 0.5
         assert {"expire-tasks", "put-away-expired", "forget-pulls"} <= set(every)
 

@@ -1,10 +1,10 @@
-"""The room's duties say that they are needed just when they have something to do."""
+"""The room's periodic_tasks say that they are needed just when they have something to do."""
 
 from sqlalchemy import literal, select
 
 from penstock.kernel.columns import UtcTime
 from penstock.kernel.leases import LONG_AGO
-from penstock.kernel.timekeeper import Timekeeper
+from penstock.kernel.scheduler import Scheduler
 from penstock.tasks import worker
 from tests.tasks.conftest import PROJECT, Room
 
@@ -14,10 +14,10 @@ TASK = f"{PROJECT}/tasks/a"
 
 
 async def needed(room: Room) -> list[str]:
-    """The duties that say that they are needed, of those that do not always say so."""
+    """The periodic_tasks that say that they are needed, of those that do not always say so."""
     moments = literal(LONG_AGO, UtcTime), literal(room.clock.now(), UtcTime)
     async with room.db.read() as tx:
-        known = {duty.name: duty.needed for duty in worker.duties(room.tools) if duty.needed is not None}
+        known = {duty.name: duty.needed for duty in worker.periodic_tasks(room.tools) if duty.needed is not None}
         return [name for name, need in known.items() if await tx.conn.scalar(select(need(*moments)))]
 
 
@@ -71,7 +71,7 @@ async def test_what_is_of_a_deleted_project_is_left_alone(room: Room):
 
 
 async def test_a_silent_holder_loses_the_task_within_a_second_of_a_quiet_house(room: Room):
-    keeper = Timekeeper(room.db, worker.duties(room.tools), owner="one")
+    keeper = Scheduler(room.db, worker.periodic_tasks(room.tools), owner="one")
     await keeper.enrol()
     await room.plan("a")
     await room.pull(client="one")

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from penstock.adapters.redis.limits import RedisLimits
+from penstock.adapters.redis.limits import RedisRateLimits
 from penstock.adapters.redis.link import RedisLink
 from penstock.kernel.clock import ManualClock
-from penstock.kernel.gate import CarefulLimits
-from penstock.kernel.limits import Bucket, Grant, Limits, SqlLimits
+from penstock.kernel.fallback_limits import FallbackLimits
+from penstock.kernel.rate_limits import Bucket, Grant, RateLimits, SqlRateLimits
 from penstock.tasks import limit
 from penstock.tasks.errors import PullQuotaSpent, TooManyPulls
 from penstock.tasks.limit import Allowance, BadRate, PullGate, Rate, read_rates
@@ -24,7 +24,7 @@ ANNA, BERT = "key:anna", "key:bert"
 class CountedLimits:
     """An engine that counts how often it is asked, and lets others run before it answers."""
 
-    def __init__(self, engine: Limits) -> None:
+    def __init__(self, engine: RateLimits) -> None:
         self.engine = engine
         self.takes = 0
 
@@ -61,13 +61,13 @@ async def limits(urls: tuple[str, str], clock: ManualClock) -> AsyncIterator[Cou
     database_url, redis_url = urls
     db = open_db(database_url, clock)
     link = RedisLink(redis_url) if redis_url else None
-    yield CountedLimits(RedisLimits(link, clock, SqlLimits(db)) if link else SqlLimits(db))
+    yield CountedLimits(RedisRateLimits(link, clock, SqlRateLimits(db)) if link else SqlRateLimits(db))
     if link:
         await link.close()
     await db.close()
 
 
-def gate(limits: Limits, clock: ManualClock, rates: str = "", *, interval: float = 0, quota: int = 0) -> PullGate:
+def gate(limits: RateLimits, clock: ManualClock, rates: str = "", *, interval: float = 0, quota: int = 0) -> PullGate:
     return PullGate(limits, clock, rates=read_rates(rates), min_interval=interval, quota=quota)
 
 
@@ -340,7 +340,7 @@ class TestRedisAway:
     async def test_pulls_go_on_carefully_while_redis_is_away(self, sqlite_url: str, clock: ManualClock):
         with ValkeyServer.start() as server:
             db, link = open_db(sqlite_url, clock), RedisLink(server.url)
-            careful = CarefulLimits(RedisLimits(link, clock, SqlLimits(db)), clock=clock, share=0.25)
+            careful = FallbackLimits(RedisRateLimits(link, clock, SqlRateLimits(db)), clock=clock, share=0.25)
             eight = gate(careful, clock, "8/minute", quota=3)
             assert await admitted(eight)
             server.kill()

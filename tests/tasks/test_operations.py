@@ -8,9 +8,9 @@ import pytest
 from prometheus_client.core import CounterMetricFamily
 
 from penstock.tasks.api import operations
+from penstock.tasks.deps import Rules
 from penstock.tasks.domain import Operation, PullState, Side, Status
 from penstock.tasks.operate import PART, Way
-from penstock.tasks.tools import Rules
 from tests.plans import recorded
 from tests.tasks.conftest import PROJECT, Room
 from tests.tasks.crowd import task as any_task

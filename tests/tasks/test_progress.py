@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from penstock.kernel.clock import ManualClock
+from penstock.tasks.deps import Deps
 from penstock.tasks.domain import Holder, Policy, Status
 from penstock.tasks.moves import open_book
 from penstock.tasks.progress import Spot, set_status
 from penstock.tasks.store import talk
-from penstock.tasks.tools import Tools
 from tests.conftest import open_db
 from tests.plans import recorded
 from tests.tasks.conftest import PROJECT, Profile, Room
@@ -102,7 +102,7 @@ class TestLogs:
         assert (task.updated_at, queue, project) == (before[0].updated_at, *before[1:])
 
     async def test_it_does_not_wait_for_the_project(
-        self, postgres_url: str, clock: ManualClock, tools: Tools, profile: Profile
+        self, postgres_url: str, clock: ManualClock, tools: Deps, profile: Profile
     ) -> None:
         """On PostgreSQL; SQLite has one writer, and everybody waits for it."""
         db = open_db(postgres_url, clock)

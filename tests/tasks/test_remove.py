@@ -7,10 +7,10 @@ from sqlalchemy import Table, func, select, update
 
 from penstock.kernel import queue
 from penstock.tasks import remove
+from penstock.tasks.deps import Rules
 from penstock.tasks.domain import Outcome
 from penstock.tasks.moves import channel
 from penstock.tasks.store import tables
-from penstock.tasks.tools import Rules
 from tests.tasks.conftest import PROJECT, Room
 from tests.tasks.peeking import events_of, project_of
 from tests.tasks.records import audited

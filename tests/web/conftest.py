@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.settings import Settings
-from penstock.wiring import House, open_house
+from penstock.wiring import Runtime, open_runtime
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def settings(tmp_path: Path, sqlite_template: Path) -> Settings:
 
 
 @pytest.fixture
-async def house(settings: Settings) -> AsyncIterator[House]:
+async def house(settings: Settings) -> AsyncIterator[Runtime]:
     """An open house."""
-    async with open_house(settings) as opened:
+    async with open_runtime(settings) as opened:
         yield opened

@@ -20,7 +20,7 @@ from penstock.kernel.processes import ProcessKind
 from penstock.settings import Settings
 from penstock.web import server
 from penstock.web.app import ROUTERS, App, build_app
-from penstock.wiring import open_house
+from penstock.wiring import open_runtime
 
 BODY_BYTES = 1_000_000
 BODY_SECONDS = 1.0
@@ -67,7 +67,7 @@ async def fail(request: Request) -> None:
 
 async def _serve(port: int, folder: Path, drain_seconds: float) -> None:
     settings = Settings(data_dir=folder, body_bytes=BODY_BYTES, body_seconds=BODY_SECONDS, admin_key=ADMIN_KEY)
-    async with open_house(settings) as house, asyncio.TaskGroup() as tasks:
+    async with open_runtime(settings) as house, asyncio.TaskGroup() as tasks:
         await first_key(house)
         tasks.create_task(house.keep(kind=ProcessKind.SERVE))
         tasks.create_task(_answer(build_app(house, routers=[*ROUTERS, router]), port, drain_seconds))

@@ -12,7 +12,7 @@ from penstock.access.door import open_to, open_to_all
 from penstock.settings import Settings
 from penstock.web import health
 from penstock.web.app import App, build_app
-from penstock.wiring import House, open_house
+from penstock.wiring import Runtime, open_runtime
 from tests.fakes.doors import OpenDoor
 from tests.kernel.http.asking import ask
 
@@ -50,7 +50,7 @@ def shop() -> APIRouter:
 
 
 @pytest.fixture
-def app(house: House) -> App:
+def app(house: Runtime) -> App:
     made = build_app(house, routers=[health.router, shop()])
     made.state.access = OpenDoor(ann=Caller(name="ann", user_id=1, scope=Scope.READ))
     return made
@@ -98,7 +98,7 @@ class TestOpenApi:
         }
         assert all(operation["summary"] for operation in operations(app).values())
 
-    async def test_so_does_every_operation_that_is_really_served(self, house: House):
+    async def test_so_does_every_operation_that_is_really_served(self, house: Runtime):
         found = operations(build_app(house))
         assert len(found) > 10
         assert not [place for place, operation in found.items() if not operation.get("x-scope")]
@@ -140,7 +140,7 @@ class TestOtherOrigins:
         assert (await ask(app, "OPTIONS", "/livez", **asked)).status == 405
 
     async def test_those_that_are_named_may_and_can_read_refusals(self, settings: Settings):
-        async with open_house(replace(settings, cors_origins=f" {SHOP} , https://b.example")) as house:
+        async with open_runtime(replace(settings, cors_origins=f" {SHOP} , https://b.example")) as house:
             app = build_app(house)
             asked = {"origin": SHOP, "access_control_request_method": "GET"}
             asked["access_control_request_headers"] = "X-API-Key"

@@ -29,7 +29,7 @@ BOUND = Caller(name="bound", user_id=5, scope=Scope.ADMIN, merchant_id=9, projec
 TOLD = [("job:1", "user:5"), ("job:2", "merchant:9"), ("job:1", "user:6"), ("task:1", "project:p"), ("job:1", "")]
 
 
-class House:
+class Runtime:
     """What a test needs: an app that is served, and its parts."""
 
     def __init__(self, db: Db, hub: Hub) -> None:
@@ -65,9 +65,9 @@ class House:
 
 
 @pytest.fixture
-async def house(db_url: str) -> AsyncIterator[House]:
+async def house(db_url: str) -> AsyncIterator[Runtime]:
     db = open_db(db_url)
-    house = House(db, Hub(db, most_streams=3, most_per_tenant=2, keepalive_seconds=0.2))
+    house = Runtime(db, Hub(db, most_streams=3, most_per_tenant=2, keepalive_seconds=0.2))
     running = asyncio.create_task(house.hub.run())
     async with serving(house.app()) as url:
         house.url = f"{url}/api/v1"
@@ -103,7 +103,7 @@ async def to_the_end(listener: Listener) -> list[Heard]:
 
 class TestStream:
     async def test_it_begins_with_when_to_come_back_and_where_to_go_on(
-        self, house: House, session: aiohttp.ClientSession
+        self, house: Runtime, session: aiohttp.ClientSession
     ):
         await house.tell(1)
         [last] = await house.ids()
@@ -115,7 +115,7 @@ class TestStream:
         assert headers["Cache-Control"] == "no-store"
         assert headers["X-Accel-Buffering"] == "no"
 
-    async def test_events_come_as_they_happen(self, house: House, session: aiohttp.ClientSession):
+    async def test_events_come_as_they_happen(self, house: Runtime, session: aiohttp.ClientSession):
         async with listening(session, f"{house.url}/events", X_API_Key="ann") as listener:
             await listener.hear()
             await house.tell(1)
@@ -124,7 +124,9 @@ class TestStream:
         assert (heard.data["n"], heard.data["topic"], set(heard.data)) == (1, "job:1", {"n", "topic", "at"})
 
     @pytest.mark.parametrize("how", ["header", "query", "header before query"])
-    async def test_one_goes_on_after_the_last_event_seen(self, house: House, session: aiohttp.ClientSession, how: str):
+    async def test_one_goes_on_after_the_last_event_seen(
+        self, house: Runtime, session: aiohttp.ClientSession, how: str
+    ):
         await house.tell(1, 2, 3)
         first = (await house.ids())[0]
         query = {"header": "", "query": f"?last_event_id={first}", "header before query": "?last_event_id=0"}[how]
@@ -135,11 +137,11 @@ class TestStream:
             assert numbers(await listener.hear_events(1)) == [4]
 
     @pytest.mark.parametrize("bad", ["-1", "one", "1.5", "9223372036854775808", "0x1", "1" * 5000, "١"])
-    async def test_an_id_that_is_no_number_is_refused(self, house: House, session: aiohttp.ClientSession, bad: str):
+    async def test_an_id_that_is_no_number_is_refused(self, house: Runtime, session: aiohttp.ClientSession, bad: str):
         status, problem = await get(session, f"{house.url}/events", last_event_id=bad)
         assert (status, problem["code"]) == (400, "BAD_EVENT_QUERY")
 
-    async def test_who_comes_back_too_late_is_told_so(self, house: House, session: aiohttp.ClientSession):
+    async def test_who_comes_back_too_late_is_told_so(self, house: Runtime, session: aiohttp.ClientSession):
         await house.tell(1, 2, 3)
         ids = await house.ids()
         async with house.db.tx() as tx:
@@ -149,7 +151,7 @@ class TestStream:
             reset, last = await listener.hear_events(2)
         assert (reset.kind, reset.data, last.id) == ("reset", {"oldest": ids[-1]}, ids[-1])
 
-    async def test_a_silent_stream_shows_that_it_lives(self, house: House, session: aiohttp.ClientSession):
+    async def test_a_silent_stream_shows_that_it_lives(self, house: Runtime, session: aiohttp.ClientSession):
         async with listening(session, f"{house.url}/events", X_API_Key="ann") as listener:
             await listener.hear()
             assert [(await listener.hear()).comment for _ in range(2)] == ["alive", "alive"]
@@ -169,7 +171,7 @@ class TestWhoSeesWhat:
         ],
     )
     async def test_the_stream_and_the_log_show_the_same(
-        self, house: House, session: aiohttp.ClientSession, who: str, topic: str, seen: list[int]
+        self, house: Runtime, session: aiohttp.ClientSession, who: str, topic: str, seen: list[int]
     ):
         await house.tell_everyone()
         asked = f"topic={topic}&" if topic else ""
@@ -182,27 +184,29 @@ class TestWhoSeesWhat:
         _, page = await get(session, f"{house.url}/events/log?{asked}", who)
         assert [event["data"]["n"] for event in page["events"]] == seen * 2
 
-    async def test_a_stranger_sees_nothing(self, house: House, session: aiohttp.ClientSession):
+    async def test_a_stranger_sees_nothing(self, house: Runtime, session: aiohttp.ClientSession):
         for path in ("events", "events/log"):
             status, problem = await get(session, f"{house.url}/{path}", "stranger")
             assert (status, problem["code"]) == (401, "UNAUTHENTICATED")
 
     @pytest.mark.parametrize("topic", ["", "job:\0", "x" * 256])
-    async def test_a_topic_that_can_be_none_is_refused(self, house: House, session: aiohttp.ClientSession, topic: str):
+    async def test_a_topic_that_can_be_none_is_refused(
+        self, house: Runtime, session: aiohttp.ClientSession, topic: str
+    ):
         for path in ("events", "events/log"):
             status, problem = await get(session, f"{house.url}/{path}", topic=topic)
             assert (status, problem["code"]) == (400, "BAD_EVENT_QUERY")
 
 
 class TestEnding:
-    async def test_a_revoked_key_stops_watching(self, house: House, session: aiohttp.ClientSession):
+    async def test_a_revoked_key_stops_watching(self, house: Runtime, session: aiohttp.ClientSession):
         async with listening(session, f"{house.url}/events", X_API_Key="ann") as listener:
             await listener.hear()
             del house.door.callers["ann"]
             heard = await to_the_end(listener)
         assert heard[-1].comment == "the caller may no longer watch"
 
-    async def test_a_busy_stream_is_asked_too(self, house: House, session: aiohttp.ClientSession):
+    async def test_a_busy_stream_is_asked_too(self, house: Runtime, session: aiohttp.ClientSession):
         async with listening(session, f"{house.url}/events", X_API_Key="ann") as listener:
             await listener.hear()
             del house.door.callers["ann"]
@@ -212,18 +216,18 @@ class TestEnding:
         assert heard[-1].comment == "the caller may no longer watch"
         assert "alive" not in [one.comment for one in heard]
 
-    async def _tell_on(self, house: House) -> None:
+    async def _tell_on(self, house: Runtime) -> None:
         while True:
             await house.tell(1)
             await asyncio.sleep(0.02)
 
-    async def test_a_key_that_lost_its_rights_stops_watching(self, house: House, session: aiohttp.ClientSession):
+    async def test_a_key_that_lost_its_rights_stops_watching(self, house: Runtime, session: aiohttp.ClientSession):
         async with listening(session, f"{house.url}/events", X_API_Key="admin") as listener:
             await listener.hear()
             house.door.callers["admin"] = replace(ADMIN, scope=Scope.READ)
             await to_the_end(listener)
 
-    async def test_a_door_that_is_away_stops_nobody(self, house: House, session: aiohttp.ClientSession):
+    async def test_a_door_that_is_away_stops_nobody(self, house: Runtime, session: aiohttp.ClientSession):
         async with listening(session, f"{house.url}/events", X_API_Key="ann") as listener:
             await listener.hear()
             house.door.away, house.door.asked = True, 0
@@ -232,7 +236,7 @@ class TestEnding:
             await house.tell(1)
             assert numbers(await listener.hear_events(1)) == [1]
 
-    async def test_when_the_hub_ends_the_stream_ends_with_a_word(self, house: House, session: aiohttp.ClientSession):
+    async def test_when_the_hub_ends_the_stream_ends_with_a_word(self, house: Runtime, session: aiohttp.ClientSession):
         async with listening(session, f"{house.url}/events", X_API_Key="ann") as listener:
             await listener.hear()
             house.hub.close()
@@ -241,7 +245,7 @@ class TestEnding:
         status, problem = await get(session, f"{house.url}/events", "ann")
         assert (status, problem["code"], problem["retryable"]) == (503, "NO_LIVE_EVENTS", True)
 
-    async def test_whoever_leaves_gives_the_place_back(self, house: House, session: aiohttp.ClientSession):
+    async def test_whoever_leaves_gives_the_place_back(self, house: Runtime, session: aiohttp.ClientSession):
         for _ in range(5):
             async with listening(session, f"{house.url}/events", X_API_Key="ann") as listener:
                 await listener.hear()
@@ -249,7 +253,7 @@ class TestEnding:
 
 
 class TestLimits:
-    async def test_too_many_streams_are_refused_with_a_wait(self, house: House, session: aiohttp.ClientSession):
+    async def test_too_many_streams_are_refused_with_a_wait(self, house: Runtime, session: aiohttp.ClientSession):
         url = f"{house.url}/events"
         async with listening(session, url, X_API_Key="ann"), listening(session, url, X_API_Key="ann"):
             async with session.get(url, headers={"X-API-Key": "ann"}) as answer:
@@ -262,7 +266,7 @@ class TestLimits:
 
 
 class TestLog:
-    async def test_it_is_read_page_by_page(self, house: House, session: aiohttp.ClientSession):
+    async def test_it_is_read_page_by_page(self, house: Runtime, session: aiohttp.ClientSession):
         await house.tell(1, 2, 3)
         ids = await house.ids()
         _, first = await get(session, f"{house.url}/events/log", "ann", limit=2)
@@ -273,7 +277,7 @@ class TestLog:
         _, third = await get(session, f"{house.url}/events/log", "ann", after=second["next"])
         assert (third["events"], third["next"], third["oldest"], third["missed"]) == ([], ids[-1], ids[0], False)
 
-    async def test_it_tells_what_was_missed(self, house: House, session: aiohttp.ClientSession):
+    async def test_it_tells_what_was_missed(self, house: Runtime, session: aiohttp.ClientSession):
         await house.tell(1, 2, 3)
         ids = await house.ids()
         async with house.db.tx() as tx:
@@ -285,7 +289,7 @@ class TestLog:
 
     @pytest.mark.parametrize("bad", [{"after": "-1"}, {"after": "x"}, {"after": ""}])
     async def test_an_id_that_is_no_number_is_refused(
-        self, house: House, session: aiohttp.ClientSession, bad: dict[str, str]
+        self, house: Runtime, session: aiohttp.ClientSession, bad: dict[str, str]
     ):
         status, problem = await get(session, f"{house.url}/events/log", "ann", **bad)
         assert (status, problem["code"]) == (400, "BAD_EVENT_QUERY")

@@ -19,12 +19,12 @@ from penstock.kernel.errors import Unavailable
 from penstock.kernel.migrations import migrate
 from penstock.kernel.processes import Heartbeat, ProcessKind
 from penstock.kernel.queue import NewJob, Queue
-from penstock.kernel.timekeeper import Duty, Timekeeper
+from penstock.kernel.scheduler import PeriodicTask, Scheduler
 from penstock.settings import Settings
 from penstock.web import probes
 from penstock.web.app import build_app
 from penstock.web.health import FRESH_SECONDS, PATIENCE_SECONDS, Checkup, Finding, Probe
-from penstock.wiring import House, open_house
+from penstock.wiring import Runtime, open_runtime
 from tests.conftest import open_db
 from tests.kernel.http.asking import ask
 from tests.servers.postgres import PostgresServer
@@ -62,7 +62,7 @@ async def hang() -> Finding:
 
 
 class TestTheRoute:
-    async def test_a_fresh_house_is_well_part_by_part(self, house: House):
+    async def test_a_fresh_house_is_well_part_by_part(self, house: Runtime):
         answer = await ask(build_app(house), "GET", "/api/v1/health")
         parts = ["database", "migrations", "blobs", "disk", "workers", "rooms", "duties", "breakers", "console"]
         assert answer.status == 200
@@ -70,7 +70,7 @@ class TestTheRoute:
         assert all(answer.json["checks"][part]["ok"] for part in parts if part != "workers")
         assert answer.json["checks"]["console"]["detail"] == "this build has no console"
 
-    async def test_a_needed_part_that_is_unwell_makes_it_503(self, house: House, tmp_path: Path):
+    async def test_a_needed_part_that_is_unwell_makes_it_503(self, house: Runtime, tmp_path: Path):
         answer = await ask(build_app(replace(house, blobs=BlobsThatAreAway(tmp_path))), "GET", "/api/v1/health")
         assert (answer.status, answer.json["status"]) == (503, "unwell")
         assert answer.json["checks"]["blobs"] == {
@@ -80,18 +80,18 @@ class TestTheRoute:
         }
         assert b"s3.internal" not in answer.body
 
-    async def test_another_part_only_degrades_it(self, house: House):
+    async def test_another_part_only_degrades_it(self, house: Runtime):
         answer = await ask(build_app(house), "GET", "/api/v1/health")
         assert (answer.status, answer.json["status"]) == (200, "degraded")
         workers = answer.json["checks"]["workers"]
         assert workers == {"ok": False, "needed": False, "detail": "nobody takes up jobs"}
 
     async def test_redis_is_looked_at_where_there_is_one(self, settings: Settings, redis_url: str):
-        async with open_house(replace(settings, redis_url=redis_url)) as house:
+        async with open_runtime(replace(settings, redis_url=redis_url)) as house:
             answer = await ask(build_app(house), "GET", "/api/v1/health")
         assert answer.json["checks"]["redis"] == {"ok": True, "needed": True, "detail": ""}
 
-    async def test_ready_asks_for_the_database_alone_and_not_while_stopping(self, house: House, tmp_path: Path):
+    async def test_ready_asks_for_the_database_alone_and_not_while_stopping(self, house: Runtime, tmp_path: Path):
         app = build_app(replace(house, blobs=BlobsThatAreAway(tmp_path)))
         ready = await ask(app, "GET", "/readyz")
         assert (ready.status, ready.json) == (200, {"status": "ready"})
@@ -100,7 +100,7 @@ class TestTheRoute:
         assert (stopping.status, stopping.json) == (503, {"status": "stopping"})
         assert (await ask(app, "GET", "/livez")).status == 200
 
-    async def test_figures_are_shown_to_anybody(self, house: House):
+    async def test_figures_are_shown_to_anybody(self, house: Runtime):
         app = build_app(house)
         await ask(app, "GET", "/livez")
         answer = await ask(app, "GET", "/metrics")
@@ -274,8 +274,8 @@ class TestWork:
         async def fail() -> None:
             raise Unavailable(reason="postgresql://me:hunter2@db")
 
-        keeper = Timekeeper(db, [Duty(name="sweep", every_seconds=60, run=fail)], owner="o")
+        keeper = Scheduler(db, [PeriodicTask(name="sweep", every_seconds=60, run=fail)], owner="o")
         await keeper.enrol()
         await keeper.tick()
-        assert await said(probes.duties(db, keeper.names)) == (False, "failed last time: sweep")
-        assert await said(probes.duties(db, frozenset())) == (True, "")
+        assert await said(probes.periodic_tasks(db, keeper.names)) == (False, "failed last time: sweep")
+        assert await said(probes.periodic_tasks(db, frozenset())) == (True, "")

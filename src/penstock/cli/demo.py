@@ -27,7 +27,7 @@ from penstock.kernel.runstate import RunEntry
 from penstock.kernel.transitions import list_transitions
 from penstock.settings import Settings, child_environment
 from penstock.web.server import check_port, serve_http
-from penstock.wiring import House, open_house
+from penstock.wiring import Runtime, open_runtime
 
 SENTENCES = (
     "A penstock is the gated pipe that takes water in and feeds the mill.",
@@ -69,13 +69,13 @@ def demo(
 
 
 async def _work(settings: Settings) -> None:
-    async with open_house(settings) as house:
+    async with open_runtime(settings) as house:
         await house.workers(demo_chain.handlers(house), rooms=[demo_chain.ROOM]).run()
 
 
 async def _demo(settings: Settings, *, port: int, leave: bool) -> None:
     check_port("127.0.0.1", port)
-    async with open_house(settings) as house:
+    async with open_runtime(settings) as house:
         keeping = asyncio.create_task(house.keep(kind=ProcessKind.SERVE, rooms=[etl_worker.ROOM]))
         serving = asyncio.create_task(serve_http(house, host="127.0.0.1", port=port))
         working = asyncio.create_task(house.work([etl_worker.ROOM]))
@@ -93,7 +93,7 @@ async def _demo(settings: Settings, *, port: int, leave: bool) -> None:
             await asyncio.gather(keeping, serving, working, return_exceptions=True)
 
 
-async def _tour(house: House, port: int) -> None:
+async def _tour(house: Runtime, port: int) -> None:
     console.print(f"[bold]1.[/] A server is up at http://127.0.0.1:{port} on SQLite and local files.")
     letter = "\f".join("\n".join((f"Page {page}.", *SENTENCES[: 1 + page % 4])) for page in range(1, PAGES + 1))
     stored = await house.blobs.put(demo_chain.LETTER, letter.encode())
@@ -116,7 +116,7 @@ async def _tour(house: House, port: int) -> None:
         raise DemoStuck(seconds=READING_SECONDS) from error
 
 
-async def _run_chain(house: House, bar: Progress) -> None:
+async def _run_chain(house: Runtime, bar: Progress) -> None:
     reading = bar.add_task("reading, first worker", total=PAGES)
     first = await _start_worker(house)
     await _watch(house, bar, reading, until=lambda run: run.fields.get("page", 0) >= KILL_AT_PAGE)
@@ -137,12 +137,12 @@ async def _run_chain(house: House, bar: Progress) -> None:
         await second.wait()
 
 
-async def _start_worker(house: House) -> Process:
+async def _start_worker(house: Runtime) -> Process:
     command = (sys.executable, "-m", "penstock", "demo", "--worker")
     return await asyncio.create_subprocess_exec(*command, env=child_environment(house.settings))
 
 
-async def _watch(house: House, bar: Progress, task: TaskID, *, until: Callable[[RunEntry], bool]) -> None:
+async def _watch(house: Runtime, bar: Progress, task: TaskID, *, until: Callable[[RunEntry], bool]) -> None:
     """Show the run state in the bar until it satisfies."""
 
     async def look() -> bool:
@@ -155,7 +155,7 @@ async def _watch(house: House, bar: Progress, task: TaskID, *, until: Callable[[
     await _until(look)
 
 
-async def _settled(house: House) -> None:
+async def _settled(house: Runtime) -> None:
     async def look() -> bool:
         async with house.db.read() as tx:
             return (await get_job(tx, demo_chain.COUNT_ID)).state is JobState.DONE
@@ -172,7 +172,7 @@ async def _until(look: Callable[[], Awaitable[bool]]) -> None:
         raise DemoStuck(seconds=MOST_SECONDS) from error
 
 
-async def _sum_up(house: House) -> None:
+async def _sum_up(house: Runtime) -> None:
     result = json.decode(await house.blobs.get(demo_chain.RESULT))
     async with house.db.read() as tx:
         moves = await list_transitions(tx, "job", demo_chain.READ_ID)

@@ -16,7 +16,7 @@ from penstock.kernel.db import Tx
 from penstock.kernel.queue import Job, NewJob
 from penstock.kernel.runstate import RunEntry, RunMovedOn
 from penstock.kernel.workers import JobHandler, Settle
-from penstock.wiring import House
+from penstock.wiring import Runtime
 
 ROOM = "demo"
 SECONDS_PER_PAGE = 0.15  # long enough to watch, short enough to wait for
@@ -33,7 +33,7 @@ def first_job() -> NewJob:
     return NewJob(id=READ_ID, kind="demo.read", payload={"letter": LETTER}, room=ROOM)
 
 
-def handlers(house: House) -> Mapping[str, JobHandler]:
+def handlers(house: Runtime) -> Mapping[str, JobHandler]:
     """The two stages as the workers know them."""
     chain = Chain(house)
     return {"demo.read": chain.read, "demo.count": chain.count}
@@ -47,7 +47,7 @@ def page_key(number: int) -> str:
 class Chain:
     """The two stages."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: Runtime) -> None:
         self._house = house
 
     async def read(self, job: Job) -> Settle:

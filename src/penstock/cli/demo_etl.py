@@ -23,7 +23,7 @@ from penstock.cli.etl_words import aligned, shortened, told_fields
 from penstock.etl.domain import FINAL, Status
 from penstock.etl.papers import ShapingPaper, pages_key
 from penstock.etl.store.tasks import find_task
-from penstock.wiring import House
+from penstock.wiring import Runtime
 
 SAMPLES = files("penstock.cli") / "samples"
 RULE = "invoice.rule.json"
@@ -75,7 +75,7 @@ class Office:
         return found
 
 
-async def tour(house: House, port: int, console: Console) -> None:
+async def tour(house: Runtime, port: int, console: Console) -> None:
     """Send both invoices, watch them, and show what was found where."""
     async with house.db.tx(actor="demo") as tx:
         issued = await keys.create(tx, NewKey(name="demo documents", scope=Scope.WRITE), by="demo")
@@ -104,7 +104,7 @@ async def _watch(office: Office, sent: dict[int, Sample], console: Console) -> N
             await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _show(house: House, office: Office, task_id: int, sample: Sample, console: Console) -> None:
+async def _show(house: Runtime, office: Office, task_id: int, sample: Sample, console: Console) -> None:
     task = await office.task(task_id)
     if task["status"] != Status.COMPLETED:
         raise DemoRefused(method="reading", path=sample.name, status=task["status"], reason=task["error"])
@@ -117,7 +117,7 @@ async def _show(house: House, office: Office, task_id: int, sample: Sample, cons
         console.print(Text(f"     {line}"), soft_wrap=True)
 
 
-async def _fields(house: House, office: Office, task: dict[str, Any]) -> Iterable[str]:
+async def _fields(house: Runtime, office: Office, task: dict[str, Any]) -> Iterable[str]:
     task_id = task["task_id"]
     value = msgspec.json.decode(await office.ask("GET", f"/tasks/{task_id}/result"))
     grounding = msgspec.json.decode(await office.ask("GET", f"/tasks/{task_id}/grounding"), type=ShapingPaper)

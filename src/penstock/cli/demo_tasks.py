@@ -8,7 +8,7 @@ from rich.console import Console
 from penstock.access import keys
 from penstock.access.domain import NewKey, Scope
 from penstock.kernel.errors import Unavailable
-from penstock.wiring import House
+from penstock.wiring import Runtime
 
 PROJECT = "letters"
 QUEUE = "proofs"
@@ -44,7 +44,7 @@ class Client:
         return told["data"]
 
 
-async def tour(house: House, port: int, console: Console) -> None:
+async def tour(house: Runtime, port: int, console: Console) -> None:
     """Plan a task, let one agent pull it and push it back, and show what was kept of that."""
     async with house.db.tx(actor="demo") as tx:
         issued = await keys.create(tx, NewKey(name="demo", scope=Scope.ADMIN), by="demo")

@@ -14,7 +14,7 @@ from penstock.etl import rules
 from penstock.etl.domain import Rule
 from penstock.etl.errors import RuleNotFound
 from penstock.settings import Settings
-from penstock.wiring import House, open_house
+from penstock.wiring import Runtime, open_runtime
 
 T = TypeVar("T")
 
@@ -24,13 +24,13 @@ TaskNumber = Annotated[int, typer.Argument(metavar="TASK", help="The task's numb
 RuleNamed = Annotated[str, typer.Argument(metavar="RULE", help="The rule, by its number or name.")]
 
 
-def run(verb: Callable[[House], Awaitable[T]]) -> T:
+def run(verb: Callable[[Runtime], Awaitable[T]]) -> T:
     """What a verb of the room returns."""
     return asyncio.run(_in_the_house(all_settings.load(), verb))
 
 
-async def _in_the_house(settings: Settings, verb: Callable[[House], Awaitable[T]]) -> T:
-    async with open_house(settings) as house:
+async def _in_the_house(settings: Settings, verb: Callable[[Runtime], Awaitable[T]]) -> T:
+    async with open_runtime(settings) as house:
         return await verb(house)
 
 
@@ -39,7 +39,7 @@ def caller() -> Caller:
     return Caller(name=actor(), user_id=FIRST_USER_ID, scope=Scope.ADMIN)
 
 
-async def list_all_rules(house: House) -> list[Rule]:
+async def list_all_rules(house: Runtime) -> list[Rule]:
     """The rules that can be named, those in files among them: no server need have taken these in."""
     etl = house.rooms.etl
     await rules.take_in(etl, house.settings.data_dir / house.settings.etl.rules_dir)
@@ -49,7 +49,7 @@ async def list_all_rules(house: House) -> list[Rule]:
     return known
 
 
-async def rule_number(house: House, named: str) -> int:
+async def rule_number(house: Runtime, named: str) -> int:
     """The number of the rule that was named by its number or its name."""
     known = await list_all_rules(house)
     if named.isdecimal() and int(named) in {rule.id for rule in known}:

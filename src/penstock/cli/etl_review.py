@@ -15,7 +15,7 @@ from penstock.etl.domain.review import Accuracy, Correction, NewCorrection, Tall
 from penstock.etl.domain.rule import MOST_VERSION
 from penstock.etl.review import Reviewed, Said
 from penstock.etl.review_files import FileKind
-from penstock.wiring import House
+from penstock.wiring import Runtime
 
 MOST_PLACE = 60  # characters of a pointer that a line shows
 
@@ -62,7 +62,7 @@ def corrections(
 def accuracy(rule: RuleNamed, version: VersionAsked = None) -> None:
     """Show how good a rule is: the share of values that were right, of those that somebody looked at."""
 
-    async def find(house: House) -> Accuracy:
+    async def find(house: Runtime) -> Accuracy:
         return await assess.accuracy(house.rooms.etl, caller(), await rule_number(house, rule), version=version)
 
     for line in _told(run(find)):
@@ -91,7 +91,7 @@ def _kind_of(out: Path) -> FileKind:
         raise typer.BadParameter("its name must end in .csv or .jsonl", param_hint="--out") from error
 
 
-async def _bring(house: House, rule: str, version: int | None, file: tuple[Path, FileKind] | None) -> None:
+async def _bring(house: Runtime, rule: str, version: int | None, file: tuple[Path, FileKind] | None) -> None:
     wanted = Wanted(rule_id=await rule_number(house, rule), version=version)
     pages = assess.walk(house.rooms.etl, caller(), wanted)
     if file is None:

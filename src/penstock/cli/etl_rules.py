@@ -24,7 +24,7 @@ from penstock.etl import rules as room
 from penstock.etl.domain import Mode, Rule, RuleBody
 from penstock.etl.errors import BadRule
 from penstock.etl.rehearse import MOST_SAMPLE, Sample
-from penstock.wiring import House
+from penstock.wiring import Runtime
 
 rules = typer.Typer(name="rules", help="Say what is to be made of documents.", invoke_without_command=True)
 
@@ -97,11 +97,11 @@ def try_rule(
     _tell_places(shaped, sizes)
 
 
-async def _get(house: House, named: str) -> Rule:
+async def _get(house: Runtime, named: str) -> Rule:
     return await room.get_rule(house.rooms.etl, caller(), await rule_number(house, named))
 
 
-async def _tried(house: House, named: str, sample: Sample) -> tuple[Shaped, Sizes]:
+async def _tried(house: Runtime, named: str, sample: Sample) -> tuple[Shaped, Sizes]:
     tools = house.rooms.etl
     _, shaped = await rehearse.try_rule(tools, caller(), await rule_number(house, named), sample)
     if sample.task_id is None:

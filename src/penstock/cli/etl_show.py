@@ -15,9 +15,9 @@ from penstock.access.domain import Caller
 from penstock.cli.etl_words import aligned, plain, shortened, told_fields
 from penstock.documents.ground import Place, read_pages
 from penstock.etl import track
+from penstock.etl.deps import Deps
 from penstock.etl.domain import EtlTask, Status
 from penstock.etl.papers import ShapingPaper, grounding_key, pages_key, result_key
-from penstock.etl.tools import Tools
 from penstock.kernel.blobs import BlobNotFound, Blobs, BlobTooLarge
 
 MOST_LINES = 200  # values of a result that are shown
@@ -43,13 +43,13 @@ class Seen:
     sizes: Sizes
 
 
-async def print_piece(tools: Tools, caller: Caller, task_id: int, piece: Piece) -> None:
+async def print_piece(tools: Deps, caller: Caller, task_id: int, piece: Piece) -> None:
     """What is stored, as it is, for a file or a pipe; or `NotThereYet`."""
     async for chunk in tools.blobs.stream(await track.key_of(tools, caller, task_id, piece.value)):
         sys.stdout.buffer.write(chunk)
 
 
-async def look(tools: Tools, caller: Caller, task_id: int) -> Seen:
+async def look(tools: Deps, caller: Caller, task_id: int) -> Seen:
     """All there is to see of a task."""
     task = await track.get_task(tools, caller, task_id)
     if task.status is not Status.COMPLETED:

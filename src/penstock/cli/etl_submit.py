@@ -22,7 +22,7 @@ from penstock.etl.receive import Sent
 from penstock.etl.submit import NewTask
 from penstock.kernel.errors import Invalid, PenstockError
 from penstock.settings import Settings
-from penstock.wiring import House, open_house
+from penstock.wiring import Runtime, open_runtime
 
 MOST_BYTES = 512 * 1024 * 1024  # of one result, or one markdown
 STOPPED = 130  # what shells say of a command that Ctrl-C ended
@@ -65,7 +65,7 @@ class Errand:
 
     async def run(self, settings: Settings) -> None:
         """Bring the documents there; wait for them if that was asked for."""
-        async with open_house(settings) as house:
+        async with open_runtime(settings) as house:
             self._tools = house.rooms.etl
             self._rule_id = await rule_number(house, self._order.rule) if self._order.rule is not None else None
             await (self._see_through(house) if self._order.wait else self._bring_all())
@@ -95,7 +95,7 @@ class Errand:
             if task is not None:
                 typer.echo(f"{task.id}\t{task.status}\t{plain(document.name)}")
 
-    async def _see_through(self, house: House) -> None:
+    async def _see_through(self, house: Runtime) -> None:
         with new_bar() as bar:
             watch = Watch(house, self._caller, bar, bring=self._bring, ended=self._ended)
             self._left = watch.under_way

@@ -21,7 +21,7 @@ from penstock.etl.errors import QueueFull
 from penstock.etl.worker import ROOM
 from penstock.kernel.db import Db
 from penstock.kernel.processes import ProcessKind, list_processes
-from penstock.wiring import House
+from penstock.wiring import Runtime
 
 LOOK_SECONDS = 0.2  # workers may be other processes, so there is no event to wait for
 LOOKS_PER_ROUND = 25  # every five seconds it is asked whether anybody still works
@@ -42,7 +42,7 @@ async def someone_works(db: Db) -> bool:
 class Watch:
     """The documents of one command, from the first that is submitted to the last that is over."""
 
-    def __init__(self, house: House, caller: Caller, bar: Progress, *, bring: Bring, ended: Ended) -> None:
+    def __init__(self, house: Runtime, caller: Caller, bar: Progress, *, bring: Bring, ended: Ended) -> None:
         self.under_way: dict[int, Document] = {}
         self._house = house
         self._caller = caller

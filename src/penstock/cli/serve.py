@@ -13,7 +13,7 @@ from penstock.cli.running import run_until_signal
 from penstock.kernel.processes import ProcessKind
 from penstock.settings import Settings
 from penstock.web.server import check_port, serve_http
-from penstock.wiring import ROOMS, House, open_house
+from penstock.wiring import MODULES, Runtime, open_runtime
 
 
 def serve(
@@ -31,9 +31,9 @@ def serve(
 
 async def _serve(settings: Settings, *, host: str, port: int, workers: bool) -> None:
     check_port(host, port)
-    async with open_house(settings) as house, asyncio.TaskGroup() as tasks:
+    async with open_runtime(settings) as house, asyncio.TaskGroup() as tasks:
         first = await first_key(house)
-        tasks.create_task(house.keep(kind=ProcessKind.SERVE, rooms=ROOMS if workers else ()))
+        tasks.create_task(house.keep(kind=ProcessKind.SERVE, rooms=MODULES if workers else ()))
         tasks.create_task(serve_http(house, host=host, port=port))
         if workers:
             tasks.create_task(house.work())
@@ -44,7 +44,7 @@ async def _serve(settings: Settings, *, host: str, port: int, workers: bool) -> 
             typer.echo(f"console: {place}/#key={first}")
 
 
-async def first_key(house: House) -> str | None:
+async def first_key(house: Runtime) -> str | None:
     """Let the preset admin key in; where none is preset and there is no key at all, the one that is made now."""
     async with house.db.tx(actor="serve") as tx:
         if house.settings.admin_key:

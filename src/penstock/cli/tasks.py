@@ -15,7 +15,7 @@ from penstock.settings import Settings
 from penstock.tasks.api.exported import read_lines
 from penstock.tasks.load import Line, Loaded, load
 from penstock.wiring import open_database
-from penstock.wiring.house import make_ready
+from penstock.wiring.runtime import make_ready
 
 MOST_SHOWN = 100  # bad lines that are told one by one
 

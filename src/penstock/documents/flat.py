@@ -13,7 +13,7 @@ from penstock.documents.errors import DocumentTooLarge, DocumentUnreadable
 from penstock.documents.kinds import Kind, by_mark
 from penstock.documents.parts import Bookmark, Part, name_kind, read_part
 from penstock.kernel.sandbox.ends import Bounds
-from penstock.kernel.sandbox.sitting import Sitting
+from penstock.kernel.sandbox.session import SandboxSession
 
 PRELOAD = ("penstock.documents.parts",)  # what a sandbox should have imported before it runs these
 MOST_PAGES = 5000
@@ -22,7 +22,7 @@ LOOK = Bounds(memory_bytes=256 * 1024 * 1024, cpu_seconds=5, seconds=20.0)
 PART = Bounds(memory_bytes=512 * 1024 * 1024, cpu_seconds=30, seconds=120.0, result_bytes=12 * 1024 * 1024)
 
 
-async def kind_of_file(sitting: Sitting, filename: str, *, limits: Bounds = LOOK) -> Kind:
+async def kind_of_file(sitting: SandboxSession, filename: str, *, limits: Bounds = LOOK) -> Kind:
     """The kind of a file by its content, then its name. DocumentEmpty, DocumentEncrypted or DocumentKindUnknown."""
     if (certain := by_mark(await asyncio.to_thread(_beginning, sitting.file))) is not None:
         return certain  # a sandbox would cost more than the look
@@ -32,7 +32,7 @@ async def kind_of_file(sitting: Sitting, filename: str, *, limits: Bounds = LOOK
 
 
 async def read_flat(
-    sitting: Sitting, kind: Kind, filename: str, *, most_pages: int = MOST_PAGES, limits: Bounds = PART
+    sitting: SandboxSession, kind: Kind, filename: str, *, most_pages: int = MOST_PAGES, limits: Bounds = PART
 ) -> AsyncIterator[Part]:
     """The pages of a file in parts, of which one at a time is in memory; the last one says that nothing follows."""
     following: Bookmark | None = Bookmark()

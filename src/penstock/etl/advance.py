@@ -15,13 +15,13 @@ from typing import Any
 
 from penstock.documents.ocr import Reading
 from penstock.etl import memory, moves, papers
+from penstock.etl.deps import Deps
 from penstock.etl.desk import StageDesk
 from penstock.etl.domain import EtlTask, Phase
 from penstock.etl.errors import NoReading, NotWanted, RunTakenOver
 from penstock.etl.papers import Memo, ReadingPaper, ShapingPaper
 from penstock.etl.runs import Trail
 from penstock.etl.store import rules, tasks
-from penstock.etl.tools import Tools
 from penstock.kernel.blobs import BlobNotFound
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.plain import Plain
@@ -31,20 +31,20 @@ from penstock.kernel.workers import Settle
 
 log = logging.getLogger(__name__)
 
-Stage = Callable[[Tools, StageDesk], Coroutine[Any, Any, Settle]]
+Stage = Callable[[Deps, StageDesk], Coroutine[Any, Any, Settle]]
 
 
-async def ocr(tools: Tools, job: Job) -> Settle | None:
+async def ocr(tools: Deps, job: Job) -> Settle | None:
     """Read the document, unless that is done; then post-processing can begin."""
     return await _attempt(tools, job, Phase.OCR, _read)
 
 
-async def postprocess(tools: Tools, job: Job) -> Settle | None:
+async def postprocess(tools: Deps, job: Job) -> Settle | None:
     """Make JSON of what was read; then the run is over."""
     return await _attempt(tools, job, Phase.POSTPROCESS, _shape)
 
 
-async def _attempt(tools: Tools, job: Job, phase: Phase, stage: Stage) -> Settle | None:
+async def _attempt(tools: Deps, job: Job, phase: Phase, stage: Stage) -> Settle | None:
     row = await _find_wanted(tools, job)
     if row is None:
         return None
@@ -63,13 +63,13 @@ async def _attempt(tools: Tools, job: Job, phase: Phase, stage: Stage) -> Settle
         tools.meters.count_stage(moves.STAGES[phase], (tools.db.clock.now() - began).total_seconds())
 
 
-async def _find_wanted(tools: Tools, job: Job) -> EtlTask | None:
+async def _find_wanted(tools: Deps, job: Job) -> EtlTask | None:
     async with tools.db.read() as tx:
         row = await tasks.find_task(tx, job.payload["task_id"])
     return row if row is not None and row.run == job.payload["run"] and not row.is_over else None
 
 
-async def _failed(tools: Tools, job: Job, desk: StageDesk, error: Exception, phase: Phase) -> Settle | None:
+async def _failed(tools: Deps, job: Job, desk: StageDesk, error: Exception, phase: Phase) -> Settle | None:
     """What becomes of the run after this; raises where another attempt is worth it."""
     if desk.unwanted:
         return await _refused(tools, job, desk.task, phase)
@@ -86,7 +86,7 @@ async def _failed(tools: Tools, job: Job, desk: StageDesk, error: Exception, pha
     raise error
 
 
-async def _refused(tools: Tools, job: Job, task: EtlTask, phase: Phase) -> Settle | None:
+async def _refused(tools: Deps, job: Job, task: EtlTask, phase: Phase) -> Settle | None:
     """Stop, when the row says so too. Run state alone is not enough: somebody who lost this run may stand there."""
     if await _find_wanted(tools, job) is not None:
         return await _put_off(tools, task, RunTakenOver(task_id=task.id, run=task.run), phase)
@@ -94,7 +94,7 @@ async def _refused(tools: Tools, job: Job, task: EtlTask, phase: Phase) -> Settl
     return None
 
 
-async def _put_off(tools: Tools, task: EtlTask, error: PenstockError, phase: Phase) -> Settle:
+async def _put_off(tools: Deps, task: EtlTask, error: PenstockError, phase: Phase) -> Settle:
     """Wait for a part of our own house, which raises the error again, or end a run that has waited too long."""
     if not error.ours or not await moves.has_waited_too_long(tools, task):
         raise error
@@ -102,7 +102,7 @@ async def _put_off(tools: Tools, task: EtlTask, error: PenstockError, phase: Pha
     return partial(moves.fail, tools, task, moves.failure_of(error, moves.STAGES[phase]))
 
 
-async def _read(tools: Tools, desk: StageDesk) -> Settle:
+async def _read(tools: Deps, desk: StageDesk) -> Settle:
     read = await papers.find_reading_paper(tools.blobs, desk.task) or await _recall_or_read(tools, desk)
     await desk.begin_shaping(read)
     await papers.drop(tools.blobs, papers.reading_folder(desk.task))
@@ -110,7 +110,7 @@ async def _read(tools: Tools, desk: StageDesk) -> Settle:
     return partial(moves.hand_on, tools, desk.task, read.memo.key)
 
 
-async def _recall_or_read(tools: Tools, desk: StageDesk) -> ReadingPaper:
+async def _recall_or_read(tools: Deps, desk: StageDesk) -> ReadingPaper:
     document = await memory.look_at(tools, desk.task)
     await desk.breathe()
     if memory.may_recall(desk.task, Phase.OCR):
@@ -127,7 +127,7 @@ async def _recall_or_read(tools: Tools, desk: StageDesk) -> ReadingPaper:
     return await papers.keep_reading(tools.blobs, desk.task, made, Memo(key=key))
 
 
-async def _shape(tools: Tools, desk: StageDesk) -> Settle:
+async def _shape(tools: Deps, desk: StageDesk) -> Settle:
     read = await papers.find_reading_paper(tools.blobs, desk.task)
     if read is None:
         raise NoReading(task_id=desk.task.id)
@@ -143,7 +143,7 @@ async def _shape(tools: Tools, desk: StageDesk) -> Settle:
     return partial(moves.complete, tools, desk.task, _result(desk, made, where), made.memo.key)
 
 
-async def _recall_or_make(tools: Tools, desk: StageDesk, reading: Reading) -> ShapingPaper:
+async def _recall_or_make(tools: Deps, desk: StageDesk, reading: Reading) -> ShapingPaper:
     async with tools.db.read() as tx:
         rule = await rules.get_rule_version(tx, desk.task.rule_id, desk.task.rule_version)
     shaper, asked = moves.shaper_of(tools, rule), rule.body.asked
@@ -158,7 +158,7 @@ async def _recall_or_make(tools: Tools, desk: StageDesk, reading: Reading) -> Sh
     return await papers.keep_shaping(tools.blobs, desk.task, shaped, Memo(key=key))
 
 
-async def _publish(tools: Tools, task: EtlTask) -> str:
+async def _publish(tools: Deps, task: EtlTask) -> str:
     """Put the result in its place by name, unless that is a later task's already; returns where it lies."""
     own, public = papers.result_key(task), papers.public_key_of(task)
     if await _find_later(tools, task) is not None:
@@ -173,7 +173,7 @@ async def _publish(tools: Tools, task: EtlTask) -> str:
     return own
 
 
-async def _find_later(tools: Tools, task: EtlTask) -> EtlTask | None:
+async def _find_later(tools: Deps, task: EtlTask) -> EtlTask | None:
     """The latest completed task of the same name, when it is later than this one."""
     async with tools.db.read() as tx:
         return await tasks.find_namesake(
@@ -181,7 +181,7 @@ async def _find_later(tools: Tools, task: EtlTask) -> EtlTask | None:
         )
 
 
-def _count_look(tools: Tools, phase: Phase, known: object) -> None:
+def _count_look(tools: Deps, phase: Phase, known: object) -> None:
     count = tools.meters.count_miss if known is None else tools.meters.count_hit
     count(moves.STAGES[phase])
 

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
 from penstock.access.domain import Caller
+from penstock.etl.deps import Deps
 from penstock.etl.domain.review import Accuracy, Correction, Review, Tally
 from penstock.etl.errors import RuleNotFound
 from penstock.etl.store import reviews, rules
 from penstock.etl.store.reviews import OfRule
-from penstock.etl.tools import Tools
 
 MOST_REVIEWS = 1000  # that a figure is made of
 REVIEWS_AT_ONCE = 100
@@ -30,7 +30,7 @@ class Wanted:
     limit: int | None = None
 
 
-async def accuracy(tools: Tools, caller: Caller, rule_id: int, *, version: int | None = None) -> Accuracy:
+async def accuracy(tools: Deps, caller: Caller, rule_id: int, *, version: int | None = None) -> Accuracy:
     """How many values of a rule's results were right, over the latest reviews."""
     of = await _of_rule(tools, caller, rule_id, version)
     sums, last = _Sums(rule_id), None
@@ -46,7 +46,7 @@ async def accuracy(tools: Tools, caller: Caller, rule_id: int, *, version: int |
         return sums.accuracy(is_all=not await reviews.list_reviews(tx, of, before=last, limit=1))
 
 
-async def walk(tools: Tools, caller: Caller, wanted: Wanted) -> AsyncIterator[list[Correction]]:
+async def walk(tools: Deps, caller: Caller, wanted: Wanted) -> AsyncIterator[list[Correction]]:
     """Corrections of a rule's results that stand, newest first, in pages; the first may be empty."""
     of = await _of_rule(tools, caller, wanted.rule_id, wanted.version)
     before, left = wanted.before, wanted.limit
@@ -60,7 +60,7 @@ async def walk(tools: Tools, caller: Caller, wanted: Wanted) -> AsyncIterator[li
         before, left = page[-1].id, None if left is None else left - limit
 
 
-async def _of_rule(tools: Tools, caller: Caller, rule_id: int, version: int | None) -> OfRule:
+async def _of_rule(tools: Deps, caller: Caller, rule_id: int, version: int | None) -> OfRule:
     """What of a rule the caller may see, or `RuleNotFound`."""
     async with tools.db.read() as tx:
         if await rules.find_rule_for(tx, caller, rule_id, default_id=tools.terms.default_rule_id) is None:

@@ -11,12 +11,12 @@ from datetime import datetime, timedelta
 from typing import Any, NoReturn, TypeVar
 
 from penstock.etl import papers
+from penstock.etl.deps import Deps
 from penstock.etl.domain import EtlTask, Failure, Phase, Status
 from penstock.etl.errors import NotWanted, StageTimedOut
 from penstock.etl.papers import Memo, ReadingPaper
 from penstock.etl.runs import Trail
 from penstock.etl.store import tasks
-from penstock.etl.tools import Tools
 from penstock.kernel.plain import Plain
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ SHARE = {Phase.OCR: (1, 80), Phase.POSTPROCESS: (80, 99)}  # of the whole way, i
 class StageDesk:
     """One attempt of one stage. It is the `Desk` that tools of `documents/` are given."""
 
-    def __init__(self, tools: Tools, trail: Trail, phase: Phase) -> None:
+    def __init__(self, tools: Deps, trail: Trail, phase: Phase) -> None:
         self.trail = trail
         self.unwanted = False
         self._tools = tools

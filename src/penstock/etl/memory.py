@@ -17,13 +17,13 @@ from dataclasses import asdict, dataclass, replace
 from penstock.documents.ocr import Reading, Source
 from penstock.documents.shape import PostProcessor, ShapeRule
 from penstock.etl import papers
+from penstock.etl.deps import Deps
 from penstock.etl.desk import StageDesk
 from penstock.etl.domain import EtlTask, Phase
 from penstock.etl.errors import SourceNotFound
 from penstock.etl.papers import Memo, ReadingPaper, ShapingPaper
 from penstock.etl.store import tasks
 from penstock.etl.store.memory import find_memory
-from penstock.etl.tools import Tools
 from penstock.kernel.blobs import BlobNotFound, Blobs, BlobStat
 from penstock.kernel.plain import Plain
 
@@ -46,13 +46,13 @@ class Document:
         return Source(key=self.stat.key, filename=self.filename, size_bytes=self.stat.size_bytes)
 
 
-async def look_at(tools: Tools, task: EtlTask) -> Document:
+async def look_at(tools: Deps, task: EtlTask) -> Document:
     """The document of a task, hashed."""
     stat = await papers.get_source(tools.blobs, task.s3_key)
     return Document(key=await _reading_key(tools, task), stat=stat, filename=task.filename)
 
 
-async def is_unchanged(tools: Tools, task: EtlTask, document: Document) -> bool:
+async def is_unchanged(tools: Deps, task: EtlTask, document: Document) -> bool:
     """Whether the object is the one that was looked at.
 
     A store that tells whole seconds cannot show that an object was replaced within one, so there it is hashed again.
@@ -65,7 +65,7 @@ async def is_unchanged(tools: Tools, task: EtlTask, document: Document) -> bool:
         return False
 
 
-async def key_of_pages(tools: Tools, desk: StageDesk, document: Document) -> str | None:
+async def key_of_pages(tools: Deps, desk: StageDesk, document: Document) -> str | None:
     """The key of what is about to be read; none when pages of an earlier attempt may be those of another document."""
     if (known := desk.cached) is not None:
         return document.key if known["key"] == document.key else None
@@ -73,7 +73,7 @@ async def key_of_pages(tools: Tools, desk: StageDesk, document: Document) -> str
     return None if begun else document.key
 
 
-async def shaping_key(tools: Tools, reading: Reading, rule: ShapeRule, shaper: PostProcessor) -> str | None:
+async def shaping_key(tools: Deps, reading: Reading, rule: ShapeRule, shaper: PostProcessor) -> str | None:
     """The key of what a rule makes of pages; none when making it costs next to nothing."""
     identity = shaper.identity(rule)
     if identity is None:
@@ -81,7 +81,7 @@ async def shaping_key(tools: Tools, reading: Reading, rule: ShapeRule, shaper: P
     return await _digest(tools.blobs, reading.pages_key, Phase.POSTPROCESS, asdict(rule), identity)
 
 
-async def recall_reading(tools: Tools, desk: StageDesk, key: str) -> ReadingPaper | None:
+async def recall_reading(tools: Deps, desk: StageDesk, key: str) -> ReadingPaper | None:
     """What another task has read of the same document, as this task's own."""
     maker = await _find_maker(tools, desk.task, Phase.OCR, key)
     known = await papers.find_reading_paper(tools.blobs, maker) if maker is not None else None
@@ -97,7 +97,7 @@ async def recall_reading(tools: Tools, desk: StageDesk, key: str) -> ReadingPape
     return await papers.keep_reading(tools.blobs, desk.task, laid, Memo(key=key, task_id=maker.id))
 
 
-async def recall_shaping(tools: Tools, desk: StageDesk, key: str) -> ShapingPaper | None:
+async def recall_shaping(tools: Deps, desk: StageDesk, key: str) -> ShapingPaper | None:
     """What another task has made of the same pages by the same rule, as this task's own."""
     maker = await _find_maker(tools, desk.task, Phase.POSTPROCESS, key)
     known = await papers.find_shaping(tools.blobs, maker) if maker is not None else None
@@ -119,7 +119,7 @@ def may_recall(task: EtlTask, phase: Phase) -> bool:
     return not reads_again and not task.metadata.get(papers.FORCE)
 
 
-async def _find_maker(tools: Tools, task: EtlTask, phase: Phase, key: str) -> EtlTask | None:
+async def _find_maker(tools: Deps, task: EtlTask, phase: Phase, key: str) -> EtlTask | None:
     """The task of the same user that has papers of this key, unless it is in a later run by now."""
     async with tools.db.read() as tx:
         known = await find_memory(tx, task.user_id, key)
@@ -129,14 +129,14 @@ async def _find_maker(tools: Tools, task: EtlTask, phase: Phase, key: str) -> Et
     return row
 
 
-async def _is_maker(tools: Tools, maker: EtlTask, phase: Phase) -> bool:
+async def _is_maker(tools: Deps, maker: EtlTask, phase: Phase) -> bool:
     """Whether a task is still in the run that it was in."""
     async with tools.db.read() as tx:
         row = await tasks.find_task(tx, maker.id)
     return row is not None and papers.run_of(row, phase) == papers.run_of(maker, phase)
 
 
-async def _reading_key(tools: Tools, task: EtlTask) -> str:
+async def _reading_key(tools: Deps, task: EtlTask) -> str:
     try:
         return await _digest(tools.blobs, task.s3_key, Phase.OCR, _ending(task.filename), tools.provider.identity)
     except BlobNotFound as error:

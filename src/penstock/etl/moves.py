@@ -14,11 +14,11 @@ from functools import partial
 from penstock.access.domain import Caller
 from penstock.documents.shape import PostProcessor
 from penstock.etl import papers, runs
+from penstock.etl.deps import Deps
 from penstock.etl.domain import ETL_TASK, IN_CHINESE, EtlTask, Failure, Phase, Rule, Status
 from penstock.etl.errors import DefaultRuleMissing, EtlTaskNotFound, ModeUnknown, QueueFull, RuleNotFound, RuleRequired
 from penstock.etl.store import memory, rules, tasks
 from penstock.etl.store.memory import Remembered
-from penstock.etl.tools import Tools
 from penstock.kernel import queue
 from penstock.kernel.alone import alone
 from penstock.kernel.db import Tx
@@ -44,7 +44,7 @@ ROOM_LOCK = 0x65746C71  # "etlq"
 WAITS = "waits"  # among the metadata of a run that is put off: since when, and how far it was then
 
 
-def stage_job(tools: Tools, task: EtlTask, phase: Phase) -> NewJob:
+def stage_job(tools: Deps, task: EtlTask, phase: Phase) -> NewJob:
     """The job of one stage of a run. It carries numbers only: what they mean is looked up when it runs."""
     terms = tools.terms
     return NewJob(
@@ -70,7 +70,7 @@ def may_see(caller: Caller, task: EtlTask) -> bool:
     return caller.is_admin or task.user_id == caller.user_id
 
 
-async def get_rule_for(tools: Tools, tx: Tx, caller: Caller, rule_id: int | None) -> Rule:
+async def get_rule_for(tools: Deps, tx: Tx, caller: Caller, rule_id: int | None) -> Rule:
     """The rule of a caller's task that names this one, or none and so the default, whoever made that."""
     default_id = tools.terms.default_rule_id
     wanted = default_id if rule_id is None else rule_id
@@ -83,7 +83,7 @@ async def get_rule_for(tools: Tools, tx: Tx, caller: Caller, rule_id: int | None
     return found
 
 
-def shaper_of(tools: Tools, rule: Rule) -> PostProcessor:
+def shaper_of(tools: Deps, rule: Rule) -> PostProcessor:
     """Who does what a rule asks for, or `ModeUnknown`."""
     mode = rule.body.postprocess_mode
     if mode not in tools.shapers:
@@ -91,7 +91,7 @@ def shaper_of(tools: Tools, rule: Rule) -> PostProcessor:
     return tools.shapers[mode]
 
 
-async def check_room(tools: Tools, tx: Tx) -> None:
+async def check_room(tools: Deps, tx: Tx) -> None:
     """Refuse one task more when as many are under way as may be. Where it gets close, they are let in one by one."""
     most = tools.terms.queue_size
     count = await tasks.count_under_way(tx, most=most)
@@ -118,21 +118,21 @@ async def say_begun(tx: Tx, task: EtlTask, *, before: Status | None, verb: str) 
     )
 
 
-async def hand_on(tools: Tools, task: EtlTask, key: str | None, tx: Tx) -> None:
+async def hand_on(tools: Deps, task: EtlTask, key: str | None, tx: Tx) -> None:
     """Let the next stage begin, in the transaction that ends this one. Nothing begins when the run is over."""
     if await tasks.claim_under_way(tx, task.id, run=task.run):
         await tools.queue.enqueue(tx, stage_job(tools, task, Phase.POSTPROCESS))
         await _remember(tx, task, Phase.OCR, key)
 
 
-async def complete(tools: Tools, task: EtlTask, result: Plain, key: str | None, tx: Tx) -> None:
+async def complete(tools: Deps, task: EtlTask, result: Plain, key: str | None, tx: Tx) -> None:
     """End a run well."""
     done = replace(task, progress=100, result=result, error=None)
     if await end(tools, done, "complete", tx) is not None:
         await _remember(tx, task, Phase.POSTPROCESS, key)
 
 
-async def fail(tools: Tools, task: EtlTask, failure: Failure, tx: Tx) -> None:
+async def fail(tools: Deps, task: EtlTask, failure: Failure, tx: Tx) -> None:
     """End a run badly. What is known of it is kept, for a retry to begin with."""
     why = {"error_stage": failure.stage, "error_code": failure.code, "hint": failure.hint}
     chinese = {IN_CHINESE: {"error": failure.message_zh, "hint": failure.hint_zh}} if failure.message_zh else {}
@@ -140,7 +140,7 @@ async def fail(tools: Tools, task: EtlTask, failure: Failure, tx: Tx) -> None:
     await end(tools, failed, "fail", tx)
 
 
-async def end(tools: Tools, task: EtlTask, verb: str, tx: Tx) -> EtlTask | None:
+async def end(tools: Deps, task: EtlTask, verb: str, tx: Tx) -> EtlTask | None:
     """Move the row of a run that is under way to its end; none, and nothing is written, when it is over already."""
     before = replace(task, status=Status.PENDING)
     known = {name: value for name, value in task.metadata.items() if name != WAITS}
@@ -155,7 +155,7 @@ async def end(tools: Tools, task: EtlTask, verb: str, tx: Tx) -> EtlTask | None:
     return after
 
 
-async def has_waited_too_long(tools: Tools, task: EtlTask) -> bool:
+async def has_waited_too_long(tools: Deps, task: EtlTask) -> bool:
     """Whether a run that is put off now, at no cost, has made no progress for longer than anybody's patience.
 
     The row keeps since when, so neither a flushed Redis nor another worker begins the count anew: only progress does.
@@ -178,7 +178,7 @@ async def list_jobs(tx: Tx, some: Sequence[EtlTask]) -> Mapping[str, Job]:
     return {job.id: job for job in await queue.list_jobs(tx, ids)}
 
 
-async def cancel_jobs(tools: Tools, tx: Tx, task: EtlTask) -> list[Job]:
+async def cancel_jobs(tools: Deps, tx: Tx, task: EtlTask) -> list[Job]:
     """Take back the jobs of a run that nobody has taken up; returns those that are being worked on."""
     running = []
     for known in (await list_jobs(tx, [task])).values():

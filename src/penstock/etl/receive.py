@@ -18,8 +18,8 @@ from pathlib import Path, PurePosixPath
 from penstock.access.domain import Caller
 from penstock.documents.files import pieces_of
 from penstock.etl import moves
+from penstock.etl.deps import Deps
 from penstock.etl.names import safe_name, task_name
-from penstock.etl.tools import Tools
 from penstock.kernel.blobs import BlobExists, BlobNotFound
 from penstock.kernel.errors import Conflict, Invalid, NotFound, Refused, TooLarge, TooMany
 
@@ -50,7 +50,7 @@ class Kept:
 
 
 @asynccontextmanager
-async def kept(tools: Tools, caller: Caller, sent: Sent) -> AsyncIterator[Kept]:
+async def kept(tools: Deps, caller: Caller, sent: Sent) -> AsyncIterator[Kept]:
     """A stored document whose task is made in the block; when that is refused, it is not kept."""
     named = replace(sent, filename=task_name(sent.filename))
     key = await _keep(tools, caller, named)
@@ -61,7 +61,7 @@ async def kept(tools: Tools, caller: Caller, sent: Sent) -> AsyncIterator[Kept]:
         raise
 
 
-async def _keep(tools: Tools, caller: Caller, sent: Sent) -> str:
+async def _keep(tools: Deps, caller: Caller, sent: Sent) -> str:
     """Store a document whose task will most likely be taken; returns its key."""
     await _expect_task(tools, caller, sent.rule_id)
     folder, name, file = f"users/{caller.user_id}/raw/{sent.project_id}", safe_name(sent.filename), sent.file
@@ -79,7 +79,7 @@ async def _keep(tools: Tools, caller: Caller, sent: Sent) -> str:
     return key
 
 
-async def keep_swept(tools: Tools) -> None:
+async def keep_swept(tools: Deps) -> None:
     """Sweep at the start and then every hour, until cancelled. Each process does: it may be the only one here."""
     while True:
         try:
@@ -89,7 +89,7 @@ async def keep_swept(tools: Tools) -> None:
         await tools.db.clock.sleep(SWEEP_SECONDS)
 
 
-async def sweep(tools: Tools) -> None:
+async def sweep(tools: Deps) -> None:
     """Delete files on this machine's disk that a process left behind when it died."""
     before = tools.db.clock.now() - LEFT
     await asyncio.to_thread(_drop_old, tools.scratch, before.timestamp())
@@ -104,14 +104,14 @@ def _drop_old(folder: Path, before: float) -> None:
                 path.unlink()
 
 
-async def _expect_task(tools: Tools, caller: Caller, rule_id: int | None) -> None:
+async def _expect_task(tools: Deps, caller: Caller, rule_id: int | None) -> None:
     """Refuse now what would be refused later, when a large file has been stored for nothing."""
     async with tools.db.read() as tx:
         await moves.get_rule_for(tools, tx, caller, rule_id)
         await moves.check_room(tools, tx)
 
 
-async def _is_taken(tools: Tools, key: str) -> bool:
+async def _is_taken(tools: Deps, key: str) -> bool:
     try:
         await tools.blobs.stat(key)
     except BlobNotFound:

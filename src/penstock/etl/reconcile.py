@@ -22,15 +22,15 @@ from datetime import datetime, timedelta
 from sqlalchemy import ColumnElement, or_
 
 from penstock.etl import moves, papers, runs
+from penstock.etl.deps import Deps
 from penstock.etl.domain import EtlTask, Failure, Phase, Status
 from penstock.etl.errors import StageLost
 from penstock.etl.runs import Standing
 from penstock.etl.store import tasks
-from penstock.etl.tools import Tools
 from penstock.kernel.db import Tx
 from penstock.kernel.queue import Job, JobState
 from penstock.kernel.runstate import is_any_with
-from penstock.kernel.timekeeper import Need
+from penstock.kernel.scheduler import Need
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ def is_any_under_way(_since: ColumnElement[datetime], now: ColumnElement[datetim
 class Reconciler:
     """Walks through what is under way."""
 
-    def __init__(self, tools: Tools) -> None:
+    def __init__(self, tools: Deps) -> None:
         self._tools = tools
         self._row = 0
         self._keys: dict[Status, str] = {}

@@ -14,9 +14,9 @@ from penstock.documents.ground import Page, write_page
 from penstock.documents.ocr import MARKDOWN, PAGES, Reading
 from penstock.documents.shape import Shaped
 from penstock.etl import moves, papers
+from penstock.etl.deps import Deps
 from penstock.etl.domain import Rule
 from penstock.etl.errors import NoReading, TryTimedOut
-from penstock.etl.tools import Tools
 
 PREFIX = "etl_tries/"
 MOST_SAMPLE = 1_000_000  # characters of a text
@@ -47,7 +47,7 @@ class QuietDesk:
         """Nobody goes on later."""
 
 
-async def try_rule(tools: Tools, caller: Caller, rule_id: int, sample: Sample) -> tuple[Rule, Shaped]:
+async def try_rule(tools: Deps, caller: Caller, rule_id: int, sample: Sample) -> tuple[Rule, Shaped]:
     """What a rule makes of a sample."""
     async with tools.db.read() as tx:
         rule = await moves.get_rule_for(tools, tx, caller, rule_id)
@@ -63,7 +63,7 @@ async def try_rule(tools: Tools, caller: Caller, rule_id: int, sample: Sample) -
         await papers.drop(tools.blobs, folder)
 
 
-async def sweep(tools: Tools) -> None:
+async def sweep(tools: Deps) -> None:
     """Delete what tries left behind whose process died."""
     before, after = tools.db.clock.now() - LEFT, ""
     while found := (await tools.blobs.list(PREFIX, after=after or None)).blobs:
@@ -73,7 +73,7 @@ async def sweep(tools: Tools) -> None:
         after = found[-1].key
 
 
-async def _read(tools: Tools, caller: Caller, sample: Sample, folder: str) -> tuple[str, Reading]:
+async def _read(tools: Deps, caller: Caller, sample: Sample, folder: str) -> tuple[str, Reading]:
     if sample.task_id is not None:
         return await _reading_of(tools, caller, sample.task_id)
     text = sample.markdown or ""
@@ -83,7 +83,7 @@ async def _read(tools: Tools, caller: Caller, sample: Sample, folder: str) -> tu
     return SAMPLE_NAME, made
 
 
-async def _reading_of(tools: Tools, caller: Caller, task_id: int) -> tuple[str, Reading]:
+async def _reading_of(tools: Deps, caller: Caller, task_id: int) -> tuple[str, Reading]:
     async with tools.db.read() as tx:
         task = await moves.get_own(tx, caller, task_id)
     reading = await papers.find_reading(tools.blobs, task)

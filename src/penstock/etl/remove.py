@@ -16,15 +16,15 @@ from functools import partial
 from penstock.access import audit
 from penstock.access.domain import Caller
 from penstock.etl import moves, papers, runs
+from penstock.etl.deps import Deps
 from penstock.etl.domain import EtlTask
 from penstock.etl.errors import EtlTaskRunning, NamesakeUnderWay, WorkerStillThere
 from penstock.etl.store import memory, reviews, tasks
-from penstock.etl.tools import Tools
 from penstock.kernel import queue
 from penstock.kernel.blobs import BlobNotFound
 from penstock.kernel.db import Tx
+from penstock.kernel.maintenance import until_none
 from penstock.kernel.queue import Job, JobState, NewJob
-from penstock.kernel.upkeep import until_none
 from penstock.messages import EtlTaskRemoved
 
 REMOVE = "etl_remove_job"
@@ -46,7 +46,7 @@ class Left:
     jobs: Sequence[str] = ()  # of its last runs
 
 
-async def delete_task(tools: Tools, caller: Caller, task_id: int) -> None:
+async def delete_task(tools: Deps, caller: Caller, task_id: int) -> None:
     """Remove a task that is over; `EtlTaskRunning` when it is not."""
     async with tools.db.tx(actor=caller.name) as tx:
         row = await moves.get_own(tx, caller, task_id)
@@ -57,13 +57,13 @@ async def delete_task(tools: Tools, caller: Caller, task_id: int) -> None:
     await runs.hide_soon(tools, row)
 
 
-async def forget(tools: Tools) -> None:
+async def forget(tools: Deps) -> None:
     """Remove tasks that have been over for longer than they are kept, and what is remembered from as long ago."""
     await until_none(partial(_forget_some, tools))
     await until_none(partial(_forget_memory, tools))
 
 
-async def remove_objects(tools: Tools, job: Job) -> None:
+async def remove_objects(tools: Deps, job: Job) -> None:
     """Delete what a removed task has left."""
     left = Left(**job.payload)
     user_id, project_id, filename = left.user_id, left.project_id, left.filename
@@ -76,7 +76,7 @@ async def remove_objects(tools: Tools, job: Job) -> None:
     await _clear_public(tools, left, papers.public_key(user_id, project_id, filename))
 
 
-async def _check_stopped(tools: Tools, left: Left) -> None:
+async def _check_stopped(tools: Deps, left: Left) -> None:
     """Nobody may put anything there any more. A job that only waits is none: without a row, nobody begins with it."""
     async with tools.db.read() as tx:
         known = await queue.list_jobs(tx, left.jobs)
@@ -84,7 +84,7 @@ async def _check_stopped(tools: Tools, left: Left) -> None:
         raise WorkerStillThere(task_id=left.task_id)
 
 
-async def _clear_public(tools: Tools, left: Left, public_key: str) -> None:
+async def _clear_public(tools: Deps, left: Left, public_key: str) -> None:
     """Let the result by name be that of the latest task that is left, also when that one was completed just now."""
     heir = await _find_heir(tools, left, public_key)
     for _ in range(TRIES):
@@ -95,7 +95,7 @@ async def _clear_public(tools: Tools, left: Left, public_key: str) -> None:
     raise NamesakeUnderWay(key=public_key)
 
 
-async def _find_heir(tools: Tools, left: Left, public_key: str) -> EtlTask | None:
+async def _find_heir(tools: Deps, left: Left, public_key: str) -> EtlTask | None:
     named = {"user_id": left.user_id, "project_id": left.project_id}
     async with tools.db.read() as tx:
         if await tasks.has_namesake_under_way(tx, filename=left.filename, **named):
@@ -103,7 +103,7 @@ async def _find_heir(tools: Tools, left: Left, public_key: str) -> EtlTask | Non
         return await tasks.find_namesake(tx, filename=left.filename, **named)
 
 
-async def _bequeath(tools: Tools, public_key: str, heir: EtlTask | None) -> None:
+async def _bequeath(tools: Deps, public_key: str, heir: EtlTask | None) -> None:
     """Leave the place of the result by name to the heir, or nobody."""
     if heir is not None:
         try:
@@ -114,19 +114,19 @@ async def _bequeath(tools: Tools, public_key: str, heir: EtlTask | None) -> None
     await tools.blobs.delete(public_key)
 
 
-async def _forget_some(tools: Tools) -> int:
+async def _forget_some(tools: Deps) -> int:
     async with tools.db.tx(actor=ACTOR) as tx:
         before = tx.now - timedelta(days=tools.terms.history_days)
         return len(await _remove(tools, tx, await tasks.list_over(tx, before=before, limit=FORGOTTEN_AT_ONCE)))
 
 
-async def _forget_memory(tools: Tools) -> int:
+async def _forget_memory(tools: Deps) -> int:
     async with tools.db.tx(actor=ACTOR) as tx:
         before = tx.now - timedelta(days=tools.terms.history_days)
         return await memory.delete_old(tx, before=before, limit=FORGOTTEN_AT_ONCE)
 
 
-async def _remove(tools: Tools, tx: Tx, rows: list[EtlTask]) -> set[int]:
+async def _remove(tools: Deps, tx: Tx, rows: list[EtlTask]) -> set[int]:
     """Delete those of these rows that are over, and have their objects deleted; returns their numbers."""
     gone = await tasks.delete_tasks(tx, rows)
     removed = [row for row in rows if row.id in gone]

@@ -17,6 +17,7 @@ import msgspec
 from penstock.access import audit
 from penstock.access.domain import Caller
 from penstock.etl import moves, overlay, papers
+from penstock.etl.deps import Deps
 from penstock.etl.domain import EtlTask, Mode, Rule, Status
 from penstock.etl.domain.review import (
     MOST_AT_ONCE,
@@ -41,7 +42,6 @@ from penstock.etl.errors import NotThereYet
 from penstock.etl.overlay import Examined, Patch
 from penstock.etl.pointers import BadPointer, Tokens, around, find_overlap, pointer_of, tokens_of
 from penstock.etl.store import reviews, rules
-from penstock.etl.tools import Tools
 from penstock.kernel.blobs import BlobTooLarge
 from penstock.kernel.db import Tx
 from penstock.kernel.errors import Invalid
@@ -93,7 +93,7 @@ class _Change:
     examined: Examined
 
 
-async def correct(tools: Tools, caller: Caller, task_id: int, said: Said) -> Reviewed:
+async def correct(tools: Deps, caller: Caller, task_id: int, said: Said) -> Reviewed:
     """Keep what a person says about the result of a completed task."""
     _check_said(said)
     for _ in range(TRIES):
@@ -113,7 +113,7 @@ async def correct(tools: Tools, caller: Caller, task_id: int, said: Said) -> Rev
     raise ReviewBusy(task_id=task_id)
 
 
-async def withdraw(tools: Tools, caller: Caller, task_id: int, correction_id: int) -> None:
+async def withdraw(tools: Deps, caller: Caller, task_id: int, correction_id: int) -> None:
     """Take a correction back; the original, or an earlier correction around it, shows again."""
     for _ in range(TRIES):
         scene = await _look(tools, caller, task_id)
@@ -134,7 +134,7 @@ async def withdraw(tools: Tools, caller: Caller, task_id: int, correction_id: in
     raise ReviewBusy(task_id=task_id)
 
 
-async def list_of_task(tools: Tools, caller: Caller, task_id: int, *, before: int | None, limit: int) -> Reviewed:
+async def list_of_task(tools: Deps, caller: Caller, task_id: int, *, before: int | None, limit: int) -> Reviewed:
     """What was said about a task's results, newest first: of every run, and what stands no more, too."""
     async with tools.db.read() as tx:
         task = await moves.get_own(tx, caller, task_id)
@@ -143,7 +143,7 @@ async def list_of_task(tools: Tools, caller: Caller, task_id: int, *, before: in
     return Reviewed(task=task, review=review, corrections=found)
 
 
-async def corrected_result(tools: Tools, caller: Caller, task_id: int) -> bytes | None:
+async def corrected_result(tools: Deps, caller: Caller, task_id: int) -> bytes | None:
     """The result with all corrections that stand; none where there is nothing to correct in it."""
     async with tools.db.read() as tx:
         task = await _get_completed(tx, caller, task_id)
@@ -210,7 +210,7 @@ async def _get_completed(tx: Tx, caller: Caller, task_id: int) -> EtlTask:
     return task
 
 
-async def _look(tools: Tools, caller: Caller, task_id: int) -> _Scene:
+async def _look(tools: Deps, caller: Caller, task_id: int) -> _Scene:
     async with tools.db.read() as tx:
         task = await _get_completed(tx, caller, task_id)
         rule = await rules.get_rule_version(tx, task.rule_id, task.rule_version)
@@ -220,7 +220,7 @@ async def _look(tools: Tools, caller: Caller, task_id: int) -> _Scene:
     return _Scene(task=task, rule=rule, review=review, standing=standing)
 
 
-async def _result_of(tools: Tools, task: EtlTask) -> bytes:
+async def _result_of(tools: Deps, task: EtlTask) -> bytes:
     try:
         return await tools.blobs.get(papers.result_key(task), most_bytes=MOST_RESULT_BYTES)
     except BlobTooLarge as error:
@@ -228,7 +228,7 @@ async def _result_of(tools: Tools, task: EtlTask) -> bytes:
 
 
 async def _examine(
-    tools: Tools, scene: _Scene, standing: Sequence[Correction], new: Sequence[NewCorrection]
+    tools: Deps, scene: _Scene, standing: Sequence[Correction], new: Sequence[NewCorrection]
 ) -> Examined:
     body = scene.rule.body
     sheet = {
@@ -259,7 +259,7 @@ async def _lent(folder: Path, content: bytes) -> AsyncIterator[Path]:
         await asyncio.to_thread(path.unlink, missing_ok=True)
 
 
-async def _keep(tools: Tools, caller: Caller, scene: _Scene, said: Said, change: _Change) -> Reviewed | None:
+async def _keep(tools: Deps, caller: Caller, scene: _Scene, said: Said, change: _Change) -> Reviewed | None:
     """Write it down; none when somebody else spoke meanwhile, or the task is not what it was."""
     task = scene.task
     async with tools.db.tx(actor=caller.name) as tx:
@@ -278,7 +278,7 @@ async def _keep(tools: Tools, caller: Caller, scene: _Scene, said: Said, change:
     return _answer(scene, review, said, [*scene.standing, *made], is_new=bool(made))
 
 
-async def _withdrawn(tools: Tools, caller: Caller, scene: _Scene, one: Correction, examined: Examined) -> bool:
+async def _withdrawn(tools: Deps, caller: Caller, scene: _Scene, one: Correction, examined: Examined) -> bool:
     """Write down that a correction is taken back; returns whether nobody else spoke meanwhile."""
     async with tools.db.tx(actor=caller.name) as tx:
         if not await _is_unmoved(tx, scene):

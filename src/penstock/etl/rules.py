@@ -16,14 +16,14 @@ from typing import Any
 from penstock.access.audit import note
 from penstock.access.domain import Caller
 from penstock.etl import rule_files
+from penstock.etl.deps import Deps
 from penstock.etl.domain import DEFAULT_RULE, Rule, RuleBody
 from penstock.etl.errors import DefaultRuleMissing, RuleNotFound, RulesFull, SystemRule
 from penstock.etl.schemas import check_rule
 from penstock.etl.store import rules as store
-from penstock.etl.tools import Tools
 from penstock.kernel.errors import PenstockError
+from penstock.kernel.maintenance import until_none
 from penstock.kernel.transitions import MovedAlready
-from penstock.kernel.upkeep import until_none
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ GONE_FOR = timedelta(days=1)  # by then nobody is left who read the rule before 
 FORGOTTEN_AT_ONCE = 100
 
 
-async def add(tools: Tools, caller: Caller, body: RuleBody) -> Rule:
+async def add(tools: Deps, caller: Caller, body: RuleBody) -> Rule:
     """A new rule of the caller's."""
     await check_rule(body, tools.sandbox)
     async with tools.db.tx(actor=caller.name) as tx:
@@ -44,13 +44,13 @@ async def add(tools: Tools, caller: Caller, body: RuleBody) -> Rule:
     return made
 
 
-async def get_rule(tools: Tools, caller: Caller, rule_id: int) -> Rule:
+async def get_rule(tools: Deps, caller: Caller, rule_id: int) -> Rule:
     """A rule that the caller may use."""
     async with tools.db.read() as tx:
         return _found(await store.find_rule_for(tx, caller, rule_id, default_id=_default(tools)), rule_id)
 
 
-async def list_rules(tools: Tools, caller: Caller, *, limit: int, offset: int) -> list[Rule]:
+async def list_rules(tools: Deps, caller: Caller, *, limit: int, offset: int) -> list[Rule]:
     """The rules that the caller may use, by their numbers: the built-in one is the first."""
     first = [DEFAULT_RULE] if offset == 0 else []
     async with tools.db.read() as tx:
@@ -59,7 +59,7 @@ async def list_rules(tools: Tools, caller: Caller, *, limit: int, offset: int) -
     return [*first, *rest]
 
 
-async def list_versions(tools: Tools, caller: Caller, rule_id: int, *, limit: int, offset: int) -> list[Rule]:
+async def list_versions(tools: Deps, caller: Caller, rule_id: int, *, limit: int, offset: int) -> list[Rule]:
     """What a rule has said, the latest first."""
     async with tools.db.read() as tx:
         now = _found(await store.find_rule_for(tx, caller, rule_id, default_id=_default(tools)), rule_id)
@@ -67,7 +67,7 @@ async def list_versions(tools: Tools, caller: Caller, rule_id: int, *, limit: in
     return [replace(rule, user_id=now.user_id) for rule in found]
 
 
-async def change(tools: Tools, caller: Caller, rule_id: int, changes: dict[str, Any]) -> Rule:
+async def change(tools: Deps, caller: Caller, rule_id: int, changes: dict[str, Any]) -> Rule:
     """Let a rule say something else in these fields; what it says already makes no new version."""
     before = _changeable(await get_rule(tools, caller, rule_id))
     body = replace(before.body, **changes)
@@ -84,7 +84,7 @@ async def change(tools: Tools, caller: Caller, rule_id: int, changes: dict[str, 
     return after
 
 
-async def remove(tools: Tools, caller: Caller, rule_id: int) -> None:
+async def remove(tools: Deps, caller: Caller, rule_id: int) -> None:
     """Delete a rule; tasks that began with it keep what it said."""
     async with tools.db.tx(actor=caller.name) as tx:
         held = await store.claim_rule(tx, caller, rule_id, default_id=_default(tools))
@@ -93,12 +93,12 @@ async def remove(tools: Tools, caller: Caller, rule_id: int) -> None:
         await note(tx, caller, "etl_rule.remove", f"etl_rule:{rule_id}")
 
 
-async def forget(tools: Tools) -> None:
+async def forget(tools: Deps) -> None:
     """Forget deleted rules that no task has any more."""
     await until_none(partial(_forget_some, tools))
 
 
-async def check_default(tools: Tools) -> None:
+async def check_default(tools: Deps) -> None:
     """Say at the start when tasks that name no rule will be refused, because the default does not exist."""
     default_id = _default(tools)
     if default_id is None:
@@ -108,7 +108,7 @@ async def check_default(tools: Tools) -> None:
             log.error("%s", DefaultRuleMissing(rule_id=default_id))
 
 
-async def take_in(tools: Tools, folder: Path) -> int:
+async def take_in(tools: Deps, folder: Path) -> int:
     """Make rules of the system of the files of a folder; returns how many are new or changed.
 
     A file that cannot be used is told of in the log and stops nobody. One that is gone leaves its rule as it is.
@@ -127,7 +127,7 @@ async def take_in(tools: Tools, folder: Path) -> int:
     return changed
 
 
-async def _take_in(tools: Tools, path: Path) -> bool:
+async def _take_in(tools: Deps, path: Path) -> bool:
     body = await asyncio.to_thread(rule_files.read_rule, path)
     await check_rule(body, tools.sandbox)
     async with tools.db.tx() as tx:
@@ -143,12 +143,12 @@ async def _take_in(tools: Tools, path: Path) -> bool:
     return after is not None
 
 
-async def _forget_some(tools: Tools) -> int:
+async def _forget_some(tools: Deps) -> int:
     async with tools.db.tx() as tx:
         return await store.delete_unused(tx, before=tx.now - GONE_FOR, limit=FORGOTTEN_AT_ONCE)
 
 
-def _default(tools: Tools) -> int | None:
+def _default(tools: Deps) -> int | None:
     return tools.terms.default_rule_id
 
 

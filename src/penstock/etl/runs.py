@@ -17,9 +17,9 @@ from typing import Any
 
 import msgspec
 
+from penstock.etl.deps import Deps
 from penstock.etl.domain import EtlTask, Phase, Status
 from penstock.etl.errors import NotWanted
-from penstock.etl.tools import Tools
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.runstate import RunEntry, RunMovedOn
 
@@ -77,12 +77,12 @@ def job_id(task: EtlTask, phase: Phase) -> str:
     return f"etl:{task.id}:{task.run}:{phase}"
 
 
-def key(tools: Tools, task_id: int) -> str:
+def key(tools: Deps, task_id: int) -> str:
     """Where a task's run state is."""
     return f"{tools.terms.key_prefix}task:{task_id}"
 
 
-def entry_of(tools: Tools, standing: Standing) -> RunEntry:
+def entry_of(tools: Deps, standing: Standing) -> RunEntry:
     """A standing as it is put."""
     task, course = standing.task, standing.course
     pointers: dict[str, Any] = {
@@ -113,13 +113,13 @@ def standing_of(entry: RunEntry) -> Standing | None:
         return None
 
 
-async def find(tools: Tools, task_id: int) -> Standing | None:
+async def find(tools: Deps, task_id: int) -> Standing | None:
     """Where a task stands, when run state knows."""
     entry = await tools.runs.get(key(tools, task_id))
     return None if entry is None else standing_of(entry)
 
 
-async def look(tools: Tools, task_id: int) -> Standing | None:
+async def look(tools: Deps, task_id: int) -> Standing | None:
     """The same, and none while run state is away: then the row has to do."""
     try:
         return await find(tools, task_id)
@@ -128,7 +128,7 @@ async def look(tools: Tools, task_id: int) -> Standing | None:
         return None
 
 
-async def list_these(tools: Tools, task_ids: Sequence[int]) -> Mapping[int, Standing]:
+async def list_these(tools: Deps, task_ids: Sequence[int]) -> Mapping[int, Standing]:
     """Where these tasks stand, as far as run state knows."""
     try:
         entries = await tools.runs.get_many([key(tools, task_id) for task_id in task_ids])
@@ -146,20 +146,20 @@ def laid_over(row: EtlTask, standing: Standing | None) -> EtlTask:
     return standing.task
 
 
-async def show(tools: Tools, row: EtlTask, *, phase: Phase | None = None) -> None:
+async def show(tools: Deps, row: EtlTask, *, phase: Phase | None = None) -> None:
     """Put what a row says; harmless when it is there already, or when a worker has gone on since."""
     with suppress(RunMovedOn):
         await tools.runs.put(entry_of(tools, Standing.of(row, phase=phase)))
 
 
-async def show_removed(tools: Tools, task_id: int, *, run: int) -> None:
+async def show_removed(tools: Deps, task_id: int, *, run: int) -> None:
     """Let nobody find a task any more that was removed in this run."""
     gone = RunEntry(key=key(tools, task_id), run=run + 1, order=0, status=REMOVED, final=True)
     with suppress(RunMovedOn):
         await tools.runs.put(gone)
 
 
-async def show_soon(tools: Tools, row: EtlTask) -> None:
+async def show_soon(tools: Deps, row: EtlTask) -> None:
     """Put it now if that is possible; if not, the message that tells of the move will do it."""
     try:
         await show(tools, row)
@@ -167,7 +167,7 @@ async def show_soon(tools: Tools, row: EtlTask) -> None:
         _pass_over(error)
 
 
-async def hide_soon(tools: Tools, row: EtlTask) -> None:
+async def hide_soon(tools: Deps, row: EtlTask) -> None:
     """The same for a task that was removed."""
     try:
         await show_removed(tools, row.id, run=row.run)
@@ -178,12 +178,12 @@ async def hide_soon(tools: Tools, row: EtlTask) -> None:
 class Trail:
     """A run in the hand of one worker."""
 
-    def __init__(self, tools: Tools, standing: Standing) -> None:
+    def __init__(self, tools: Deps, standing: Standing) -> None:
         self._tools = tools
         self._standing = standing
 
     @classmethod
-    async def open(cls, tools: Tools, row: EtlTask, phase: Phase, *, attempt: int) -> "Trail":
+    async def open(cls, tools: Deps, row: EtlTask, phase: Phase, *, attempt: int) -> "Trail":
         """Take a run up: it is this worker's turn from now on. `NotWanted` when the run is over."""
         for _ in range(TRIES):
             found = await find(tools, row.id)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 from penstock.access.domain import Caller
 from penstock.etl import moves, papers, runs
+from penstock.etl.deps import Deps
 from penstock.etl.domain import ETL_TASK, FROM_STAGE, IN_CHINESE, EtlTask, Phase, Stage, Status
 from penstock.etl.errors import EtlTaskOver, EtlTaskRunning, NoReading
 from penstock.etl.runs import Standing
 from penstock.etl.store import tasks
-from penstock.etl.tools import Tools
 from penstock.kernel.db import Tx
 from penstock.kernel.plain import Plain
 
@@ -35,7 +35,7 @@ class Again:
     force: bool = False
 
 
-async def cancel(tools: Tools, caller: Caller, task_id: int) -> EtlTask:
+async def cancel(tools: Deps, caller: Caller, task_id: int) -> EtlTask:
     """Take back a task that no worker has taken up; `EtlTaskRunning` when one has."""
     shown = await runs.look(tools, task_id)  # a task between two attempts waits, but it was taken up
     async with tools.db.tx(actor=caller.name) as tx:
@@ -50,7 +50,7 @@ async def cancel(tools: Tools, caller: Caller, task_id: int) -> EtlTask:
     return cancelled
 
 
-async def abort(tools: Tools, caller: Caller, task_id: int) -> EtlTask:
+async def abort(tools: Deps, caller: Caller, task_id: int) -> EtlTask:
     """Take back a task whatever it is doing; its worker stops at its next step and is refused whatever it settles."""
     shown = await runs.look(tools, task_id)
     async with tools.db.tx(actor=caller.name) as tx:
@@ -63,7 +63,7 @@ async def abort(tools: Tools, caller: Caller, task_id: int) -> EtlTask:
     return aborted
 
 
-async def retry(tools: Tools, caller: Caller, task_id: int, again: Again) -> EtlTask:
+async def retry(tools: Deps, caller: Caller, task_id: int, again: Again) -> EtlTask:
     """Open the next run of a task that is over."""
     async with tools.db.read() as tx:
         over = await moves.get_own(tx, caller, task_id)
@@ -87,7 +87,7 @@ async def _get_running(tx: Tx, caller: Caller, task_id: int) -> EtlTask:
     return row
 
 
-async def _end(tools: Tools, row: EtlTask, verb: str, tx: Tx) -> EtlTask:
+async def _end(tools: Deps, row: EtlTask, verb: str, tx: Tx) -> EtlTask:
     ended = await moves.end(tools, row, verb, tx)
     if ended is None:  # a worker was first
         now = await tasks.find_task(tx, row.id)
@@ -113,7 +113,7 @@ def _check_over(row: EtlTask, again: Again) -> str:
     return verb
 
 
-async def _first_phase(tools: Tools, over: EtlTask, stage: Stage | None) -> Phase:
+async def _first_phase(tools: Deps, over: EtlTask, stage: Stage | None) -> Phase:
     """Where the next run begins. What is paid for is used, unless the caller wants it otherwise."""
     if stage is not Stage.OCR and await papers.find_reading(tools.blobs, over) is not None:
         return Phase.POSTPROCESS

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from penstock.access.domain import Caller
 from penstock.documents.errors import DocumentTooLarge
 from penstock.etl import moves, papers, runs
+from penstock.etl.deps import Deps
 from penstock.etl.domain import EtlTask, Phase, Rule, Status
 from penstock.etl.errors import ForeignSource, ReservedSource
 from penstock.etl.store import tasks
-from penstock.etl.tools import Tools
 from penstock.kernel.blobs import check_key
 from penstock.kernel.db import Tx
 
@@ -31,7 +31,7 @@ class NewTask:
     force: bool = False
 
 
-async def submit(tools: Tools, caller: Caller, new: NewTask) -> EtlTask:
+async def submit(tools: Deps, caller: Caller, new: NewTask) -> EtlTask:
     """Take a document in."""
     key = source_key(caller, new)
     await _check_source(tools, key, new.filename)
@@ -59,7 +59,7 @@ def source_key(caller: Caller, new: NewTask) -> str:
     return key
 
 
-async def _check_source(tools: Tools, key: str, filename: str) -> None:
+async def _check_source(tools: Deps, key: str, filename: str) -> None:
     stat = await papers.get_source(tools.blobs, key)
     most = tools.terms.max_file_bytes
     if stat.size_bytes > most:

@@ -11,11 +11,11 @@ from typing import Literal
 
 from penstock.access.domain import Caller
 from penstock.etl import moves, papers, runs
+from penstock.etl.deps import Deps
 from penstock.etl.domain import FINAL, EtlTask, Status
 from penstock.etl.errors import NotThereYet
 from penstock.etl.store import tasks
 from penstock.etl.store.tasks import Listing
-from penstock.etl.tools import Tools
 
 PAGE = 200  # rows of one step of a walk
 
@@ -32,14 +32,14 @@ class Wanted:
     offset: int = 0
 
 
-async def get_task(tools: Tools, caller: Caller, task_id: int) -> EtlTask:
+async def get_task(tools: Deps, caller: Caller, task_id: int) -> EtlTask:
     """A task as it is now, or `EtlTaskNotFound`. The row says whose it is, and may know better that it is over."""
     shown = await runs.look(tools, task_id)
     async with tools.db.read() as tx:
         return runs.laid_over(await moves.get_own(tx, caller, task_id), shown)
 
 
-async def list_tasks(tools: Tools, caller: Caller, wanted: Wanted) -> list[EtlTask]:
+async def list_tasks(tools: Deps, caller: Caller, wanted: Wanted) -> list[EtlTask]:
     """A page of the caller's tasks, newest first; an admin's are everyone's."""
     whose = None if caller.is_admin else caller.user_id
     listing = Listing(user_id=whose, project_id=wanted.project_id, status=wanted.status)
@@ -56,14 +56,14 @@ async def list_tasks(tools: Tools, caller: Caller, wanted: Wanted) -> list[EtlTa
     return found[wanted.offset : wanted.offset + wanted.limit]
 
 
-async def list_these(tools: Tools, caller: Caller, ids: Sequence[int]) -> list[EtlTask]:
+async def list_these(tools: Deps, caller: Caller, ids: Sequence[int]) -> list[EtlTask]:
     """Those of these tasks that exist and that the caller may see, newest first."""
     async with tools.db.read() as tx:
         rows = await tasks.list_these(tx, ids)
     return await _laid_over(tools, [row for row in rows if moves.may_see(caller, row)])
 
 
-async def key_of(tools: Tools, caller: Caller, task_id: int, what: Paper) -> str:
+async def key_of(tools: Deps, caller: Caller, task_id: int, what: Paper) -> str:
     """Where a paper of a task lies, or `NotThereYet`. Markdown and pages are there as soon as the document is read."""
     task = await get_task(tools, caller, task_id)
     if what in {"markdown", "pages"}:
@@ -78,7 +78,7 @@ async def key_of(tools: Tools, caller: Caller, task_id: int, what: Paper) -> str
     return key
 
 
-async def _walk(tools: Tools, listing: Listing) -> AsyncIterator[list[EtlTask]]:
+async def _walk(tools: Deps, listing: Listing) -> AsyncIterator[list[EtlTask]]:
     """Pages of tasks that are under way, as run state has them."""
     before: int | None = None
     while True:
@@ -90,7 +90,7 @@ async def _walk(tools: Tools, listing: Listing) -> AsyncIterator[list[EtlTask]]:
         before = rows[-1].id
 
 
-async def _laid_over(tools: Tools, rows: Sequence[EtlTask]) -> list[EtlTask]:
+async def _laid_over(tools: Deps, rows: Sequence[EtlTask]) -> list[EtlTask]:
     under_way = [row.id for row in rows if not row.is_over]
     shown = await runs.list_these(tools, under_way) if under_way else {}
     return [runs.laid_over(row, shown.get(row.id)) for row in rows]

@@ -4,13 +4,13 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 
 from penstock.etl import advance, moves, reconcile, rehearse, remove, rules, runs
+from penstock.etl.deps import Deps
 from penstock.etl.domain import Phase
 from penstock.etl.store import tasks
-from penstock.etl.tools import Tools
 from penstock.kernel.db import Tx
 from penstock.kernel.outbox import Parcel
 from penstock.kernel.retry import Backoff
-from penstock.kernel.timekeeper import Duty
+from penstock.kernel.scheduler import PeriodicTask
 from penstock.kernel.workers import JobHandler
 from penstock.messages import EtlTaskEnded, EtlTaskRemoved, EtlTaskSubmitted
 
@@ -20,7 +20,7 @@ TIDY_SECONDS = 60
 SWEEP_SECONDS = 3600
 
 
-def handlers(tools: Tools) -> Mapping[str, JobHandler]:
+def handlers(tools: Deps) -> Mapping[str, JobHandler]:
     """Which verb does which kind of job."""
     return {
         moves.KINDS[Phase.OCR]: partial(advance.ocr, tools),
@@ -29,19 +29,21 @@ def handlers(tools: Tools) -> Mapping[str, JobHandler]:
     }
 
 
-def retries(tools: Tools) -> Mapping[str, Backoff]:
+def retries(tools: Deps) -> Mapping[str, Backoff]:
     """How long which kind of job waits between two attempts."""
     return dict.fromkeys(moves.KINDS.values(), tools.terms.backoff)
 
 
-def duties(tools: Tools) -> list[Duty]:
+def periodic_tasks(tools: Deps) -> list[PeriodicTask]:
     """What has to be done every so often."""
     reconciler = reconcile.Reconciler(tools)
     return [
-        Duty(name="reconcile-etl", every_seconds=RECONCILE_SECONDS, run=reconciler.run, needed=reconciler.needed),
-        Duty(name="forget-etl-tasks", every_seconds=TIDY_SECONDS, run=partial(remove.forget, tools)),
-        Duty(name="forget-etl-rules", every_seconds=SWEEP_SECONDS, run=partial(rules.forget, tools)),
-        Duty(name="sweep-etl-tries", every_seconds=SWEEP_SECONDS, run=partial(rehearse.sweep, tools)),
+        PeriodicTask(
+            name="reconcile-etl", every_seconds=RECONCILE_SECONDS, run=reconciler.run, needed=reconciler.needed
+        ),
+        PeriodicTask(name="forget-etl-tasks", every_seconds=TIDY_SECONDS, run=partial(remove.forget, tools)),
+        PeriodicTask(name="forget-etl-rules", every_seconds=SWEEP_SECONDS, run=partial(rules.forget, tools)),
+        PeriodicTask(name="sweep-etl-tries", every_seconds=SWEEP_SECONDS, run=partial(rehearse.sweep, tools)),
     ]
 
 
@@ -52,7 +54,7 @@ class RunStateCarrier:
         message.__name__ for message in (EtlTaskSubmitted, EtlTaskEnded, EtlTaskRemoved)
     )
 
-    def __init__(self, tools: Tools) -> None:
+    def __init__(self, tools: Deps) -> None:
         self._tools = tools
 
     async def carry(self, parcel: Parcel) -> Callable[[Tx], Awaitable[None]] | None:

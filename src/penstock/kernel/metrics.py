@@ -1,8 +1,8 @@
 """Figures for Prometheus, in one registry per house. docs/reference/http.md names them all.
 
 Requests are counted in plain dictionaries, since every request pays for it; they become samples when someone looks.
-What the database knows is counted when someone looks, too, and then remembered for some seconds (`Counted`). Rooms add
-collectors of their own.
+What the database knows is counted when someone looks, too, and then remembered for some seconds (`Counted`). Modules
+add collectors of their own.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class Streams(Protocol):
 
 
 class KnownBreaker(Protocol):
-    """Something that is left alone for a while after it failed; `kernel/breaker.py` has them."""
+    """Something that is left alone for a while after it failed; `kernel/circuit_breaker.py` has them."""
 
     name: str
 

@@ -17,7 +17,7 @@ from typing import TypedDict
 from penstock.kernel.db import Db, Tx
 from penstock.kernel.errors import PenstockError, Unavailable, in_words
 from penstock.kernel.faults import DatabaseAway, DatabaseBusy
-from penstock.kernel.keeper import Keeper
+from penstock.kernel.lease_renewer import LeaseRenewer
 from penstock.kernel.leases import LeaseLost
 from penstock.kernel.patience import PATIENCE
 from penstock.kernel.queue import Job, Queue
@@ -75,7 +75,7 @@ class Runner:
         self.running: set[asyncio.Task[None]] = set()
         self._grace_seconds = grace_seconds
         self._retries = retries
-        self._keeper = Keeper(db, queue.leases, lease_seconds=lease_seconds)
+        self._keeper = LeaseRenewer(db, queue.leases, lease_seconds=lease_seconds)
 
     @asynccontextmanager
     async def keeping(self) -> AsyncIterator[None]:

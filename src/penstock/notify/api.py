@@ -9,10 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from penstock.access.domain import Scope
 from penstock.access.door import CallerHere, open_to
 from penstock.notify import store, subscribe
+from penstock.notify.deps import Deps
 from penstock.notify.domain import EVERYTHING, MOST_URL_CHARACTERS, DeliveryNotFound, DeliveryState
 from penstock.notify.resend import resend
 from penstock.notify.subscribe import Changes
-from penstock.notify.tools import Tools
 
 router = APIRouter(prefix="/api/v1/webhooks", tags=["webhooks"])
 ID = r"^[A-Za-z0-9_]+$"  # what no database chokes on
@@ -25,12 +25,12 @@ Url = Annotated[str, Field(min_length=1, max_length=MOST_URL_CHARACTERS)]
 Channels = Annotated[list[Annotated[str, Field(max_length=100)]], Field(min_length=1, max_length=100)]
 
 
-async def _tools(request: Request) -> Tools:
-    tools: Tools = request.app.state.notify
+async def _tools(request: Request) -> Deps:
+    tools: Deps = request.app.state.notify
     return tools
 
 
-ToolsHere = Annotated[Tools, Depends(_tools)]
+ToolsHere = Annotated[Deps, Depends(_tools)]
 
 
 class NewWebhook(BaseModel):

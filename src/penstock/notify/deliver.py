@@ -17,9 +17,9 @@ from penstock.kernel.queue import Job
 from penstock.kernel.redact import redact
 from penstock.kernel.workers import Settle
 from penstock.notify import store
+from penstock.notify.deps import Deps
 from penstock.notify.domain import Answer, Delivery, DeliveryState, Webhook
 from penstock.notify.signing import signed_headers
-from penstock.notify.tools import Tools
 from penstock.notify.tries import try_job, wait_after
 
 RESPONSE_CHARACTERS = 1000  # enough to see what a receiver complains about
@@ -49,7 +49,7 @@ def _snippet(text: str) -> str:
     return redact(text[: 2 * RESPONSE_CHARACTERS])[:RESPONSE_CHARACTERS]
 
 
-async def deliver(tools: Tools, job: Job) -> Settle | None:
+async def deliver(tools: Deps, job: Job) -> Settle | None:
     """Make the try that a job is about. A job whose delivery was sent again or forgotten since has nothing to do."""
     async with tools.db.read() as tx:
         delivery = await store.find_delivery(tx, job.payload["webhook_id"], job.payload["delivery_id"])
@@ -64,7 +64,7 @@ async def deliver(tools: Tools, job: Job) -> Settle | None:
     return partial(_settle, tools, delivery, await _post(tools, delivery, webhook, body.encode()))
 
 
-async def _post(tools: Tools, delivery: Delivery, webhook: Webhook, body: bytes) -> Try:
+async def _post(tools: Deps, delivery: Delivery, webhook: Webhook, body: bytes) -> Try:
     now = tools.db.clock.now()
     headers = signed_headers(
         webhook.secrets_at(now), message_id=delivery.message_id, timestamp=int(now.timestamp()), body=body
@@ -76,7 +76,7 @@ async def _post(tools: Tools, delivery: Delivery, webhook: Webhook, body: bytes)
     return Try(answer=answer, error=None if answer.taken else f"The receiver answered {answer.status}.")
 
 
-async def _settle(tools: Tools, delivery: Delivery, tried: Try, tx: Tx) -> None:
+async def _settle(tools: Deps, delivery: Delivery, tried: Try, tx: Tx) -> None:
     over = {"next_try_at": None, "finished_at": tx.now}
     columns = tried.columns(delivery, tx)
     if tried.answer is not None and tried.answer.taken:
@@ -89,7 +89,7 @@ async def _settle(tools: Tools, delivery: Delivery, tried: Try, tx: Tx) -> None:
         await _try_again(tools, delivery, tried, tx)
 
 
-async def _try_again(tools: Tools, delivery: Delivery, tried: Try, tx: Tx) -> None:
+async def _try_again(tools: Deps, delivery: Delivery, tried: Try, tx: Tx) -> None:
     columns, turn = tried.columns(delivery, tx), delivery.turn + 1
     wait = wait_after(columns["attempts"])
     if tried.answer is not None:

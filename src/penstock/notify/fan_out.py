@@ -11,9 +11,9 @@ from penstock.kernel.db import Tx
 from penstock.kernel.outbox import Parcel
 from penstock.messages import WebhookPing
 from penstock.notify import store
+from penstock.notify.deps import Deps
 from penstock.notify.domain import Delivery, DeliveryState, Webhook, owners_of
 from penstock.notify.signing import body_of
-from penstock.notify.tools import Tools
 from penstock.notify.tries import try_job
 
 PING = WebhookPing.__name__
@@ -22,7 +22,7 @@ PING = WebhookPing.__name__
 class FanOut:
     """The carrier of every message that may leave the house."""
 
-    def __init__(self, tools: Tools) -> None:
+    def __init__(self, tools: Deps) -> None:
         self.channels: Collection[str] = tools.channels | {PING}
         self._queue = tools.queue
 

@@ -4,12 +4,12 @@ from penstock.access.audit import note
 from penstock.access.domain import Caller
 from penstock.kernel.transitions import MovedAlready
 from penstock.notify import store
+from penstock.notify.deps import Deps
 from penstock.notify.domain import DELIVERY, Delivery, WebhookOff
-from penstock.notify.tools import Tools
 from penstock.notify.tries import try_job
 
 
-async def resend(tools: Tools, caller: Caller, webhook_id: str, delivery_id: str) -> Delivery:
+async def resend(tools: Deps, caller: Caller, webhook_id: str, delivery_id: str) -> Delivery:
     """Let a delivery have a new turn now; a try that is still under way then has no say any more."""
     async with tools.db.tx(actor=caller.name) as tx:
         webhook = await store.get_webhook(tx, webhook_id, caller=caller)

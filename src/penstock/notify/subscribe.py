@@ -13,6 +13,7 @@ from penstock.access.domain import Caller
 from penstock.kernel.db import Tx
 from penstock.messages import WebhookPing
 from penstock.notify import store
+from penstock.notify.deps import Deps
 from penstock.notify.domain import (
     MOST_WEBHOOKS,
     TooManyWebhooks,
@@ -21,7 +22,6 @@ from penstock.notify.domain import (
     new_secret,
     refuse_unknown_channels,
 )
-from penstock.notify.tools import Tools
 from penstock.notify.tries import forget_job
 
 
@@ -34,7 +34,7 @@ class Changes:
     active: bool | None = None
 
 
-async def add(tools: Tools, caller: Caller, *, url: str, channels: Sequence[str]) -> Webhook:
+async def add(tools: Deps, caller: Caller, *, url: str, channels: Sequence[str]) -> Webhook:
     """A new webhook of the caller's. The value that is returned is the only one to show the secret."""
     refuse_unknown_channels(channels, tools.channels)
     await tools.poster.check(url)
@@ -47,7 +47,7 @@ async def add(tools: Tools, caller: Caller, *, url: str, channels: Sequence[str]
     return new
 
 
-async def change(tools: Tools, caller: Caller, webhook_id: str, changes: Changes) -> Webhook:
+async def change(tools: Deps, caller: Caller, webhook_id: str, changes: Changes) -> Webhook:
     """Change what is given."""
     async with tools.db.read() as tx:  # before the DNS is asked: it is nobody's business with a foreign id
         await store.get_webhook(tx, webhook_id, caller=caller)
@@ -64,7 +64,7 @@ async def change(tools: Tools, caller: Caller, webhook_id: str, changes: Changes
     return after
 
 
-async def rotate_secret(tools: Tools, caller: Caller, webhook_id: str) -> Webhook:
+async def rotate_secret(tools: Deps, caller: Caller, webhook_id: str) -> Webhook:
     """A new secret, shown this once; for a day the old one signs as well."""
     async with tools.db.tx(actor=caller.name) as tx:
         before = await store.claim_webhook(tx, webhook_id, caller=caller)
@@ -74,7 +74,7 @@ async def rotate_secret(tools: Tools, caller: Caller, webhook_id: str) -> Webhoo
     return after
 
 
-async def remove(tools: Tools, caller: Caller, webhook_id: str) -> None:
+async def remove(tools: Deps, caller: Caller, webhook_id: str) -> None:
     """Delete a webhook and its secrets now, and what was sent to it by a job: that may be a lot."""
     async with tools.db.tx(actor=caller.name) as tx:
         await store.claim_webhook(tx, webhook_id, caller=caller)
@@ -83,7 +83,7 @@ async def remove(tools: Tools, caller: Caller, webhook_id: str) -> None:
         await note(tx, caller, "webhook.remove", f"webhook:{webhook_id}")
 
 
-async def ping(tools: Tools, caller: Caller, webhook_id: str) -> None:
+async def ping(tools: Deps, caller: Caller, webhook_id: str) -> None:
     """Send a message to this webhook alone, the way every message goes."""
     async with tools.db.tx(actor=caller.name) as tx:
         webhook = await store.get_webhook(tx, webhook_id, caller=caller)

@@ -12,7 +12,7 @@ from functools import partial
 
 from penstock.kernel.db import Db, Tx
 from penstock.kernel.message import Event
-from penstock.kernel.timekeeper import Duty
+from penstock.kernel.scheduler import PeriodicTask
 from penstock.tasks.domain import Alarm, Outcome
 from penstock.tasks.meters import LEAST_ENDED, RECENT
 from penstock.tasks.moves import stream_name
@@ -55,9 +55,9 @@ class AlertRules:
         return bool(threshold) and (value < threshold if rule is Alarm.SUCCESS_RATE else value > threshold)
 
 
-def duty(db: Db, rules: AlertRules) -> Duty:
+def duty(db: Db, rules: AlertRules) -> PeriodicTask:
     """The watch, for a timekeeper."""
-    return Duty(name="watch-pulls", every_seconds=WATCH_SECONDS, run=partial(watch, db, rules))
+    return PeriodicTask(name="watch-pulls", every_seconds=WATCH_SECONDS, run=partial(watch, db, rules))
 
 
 async def watch(db: Db, rules: AlertRules) -> None:

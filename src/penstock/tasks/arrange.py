@@ -11,11 +11,11 @@ from typing import Any, TypedDict
 from penstock.access import audit
 from penstock.access.domain import Caller
 from penstock.kernel.db import Tx
+from penstock.tasks.deps import Deps
 from penstock.tasks.domain import Policy, Project, Queue
 from penstock.tasks.errors import ProjectExists, QueueExists
 from penstock.tasks.moves import open_book
 from penstock.tasks.store import projects
-from penstock.tasks.tools import Tools
 
 
 class ProjectChanges(TypedDict, total=False):
@@ -50,7 +50,7 @@ class NewQueue:
 
 
 async def create_project(
-    tools: Tools, caller: Caller, *, project_id: str, name: str, conflict_policy: Policy
+    tools: Deps, caller: Caller, *, project_id: str, name: str, conflict_policy: Policy
 ) -> Project:
     """Make an empty project, or `ProjectExists`."""
     async with tools.db.tx(actor=caller.name) as tx:
@@ -68,7 +68,7 @@ async def create_project(
     return new
 
 
-async def change_project(tools: Tools, caller: Caller, project_id: str, changes: ProjectChanges) -> Project:
+async def change_project(tools: Deps, caller: Caller, project_id: str, changes: ProjectChanges) -> Project:
     """Give a project another name or policy."""
     async with tools.db.tx(actor=caller.name) as tx:
         book = await open_book(tx, project_id)
@@ -78,7 +78,7 @@ async def change_project(tools: Tools, caller: Caller, project_id: str, changes:
     return book.project
 
 
-async def put_metadata(tools: Tools, caller: Caller, project_id: str, changes: MetadataChanges) -> Project:
+async def put_metadata(tools: Deps, caller: Caller, project_id: str, changes: MetadataChanges) -> Project:
     """Note something about a project."""
     async with tools.db.tx(actor=caller.name) as tx:
         book = await open_book(tx, project_id)
@@ -90,7 +90,7 @@ async def put_metadata(tools: Tools, caller: Caller, project_id: str, changes: M
     return book.project
 
 
-async def delete_metadata(tools: Tools, caller: Caller, project_id: str) -> Project:
+async def delete_metadata(tools: Deps, caller: Caller, project_id: str) -> Project:
     """Forget what was noted about a project. Nothing happens where nothing was."""
     async with tools.db.tx(actor=caller.name) as tx:
         book = await open_book(tx, project_id)
@@ -104,7 +104,7 @@ async def delete_metadata(tools: Tools, caller: Caller, project_id: str) -> Proj
     return book.project
 
 
-async def create_queue(tools: Tools, caller: Caller, project_id: str, new: NewQueue) -> Queue:
+async def create_queue(tools: Deps, caller: Caller, project_id: str, new: NewQueue) -> Queue:
     """Make an empty queue, or `QueueExists`."""
     async with tools.db.tx(actor=caller.name) as tx:
         book = await open_book(tx, project_id)
@@ -126,7 +126,7 @@ async def create_queue(tools: Tools, caller: Caller, project_id: str, new: NewQu
     return made
 
 
-async def change_queue(tools: Tools, caller: Caller, project_id: str, queue_id: str, changes: QueueChanges) -> Queue:
+async def change_queue(tools: Deps, caller: Caller, project_id: str, queue_id: str, changes: QueueChanges) -> Queue:
     """Give a queue another name or another meta."""
     async with tools.db.tx(actor=caller.name) as tx:
         book = await open_book(tx, project_id)

@@ -13,12 +13,12 @@ from typing import Any, TypedDict
 from penstock.access import audit
 from penstock.access.domain import Caller
 from penstock.kernel.errors import Conflict, Gone, NotFound, PenstockError
+from penstock.tasks.deps import Deps
 from penstock.tasks.domain import MIDDLE, ChangeKind, Queue, Side, Status, Task, rank_of
 from penstock.tasks.errors import SHOWN_IDS, BadTask, TaskExists, place_of
 from penstock.tasks.moves import Book, by_name, claim_task, count_ended, open_book, pick
 from penstock.tasks.schema import refuse_misfit
 from penstock.tasks.store import tasks
-from penstock.tasks.tools import Tools
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,7 @@ class Done:
 Decide = Callable[[Task, Sequence[Task]], Task]  # a task and all of its name, as it is to be
 
 
-async def create(tools: Tools, caller: Caller, place: Place, plans: Sequence[Plan]) -> list[Task]:
+async def create(tools: Deps, caller: Caller, place: Place, plans: Sequence[Plan]) -> list[Task]:
     """Make tasks, all or none; they are on offer at once."""
     async with tools.db.tx(actor=caller.name) as tx:
         book = await open_book(tx, place.project_id)
@@ -91,7 +91,7 @@ async def create(tools: Tools, caller: Caller, place: Place, plans: Sequence[Pla
         return await _write(tools, book, caller, "tasks.create")
 
 
-async def edit(tools: Tools, caller: Caller, place: Place, task_id: str, edits: Edits) -> Task:
+async def edit(tools: Deps, caller: Caller, place: Place, task_id: str, edits: Edits) -> Task:
     """Change a task; whoever has it loses it. What changes nothing does nothing."""
     async with tools.db.tx(actor=caller.name) as tx:
         book = await open_book(tx, place.project_id)
@@ -104,7 +104,7 @@ async def edit(tools: Tools, caller: Caller, place: Place, task_id: str, edits: 
         return written
 
 
-async def delete(tools: Tools, caller: Caller, place: Place, task_ids: Sequence[str]) -> Done:
+async def delete(tools: Deps, caller: Caller, place: Place, task_ids: Sequence[str]) -> Done:
     """Mark tasks as deleted. Their rows and the history of their pulls stay."""
     async with tools.db.tx(actor=caller.name) as tx:
         book = await open_book(tx, place.project_id)
@@ -117,7 +117,7 @@ async def delete(tools: Tools, caller: Caller, place: Place, task_ids: Sequence[
         return await _write_all(tools, book, caller, done, "tasks.delete")
 
 
-async def move(tools: Tools, caller: Caller, place: Place, task_ids: Sequence[str], *, to: str | None) -> Done:
+async def move(tools: Deps, caller: Caller, place: Place, task_ids: Sequence[str], *, to: str | None) -> Done:
     """Put tasks into another queue, or beside all of them. Who has them keeps them."""
     async with tools.db.tx(actor=caller.name) as tx:
         book = await open_book(tx, place.project_id)
@@ -135,7 +135,7 @@ async def move(tools: Tools, caller: Caller, place: Place, task_ids: Sequence[st
         return await _write_all(tools, book, caller, done, "tasks.move", to=to)
 
 
-async def restore(tools: Tools, caller: Caller, place: Place, task_id: str) -> Task:
+async def restore(tools: Deps, caller: Caller, place: Place, task_id: str) -> Task:
     """Undo a deletion. What is not deleted stays as it is."""
     async with tools.db.tx(actor=caller.name) as tx:
         book = await open_book(tx, place.project_id)
@@ -254,7 +254,7 @@ async def _each(book: Book, place: Place, task_ids: Sequence[str], decide: Decid
     return Done(tasks=decided, failed=failed)
 
 
-async def _write_all(tools: Tools, book: Book, caller: Caller, done: Done, action: str, **about: object) -> Done:
+async def _write_all(tools: Deps, book: Book, caller: Caller, done: Done, action: str, **about: object) -> Done:
     """Write down what was noted, if anything was."""
     if not book.changes:
         return done
@@ -262,7 +262,7 @@ async def _write_all(tools: Tools, book: Book, caller: Caller, done: Done, actio
     return replace(done, tasks=[written.get(one.id, one) for one in done.tasks])
 
 
-async def _write(tools: Tools, book: Book, caller: Caller, action: str, **about: object) -> list[Task]:
+async def _write(tools: Deps, book: Book, caller: Caller, action: str, **about: object) -> list[Task]:
     """Write down what was noted and who did it, and tell those who watch. The tasks as they are then."""
     changed = [change.task for change in book.changes]
     queues = {(change.before or change.task).queue_id for change in book.changes}

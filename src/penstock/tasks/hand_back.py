@@ -12,13 +12,13 @@ from typing import Generic, TypeVar
 from penstock.access import audit
 from penstock.access.domain import Caller
 from penstock.kernel.errors import Conflict, Gone, NotFound, PenstockError, Refused
+from penstock.tasks.deps import Deps
 from penstock.tasks.domain import ChangeKind, Holder, Outcome, PullState, Task
 from penstock.tasks.errors import SHOWN_IDS, BadTask, TaskArchived
 from penstock.tasks.lost import lost
 from penstock.tasks.moves import Book, by_name, count_ended, open_book, pick
 from penstock.tasks.store import holds, pulls, tasks
 from penstock.tasks.store.holds import Grip
-from penstock.tasks.tools import Tools
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class Done(Generic[T]):
 Act = Callable[[Task, Named], Awaitable[Task]]
 
 
-async def confirm(tools: Tools, holder: Holder, project_id: str, named: Named) -> Kept:
+async def confirm(tools: Deps, holder: Holder, project_id: str, named: Named) -> Kept:
     """Note that the holder has received a task; its lease begins anew. The first receipt counts."""
     async with tools.db.tx(actor=holder.name) as tx:
         until = tx.now + timedelta(seconds=tools.rules.pull_timeout)
@@ -69,7 +69,7 @@ async def confirm(tools: Tools, holder: Holder, project_id: str, named: Named) -
     return (await confirm_several(tools, holder, project_id, [named])).one()
 
 
-async def confirm_several(tools: Tools, holder: Holder, project_id: str, wanted: Sequence[Named]) -> Done[Kept]:
+async def confirm_several(tools: Deps, holder: Holder, project_id: str, wanted: Sequence[Named]) -> Done[Kept]:
     """The same for many."""
     async with tools.db.tx(actor=holder.name) as tx:
         book = await open_book(tx, project_id)
@@ -85,7 +85,7 @@ async def confirm_several(tools: Tools, holder: Holder, project_id: str, wanted:
     return _kept(found)
 
 
-async def renew(tools: Tools, holder: Holder, project_id: str, named: Named, seconds: float | None = None) -> Kept:
+async def renew(tools: Deps, holder: Holder, project_id: str, named: Named, seconds: float | None = None) -> Kept:
     """Let the holder keep a task for so long from now, or for as long as a new pull would."""
     lasting = _lasting(tools, seconds)
     async with tools.db.once(actor=holder.name) as tx:
@@ -96,7 +96,7 @@ async def renew(tools: Tools, holder: Holder, project_id: str, named: Named, sec
 
 
 async def renew_several(
-    tools: Tools, holder: Holder, project_id: str, wanted: Sequence[Named], seconds: float | None = None
+    tools: Deps, holder: Holder, project_id: str, wanted: Sequence[Named], seconds: float | None = None
 ) -> Done[Kept]:
     """The same for many."""
     lasting = _lasting(tools, seconds)
@@ -112,7 +112,7 @@ async def renew_several(
     return _kept(found)
 
 
-async def release(tools: Tools, caller: Caller, holder: Holder, project_id: str, wanted: Sequence[Named]) -> Done[Task]:
+async def release(tools: Deps, caller: Caller, holder: Holder, project_id: str, wanted: Sequence[Named]) -> Done[Task]:
     """Let go of tasks. They are on offer again, in the status they were pulled in."""
     most = tools.rules.max_attempts
     async with tools.db.tx(actor=holder.name) as tx:
@@ -131,7 +131,7 @@ async def release(tools: Tools, caller: Caller, holder: Holder, project_id: str,
     return released
 
 
-async def reset(tools: Tools, caller: Caller, project_id: str, wanted: Sequence[Named]) -> Done[Task]:
+async def reset(tools: Deps, caller: Caller, project_id: str, wanted: Sequence[Named]) -> Done[Task]:
     """Put tasks on offer as if nobody had ever pulled them. Who holds one loses it."""
     async with tools.db.tx(actor=caller.name) as tx:
         book = await open_book(tx, project_id)
@@ -172,7 +172,7 @@ async def _refuse_others(book: Book, task: Task, holder: Holder) -> None:
         raise await lost(book.tx, task, holder)
 
 
-async def _write(tools: Tools, book: Book, caller: Caller, action: str, *, by: str) -> None:
+async def _write(tools: Deps, book: Book, caller: Caller, action: str, *, by: str) -> None:
     """Write down what was noted, if anything was, who did it, and who had it."""
     if not book.changes:
         return
@@ -207,7 +207,7 @@ def _kept(found: Done[Task]) -> Done[Kept]:
     return Done(done=kept, failed=found.failed)
 
 
-def _lasting(tools: Tools, seconds: float | None) -> float:
+def _lasting(tools: Deps, seconds: float | None) -> float:
     most = tools.rules.pull_timeout
     if seconds is not None and seconds > most:
         raise BadTask(field="seconds", reason=f"at most {most:g}", reason_zh=f"最多 {most:g}")

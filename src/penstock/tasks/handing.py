@@ -9,13 +9,13 @@ from penstock.access.domain import Caller
 from penstock.kernel.columns import to_json
 from penstock.kernel.db import Tx
 from penstock.kernel.ids import new_token
+from penstock.tasks.deps import Deps
 from penstock.tasks.domain import Holder, Task
 from penstock.tasks.errors import KeyReused
 from penstock.tasks.store import pulls, tasks
 from penstock.tasks.store.handing import Hand, Moment
 from penstock.tasks.store.places import Place
 from penstock.tasks.store.tasks import TaskRow
-from penstock.tasks.tools import Tools
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,7 @@ class Share:
         )
 
 
-def moment_of(tools: Tools, tx: Tx, place: Place) -> Moment:
+def moment_of(tools: Deps, tx: Tx, place: Place) -> Moment:
     """Now and here, with a lease that lasts as long as the settings say."""
     until = tx.now + timedelta(seconds=tools.rules.pull_timeout)
     return Moment(project_id=place.project_id, now=tx.now, until=until)

@@ -15,12 +15,12 @@ from sqlalchemy import ColumnElement, false
 
 from penstock.kernel.db import Tx
 from penstock.kernel.errors import Unavailable
-from penstock.kernel.upkeep import Forget, until_none
+from penstock.kernel.maintenance import Forget, until_none
+from penstock.tasks.deps import Deps
 from penstock.tasks.domain import ChangeKind, Outcome, PullState, Side, Task
 from penstock.tasks.moves import Book, count_ended
 from penstock.tasks.store import due, feed, projects, pulls, tasks
 from penstock.tasks.store.due import Found, Moment
-from penstock.tasks.tools import Tools
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class Sweep:
     by: str
 
 
-async def time_out(tools: Tools) -> None:
+async def time_out(tools: Deps) -> None:
     """Offer again what silent holders have, or give it up when that happened too often."""
     most = tools.rules.max_attempts
 
@@ -50,7 +50,7 @@ async def time_out(tools: Tools) -> None:
     await _sweep(tools, Sweep(find=due.list_lapsed, change=change, kind=ChangeKind.TIMED_OUT, by=TIMEOUT))
 
 
-async def expire(tools: Tools) -> None:
+async def expire(tools: Deps) -> None:
     """Take off offer what nobody pulled in time. What somebody holds expires when it comes back."""
 
     def change(task: Task, now: datetime) -> Task | None:
@@ -60,7 +60,7 @@ async def expire(tools: Tools) -> None:
     await _sweep(tools, Sweep(find=due.list_expiring, change=change, kind=ChangeKind.EXPIRED, by=EXPIRY))
 
 
-async def put_away(tools: Tools) -> None:
+async def put_away(tools: Deps) -> None:
     """Archive or delete what has expired, as the settings say."""
     if _keeps(tools):
         return
@@ -77,16 +77,16 @@ async def put_away(tools: Tools) -> None:
     await _sweep(tools, Sweep(find=due.list_expired, change=change, kind=kind, by=EXPIRY))
 
 
-def is_any_to_put_away(tools: Tools, since: Moment, now: Moment) -> ColumnElement[bool]:
+def is_any_to_put_away(tools: Deps, since: Moment, now: Moment) -> ColumnElement[bool]:
     """Whether `put_away` has anything to do."""
     return false() if _keeps(tools) else due.is_any_expired(since, now)
 
 
-def _keeps(tools: Tools) -> bool:
+def _keeps(tools: Deps) -> bool:
     return tools.rules.expired_action == "keep"
 
 
-async def forget(tools: Tools) -> None:
+async def forget(tools: Deps) -> None:
     """Delete pulls that are over, lines of the feed, and receipts that are older than they are kept."""
     history = timedelta(days=tools.rules.history_days)
     await until_none(partial(_forget_some, tools, pulls.delete_old_pulls, history))
@@ -94,17 +94,17 @@ async def forget(tools: Tools) -> None:
     await until_none(partial(_forget_some, tools, pulls.delete_receipts, RECEIPTS_KEPT))
 
 
-async def _forget_some(tools: Tools, delete: Forget, kept: timedelta) -> int:
+async def _forget_some(tools: Deps, delete: Forget, kept: timedelta) -> int:
     async with tools.db.tx() as tx:
         return await delete(tx, before=tx.now - kept)
 
 
-async def _sweep(tools: Tools, sweep: Sweep) -> None:
+async def _sweep(tools: Deps, sweep: Sweep) -> None:
     """Go on until a round finds nothing to do."""
     await until_none(partial(_round, tools, sweep))
 
 
-async def _round(tools: Tools, sweep: Sweep) -> int:
+async def _round(tools: Deps, sweep: Sweep) -> int:
     async with tools.db.read() as tx:
         found = await sweep.find(tx)
     changed, failed = 0, []
@@ -123,7 +123,7 @@ async def _round(tools: Tools, sweep: Sweep) -> int:
     return changed
 
 
-async def _in_project(tools: Tools, sweep: Sweep, project_pk: str, pks: Sequence[str]) -> int:
+async def _in_project(tools: Deps, sweep: Sweep, project_pk: str, pks: Sequence[str]) -> int:
     """Change what is still due in one project; returns how many tasks that was."""
     async with tools.db.tx(actor=sweep.by) as tx:
         project = await projects.claim_project_by_pk(tx, project_pk)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from penstock.kernel.clock import Clock
 from penstock.kernel.errors import Invalid
-from penstock.kernel.limits import EPOCH, Bucket, Limits
+from penstock.kernel.rate_limits import EPOCH, Bucket, RateLimits
 from penstock.tasks.errors import PullQuotaSpent, TooManyPulls
 
 SECONDS = {"minute": 60, "hour": 3600}
@@ -99,7 +99,7 @@ class _Hand:
 class PullGate:
     """The limits of pulls, for every key."""
 
-    def __init__(self, limits: Limits, clock: Clock, *, rates: list[Rate], min_interval: float, quota: int) -> None:
+    def __init__(self, limits: RateLimits, clock: Clock, *, rates: list[Rate], min_interval: float, quota: int) -> None:
         self._limits = limits
         self._clock = clock
         self._rates = rates

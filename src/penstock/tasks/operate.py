@@ -12,13 +12,13 @@ from datetime import datetime
 from penstock.access import audit
 from penstock.access.domain import Caller
 from penstock.kernel.errors import Conflict, Gone, NotFound, PenstockError
+from penstock.tasks.deps import Deps, Rules
 from penstock.tasks.domain import ChangeKind, Operation, PullState, Queue, Status, Task
 from penstock.tasks.errors import SHOWN_IDS, TaskArchived
 from penstock.tasks.meters import Meters
 from penstock.tasks.moves import Book, by_name, claim_task, count_ended, open_book, pick
 from penstock.tasks.store import tasks
 from penstock.tasks.store.tasks import Where
-from penstock.tasks.tools import Rules, Tools
 
 PART = 2_000  # tasks in memory at once
 AUDITED = {Operation.RESET: "tasks.reset", Operation.RESET_ERROR: "tasks.reset_error", Operation.RE_RUN: "tasks.rerun"}
@@ -73,7 +73,7 @@ class RunAgain:
     failed: Sequence[tuple[str, PenstockError]]
 
 
-async def operate(tools: Tools, caller: Caller, project_id: str, queue_id: str, operation: Operation) -> Operated:
+async def operate(tools: Deps, caller: Caller, project_id: str, queue_id: str, operation: Operation) -> Operated:
     """Do all living tasks of a queue over, or those in error."""
     way = Way.of(operation, tools.rules)
     async with tools.db.tx(actor=caller.name) as tx:
@@ -90,9 +90,7 @@ async def operate(tools: Tools, caller: Caller, project_id: str, queue_id: str, 
     return Operated(queue=done, operation=operation, affected=affected)
 
 
-async def run_again(
-    tools: Tools, caller: Caller, project_id: str, task_id: str, *, queue_id: str | None = None
-) -> Task:
+async def run_again(tools: Deps, caller: Caller, project_id: str, task_id: str, *, queue_id: str | None = None) -> Task:
     """Do one task over, whatever its status."""
     way = Way.of(Operation.RE_RUN, tools.rules)
     async with tools.db.tx(actor=caller.name) as tx:
@@ -107,7 +105,7 @@ async def run_again(
 
 
 async def run_several_again(
-    tools: Tools, caller: Caller, project_id: str, task_ids: Sequence[str], *, queue_id: str | None = None
+    tools: Deps, caller: Caller, project_id: str, task_ids: Sequence[str], *, queue_id: str | None = None
 ) -> RunAgain:
     """Do some tasks over; those that cannot be are told of, and the others are done."""
     way = Way.of(Operation.RE_RUN, tools.rules)

@@ -13,6 +13,7 @@ from typing import Any
 
 from penstock.kernel.db import Tx
 from penstock.kernel.errors import Conflict, Gone, Invalid, NotFound, PenstockError, Refused
+from penstock.tasks.deps import Deps
 from penstock.tasks.domain import ChangeKind, Holder, Outcome, Status, Task
 from penstock.tasks.errors import ProjectNotFound, QueueNotFound, TaskGone, TaskNotFound, place_of
 from penstock.tasks.lost import lost
@@ -21,7 +22,6 @@ from penstock.tasks.objections import Saying, differs, list_lost, refuse_running
 from penstock.tasks.schema import refuse_misfit
 from penstock.tasks.store import holds, projects, queues, talk, tasks
 from penstock.tasks.store.talk import LogLine, Message
-from penstock.tasks.tools import Tools
 
 REFUSALS = (Invalid, Refused, NotFound, Conflict, Gone)  # of one word; whatever else goes wrong does so for all
 
@@ -59,7 +59,7 @@ class Word:
 
 
 async def set_status(
-    tools: Tools, spot: Spot, holder: Holder, status: Status, fields: Mapping[str, Any] | None = None
+    tools: Deps, spot: Spot, holder: Holder, status: Status, fields: Mapping[str, Any] | None = None
 ) -> Moved:
     """Take a status, and the report or result that came with it. To say the same twice is harmless.
 
@@ -73,7 +73,7 @@ async def set_status(
     return taken
 
 
-async def _take_all(tools: Tools, project_id: str, words: Sequence[Word]) -> Sequence[Moved | PenstockError]:
+async def _take_all(tools: Deps, project_id: str, words: Sequence[Word]) -> Sequence[Moved | PenstockError]:
     """Take what was said, as far as nothing speaks against it. What is said twice of one task is taken in turn."""
     said: Counter[str] = Counter()
     turns: defaultdict[int, list[int]] = defaultdict(list)
@@ -86,7 +86,7 @@ async def _take_all(tools: Tools, project_id: str, words: Sequence[Word]) -> Seq
     return [taken[number] for number in range(len(words))]
 
 
-async def _take_some(tools: Tools, project_id: str, words: Sequence[Word]) -> Sequence[Moved | PenstockError]:
+async def _take_some(tools: Deps, project_id: str, words: Sequence[Word]) -> Sequence[Moved | PenstockError]:
     """Take what was said of some tasks, of each one thing."""
     async with tools.db.tx(actor="push") as tx:
         try:
@@ -105,7 +105,7 @@ async def _take_some(tools: Tools, project_id: str, words: Sequence[Word]) -> Se
     return taken
 
 
-async def _take(tools: Tools, book: Book, namesakes: Sequence[Task], word: Word) -> Moved:
+async def _take(tools: Deps, book: Book, namesakes: Sequence[Task], word: Word) -> Moved:
     tx, spot, holder = book.tx, word.spot, word.holder
     queue = None if spot.queue_id is None else await book.find_queue(spot.queue_id)
     if queue is None and spot.queue_id is not None:
@@ -126,7 +126,7 @@ async def _take(tools: Tools, book: Book, namesakes: Sequence[Task], word: Word)
 
 
 async def say(
-    tools: Tools, spot: Spot, holder: Holder, *, role: str, content: str, session_id: str | None = None
+    tools: Deps, spot: Spot, holder: Holder, *, role: str, content: str, session_id: str | None = None
 ) -> Message:
     """Add a message to a task's conversation; the task, its queue and its project are as new as it."""
     async with tools.db.tx(actor=holder.name) as tx:
@@ -143,7 +143,7 @@ async def say(
     return said
 
 
-async def log(tools: Tools, spot: Spot, holder: Holder, content: str) -> LogLine:
+async def log(tools: Deps, spot: Spot, holder: Holder, content: str) -> LogLine:
     """Add a line to a task's log; nothing else is as new as it, and nobody waits for the project."""
     async with tools.db.tx(actor=holder.name) as tx:
         found = await _find(tx, spot)

@@ -10,6 +10,7 @@ from datetime import timedelta
 from functools import partial
 
 from penstock.kernel.db import Tx
+from penstock.tasks.deps import Deps
 from penstock.tasks.handing import Ask, Handed, Slip, begin_share, moment_of, slip_of, tell_again
 from penstock.tasks.moves import channel
 from penstock.tasks.store import handing, places, pulls
@@ -17,7 +18,6 @@ from penstock.tasks.store.handing import Hand
 from penstock.tasks.store.offers import Wanted
 from penstock.tasks.store.places import Place
 from penstock.tasks.store.tasks import TaskRow
-from penstock.tasks.tools import Tools
 
 SHARED_LIMIT = 10  # who asks for more travels alone: a large batch is worth a trip of its own, side by side with others
 LOOK_AGAIN_SECONDS = 1.0  # a waiter is woken when something comes on offer; should the bell be lost, it looks by itself
@@ -40,7 +40,7 @@ class Wish:
         return "pull", self.project_id, self.queue_id, self.wanted
 
 
-async def pull(tools: Tools, wish: Wish, ask: Ask) -> Handed:
+async def pull(tools: Deps, wish: Wish, ask: Ask) -> Handed:
     """Hand out up to as many tasks as asked for; with a wait, not before there is one or the time is over."""
     slip = slip_of(wish.idempotency_key, ask, wish.key)
     if slip is not None:  # before the quota is asked: it has paid for these
@@ -51,7 +51,7 @@ async def pull(tools: Tools, wish: Wish, ask: Ask) -> Handed:
     return await _wait_for_some(tools, wish, ask, slip)
 
 
-async def _wait_for_some(tools: Tools, wish: Wish, ask: Ask, slip: Slip | None) -> Handed:
+async def _wait_for_some(tools: Deps, wish: Wish, ask: Ask, slip: Slip | None) -> Handed:
     handed = await _try(tools, wish, ask, slip)
     if handed.rows or wish.wait_seconds <= 0:
         return handed
@@ -71,7 +71,7 @@ async def _wait_for_some(tools: Tools, wish: Wish, ask: Ask, slip: Slip | None) 
     return handed
 
 
-async def _try(tools: Tools, wish: Wish, ask: Ask, slip: Slip | None) -> Handed:
+async def _try(tools: Deps, wish: Wish, ask: Ask, slip: Slip | None) -> Handed:
     """One look, with what the quota allows. Nothing is kept of it while the caller waits: others may want it."""
     actor, taken = ask.caller.actor, 0
     granted = await tools.gate.reserve(actor, ask.limit)
@@ -83,7 +83,7 @@ async def _try(tools: Tools, wish: Wish, ask: Ask, slip: Slip | None) -> Handed:
         await tools.gate.give_back(actor, granted - taken)
 
 
-async def _look(tools: Tools, wish: Wish, ask: Ask, slip: Slip | None) -> Handed:
+async def _look(tools: Deps, wish: Wish, ask: Ask, slip: Slip | None) -> Handed:
     if slip is not None:
         return await _once(tools, wish, ask, slip)
     if ask.limit > SHARED_LIMIT:
@@ -93,7 +93,7 @@ async def _look(tools: Tools, wish: Wish, ask: Ask, slip: Slip | None) -> Handed
     return handed
 
 
-async def _trip(tools: Tools, wish: Wish, asks: Sequence[Ask]) -> Sequence[Handed]:
+async def _trip(tools: Deps, wish: Wish, asks: Sequence[Ask]) -> Sequence[Handed]:
     """One trip for all who want the same. What is asked for in one status is handed out by one statement, which is a
     transaction of its own."""
     alone = len(wish.wanted.statuses) == 1
@@ -105,7 +105,7 @@ async def _trip(tools: Tools, wish: Wish, asks: Sequence[Ask]) -> Sequence[Hande
         return await _hand_out(tx, tools, wish, place, asks)
 
 
-async def _once(tools: Tools, wish: Wish, ask: Ask, slip: Slip) -> Handed:
+async def _once(tools: Deps, wish: Wish, ask: Ask, slip: Slip) -> Handed:
     """A pull that gives the same answer when it is asked for again by the same caller with the same key."""
     async with tools.db.tx(actor="pull") as tx:
         place = await places.get_place(tx, wish.project_id, wish.queue_id)
@@ -121,7 +121,7 @@ async def _once(tools: Tools, wish: Wish, ask: Ask, slip: Slip) -> Handed:
 
 
 async def _hand_out(
-    tx: Tx, tools: Tools, wish: Wish, place: Place, asks: Sequence[Ask], *, pull_id: str | None = None
+    tx: Tx, tools: Deps, wish: Wish, place: Place, asks: Sequence[Ask], *, pull_id: str | None = None
 ) -> list[Handed]:
     """Hand out what there is, first come first served, one status after another."""
     wanted = replace(wish.wanted, project_pk=place.project_pk, queue_pk=place.queue_pk)

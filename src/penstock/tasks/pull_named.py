@@ -6,13 +6,13 @@ from datetime import datetime
 
 from penstock.kernel.db import Tx
 from penstock.kernel.errors import PenstockError
+from penstock.tasks.deps import Deps
 from penstock.tasks.domain import PullState, Side, Task
 from penstock.tasks.errors import NotOffered, TaskIsHeld
 from penstock.tasks.handing import Ask, Handed, Slip, begin_share, moment_of, slip_of, tell_again
 from penstock.tasks.moves import by_name, pick
 from penstock.tasks.store import handing, places, pulls, queues, tasks
 from penstock.tasks.store.offers import Span, Wanted
-from penstock.tasks.tools import Tools
 
 ALREADY = ("it was pulled already", "已被拉取")
 CLIENTS = ("a client wrote it last", "最后由客户端写入")
@@ -42,7 +42,7 @@ class Names:
     idempotency_key: str | None = None
 
 
-async def pull_named(tools: Tools, names: Names, ask: Ask) -> Named:
+async def pull_named(tools: Deps, names: Names, ask: Ask) -> Named:
     """Hand out those of these tasks that can be, and no more than asked for."""
     slip = slip_of(names.idempotency_key, ask, names)
     if slip is not None:  # before the quota is asked: it has paid for these
@@ -60,7 +60,7 @@ async def pull_named(tools: Tools, names: Names, ask: Ask) -> Named:
         await tools.gate.give_back(ask.caller.actor, granted - taken)
 
 
-async def _pull(tools: Tools, names: Names, ask: Ask, slip: Slip | None) -> Named:
+async def _pull(tools: Deps, names: Names, ask: Ask, slip: Slip | None) -> Named:
     async with tools.db.tx(actor=ask.holder.name) as tx:
         place = await places.get_place(tx, names.project_id, names.queue_id)
         pull_id, actor = tx.new_id("pull"), ask.caller.actor

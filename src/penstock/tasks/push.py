@@ -12,13 +12,13 @@ from functools import cached_property
 from typing import Any
 
 from penstock.kernel.db import Tx
+from penstock.tasks.deps import Deps
 from penstock.tasks.domain import ChangeKind, Holder, Outcome, Project, Queue, Side, Status, Task
 from penstock.tasks.moves import Book, count_ended, open_book
 from penstock.tasks.objections import Saying, differs, refuse, refuse_moved, refuse_running_over
 from penstock.tasks.schema import refuse_misfit
 from penstock.tasks.store import holds, projects, pulls, talk, tasks
 from penstock.tasks.store.tasks import Where
-from penstock.tasks.tools import Tools
 
 READ_AT_ONCE = 20_000  # a queue may have grown past what one push can hold
 
@@ -92,7 +92,7 @@ class _Entry:
         return self.before is None or self.speaks or self.logs or differs(self.before, self.after)
 
 
-async def submit(tools: Tools, push: Push, holder: Holder) -> Counted:
+async def submit(tools: Deps, push: Push, holder: Holder) -> Counted:
     """Take a push."""
     async with tools.db.tx(actor=holder.name) as tx:
         book = await _open(tx, push)
@@ -158,7 +158,7 @@ async def _place(book: Book, push: Push) -> Queue:
     return told
 
 
-async def _compare(tools: Tools, tx: Tx, queue: Queue, push: Push, holder: Holder) -> list[_Entry]:
+async def _compare(tools: Deps, tx: Tx, queue: Queue, push: Push, holder: Holder) -> list[_Entry]:
     """The list beside what is here."""
     where = Where(project_pk=queue.project_pk, queue_pk=queue.id)
     here = {one.task_id: one for one in await tasks.claim_named(tx, where, [one.task_id for one in push.tasks])}
@@ -232,7 +232,7 @@ def _refuse_misfits(entries: Sequence[_Entry]) -> None:
             refuse_misfit(one.after.result_schema, result, field=f"tasks[{number}].result")
 
 
-async def _drop_missing(tools: Tools, book: Book, queue: Queue, push: Push, holder: Holder) -> None:
+async def _drop_missing(tools: Deps, book: Book, queue: Queue, push: Push, holder: Holder) -> None:
     """Remove the client's own tasks that are not in its list."""
     where = Where(project_pk=queue.project_pk, queue_pk=queue.id)
     listed, after = {one.task_id for one in push.tasks}, ""

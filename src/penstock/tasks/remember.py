@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from penstock.kernel.clock import Clock
-from penstock.kernel.sharing import Trips
+from penstock.kernel.coalescer import Coalescer
 
 T = TypeVar("T")
 MOST_KEPT = 1_000
@@ -33,7 +33,7 @@ class Memory:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Hashable, Remembered[Any]] = OrderedDict()
-        self._trips = Trips()
+        self._trips = Coalescer()
 
     async def recall(
         self, key: Hashable, count: Callable[[], Awaitable[T]], *, clock: Clock, seconds: float

@@ -13,11 +13,11 @@ from typing import Protocol
 from penstock.access import audit
 from penstock.access.domain import Caller
 from penstock.kernel.db import Tx
+from penstock.kernel.maintenance import until_none
 from penstock.kernel.queue import Job, NewJob
-from penstock.kernel.upkeep import until_none
+from penstock.tasks.deps import Deps
 from penstock.tasks.moves import Book, channel, open_book
 from penstock.tasks.store import feed, projects, queues, removal
-from penstock.tasks.tools import Tools
 
 ROOM = "tasks"
 REMOVE = "tasks.remove"
@@ -39,7 +39,7 @@ class DeleteOld(Protocol):
         ...
 
 
-async def delete_project(tools: Tools, caller: Caller, project_id: str) -> None:
+async def delete_project(tools: Deps, caller: Caller, project_id: str) -> None:
     """Remove a project with its queues and tasks."""
     async with tools.db.tx(actor=caller.name) as tx:
         book = await open_book(tx, project_id)
@@ -52,7 +52,7 @@ async def delete_project(tools: Tools, caller: Caller, project_id: str) -> None:
         await tools.queue.enqueue(tx, _removal_of(pk, None))
 
 
-async def delete_queue(tools: Tools, caller: Caller, project_id: str, queue_id: str) -> None:
+async def delete_queue(tools: Deps, caller: Caller, project_id: str, queue_id: str) -> None:
     """Remove a queue with its tasks."""
     async with tools.db.tx(actor=caller.name) as tx:
         book = await open_book(tx, project_id)
@@ -68,7 +68,7 @@ async def delete_queue(tools: Tools, caller: Caller, project_id: str, queue_id: 
         await tools.queue.enqueue(tx, _removal_of(book.project.id, gone.id))
 
 
-async def remove_rows(tools: Tools, job: Job) -> None:
+async def remove_rows(tools: Deps, job: Job) -> None:
     """Delete what was in a removed project or queue. It can be done again, or begun anew in the middle."""
     project_pk, queue_pk = job.payload["project_pk"], job.payload["queue_pk"]
     await until_none(partial(_some_tasks, tools, project_pk, queue_pk))
@@ -77,7 +77,7 @@ async def remove_rows(tools: Tools, job: Job) -> None:
             await until_none(partial(_some_others, tools, others, project_pk))
 
 
-async def forget_removed(tools: Tools) -> None:
+async def forget_removed(tools: Deps) -> None:
     """Delete the empty rows of what was removed so long ago that nobody asks for it any more."""
     before = tools.db.clock.now() - timedelta(days=tools.rules.history_days)
     for old in (queues.delete_gone_queues, projects.delete_gone_projects):
@@ -97,16 +97,16 @@ def _removal_of(project_pk: str, queue_pk: str | None) -> NewJob:
     return NewJob(id=f"{REMOVE}:{queue_pk or project_pk}", kind=REMOVE, payload=payload, room=ROOM)
 
 
-async def _some_tasks(tools: Tools, project_pk: str, queue_pk: str | None) -> int:
+async def _some_tasks(tools: Deps, project_pk: str, queue_pk: str | None) -> int:
     async with tools.db.tx() as tx:
         return await removal.delete_some_tasks(tx, project_pk, queue_pk)
 
 
-async def _some_others(tools: Tools, others: DeleteSome, project_pk: str) -> int:
+async def _some_others(tools: Deps, others: DeleteSome, project_pk: str) -> int:
     async with tools.db.tx() as tx:
         return await others(tx, project_pk)
 
 
-async def _old(tools: Tools, old: DeleteOld, before: datetime) -> int:
+async def _old(tools: Deps, old: DeleteOld, before: datetime) -> int:
     async with tools.db.tx() as tx:
         return await old(tx, before=before)

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TypeVar
 
 from penstock.kernel.db import Tx
+from penstock.tasks.deps import Deps
 from penstock.tasks.domain import FINAL, Project, PullState, Status, Task
 from penstock.tasks.moves import pick
 from penstock.tasks.remember import Remembered
@@ -20,7 +21,6 @@ from penstock.tasks.store import figures, places, projects, pulls, queues, tasks
 from penstock.tasks.store.figures import ClientPulls, HeldTask, Pulls, Pusher, QueueFigures, Totals
 from penstock.tasks.store.pulls import Pull
 from penstock.tasks.store.tasks import Where
-from penstock.tasks.tools import Tools
 
 T = TypeVar("T")
 TOP_REASONS = 20
@@ -97,7 +97,7 @@ class Inventory:
 
 
 async def history(
-    tools: Tools, project_id: str, task_id: str, queue_id: str | None, asked: Slice
+    tools: Deps, project_id: str, task_id: str, queue_id: str | None, asked: Slice
 ) -> tuple[list[Pull], int]:
     """Some pulls of a task, newest first, and how many there are. A deleted task keeps its history."""
     async with tools.db.read() as tx:
@@ -107,7 +107,7 @@ async def history(
 
 
 async def still_out(
-    tools: Tools, project_id: str, *, seconds: float, asked: Slice
+    tools: Deps, project_id: str, *, seconds: float, asked: Slice
 ) -> tuple[list[HeldTask], int, datetime]:
     """Some tasks that are held for that long, the longest first; how many there are; and the time that was asked at."""
     async with tools.db.read() as tx:
@@ -119,54 +119,54 @@ async def still_out(
     return found, total, tx.now
 
 
-async def pull_figures(tools: Tools, project_id: str, queue_id: str | None) -> Remembered[PullFigures]:
+async def pull_figures(tools: Deps, project_id: str, queue_id: str | None) -> Remembered[PullFigures]:
     """The pulls of a project or a queue."""
     where = await _place(tools, project_id, queue_id)
     return await _recall(tools, ("pulls", where), partial(_count_pulls, where=where))
 
 
-async def overview(tools: Tools, project_id: str | None) -> Remembered[Overview]:
+async def overview(tools: Deps, project_id: str | None) -> Remembered[Overview]:
     """A project or all of them at a glance."""
     where = await _anywhere(tools, project_id)
     return await _recall(tools, ("overview", where), partial(_count_overview, where=where))
 
 
-async def by_project(tools: Tools, only: str | None, asked: Slice) -> Remembered[tuple[list[Project], int]]:
+async def by_project(tools: Deps, only: str | None, asked: Slice) -> Remembered[tuple[list[Project], int]]:
     """Some projects, with the newest task first, and how many there are."""
     return await _recall(tools, ("projects", only, asked), partial(_list_projects, only=only, asked=asked))
 
 
-async def by_queue(tools: Tools, project_id: str | None, asked: Slice) -> Remembered[tuple[list[QueueFigures], int]]:
+async def by_queue(tools: Deps, project_id: str | None, asked: Slice) -> Remembered[tuple[list[QueueFigures], int]]:
     """Some queues, and how many there are."""
     where = await _anywhere(tools, project_id)
     return await _recall(tools, ("queues", where, asked), partial(_list_queues, where=where, asked=asked))
 
 
-async def by_hour(tools: Tools, project_id: str | None, hours: int) -> Remembered[Hours]:
+async def by_hour(tools: Deps, project_id: str | None, hours: int) -> Remembered[Hours]:
     """How many tasks were finished in each of the last so many hours, this one included."""
     where = await _anywhere(tools, project_id)
     return await _recall(tools, ("hours", where, hours), partial(_count_hours, where=where, hours=hours))
 
 
-async def by_client(tools: Tools, project_id: str | None) -> Remembered[Clients]:
+async def by_client(tools: Deps, project_id: str | None) -> Remembered[Clients]:
     """Who pulls most, and where most is pushed from."""
     where = await _anywhere(tools, project_id)
     return await _recall(tools, ("clients", where), partial(_list_clients, where=where))
 
 
-async def error_types(tools: Tools, project_id: str | None) -> Remembered[Reasons]:
+async def error_types(tools: Deps, project_id: str | None) -> Remembered[Reasons]:
     """Why tasks fail."""
     where = await _anywhere(tools, project_id)
     return await _recall(tools, ("errors", where), partial(_count_reasons, where=where))
 
 
-async def execution_durations(tools: Tools, project_id: str | None) -> Remembered[Durations]:
+async def execution_durations(tools: Deps, project_id: str | None) -> Remembered[Durations]:
     """How long tasks take."""
     where = await _anywhere(tools, project_id)
     return await _recall(tools, ("durations", where), partial(_measure_runs, where=where))
 
 
-async def inventory(tools: Tools, project_id: str | None) -> Remembered[Inventory]:
+async def inventory(tools: Deps, project_id: str | None) -> Remembered[Inventory]:
     """What is in the database."""
     where = await _anywhere(tools, project_id)
     return await _recall(tools, ("inventory", where), partial(_count_rows, where=where))
@@ -182,17 +182,17 @@ async def _find_any(tx: Tx, project_id: str, task_id: str, queue_id: str | None)
     return pick(living or [replace(one, deleted_at=None) for one in mine], project_id, task_id, queue)
 
 
-async def _place(tools: Tools, project_id: str, queue_id: str | None = None) -> Where:
+async def _place(tools: Deps, project_id: str, queue_id: str | None = None) -> Where:
     async with tools.db.read() as tx:
         place = await places.get_place(tx, project_id, queue_id)
     return Where(project_pk=place.project_pk, queue_pk=place.queue_pk)
 
 
-async def _anywhere(tools: Tools, project_id: str | None) -> Where | None:
+async def _anywhere(tools: Deps, project_id: str | None) -> Where | None:
     return None if project_id is None else await _place(tools, project_id)
 
 
-async def _recall(tools: Tools, key: Hashable, count: Callable[[Tx], Awaitable[T]]) -> Remembered[T]:
+async def _recall(tools: Deps, key: Hashable, count: Callable[[Tx], Awaitable[T]]) -> Remembered[T]:
     async def counted() -> T:
         async with tools.db.read() as tx:
             return await count(tx)

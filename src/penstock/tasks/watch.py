@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 
+from penstock.tasks.deps import Deps
 from penstock.tasks.moves import feed_channel
 from penstock.tasks.store import feed, projects
 from penstock.tasks.store.feed import Line
-from penstock.tasks.tools import Tools
 
 LOOK_AGAIN_SECONDS = 1.0  # should the bell be lost
 MOST_WALKED = 10_000  # lines that one look passes over in search of those about one holder
@@ -46,7 +46,7 @@ class Stand:
     version: int
 
 
-async def watch(tools: Tools, asked: Asked, *, wait_seconds: float) -> Page:
+async def watch(tools: Deps, asked: Asked, *, wait_seconds: float) -> Page:
     """Lines of the feed; with a wait, not before there is one or the time is over."""
     deadline = tools.db.clock.now() + timedelta(seconds=wait_seconds)
     stand = await _stand(tools, asked.project_id)
@@ -66,18 +66,18 @@ async def watch(tools: Tools, asked: Asked, *, wait_seconds: float) -> Page:
         tools.db.wakeups.forget(ear)
 
 
-async def _stand(tools: Tools, project_id: str) -> Stand:
+async def _stand(tools: Deps, project_id: str) -> Stand:
     stand: Stand = await tools.trips.ask(("feed", project_id), None, partial(_look, tools, project_id))
     return stand
 
 
-async def _look(tools: Tools, project_id: str, wishes: Sequence[None]) -> Sequence[Stand]:
+async def _look(tools: Deps, project_id: str, wishes: Sequence[None]) -> Sequence[Stand]:
     async with tools.db.read() as tx:
         project = await projects.get_project(tx, project_id)
     return [Stand(project_pk=project.id, version=project.version)] * len(wishes)
 
 
-async def _read(tools: Tools, asked: Asked, stand: Stand) -> Page:
+async def _read(tools: Deps, asked: Asked, stand: Stand) -> Page:
     """The lines after a number, as far as the project had come when we looked."""
     if asked.after >= stand.version:  # a number that was never given is of another project of that name, now gone
         return Page(lines=(), next=stand.version, latest=stand.version, missed=asked.after > stand.version)

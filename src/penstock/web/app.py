@@ -18,18 +18,18 @@ from penstock.etl import api as etl
 from penstock.etl.meters import EtlFigures
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.http.envelope import refusal
-from penstock.kernel.http.front import BodyRules, Front
+from penstock.kernel.http.in_flight import InFlight
+from penstock.kernel.http.middleware import BodyRules, Front
 from penstock.kernel.http.problems import problem, speak_problems
 from penstock.kernel.http.request_log import RequestLog
 from penstock.kernel.http.routes import RouteIndex
-from penstock.kernel.http.under_way import UnderWay
 from penstock.kernel.metrics import Metrics
 from penstock.notify import api as webhooks
 from penstock.tasks import api as tasks
 from penstock.tasks.meters import PullFigures
 from penstock.web import events, health, probes
 from penstock.web.openapi import describe
-from penstock.wiring import House
+from penstock.wiring import Runtime
 
 ROUTERS: Sequence[APIRouter] = (
     health.router, access.router, events.router, webhooks.router, *tasks.ROUTERS, *etl.ROUTERS,
@@ -62,7 +62,7 @@ class App(FastAPI):
         return self.openapi_schema
 
 
-def build_app(house: House, *, routers: Sequence[APIRouter] = ROUTERS) -> App:
+def build_app(house: Runtime, *, routers: Sequence[APIRouter] = ROUTERS) -> App:
     """The app of one process."""
     app = App(
         title="Penstock",
@@ -86,7 +86,7 @@ def _tell(request: Request, error: PenstockError) -> Response:
     return refusal(request, error) if request.url.path.startswith(ENVELOPED) else problem(error, request)
 
 
-def _furnish(app: App, house: House) -> None:
+def _furnish(app: App, house: Runtime) -> None:
     """Put into `app.state` what routes ask for."""
     app.state.db = house.db
     app.state.access = house.access
@@ -95,7 +95,7 @@ def _furnish(app: App, house: House) -> None:
     app.state.notify = house.rooms.notify
     app.state.tasks = house.rooms.tasks
     app.state.etl = house.rooms.etl
-    app.state.under_way = UnderWay()
+    app.state.under_way = InFlight()
     app.state.request_log = RequestLog(house.clock)
     app.state.checkup = health.Checkup(_probes(house), version=app.version)
     rooms = [
@@ -108,7 +108,7 @@ def _furnish(app: App, house: House) -> None:
     app.state.metrics = Metrics(house.db, version=app.version, streams=house.hub, breakers=house.breakers, more=rooms)
 
 
-def _probes(house: House) -> list[health.Probe]:
+def _probes(house: Runtime) -> list[health.Probe]:
     return [
         probes.database(house.db),
         probes.migrations(house.db),
@@ -117,13 +117,13 @@ def _probes(house: House) -> list[health.Probe]:
         probes.disk(house.settings.data_dir),
         probes.workers(house.db),
         probes.rooms(house.db),
-        probes.duties(house.db, house.timekeeper.names),
+        probes.periodic_tasks(house.db, house.timekeeper.names),
         probes.breakers(house.breakers),
         probes.console(),
     ]
 
 
-def _put_front(app: App, house: House) -> None:
+def _put_front(app: App, house: Runtime) -> None:
     settings = house.settings
     app.add_middleware(
         Front,

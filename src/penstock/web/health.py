@@ -23,7 +23,7 @@ from pydantic import BaseModel, Field
 
 from penstock.access.door import open_to_all
 from penstock.kernel.errors import PenstockError
-from penstock.kernel.http.under_way import UnderWay
+from penstock.kernel.http.in_flight import InFlight
 from penstock.kernel.looks import Look, NoAnswer
 from penstock.kernel.metrics import PAGE_TYPE, Metrics
 
@@ -151,7 +151,7 @@ async def _metrics(request: Request) -> Metrics:
 
 
 async def _stopping(request: Request) -> bool:
-    under_way: UnderWay = request.app.state.under_way
+    under_way: InFlight = request.app.state.under_way
     return under_way.stopping
 
 

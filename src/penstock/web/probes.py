@@ -14,7 +14,7 @@ from penstock.kernel.db import Db
 from penstock.kernel.metrics import KnownBreaker
 from penstock.kernel.migrations import pending
 from penstock.kernel.processes import list_processes
-from penstock.kernel.timekeeper import list_duties
+from penstock.kernel.scheduler import list_periodic_tasks
 from penstock.web.health import Finding, Probe
 
 LEAST_FREE_BYTES = 100 * 1000 * 1000
@@ -104,11 +104,11 @@ def rooms(db: Db) -> Probe:
     return Probe(name="rooms", look=look, needed=False)
 
 
-def duties(db: Db, known: frozenset[str]) -> Probe:
-    """Periodic duties do not fail. One that failed is tried again, so the house is not unwell for it."""
+def periodic_tasks(db: Db, known: frozenset[str]) -> Probe:
+    """Periodic periodic_tasks do not fail. One that failed is tried again, so the house is not unwell for it."""
 
     async def look() -> Finding:
-        failing = [duty.name for duty in await list_duties(db) if duty.error and duty.name in known]
+        failing = [duty.name for duty in await list_periodic_tasks(db) if duty.error and duty.name in known]
         return Finding(ok=not failing, detail=f"failed last time: {', '.join(failing)}" if failing else "")
 
     return Probe(name="duties", look=look, needed=False)

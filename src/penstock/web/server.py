@@ -17,9 +17,9 @@ from granian.log import LogLevels
 from granian.server.embed import Server
 
 from penstock.kernel.errors import Conflict
-from penstock.kernel.http.under_way import UnderWay
+from penstock.kernel.http.in_flight import InFlight
 from penstock.web.app import build_app
-from penstock.wiring import House
+from penstock.wiring import Runtime
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ def check_port(host: str, port: int) -> None:
         ) from error
 
 
-async def serve_http(house: House, *, host: str, port: int) -> None:
+async def serve_http(house: Runtime, *, host: str, port: int) -> None:
     """Answer HTTP until cancelled."""
     app, settings = build_app(house), house.settings
     connections = settings.sse_connections + SPARE_CONNECTIONS
@@ -85,7 +85,7 @@ async def serve_app(
 ) -> None:
     """Answer HTTP with this app until cancelled; from then on, `/readyz` tells for `drain_seconds` to ask others."""
     check_port(host, port)
-    under_way: UnderWay = getattr(app.state, "under_way", UnderWay())  # an app that is not ours has none
+    under_way: InFlight = getattr(app.state, "under_way", InFlight())  # an app that is not ours has none
     server = _server(app, host, port, connections=connections)
     serving = asyncio.create_task(server.serve())
     try:
@@ -113,7 +113,7 @@ def _server(app: FastAPI, host: str, port: int, *, connections: int) -> Server:
     )
 
 
-async def _finish(under_way: UnderWay, serving: asyncio.Task[None], *, grace_seconds: float) -> None:
+async def _finish(under_way: InFlight, serving: asyncio.Task[None], *, grace_seconds: float) -> None:
     """Wait for the requests that are under way; cut off those that outlast the grace."""
     await asyncio.wait([serving], timeout=grace_seconds)
     if late := under_way.cut():

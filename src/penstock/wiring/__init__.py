@@ -1,13 +1,13 @@
-"""The only place that builds things: settings in, a `House` out.
+"""The only place that builds things: settings in, a `Runtime` out.
 
 `engines.py` chooses the engines that the settings ask for: SQLite or PostgreSQL, disk or S3, SQL or Redis.
-`rooms.py` says which room hears which message, does which kind of job and has which duties; rooms add a line to each.
-`house.py` puts it together: a `House` is everything one process needs, and `serve` and `work` differ only in what they
-run of it.
+`modules.py` says which module handles which message, runs which kind of job and has which periodic tasks.
+`runtime.py` puts it together: a `Runtime` is everything one process needs, and `serve` and `work` differ only in what
+they run of it.
 """
 
 from penstock.wiring.engines import open_database
-from penstock.wiring.house import House, open_house
-from penstock.wiring.rooms import ROOMS
+from penstock.wiring.modules import MODULES
+from penstock.wiring.runtime import Runtime, open_runtime
 
-__all__ = ["ROOMS", "House", "open_database", "open_house"]
+__all__ = ["MODULES", "Runtime", "open_database", "open_runtime"]

@@ -19,24 +19,24 @@ from penstock.adapters.llm import ChatCompletions
 from penstock.adapters.llm_shaper import PRELOAD as ASKING
 from penstock.adapters.local_reader import engine_sandbox, parser_sandbox
 from penstock.adapters.mineru.reader import MineruReader
-from penstock.adapters.postgres_bell import PostgresBell
-from penstock.adapters.redis.bell import RedisBell
-from penstock.adapters.redis.limits import RedisLimits
+from penstock.adapters.postgres_notifier import PostgresNotifier
+from penstock.adapters.redis.limits import RedisRateLimits
 from penstock.adapters.redis.link import RedisLink
+from penstock.adapters.redis.notifier import RedisNotifier
 from penstock.adapters.redis.runs import RedisRunState
 from penstock.adapters.s3 import Keys, S3Blobs, S3Place
 from penstock.etl import overlay, schemas
 from penstock.etl import worker as etl_worker
 from penstock.kernel import events, outbox
 from penstock.kernel.announce import announce_by_message, announce_nothing
-from penstock.kernel.bell import Bell
 from penstock.kernel.clock import Clock, SystemClock
 from penstock.kernel.db import Db
 from penstock.kernel.engines import behind_pooler
-from penstock.kernel.gate import CarefulLimits
+from penstock.kernel.fallback_limits import FallbackLimits
 from penstock.kernel.ids import TimeIds
-from penstock.kernel.limits import SqlLimits
+from penstock.kernel.notifier import Notifier
 from penstock.kernel.queue import Queue
+from penstock.kernel.rate_limits import SqlRateLimits
 from penstock.kernel.runstate import SqlRunState
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.settings import BadSetting, Settings
@@ -69,13 +69,13 @@ class Engines:
     """What stands behind the ports of one house."""
 
     redis: RedisLink | None
-    bell: Bell | None
+    bell: Notifier | None
     blobs: DiskBlobs | S3Blobs
     queue: Queue
     tickets: Tickets | None  # where ARQ hands jobs out
     runs: SqlRunState | RedisRunState
-    limits: CarefulLimits
-    limit_engine: SqlLimits | RedisLimits
+    limits: FallbackLimits
+    limit_engine: SqlRateLimits | RedisRateLimits
     poster: GuardedPoster
     sandbox: Sandbox
     reading: ReadingRooms
@@ -104,13 +104,13 @@ def choose(settings: Settings, db: Db, *, owner: str) -> Engines:
     """The engines that the settings ask for. Nothing is connected yet."""
     redis = RedisLink(settings.redis_url, db.clock) if settings.redis_url else None
     arq = redis is not None and uses_arq(settings)
-    quotas = SqlLimits(db)
-    rates = RedisLimits(redis, db.clock, quotas) if redis else quotas
-    limits = CarefulLimits(rates, clock=db.clock, share=settings.local_gate_share)
+    quotas = SqlRateLimits(db)
+    rates = RedisRateLimits(redis, db.clock, quotas) if redis else quotas
+    limits = FallbackLimits(rates, clock=db.clock, share=settings.local_gate_share)
     blobs, reading = build_blobs(settings, db.clock), build_reading_rooms(settings)
     return Engines(
         redis=redis,
-        bell=build_bell(settings, redis, owner=owner),
+        bell=build_notifier(settings, redis, owner=owner),
         blobs=blobs,
         queue=Queue(announce=announce_by_message if arq else announce_nothing),
         tickets=Tickets(redis, db.clock, names=queue_names(settings)) if redis and arq else None,
@@ -192,13 +192,13 @@ def build_poster(settings: Settings) -> GuardedPoster:
     return GuardedPoster(reach, seconds=settings.webhook_seconds)
 
 
-def build_bell(settings: Settings, redis: RedisLink | None, *, owner: str) -> Bell | None:
+def build_notifier(settings: Settings, redis: RedisLink | None, *, owner: str) -> Notifier | None:
     """What wakes other processes. Without one everybody looks once a second."""
     if redis is not None:
-        return RedisBell(redis, owner=owner)
+        return RedisNotifier(redis, owner=owner)
     if settings.embedded or settings.database_pooler or behind_pooler(settings.database):
         return None  # SQLite has none, and a transaction pooler forbids LISTEN
-    return PostgresBell(settings.database, owner=owner)
+    return PostgresNotifier(settings.database, owner=owner)
 
 
 def queue_names(settings: Settings) -> QueueNames:

@@ -9,8 +9,8 @@ from penstock.adapters.redis.link import RedisLink
 from penstock.adapters.redis.runs import RedisRunState
 from penstock.adapters.shapers import FieldsShaper, SkipShaper
 from penstock.documents.shape import PostProcessor
+from penstock.etl.deps import Deps, Terms
 from penstock.etl.domain import Mode
-from penstock.etl.tools import Terms, Tools
 from penstock.kernel.db import Db
 from penstock.kernel.retry import Backoff
 from penstock.kernel.runstate import RunState, SqlRunState
@@ -25,10 +25,10 @@ def build_etl_runs(settings: Settings, db: Db, redis: RedisLink | None) -> RunSt
     return RedisRunState(redis, db.clock, **seconds) if redis else SqlRunState(db, **seconds)
 
 
-def build_etl(settings: Settings, db: Db, chosen: Engines) -> Tools:
+def build_etl(settings: Settings, db: Db, chosen: Engines) -> Deps:
     """The tools of the room."""
     scratch = settings.data_dir / settings.etl.cache_dir
-    return Tools(
+    return Deps(
         db=db,
         queue=chosen.queue,
         runs=build_etl_runs(settings, db, chosen.redis),

@@ -9,12 +9,12 @@ from penstock.adapters.mineru.reader import MineruReader
 from penstock.adapters.mineru.terms import MineruTerms
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.clock import Clock
-from penstock.kernel.limits import Limits
+from penstock.kernel.rate_limits import RateLimits
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.settings import BadSetting, LlmSettings, Settings
 
 
-def build_models(settings: Settings, clock: Clock, limits: Limits) -> ChatCompletions:
+def build_models(settings: Settings, clock: Clock, limits: RateLimits) -> ChatCompletions:
     """Whom rules of the mode `llm` may ask; nobody, when no server is set."""
     llm = settings.llm
     terms = Terms(

@@ -4,8 +4,8 @@ from datetime import datetime
 
 from penstock.adapters.llm import DEFAULT, Server
 from penstock.documents.model import Message, Question, Which
-from penstock.kernel.limits import Bucket, Grant
 from penstock.kernel.plain import Plain
+from penstock.kernel.rate_limits import Bucket, Grant
 
 KEY = "sk-4f9a1c7e2b8d"
 SCHEMA: Plain = {"type": "object", "properties": {"title": {"type": "string"}, "total": {"type": "number"}}}
@@ -13,7 +13,7 @@ STRICT: Plain = SCHEMA | {"required": ["title", "total"], "additionalProperties"
 
 
 class OpenLimits:
-    """Limits that let everyone through, and remember who came and who was to be cooled."""
+    """RateLimits that let everyone through, and remember who came and who was to be cooled."""
 
     def __init__(self) -> None:
         self.taken: list[str] = []

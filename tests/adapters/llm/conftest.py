@@ -7,7 +7,7 @@ import pytest
 
 from penstock.adapters.llm import ChatCompletions, Server, Terms
 from penstock.kernel.clock import Clock, ManualClock
-from penstock.kernel.limits import Limits
+from penstock.kernel.rate_limits import RateLimits
 from tests.adapters.llm.asking import OpenLimits, server_at
 from tests.fakes.llm_server import LlmServer
 from tests.servers.small_model import SmallModel
@@ -31,7 +31,7 @@ async def opened(server: LlmServer, limits: OpenLimits, clock: ManualClock) -> A
     """Opens clients, of the stub unless told otherwise; keywords are those of `Terms`."""
     async with AsyncExitStack() as closing:
 
-        def open_one(*servers: Server, at: Limits = limits, by: Clock = clock, **terms: object) -> ChatCompletions:
+        def open_one(*servers: Server, at: RateLimits = limits, by: Clock = clock, **terms: object) -> ChatCompletions:
             known = servers or [server_at(server.base_url)]
             chat = ChatCompletions(known, Terms(**terms), limits=at, clock=by)  # type: ignore[arg-type]  # fields of Terms
             closing.push_async_callback(chat.close)

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from penstock.adapters.llm import ChatCompletions
 from penstock.adapters.llm.gate import LONGEST_SLEEP_SECONDS, SLACK_SECONDS, distance_seconds, fresh_seconds
-from penstock.adapters.redis.limits import RedisLimits
+from penstock.adapters.redis.limits import RedisRateLimits
 from penstock.adapters.redis.link import RedisAway, RedisLink
 from penstock.documents.model import ModelBusy, ModelGateShut, Reply, Which
 from penstock.kernel.clock import Clock, ManualClock, SystemClock
-from penstock.kernel.limits import Bucket, Grant, Limits, SqlLimits
+from penstock.kernel.rate_limits import Bucket, Grant, RateLimits, SqlRateLimits
 from tests.adapters.llm.asking import OpenLimits, asking, server_at
 from tests.adapters.llm.conftest import Open
 from tests.conftest import open_db
@@ -24,7 +24,7 @@ from tests.fakes.llm_server import LlmServer
 
 WORKERS, CALLS, LIMIT = 4, 16, 10
 
-Connect = Callable[[Clock], Limits]
+Connect = Callable[[Clock], RateLimits]
 
 
 @pytest.fixture(params=["sqlite", "postgres", "redis"])
@@ -41,14 +41,14 @@ async def connect(urls: tuple[str, str | None]) -> AsyncIterator[Connect]:
     database_url, redis_url = urls
     async with AsyncExitStack() as closing:
 
-        def open_one(clock: Clock) -> Limits:
+        def open_one(clock: Clock) -> RateLimits:
             db = open_db(database_url, clock, connections=2)
             closing.push_async_callback(db.close)
             if redis_url is None:
-                return SqlLimits(db)
+                return SqlRateLimits(db)
             link = RedisLink(redis_url)
             closing.push_async_callback(link.close)
-            return RedisLimits(link, clock, SqlLimits(db))
+            return RedisRateLimits(link, clock, SqlRateLimits(db))
 
         yield open_one
 
@@ -66,9 +66,9 @@ async def as_time_goes_by(clock: ManualClock, *asked: Awaitable[Reply], step_sec
 
 
 class Watched:
-    """Limits that note when each token was asked for and when it came."""
+    """RateLimits that note when each token was asked for and when it came."""
 
-    def __init__(self, limits: Limits, tokens: list[tuple[float, float]]) -> None:
+    def __init__(self, limits: RateLimits, tokens: list[tuple[float, float]]) -> None:
         self._limits = limits
         self._tokens = tokens
 
@@ -140,7 +140,7 @@ class TestWaiting:
     @pytest.fixture
     async def one(self, sqlite_url: str, clock: ManualClock, opened: Open) -> AsyncIterator[ChatCompletions]:
         db = open_db(sqlite_url, clock)
-        yield opened(at=SqlLimits(db), calls_per_second=0.02)
+        yield opened(at=SqlRateLimits(db), calls_per_second=0.02)
         await db.close()
 
     async def test_a_token_that_comes_within_a_minute_is_waited_for(

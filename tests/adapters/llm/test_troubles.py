@@ -16,7 +16,7 @@ from penstock.documents.model import (
     QuestionTooLong,
     Which,
 )
-from penstock.kernel.breaker import BreakerOpen
+from penstock.kernel.circuit_breaker import CircuitBreakerOpen
 from penstock.kernel.clock import ManualClock, SystemClock
 from penstock.kernel.errors import PenstockError
 from tests.adapters.llm.asking import KEY, OpenLimits, asking, server_at
@@ -249,7 +249,7 @@ class TestBreaker:
                 await chat.ask(asking(model))
         for _ in range(4):
             clock.advance(seconds=5)
-            with pytest.raises(ModelAway if costs else BreakerOpen) as looked:
+            with pytest.raises(ModelAway if costs else CircuitBreakerOpen) as looked:
                 await chat.ask(asking(model))
             assert looked.value.ours is not costs
         assert len(server.calls) == 7
@@ -263,7 +263,7 @@ class TestBreaker:
             with pytest.raises(ModelAway):
                 await chat.ask(asking())
         clock.advance(seconds=5)
-        with pytest.raises(BreakerOpen, match="no connection could be made"):
+        with pytest.raises(CircuitBreakerOpen, match="no connection could be made"):
             await chat.ask(asking())
 
     @pytest.mark.parametrize("model", ["busy", "bad-key", "too-long", "refusal", "length", "blank"])

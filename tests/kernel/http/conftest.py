@@ -14,11 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.errors import PenstockError, Unavailable
-from penstock.kernel.http.front import BodyRules, Front
+from penstock.kernel.http.in_flight import InFlight
+from penstock.kernel.http.middleware import BodyRules, Front
 from penstock.kernel.http.problems import speak_problems
 from penstock.kernel.http.request_log import RequestLog
 from penstock.kernel.http.routes import RouteIndex
-from penstock.kernel.http.under_way import UnderWay
 from penstock.kernel.logs import request_id
 from penstock.kernel.metrics import Traffic
 
@@ -41,20 +41,20 @@ class Thing(BaseModel):
 
 
 @dataclass(kw_only=True)
-class House:
+class Runtime:
     """The app, and what stands around it."""
 
     app: FastAPI
     traffic: Traffic = field(default_factory=Traffic)
-    under_way: UnderWay = field(default_factory=UnderWay)
+    under_way: InFlight = field(default_factory=InFlight)
     log: RequestLog
     raises: Callable[[], None] = lambda: None
 
 
 @pytest.fixture
-def house() -> House:
+def house() -> Runtime:
     """The app behind the front."""
-    made = House(app=FastAPI(redirect_slashes=False), log=RequestLog(ManualClock(datetime(2026, 1, 1, tzinfo=UTC))))
+    made = Runtime(app=FastAPI(redirect_slashes=False), log=RequestLog(ManualClock(datetime(2026, 1, 1, tzinfo=UTC))))
     index = RouteIndex(_routes(made).routes)
     made.app.router.routes[:] = [index]
     speak_problems(made.app)
@@ -70,12 +70,12 @@ def house() -> House:
 
 
 @pytest.fixture
-def app(house: House) -> FastAPI:
+def app(house: Runtime) -> FastAPI:
     """The app alone."""
     return house.app
 
 
-def _routes(house: House) -> APIRouter:  # noqa: C901  (a list of routes)
+def _routes(house: Runtime) -> APIRouter:  # noqa: C901  (a list of routes)
     router = APIRouter()
 
     @router.get("/things/{thing_id}")

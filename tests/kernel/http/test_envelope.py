@@ -23,8 +23,8 @@ from penstock.kernel.http.envelope import (
     SayHere,
     in_millis,
 )
-from penstock.kernel.http.intake import BodyTooLarge
 from penstock.kernel.http.problems import speak_problems
+from penstock.kernel.http.request_body import BodyTooLarge
 from tests.asgi import Answer, call
 
 STAMP = "2026-01-01T00:00:00.000Z"

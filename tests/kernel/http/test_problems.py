@@ -19,7 +19,7 @@ from penstock.kernel.errors import (
     Unavailable,
 )
 from tests.kernel.http.asking import Answer, ask
-from tests.kernel.http.conftest import House, raising
+from tests.kernel.http.conftest import Runtime, raising
 
 
 class OwnChallenge(Unauthenticated):
@@ -33,7 +33,7 @@ async def post(app: FastAPI, body: bytes, **headers: str) -> Answer:
 
 
 class TestProblem:
-    async def test_it_says_all_that_a_caller_needs(self, house: House):
+    async def test_it_says_all_that_a_caller_needs(self, house: Runtime):
         house.raises = raising(NotFound(thing="letter", id="a/b"))
         answer = await ask(house.app, "GET", "/raise", x_request_id="mine")
         assert answer.headers["content-type"] == "application/problem+json"
@@ -62,12 +62,12 @@ class TestProblem:
             (Unavailable(reason="x"), 503),
         ],
     )
-    async def test_the_kind_decides_the_status(self, house: House, error: Exception, status: int):
+    async def test_the_kind_decides_the_status(self, house: Runtime, error: Exception, status: int):
         house.raises = raising(error)
         answer = await ask(house.app, "GET", "/raise")
         assert (answer.status, answer.json["status"]) == (status, status)
 
-    async def test_it_speaks_the_callers_language(self, house: House):
+    async def test_it_speaks_the_callers_language(self, house: Runtime):
         house.raises = raising(DiskFull(what="x"))
         english = await ask(house.app, "GET", "/raise", accept_language="fr, en;q=0.5")
         chinese = await ask(house.app, "GET", "/raise", accept_language="zh-CN, en;q=0.5")
@@ -79,23 +79,23 @@ class TestProblem:
         assert chinese.json["code"] == english.json["code"] == "DISK_FULL"
 
     @pytest.mark.parametrize(("wait", "told"), [(0.1, "1"), (1.0, "1"), (1.2, "2"), (59.9, "60"), (0, "1")])
-    async def test_who_comes_too_often_is_told_when_to_come_back(self, house: House, wait: float, told: str):
+    async def test_who_comes_too_often_is_told_when_to_come_back(self, house: Runtime, wait: float, told: str):
         house.raises = raising(TooMany(wait_seconds=wait))
         assert (await ask(house.app, "GET", "/raise")).headers["retry-after"] == told
 
-    async def test_what_is_away_for_now_is_worth_another_try_soon(self, house: House):
+    async def test_what_is_away_for_now_is_worth_another_try_soon(self, house: Runtime):
         house.raises = raising(Unavailable(reason="x"))
         assert (await ask(house.app, "GET", "/raise")).headers["retry-after"] == "2"
         house.raises = raising(DiskFull(what="x"))
         assert "retry-after" not in (await ask(house.app, "GET", "/raise")).headers
 
-    async def test_every_401_says_how_to_show_oneself(self, house: House):
+    async def test_every_401_says_how_to_show_oneself(self, house: Runtime):
         house.raises = raising(Unauthenticated())
         assert (await ask(house.app, "GET", "/raise")).headers["www-authenticate"] == 'Bearer realm="penstock"'
         house.raises = raising(OwnChallenge())
         assert "invalid_token" in (await ask(house.app, "GET", "/raise")).headers["www-authenticate"]
 
-    async def test_values_that_have_no_utf8_are_shown_all_the_same(self, house: House):
+    async def test_values_that_have_no_utf8_are_shown_all_the_same(self, house: Runtime):
         house.raises = raising(NotFound(thing="\ud800", id="x" * 100_000))
         answer = await ask(house.app, "GET", "/raise")
         assert answer.status == 404
@@ -122,7 +122,7 @@ class TestOfTheFramework:
     async def test_a_path_of_any_length_is_not_repeated_whole(self, app: FastAPI):
         assert len((await ask(app, "GET", "/nope" + "a" * 60_000)).body) < 1000
 
-    async def test_a_status_that_a_library_raised_is_kept(self, house: House):
+    async def test_a_status_that_a_library_raised_is_kept(self, house: Runtime):
         house.raises = raising(HTTPException(418, "I am a teapot", headers={"X-Tea": "yes"}))
         answer = await ask(house.app, "GET", "/raise")
         assert (answer.status, answer.json["status"], answer.json["code"]) == (418, 418, "NOT_TAKEN")

@@ -24,7 +24,7 @@ from penstock.kernel.sandbox.ends import (
     SandboxTimedOut,
     SandboxTooMuch,
 )
-from penstock.kernel.sandbox.sitting import MOST_CALLS, Sitting
+from penstock.kernel.sandbox.session import MOST_CALLS, SandboxSession
 from tests.kernel.sandbox import payloads
 from tests.kernel.sandbox import sitting_payloads as asks
 from tests.kernel.sandbox.processes import children_of, until, zygote
@@ -46,37 +46,37 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def sitting(sandbox: Sandbox, file: Path) -> AsyncIterator[Sitting]:
+async def sitting(sandbox: Sandbox, file: Path) -> AsyncIterator[SandboxSession]:
     async with sandbox.sitting(file) as sitting:
         yield sitting
 
 
-async def who(sitting: Sitting) -> int:
+async def who(sitting: SandboxSession) -> int:
     return await sitting.run(asks.who, limits=USUAL)
 
 
 class TestOneChild:
-    async def test_answers_call_after_call(self, sitting: Sitting):
+    async def test_answers_call_after_call(self, sitting: SandboxSession):
         first = await who(sitting)
         for value in (None, 7, "页", b"\x00" * 50_000, [1, {"a": None}]):
             assert await sitting.run(asks.echo, value, limits=USUAL) == value
         assert await who(sitting) == first
 
-    async def test_finds_the_file_at_its_beginning_each_time(self, sitting: Sitting):
+    async def test_finds_the_file_at_its_beginning_each_time(self, sitting: SandboxSession):
         assert [await sitting.run(asks.first_byte, limits=USUAL) for _ in range(3)] == [b"f"] * 3
         assert await sitting.run(asks.close_it, limits=USUAL)
         assert await sitting.run(asks.first_byte, limits=USUAL) == b"f"
 
-    async def test_is_relieved_after_many_calls(self, sitting: Sitting):
+    async def test_is_relieved_after_many_calls(self, sitting: SandboxSession):
         seen = [await who(sitting) for _ in range(2 * MOST_CALLS)]
         assert seen == [seen[0]] * MOST_CALLS + [seen[-1]] * MOST_CALLS
         assert seen[0] != seen[-1]
 
-    async def test_is_not_kept_for_a_call_that_may_have_other_memory(self, sitting: Sitting):
+    async def test_is_not_kept_for_a_call_that_may_have_other_memory(self, sitting: SandboxSession):
         first = await who(sitting)
         assert await sitting.run(asks.who, limits=Bounds(memory_bytes=128 * 1024 * 1024)) != first
 
-    async def test_is_not_kept_for_a_call_that_may_use_more_of_the_processor(self, sitting: Sitting):
+    async def test_is_not_kept_for_a_call_that_may_use_more_of_the_processor(self, sitting: SandboxSession):
         quick = Bounds(memory_bytes=USUAL.memory_bytes, cpu_seconds=1)
         first = await sitting.run(asks.who, limits=quick)
         second = await who(sitting)
@@ -99,11 +99,11 @@ class TestOneChild:
         async with sandbox.sitting(file):
             assert children_of(zygote()) == []
 
-    async def test_has_what_every_child_has_around_it(self, sitting: Sitting):
+    async def test_has_what_every_child_has_around_it(self, sitting: SandboxSession):
         with pytest.raises(SandboxedFailure, match="PermissionError"):
             await sitting.run(asks.fork, limits=USUAL)
 
-    async def test_takes_arguments_as_large_as_any(self, sitting: Sitting):
+    async def test_takes_arguments_as_large_as_any(self, sitting: SandboxSession):
         fits = b"x" * (wire.MOST_ARGUMENT_BYTES - 10)
         large = Bounds(result_bytes=wire.MOST_ARGUMENT_BYTES)
         assert await sitting.run(asks.echo, fits, limits=large) == fits
@@ -131,7 +131,7 @@ ENDS: list[tuple[Callable[..., object], tuple[object, ...], type[PenstockError]]
 
 class TestABadEnd:
     @pytest.mark.parametrize("is_used", [False, True], ids=["fresh", "used"])
-    async def test_is_told_and_the_next_call_gets_another_child(self, sitting: Sitting, *, is_used: bool):
+    async def test_is_told_and_the_next_call_gets_another_child(self, sitting: SandboxSession, *, is_used: bool):
         for function, arguments, kind in ENDS:
             if is_used:
                 await who(sitting)
@@ -140,7 +140,7 @@ class TestABadEnd:
             assert children_of(zygote()) == [], function
         assert await sitting.run(asks.echo, 1, limits=USUAL) == 1
 
-    async def test_by_the_clock_is_that_of_one_call(self, sitting: Sitting):
+    async def test_by_the_clock_is_that_of_one_call(self, sitting: SandboxSession):
         quick = Bounds(memory_bytes=USUAL.memory_bytes, seconds=1)
         first = await who(sitting)
         for _ in range(4):
@@ -149,7 +149,7 @@ class TestABadEnd:
             await sitting.run(asks.hang, limits=quick)
         assert children_of(zygote()) == []
 
-    async def test_by_the_processor_is_that_of_one_call(self, sitting: Sitting):
+    async def test_by_the_processor_is_that_of_one_call(self, sitting: SandboxSession):
         one_second = Bounds(memory_bytes=USUAL.memory_bytes, cpu_seconds=1, seconds=60)
         first = await who(sitting)
         for _ in range(4):
@@ -158,32 +158,32 @@ class TestABadEnd:
             await sitting.run(asks.spin_for, 60.0, limits=one_second)
 
     @pytest.mark.parametrize("function", [asks.crash_when_used, asks.fill_when_used])
-    async def test_that_an_earlier_call_is_to_blame_for_is_none(self, sitting: Sitting, function):
+    async def test_that_an_earlier_call_is_to_blame_for_is_none(self, sitting: SandboxSession, function):
         first = await sitting.run(function, limits=USUAL)
         assert await sitting.run(function, limits=USUAL) != first
 
-    async def test_by_a_kill_from_outside_is_not_hidden(self, sitting: Sitting):
+    async def test_by_a_kill_from_outside_is_not_hidden(self, sitting: SandboxSession):
         await sitting.run(asks.kill_when_used, limits=USUAL)
         with pytest.raises(SandboxKilled):
             await sitting.run(asks.kill_when_used, limits=USUAL)
 
-    async def test_while_nobody_asks_is_no_answer(self, sandbox: Sandbox, sitting: Sitting):
+    async def test_while_nobody_asks_is_no_answer(self, sandbox: Sandbox, sitting: SandboxSession):
         first = await who(sitting)
         psutil.Process(first).kill()
         await until(lambda: children_of(zygote()) == [])
         await sandbox.run(payloads.nothing)  # reports come one after another
         assert await who(sitting) != first
 
-    async def test_of_one_that_floods_us_while_nobody_asks_comes_soon(self, sitting: Sitting):
+    async def test_of_one_that_floods_us_while_nobody_asks_comes_soon(self, sitting: SandboxSession):
         await sitting.run(asks.flood_later, 1.0, limits=USUAL)
         await until(lambda: children_of(zygote()) == [])
         assert await sitting.run(asks.echo, 1, limits=USUAL) == 1
 
-    async def test_is_near_for_one_that_answers_unasked(self, sitting: Sitting):
+    async def test_is_near_for_one_that_answers_unasked(self, sitting: SandboxSession):
         await sitting.run(asks.answer_unasked, 10, limits=USUAL)
         assert await sitting.run(asks.echo, 1, limits=USUAL) == 1
 
-    async def test_of_one_that_does_not_read_what_it_is_asked_is_its_own_fault(self, sitting: Sitting):
+    async def test_of_one_that_does_not_read_what_it_is_asked_is_its_own_fault(self, sitting: SandboxSession):
         async def ask_much() -> None:
             await sitting.run(asks.answer_without_reading, limits=USUAL)
             for _ in range(9):
@@ -201,7 +201,7 @@ class TestABadEnd:
                 await late.run(asks.who, limits=Bounds(seconds=0.2))
             assert await who(late)
 
-    async def test_by_a_cancel_ends_the_child(self, sitting: Sitting):
+    async def test_by_a_cancel_ends_the_child(self, sitting: SandboxSession):
         await who(sitting)
         asked = asyncio.create_task(sitting.run(asks.hang, limits=USUAL))
         await asyncio.sleep(0)  # it is asked
@@ -211,7 +211,7 @@ class TestABadEnd:
         assert children_of(zygote()) == []
         assert await sitting.run(asks.echo, 1, limits=USUAL) == 1
 
-    async def test_of_the_sandbox_is_no_fault_of_the_file(self, sandbox: Sandbox, sitting: Sitting):
+    async def test_of_the_sandbox_is_no_fault_of_the_file(self, sandbox: Sandbox, sitting: SandboxSession):
         await who(sitting)
         asked = asyncio.create_task(sitting.run(asks.hang, limits=USUAL))
         await asyncio.sleep(0)  # it is asked

@@ -11,7 +11,7 @@ from penstock.kernel.backlog import list_rooms_waiting, list_waiting
 from penstock.kernel.db import Db
 from penstock.kernel.leases import PROMOTE_AT_ONCE
 from penstock.kernel.queue import Queue
-from penstock.kernel.timekeeper import Duty
+from penstock.kernel.scheduler import PeriodicTask
 
 EVERY_SECONDS = 2.0
 PAGE = 500
@@ -30,9 +30,9 @@ class Reconciler:
         self._room: str | None = None
         self._cursors: dict[str, Waiting] = {}
 
-    def duty(self) -> Duty:
+    def duty(self) -> PeriodicTask:
         """The duty, for a timekeeper."""
-        return Duty(name="reconcile-tickets", every_seconds=EVERY_SECONDS, run=self.run)
+        return PeriodicTask(name="reconcile-tickets", every_seconds=EVERY_SECONDS, run=self.run)
 
     async def run(self) -> None:
         """Take one turn."""

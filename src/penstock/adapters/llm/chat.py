@@ -28,11 +28,11 @@ from penstock.documents.model import (
     Reply,
     Which,
 )
-from penstock.kernel.breaker import Breaker, BreakerOpen
+from penstock.kernel.circuit_breaker import CircuitBreaker, CircuitBreakerOpen
 from penstock.kernel.clock import Clock
 from penstock.kernel.errors import PenstockError
-from penstock.kernel.limits import Limits
 from penstock.kernel.plain import Plain
+from penstock.kernel.rate_limits import RateLimits
 
 OUTCOMES: dict[type[PenstockError], str] = {
     AnswerCutOff: "cut_off",
@@ -52,7 +52,7 @@ class _Door:
 
     server: Server
     gate: Gate
-    breaker: Breaker
+    breaker: CircuitBreaker
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class _Heard:
 class ChatCompletions:
     """Asks the servers of an installation. It may be made anywhere and is used in one loop; close it afterwards."""
 
-    def __init__(self, servers: Sequence[Server], terms: Terms, *, limits: Limits, clock: Clock) -> None:
+    def __init__(self, servers: Sequence[Server], terms: Terms, *, limits: RateLimits, clock: Clock) -> None:
         self.meters = LlmMeters()
         self._terms = terms
         self._clock = clock
@@ -76,7 +76,7 @@ class ChatCompletions:
         self._wire = Wire(seconds=terms.timeout)
 
     @property
-    def breakers(self) -> list[Breaker]:
+    def breakers(self) -> list[CircuitBreaker]:
         """One for each server."""
         return [door.breaker for door in self._doors.values()]
 
@@ -136,7 +136,7 @@ class ChatCompletions:
             except ModelAway as error:
                 self.meters.count_call(door.server.name, OUTCOMES[ModelAway], time.perf_counter() - began)
                 if was_open and error.values.get("unheard"):  # it went to see for all, and that costs no attempt
-                    raise BreakerOpen(name=door.breaker.name, reason=_in_short(error)) from error
+                    raise CircuitBreakerOpen(name=door.breaker.name, reason=_in_short(error)) from error
                 raise
         return _Heard(what=what, seconds=time.perf_counter() - began)
 
@@ -183,10 +183,10 @@ class ChatCompletions:
         )
 
 
-def _door(server: Server, terms: Terms, limits: Limits, clock: Clock) -> _Door:
+def _door(server: Server, terms: Terms, limits: RateLimits, clock: Clock) -> _Door:
     name = f"llm:{server.name}"
     gate = Gate(limits, clock, key=name, calls_per_second=terms.calls_per_second)
-    return _Door(server=server, gate=gate, breaker=Breaker(name, clock))
+    return _Door(server=server, gate=gate, breaker=CircuitBreaker(name, clock))
 
 
 def _in_short(error: Exception) -> str:

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from penstock.documents.model import ModelGateShut
 from penstock.kernel.clock import Clock
 from penstock.kernel.errors import Unavailable
-from penstock.kernel.limits import Bucket, Limits
+from penstock.kernel.rate_limits import Bucket, RateLimits
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def fresh_seconds(calls_per_second: float) -> float:
 class Gate:
     """The gate before one server, as one process sees it."""
 
-    def __init__(self, limits: Limits, clock: Clock, *, key: str, calls_per_second: float) -> None:
+    def __init__(self, limits: RateLimits, clock: Clock, *, key: str, calls_per_second: float) -> None:
         self._limits = limits
         self._clock = clock
         self._key = key

@@ -12,7 +12,7 @@ from penstock.documents.kinds import Kind
 from penstock.documents.rapid import Seen
 from penstock.documents.refusals import Refusal
 from penstock.kernel.sandbox.ends import Bounds
-from penstock.kernel.sandbox.sitting import Sitting
+from penstock.kernel.sandbox.session import SandboxSession
 
 T = TypeVar("T")
 
@@ -23,8 +23,8 @@ See = Callable[..., Seen | Refusal]  # a function of documents/rapid.py
 class Glasses:
     """What a document is read with: a child of each sandbox, which stays while the document is open."""
 
-    parsers: Sitting
-    engine: Sitting  # a child of the zygote that has the OCR engine loaded
+    parsers: SandboxSession
+    engine: SandboxSession  # a child of the zygote that has the OCR engine loaded
     profile: str
     limits: ReaderLimits
 

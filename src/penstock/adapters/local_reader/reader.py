@@ -74,7 +74,7 @@ class LocalReader:
 
     @property
     def identity(self) -> Plain:
-        """Whatever may make another text of the same document. Limits that only refuse are no part of it."""
+        """Whatever may make another text of the same document. RateLimits that only refuse are no part of it."""
         options = {"profile": self._profile, "max_page_pixels": self._limits.max_page_pixels}
         return {"reader": self.name, "versions": self._versions, **options}
 

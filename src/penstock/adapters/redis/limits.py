@@ -8,9 +8,9 @@ so quotas stay in the database (docs/decisions/0006).
 from datetime import datetime
 
 from penstock.adapters.redis.link import RedisLink, Script
-from penstock.kernel.buckets import Draw, cooled_until, micros
 from penstock.kernel.clock import Clock
-from penstock.kernel.limits import Bucket, Grant, SqlLimits
+from penstock.kernel.rate_limits import Bucket, Grant, SqlRateLimits
+from penstock.kernel.token_bucket import Draw, cooled_until, micros
 
 BUCKETS = "penstock:rate:"  # and the bucket's key
 # Kept for a minute after it is full: the clock of another process may be that far behind.
@@ -43,10 +43,10 @@ if old < empty_until then keep(empty_until, now) end
 )
 
 
-class RedisLimits:
-    """Limits for many processes at once."""
+class RedisRateLimits:
+    """RateLimits for many processes at once."""
 
-    def __init__(self, link: RedisLink, clock: Clock, quotas: SqlLimits) -> None:
+    def __init__(self, link: RedisLink, clock: Clock, quotas: SqlRateLimits) -> None:
         self._link = link
         self._clock = clock
         self._quotas = quotas

@@ -26,7 +26,7 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as NotConnected
 from redis.exceptions import TimeoutError as NoAnswer
 
-from penstock.kernel.breaker import Breaker, BreakerOpen
+from penstock.kernel.circuit_breaker import CircuitBreaker, CircuitBreakerOpen
 from penstock.kernel.clock import Clock, SystemClock
 from penstock.kernel.errors import Invalid, Unavailable
 
@@ -91,7 +91,7 @@ class RedisLink:
         # For each command redis-py starts a task for the time limit of the socket: a third of what a command costs.
         # Here `_ask` limits the whole of it instead.
         self._quick = _client(url, seconds=None)
-        self.breaker = Breaker("redis", clock or SystemClock(), rest_seconds=REST_SECONDS)
+        self.breaker = CircuitBreaker("redis", clock or SystemClock(), rest_seconds=REST_SECONDS)
 
     @contextmanager
     def faults(self) -> Iterator[None]:
@@ -102,7 +102,7 @@ class RedisLink:
         try:
             with self.breaker.trying(*AWAY, words=_reason):
                 yield
-        except BreakerOpen as error:
+        except CircuitBreakerOpen as error:
             raise RedisAway(reason=self.breaker.reason) from error
         except (RedisError, OSError) as error:
             if not _passes(error):

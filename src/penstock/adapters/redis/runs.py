@@ -18,8 +18,8 @@ import msgspec
 
 from penstock.adapters.redis.link import RedisLink, Script
 from penstock.kernel.clock import Clock
-from penstock.kernel.limits import EPOCH
 from penstock.kernel.plain import Plain
+from penstock.kernel.rate_limits import EPOCH
 from penstock.kernel.runstate import RunEntry, RunMovedOn
 
 LISTS = "penstock:runs:"  # and a status: its keys

@@ -16,7 +16,7 @@ from fastapi import Request
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
-from penstock.kernel.http.intake import BadBody, BodyTooLarge, BodyTooSlow, bad_body, cut_off, linger
+from penstock.kernel.http.request_body import BadBody, BodyTooLarge, BodyTooSlow, bad_body, cut_off, linger
 
 FILE = "file"
 MOST_FIELDS = 10

@@ -15,8 +15,8 @@ from pydantic import BaseModel, Field
 from penstock.access.domain import Scope
 from penstock.access.door import open_to
 from penstock.etl.api.parts import ToolsHere, new_router
+from penstock.etl.deps import Deps
 from penstock.etl.store.tasks import count_under_way
-from penstock.etl.tools import Tools
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.looks import Look, NoAnswer
 from penstock.kernel.processes import list_processes
@@ -68,7 +68,7 @@ async def health(tools: ToolsHere) -> Response:
     return JSONResponse(found.model_dump(), status_code=503 if unwell else 200)
 
 
-async def _figures(tools: Tools) -> tuple[int, int]:
+async def _figures(tools: Deps) -> tuple[int, int]:
     async with tools.db.read() as tx:
         depth = await count_under_way(tx, most=tools.terms.queue_size)
         alive = [known for known in await list_processes(tx) if known.alive and ROOM in known.rooms]

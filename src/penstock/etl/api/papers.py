@@ -15,7 +15,7 @@ from penstock.access.door import CallerHere, open_to
 from penstock.documents.ocr import MARKDOWN_TYPE, PAGES_TYPE
 from penstock.etl import review, track
 from penstock.etl.api.parts import TaskId, ToolsHere, new_router, refusals
-from penstock.etl.tools import Tools
+from penstock.etl.deps import Deps
 from penstock.kernel.blobs import JSON_TYPE
 
 router = new_router()
@@ -57,7 +57,7 @@ async def get_grounding(task_id: TaskId, caller: CallerHere, tools: ToolsHere) -
     return await _stored(tools, caller, task_id, "grounding", JSON_TYPE)
 
 
-async def _stored(tools: Tools, caller: Caller, task_id: int, what: track.Paper, media_type: str) -> Response:
+async def _stored(tools: Deps, caller: Caller, task_id: int, what: track.Paper, media_type: str) -> Response:
     chunks = tools.blobs.stream(await track.key_of(tools, caller, task_id, what))
     first = await anext(chunks, b"")  # what is wrong shows here, before an answer has begun
     second = await anext(chunks, None)

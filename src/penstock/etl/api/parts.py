@@ -8,8 +8,8 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import BeforeValidator, Field, StringConstraints
 
 from penstock.access.domain import MOST_ID
+from penstock.etl.deps import Deps
 from penstock.etl.errors import EtlTaskNotFound, RuleNotFound
-from penstock.etl.tools import Tools
 from penstock.kernel.blobs import MOST_KEY_BYTES
 from penstock.kernel.http.language import speaks_chinese
 from penstock.kernel.http.problems import PROBLEM
@@ -33,8 +33,8 @@ def refusals(told: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": why, "content": content} for status, why in told.items()}
 
 
-async def _tools(request: Request) -> Tools:
-    tools: Tools = request.app.state.etl
+async def _tools(request: Request) -> Deps:
+    tools: Deps = request.app.state.etl
     return tools
 
 
@@ -77,7 +77,7 @@ def _may_be(value: str, *, least: int) -> bool:
     return len(value) <= MOST_DIGITS and least <= int(value) <= MOST_ID
 
 
-ToolsHere = Annotated[Tools, Depends(_tools)]
+ToolsHere = Annotated[Deps, Depends(_tools)]
 WordsHere = Annotated[Words, Depends(_words)]
 Plainly = BeforeValidator(_plainly)
 TaskId = Annotated[int, BeforeValidator(_of_a_task), Plainly, Path(description="The number of a task.")]

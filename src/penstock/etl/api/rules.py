@@ -11,10 +11,10 @@ from penstock.access.door import CallerHere, open_to
 from penstock.etl import rehearse, rules
 from penstock.etl.api.parts import Limit, Offset, RuleId, ToolsHere, new_router, refusals
 from penstock.etl.api.shapes import SCHEMA, RulePage, RuleVersions, RuleView, next_offset, rule_view
+from penstock.etl.deps import Deps
 from penstock.etl.domain import Mode, Rule, RuleBody, Strategy
 from penstock.etl.rehearse import MOST_SAMPLE, Sample
 from penstock.etl.schemas import MOST_DESCRIPTION, MOST_NAME, MOST_PROMPT
-from penstock.etl.tools import Tools
 
 router = new_router()
 
@@ -203,9 +203,9 @@ def _values(given: NewRule | RuleChanges) -> dict[str, Any]:
     return {name: getattr(given, name) for name in given.model_fields_set}
 
 
-def _views(tools: Tools, found: list[Rule]) -> list[RuleView]:
+def _views(tools: Deps, found: list[Rule]) -> list[RuleView]:
     return [_view(tools, rule) for rule in found]
 
 
-def _view(tools: Tools, rule: Rule) -> RuleView:
+def _view(tools: Deps, rule: Rule) -> RuleView:
     return rule_view(rule, default_id=tools.terms.default_rule_id)

@@ -24,9 +24,9 @@ from starlette.exceptions import HTTPException
 
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.http.fields import bad_fields, is_no_json
-from penstock.kernel.http.intake import BadBody, bad_body
 from penstock.kernel.http.language import language_tag, speaks_chinese, words
 from penstock.kernel.http.problems import BadFields, problem
+from penstock.kernel.http.request_body import BadBody, bad_body
 from penstock.kernel.logs import clean
 
 log = logging.getLogger(__name__)

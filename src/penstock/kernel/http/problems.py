@@ -19,8 +19,8 @@ from starlette.routing import Match
 
 from penstock.kernel.errors import MOST_WORDS, Invalid, NotFound, PenstockError, TooMany, Unauthenticated, Unavailable
 from penstock.kernel.http.fields import BadField, bad_fields, is_no_json
-from penstock.kernel.http.intake import BodyTooLarge, BodyTooSlow, bad_body
 from penstock.kernel.http.language import language_tag, words
+from penstock.kernel.http.request_body import BodyTooLarge, BodyTooSlow, bad_body
 from penstock.kernel.logs import request_id
 
 PROBLEM = "application/problem+json"

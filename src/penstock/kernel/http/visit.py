@@ -4,8 +4,8 @@ from time import perf_counter
 
 from starlette.types import Message, Scope, Send
 
+from penstock.kernel.http.compression import VARY, Form, form_of, pack, packed_headers
 from penstock.kernel.http.headers import Asked, Raw, takes_gzip, with_ours
-from penstock.kernel.http.packing import VARY, Form, form_of, pack, packed_headers
 
 UNMATCHED = "unmatched"  # the one name of every path that no route serves, so that nobody can make up names
 WENT_AWAY = 499  # nothing was answered: the caller had left, or we were stopping

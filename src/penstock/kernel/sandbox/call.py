@@ -23,7 +23,7 @@ from penstock.kernel.sandbox.answer import Answer
 from penstock.kernel.sandbox.ends import Bounds, SandboxLost, SandboxTooMuch, SandboxUnsupported, ended_of, judge
 from penstock.kernel.sandbox.link import Link
 from penstock.kernel.sandbox.orders import lent, name_of, new_ask, returned_by
-from penstock.kernel.sandbox.sitting import Seats, Sitting
+from penstock.kernel.sandbox.session import SandboxSession, Seats
 
 T = TypeVar("T")
 
@@ -101,9 +101,9 @@ class Sandbox:
             ended, words = await self._carry_out(link, order, file, limits)
         return judge(ended, words, limits, returns)
 
-    def sitting(self, file: Path) -> Sitting:
+    def sitting(self, file: Path) -> SandboxSession:
         """A child for several calls about one file, for the length of an `async with` block."""
-        return Sitting(file, started=self._started, seats=self._seats, patience=self._patience_seconds)
+        return SandboxSession(file, started=self._started, seats=self._seats, patience=self._patience_seconds)
 
     async def guards(self) -> wire.Guards:
         """What holds the children back on this machine. Starts the zygote, which tries it out."""

@@ -24,10 +24,10 @@ from penstock.tasks.api.parts import (
     new_router,
 )
 from penstock.tasks.api.shapes import moment, shown_failures
+from penstock.tasks.deps import Deps
 from penstock.tasks.domain import SHOWN, Holder
 from penstock.tasks.errors import BadTask
 from penstock.tasks.hand_back import Kept, Named
-from penstock.tasks.tools import Tools
 
 router = new_router()
 
@@ -40,7 +40,7 @@ Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 class Hands:
     """Whose hands a pull is said to be in, and where."""
 
-    tools: Tools
+    tools: Deps
     project_id: str
     caller: Caller
     holder: Holder

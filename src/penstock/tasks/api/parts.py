@@ -9,9 +9,9 @@ from pydantic import AfterValidator, Field, StringConstraints
 from penstock.access.domain import Caller, Scope
 from penstock.access.door import CallerHere
 from penstock.kernel.http.envelope import ERRORS, EnvelopeRoute
+from penstock.tasks.deps import Deps
 from penstock.tasks.domain import Holder
 from penstock.tasks.errors import BadTask, OtherProject
-from penstock.tasks.tools import Tools
 
 LONGEST_ID = 255
 LONGEST_TOKEN = 64
@@ -25,12 +25,12 @@ def new_router(route_class: type[EnvelopeRoute] = EnvelopeRoute) -> APIRouter:
     return APIRouter(prefix="/api/v1", route_class=route_class, responses=ERRORS, tags=["tasks"])
 
 
-async def _tools(request: Request) -> Tools:
-    tools: Tools = request.app.state.tasks
+async def _tools(request: Request) -> Deps:
+    tools: Deps = request.app.state.tasks
     return tools
 
 
-ToolsHere = Annotated[Tools, Depends(_tools)]
+ToolsHere = Annotated[Deps, Depends(_tools)]
 Search = Annotated[str, Query(max_length=LONGEST_SEARCH), AfterValidator(str.strip)]
 QueueId = Annotated[str, Path(min_length=1, max_length=LONGEST_ID, pattern=NO_CONTROLS)]
 TaskId = Annotated[str, Path(min_length=1, max_length=LONGEST_ID, pattern=NO_CONTROLS)]

@@ -35,11 +35,11 @@ from penstock.tasks.api.parts import (
 )
 from penstock.tasks.api.quick import QuickRoute
 from penstock.tasks.api.shapes import moment, shown_task
+from penstock.tasks.deps import Deps
 from penstock.tasks.domain import SHOWN, Holder, PullState
 from penstock.tasks.handing import Ask, Handed
 from penstock.tasks.limit import Allowance
 from penstock.tasks.pull_named import Named, Names
-from penstock.tasks.tools import Tools
 
 router = new_router()
 quick = new_router(QuickRoute)
@@ -104,7 +104,7 @@ class Batch(BaseModel):
 class Call:
     """One request, and how it is answered."""
 
-    def __init__(self, request: Request, tools: Tools, caller: Caller, holder: Holder, key: str | None) -> None:
+    def __init__(self, request: Request, tools: Deps, caller: Caller, holder: Holder, key: str | None) -> None:
         self.request = request
         self.tools = tools
         self.caller = caller

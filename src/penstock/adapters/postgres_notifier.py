@@ -1,0 +1,78 @@
+"""The bell on PostgreSQL: LISTEN and NOTIFY, on a connection of its own.
+
+Not for a transaction pooler, which gives every transaction another server connection: a LISTEN would be lost with it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from contextlib import suppress
+from typing import Any
+
+from penstock.kernel.engines import Engines, connected, driver_of
+from penstock.kernel.faults import DatabaseAway, named_faults
+from penstock.kernel.wakeups import Calls
+
+CHANNEL = "penstock_bell"
+LONGEST_BYTES = 7900  # the server takes 7999 in one NOTIFY; a longer name is left to the look of each second
+LOOK_SECONDS = 1.0  # the driver does not say when its connection breaks, so we look
+LOOKS_PER_QUESTION = 10  # looks without a word until the server is asked whether it is still there
+ANSWER_SECONDS = 5.0
+
+
+class PostgresNotifier:
+    """Rings in every process that uses the same database. `owner` names this one, so that it does not hear itself."""
+
+    def __init__(self, url: str, *, owner: str) -> None:
+        self._engine = Engines.open(url, pooled=False, connections=1).writer
+        self._owner = owner
+        self._driver: Any = None
+        self._listening = asyncio.Event()
+        self._turn = asyncio.Lock()  # a connection does one thing at a time
+
+    async def ring(self, channels: Collection[str]) -> None:
+        """Say that these were woken here, on the connection that listens."""
+        words = [word for channel in channels if len((word := f"{self._owner} {channel}").encode()) <= LONGEST_BYTES]
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await self._listening.wait()
+        except TimeoutError as error:
+            raise DatabaseAway(reason="the bell has no connection") from error
+        await self._ask("SELECT pg_notify($1, word) FROM unnest($2::text[]) word", CHANNEL, words)
+
+    async def hear(self) -> AsyncIterator[str]:
+        """The channels that were woken in other processes."""
+        rung = Calls()
+        with named_faults():
+            async with connected(self._engine) as conn:
+                self._driver = driver = driver_of(conn)
+                await driver.add_listener(CHANNEL, lambda _driver, _pid, _channel, word: rung.add(word))
+                self._listening.set()
+                try:
+                    while not driver.is_closed():
+                        for channel in await self._take(rung):
+                            yield channel
+                finally:
+                    self._listening.clear()
+                    driver.terminate()  # what listens must not go back into the pool
+        raise DatabaseAway(reason="the bell's connection broke")
+
+    async def _take(self, rung: Calls) -> list[str]:
+        """The next channels of other processes; none when it was silent for a while, or the connection broke."""
+        for _ in range(LOOKS_PER_QUESTION):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    words = [word.partition(" ") for word in await rung.take()]
+                return [channel for owner, _, channel in words if owner != self._owner]
+            if self._driver.is_closed():
+                return []
+        await self._ask("SELECT 1")
+        return []
+
+    async def _ask(self, statement: str, *values: object) -> None:
+        with named_faults():
+            async with self._turn:
+                await self._driver.execute(statement, *values, timeout=ANSWER_SECONDS)
+
+    async def close(self) -> None:
+        """Give the connection back."""
+        await self._engine.dispose()

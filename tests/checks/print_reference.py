@@ -1,0 +1,58 @@
+"""Prints the reference pages that the code itself knows: `make docs` writes them, the house tests compare them."""
+
+from penstock.kernel.errors import PenstockError
+from penstock.settings import describe
+from tests.checks import tree
+from tests.checks.test_errors_are_documented import coded_errors
+from tests.checks.test_lifecycles_are_current import machines
+
+SETTINGS = """# Settings
+
+Every setting is an environment variable, read once at the start by `settings/`. An empty variable counts as not set.
+
+| variable | default | what it does |
+|---|---|---|
+"""
+ERRORS = """# Errors
+
+Every error has a code that stays as it is. Over HTTP it comes as `application/problem+json` with `status`, `code`,
+`detail`, `retryable` and `hint`. The nine kinds and what they mean stand at the top of `kernel/errors.py`.
+
+| code | status | worth another try | what it means |
+|---|---|---|---|
+"""
+LIFECYCLES = """# Lifecycles
+
+How things move from state to state. Each picture is printed from the table in the code that decides the moves, and
+every move of a job is recorded in `state_transitions` with who made it and when.
+
+"""
+
+
+def settings_page() -> str:
+    """docs/reference/settings.md."""
+    return SETTINGS + "".join(f"| `{known.env}` | `{known.default}` | {known.doc} |\n" for known in describe())
+
+
+def errors_page() -> str:
+    """docs/reference/errors.md."""
+    errors = sorted(coded_errors(), key=lambda error: (error.status, error.code))
+    return ERRORS + "".join(map(_error_row, errors))
+
+
+def _error_row(error: type[PenstockError]) -> str:
+    again = "yes" if error.retryable else "no"
+    meaning = (error.__doc__ or error.message).splitlines()[0]
+    return f"| `{error.code}` | {error.status} | {again} | {meaning} |\n"
+
+
+def lifecycles_page() -> str:
+    """docs/reference/lifecycles.md."""
+    return LIFECYCLES + "\n".join(machine.page() for machine in sorted(machines(), key=lambda machine: machine.name))
+
+
+PAGES = {"settings.md": settings_page, "errors.md": errors_page, "lifecycles.md": lifecycles_page}
+
+if __name__ == "__main__":
+    for name, page in PAGES.items():
+        (tree.REFERENCE / name).write_text(page(), encoding="utf-8")

@@ -1,0 +1,291 @@
+"""Duties run once in the cluster, however many processes keep time, and go on when one of those dies."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from functools import partial
+
+from sqlalchemy import delete, select
+
+from penstock.kernel.clock import ManualClock
+from penstock.kernel.db import Db
+from penstock.kernel.errors import Invalid
+from penstock.kernel.scheduler import (
+    RETRY_SECONDS,
+    PeriodicTask,
+    PeriodicTaskReport,
+    Scheduler,
+    duty,
+    list_periodic_tasks,
+)
+
+PATIENCE_SECONDS = 20
+LEASE_SECONDS = 30
+
+
+class Rounds:
+    """A duty that counts, and waits at its gate if that is closed."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.ended = 0
+        self.stopped = 0
+        self.error: Exception | None = None
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    def has_ended(self, times: int) -> bool:
+        return self.ended == times
+
+    async def __call__(self) -> None:
+        self.begun += 1
+        try:
+            await self.gate.wait()
+        except asyncio.CancelledError:
+            self.stopped += 1
+            raise
+        if self.error is not None:
+            raise self.error
+        self.ended += 1
+
+
+def timekeeper(
+    db: Db,
+    owner: str = "one",
+    *,
+    every_seconds: float = 60,
+    lease_seconds: float = LEASE_SECONDS,
+    **periodic_tasks: Callable[[], Awaitable[None]],
+) -> Scheduler:
+    known = [PeriodicTask(name=name, every_seconds=every_seconds, run=run) for name, run in periodic_tasks.items()]
+    return Scheduler(db, known, owner=owner, lease_seconds=lease_seconds)
+
+
+@asynccontextmanager
+async def keeping_time(*keepers: Scheduler) -> AsyncIterator[list[asyncio.Task[None]]]:
+    tasks = [asyncio.create_task(keeper.run()) for keeper in keepers]
+    yield tasks
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+
+
+async def until(condition: Callable[[], bool], clock: ManualClock | None = None, *, seconds: float = 1) -> None:
+    """Let the others run, and time go by if there is a clock, until it holds."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not condition():
+            if clock is not None:
+                clock.advance(seconds=seconds)
+            await asyncio.sleep(0.001)
+
+
+async def report(db: Db, name: str) -> PeriodicTaskReport:
+    return next(found for found in await list_periodic_tasks(db) if found.name == name)
+
+
+async def lease_end(db: Db) -> datetime | None:
+    async with db.read() as tx:
+        end: datetime | None = await tx.conn.scalar(select(duty.c.leased_until))
+        return end
+
+
+async def until_resting(db: Db) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            if await lease_end(db) is None:
+                return
+            await asyncio.sleep(0.001)
+
+
+async def until_renewed(db: Db, end: datetime) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            if await lease_end(db) != end:
+                return
+            await asyncio.sleep(0.001)
+
+
+async def test_a_new_duty_is_due_at_once_and_then_every_so_often(db: Db, clock: ManualClock):
+    rounds = Rounds()
+    keeper = timekeeper(db, every_seconds=60, sweep=rounds)
+    await keeper.enrol()
+    assert [await keeper.tick(), await keeper.tick()] == [1, 0]
+    clock.advance(seconds=59)
+    assert await keeper.tick() == 0
+    clock.advance(seconds=1)
+    assert await keeper.tick() == 1
+    assert rounds.ended == 2
+
+
+async def test_enrolling_again_does_not_make_a_duty_due_again(db: Db):
+    rounds = Rounds()
+    for owner in ("one", "two"):
+        keeper = timekeeper(db, owner, sweep=rounds)
+        await keeper.enrol()
+        await keeper.tick()
+    assert rounds.ended == 1
+
+
+async def test_of_several_timekeepers_one_does_a_duty_each_time(db: Db, clock: ManualClock):
+    rounds = Rounds()
+    keepers = [timekeeper(db, f"process-{number}", sweep=rounds) for number in range(4)]
+    for keeper in keepers:
+        await keeper.enrol()
+    for turn in range(1, 6):
+        await asyncio.gather(*(keeper.tick() for keeper in keepers))
+        assert rounds.ended == turn
+        clock.advance(seconds=60)
+
+
+async def test_timekeepers_that_run_do_every_duty_at_its_times(db: Db, clock: ManualClock):
+    sweep, look = Rounds(), Rounds()
+    # The clock runs a thousand times too fast for a database: a usual lease would be over before a duty is.
+    keepers = [timekeeper(db, f"process-{number}", lease_seconds=86400, sweep=sweep, look=look) for number in range(3)]
+    began_at = clock.now()
+    async with keeping_time(*keepers):
+        await until(lambda: min(sweep.ended, look.ended) >= 4, clock)
+    turns = (clock.now() - began_at) / timedelta(seconds=60) + 1
+    assert max(sweep.begun, look.begun) <= turns
+
+
+async def test_a_duty_that_takes_long_stays_with_its_process(db: Db, clock: ManualClock):
+    slow, other = Rounds(), Rounds()
+    slow.gate.clear()
+    async with keeping_time(timekeeper(db, "one", sweep=slow)):
+        await until(lambda: slow.begun == 1)
+        second = timekeeper(db, "two", sweep=other)
+        for _ in range(12):
+            end = await lease_end(db)
+            assert end is not None
+            clock.advance(seconds=LEASE_SECONDS / 3)
+            await until_renewed(db, end)
+            assert await second.tick() == 0
+        slow.gate.set()
+        await until(lambda: slow.ended == 1)
+    assert (slow.begun, other.begun) == (1, 0)
+
+
+async def test_the_duty_of_a_process_that_died_goes_on_elsewhere_after_its_lease(db: Db, clock: ManualClock):
+    lost, found = Rounds(), Rounds()
+    lost.gate.clear()
+    dying = timekeeper(db, "dying", sweep=lost)
+    await dying.enrol()
+    task = asyncio.create_task(dying.tick())  # nobody renews: as if the process were gone
+    await until(lambda: lost.begun == 1)
+    other = timekeeper(db, "other", sweep=found)
+    clock.advance(seconds=LEASE_SECONDS - 1)
+    assert await other.tick() == 0
+    clock.advance(seconds=1)
+    assert await other.tick() == 1
+    lost.gate.set()
+    await task  # back from the dead: its end is not taken
+    assert (await report(db, "sweep")).finished_at == clock.now()
+    assert await other.tick() == 0
+
+
+async def test_a_timekeeper_that_loses_a_duty_stops_it_and_goes_on(db: Db, db_url: str, clock: ManualClock):
+    stuck, fine = Rounds(), Rounds()
+    stuck.gate.clear()
+    async with keeping_time(timekeeper(db, "one", sweep=stuck)) as [task]:
+        await until(lambda: stuck.begun == 1)
+        elsewhere = Db.open(db_url, clock=ManualClock(clock.now() + timedelta(hours=1)), ids=db.ids)
+        assert await timekeeper(elsewhere, "two", sweep=fine).tick() == 1
+        await elsewhere.close()
+        clock.advance(seconds=LEASE_SECONDS / 3)
+        await until(lambda: stuck.stopped == 1)
+        stuck.gate.set()
+        await until(lambda: stuck.ended == 1, clock, seconds=60)
+        assert not task.done()
+
+
+async def test_a_duty_that_fails_is_reported_and_tried_again_soon(db: Db, clock: ManualClock):
+    rounds, fine = Rounds(), Rounds()
+    rounds.error = Invalid(reason="the folder is gone")
+    keeper = timekeeper(db, every_seconds=3600, sweep=rounds, look=fine)
+    await keeper.enrol()
+    assert await keeper.tick() == 1
+    failed = await report(db, "sweep")
+    assert failed.error is not None
+    assert "the folder is gone" in failed.error
+    assert failed.finished_at == clock.now()
+    assert (await report(db, "look")).error is None
+    rounds.error = None
+    clock.advance(seconds=RETRY_SECONDS)
+    assert await keeper.tick() == 1
+    assert (await report(db, "sweep")).error is None
+    assert fine.ended == 1
+
+
+async def test_a_duty_that_only_another_version_knows_is_left_to_it(db: Db, clock: ManualClock):
+    rounds = Rounds()
+    new = timekeeper(db, "new", sweep=Rounds(), gather=rounds)
+    await new.enrol()
+    old = timekeeper(db, "old", sweep=Rounds())
+    assert await old.tick() == 1
+    assert await report(db, "gather") == PeriodicTaskReport(name="gather", finished_at=None, error=None)
+    clock.advance(seconds=RETRY_SECONDS)
+    assert await new.tick() == 1
+    assert rounds.ended == 1
+
+
+async def test_duties_come_due_together_whenever_they_were_done(db: Db, clock: ManualClock):
+    early, late = Rounds(), Rounds()
+    keeper = timekeeper(db, early=early, late=late)
+    await keeper.enrol()
+    late.gate.clear()
+    clock.advance(seconds=7)
+    task = asyncio.create_task(keeper.tick())
+    await until(lambda: early.ended == late.begun == 1)
+    clock.advance(seconds=20)
+    late.gate.set()
+    await task
+    clock.advance(seconds=32)
+    assert await keeper.tick() == 0
+    clock.advance(seconds=1)
+    assert await keeper.tick() == 2
+
+
+async def test_a_duty_that_a_wrong_clock_put_off_is_called_back(db: Db, db_url: str, clock: ManualClock):
+    keeper = timekeeper(db, every_seconds=60, sweep=Rounds(), look=Rounds())
+    await keeper.enrol()
+    ahead = Db.open(db_url, clock=ManualClock(clock.now() + timedelta(days=1)), ids=db.ids)
+    assert await timekeeper(ahead, "ahead", every_seconds=60, sweep=Rounds(), look=Rounds()).tick() == 2
+    await ahead.close()
+    rounds = Rounds()
+    async with keeping_time(timekeeper(db, every_seconds=60, sweep=rounds)):
+        await until(lambda: rounds.ended == 1)
+        await until_resting(db)
+    async with db.read() as tx:
+        due = {row.id: row.scheduled_at for row in await tx.conn.execute(select(duty))}
+    assert due["sweep"] <= clock.now() + timedelta(seconds=60)
+    assert due["look"] > clock.now() + timedelta(hours=23)  # not known there: how long it rests cannot be told
+
+
+async def test_a_row_that_is_lost_is_there_again_within_a_minute(db: Db, clock: ManualClock):
+    rounds = Rounds()
+    async with keeping_time(timekeeper(db, every_seconds=3600, lease_seconds=86400, sweep=rounds)):
+        await until(lambda: rounds.ended == 1)
+        await until_resting(db)
+        async with db.tx() as tx:
+            await tx.conn.execute(delete(duty))
+        began_at = clock.now()
+        await until(lambda: rounds.ended == 2, clock)
+        assert clock.now() - began_at < timedelta(seconds=600)
+
+
+async def test_a_quick_duty_is_done_at_each_of_its_times(db: Db, clock: ManualClock):
+    rounds = Rounds()
+    async with keeping_time(timekeeper(db, every_seconds=0.5, lease_seconds=86400, sweep=rounds)):
+        await until(lambda: rounds.ended == 1)
+        for turn in range(2, 8):
+            await until_resting(db)
+            clock.advance(seconds=0.5)
+            await until(partial(rounds.has_ended, turn))
+
+
+async def test_every_duty_is_listed_by_its_name(db: Db):
+    keeper = timekeeper(db, sweep=Rounds(), look=Rounds())
+    assert await list_periodic_tasks(db) == []
+    await keeper.enrol()
+    assert [found.name for found in await list_periodic_tasks(db)] == ["look", "sweep"]
