@@ -17,7 +17,7 @@ unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check bench fmt docs lock clean
+.PHONY: help setup demo test storm check bench fmt docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -27,13 +27,15 @@ setup: $(STAMP) ## build .venv from requirements.lock, with .venv/bin/penstock i
 demo: setup ## run the main job on sample data; ARGS=--exit ends after the run
 	$(BIN)/penstock demo $(ARGS)
 
-test: setup ## run the tests, two at a time and then those that need the machine; ARGS runs pytest once, with them
+test: setup ## run the tests on both profiles, within their CPU budget; ARGS=... runs pytest with these arguments instead
 ifeq ($(strip $(ARGS)),)
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not alone"
-	$(BIN)/python -m pytest -q -m alone
+	$(BIN)/python -m pytest -q -n 4 --dist loadfile -m "not storm" --cpu-budget
 else
 	$(BIN)/python -m pytest $(ARGS)
 endif
+
+storm: setup ## run what takes longer: kills and outages under load, real models, large files
+	$(BIN)/python -m pytest -q -m storm $(ARGS)
 
 check: setup ## format, lint, types, import contracts and repository rules
 	$(BIN)/ruff format --check .

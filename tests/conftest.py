@@ -21,6 +21,7 @@ from penstock.kernel.clock import Clock, ManualClock, SystemClock
 from penstock.kernel.db import Db, Tx
 from penstock.kernel.ids import TimeIds
 from penstock.kernel.migrations import migrate
+from tests.budget import CpuBudget
 from tests.compiled import share_compiled
 from tests.servers import seaweed, valkey
 from tests.servers.clean import CleanDatabases
@@ -40,11 +41,21 @@ def open_db(url: str, clock: Clock | None = None, **options: bool | int) -> Db:
     return db
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`make test` passes it when it runs everything."""
+    parser.addoption("--cpu-budget", action="store_true", help="fail when a folder is over its CPU budget")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Measure what the tests cost."""
+    config.pluginmanager.register(CpuBudget(config))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Storms measure, or fill the machine: they run alone."""
+    """Whatever has storm in its path is for `make storm`."""
     for item in items:
         if "storm" in item.path.as_posix():
-            item.add_marker(pytest.mark.alone)
+            item.add_marker(pytest.mark.storm)
 
 
 def pytest_runtest_teardown() -> None:

@@ -1,6 +1,7 @@
-"""The command `penstock` as a user runs it: a process of its own, with an environment of its own.
+"""The `penstock` command as a user runs it: a process of its own, with its own environment.
 
-Importing everything takes seconds on a slow machine, so `run` forks from a process that has done so.
+Importing the product takes seconds on a slow machine, so processes are forked from a fork server that has imported it.
+`tests/journeys/test_commands.py` also starts the installed command itself.
 """
 
 import asyncio
@@ -11,21 +12,21 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
 from penstock.cli.main import app
-from tests.servers.children import kill_child, start_child
 from tests.storms import processes
 
 RUN_SECONDS = 100
-READY_SECONDS = 40  # a loaded machine may take a while to import everything
+READY_SECONDS = 40  # migrations on a loaded machine
 
 
 def environment(**settings: str) -> dict[str, str]:
-    """The environment of a child: ours without settings of our own, and these."""
+    """The environment of a child: ours without PENSTOCK_ variables, plus these settings."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
     return clean | settings
 
@@ -33,21 +34,70 @@ def environment(**settings: str) -> dict[str, str]:
 def run(*arguments: str, cwd: Path | None = None, **settings: str) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     with tempfile.TemporaryDirectory() as folder:
-        said = [Path(folder, name) for name in ("stdout", "stderr")]
-        process = processes.start(_become_command, arguments, environment(**settings), cwd or Path.cwd(), said)
+        output = Path(folder, "stdout"), Path(folder, "stderr")
+        process = processes.start(_exec_command, arguments, environment(**settings), cwd or Path.cwd(), output)
         process.join(RUN_SECONDS)
         assert process.exitcode is not None, f"penstock {arguments} still runs after {RUN_SECONDS} s"
-        return subprocess.CompletedProcess(arguments, process.exitcode, *(path.read_text() for path in said))
+        return subprocess.CompletedProcess(arguments, process.exitcode, *(path.read_text() for path in output))
 
 
-def _become_command(arguments: Sequence[str], env: Mapping[str, str], cwd: Path, said: Sequence[Path]) -> None:
-    os.environ.clear()
-    os.environ.update(env)
-    os.chdir(cwd)
-    for number, path in enumerate(said, start=1):
-        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
-    sys.argv = ["penstock", *arguments]
-    app()
+class Command:
+    """A running command that can be signalled. Its output is dropped."""
+
+    def __init__(self, *arguments: str, **settings: str) -> None:
+        dropped = Path(os.devnull), Path(os.devnull)
+        self._process = processes.start(_exec_command, arguments, environment(**settings), Path.cwd(), dropped)
+
+    def stop(self, *, timeout: float = 20) -> int:
+        """Ask it to stop, as an operator does; returns its exit status."""
+        self.send_signal(signal.SIGTERM)
+        return self.wait(timeout=timeout)
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal."""
+        os.kill(_pid(self._process), number)
+
+    def wait(self, *, timeout: float) -> int:
+        """Its exit status; fails when it does not end in time."""
+        self._process.join(timeout)
+        assert self._process.exitcode is not None, f"still runs after {timeout} s"
+        return self._process.exitcode
+
+    def kill(self) -> None:
+        """Kill -9."""
+        processes.kill(self._process)
+
+
+class Serving(Command):
+    """A running `penstock serve`."""
+
+    def __init__(self, *arguments: str, **settings: str) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        super().__init__("serve", "--port", str(self.port), *arguments, **settings)
+
+    async def ready(self, session: aiohttp.ClientSession) -> None:
+        """Return when the health answers 200."""
+        async with asyncio.timeout(READY_SECONDS):
+            while await self._status(session) != 200:  # noqa: ASYNC110  (the server is another process)
+                await asyncio.sleep(0.05)
+
+    async def health(self, session: aiohttp.ClientSession, *, until: str) -> dict[str, Any]:
+        """The health once its status is this. The server caches it for a second."""
+        async with asyncio.timeout(READY_SECONDS):
+            while True:
+                async with session.get(f"{self.url}/api/v1/health") as answer:
+                    body: dict[str, Any] = await answer.json()
+                if body["status"] == until:
+                    return body
+                await asyncio.sleep(0.05)
+
+    async def _status(self, session: aiohttp.ClientSession) -> int:
+        try:
+            async with session.get(f"{self.url}/api/v1/health") as answer:
+                return answer.status
+        except aiohttp.ClientConnectionError:
+            return 0
 
 
 def free_port() -> int:
@@ -57,43 +107,16 @@ def free_port() -> int:
         return port
 
 
-class Serving:
-    """A running `penstock serve`."""
+def _exec_command(arguments: Sequence[str], env: Mapping[str, str], cwd: Path, output: Sequence[Path]) -> None:
+    os.environ.clear()
+    os.environ.update(env)
+    os.chdir(cwd)
+    for number, path in enumerate(output, start=1):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
+    sys.argv = ["penstock", *arguments]
+    app()
 
-    def __init__(self, *arguments: str, **settings: str) -> None:
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        command = [sys.executable, "-m", "penstock", "serve", "--port", str(self.port), *arguments]
-        self.child = start_child(command, env=environment(**settings))
 
-    async def ready(self, session: aiohttp.ClientSession) -> None:
-        """Return when the health answers 200."""
-        async with asyncio.timeout(READY_SECONDS):
-            while await self._status(session) != 200:  # noqa: ASYNC110  (the server is another process)
-                await asyncio.sleep(0.05)
-
-    async def health(self, session: aiohttp.ClientSession, *, until: str) -> dict[str, Any]:
-        """What health says once its status is this. It keeps what it saw for a second."""
-        async with asyncio.timeout(READY_SECONDS):
-            while True:
-                async with session.get(f"{self.url}/api/v1/health") as answer:
-                    body: dict[str, Any] = await answer.json()
-                if body["status"] == until:
-                    return body
-                await asyncio.sleep(0.05)
-
-    def stop(self) -> int:
-        """Ask it to stop, as an operator does; returns its exit status."""
-        self.child.send_signal(signal.SIGTERM)
-        return self.child.wait(timeout=20)
-
-    def kill(self) -> None:
-        """kill -9."""
-        kill_child(self.child)
-
-    async def _status(self, session: aiohttp.ClientSession) -> int:
-        try:
-            async with session.get(f"{self.url}/api/v1/health") as answer:
-                return answer.status
-        except aiohttp.ClientConnectionError:
-            return 0
+def _pid(process: ForkServerProcess) -> int:
+    assert process.pid is not None
+    return process.pid

@@ -1,5 +1,6 @@
 """What journeys share: a profile to run on, and a client."""
 
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,8 +13,9 @@ from tests.journeys.profiles import Profile
 
 @pytest.fixture(params=["laptop", "scale"])
 def profile(request: pytest.FixtureRequest, tmp_path: Path) -> Profile:
-    """Every journey that asks for it runs on both."""
+    """Every journey that asks for it runs on both. Databases are migrated, which takes longer than most journeys."""
     if request.param == "laptop":
+        shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "penstock.db")
         return profiles.laptop(tmp_path)
     engines = [request.getfixturevalue(name) for name in ("postgres_url", "redis_url", "s3_place")]
     return profiles.scale(tmp_path, *engines)

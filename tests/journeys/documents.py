@@ -1,7 +1,6 @@
 """What journeys of documents share: a server with a worker beside it, and somebody with a key."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,9 +8,8 @@ from typing import Any
 import aiohttp
 from msgspec import json
 
-from tests.journeys.command import Serving, environment
+from tests.journeys.command import Command, Serving
 from tests.journeys.profiles import ADMIN_KEY, Profile
-from tests.servers.children import kill_child, start_child
 
 SOON = 90  # seconds; on a busy machine a process takes long to start, and OCR is no quick work
 OVER = {"completed", "failed", "cancelled"}
@@ -61,13 +59,13 @@ async def serving(profile: Profile, session: aiohttp.ClientSession, **more: str)
     """A server that does no jobs, and a worker."""
     settings = profile.settings | {"ETL_OCR_PROFILE": "fast"} | more
     server = Serving("--no-workers", **settings)
-    worker = start_child([sys.executable, "-m", "penstock", "work", "--rooms", "etl"], env=environment(**settings))
+    worker = Command("work", "--rooms", "etl", **settings)
     try:
         await server.ready(session)
         yield server
     finally:
-        kill_child(server.child)
-        kill_child(worker)
+        server.kill()
+        worker.kill()
 
 
 async def new_client(serving: Serving, session: aiohttp.ClientSession, *, user_id: int) -> Client:

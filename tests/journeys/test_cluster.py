@@ -3,7 +3,6 @@
 import asyncio
 import json
 import signal
-import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,9 +10,8 @@ import aiohttp
 import pytest
 
 from tests.fakes.receivers import Receiver
-from tests.journeys.command import Serving, environment
+from tests.journeys.command import Command, Serving
 from tests.journeys.profiles import ADMIN_KEY, Profile
-from tests.servers.children import kill_child, start_child
 
 ADMIN = {"X-API-Key": ADMIN_KEY}
 SOON = 60  # seconds; on a busy machine a process takes that long to start
@@ -28,8 +26,7 @@ class Cluster:
         self.session = session
         self.receiver = receiver
         self.first, self.second = (Serving("--no-workers", **profile.settings) for _ in range(2))
-        command = [sys.executable, "-m", "penstock", "work"]
-        self.worker = start_child(command, env=environment(**profile.settings))
+        self.worker = Command("work", **profile.settings)
 
     async def ask(self, server: Serving, method: str, path: str, body: object = None, *, key: str = ADMIN_KEY) -> Any:
         """One request; its answer, read."""
@@ -52,8 +49,8 @@ class Cluster:
 
     def end(self) -> None:
         """kill -9 for whatever still runs."""
-        for child in (self.first.child, self.second.child, self.worker):
-            kill_child(child)
+        for process in (self.first, self.second, self.worker):
+            process.kill()
 
 
 @pytest.fixture
@@ -123,10 +120,10 @@ async def a_server_stops(cluster: Cluster) -> None:
     """It ends its streams; their clients go on at the other."""
     stream = await cluster.session.get(f"{cluster.first.url}/api/v1/events", headers=ADMIN)
     assert stream.status == 200
-    cluster.first.child.send_signal(signal.SIGTERM)
+    cluster.first.send_signal(signal.SIGTERM)
     async with asyncio.timeout(SOON):
         await stream.content.read()
-    assert cluster.first.child.wait(timeout=SOON) == 0
+    assert cluster.first.wait(timeout=SOON) == 0
     resumed = await cluster.session.get(f"{cluster.second.url}/api/v1/events", headers=ADMIN | {"Last-Event-ID": "0"})
     assert resumed.status == 200
     resumed.close()

@@ -120,6 +120,7 @@ async def a_rule_whose_model_is_not_set_is_refused_at_once(ann: Client) -> None:
     assert (status, json.decode(body)["code"]) == (400, "MODEL_NOT_SET")
 
 
+@pytest.mark.storm
 async def test_a_real_model_keeps_to_the_schema_from_a_document_to_its_result(
     profile: Profile, session: aiohttp.ClientSession, small_model: SmallModel
 ):

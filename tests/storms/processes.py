@@ -16,7 +16,11 @@ from penstock.kernel.errors import Unavailable
 PR_SET_PDEATHSIG = 1
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(
-    [f"tests.storms.{name}" for name in ("engines", "kills", "late", "listeners", "pullers", "rivals")]
+    [
+        *(f"tests.storms.{name}" for name in ("engines", "kills", "late", "listeners", "pullers", "rivals")),
+        *(f"penstock.cli.{name}" for name in ("demo", "etl", "serve", "work")),
+        "penstock.web.server",
+    ]
 )
 _started: list[ForkServerProcess] = []
 
