@@ -11,15 +11,15 @@ import pytest
 from penstock.adapters.disk import DiskBlobs
 from penstock.adapters.shapers import MOST_SCHEMA_BYTES, FieldsShaper, SkipShaper
 from penstock.documents.errors import DocumentTookTooLong
-from penstock.documents.fields.errors import FieldsSchemaUnusable, FieldsTooCostly
-from penstock.documents.fields.find import find_fields
+from penstock.documents.extract.fields.errors import FieldsSchemaUnusable, FieldsTooCostly
+from penstock.documents.extract.fields.find import find_fields
 from penstock.documents.ground import Page, write_page
 from penstock.documents.ocr import Reading
 from penstock.documents.shape import ShapeRule
 from penstock.kernel.blobs import BlobNotFound
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.sandbox.ends import Bounds, SandboxedFailure
-from tests.documents.fields.filling import DATE, NUMBER, TEXT, array, boxed, lines, record, tabled
+from tests.documents.extract.fields.filling import DATE, NUMBER, TEXT, array, boxed, lines, record, tabled
 from tests.kernel.sandbox.processes import children_of, until, zygote, zygotes
 
 READING = Reading(

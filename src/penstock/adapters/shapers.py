@@ -7,8 +7,8 @@ import msgspec
 
 from penstock.documents.endings import TOO_MUCH
 from penstock.documents.errors import DocumentTookTooLong
-from penstock.documents.fields.errors import FieldsSchemaUnusable, FieldsTooCostly
-from penstock.documents.fields.find import Found, find_fields
+from penstock.documents.extract.fields.errors import FieldsSchemaUnusable, FieldsTooCostly
+from penstock.documents.extract.fields.find import Found, find_fields
 from penstock.documents.files import borrowed
 from penstock.documents.ocr import Desk, Reading
 from penstock.documents.shape import Shaped, ShapeRule

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
-from penstock.documents.fields.schema import escaped
+from penstock.documents.extract.fields.schema import escaped
 from penstock.documents.ground import Box, Place
 
 DOWN = ("top", "middle", "bottom")

@@ -17,5 +17,6 @@ be wrong with a file. Functions that touch foreign bytes run in the sandbox; `fi
     lines.py, paragraphs.py, writing.py          what both ways share: lines become paragraphs, and these markdown
     flat.py, parts.py, blocks.py                 files that are text already, part by part
         office_*.py, html.py, mail.py, tables.py, plain.py   one file for each format
-    fields/         JSON without a model; asking/ with one; grounding/ where its values stand, or that they do not
+    extract/        JSON by a schema: fields/ by labels, without a model; llm/ with one
+    grounding/      citations: the page and bounding box of each value
 """

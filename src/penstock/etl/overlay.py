@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import jsonschema_rs
 import msgspec
 
-from penstock.documents.fields.schema import escaped
+from penstock.documents.extract.fields.schema import escaped
 from penstock.documents.validating import bounded_validator
 from penstock.etl.domain.review import MOST_RESULT_BYTES, MOST_VALUE_BYTES, Problem, Tally
 from penstock.etl.pointers import (

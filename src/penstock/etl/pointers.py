@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from penstock.documents.asking.facets import listed, referred
-from penstock.documents.fields.schema import escaped, unescaped
+from penstock.documents.extract.fields.schema import escaped, unescaped
+from penstock.documents.extract.llm.facets import listed, referred
 from penstock.kernel.plain import Plain
 
 MOST_POINTER = 1000  # characters

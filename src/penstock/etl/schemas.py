@@ -12,8 +12,8 @@ from unicodedata import category
 import jsonschema_rs
 import msgspec
 
-from penstock.documents.asking.options import flaw_of_options
-from penstock.documents.fields.schema import SchemaFlaw, read_schema
+from penstock.documents.extract.fields.schema import SchemaFlaw, read_schema
+from penstock.documents.extract.llm.options import flaw_of_options
 from penstock.documents.validating import bounded_validator
 from penstock.etl.domain import Mode, RuleBody
 from penstock.etl.errors import BadRule

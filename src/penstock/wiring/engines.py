@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from penstock.adapters.otel import OtelTracing
 
 # What works on rules, on what they ask for, and on what people say about it.
-CHECKS = (*schemas.PRELOAD, *overlay.PRELOAD, *ASKING, "penstock.documents.fields.find")
+CHECKS = (*schemas.PRELOAD, *overlay.PRELOAD, *ASKING, "penstock.documents.extract.fields.find")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from penstock.adapters.llm_shaper.checking import GROUNDING, ground_result
-from penstock.documents.asking.errors import ResultNotGrounded
 from penstock.documents.errors import DocumentTookTooLong
+from penstock.documents.extract.llm.errors import ResultNotGrounded
 from tests.adapters.llm_shaper.study import SCHEMA, TEXT, Study
 from tests.fakes.grounds import (
     ENDLESS,

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from penstock.adapters.llm_shaper.checking import READING, Checker
-from penstock.documents.asking.errors import ResultNotValid
 from penstock.documents.errors import DocumentTookTooLong
+from penstock.documents.extract.llm.errors import ResultNotValid
 from penstock.documents.model import AnswerCutOff, ModelDeclined
 from penstock.kernel.errors import PenstockError
 from tests.adapters.llm_shaper.study import SCHEMA, Study

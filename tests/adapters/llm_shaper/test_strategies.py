@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from penstock.adapters.llm_shaper import AskingTerms
-from penstock.documents.asking.errors import (
+from penstock.documents.errors import DocumentUnreadable
+from penstock.documents.extract.llm.errors import (
     DocumentHasNoText,
     DocumentHasTooManyChunks,
     ModelRuleUnusable,
     ResultNotValid,
 )
-from penstock.documents.errors import DocumentUnreadable
 from penstock.documents.model import ModelNotSet, Question, QuestionTooLong, Which
 from penstock.documents.ocr import Reading
 from penstock.documents.shape import ShapeRule

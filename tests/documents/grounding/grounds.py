@@ -7,7 +7,7 @@ import msgspec
 
 from penstock.documents.ground import Page, Place, write_page
 from penstock.documents.grounding import Grounded, ground_value
-from tests.documents.fields.filling import lines
+from tests.documents.extract.fields.filling import lines
 
 
 def ground(value: Any, *pages: Page, schema: Any = None, null_ungrounded: bool = False) -> Grounded:

@@ -10,7 +10,7 @@ import pytest
 from penstock.documents.ground import Page, Span, write_page
 from penstock.documents.grounding import ground_value
 from penstock.kernel.sandbox.call import Sandbox
-from tests.documents.fields.filling import NUMBER, TEXT, lines, record
+from tests.documents.extract.fields.filling import NUMBER, TEXT, lines, record
 from tests.documents.grounding.grounds import flagged, ground
 
 SENTENCE = "international obligations of the contracting parties concerning number {}"

@@ -1,6 +1,6 @@
 """A value that stands on the page, but by another label than its own, is seen where its own label has another."""
 
-from tests.documents.fields.filling import DATE, NUMBER, TEXT, TRUTH, boxed, lines, record, tabled
+from tests.documents.extract.fields.filling import DATE, NUMBER, TEXT, TRUTH, boxed, lines, record, tabled
 from tests.documents.grounding.grounds import flagged, ground, place
 
 HEAD = lines("Invoice No.: A-17", "Customer No.: C-991", "Invoice date: 2026-01-05", "Due date: 2026-02-04")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.documents.fields.filling import boxed, lines, tabled
+from tests.documents.extract.fields.filling import boxed, lines, tabled
 from tests.documents.grounding.grounds import ground, is_grounded, place
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.documents.fields.filling import TEXT, lines, record
+from tests.documents.extract.fields.filling import TEXT, lines, record
 from tests.documents.grounding.grounds import flagged, ground
 
 PAGE = lines("Name: Ann")

@@ -3,7 +3,7 @@
 from typing import Any
 
 from penstock.documents.ground import Page
-from tests.documents.fields.filling import NUMBER, TEXT, array, boxed, lines, record, tabled
+from tests.documents.extract.fields.filling import NUMBER, TEXT, array, boxed, lines, record, tabled
 from tests.documents.grounding.grounds import flagged, ground, place
 
 HEADER = ["Pos", "Description", "Qty", "Price", "Sum"]

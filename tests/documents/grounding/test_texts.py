@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.documents.ground import Page
-from tests.documents.fields.filling import boxed, lines, tabled, written
+from tests.documents.extract.fields.filling import boxed, lines, tabled, written
 from tests.documents.grounding.grounds import ground, is_grounded, place
 
 CLAUSE = (

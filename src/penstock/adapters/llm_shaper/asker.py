@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 import msgspec
 
 from penstock.adapters.llm_shaper.checking import Checker
-from penstock.documents.asking.answers import Problem, Verdict
-from penstock.documents.asking.errors import ModelRuleUnusable, ResultNotValid
-from penstock.documents.asking.pieces import without_thoughts
-from penstock.documents.asking.prompts import ask_again
-from penstock.documents.asking.strict import strict_copy
+from penstock.documents.extract.llm.answers import Problem, Verdict
+from penstock.documents.extract.llm.errors import ModelRuleUnusable, ResultNotValid
+from penstock.documents.extract.llm.pieces import without_thoughts
+from penstock.documents.extract.llm.prompts import ask_again
+from penstock.documents.extract.llm.strict import strict_copy
 from penstock.documents.files import find_value
 from penstock.documents.model import ChatModel, Message, Question, Reply, Which
 from penstock.documents.ocr import Desk

@@ -9,10 +9,10 @@ from penstock.adapters.llm_shaper.checking import Checker, Ground, ground_result
 from penstock.adapters.llm_shaper.strategies import DIRECT, STRATEGIES, AskingTerms, Matter, Outcome
 from penstock.adapters.llm_shaper.text import TextTooLong, read_text
 from penstock.documents import grounding
-from penstock.documents.asking.chunks import Chunk, TooManyChunks, cut
-from penstock.documents.asking.errors import DocumentHasTooManyChunks, ModelRuleUnusable, ResultNotGrounded
-from penstock.documents.asking.options import Options, read_options
-from penstock.documents.asking.prompts import PROMPT_VERSION
+from penstock.documents.extract.llm.chunks import Chunk, TooManyChunks, cut
+from penstock.documents.extract.llm.errors import DocumentHasTooManyChunks, ModelRuleUnusable, ResultNotGrounded
+from penstock.documents.extract.llm.options import Options, read_options
+from penstock.documents.extract.llm.prompts import PROMPT_VERSION
 from penstock.documents.files import borrowed
 from penstock.documents.ground import Place
 from penstock.documents.model import ChatModel

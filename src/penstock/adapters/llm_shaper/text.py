@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.documents.asking.errors import DocumentHasNoText
 from penstock.documents.errors import DocumentUnreadable
+from penstock.documents.extract.llm.errors import DocumentHasNoText
 from penstock.documents.ground import page_mark
 
 

@@ -6,7 +6,7 @@
     search.py    one page against all that is looked for
         amounts.py   numbers, by their value                days.py     days, by their day
         loosely.py   text that does not stand in one piece
-    labelled.py  which label a value stands by              saidby.py   what stands by a label (documents/fields)
+    labelled.py  which label a value stands by              saidby.py   what stands by a label (extract/fields)
     tongues.py   what labels are called elsewhere           items.py    which row an item came from
     judge.py     the verdict                                pruned.py   a result without what stands nowhere
     ground.py    the whole, as the one function that runs in the sandbox

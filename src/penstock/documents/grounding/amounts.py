@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import NamedTuple
 
-from penstock.documents.fields.magnitudes import END, HAN, WORD, times_of
-from penstock.documents.fields.numbers import readings
+from penstock.documents.extract.fields.magnitudes import END, HAN, WORD, times_of
+from penstock.documents.extract.fields.numbers import readings
 
 MOST_AFTER = 12  # characters after a number that may be "million"
 MOST_INDENT = 10  # characters before the number of a clause

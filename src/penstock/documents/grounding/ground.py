@@ -4,8 +4,8 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from penstock.documents.fields.schema import SchemaFlaw, read_schema
-from penstock.documents.fields.tree import Node
+from penstock.documents.extract.fields.schema import SchemaFlaw, read_schema
+from penstock.documents.extract.fields.tree import Node
 from penstock.documents.ground import Place, read_pages
 from penstock.documents.grounding.judge import Verdicts
 from penstock.documents.grounding.leaves import MOST_LEAVES, TooManyLeaves, claims_of

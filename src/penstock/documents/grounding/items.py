@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from penstock.documents.fields.words import key_of as label_key
+from penstock.documents.extract.fields.words import key_of as label_key
 from penstock.documents.ground import Box
 from penstock.documents.grounding.amounts import atoms
 from penstock.documents.grounding.days import apart

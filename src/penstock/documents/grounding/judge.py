@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from penstock.documents.fields.best import Offer
+from penstock.documents.extract.fields.best import Offer
 from penstock.documents.ground import Place
 from penstock.documents.grounding.amounts import atoms, says
 from penstock.documents.grounding.days import apart

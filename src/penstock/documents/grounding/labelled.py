@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from penstock.documents.fields.words import MOST_LABEL, key_of
+from penstock.documents.extract.fields.words import MOST_LABEL, key_of
 from penstock.documents.ground import Box
 from penstock.documents.grounding.leaves import Claim
 from penstock.documents.grounding.sheet import Sheet

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
-from penstock.documents.fields.schema import escaped
-from penstock.documents.fields.tree import Choice, Leaf, Node, Record, Rows
-from penstock.documents.fields.words import keys_wanted, spaced
+from penstock.documents.extract.fields.schema import escaped
+from penstock.documents.extract.fields.tree import Choice, Leaf, Node, Record, Rows
+from penstock.documents.extract.fields.words import keys_wanted, spaced
 from penstock.documents.grounding.tokens import tokens
 from penstock.kernel.plain import Plain
 

@@ -7,8 +7,8 @@ from typing import Any
 import jsonschema_rs
 import msgspec
 
-from penstock.documents.fields.schema import unescaped
-from penstock.documents.fields.tree import Judge
+from penstock.documents.extract.fields.schema import unescaped
+from penstock.documents.extract.fields.tree import Judge
 from penstock.documents.grounding.leaves import Claim
 from penstock.documents.validating import bounded_validator
 

@@ -1,4 +1,4 @@
-"""What stands by the labels of a schema, as `documents/fields` finds it.
+"""What stands by the labels of a schema, as `documents/extract/fields` finds it.
 
 A page on which no word of the schema stands is not read: it cannot say anything by a label. What was open before such a
 page, a section or a table, is not held to go on after it.
@@ -7,12 +7,12 @@ page, a section or a table, is not held to go on after it.
 from dataclasses import dataclass, field
 from itertools import chain
 
-from penstock.documents.fields.best import Offer
-from penstock.documents.fields.gather import Gathered
-from penstock.documents.fields.rows import TooManyValues
-from penstock.documents.fields.sections import Sections
-from penstock.documents.fields.tree import Leaf, Node
-from penstock.documents.fields.words import key_of
+from penstock.documents.extract.fields.best import Offer
+from penstock.documents.extract.fields.gather import Gathered
+from penstock.documents.extract.fields.rows import TooManyValues
+from penstock.documents.extract.fields.sections import Sections
+from penstock.documents.extract.fields.tree import Leaf, Node
+from penstock.documents.extract.fields.words import key_of
 from penstock.documents.ground import Page
 from penstock.documents.grounding.sheet import Sheet
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
-from penstock.documents.fields import markdown
-from penstock.documents.fields.layout import share_row
+from penstock.documents.extract.fields import markdown
+from penstock.documents.extract.fields.layout import share_row
 from penstock.documents.ground import Box, Page
 from penstock.documents.grounding.tokens import Token, key_of, tokens
 from penstock.documents.lines import around

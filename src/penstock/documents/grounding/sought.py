@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from penstock.documents.fields.dates import dates, times
-from penstock.documents.fields.numbers import readings
+from penstock.documents.extract.fields.dates import dates, times
+from penstock.documents.extract.fields.numbers import readings
 from penstock.documents.grounding.days import Day, day_of
 from penstock.documents.grounding.leaves import Claim, Scalar
 from penstock.documents.grounding.spelled import CURRENCIES, NO, SAME_WORDS, YES, day_words, number_words

@@ -9,7 +9,7 @@ import re
 import unicodedata
 from typing import NamedTuple
 
-from penstock.documents.fields.words import HAN
+from penstock.documents.extract.fields.words import HAN
 
 _KANA = r"\u3005-\u3007\u3040-\u30ff"
 _TOKEN = re.compile(rf"[{HAN}{_KANA}]|[^\W_{HAN}{_KANA}]+")

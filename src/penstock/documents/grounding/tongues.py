@@ -6,7 +6,7 @@ than all else it says; so a word that is too much can only make two labels disag
 
 from typing import Any
 
-from penstock.documents.fields.words import keys_wanted
+from penstock.documents.extract.fields.words import keys_wanted
 from penstock.kernel.plain import Plain
 
 MOST_SCHEMAS = 20_000

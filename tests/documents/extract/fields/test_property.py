@@ -1,0 +1,145 @@
+"""Whatever stands on the pages: what was found satisfies its schema, and stands where it is said to stand."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema_rs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.documents.ground import Page, Place, Span
+from tests.documents.extract.fields.filling import DATE, NUMBER, TEXT, TRUTH, WHOLE, array, find, record
+
+WANTED = record(
+    number={"type": "string", "title": "Invoice No. / 发票号码"},
+    date=DATE,
+    total={"type": "number", "minimum": 0},
+    paid=TRUTH,
+    currency={"enum": ["USD", "EUR"]},
+    order={"type": "string", "pattern": "^PO-[0-9]+$"},
+    mail={"type": "string", "format": "email"},
+    seller=record(name=TEXT, date=DATE),
+    tags={"type": "array", "items": TEXT},
+    items=array(name=TEXT, qty=WHOLE, amount=NUMBER),
+)
+LABELS = [
+    "Invoice No.",
+    "发票号码",
+    "Date",
+    "Total",
+    "Paid",
+    "Currency",
+    "Order",
+    "Mail",
+    "Seller",
+    "Name",
+    "Qty",
+    "Tags",
+]
+VALUES = [
+    "A-17",
+    "2026年1月5日",
+    "2026-01-05",
+    "1,234.50",
+    "(5)",
+    "yes",
+    "☑",
+    "usd",
+    "PO-5",
+    "a@b.example",
+    "Ann",
+    "3",
+    "x, y",
+]
+NOISE = [
+    "the",
+    "of",
+    " ",
+    "   ",
+    "\t",
+    "：",
+    ":",
+    "|",
+    "#",
+    "- ",
+    "**",
+    "¥",
+    "１２",
+    "[x]",
+    "合计",
+    "\u0000",
+    "📄",
+    "…………",
+]
+
+fragments = st.one_of(st.sampled_from(LABELS), st.sampled_from(VALUES), st.sampled_from(NOISE), st.text(max_size=5))
+pairs = st.builds(
+    "{}{}{}".format, st.sampled_from(LABELS), st.sampled_from([": ", "：", " ", "   "]), st.sampled_from(VALUES)
+)
+texts = st.one_of(pairs, fragments, st.lists(fragments, max_size=6).map("".join))
+places = st.integers(0, 12)
+
+
+@st.composite
+def spans(draw: st.DrawFn) -> Span:
+    text = draw(texts)
+    if draw(st.booleans()):
+        return Span(
+            text=text, table=draw(st.integers(0, 1)), row=draw(st.integers(0, 4)), column=draw(st.integers(0, 3))
+        )
+    if draw(st.booleans()):
+        return Span(text=text)
+    left, top = 50.0 * draw(places), 12.0 * draw(places)
+    return Span(text=text, box=(left, top, left + draw(st.integers(0, 90)), top + draw(st.integers(0, 12))))
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> list[Page]:
+    count = draw(st.integers(1, 3))
+    markdown = st.lists(st.one_of(texts, st.builds("| {} | {} |".format, texts, texts)), max_size=8).map("\n".join)
+    return [
+        Page(
+            number=number,
+            origin="text",
+            markdown=draw(markdown),
+            spans=tuple(draw(st.lists(spans(), max_size=15))),
+            width=draw(st.sampled_from([0.0, 600.0])),
+        )
+        for number in range(1, count + 1)
+    ]
+
+
+def leaves(value: Any, schema: dict[str, Any], pointer: str = "") -> Iterator[tuple[str, Any, dict[str, Any]]]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from leaves(inner, schema["properties"][name], f"{pointer}/{name}")
+    elif isinstance(value, list):
+        for at, inner in enumerate(value):
+            yield from leaves(inner, schema["items"], f"{pointer}/{at}")
+    elif value is not None:
+        yield pointer, value, schema
+
+
+def stands(place: Place, page: Page) -> bool:
+    assert place.text
+    if not page.spans:
+        return place.text in page.markdown
+    at_its_box = [span.text for span in page.spans if span.box == place.box]
+    return any(place.text in text for text in at_its_box) or (place.box is None and place.text in page.markdown)
+
+
+@settings(max_examples=200, deadline=None)
+@given(documents())
+def test_what_is_found_fits_and_stands_where_it_is_said_to(pages: list[Page]):
+    found = find(WANTED, *pages)
+    assert found.flaw is None
+    known = {place.pointer: place for place in found.places}
+    filled = list(leaves(found.value, WANTED))
+    assert set(known) == {pointer for pointer, _, _ in filled}
+    for pointer, value, schema in filled:
+        place = known[pointer]
+        assert jsonschema_rs.Draft202012Validator(schema, validate_formats=True).is_valid(value)
+        assert place.page is not None
+        assert stands(place, pages[place.page - 1])
+    assert not {*found.ambiguous} & {*known}
+    assert set(found.value) == set(WANTED["properties"])

@@ -1,0 +1,80 @@
+"""What the chunks of a document say becomes one value."""
+
+from typing import Any
+
+import pytest
+
+from penstock.documents.extract.llm.merge import Merged, Part, agree, merge
+
+
+def merged(*values: dict[str, Any]) -> Merged:
+    return merge([Part(value=value, pages=[at, at]) for at, value in enumerate(values, 1)])
+
+
+def test_nothing_gives_way_to_something():
+    made = merged({"a": None}, {"a": 1, "b": {"c": None}}, {"a": None, "b": {"c": "x"}, "d": None})
+    assert made.value == {"a": 1, "b": {"c": "x"}, "d": None}
+    assert (made.conflicts, made.repeats) == ([], {})
+
+
+def test_of_different_values_the_first_stands_and_all_are_told_with_their_pages():
+    made = merged({"b": {"c/d": "x"}}, {"b": {"c/d": "y"}}, {"b": {"c/d": "z"}}, {"b": {"c/d": " Y "}})
+    assert made.value == {"b": {"c/d": "x"}}
+    values = [{"value": "x", "pages": [1, 1]}, {"value": "y", "pages": [2, 2]}, {"value": "z", "pages": [3, 3]}]
+    assert made.conflicts == [{"pointer": "/b/c~1d", "values": values}]
+
+
+def test_a_value_keeps_the_page_it_came_from():
+    assert merged({}, {"a": None}, {"a": 1}, {"a": 2}).conflicts[0]["values"][0] == {"value": 1, "pages": [3, 3]}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "do"),
+    [
+        (1, 1.0, True),
+        (0.1 + 0.2, 0.3, True),
+        (1, 2, False),
+        ("ACME  Ltd", "acme ltd", True),
+        ("ＡＣＭＥ", "acme", True),
+        ("a", "b", False),
+        (True, 1, False),
+        (False, False, True),
+        ("1", 1, False),
+        ({"a": 1}, 1, False),
+    ],
+)
+def test_values_agree_by_what_they_mean(one: Any, other: Any, do: bool):
+    assert agree(one, other) is do
+
+
+def test_values_of_different_kinds_are_a_conflict():
+    made = merged({"a": {"b": 1}}, {"a": "text"}, {"a": [1]})
+    assert made.value == {"a": {"b": 1}}
+    assert [value["value"] for value in made.conflicts[0]["values"]] == [{"b": 1}, "text", [1]]
+    assert made.conflicts[0]["values"][0]["pages"] == [1, 1]
+
+
+def test_rows_are_put_one_after_another_without_those_that_were_there():
+    made = merged({"rows": [{"n": 1, "t": "a"}, {"n": 2}]}, {"rows": [{"t": "a", "n": 1}, {"n": 3}]}, {"rows": None})
+    assert made.value == {"rows": [{"n": 1, "t": "a"}, {"n": 2}, {"n": 3}]}
+    assert made.repeats == {"/rows": 1}
+
+
+def test_rows_that_one_chunk_gives_twice_stand_twice():
+    made = merged({"rows": [{"n": 1}, {"n": 1}]}, {"rows": [{"n": 2}]})
+    assert made.value == {"rows": [{"n": 1}, {"n": 1}, {"n": 2}]}
+    assert made.repeats == {}
+
+
+def test_rows_that_are_nothing_are_left_out_and_not_counted():
+    made = merged({"rows": [None, 1]}, {"rows": [None, 2]})
+    assert (made.value, made.repeats) == ({"rows": [1, 2]}, {})
+
+
+def test_nothing_at_all_is_an_empty_value():
+    assert merged({}, {}).value == {}
+
+
+def test_conflicts_that_are_told_are_bounded():
+    one = {f"p{number}": 1 for number in range(1000)}
+    assert len(merged(one, dict.fromkeys(one, 2)).conflicts) == 200

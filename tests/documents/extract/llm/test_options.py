@@ -1,0 +1,46 @@
+"""What a rule may say about asking."""
+
+from typing import Any
+
+import pytest
+
+from penstock.documents.extract.llm.errors import ModelRuleUnusable
+from penstock.documents.extract.llm.options import Options, flaw_of_options, read_options
+from penstock.documents.model import Which
+
+
+def test_options_are_read():
+    given = {"server": "near", "model": "m", "temperature": 1, "null_ungrounded": True, "chunk_size_chars": 900}
+    which = Which(server="near", model="m", temperature=1.0)
+    assert read_options(given) == Options(which=which, null_ungrounded=True, chunk_characters=900)
+
+
+def test_no_options_are_options_and_so_are_unknown_ones_and_nulls():
+    assert read_options({}) == read_options({"server": None, "temperature": None, "colour": [1]}) == Options()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("server", 5),
+        ("server", " "),
+        ("model", ["m"]),
+        ("model", "m" * 201),
+        ("model", "a\nb"),
+        ("temperature", "hot"),
+        ("temperature", True),
+        ("temperature", 2.1),
+        ("temperature", -0.1),
+        ("temperature", float("nan")),
+        ("null_ungrounded", "yes"),
+        ("null_ungrounded", 1),
+        ("chunk_size_chars", 199),
+        ("chunk_size_chars", 1000.5),
+        ("chunk_size_chars", True),
+        ("chunk_size_chars", "many"),
+    ],
+)
+def test_what_is_none_is_named(option: str, value: Any):
+    assert f"options.{option} must be" in (flaw_of_options({option: value}) or "")
+    with pytest.raises(ModelRuleUnusable, match=option):
+        read_options({option: value})
