@@ -21,7 +21,7 @@ from bench import databases
 from bench.etl_documents import write_scan
 from bench.etl_works import Works, cpu_seconds, warm_up
 from bench.rounds import ROUNDS, Finding, summary
-from penstock.cli.running import run_until_signal
+from penstock.cli.signals import run_until_signal
 from penstock.etl.worker import ROOM
 from penstock.kernel.processes import ProcessKind
 from penstock.settings import EtlSettings, Settings
@@ -111,7 +111,7 @@ def _stop(worker: SpawnProcess) -> None:
 
 
 def work(settings: Settings, first: Path, ready: Semaphore) -> None:
-    """A process as `penstock work --rooms etl` is one, which warms up before it says that it is there."""
+    """A process as `penstock work --modules etl` is one, which warms up before it says that it is there."""
     run_until_signal(_work(settings, first, ready))
 
 

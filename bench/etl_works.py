@@ -101,7 +101,7 @@ async def open_works(*, profile: str) -> AsyncIterator[Works]:
 
 @asynccontextmanager
 async def working(house: Runtime) -> AsyncIterator[None]:
-    """The house does what `penstock work --rooms etl` does."""
+    """The house does what `penstock work --modules etl` does."""
     async with asyncio.TaskGroup() as parts:
         running = [
             parts.create_task(house.keep(kind=ProcessKind.WORK, rooms=[ROOM])),

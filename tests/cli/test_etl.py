@@ -16,9 +16,9 @@ from typer.testing import CliRunner, Result
 
 from penstock import settings as all_settings
 from penstock.access.domain import Caller, Scope
-from penstock.cli.etl import etl
-from penstock.cli.etl_files import Document
-from penstock.cli.etl_submit import Errand, Order
+from penstock.cli.etl import app
+from penstock.cli.etl.files import InputFile
+from penstock.cli.etl.submission import Submission, SubmitOptions
 from penstock.etl.errors import EtlTaskNotFound, EtlTaskOver, EtlTaskRunning
 from penstock.etl.store.tables import etl_task
 from penstock.kernel.db import Db
@@ -48,7 +48,7 @@ class Desk:
     def etl(self, *arguments: object, **settings: str) -> Result:
         """`penstock etl …`, to its end, in this process: to start one takes longer than most of these commands."""
         with chdir(self.papers):
-            return CliRunner().invoke(etl, [str(one) for one in arguments], env=self.settings | settings)
+            return CliRunner().invoke(app, [str(one) for one in arguments], env=self.settings | settings)
 
     def start(self, *arguments: object) -> subprocess.Popen[bytes]:
         """`penstock …`, going on."""
@@ -120,7 +120,7 @@ def test_a_folder_becomes_a_table_and_what_failed_is_told_with_its_reason(desk: 
     desk.write("tool.exe")
     ended = desk.etl("submit", ".", "--out", "../all.csv")
     assert ended.exit_code == 1
-    assert "left out, of no kind that can be read: tool.exe" in ended.stderr
+    assert "skipped, not a readable type: tool.exe" in ended.stderr
     assert "DOCUMENT_EMPTY" in ended.stderr
     assert "empty.pdf is empty." in ended.stderr
     assert "Check that the upload was complete." in ended.stderr
@@ -156,11 +156,11 @@ def test_files_whose_names_no_store_takes_are_submitted_like_any_other(desk: Des
 
 def test_a_file_that_vanished_stops_none_of_the_others(desk: Desk, capsys: pytest.CaptureFixture[str]):
     paths = (desk.papers / "gone.md", desk.write("here.md"))
-    documents = [Document(path=path, name=path.name) for path in paths]
-    order = Order(documents=documents, rule=None, project_id=1, out=None, wait=False)
-    errand = Errand(order, Caller(name="ann", user_id=1, scope=Scope.ADMIN))
-    asyncio.run(errand.run(all_settings.load(desk.settings)))
-    assert errand.sum_up() == 1
+    documents = [InputFile(path=path, name=path.name) for path in paths]
+    options = SubmitOptions(rule=None, project_id=1, out=None, wait=False)
+    submission = Submission(documents, options, Caller(name="ann", user_id=1, scope=Scope.ADMIN))
+    asyncio.run(submission.run(all_settings.load(desk.settings)))
+    assert submission.report() == 1
     told = capsys.readouterr()
     assert told.out == "1\tpending\there.md\n"
     assert "FILE_NOT_READABLE" in told.err
@@ -184,7 +184,7 @@ def test_a_rule_nobody_knows_and_a_folder_of_nothing_are_told_in_words(desk: Des
     (desk.papers / "bare").mkdir()
     nothing = desk.etl("submit", "bare")
     assert (nothing.exit_code, nothing.stdout) == (1, "")
-    assert "nothing here that can be read" in nothing.stderr
+    assert "No readable documents found" in nothing.stderr
 
 
 def test_a_full_queue_is_waited_for_with_wait_and_told_without(desk: Desk):
@@ -204,7 +204,7 @@ def test_a_full_queue_is_waited_for_with_wait_and_told_without(desk: Desk):
 
 async def test_where_a_worker_runs_it_does_the_work_and_the_command_only_watches(desk: Desk):
     db = desk.open_db()
-    worker = desk.start("work", "--rooms", "etl")
+    worker = desk.start("work", "--modules", "etl")
     try:
         owner = await _first_worker(db)
         submit = ("etl", "submit", str(desk.write("a.md")), "--wait")
@@ -243,7 +243,7 @@ async def test_ctrl_c_leaves_the_task_in_the_queue_and_says_so(desk: Desk, tmp_p
             assert await asyncio.to_thread(going.wait, SOON) == 130
         finally:
             going.kill()
-    assert "still in the queue: 1; `penstock serve` or `penstock work` goes on with them." in log.read_text()
+    assert "still in the queue: 1; `penstock serve` or `penstock work` continues them." in log.read_text()
     async with db.read() as tx:
         assert (await get_job(tx, "etl:1:1:ocr")).state is JobState.WAITING
         assert await list_processes(tx) == []

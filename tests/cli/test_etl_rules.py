@@ -9,9 +9,8 @@ from msgspec import json
 from typer.testing import CliRunner, Result
 
 from penstock.access.domain import Caller, Scope
-from penstock.cli import etl_house
-from penstock.cli.etl import etl
-from penstock.cli.etl_house import caller, rule_number
+from penstock.cli.etl import app, session
+from penstock.cli.etl.session import caller, find_rule_id
 from penstock.etl import rules
 from penstock.etl.domain import Mode, RuleBody
 from penstock.etl.errors import BadRule, EtlTaskNotFound, RuleNotFound, SystemRule
@@ -49,7 +48,7 @@ class Desk:
     def etl(self, *arguments: object) -> Result:
         """`penstock etl …`, to its end."""
         with chdir(self.folder):
-            return CliRunner().invoke(etl, [str(one) for one in arguments], env=self.settings)
+            return CliRunner().invoke(app, [str(one) for one in arguments], env=self.settings)
 
     def listed(self) -> list[list[str]]:
         """The rules, by their cells."""
@@ -68,7 +67,7 @@ def test_a_rule_is_added_from_a_file_listed_shown_and_removed(desk: Desk):
     assert desk.rules().stdout == desk.rules("list").stdout
     shown = desk.rules("show", "bills")
     assert json.decode(shown.stdout) == RULE
-    assert shown.stderr == "rule 1 in version 1, of user 1\n"
+    assert shown.stderr == "rule 1, version 1, owner user 1\n"
     assert desk.rules("remove", 1).stdout == "1\tremoved\n"
     assert [row[0] for row in desk.listed()] == ["0"]
     assert isinstance(desk.rules("show", 1).exception, RuleNotFound)
@@ -118,7 +117,7 @@ def test_a_rule_that_is_none_is_told_in_words(desk: Desk):
     for schema in ("prose.json", "list.json"):
         refused = desk.rules("add", "--name", "x", "--schema", schema)
         assert isinstance(refused.exception, BadRule)
-        assert f"{schema} is no JSON object" in str(refused.exception)
+        assert f"{schema} is not a JSON object" in str(refused.exception)
     (desk.folder / "long.json").write_text(f'{{"type": "object", "title": "{"x" * 1024 * 1024}"}}')
     assert "is longer than" in str(desk.rules("add", "--name", "x", "--schema", "long.json").exception)
     told = run("etl", "rules", "add", "--name", "x", cwd=desk.folder, **desk.settings)
@@ -133,13 +132,13 @@ def test_a_name_is_ones_own_before_it_is_somebody_elses(desk: Desk):
         async with open_runtime(Settings(data_dir=desk.folder / "data")) as house:
             for name, maker in (("bills", caller()), ("bills", bert), ("notes", bert)):
                 await rules.add(house.rooms.etl, maker, RuleBody(name=name, postprocess_mode=Mode.SKIP))
-            return [await rule_number(house, name) for name in names]
+            return [await find_rule_id(house, name) for name in names]
 
     assert asyncio.run(chosen("bills", "notes", "3")) == [1, 3, 3]
 
 
 def test_rules_are_listed_however_many_there_are(desk: Desk, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(etl_house, "PAGE", 2)
+    monkeypatch.setattr(session, "PAGE", 2)
     for _ in range(4):
         desk.rules("add", "rule.json")
     assert [row[0] for row in desk.listed()] == ["0", "1", "2", "3", "4"]

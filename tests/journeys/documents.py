@@ -59,7 +59,7 @@ async def serving(profile: Profile, session: aiohttp.ClientSession, **more: str)
     """A server that does no jobs, and a worker."""
     settings = profile.settings | {"ETL_OCR_PROFILE": "fast"} | more
     server = Serving("--no-workers", **settings)
-    worker = Command("work", "--rooms", "etl", **settings)
+    worker = Command("work", "--modules", "etl", **settings)
     try:
         await server.ready(session)
         yield server

@@ -1,4 +1,4 @@
-"""The command line's manners: help everywhere, errors in words."""
+"""The command line: help for every command, and errors as messages without a traceback."""
 
 import subprocess
 import sys
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.wiring import MODULES
 from tests.journeys.command import environment, run
 
 
@@ -22,18 +23,25 @@ def test_the_version_is_shown():
     assert run("--version").stdout.startswith("penstock 0.")
 
 
-def test_the_shell_is_told_what_can_follow():
+def test_shell_completion_lists_commands():
     asked = environment(_PENSTOCK_COMPLETE="complete_bash", COMP_WORDS="penstock ke", COMP_CWORD="1")
     script = Path(sys.executable).with_name("penstock")
     shown = subprocess.run([script], env=asked, capture_output=True, text=True, timeout=100, check=False)
     assert shown.stdout.split() == ["keys"]
 
 
-def test_work_in_a_room_that_is_none_is_refused_with_those_there_are():
-    refused = run("work", "--rooms", "kitchen")
+@pytest.mark.parametrize("flag", ["--modules", "--rooms"])  # the second is the former name
+def test_an_unknown_module_is_refused_and_the_known_ones_are_listed(flag: str):
+    refused = run("work", flag, "kitchen")
     assert refused.returncode == 2
     assert "kitchen" in refused.stderr
     assert "notify" in refused.stderr
+
+
+def test_the_help_of_work_lists_every_module_and_no_former_flag():
+    shown = run("work", "--help").stdout
+    assert f"{', '.join(filter(None, MODULES))}." in " ".join(shown.split())
+    assert "--rooms" not in shown
 
 
 @pytest.mark.parametrize(

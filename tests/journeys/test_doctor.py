@@ -46,7 +46,7 @@ def test_what_is_away_is_named_with_what_to_do(tmp_path: Path):
 def test_a_misspelt_setting_is_named_with_what_may_have_been_meant(tmp_path: Path):
     found = run("doctor", PENSTOCK_DATA_DIR=str(tmp_path), PENSTOCK_REDIS_URI="redis://h")
     assert found.returncode == 0
-    assert "! settings        PENSTOCK_REDIS_URI is no setting" in found.stdout
+    assert "! settings        PENSTOCK_REDIS_URI is not a known setting" in found.stdout
     assert "Did you mean PENSTOCK_REDIS_URL?" in found.stdout
 
 

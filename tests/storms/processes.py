@@ -15,13 +15,9 @@ from penstock.kernel.errors import Unavailable
 
 PR_SET_PDEATHSIG = 1
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(
-    [
-        *(f"tests.storms.{name}" for name in ("engines", "kills", "late", "listeners", "pullers", "rivals")),
-        *(f"penstock.cli.{name}" for name in ("demo", "etl", "serve", "work")),
-        "penstock.web.server",
-    ]
-)
+STORMS = [f"tests.storms.{name}" for name in ("engines", "kills", "late", "listeners", "pullers", "rivals")]
+COMMANDS = [f"penstock.cli.{name}" for name in ("process", "doctor", "demo.tour", "etl.submission", "etl.show")]
+_context.set_forkserver_preload([*STORMS, *COMMANDS])
 _started: list[ForkServerProcess] = []
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from penstock.cli.tasks import tasks as command
+from penstock.cli.tasks import app as command
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
 from penstock.tasks import load as loading
@@ -256,18 +256,18 @@ class TestCommand:
         file = folder / "export.jsonl"
         file.write_bytes(export(LEAST, {**LEAST, "status": "lost"}, {**LEAST, "task_id": "t2"}).read())
         first = CliRunner().invoke(command, ["import", str(file)])
-        assert (first.exit_code, first.stdout) == (1, "2 imported, 0 there already, 1 bad lines\n")
+        assert (first.exit_code, first.stdout) == (1, "2 imported, 0 already present, 1 bad lines\n")
         assert "line 2: status" in first.stderr
         again = CliRunner().invoke(command, ["import", str(file), "--project", "p1"])
-        assert again.stdout == "0 imported, 2 there already, 1 bad lines, 0 of other projects\n"
+        assert again.stdout == "0 imported, 2 already present, 1 bad lines, 0 of other projects\n"
 
     def test_a_good_file_ends_with_status_zero(self, folder: Path):
         file = folder / "export.jsonl"
         file.write_bytes(export(LEAST, {**LEAST, "project_id": "p2"}).read())
         tried = CliRunner().invoke(command, ["import", str(file), "--dry-run"])
-        assert (tried.exit_code, tried.stdout) == (0, "2 would be imported, 0 there already, 0 bad lines\n")
+        assert (tried.exit_code, tried.stdout) == (0, "2 would be imported, 0 already present, 0 bad lines\n")
         done = CliRunner().invoke(command, ["import", str(file), "--project", "p2"])
-        assert (done.exit_code, done.stdout) == (0, "1 imported, 0 there already, 0 bad lines, 1 of other projects\n")
+        assert (done.exit_code, done.stdout) == (0, "1 imported, 0 already present, 0 bad lines, 1 of other projects\n")
 
     @pytest.mark.parametrize("name", ["nothing.jsonl", "."])
     def test_what_is_no_file_is_refused(self, folder: Path, name: str):

@@ -13,8 +13,8 @@ from typing import Any
 from fastapi import APIRouter, Request
 from pydantic import BaseModel
 
-from penstock.cli.running import run_until_signal
-from penstock.cli.serve import first_key
+from penstock.cli.process import ensure_admin_key
+from penstock.cli.signals import run_until_signal
 from penstock.kernel.logs import set_up_logs
 from penstock.kernel.processes import ProcessKind
 from penstock.settings import Settings
@@ -68,7 +68,7 @@ async def fail(request: Request) -> None:
 async def _serve(port: int, folder: Path, drain_seconds: float) -> None:
     settings = Settings(data_dir=folder, body_bytes=BODY_BYTES, body_seconds=BODY_SECONDS, admin_key=ADMIN_KEY)
     async with open_runtime(settings) as house, asyncio.TaskGroup() as tasks:
-        await first_key(house)
+        await ensure_admin_key(house)
         tasks.create_task(house.keep(kind=ProcessKind.SERVE))
         tasks.create_task(_answer(build_app(house, routers=[*ROUTERS, router]), port, drain_seconds))
 

@@ -1,11 +1,11 @@
-"""Who sits at the terminal, as the audit log names them."""
+"""The user of this terminal, as the audit log names them."""
 
 import getpass
 
 
-def actor() -> str:
-    """Their name on this machine, if they have one."""
+def cli_actor() -> str:
+    """`cli:<user name>`."""
     try:
         return f"cli:{getpass.getuser()}"
-    except (KeyError, OSError):  # in a container a user may have a number and no name
+    except (KeyError, OSError):  # a container may run under a user id without a name
         return "cli"

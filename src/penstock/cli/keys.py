@@ -1,26 +1,22 @@
-"""`penstock keys`: API keys from the terminal, for whoever can reach the database.
+"""`penstock keys`: API keys from the terminal, for anyone who can reach the database.
 
-A new key goes to standard output alone, so that a script can take it; what people should know goes to standard error.
+Only the new key goes to standard output, so that a script can read it; everything else goes to standard error.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from penstock import settings as all_settings
-from penstock.access import keys as verbs
-from penstock.access import store
-from penstock.access.domain import MOST_GRACE_SECONDS, MOST_ID, IssuedKey, Key, NewKey, Scope
-from penstock.cli.actor import actor
-from penstock.kernel.db import Db, Tx
-from penstock.kernel.migrations import migrate
-from penstock.settings import Settings
-from penstock.wiring import open_database
+from penstock.access.domain import MOST_GRACE_SECONDS, MOST_ID, Scope
 
-keys = typer.Typer(name="keys", help="Make, list, rotate and revoke API keys.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from datetime import datetime
+
+    from penstock.access.domain import IssuedKey, Key
+    from penstock.kernel.db import Tx
+
+app = typer.Typer(rich_markup_mode=None)
 
 T = TypeVar("T")
 PAGE = 100
@@ -28,35 +24,43 @@ HEADINGS = ("ID", "STATE", "SCOPE", "KEY", "USER", "PROJECT", "EXPIRES", "LAST U
 MOST_CHARACTERS = 255
 
 
-def _word(value: str | None) -> str | None:
-    """What people may call things: one line that a database and a terminal can show."""
+def _check_name(value: str | None) -> str | None:
+    """Names are one printable line, so that databases and terminals can show them."""
     if value is not None and not (value.strip() and value.isprintable() and len(value) <= MOST_CHARACTERS):
-        raise typer.BadParameter(f"it needs 1 to {MOST_CHARACTERS} printable characters")
+        raise typer.BadParameter(f"expected 1 to {MOST_CHARACTERS} printable characters")
     return value
 
 
-KeyId = Annotated[str, typer.Argument(help="The key's id, as `penstock keys list` shows it.", callback=_word)]
+KeyId = Annotated[str, typer.Argument(help="The key's id, from `penstock keys list`.", callback=_check_name)]
 
 
-@keys.command("create")
+@app.command()
 def create(
     *,
-    name: Annotated[str, typer.Option(help="What the key is for; records show it.", callback=_word)],
-    scope: Annotated[Scope, typer.Option(help="read = query and pull, write = also push, admin = everything.")],
+    name: Annotated[str, typer.Option(help="What the key is for; the audit log shows it.", callback=_check_name)],
+    scope: Annotated[Scope, typer.Option(help="read: query and pull. write: also push. admin: everything.")],
     project: Annotated[
-        str | None, typer.Option(help="Bind it to one project: it opens nothing else.", callback=_word)
+        str | None, typer.Option(help="Bind the key to one project: it opens no other.", callback=_check_name)
     ] = None,
-    user_id: Annotated[int | None, typer.Option(help="Whose it is; a new user by default.", min=1, max=MOST_ID)] = None,
+    user_id: Annotated[
+        int | None, typer.Option(help="The user it belongs to; a new user by default.", min=1, max=MOST_ID)
+    ] = None,
     merchant_id: Annotated[
-        int | None, typer.Option(help="The merchant whose things it sees.", min=1, max=MOST_ID)
+        int | None, typer.Option(help="The merchant whose records it sees.", min=1, max=MOST_ID)
     ] = None,
-    role: Annotated[str | None, typer.Option(help="A role, for rooms that ask for one.", callback=_word)] = None,
-    days: Annotated[float | None, typer.Option(help="It expires after so many days.", min=0.001, max=36500)] = None,
+    role: Annotated[
+        str | None, typer.Option(help="A role, for modules that require one.", callback=_check_name)
+    ] = None,
+    days: Annotated[float | None, typer.Option(help="Expire after this many days.", min=0.001, max=36500)] = None,
 ) -> None:
-    """Make a key and print it. It is shown this once."""
+    """Create a key and print it. It is shown only once."""
+    from datetime import timedelta
 
-    async def make(tx: Tx) -> IssuedKey:
-        expires_at = tx.now + timedelta(days=days) if days is not None else None
+    from penstock.access import keys
+    from penstock.access.domain import NewKey
+    from penstock.cli.actor import cli_actor
+
+    async def create_key(tx: "Tx") -> "IssuedKey":
         new = NewKey(
             name=name,
             scope=scope,
@@ -64,78 +68,89 @@ def create(
             user_id=user_id,
             merchant_id=merchant_id,
             role=role,
-            expires_at=expires_at,
+            expires_at=tx.now + timedelta(days=days) if days is not None else None,
         )
-        return await verbs.create(tx, new, by=actor())
+        return await keys.create(tx, new, by=cli_actor())
 
-    _show_once(_run(make))
+    _print_secret(_run_in_tx(create_key))
 
 
-@keys.command("list")
+@app.command("list")
 def list_keys(
-    limit: Annotated[int, typer.Option(help="How many at the most.", min=1, max=10_000)] = PAGE,
+    limit: Annotated[int, typer.Option(help="The most keys to show.", min=1, max=10_000)] = PAGE,
 ) -> None:
-    """Show the keys, newest first, without their secrets."""
+    """List the keys, newest first, without their secrets."""
+    from penstock.access import store
 
-    async def read(tx: Tx) -> list[tuple[str, ...]]:
+    async def read(tx: "Tx") -> list[tuple[str, ...]]:
         return [_row(key, tx.now) for key in await store.list_keys(tx, limit=limit)]
 
-    rows = [HEADINGS, *_run(read)]
+    rows = [HEADINGS, *_run_in_tx(read)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-@keys.command("rotate")
+@app.command()
 def rotate(
     key_id: KeyId,
     grace_seconds: Annotated[
-        float, typer.Option(help="How long the old key goes on.", min=0, max=MOST_GRACE_SECONDS)
+        float, typer.Option(help="How long the old key stays valid.", min=0, max=MOST_GRACE_SECONDS)
     ] = 0,
 ) -> None:
-    """Put a new key in the place of an old one and print it. It is shown this once."""
+    """Replace a key with a new one and print it. It is shown only once."""
+    from penstock.access import keys
+    from penstock.cli.actor import cli_actor
 
-    async def turn(tx: Tx) -> IssuedKey:
-        return await verbs.rotate(tx, key_id, by=actor(), grace_seconds=grace_seconds)
+    async def rotate_key(tx: "Tx") -> "IssuedKey":
+        return await keys.rotate(tx, key_id, by=cli_actor(), grace_seconds=grace_seconds)
 
-    _show_once(_run(turn))
+    _print_secret(_run_in_tx(rotate_key))
 
 
-@keys.command("revoke")
+@app.command()
 def revoke(key_id: KeyId) -> None:
-    """End a key. Servers that are running know it within two seconds."""
+    """Revoke a key. Running servers refuse it within two seconds."""
+    from penstock.access import keys
+    from penstock.cli.actor import cli_actor
 
-    async def end(tx: Tx) -> Key:
-        return await verbs.revoke(tx, key_id, by=actor())
+    async def revoke_key(tx: "Tx") -> "Key":
+        return await keys.revoke(tx, key_id, by=cli_actor())
 
-    typer.echo(f"revoked: {_run(end).id}", err=True)
-
-
-def _run(verb: Callable[[Tx], Awaitable[T]]) -> T:
-    return asyncio.run(_with_database(all_settings.load(), verb))
+    typer.echo(f"revoked: {_run_in_tx(revoke_key).id}", err=True)
 
 
-async def _with_database(settings: Settings, verb: Callable[[Tx], Awaitable[T]]) -> T:
-    db: Db = open_database(settings)
-    try:
-        if settings.embedded:
-            await migrate(db)
-        async with db.tx(actor=actor()) as tx:
-            return await verb(tx)
-    finally:
-        await db.close()
+def _run_in_tx(action: "Callable[[Tx], Awaitable[T]]") -> T:
+    import asyncio
+
+    from penstock import settings as all_settings
+    from penstock.cli.actor import cli_actor
+    from penstock.kernel.migrations import migrate
+    from penstock.wiring import open_database
+
+    async def run() -> T:
+        settings = all_settings.load()
+        db = open_database(settings)
+        try:
+            if settings.embedded:
+                await migrate(db)
+            async with db.tx(actor=cli_actor()) as tx:
+                return await action(tx)
+        finally:
+            await db.close()
+
+    return asyncio.run(run())
 
 
-def _show_once(issued: IssuedKey) -> None:
+def _print_secret(issued: "IssuedKey") -> None:
     key = issued.key
     typer.echo(
-        f"{key.name} ({key.scope}, user {key.user_id}) has the id {key.id}. The key is shown this once:", err=True
+        f"{key.name} ({key.scope}, user {key.user_id}) has the id {key.id}. The key is shown only once:", err=True
     )
     typer.echo(issued.secret)
 
 
-def _row(key: Key, now: datetime) -> tuple[str, ...]:
-    times = (key.expires_at, key.last_used_at)
-    shown = [f"{time:%Y-%m-%d %H:%M}" if time is not None else "-" for time in times]
-    whose = (key.prefix, str(key.user_id), key.project or "-")
-    return (key.id, str(key.state(now)), str(key.scope), *whose, *shown, key.name)
+def _row(key: "Key", now: "datetime") -> tuple[str, ...]:
+    times = [f"{time:%Y-%m-%d %H:%M}" if time is not None else "-" for time in (key.expires_at, key.last_used_at)]
+    owner = (key.prefix, str(key.user_id), key.project or "-")
+    return (key.id, str(key.state(now)), str(key.scope), *owner, *times, key.name)

@@ -1,55 +1,139 @@
-"""The command line's front door."""
+"""The `penstock` command: its subcommands with their options. What a command does is imported when it runs."""
 
-import logging
 import sys
-from importlib.metadata import version
-from typing import Annotated
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_group
 
-from penstock import settings as all_settings
-from penstock.cli import demo, doctor, etl, keys, migrate, serve, tasks, work
+from penstock import __version__
 from penstock.kernel.errors import PenstockError
-from penstock.kernel.logs import set_up_logs
 
-log = logging.getLogger(__name__)
+Port = Annotated[int, typer.Option(help="The port to listen on.", min=1, max=65535)]
+
+
+class LazyGroup(TyperGroup):
+    """A command group that imports `penstock.cli.<name>` when one of its commands is needed."""
+
+    def _load(self) -> None:
+        if not self.commands:
+            group = get_group(import_module(f"penstock.cli.{self.name}").app)
+            self.commands, self.callback = group.commands, group.callback
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of the commands, in order of definition."""
+        self._load()
+        return super().list_commands(ctx)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of this name, or None."""
+        self._load()
+        return super().get_command(ctx, cmd_name)
+
 
 cli = typer.Typer(
     name="penstock",
     help="Takes work in - files, upstream APIs, tasks - and carries each piece through to a result, once.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # rendering help with Rich takes longer than everything else that --help does
 )
-cli.command("serve")(serve.serve)
-cli.command("work")(work.work)
-cli.command("migrate")(migrate.migrate)
-cli.add_typer(keys.keys)
-cli.add_typer(tasks.tasks)
-cli.add_typer(etl.etl)
-cli.command("doctor")(doctor.doctor)
-cli.command("demo")(demo.demo)
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
-        typer.echo(f"penstock {version('penstock')}")
+def _show_version(requested: bool) -> None:
+    if requested:
+        typer.echo(f"penstock {__version__}")
         raise typer.Exit
 
 
 @cli.callback()
-def _begin(
+def _set_up(
     _version: Annotated[
         bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_show_version)
     ] = False,
 ) -> None:
+    import logging
+
+    from penstock import settings as all_settings
+    from penstock.kernel.logs import set_up_logs
+
     settings = all_settings.load()
     set_up_logs(style=settings.log_format, level=settings.log_level)
-    for name, meant in all_settings.unknown().items():
-        log.warning("%s is no setting%s", name, f"; was {meant} meant?" if meant else "")
+    for name, suggestion in all_settings.unknown().items():
+        hint = f"; did you mean {suggestion}?" if suggestion else ""
+        logging.getLogger(__name__).warning("Unknown setting %s%s", name, hint)
+
+
+@cli.command()
+def serve(
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Port = 8080,
+    data_dir: Annotated[Path | None, typer.Option(help="The data folder; PENSTOCK_DATA_DIR by default.")] = None,
+    workers: Annotated[bool, typer.Option(help="Run jobs in this process too.")] = True,
+) -> None:
+    """Serve the API. Ready when GET /api/v1/health answers 200."""
+    from penstock.cli import process
+
+    process.serve(host=host, port=port, data_dir=data_dir, workers=workers)
+
+
+@cli.command()
+def work(
+    modules: Annotated[
+        str, typer.Option(help="Run only the jobs of these modules, comma-separated: notify, tasks, etl.")
+    ] = "",
+    rooms: Annotated[str, typer.Option(hidden=True, help="The former name of --modules.")] = "",
+) -> None:
+    """Run jobs until stopped. Unfinished jobs return to the queue."""
+    from penstock.cli import process
+
+    process.work(modules or rooms)
+
+
+@cli.command()
+def migrate() -> None:
+    """Migrate the database to the current schema. Safe to repeat and to run from several hosts at once."""
+    from penstock.cli import process
+
+    process.migrate()
+
+
+cli.add_typer(
+    typer.Typer(cls=LazyGroup), name="keys", help="Create, list, rotate and revoke API keys.", no_args_is_help=True
+)
+cli.add_typer(typer.Typer(cls=LazyGroup), name="tasks", help="Import tasks.", no_args_is_help=True)
+cli.add_typer(
+    typer.Typer(cls=LazyGroup), name="etl", help="Turn documents into markdown and JSON.", no_args_is_help=True
+)
+
+
+@cli.command()
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Check settings, connections, clocks and permissions. Exits with 1 when a check fails."""
+    from penstock.cli.doctor import run_doctor
+
+    raise typer.Exit(run_doctor(as_json=as_json))
+
+
+@cli.command()
+def demo(
+    port: Port = 8080,
+    leave: Annotated[bool, typer.Option("--exit", help="Exit after the demo instead of serving on.")] = False,
+    worker: Annotated[bool, typer.Option("--worker", hidden=True)] = False,
+) -> None:
+    """Run everything on sample data: a killed worker's job is resumed, a task is pulled, two invoices are read."""
+    from penstock.cli.demo import tour
+
+    tour.run_demo(port=port, leave=leave, worker=worker)
 
 
 def app() -> None:
-    """Run the command line. An error we can name is shown in words, not as a traceback."""
+    """Run the command line. A known error is printed as a message with its hint, without a traceback."""
     try:
         cli()
     except PenstockError as error:

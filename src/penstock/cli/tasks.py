@@ -1,72 +1,77 @@
-"""`penstock tasks`: what is done to tasks from the terminal, by whoever can reach the database."""
+"""`penstock tasks`: import tasks, for anyone who can reach the database."""
 
-import asyncio
-from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from penstock import settings as all_settings
-from penstock.cli.actor import actor
-from penstock.settings import Settings
-from penstock.tasks.api.exported import read_lines
-from penstock.tasks.load import Line, Loaded, load
-from penstock.wiring import open_database
-from penstock.wiring.runtime import make_ready
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
-MOST_SHOWN = 100  # bad lines that are told one by one
+    from rich.progress import Progress, TaskID
 
-tasks = typer.Typer(name="tasks", help="Take tasks in from elsewhere.", no_args_is_help=True)
+    from penstock.tasks.load import Line
+
+MOST_SHOWN = 100  # bad lines that are printed one by one
+
+app = typer.Typer(rich_markup_mode=None)
 
 
-@tasks.callback()
+@app.callback()
 def _tasks() -> None:
-    """Take tasks in from elsewhere."""
+    """Import tasks."""  # the callback makes `import` a subcommand although it is the only one
 
 
-@tasks.command("import")
+@app.command("import")
 def import_tasks(
     file: Annotated[
-        Path, typer.Argument(help="An export of the older store: JSON lines.", exists=True, dir_okay=False)
+        Path, typer.Argument(help="An export of the previous task store: JSON lines.", exists=True, dir_okay=False)
     ],
     project: Annotated[
-        str | None, typer.Option(help="Only this project's tasks; a line that names none belongs to it.")
+        str | None, typer.Option(help="Import only this project; lines that name no project belong to it.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would become of the lines.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what would be imported; write nothing.")] = False,
 ) -> None:
-    """Take in an export. What is there already is left alone, so it can be run again at any time."""
+    """Import tasks from an export. Existing tasks are left unchanged, so the import can be repeated."""
+    import asyncio
+
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from penstock import settings as all_settings
+    from penstock.cli.actor import cli_actor
+    from penstock.tasks.api.exported import read_lines
+    from penstock.tasks.load import Loaded, load
+    from penstock.wiring import open_database
+    from penstock.wiring.runtime import make_ready
+
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with file.open("rb") as export, Progress(*columns, console=Console(stderr=True)) as bar:
         reading = bar.add_task("reading", total=file.stat().st_size)
-        lines = _watched(read_lines(export, project=project), bar, reading)
+        lines = _show_progress(read_lines(export, project=project), bar, reading)
 
-        def tell(loaded: Loaded) -> None:
+        def show_count(loaded: Loaded) -> None:
             bar.update(reading, description=f"{loaded.lines} lines")
 
-        loaded = asyncio.run(_import(all_settings.load(), lines, dry_run=dry_run, tell=tell))
-    made = "would be imported" if dry_run else "imported"
-    left_out = f", {loaded.left_out} of other projects" if project is not None else ""
-    typer.echo(f"{loaded.created} {made}, {loaded.skipped} there already, {loaded.bad} bad lines{left_out}")
+        async def run() -> Loaded:
+            settings = all_settings.load()
+            db = open_database(settings)
+            try:
+                await make_ready(db, settings)
+                return await load(db, lines, by=cli_actor(), dry_run=dry_run, tell=show_count)
+            finally:
+                await db.close()
+
+        loaded = asyncio.run(run())
+    imported = "would be imported" if dry_run else "imported"
+    other_projects = f", {loaded.left_out} of other projects" if project is not None else ""
+    typer.echo(f"{loaded.created} {imported}, {loaded.skipped} already present, {loaded.bad} bad lines{other_projects}")
     if loaded.bad:
         raise typer.Exit(1)
 
 
-async def _import(
-    settings: Settings, lines: Iterable[Line], *, dry_run: bool, tell: Callable[[Loaded], None]
-) -> Loaded:
-    db = open_database(settings)
-    try:
-        await make_ready(db, settings)
-        return await load(db, lines, by=actor(), dry_run=dry_run, tell=tell)
-    finally:
-        await db.close()
-
-
-def _watched(lines: Iterable[Line], bar: Progress, reading: TaskID) -> Iterator[Line]:
-    """The lines, shown as they are read; what is wrong with one is told at once."""
+def _show_progress(lines: "Iterable[Line]", bar: "Progress", reading: "TaskID") -> "Iterator[Line]":
+    """The lines, with the progress bar advanced and problems printed as they are read."""
     bad = 0
     for line in lines:
         bar.advance(reading, line.size_bytes)
@@ -75,5 +80,5 @@ def _watched(lines: Iterable[Line], bar: Progress, reading: TaskID) -> Iterator[
             if bad <= MOST_SHOWN:
                 bar.console.print(f"line {line.number}: {line.problem}", markup=False, highlight=False, soft_wrap=True)
             if bad == MOST_SHOWN:
-                bar.console.print("more bad lines are only counted")
+                bar.console.print("further bad lines are only counted")
         yield line

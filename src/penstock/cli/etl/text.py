@@ -1,4 +1,4 @@
-"""How results are told to a person: values on one line, and where on the page each of them stands."""
+"""Results as text for a terminal: values on one line, each with its place on the page."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -8,47 +8,47 @@ from rich.cells import cell_len, set_cell_size
 from penstock.documents.extract.fields.schema import escaped
 from penstock.documents.ground import Box, Place
 
-DOWN = ("top", "middle", "bottom")
-ACROSS = ("left", "centre", "right")
+ROWS = ("top", "middle", "bottom")
+COLUMNS = ("left", "centre", "right")
 MOST_CHARACTERS = 60
 
+PageSizes = Mapping[int, tuple[float, float]]
 
-def plain(text: object) -> str:
-    """Foreign text as a terminal may show it: nothing in it can move the cursor or change colours."""
+
+def printable(text: object) -> str:
+    """Untrusted text with control characters replaced, so that it cannot move the cursor or change colours."""
     return "".join(sign if sign.isprintable() else " " for sign in str(text))
 
 
-def shortened(text: object, most: int = MOST_CHARACTERS) -> str:
+def shorten(text: object, most: int = MOST_CHARACTERS) -> str:
     """The beginning of a text, on one line."""
-    line = " ".join(plain(text).split())
+    line = " ".join(printable(text).split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def whereabouts(place: Place, sizes: Mapping[int, tuple[float, float]]) -> str:
-    """Where a value stands, in words: `page 1, top left (12 % across, 18 % down)`. `sizes` are those of the pages."""
+def describe_place(place: Place, sizes: PageSizes) -> str:
+    """Where a value stands: `page 1, top left (12 % across, 18 % down)`."""
     if not place.grounded or place.page is None:
         return "not found in the document"
     width, height = sizes.get(place.page, (0, 0))
     if place.box is None or not width or not height:
         return f"page {place.page}"
-    across, down = _share(place.box, width, height)
-    corner = f"{DOWN[_third(down)]} {ACROSS[_third(across)]}"
+    across, down = _centre(place.box, width, height)
+    corner = f"{ROWS[_third(down)]} {COLUMNS[_third(across)]}"
     return f"page {place.page}, {corner} ({across:.0%} across, {down:.0%} down)"
 
 
-def told_fields(
-    value: Any, places: Iterable[Place], sizes: Mapping[int, tuple[float, float]]
-) -> Iterator[tuple[str, str, str]]:
-    """Each leaf of a result: its path, its value, and where it stands."""
+def describe_fields(value: Any, places: Iterable[Place], sizes: PageSizes) -> Iterator[tuple[str, str, str]]:
+    """Each leaf of a result: its path, its value, and its place on the page."""
     known = {place.pointer: place for place in places}
     for pointer, leaf in _leaves(value, ""):
         place = known.get(pointer)
-        where = whereabouts(place, sizes) if place is not None else ""
-        yield pointer.lstrip("/").replace("/", "."), "-" if leaf is None else shortened(leaf), where
+        where = describe_place(place, sizes) if place is not None else ""
+        yield pointer.lstrip("/").replace("/", "."), "-" if leaf is None else shorten(leaf), where
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Rows as lines whose columns stand below each other; Chinese signs are two cells wide."""
+def align(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Rows as lines with aligned columns. Chinese characters are two cells wide."""
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(set_cell_size(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -67,7 +67,8 @@ def _leaves(value: Any, pointer: str) -> Iterator[tuple[str, Any]]:
         yield from _leaves(inner, f"{pointer}/{escaped(str(name))}")
 
 
-def _share(box: Box, width: float, height: float) -> tuple[float, float]:
+def _centre(box: Box, width: float, height: float) -> tuple[float, float]:
+    """The centre of a bounding box as shares of the page."""
     left, top, right, bottom = box
     return (left + right) / 2 / width, (top + bottom) / 2 / height
 

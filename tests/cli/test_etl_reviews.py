@@ -8,7 +8,7 @@ import pytest
 from msgspec import json
 from typer.testing import CliRunner, Result
 
-from penstock.cli.etl import etl
+from penstock.cli.etl import app
 from penstock.etl.domain.review import BadCorrections
 from penstock.etl.errors import EtlTaskNotFound, NotThereYet, RuleNotFound
 
@@ -42,7 +42,7 @@ class Desk:
     def etl(self, *arguments: object) -> Result:
         """`penstock etl …`, to its end."""
         with chdir(self.folder):
-            return CliRunner().invoke(etl, [str(one) for one in arguments], env=self.settings)
+            return CliRunner().invoke(app, [str(one) for one in arguments], env=self.settings)
 
     def told(self, *arguments: object) -> list[list[str]]:
         """What such a command prints, by lines and cells."""

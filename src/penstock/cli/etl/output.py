@@ -1,4 +1,4 @@
-"""What a person gets of their documents: a folder of JSON and markdown, or one table."""
+"""The results of documents, written to a folder as JSON and markdown, or to one CSV table."""
 
 import csv
 from collections.abc import Iterator, Sequence
@@ -14,8 +14,8 @@ HEADINGS = ("file", "task_id", "status", "error")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """How one document ended. `code` and `hint` say why it failed."""
+class DocumentOutcome:
+    """How one document ended. `code`, `hint` and `stage` say why it failed."""
 
     name: str
     task_id: int
@@ -28,24 +28,24 @@ class Outcome:
 
 
 def is_table(out: Path) -> bool:
-    """Whether one table is wanted instead of a folder."""
+    """Whether the output is one table instead of a folder."""
     return out.suffix.lower() == ".csv"
 
 
-def make_place(out: Path) -> None:
-    """Make sure that there is a folder to write to, before anything is done for it."""
+def make_folder(out: Path) -> None:
+    """Create the folder to write to, so that a wrong path fails before any work is done."""
     (out.parent if is_table(out) else out).mkdir(parents=True, exist_ok=True)
 
 
 def write_files(folder: Path, name: str, value: object, markdown: bytes) -> None:
-    """The result and the markdown of one document, by its name."""
+    """Write `<name>.json` and `<name>.md`."""
     pretty = json.format(json.encode(value), indent=2)
     (folder / f"{name}.json").write_bytes(pretty + b"\n")
     (folder / f"{name}.md").write_bytes(markdown)
 
 
-def write_table(path: Path, outcomes: Sequence[Outcome]) -> None:
-    """One row per document; each leaf of a result is a column, named by its path. Spreadsheets know it as UTF-8."""
+def write_table(path: Path, outcomes: Sequence[DocumentOutcome]) -> None:
+    """Write one row per document, with a column for each leaf of the results. The BOM makes spreadsheets read UTF-8."""
     rows = [_row(outcome) for outcome in outcomes]
     columns = dict.fromkeys(HEADINGS) | dict.fromkeys(name for row in rows for name in row)
     with path.open("w", encoding="utf-8-sig", newline="") as file:
@@ -54,14 +54,14 @@ def write_table(path: Path, outcomes: Sequence[Outcome]) -> None:
         table.writerows(rows)
 
 
-def _row(outcome: Outcome) -> dict[str, object]:
-    told = dict(zip(HEADINGS, (outcome.name, outcome.task_id, outcome.status, outcome.error), strict=True))
-    leaves_of_it = {f"result.{name}" if name in HEADINGS else name: leaf for name, leaf in leaves(outcome.value)}
-    return {str(cell(name)): cell(value) for name, value in (told | leaves_of_it).items()}
+def _row(outcome: DocumentOutcome) -> dict[str, object]:
+    fixed = dict(zip(HEADINGS, (outcome.name, outcome.task_id, outcome.status, outcome.error), strict=True))
+    result = {f"result.{name}" if name in HEADINGS else name: leaf for name, leaf in leaves(outcome.value)}
+    return {str(cell(name)): cell(value) for name, value in (fixed | result).items()}
 
 
 def leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
-    """Every leaf of a result by its path: `seller.name`, `lines.0.amount`."""
+    """Every leaf of a result with its path: `seller.name`, `lines.0.amount`."""
     if isinstance(value, dict):
         parts = ((str(name), inner) for name, inner in value.items())
     elif isinstance(value, list):

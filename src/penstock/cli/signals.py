@@ -1,4 +1,4 @@
-"""Running until told to stop: SIGINT and SIGTERM end the work in good order."""
+"""Run until SIGINT or SIGTERM."""
 
 import asyncio
 import signal
@@ -10,7 +10,7 @@ from penstock.kernel.errors import PenstockError
 
 
 def run_until_signal(main: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine; the first signal cancels it, and it has its own grace to finish."""
+    """Run a coroutine. The first SIGINT or SIGTERM cancels it; its own grace period bounds how long it may take."""
 
     async def supervise() -> None:
         task = asyncio.ensure_future(main)
@@ -19,7 +19,7 @@ def run_until_signal(main: Coroutine[Any, Any, None]) -> None:
 
         def stop() -> None:
             nonlocal stopped
-            if not stopped:  # a second signal must not cut short what the first one began
+            if not stopped:  # a second signal must not interrupt the shutdown
                 task.cancel()
             stopped = True
 
@@ -31,13 +31,12 @@ def run_until_signal(main: Coroutine[Any, Any, None]) -> None:
     try:
         asyncio.run(supervise())
     except BaseExceptionGroup as group:
-        raise _first_named(group) from group
+        raise _most_specific(group) from group
 
 
-def _first_named(group: BaseExceptionGroup) -> BaseException:
-    """Of several tasks that ended together, the error that says most: one of ours, or else the first."""
-    named = group.subgroup(PenstockError)
-    leaf: BaseException = named or group
-    while isinstance(leaf, BaseExceptionGroup):
-        leaf = leaf.exceptions[0]
-    return leaf
+def _most_specific(group: BaseExceptionGroup) -> BaseException:
+    """Of several tasks that failed together, the first PenstockError, or else the first error."""
+    error: BaseException = group.subgroup(PenstockError) or group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

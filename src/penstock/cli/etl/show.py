@@ -1,0 +1,99 @@
+"""`penstock etl show`, `retry` and `cancel`."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from typing import Any
+
+import msgspec
+import typer
+
+from penstock.cli.etl.commands import Output
+from penstock.cli.etl.session import caller, run
+from penstock.cli.etl.text import PageSizes, align, describe_fields, printable, shorten
+from penstock.documents.ground import Place, read_pages
+from penstock.etl import steer, track
+from penstock.etl.domain import EtlTask, Stage, Status
+from penstock.etl.papers import ShapingPaper, grounding_key, pages_key, result_key
+from penstock.etl.steer import Again
+from penstock.kernel.blobs import BlobNotFound, Blobs, BlobTooLarge
+from penstock.wiring import Runtime
+
+MOST_LINES = 200  # values of a result that are shown
+MOST_PATH = 40  # characters of a path
+
+
+def print_output(task_id: int, output: Output) -> None:
+    """Copy a stored output to standard output, for a file or a pipe."""
+
+    async def copy(runtime: Runtime) -> None:
+        etl = runtime.rooms.etl
+        async for chunk in etl.blobs.stream(await track.key_of(etl, caller(), task_id, output.value)):
+            sys.stdout.buffer.write(chunk)
+
+    run(copy)
+
+
+def print_task(task_id: int) -> None:
+    """Print the state of a task and, once it is completed, its values."""
+
+    async def read(runtime: Runtime) -> tuple[EtlTask, list[str]]:
+        task = await track.get_task(runtime.rooms.etl, caller(), task_id)
+        if task.status is not Status.COMPLETED:
+            return task, []
+        blobs = runtime.blobs
+        value = msgspec.json.decode(await blobs.get(result_key(task)))
+        grounding = msgspec.json.decode(await blobs.get(grounding_key(task)), type=ShapingPaper)
+        sizes = await read_page_sizes(blobs, pages_key(task))
+        return task, list(_field_lines(value, grounding.places, sizes))
+
+    task, fields = run(read)
+    for line in (*_task_lines(task), *fields):
+        typer.echo(line)
+
+
+def retry_task(task_id: int, *, from_stage: Stage | None, force: bool) -> None:
+    """Retry a task and print its new status."""
+    again = Again(from_stage=from_stage, force=force)
+    _print_status(run(lambda runtime: steer.retry(runtime.rooms.etl, caller(), task_id, again)))
+
+
+def cancel_task(task_id: int, *, force: bool) -> None:
+    """Cancel a task and print its new status."""
+    cancel = steer.abort if force else steer.cancel
+    _print_status(run(lambda runtime: cancel(runtime.rooms.etl, caller(), task_id)))
+
+
+async def read_page_sizes(blobs: Blobs, key: str) -> PageSizes:
+    """The sizes of a document's pages by number; empty if the document is too long to hold in memory."""
+    with suppress(BlobNotFound, BlobTooLarge):
+        lines = (await blobs.get(key)).splitlines()
+        return {page.number: (page.width, page.height) for page in read_pages(lines)}
+    return {}
+
+
+def _print_status(task: EtlTask) -> None:
+    typer.echo(f"{task.id}\t{task.status}\t{printable(task.filename)}")
+
+
+def _task_lines(task: EtlTask) -> Iterator[str]:
+    metadata = task.metadata
+    yield f"task {task.id}: {printable(task.filename)}, project {task.project_id}, rule {task.rule_id}"
+    yield f"{task.status}, {task.progress} %, since {task.updated_at:%Y-%m-%d %H:%M:%S} UTC"
+    if task.error:
+        code = metadata.get("error_code", "")
+        yield f"failed in {metadata.get('error_stage')}: {code} {printable(task.error)}"
+        if hint := metadata.get("hint"):
+            yield f"  {printable(hint)}"
+    for name in ("provider_task_id", "artifact_mineru_markdown_key"):
+        if metadata.get(name):
+            yield f"{name}: {printable(metadata[name])}"
+
+
+def _field_lines(value: Any, places: Sequence[Place], sizes: PageSizes) -> Iterator[str]:
+    """The values of a result, each with its place on the page."""
+    fields = describe_fields(value, places, sizes)
+    yield from align([(shorten(path, MOST_PATH), text, where) for path, text, where in islice(fields, MOST_LINES)])
+    if next(fields, None) is not None:
+        yield "…"
