@@ -16,7 +16,7 @@ from bench import databases
 from bench.etl_documents import write_scan
 from bench.etl_works import CALLER, PROJECT, Works, alone, cpu_seconds, working
 from bench.rounds import ROUNDS, Finding, summary
-from penstock.documents.ocr import Desk, OCRProvider, Reading, Source
+from penstock.documents.ocr.provider import Desk, OCRProvider, Reading, Source
 from penstock.etl import papers
 from penstock.etl.domain import EtlTask
 from penstock.etl.submit import NewTask, submit

@@ -19,9 +19,9 @@ from penstock.adapters.disk import DiskBlobs
 from penstock.adapters.llm import DEFAULT, ChatCompletions, Server, Terms
 from penstock.adapters.llm_shaper import PRELOAD, LlmShaper
 from penstock.adapters.llm_shaper.checking import Checker
-from penstock.documents.ground import Page, Span, write_page
-from penstock.documents.ocr import PAGES, Reading
-from penstock.documents.shape import ShapeRule
+from penstock.documents.ocr.provider import PAGES, Reading
+from penstock.documents.pages import Page, Span, write_page
+from penstock.documents.postprocessor import ShapeRule
 from penstock.kernel.clock import SystemClock
 from penstock.kernel.rate_limits import SqlRateLimits
 from penstock.kernel.sandbox.call import Sandbox

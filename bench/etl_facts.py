@@ -21,10 +21,10 @@ from reportlab.pdfgen.canvas import Canvas
 
 from bench.etl_documents import chinese_font, latin_font
 from bench.etl_facts_words import Pen
-from penstock.documents.ground import Page
-from penstock.documents.layout import Line, page_of
-from penstock.documents.parts import Part, read_part
-from penstock.documents.text import Layers, read_layers
+from penstock.documents.ocr.layout import Line, page_of
+from penstock.documents.pages import Page
+from penstock.documents.pdf.text_layer import Layers, read_layers
+from penstock.documents.text.batches import Part, read_part
 from penstock.kernel.plain import Plain
 
 LATIN, CHINESE, SIZE, LEADING = "Facts", "FactsChinese", 10, 16

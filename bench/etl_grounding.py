@@ -21,9 +21,9 @@ from bench.etl_documents import write_report
 from bench.etl_facts import Facts
 from bench.etl_plants import plant
 from bench.rounds import Finding, summary
-from penstock.documents.ground import write_page
 from penstock.documents.grounding import Grounded, ground_value
-from penstock.documents.text import Layers, read_layers
+from penstock.documents.pages import write_page
+from penstock.documents.pdf.text_layer import Layers, read_layers
 
 SEEDS = {"known": 11, "fresh": 2027}
 PLANTINGS = 6  # of each document

@@ -151,17 +151,17 @@ def engine(profile: str) -> Callable[[Any], Any]:
     """RapidOCR as it comes, set as ours is."""
     from rapidocr import RapidOCR
 
-    from penstock.documents import rapid
+    from penstock.documents.ocr import engine
 
-    rapid.prepare()
-    return RapidOCR(params=rapid.params(profile))
+    engine.configure_process()
+    return RapidOCR(params=engine.engine_params(profile))
 
 
 def tuned(profile: str) -> Callable[[Any], Any]:
     """RapidOCR as ours has it."""
-    from penstock.documents import rapid
+    from penstock.documents.ocr import engine
 
-    return rapid.load(profile)
+    return engine.load_engine(profile)
 
 
 def _see(scan: str, reads: Callable[[Any], Any]) -> None:

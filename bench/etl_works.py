@@ -17,7 +17,7 @@ import psutil
 
 from bench import databases
 from penstock.access.domain import Caller, Scope
-from penstock.documents.ocr import Source
+from penstock.documents.ocr.provider import Source
 from penstock.etl import papers
 from penstock.etl.domain import EtlTask, Status
 from penstock.etl.store import tasks

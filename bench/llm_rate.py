@@ -17,7 +17,7 @@ from bench.rounds import ROUNDS, Finding
 from penstock.adapters.llm import DEFAULT, ChatCompletions, Server, Terms
 from penstock.adapters.redis.limits import RedisRateLimits
 from penstock.adapters.redis.link import RedisLink
-from penstock.documents.model import Message, Question
+from penstock.documents.chat_model import Message, Question
 from penstock.kernel.clock import SystemClock
 from penstock.kernel.db import Db
 from penstock.kernel.fallback_limits import FallbackLimits

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from penstock.adapters.disk import DiskBlobs
 from penstock.adapters.local_reader import LocalReader, ReaderLimits, engine_sandbox, parser_sandbox
-from penstock.documents.ground import Page, read_pages
-from penstock.documents.ocr import Reading, Source
+from penstock.documents.ocr.provider import Reading, Source
+from penstock.documents.pages import Page, read_pages
 from penstock.kernel.sandbox.call import Sandbox
 
 Sandboxes = tuple[Sandbox, Sandbox]

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import BinaryIO
 
 from penstock.adapters.local_reader.reader import PARSERS
-from penstock.documents import text
-from penstock.documents.refusals import Refusal
-from penstock.documents.text import Layers
+from penstock.documents.pdf import text_layer
+from penstock.documents.pdf.text_layer import Layers
+from penstock.documents.rejections import Refusal
 from penstock.kernel.sandbox.call import Sandbox, Warm
 
 BAD_PAGES = {3, 4}
@@ -17,9 +17,9 @@ def read_layers_or_hang(file: BinaryIO, first: int, last: int, suspects: Sequenc
     """What the parser reads, while it is not asked for a bad page."""
     if BAD_PAGES & set(range(first, last + 1)):
         time.sleep(1000)
-    return text.read_layers(file, first, last, suspects)
+    return text_layer.read_layers(file, first, last, suspects)
 
 
 def stumbling_sandbox() -> Sandbox:
     """Where that one runs."""
-    return Sandbox(preload=(*PARSERS, __name__), warm=Warm(function=text.load), pairs=True)
+    return Sandbox(preload=(*PARSERS, __name__), warm=Warm(function=text_layer.load_parser), pairs=True)

@@ -17,7 +17,7 @@ from penstock.documents.errors import (
 )
 from penstock.kernel.errors import PenstockError
 from tests.adapters.local_reading import Place, Sandboxes, open_sandboxes, place_in
-from tests.documents import making_pdfs as making
+from tests.documents import pdf_files as making
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -13,14 +13,14 @@ import pytest
 import pytest_asyncio
 
 from penstock.adapters.local_reader import ReaderLimits
-from penstock.documents import text
 from penstock.documents.errors import DocumentReaderKilled, DocumentTookTooLong, DocumentTooLarge, DocumentUnreadable
-from penstock.documents.ground import Page, write_page
-from penstock.documents.ocr import Reading
+from penstock.documents.ocr.provider import Reading
+from penstock.documents.pages import Page, write_page
+from penstock.documents.pdf import text_layer
 from penstock.kernel.sandbox.ends import SandboxLost
 from tests.adapters import stumbling
 from tests.adapters.local_reading import NotingDesk, Place, Sandboxes, open_sandboxes, place_in
-from tests.documents import making_pdfs as making
+from tests.documents import pdf_files as making
 from tests.kernel.sandbox.processes import children_of, until, zygotes
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -181,7 +181,7 @@ class TestAParserThatHangs:
     async def test_loses_only_the_pages_it_hangs_on_and_life_is_shown_meanwhile(
         self, place: Place, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(text, "read_layers", stumbling.read_layers_or_hang)
+        monkeypatch.setattr(text_layer, "read_layers", stumbling.read_layers_or_hang)
         place.limits = ReaderLimits(parser_seconds=2.0)
         async with stumbling.stumbling_sandbox() as place.parsers:
             reading = await place.read(making.pages_of(*(f"This is page {at} of many" for at in range(1, 7))))

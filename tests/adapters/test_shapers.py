@@ -13,9 +13,9 @@ from penstock.adapters.shapers import MOST_SCHEMA_BYTES, FieldsShaper, SkipShape
 from penstock.documents.errors import DocumentTookTooLong
 from penstock.documents.extract.fields.errors import FieldsSchemaUnusable, FieldsTooCostly
 from penstock.documents.extract.fields.find import find_fields
-from penstock.documents.ground import Page, write_page
-from penstock.documents.ocr import Reading
-from penstock.documents.shape import ShapeRule
+from penstock.documents.ocr.provider import Reading
+from penstock.documents.pages import Page, write_page
+from penstock.documents.postprocessor import ShapeRule
 from penstock.kernel.blobs import BlobNotFound
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.sandbox.ends import Bounds, SandboxedFailure

@@ -1,7 +1,7 @@
 """Results as text for a terminal."""
 
 from penstock.cli.etl.text import describe_fields, describe_place, printable, shorten
-from penstock.documents.ground import Place
+from penstock.documents.pages import Place
 
 A4 = {1: (595.0, 842.0)}
 

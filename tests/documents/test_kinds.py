@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from penstock.documents.errors import DocumentEmpty, DocumentEncrypted, DocumentKindUnknown
-from penstock.documents.flat import PRELOAD, kind_of_file
 from penstock.documents.kinds import FLAT, PICTURES, Kind, kind_of
-from penstock.documents.plain_codec import codec_of
+from penstock.documents.text.document import PRELOAD, kind_of_file
+from penstock.documents.text.encoding import codec_of
 from penstock.kernel.sandbox.call import Sandbox
-from tests.documents.making_office import write_report, write_slides, write_workbook
+from tests.documents.office_files import write_report, write_slides, write_workbook
 
 OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 

@@ -12,9 +12,9 @@ from fastapi import FastAPI
 
 from penstock.access.domain import Caller, Scope
 from penstock.adapters.disk import DiskBlobs
-from penstock.documents.ground import Place, read_pages
-from penstock.documents.ocr import Desk, Reading
-from penstock.documents.shape import Shaped, ShapeRule
+from penstock.documents.ocr.provider import Desk, Reading
+from penstock.documents.pages import Place, read_pages
+from penstock.documents.postprocessor import Shaped, ShapeRule
 from penstock.etl import api, worker
 from penstock.etl.deps import Deps, Terms
 from penstock.etl.domain import Mode

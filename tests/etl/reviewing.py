@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from penstock.documents.ground import read_pages
-from penstock.documents.ocr import Desk, Reading
-from penstock.documents.shape import Shaped, ShapeRule
+from penstock.documents.ocr.provider import Desk, Reading
+from penstock.documents.pages import read_pages
+from penstock.documents.postprocessor import Shaped, ShapeRule
 from penstock.etl import overlay, schemas
 from penstock.etl.domain import Mode
 from penstock.kernel.blobs import Blobs

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.documents.errors import DocumentEmpty
-from penstock.documents.ground import read_pages
+from penstock.documents.pages import read_pages
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
 from penstock.kernel.errors import Invalid

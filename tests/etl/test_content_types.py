@@ -4,8 +4,8 @@ from pathlib import Path
 
 from penstock.adapters.local_reader.papers import Papers
 from penstock.adapters.s3 import S3Blobs, S3Place
-from penstock.documents.ground import Page
-from penstock.documents.ocr import Reading
+from penstock.documents.ocr.provider import Reading
+from penstock.documents.pages import Page
 from penstock.kernel.clock import ManualClock, SystemClock
 from tests.etl.workshop import Grounds, open_workshop
 from tests.servers.seaweed import AnyS3

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, cast
 
-from penstock.documents.ocr import Desk, Reading, Source
+from penstock.documents.ocr.provider import Desk, Reading, Source
 from penstock.etl import papers, remove, steer
 from penstock.etl.domain import EtlTask, Stage, Status
 from penstock.etl.steer import Again

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.access.domain import Caller
 from penstock.adapters.shapers import FieldsShaper, SkipShaper
-from penstock.documents.shape import PostProcessor, ShapeRule
+from penstock.documents.postprocessor import PostProcessor, ShapeRule
 from penstock.etl import papers, steer
 from penstock.etl.domain import EtlTask, Mode, Rule, RuleBody, Stage, Status, Strategy
 from penstock.etl.steer import Again

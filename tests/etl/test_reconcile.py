@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import delete, literal, select, update
 
 from penstock.adapters.redis.link import RedisAway
-from penstock.documents.ocr import Desk, Reading, Source
+from penstock.documents.ocr.provider import Desk, Reading, Source
 from penstock.etl import memory, papers, reconcile, runs
 from penstock.etl.domain import Phase, Status
 from penstock.etl.store.tables import etl_task

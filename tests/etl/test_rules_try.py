@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.documents.ocr import Desk, Reading
-from penstock.documents.shape import Shaped, ShapeRule
+from penstock.documents.ocr.provider import Desk, Reading
+from penstock.documents.postprocessor import Shaped, ShapeRule
 from penstock.etl import rehearse
 from penstock.etl.domain import Mode
 from penstock.kernel.clock import ManualClock

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.documents.ocr import Desk, Reading
-from penstock.documents.shape import Shaped, ShapeRule
+from penstock.documents.ocr.provider import Desk, Reading
+from penstock.documents.postprocessor import Shaped, ShapeRule
 from penstock.etl import runs
 from penstock.etl.desk import StageDesk
 from penstock.etl.domain import Phase, Status

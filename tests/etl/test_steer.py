@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from penstock.documents.ocr import Desk, Reading
-from penstock.documents.shape import Shaped, ShapeRule
+from penstock.documents.ocr.provider import Desk, Reading
+from penstock.documents.postprocessor import Shaped, ShapeRule
 from penstock.etl import papers, steer, track
 from penstock.etl.domain import Phase, Stage, Status
 from penstock.etl.errors import EtlTaskNotFound, EtlTaskOver, EtlTaskRunning, NoReading, QueueFull, SourceNotFound

@@ -16,8 +16,8 @@ from penstock.adapters.disk import DiskBlobs
 from penstock.adapters.redis.link import RedisLink
 from penstock.adapters.redis.runs import RedisRunState
 from penstock.adapters.s3 import S3Blobs, S3Place
-from penstock.documents.ocr import OCRProvider
-from penstock.documents.shape import PostProcessor
+from penstock.documents.ocr.provider import OCRProvider
+from penstock.documents.postprocessor import PostProcessor
 from penstock.etl import track, worker
 from penstock.etl.deps import Deps, Terms
 from penstock.etl.domain import EtlTask, Mode, Status

@@ -5,8 +5,8 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from penstock.documents.ground import Place, read_pages
 from penstock.documents.grounding import Grounded
+from penstock.documents.pages import Place, read_pages
 
 ENDLESS = "too much to look for"
 

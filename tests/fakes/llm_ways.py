@@ -33,7 +33,7 @@ class Call:
 
     @property
     def mode(self) -> str:
-        """The response format, in the words of `documents/model.py`."""
+        """The response format, in the words of `documents/chat_model.py`."""
         asked = self.body.get("response_format", {})
         strict = asked.get("json_schema", {}).get("strict")
         return "json_schema_strict" if strict else str(asked.get("type", "plain"))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from penstock.documents.model import ModelNotSet, Question, Reply, Which
+from penstock.documents.chat_model import ModelNotSet, Question, Reply, Which
 from penstock.kernel.plain import Plain
 
 MARKED = re.compile(r"<<<(\w+) (\w+)>>>\n(.*?)\n<<<END \1 \2>>>", re.DOTALL)

@@ -4,9 +4,9 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from penstock.documents.ground import Page, Place, page_mark, write_page
-from penstock.documents.ocr import MARKDOWN, PAGES, Desk, Reading, Source
-from penstock.documents.shape import Shaped, ShapeRule
+from penstock.documents.ocr.provider import MARKDOWN, PAGES, Desk, Reading, Source
+from penstock.documents.pages import Page, Place, page_mark, write_page
+from penstock.documents.postprocessor import Shaped, ShapeRule
 from penstock.kernel.blobs import BlobNotFound, Blobs
 from penstock.kernel.plain import Plain
 

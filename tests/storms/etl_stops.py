@@ -17,10 +17,10 @@ from typing import Any
 from PIL import Image
 
 from penstock.adapters.local_reader import LocalReader, ReaderLimits, parser_sandbox
-from penstock.documents.ground import Page
-from penstock.documents.ocr import Desk, Reading
-from penstock.documents.rapid import Seen
-from penstock.documents.shape import Shaped, ShapeRule
+from penstock.documents.ocr.engine import Seen
+from penstock.documents.ocr.provider import Desk, Reading
+from penstock.documents.pages import Page
+from penstock.documents.postprocessor import Shaped, ShapeRule
 from penstock.etl import worker
 from penstock.etl.deps import Deps
 from penstock.etl.domain import Mode, Phase

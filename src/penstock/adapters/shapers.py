@@ -5,13 +5,13 @@ from typing import Any
 
 import msgspec
 
-from penstock.documents.endings import TOO_MUCH
+from penstock.documents.blob_files import borrowed
 from penstock.documents.errors import DocumentTookTooLong
 from penstock.documents.extract.fields.errors import FieldsSchemaUnusable, FieldsTooCostly
 from penstock.documents.extract.fields.find import Found, find_fields
-from penstock.documents.files import borrowed
-from penstock.documents.ocr import Desk, Reading
-from penstock.documents.shape import Shaped, ShapeRule
+from penstock.documents.ocr.provider import Desk, Reading
+from penstock.documents.postprocessor import Shaped, ShapeRule
+from penstock.documents.sandbox_errors import TOO_MUCH
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.sandbox.ends import Bounds, SandboxTimedOut

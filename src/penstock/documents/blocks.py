@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from penstock.documents.ground import Page, Span
+from penstock.documents.pages import Page, Span
 
 PAGE_CHARACTERS = 12_000  # about four printed pages
 PAGE_ROWS = 200

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import PurePath
 
 from penstock.documents.errors import DocumentEmpty, DocumentEncrypted, DocumentKindUnknown
-from penstock.documents.plain_codec import SAMPLE_BYTES, codec_of, decoded
+from penstock.documents.text.encoding import SAMPLE_BYTES, codec_of, decoded
 
 HEAD_BYTES = SAMPLE_BYTES
 PDF_BYTES = 1024  # a PDF may begin with this much of something else

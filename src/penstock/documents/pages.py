@@ -1,147 +1,74 @@
-"""Pages as pictures: drawn from a PDF by pdfium, or decoded from an image file by pillow.
+"""Where text stands: pages, the pieces of text on them, and the way from a value back to its place.
 
-Sizes are looked at before anything is drawn or decoded, since that is where bombs go off. All of it runs in the
-sandbox; the libraries are imported there and nowhere else.
+What was read from a document is kept as a file of lines, one `Page` in JSON each, so that a thousand pages can be
+written and read without holding them all. Boxes are (left, top, right, bottom) in the page's own units, from the top
+left corner; `width` and `height` are in the same units. A format without pages (a mail, a table) is one page without
+a size, and its spans have no box.
 """
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO
+from collections.abc import Iterable, Iterator
+from typing import Literal
 
 import msgspec
 
-from penstock.documents.errors import DocumentEmpty
-from penstock.documents.refusals import Refusal, TurnedAway, too_large, unreadable
-
-if TYPE_CHECKING:
-    import numpy
-    from PIL import Image
-
-DPI = 200  # more costs time and wins nothing on print of 7 pt and larger; 150 loses Chinese strokes
-POINTS = 72  # per inch
-DRAWN_PIXELS = 25_000_000  # A2 at 200 dpi; a larger sheet is drawn more coarsely, for its letters are large too
-FORMATS = ("PNG", "JPEG", "TIFF", "WEBP")
-MANY_PAGES = frozenset({"TIFF"})  # frames of the others are moments of a film
+Box = tuple[float, float, float, float]
+Origin = Literal["text", "ocr", "file"]  # the page's text layer, OCR of its picture, or a format that is text already
 
 
-class Frames(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """How many pages an image file has."""
+class Span(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):  # nothing in it can lead back to it
+    """A piece of text as it stands on the page: a line, or a cell of a table."""
 
-    pages: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Picture:
-    """A page to be looked at. Its pixels are rows of blue, green, red."""
-
-    pixels: "numpy.ndarray[Any, Any]"
-    width: float  # in the page's own units
-    height: float
-    units_per_pixel: float
-
-    @property
-    def is_blank(self) -> bool:
-        """Whether there is nothing to see: one colour, give or take the grain of paper."""
-        return bool(int(self.pixels.max()) - int(self.pixels.min()) < 16)
+    text: str
+    box: Box | None = None
+    table: int | None = None  # which table of the page it is a cell of, from 0
+    row: int | None = None
+    column: int | None = None
 
 
-def draw_page(file: BinaryIO, number: int, most_pixels: int) -> Picture:
-    """A page of a PDF as it looks, notes and filled forms included."""
-    import pypdfium2
+class Page(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """One page, in reading order."""
 
-    try:
-        document = pypdfium2.PdfDocument(file)
-        if document.get_formtype():
-            document.init_forms()
-        page = document[number - 1]
-    except (pypdfium2.PdfiumError, IndexError) as error:
-        raise unreadable(f"page {number} cannot be drawn ({error})") from error
-    width, height = page.get_size()
-    if not (width >= 1 and height >= 1):
-        raise unreadable(f"page {number} has no size")
-    scale = _scale(width, height, min(most_pixels, DRAWN_PIXELS))
-    pixels = page.render(scale=scale).to_numpy()
-    return Picture(pixels=pixels[:, :, :3], width=width, height=height, units_per_pixel=1 / scale)
+    number: int  # from 1
+    origin: Origin
+    markdown: str
+    spans: tuple[Span, ...] = ()
+    width: float = 0
+    height: float = 0
+    confidence: float | None = None  # of OCR, from 0 to 1
 
 
-def _scale(width: float, height: float, most_pixels: int) -> float:
-    """Pixels per point."""
-    usual = DPI / POINTS
-    return float(min(usual, (most_pixels / (width * height)) ** 0.5))
+class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where one value of a result came from. The pointer is a JSON Pointer (RFC 6901) into the result."""
+
+    pointer: str
+    grounded: bool
+    page: int | None = None
+    box: Box | None = None
+    text: str | None = None  # what stands there
 
 
-def count_frames(file: BinaryIO, most_pixels: int, most_pages: int) -> Frames | Refusal:
-    """The pages of an image file, none of them decoded; refused when one is too large."""
-    try:
-        image = _opened(file)
-        count = image.n_frames if image.format in MANY_PAGES and hasattr(image, "n_frames") else 1
-        if count > most_pages:
-            raise too_large(f"it has {count} pages, and {most_pages} may be read (ETL_MAX_PAGES)")
-        for at in range(count):
-            _turn_to(image, at)
-            _check_size(image, most_pixels)
-    except TurnedAway as no:
-        return no.refusal
-    return Frames(pages=count)
+def rounded(box: Box) -> Box:
+    """As precise as anybody can see. `round` goes by way of a written number, which takes more than twice as long."""
+    left, top, right, bottom = box
+    return (
+        (left * 10 + 0.5) // 1 / 10,
+        (top * 10 + 0.5) // 1 / 10,
+        (right * 10 + 0.5) // 1 / 10,
+        (bottom * 10 + 0.5) // 1 / 10,
+    )
 
 
-def open_frame(file: BinaryIO, number: int, most_pixels: int) -> Picture:
-    """A page of an image file, turned the way the camera was held."""
-    from PIL import ImageOps
-
-    image = _opened(file)
-    _turn_to(image, number - 1)
-    _check_size(image, most_pixels)
-    try:
-        upright = ImageOps.exif_transpose(image)
-        pixels = _blue_green_red(upright)
-    except (OSError, SyntaxError, ValueError) as error:
-        raise unreadable(f"page {number} cannot be decoded ({_plain(error)})") from error
-    height, width = pixels.shape[:2]
-    return Picture(pixels=pixels, width=width, height=height, units_per_pixel=1)
+def write_page(page: Page) -> bytes:
+    """A page as a line of its file."""
+    return msgspec.json.encode(page) + b"\n"
 
 
-def _opened(file: BinaryIO) -> "Image.Image":
-    from PIL import Image, UnidentifiedImageError
-
-    Image.MAX_IMAGE_PIXELS = None  # our own bound is stricter, and an error instead of a warning
-    try:
-        return Image.open(file, formats=FORMATS)
-    except UnidentifiedImageError as error:
-        raise unreadable("its header is broken") from error
-    except (OSError, SyntaxError, ValueError) as error:
-        raise unreadable(_plain(error)) from error
+def read_pages(lines: Iterable[bytes]) -> Iterator[Page]:
+    """The pages of a file, one after another."""
+    decoder = msgspec.json.Decoder(Page)
+    return (decoder.decode(line) for line in lines if line.strip())
 
 
-def _turn_to(image: "Image.Image", at: int) -> None:
-    try:
-        image.seek(at)
-    except EOFError as error:
-        raise unreadable(f"page {at + 1} is missing") from error
-    except (OSError, SyntaxError, ValueError) as error:
-        raise unreadable(f"page {at + 1} is broken ({_plain(error)})") from error
-
-
-def _check_size(image: "Image.Image", most_pixels: int) -> None:
-    width, height = image.size
-    if not width or not height:
-        raise TurnedAway(DocumentEmpty)
-    if width * height > most_pixels:
-        raise too_large(f"a picture of {width} x {height} pixels; {most_pixels} may be read (ETL_MAX_PAGE_PIXELS)")
-
-
-def _blue_green_red(image: "Image.Image") -> "numpy.ndarray[Any, Any]":
-    import numpy
-    from PIL import Image
-
-    if image.mode[0] in "IF":  # 16 bits and more per pixel: brought down to eight, not cut off
-        values = numpy.asarray(image, dtype=numpy.float32)
-        spread = max(float(numpy.ptp(values)), 1.0)
-        image = Image.fromarray(((values - values.min()) * (255 / spread)).astype(numpy.uint8))
-    if image.has_transparency_data:
-        paper = Image.new("RGBA", image.size, "white")
-        image = Image.alpha_composite(paper, image.convert("RGBA"))
-    return numpy.ascontiguousarray(numpy.asarray(image.convert("RGB"))[:, :, ::-1])
-
-
-def _plain(error: Exception) -> str:
-    return str(error).partition("\n")[0][:200] or type(error).__name__
+def page_mark(number: int) -> str:
+    """What stands in the markdown before each page."""
+    return f"<!-- page {number} -->"

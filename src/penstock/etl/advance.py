@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from penstock.documents.ocr import Reading
+from penstock.documents.ocr.provider import Reading
 from penstock.etl import memory, moves, papers
 from penstock.etl.deps import Deps
 from penstock.etl.desk import StageDesk

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from penstock.documents.ocr import OCRProvider
-from penstock.documents.shape import PostProcessor
+from penstock.documents.ocr.provider import OCRProvider
+from penstock.documents.postprocessor import PostProcessor
 from penstock.etl.domain import Mode
 from penstock.etl.meters import Meters
 from penstock.kernel.blobs import Blobs

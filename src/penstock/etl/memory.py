@@ -14,8 +14,8 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
 
-from penstock.documents.ocr import Reading, Source
-from penstock.documents.shape import PostProcessor, ShapeRule
+from penstock.documents.ocr.provider import Reading, Source
+from penstock.documents.postprocessor import PostProcessor, ShapeRule
 from penstock.etl import papers
 from penstock.etl.deps import Deps
 from penstock.etl.desk import StageDesk

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from penstock.access.domain import Caller
-from penstock.documents.shape import PostProcessor
+from penstock.documents.postprocessor import PostProcessor
 from penstock.etl import papers, runs
 from penstock.etl.deps import Deps
 from penstock.etl.domain import ETL_TASK, IN_CHINESE, EtlTask, Failure, Phase, Rule, Status

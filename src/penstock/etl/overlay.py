@@ -12,7 +12,7 @@ import jsonschema_rs
 import msgspec
 
 from penstock.documents.extract.fields.schema import escaped
-from penstock.documents.validating import bounded_validator
+from penstock.documents.json_schema import bounded_validator
 from penstock.etl.domain.review import MOST_RESULT_BYTES, MOST_VALUE_BYTES, Problem, Tally
 from penstock.etl.pointers import (
     ABSENT,

@@ -19,10 +19,10 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from penstock.documents.files import find_value
-from penstock.documents.ground import Place
-from penstock.documents.ocr import MARKDOWN, PAGES, Reading
-from penstock.documents.shape import Shaped
+from penstock.documents.blob_files import find_value
+from penstock.documents.ocr.provider import MARKDOWN, PAGES, Reading
+from penstock.documents.pages import Place
+from penstock.documents.postprocessor import Shaped
 from penstock.etl.domain import EtlTask, Phase
 from penstock.etl.errors import SourceNotFound
 from penstock.kernel.blobs import JSON_TYPE, BlobNotFound, Blobs, BlobStat

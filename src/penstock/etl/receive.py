@@ -16,7 +16,7 @@ from datetime import timedelta
 from pathlib import Path, PurePosixPath
 
 from penstock.access.domain import Caller
-from penstock.documents.files import pieces_of
+from penstock.documents.blob_files import pieces_of
 from penstock.etl import moves
 from penstock.etl.deps import Deps
 from penstock.etl.names import safe_name, task_name

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from penstock.access.domain import Caller
-from penstock.documents.ground import Page, write_page
-from penstock.documents.ocr import MARKDOWN, PAGES, Reading
-from penstock.documents.shape import Shaped
+from penstock.documents.ocr.provider import MARKDOWN, PAGES, Reading
+from penstock.documents.pages import Page, write_page
+from penstock.documents.postprocessor import Shaped
 from penstock.etl import moves, papers
 from penstock.etl.deps import Deps
 from penstock.etl.domain import Rule

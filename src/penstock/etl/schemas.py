@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.documents.extract.fields.schema import SchemaFlaw, read_schema
 from penstock.documents.extract.llm.options import flaw_of_options
-from penstock.documents.validating import bounded_validator
+from penstock.documents.json_schema import bounded_validator
 from penstock.etl.domain import Mode, RuleBody
 from penstock.etl.errors import BadRule
 from penstock.kernel.errors import Invalid

@@ -8,7 +8,7 @@ from penstock.adapters.local_reader import LocalReader, ReaderLimits
 from penstock.adapters.redis.link import RedisLink
 from penstock.adapters.redis.runs import RedisRunState
 from penstock.adapters.shapers import FieldsShaper, SkipShaper
-from penstock.documents.shape import PostProcessor
+from penstock.documents.postprocessor import PostProcessor
 from penstock.etl.deps import Deps, Terms
 from penstock.etl.domain import Mode
 from penstock.kernel.db import Db

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from penstock.adapters.llm import DEFAULT, Server
-from penstock.documents.model import Message, Question, Which
+from penstock.documents.chat_model import Message, Question, Which
 from penstock.kernel.plain import Plain
 from penstock.kernel.rate_limits import Bucket, Grant
 

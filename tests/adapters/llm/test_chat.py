@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from penstock.adapters.llm import ChatCompletions
 from penstock.adapters.llm.answers import Said, read_answer
-from penstock.documents.model import ModelAway, ModelRefusedCall, Which
+from penstock.documents.chat_model import ModelAway, ModelRefusedCall, Which
 from penstock.kernel.errors import PenstockError
 from tests.adapters.llm.asking import KEY, asking, server_at
 from tests.adapters.llm.conftest import Open

@@ -13,7 +13,7 @@ from penstock.adapters.llm import ChatCompletions
 from penstock.adapters.llm.gate import LONGEST_SLEEP_SECONDS, SLACK_SECONDS, distance_seconds, fresh_seconds
 from penstock.adapters.redis.limits import RedisRateLimits
 from penstock.adapters.redis.link import RedisAway, RedisLink
-from penstock.documents.model import ModelBusy, ModelGateShut, Reply, Which
+from penstock.documents.chat_model import ModelBusy, ModelGateShut, Reply, Which
 from penstock.kernel.clock import Clock, ManualClock, SystemClock
 from penstock.kernel.rate_limits import Bucket, Grant, RateLimits, SqlRateLimits
 from tests.adapters.llm.asking import OpenLimits, asking, server_at

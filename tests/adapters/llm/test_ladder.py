@@ -5,7 +5,7 @@ import pytest
 from penstock.adapters.llm import ChatCompletions
 from penstock.adapters.llm.ladder import JSON_DEMAND, MOST_REMEMBERED, REMEMBERED, Habits, Memory, blames_schema
 from penstock.adapters.llm.troubles import Trouble
-from penstock.documents.model import Message, ModelRefusedCall, Question, Which
+from penstock.documents.chat_model import Message, ModelRefusedCall, Question, Which
 from penstock.kernel.clock import ManualClock
 from tests.adapters.llm.asking import SCHEMA, STRICT, OpenLimits, asking, server_at
 from tests.adapters.llm.conftest import Open

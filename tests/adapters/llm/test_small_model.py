@@ -4,7 +4,7 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from penstock.documents.model import Message, ModelRefusedCall, Question, QuestionTooLong, Which
+from penstock.documents.chat_model import Message, ModelRefusedCall, Question, QuestionTooLong, Which
 from tests.adapters.llm.asking import server_at
 from tests.adapters.llm.conftest import Open
 from tests.servers.small_model import CONTEXT_TOKENS, SmallModel

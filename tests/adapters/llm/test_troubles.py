@@ -6,7 +6,7 @@ import pytest
 
 from penstock.adapters.llm import ChatCompletions
 from penstock.adapters.llm.troubles import MOST_WORDS, read_trouble, wait_of
-from penstock.documents.model import (
+from penstock.documents.chat_model import (
     AnswerCutOff,
     ModelAway,
     ModelBusy,

@@ -7,10 +7,10 @@ from typing import Any
 from penstock.adapters.disk import DiskBlobs
 from penstock.adapters.llm_shaper import AskingTerms, LlmShaper
 from penstock.adapters.llm_shaper.checking import Ground
-from penstock.documents.ground import Page, write_page
-from penstock.documents.model import ChatModel
-from penstock.documents.ocr import Reading
-from penstock.documents.shape import Shaped, ShapeRule
+from penstock.documents.chat_model import ChatModel
+from penstock.documents.ocr.provider import Reading
+from penstock.documents.pages import Page, write_page
+from penstock.documents.postprocessor import Shaped, ShapeRule
 from penstock.kernel.sandbox.call import Sandbox
 from tests.adapters.local_reading import NotingDesk
 from tests.fakes.grounds import ground_by_letters

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.adapters.llm_shaper import AskingTerms
-from penstock.documents.model import ModelAway, ModelDeclined, Question
+from penstock.documents.chat_model import ModelAway, ModelDeclined, Question
 from penstock.kernel.errors import Conflict
 from tests.adapters.llm_shaper.study import Study
 from tests.adapters.local_reading import NotingDesk

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from penstock.documents.model import Question
+from penstock.documents.chat_model import Question
 from tests.adapters.llm_shaper.study import Study
 from tests.fakes.models import MARKED, ModelThatObeys, ModelThatReadsLabels, data_of, outside_of
 

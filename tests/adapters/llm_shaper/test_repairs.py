@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from penstock.adapters.llm_shaper.checking import READING, Checker
+from penstock.documents.chat_model import AnswerCutOff, ModelDeclined
 from penstock.documents.errors import DocumentTookTooLong
 from penstock.documents.extract.llm.errors import ResultNotValid
-from penstock.documents.model import AnswerCutOff, ModelDeclined
 from penstock.kernel.errors import PenstockError
 from tests.adapters.llm_shaper.study import SCHEMA, Study
 from tests.fakes.models import ModelThatFails, ModelThatSays, data_of

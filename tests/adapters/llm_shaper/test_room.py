@@ -11,7 +11,7 @@ import pytest
 
 from penstock.adapters.llm_shaper import PRELOAD, AskingTerms, LlmShaper
 from penstock.adapters.shapers import SkipShaper
-from penstock.documents.model import ChatModel, ModelAway, ModelGateShut
+from penstock.documents.chat_model import ChatModel, ModelAway, ModelGateShut
 from penstock.etl import rules, steer
 from penstock.etl.domain import EtlTask, Mode, RuleBody, Status, Strategy
 from penstock.etl.schemas import PRELOAD as SCHEMAS

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.adapters.llm_shaper import AskingTerms
+from penstock.documents.chat_model import ModelNotSet, Question, QuestionTooLong, Which
 from penstock.documents.errors import DocumentUnreadable
 from penstock.documents.extract.llm.errors import (
     DocumentHasNoText,
@@ -15,9 +16,8 @@ from penstock.documents.extract.llm.errors import (
     ModelRuleUnusable,
     ResultNotValid,
 )
-from penstock.documents.model import ModelNotSet, Question, QuestionTooLong, Which
-from penstock.documents.ocr import Reading
-from penstock.documents.shape import ShapeRule
+from penstock.documents.ocr.provider import Reading
+from penstock.documents.postprocessor import ShapeRule
 from tests.adapters.llm_shaper.study import SCHEMA, TEXT, Study
 from tests.adapters.local_reading import NotingDesk
 from tests.fakes.models import (

@@ -12,14 +12,19 @@ from typing import Any
 from penstock.adapters.disk import DiskBlobs
 from penstock.adapters.mineru.reader import MineruReader
 from penstock.adapters.mineru.terms import MineruTerms
-from penstock.documents.ground import Page, read_pages
-from penstock.documents.ocr import Reading, Source
+from penstock.documents.ocr.provider import Reading, Source
+from penstock.documents.pages import Page, read_pages
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.clock import Clock, SystemClock
 from penstock.kernel.sandbox.call import Sandbox
 from tests.fakes.mineru_server import TOKEN, MineruApi, MineruCloud
 
-PRELOAD = ("penstock.adapters.mineru.unpack", "penstock.adapters.mineru.cut", "penstock.documents.pdf", "pikepdf")
+PRELOAD = (
+    "penstock.adapters.mineru.unpack",
+    "penstock.adapters.mineru.cut",
+    "penstock.documents.pdf.survey",
+    "pikepdf",
+)
 KEY = "users/7/raw/1/paper"
 
 

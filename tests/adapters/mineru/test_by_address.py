@@ -12,7 +12,7 @@ from penstock.kernel.clock import SystemClock
 from penstock.kernel.sandbox.call import Sandbox
 from tests.adapters.mineru import zips
 from tests.adapters.mineru.reading import KEY, Place
-from tests.documents import making_pdfs as making
+from tests.documents import pdf_files as making
 from tests.fakes.mineru_server import MineruCloud, Said
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -12,7 +12,7 @@ from penstock.adapters.mineru.errors import MineruKeyMissing
 from penstock.documents.errors import DocumentEmpty, DocumentEncrypted, DocumentKindUnknown, DocumentTooLarge
 from tests.adapters.mineru import zips
 from tests.adapters.mineru.reading import Place
-from tests.documents import making_pdfs as making
+from tests.documents import pdf_files as making
 from tests.fakes.mineru_server import TOKEN, MineruCloud, Step
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from penstock.adapters.mineru.content import entries_by_page, page_of, plain_page
-from penstock.documents.ground import Span
+from penstock.documents.pages import Span
 
 BOX = [50, 60, 950, 100]
 PLACED = (50.0, 60.0, 950.0, 100.0)

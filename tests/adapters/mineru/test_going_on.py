@@ -8,7 +8,7 @@ from penstock.adapters.mineru.errors import MineruAway
 from penstock.documents.errors import DocumentUnreadable
 from tests.adapters.mineru import zips
 from tests.adapters.mineru.reading import NotingDesk, Place
-from tests.documents import making_pdfs as making
+from tests.documents import pdf_files as making
 from tests.fakes.mineru_server import MineruApi, MineruCloud, Said, Step
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

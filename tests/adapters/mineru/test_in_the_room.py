@@ -14,7 +14,7 @@ from penstock.kernel.clock import ManualClock, SystemClock
 from penstock.kernel.sandbox.call import Sandbox
 from tests.adapters.mineru import zips
 from tests.adapters.mineru.reading import PRELOAD
-from tests.documents import making_pdfs as making
+from tests.documents import pdf_files as making
 from tests.etl.workshop import ANNA, Grounds, Workshop, open_workshop
 from tests.fakes.mineru_server import TOKEN, MineruCloud, Said, Step
 

@@ -8,7 +8,7 @@ from penstock.adapters.mineru.errors import MineruAway, MineruFailed, MineruLost
 from penstock.documents.errors import DocumentKindUnknown
 from tests.adapters.mineru import zips
 from tests.adapters.mineru.reading import HastyClock, Place
-from tests.documents import making_pdfs as making
+from tests.documents import pdf_files as making
 from tests.fakes.mineru_server import MineruApi, Said
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

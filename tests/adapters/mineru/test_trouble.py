@@ -24,7 +24,7 @@ from penstock.kernel.clock import ManualClock
 from penstock.kernel.errors import PenstockError
 from tests.adapters.mineru import zips
 from tests.adapters.mineru.reading import HastyClock, Place
-from tests.documents import making_pdfs as making
+from tests.documents import pdf_files as making
 from tests.fakes.mineru_server import TOKEN, MineruCloud, Said, Step
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from penstock.documents.ground import Page, Place, write_page
 from penstock.documents.grounding import Grounded, ground_value
+from penstock.documents.pages import Page, Place, write_page
 from tests.documents.extract.fields.filling import lines
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.documents.ground import Page, Span, write_page
 from penstock.documents.grounding import ground_value
+from penstock.documents.pages import Page, Span, write_page
 from penstock.kernel.sandbox.call import Sandbox
 from tests.documents.extract.fields.filling import NUMBER, TEXT, lines, record
 from tests.documents.grounding.grounds import flagged, ground

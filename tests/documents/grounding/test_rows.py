@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from penstock.documents.ground import Page
+from penstock.documents.pages import Page
 from tests.documents.extract.fields.filling import NUMBER, TEXT, array, boxed, lines, record, tabled
 from tests.documents.grounding.grounds import flagged, ground, place
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.documents.ground import Page
+from penstock.documents.pages import Page
 from tests.documents.extract.fields.filling import boxed, lines, tabled, written
 from tests.documents.grounding.grounds import ground, is_grounded, place
 

@@ -6,7 +6,7 @@
 
 - `servers.py`: which servers there are, as the settings name them, and on what terms they are asked.
 - `ladder.py`: how firmly JSON is asked for, which fields a server does not take, and the memory of both.
-- `troubles.py`: from a status and the words beside it to one of the errors in `documents/model.py`.
+- `troubles.py`: from a status and the words beside it to one of the errors in `documents/chat_model.py`.
 - `meters.py`: what is counted for Prometheus.
 """
 

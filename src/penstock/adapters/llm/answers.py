@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from penstock.adapters.llm.troubles import Trouble, shown, trouble_in
-from penstock.documents.model import AnswerCutOff, ModelAway, ModelDeclined
+from penstock.documents.chat_model import AnswerCutOff, ModelAway, ModelDeclined
 
 CUT_OFF = frozenset({"length", "max_tokens", "model_length"})  # the first is OpenAI's, others say it in their own words
 FILTERED = frozenset({"content_filter", "safety"})

@@ -16,7 +16,7 @@ from penstock.adapters.llm.meters import LlmMeters
 from penstock.adapters.llm.servers import DEFAULT, Server, Terms
 from penstock.adapters.llm.troubles import Trouble, read_trouble
 from penstock.adapters.llm.wire import Wire
-from penstock.documents.model import (
+from penstock.documents.chat_model import (
     AnswerCutOff,
     ModelAway,
     ModelBusy,

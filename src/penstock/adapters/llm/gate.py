@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from penstock.documents.model import ModelGateShut
+from penstock.documents.chat_model import ModelGateShut
 from penstock.kernel.clock import Clock
 from penstock.kernel.errors import Unavailable
 from penstock.kernel.rate_limits import Bucket, RateLimits

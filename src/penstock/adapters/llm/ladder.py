@@ -10,7 +10,7 @@ from typing import Literal
 
 from penstock.adapters.llm.servers import FirstMode, Terms
 from penstock.adapters.llm.troubles import Trouble
-from penstock.documents.model import Message, Mode, Question
+from penstock.documents.chat_model import Message, Mode, Question
 from penstock.kernel.plain import Plain
 
 LADDER: tuple[Mode, ...] = ("json_schema_strict", "json_schema", "json_object", "plain")

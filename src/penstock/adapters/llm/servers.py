@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from penstock.documents.model import Mode
+from penstock.documents.chat_model import Mode
 from penstock.kernel.errors import Invalid
 
 DEFAULT = "default"  # the name of the server that LLM_BASE_URL gives

@@ -1,4 +1,4 @@
-"""What a server says when it does not answer, and which error of `documents/model.py` that is.
+"""What a server says when it does not answer, and which error of `documents/chat_model.py` that is.
 
 Servers tell of errors in several shapes, so a body is read without trust: as OpenAI's, as what others made of it, or as
 plain text. Of their words a bounded part is kept, without secrets; our key is blotted out whatever it looks like.
@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.documents.model import ModelAway, ModelBusy, ModelRefusedCall, QuestionTooLong
+from penstock.documents.chat_model import ModelAway, ModelBusy, ModelRefusedCall, QuestionTooLong
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.redact import BLOT, redact
 

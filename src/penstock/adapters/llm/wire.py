@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 
 from penstock.adapters.llm.servers import Server
-from penstock.documents.model import ModelAway
+from penstock.documents.chat_model import ModelAway
 from penstock.kernel.plain import Plain
 
 log = logging.getLogger(__name__)

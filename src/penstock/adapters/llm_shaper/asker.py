@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 import msgspec
 
 from penstock.adapters.llm_shaper.checking import Checker
+from penstock.documents.blob_files import find_value
+from penstock.documents.chat_model import ChatModel, Message, Question, Reply, Which
 from penstock.documents.extract.llm.answers import Problem, Verdict
 from penstock.documents.extract.llm.errors import ModelRuleUnusable, ResultNotValid
 from penstock.documents.extract.llm.pieces import without_thoughts
 from penstock.documents.extract.llm.prompts import ask_again
 from penstock.documents.extract.llm.strict import strict_copy
-from penstock.documents.files import find_value
-from penstock.documents.model import ChatModel, Message, Question, Reply, Which
-from penstock.documents.ocr import Desk
+from penstock.documents.ocr.provider import Desk
 from penstock.kernel.blobs import JSON_TYPE, Blobs
 from penstock.kernel.plain import Plain
 

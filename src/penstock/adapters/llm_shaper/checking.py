@@ -14,9 +14,9 @@ from typing import BinaryIO, TypeAlias
 
 import msgspec
 
+from penstock.documents.blob_files import scratch_file
 from penstock.documents.errors import DocumentTookTooLong
 from penstock.documents.extract.llm.answers import Problem, Verdict, read_answer
-from penstock.documents.files import scratch_file
 from penstock.documents.grounding import Grounded, ground_value
 from penstock.kernel.errors import Invalid
 from penstock.kernel.plain import Plain

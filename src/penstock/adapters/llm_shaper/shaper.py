@@ -9,15 +9,15 @@ from penstock.adapters.llm_shaper.checking import Checker, Ground, ground_result
 from penstock.adapters.llm_shaper.strategies import DIRECT, STRATEGIES, AskingTerms, Matter, Outcome
 from penstock.adapters.llm_shaper.text import TextTooLong, read_text
 from penstock.documents import grounding
+from penstock.documents.blob_files import borrowed
+from penstock.documents.chat_model import ChatModel
 from penstock.documents.extract.llm.chunks import Chunk, TooManyChunks, cut
 from penstock.documents.extract.llm.errors import DocumentHasTooManyChunks, ModelRuleUnusable, ResultNotGrounded
 from penstock.documents.extract.llm.options import Options, read_options
 from penstock.documents.extract.llm.prompts import PROMPT_VERSION
-from penstock.documents.files import borrowed
-from penstock.documents.ground import Place
-from penstock.documents.model import ChatModel
-from penstock.documents.ocr import Desk, Reading
-from penstock.documents.shape import Shaped, ShapeRule
+from penstock.documents.ocr.provider import Desk, Reading
+from penstock.documents.pages import Place
+from penstock.documents.postprocessor import Shaped, ShapeRule
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.plain import Plain
 from penstock.kernel.sandbox.call import Sandbox

@@ -13,11 +13,11 @@ from typing import TypeVar
 import msgspec
 
 from penstock.adapters.llm_shaper.asker import Asker, Wanted
+from penstock.documents.chat_model import QuestionTooLong
 from penstock.documents.extract.llm import prompts
 from penstock.documents.extract.llm.chunks import Chunk
 from penstock.documents.extract.llm.merge import Merged, Part, merge
 from penstock.documents.extract.llm.relaxed import relaxed
-from penstock.documents.model import QuestionTooLong
 from penstock.kernel.plain import Plain
 from penstock.kernel.retry import worth_retrying
 

@@ -7,7 +7,7 @@ import msgspec
 
 from penstock.documents.errors import DocumentUnreadable
 from penstock.documents.extract.llm.errors import DocumentHasNoText
-from penstock.documents.ground import page_mark
+from penstock.documents.pages import page_mark
 
 
 class _PageText(msgspec.Struct, frozen=True):

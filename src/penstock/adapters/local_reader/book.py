@@ -6,17 +6,17 @@ from typing import TypeVar
 
 from penstock.adapters.local_reader.bounds import ReaderLimits
 from penstock.adapters.local_reader.papers import Papers
-from penstock.documents.endings import accepted, told_of
-from penstock.documents.ground import Page
 from penstock.documents.kinds import Kind
-from penstock.documents.rapid import Seen
-from penstock.documents.refusals import Refusal
+from penstock.documents.ocr.engine import Seen
+from penstock.documents.pages import Page
+from penstock.documents.rejections import Refusal
+from penstock.documents.sandbox_errors import accepted, told_of
 from penstock.kernel.sandbox.ends import Bounds
 from penstock.kernel.sandbox.session import SandboxSession
 
 T = TypeVar("T")
 
-See = Callable[..., Seen | Refusal]  # a function of documents/rapid.py
+See = Callable[..., Seen | Refusal]  # a function of documents/ocr/engine.py
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,14 +3,14 @@
 from collections.abc import AsyncIterator
 
 from penstock.adapters.local_reader.book import Batch, Book
-from penstock.documents import flat
+from penstock.documents.text.document import read_batches
 
 
 async def read_flat(book: Book) -> AsyncIterator[Batch]:
     """All pages in their order. How many there are is known at the last part only."""
     bounds, sitting = book.glasses.limits, book.glasses.parsers
     limits = bounds.parsing(book.size_bytes)
-    parts = flat.read_flat(sitting, book.kind, book.filename, most_pages=bounds.max_pages, limits=limits)
+    parts = read_batches(sitting, book.kind, book.filename, most_pages=bounds.max_pages, limits=limits)
     async for part in parts:
         if part.pages:
             last = part.pages[-1].number

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.documents.files import append, find_value, make_file, pieces_of
-from penstock.documents.ground import Page, page_mark, write_page
-from penstock.documents.ocr import MARKDOWN, MARKDOWN_TYPE, PAGES, PAGES_TYPE, Reading
+from penstock.documents.blob_files import append, find_value, make_file, pieces_of
+from penstock.documents.ocr.provider import MARKDOWN, MARKDOWN_TYPE, PAGES, PAGES_TYPE, Reading
+from penstock.documents.pages import Page, page_mark, write_page
 from penstock.kernel.blobs import JSON_TYPE, Blobs
 
 FOLDER = "pages/"

@@ -8,9 +8,11 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 
 from penstock.adapters.local_reader.book import Batch, Book
-from penstock.documents import pdf, rapid, text
-from penstock.documents.endings import BROKEN, STOPPED, TOO_MUCH
-from penstock.documents.ground import Page
+from penstock.documents.ocr import engine
+from penstock.documents.pages import Page
+from penstock.documents.pdf import text_layer
+from penstock.documents.pdf.survey import PdfSurvey, survey_pdf
+from penstock.documents.sandbox_errors import BROKEN, STOPPED, TOO_MUCH
 from penstock.kernel.sandbox.ends import Bounds
 
 log = logging.getLogger(__name__)
@@ -20,7 +22,7 @@ STRETCH = 50  # pages per look
 
 async def read_pdf(book: Book) -> AsyncIterator[Batch]:
     """All pages in their order, or an error about the file."""
-    survey = await book.parse_whole(pdf.survey, book.glasses.limits.max_pages)
+    survey = await book.parse_whole(survey_pdf, book.glasses.limits.max_pages)
     for first in range(1, survey.pages + 1, STRETCH):
         last = min(first + STRETCH - 1, survey.pages)
         async for layers in _layers(book, first, last, survey):
@@ -28,7 +30,7 @@ async def read_pdf(book: Book) -> AsyncIterator[Batch]:
                 yield Batch(pages=pages, of=survey.pages)
 
 
-async def _pages(book: Book, layers: Sequence[text.Layer]) -> AsyncIterator[Sequence[Page]]:
+async def _pages(book: Book, layers: Sequence[text_layer.Layer]) -> AsyncIterator[Sequence[Page]]:
     """The pages of these layers in groups; of no layers, a group of none."""
     trusted: list[Page] = []
     for layer in layers:
@@ -38,18 +40,18 @@ async def _pages(book: Book, layers: Sequence[text.Layer]) -> AsyncIterator[Sequ
         if trusted:
             yield trusted
             trusted = []
-        yield (await book.see(rapid.read_pdf_page, layer.number),)
+        yield (await book.see(engine.read_pdf_page, layer.number),)
     if trusted or not layers:
         yield trusted
 
 
 async def _layers(
-    book: Book, first: int, last: int, survey: pdf.Survey, limits: Bounds | None = None
-) -> AsyncIterator[Sequence[text.Layer]]:
+    book: Book, first: int, last: int, survey: PdfSurvey, limits: Bounds | None = None
+) -> AsyncIterator[Sequence[text_layer.Layer]]:
     """The text layers of a stretch, and nothing for each call that failed: the pages of that are read in halves."""
     suspects = [number for number in survey.suspects if first <= number <= last]
     try:
-        read = await book.parse(text.read_layers, first, last, suspects, limits=limits)
+        read = await book.parse(text_layer.read_layers, first, last, suspects, limits=limits)
     except (*TOO_MUCH, *STOPPED, *BROKEN) as error:
         log.warning("pages %d to %d of %s break the parser: %s", first, last, book.filename, error.code)
         code = error.code
@@ -58,7 +60,7 @@ async def _layers(
         return
     yield ()
     if first == last:
-        yield (text.Layer(number=first, distrust=code),)
+        yield (text_layer.Layer(number=first, distrust=code),)
         return
     middle = (first + last) // 2
     for start, stop in ((first, middle), (middle + 1, last)):

@@ -16,41 +16,42 @@ from penstock.adapters.local_reader.flat import read_flat
 from penstock.adapters.local_reader.papers import Papers
 from penstock.adapters.local_reader.pdfs import read_pdf
 from penstock.adapters.local_reader.pictures import read_picture
-from penstock.documents import rapid, text
+from penstock.documents.blob_files import borrowed
 from penstock.documents.errors import DocumentEmpty, DocumentTooLarge
-from penstock.documents.files import borrowed
-from penstock.documents.flat import kind_of_file
-from penstock.documents.ground import Origin
 from penstock.documents.kinds import PICTURES, Kind
-from penstock.documents.ocr import Desk, Reading, Source
+from penstock.documents.ocr.engine import load_engine, model_files
+from penstock.documents.ocr.provider import Desk, Reading, Source
+from penstock.documents.pages import Origin
+from penstock.documents.pdf.text_layer import load_parser
+from penstock.documents.text.document import kind_of_file
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.plain import Plain
 from penstock.kernel.sandbox.call import Sandbox, Warm
 
 PARSERS = (
-    "penstock.documents.pdf",
-    "penstock.documents.pages",
-    "penstock.documents.text",
-    "penstock.documents.parts",
+    "penstock.documents.pdf.survey",
+    "penstock.documents.ocr.page_images",
+    "penstock.documents.pdf.text_layer",
+    "penstock.documents.text.batches",
     "liteparse",
     "pikepdf",
     "pypdfium2",
     "PIL.Image",
 )
 MAKERS = ("liteparse", "rapidocr", "onnxruntime", "pypdfium2", "pikepdf", "pillow")  # of what is read
-ENGINE = ("penstock.documents.rapid", "pypdfium2", "PIL.Image", "PIL.ImageOps")
+ENGINE = ("penstock.documents.ocr.engine", "pypdfium2", "PIL.Image", "PIL.ImageOps")
 # A page whose fonts are not in it is drawn with these.
 FONTS = (Path("/usr/share/fonts"), Path("/usr/local/share/fonts"))
 
 
 def parser_sandbox(*, most_children: int = 4) -> Sandbox:
     """Where files are parsed; one of the parsers has an event loop of its own, which wants a pair of sockets."""
-    return Sandbox(preload=PARSERS, warm=Warm(function=text.load), pairs=True, most_children=most_children)
+    return Sandbox(preload=PARSERS, warm=Warm(function=load_parser), pairs=True, most_children=most_children)
 
 
 def engine_sandbox(profile: str, *, most_children: int = 1) -> Sandbox:
     """Where pages are read by OCR, each document in a fork of a process that has the engine loaded."""
-    warm = Warm(function=rapid.load, arguments=(profile,))
+    warm = Warm(function=load_engine, arguments=(profile,))
     return Sandbox(preload=ENGINE, readable=FONTS, warm=warm, most_children=most_children)
 
 
@@ -63,7 +64,7 @@ class LocalReader:
         self, blobs: Blobs, *, parsers: Sandbox, engine: Sandbox, scratch: Path, profile: str, limits: ReaderLimits
     ) -> None:
         """Raises OcrModelsMissing when the profile's models are not installed."""
-        rapid.weights(profile)
+        model_files(profile)
         self._blobs = blobs
         self._scratch = scratch
         self._parsers = parsers

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from penstock.documents.blocks import AsIs, Block, Heading, Item, Text, to_pages
-from penstock.documents.ground import Box, Page, Span
-from penstock.documents.html import blocks_of
+from penstock.documents.pages import Box, Page, Span
+from penstock.documents.text.html import blocks_of
 
 SCALE = 1000.0
 EDGES = frozenset({"header", "footer", "page_number"})

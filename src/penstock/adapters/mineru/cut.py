@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from penstock.documents.refusals import Refusal, unreadable
+from penstock.documents.rejections import Refusal, unreadable
 
 PIECE_BYTES = 16 * 1024 * 1024
 

@@ -17,10 +17,10 @@ from penstock.adapters.mineru.papers import JobPapers, KeptPart
 from penstock.adapters.mineru.plan import Cutter
 from penstock.adapters.mineru.terms import MIB, MineruTerms
 from penstock.adapters.mineru.unpack import Flaw, Stretch, read_stretch
-from penstock.documents.endings import BROKEN, TOO_MUCH, told_of
-from penstock.documents.files import borrowed, pieces_of, scratch_file
-from penstock.documents.ground import Page, write_page
-from penstock.documents.ocr import Desk, Source
+from penstock.documents.blob_files import borrowed, pieces_of, scratch_file
+from penstock.documents.ocr.provider import Desk, Source
+from penstock.documents.pages import Page, write_page
+from penstock.documents.sandbox_errors import BROKEN, TOO_MUCH, told_of
 from penstock.kernel.blobs import MOST_LINK_SECONDS, Blobs
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.sandbox.ends import Bounds

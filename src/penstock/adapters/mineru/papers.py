@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 
 from penstock.adapters.mineru.jobs import Job, Part, Plan
-from penstock.documents.files import borrowed, find_value, pieces_of
-from penstock.documents.ground import Page, read_pages
-from penstock.documents.ocr import PAGES_TYPE
+from penstock.documents.blob_files import borrowed, find_value, pieces_of
+from penstock.documents.ocr.provider import PAGES_TYPE
+from penstock.documents.pages import Page, read_pages
 from penstock.kernel.blobs import JSON_TYPE, Blobs
 
 FOLDER = "mineru/"

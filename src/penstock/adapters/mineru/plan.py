@@ -17,12 +17,12 @@ from typing import BinaryIO, TypeVar
 from penstock.adapters.mineru.cut import Weight, cut, weigh
 from penstock.adapters.mineru.jobs import PDF, Part, Plan
 from penstock.adapters.mineru.terms import MIB, MineruTerms
-from penstock.documents import pdf
-from penstock.documents.endings import accepted, told_of
 from penstock.documents.errors import DocumentEmpty, DocumentKindUnknown, DocumentTooLarge, DocumentUnreadable
 from penstock.documents.kinds import PDF_BYTES
-from penstock.documents.ocr import Source
-from penstock.documents.refusals import Refusal
+from penstock.documents.ocr.provider import Source
+from penstock.documents.pdf.survey import survey_pdf
+from penstock.documents.rejections import Refusal
+from penstock.documents.sandbox_errors import accepted, told_of
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.sandbox.ends import Bounds
 
@@ -57,7 +57,7 @@ class Cutter:
         """The parts of a document that lies here as a file; errors about it where it cannot be sent."""
         if not await asyncio.to_thread(_is_pdf, path, source.filename):
             return self._plan_other(source)
-        survey = await self._run(pdf.survey, self.terms.most_document_pages, source=source, path=path)
+        survey = await self._run(survey_pdf, self.terms.most_document_pages, source=source, path=path)
         parts = await self._parts(path, source, survey.pages)
         return self._planned(source, PDF, parts)
 

@@ -24,7 +24,7 @@ from penstock.adapters.mineru.selfhosted import SelfHosted
 from penstock.adapters.mineru.terms import MineruTerms
 from penstock.adapters.mineru.watch import Watch
 from penstock.adapters.mineru.wire import Wire
-from penstock.documents.ocr import Desk, Reading, Source
+from penstock.documents.ocr.provider import Desk, Reading, Source
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.clock import Clock
 from penstock.kernel.plain import Plain

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Literal
 import msgspec
 
 from penstock.adapters.mineru.content import entries_by_page, page_of, plain_page
-from penstock.documents.ground import Page, write_page
+from penstock.documents.pages import Page, write_page
 
 MOST_ENTRIES = 20_000  # a page with twenty pictures is rich
 MOST_NAME_CHARACTERS = 1000

@@ -18,7 +18,7 @@ from yarl import URL
 
 from penstock.adapters.mineru.errors import MineruAway, MineruBusy, MineruKeyRefused, MineruResultRefused
 from penstock.adapters.mineru.jobs import Sheet
-from penstock.documents.files import pieces_of
+from penstock.documents.blob_files import pieces_of
 from penstock.kernel.plain import Plain
 from penstock.kernel.redact import BLOT, redact
 

@@ -15,7 +15,7 @@ import typer
 from penstock.cli.etl.session import caller, find_rule_id, list_all_rules, run
 from penstock.cli.etl.show import read_page_sizes
 from penstock.cli.etl.text import PageSizes, align, describe_fields, printable
-from penstock.documents.shape import Shaped
+from penstock.documents.postprocessor import Shaped
 from penstock.etl import papers, rehearse, rule_files, rules, track
 from penstock.etl.domain import Mode, Rule, RuleBody
 from penstock.etl.errors import BadRule

@@ -12,7 +12,7 @@ import typer
 from penstock.cli.etl.commands import Output
 from penstock.cli.etl.session import caller, run
 from penstock.cli.etl.text import PageSizes, align, describe_fields, printable, shorten
-from penstock.documents.ground import Place, read_pages
+from penstock.documents.pages import Place, read_pages
 from penstock.etl import steer, track
 from penstock.etl.domain import EtlTask, Stage, Status
 from penstock.etl.papers import ShapingPaper, grounding_key, pages_key, result_key

@@ -6,7 +6,7 @@ from typing import Any
 from rich.cells import cell_len, set_cell_size
 
 from penstock.documents.extract.fields.schema import escaped
-from penstock.documents.ground import Box, Place
+from penstock.documents.pages import Box, Place
 
 ROWS = ("top", "middle", "bottom")
 COLUMNS = ("left", "centre", "right")

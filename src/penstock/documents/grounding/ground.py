@@ -6,7 +6,6 @@ import msgspec
 
 from penstock.documents.extract.fields.schema import SchemaFlaw, read_schema
 from penstock.documents.extract.fields.tree import Node
-from penstock.documents.ground import Place, read_pages
 from penstock.documents.grounding.judge import Verdicts
 from penstock.documents.grounding.leaves import MOST_LEAVES, TooManyLeaves, claims_of
 from penstock.documents.grounding.pruned import pruned
@@ -15,6 +14,7 @@ from penstock.documents.grounding.search import Index
 from penstock.documents.grounding.sheet import sheet_of
 from penstock.documents.grounding.sought import sought_for
 from penstock.documents.grounding.tongues import with_other_words
+from penstock.documents.pages import Place, read_pages
 
 
 class Grounded(msgspec.Struct, frozen=True, kw_only=True):

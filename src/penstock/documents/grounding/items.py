@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from penstock.documents.extract.fields.words import key_of as label_key
-from penstock.documents.ground import Box
 from penstock.documents.grounding.amounts import atoms
 from penstock.documents.grounding.days import apart
 from penstock.documents.grounding.leaves import Claim
 from penstock.documents.grounding.sheet import Bit, Sheet
 from penstock.documents.grounding.sought import Sought
 from penstock.documents.grounding.spots import Hits, Spot
+from penstock.documents.pages import Box
 
 MOST_ROWS = 3  # kept of each item
 MOST_SHARED = 8  # items that a value may stand in and still tell where an item is

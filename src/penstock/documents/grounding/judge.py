@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from penstock.documents.extract.fields.best import Offer
-from penstock.documents.ground import Place
 from penstock.documents.grounding.amounts import atoms, says
 from penstock.documents.grounding.days import apart
 from penstock.documents.grounding.items import Home, Items, Slot, share_slot
@@ -21,6 +20,7 @@ from penstock.documents.grounding.sheet import Sheet
 from penstock.documents.grounding.sought import Sought
 from penstock.documents.grounding.spots import Hits, Spot
 from penstock.documents.grounding.tokens import key_of
+from penstock.documents.pages import Place
 
 BY_LABEL, NEAR, PLAIN, WEAK = range(4)  # how a value stands where it stands; NEAR a word of its name
 MOST_CLAIMS = 50  # of one value for which labels are looked at; a value so frequent says little anyway

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from penstock.documents.extract.fields.words import MOST_LABEL, key_of
-from penstock.documents.ground import Box
 from penstock.documents.grounding.leaves import Claim
 from penstock.documents.grounding.sheet import Sheet
 from penstock.documents.grounding.spots import Spot
+from penstock.documents.pages import Box
 
 MOST_LEFT = 6  # bits left of a value that may be its label
 MOST_SAYINGS = 4  # kept of one label

@@ -10,7 +10,7 @@ import msgspec
 from penstock.documents.extract.fields.schema import unescaped
 from penstock.documents.extract.fields.tree import Judge
 from penstock.documents.grounding.leaves import Claim
-from penstock.documents.validating import bounded_validator
+from penstock.documents.json_schema import bounded_validator
 
 
 def pruned(value: Any, claims: Iterable[Claim], schema_json: bytes) -> Any:

@@ -13,8 +13,8 @@ from penstock.documents.extract.fields.rows import TooManyValues
 from penstock.documents.extract.fields.sections import Sections
 from penstock.documents.extract.fields.tree import Leaf, Node
 from penstock.documents.extract.fields.words import key_of
-from penstock.documents.ground import Page
 from penstock.documents.grounding.sheet import Sheet
+from penstock.documents.pages import Page
 
 MOST_LOOKED_UP = 1000  # labels; a schema of more is read on every page
 PIECE = 60  # characters that become a key at once

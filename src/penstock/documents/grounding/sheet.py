@@ -11,9 +11,9 @@ from itertools import accumulate
 
 from penstock.documents.extract.fields import markdown
 from penstock.documents.extract.fields.layout import share_row
-from penstock.documents.ground import Box, Page
 from penstock.documents.grounding.tokens import Token, key_of, tokens
-from penstock.documents.lines import around
+from penstock.documents.layout.lines import around
+from penstock.documents.pages import Box, Page
 
 MOST_PAGE = 2_000_000  # characters of a page that are read; a file without pages is one page
 MOST_ROW, MOST_CELLS = 1000, 50  # characters and bits of a row in which a word is looked for

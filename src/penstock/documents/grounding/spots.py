@@ -2,9 +2,9 @@
 
 from typing import NamedTuple, TypeAlias
 
-from penstock.documents.ground import Box
 from penstock.documents.grounding.sheet import Sheet, around_known
 from penstock.documents.grounding.sought import Sought
+from penstock.documents.pages import Box
 
 MOST_SPOTS = 40  # of one value on one page
 MOST_SHOWN = 300  # characters of what stands there

@@ -12,7 +12,7 @@ from fastapi.responses import StreamingResponse
 
 from penstock.access.domain import Caller, Scope
 from penstock.access.door import CallerHere, open_to
-from penstock.documents.ocr import MARKDOWN_TYPE, PAGES_TYPE
+from penstock.documents.ocr.provider import MARKDOWN_TYPE, PAGES_TYPE
 from penstock.etl import review, track
 from penstock.etl.api.parts import TaskId, ToolsHere, new_router, refusals
 from penstock.etl.deps import Deps

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from penstock.documents.shape import ShapeRule
+from penstock.documents.postprocessor import ShapeRule
 from penstock.kernel.plain import Plain
 
 MOST_VERSION = 2**31 - 1  # what a database takes for one

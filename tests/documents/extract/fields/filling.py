@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from penstock.documents.extract.fields.find import Found, find_fields
-from penstock.documents.ground import Page, Place, Span, write_page
+from penstock.documents.pages import Page, Place, Span, write_page
 from penstock.kernel.plain import Plain
 
 TEXT: Plain = {"type": "string"}

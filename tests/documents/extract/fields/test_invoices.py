@@ -2,9 +2,9 @@
 
 import io
 
-from penstock.documents.ground import Box, Page, Span
-from penstock.documents.text import Layers, read_layers
-from tests.documents import making_pdfs as making
+from penstock.documents.pages import Box, Page, Span
+from penstock.documents.pdf.text_layer import Layers, read_layers
+from tests.documents import pdf_files as making
 from tests.documents.extract.fields.filling import DATE, NUMBER, TEXT, WHOLE, array, find, place, record
 
 

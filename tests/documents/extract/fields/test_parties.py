@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.documents.ground import Page
+from penstock.documents.pages import Page
 from penstock.kernel.plain import Plain
 from tests.documents.extract.fields.filling import NUMBER, TEXT, array, boxed, fill, lines, record, tabled, written
 

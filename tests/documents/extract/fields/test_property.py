@@ -7,7 +7,7 @@ import jsonschema_rs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.documents.ground import Page, Place, Span
+from penstock.documents.pages import Page, Place, Span
 from tests.documents.extract.fields.filling import DATE, NUMBER, TEXT, TRUTH, WHOLE, array, find, record
 
 WANTED = record(

@@ -1,6 +1,6 @@
 """Tables that the reader has cut apart, or has not seen at all, are put together by their boxes."""
 
-from penstock.documents.ground import Page, Span
+from penstock.documents.pages import Page, Span
 from tests.documents.extract.fields.filling import NUMBER, TEXT, WHOLE, array, boxed, fill, find, place, record
 
 WANTED = record(items=array(description=TEXT, qty=WHOLE, amount=NUMBER), total=NUMBER)

@@ -1,6 +1,6 @@
 """Tables: arrays of objects, labels with values, and what goes on over pages."""
 
-from penstock.documents.ground import Page, Span
+from penstock.documents.pages import Page, Span
 from tests.documents.extract.fields.filling import (
     DATE,
     NUMBER,

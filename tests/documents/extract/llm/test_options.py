@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from penstock.documents.chat_model import Which
 from penstock.documents.extract.llm.errors import ModelRuleUnusable
 from penstock.documents.extract.llm.options import Options, flaw_of_options, read_options
-from penstock.documents.model import Which
 
 
 def test_options_are_read():

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.documents.chat_model import Question
 from penstock.documents.extract.llm import prompts
 from penstock.documents.extract.llm.answers import Problem
 from penstock.documents.extract.llm.chunks import Chunk
-from penstock.documents.model import Question
 from tests.fakes.models import MARKED, data_of, outside_of
 
 SCHEMA = {"type": "object", "properties": {"total": {"type": "number"}}}

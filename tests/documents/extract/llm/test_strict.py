@@ -7,7 +7,7 @@ import pytest
 
 from penstock.documents.extract.llm.relaxed import relaxed
 from penstock.documents.extract.llm.strict import MOST_DEPTH, strict_copy
-from penstock.documents.validating import bounded_validator
+from penstock.documents.json_schema import bounded_validator
 from penstock.etl.schemas import MOST_BYTES
 
 TEXT = {"type": "string"}

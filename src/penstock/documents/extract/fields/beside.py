@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from penstock.documents.extract.fields.layout import Table, Text, share_row
 from penstock.documents.extract.fields.words import is_rate, names_a_unit
-from penstock.documents.ground import Box
+from penstock.documents.pages import Box
 
 SAID, NEAR = 0, 1  # how a value belongs to its label: left of it or by a mark, or above it
 WIDEST_GAP = 0.6  # between a label and what is right of it: of the page's width

@@ -16,7 +16,7 @@ from penstock.documents.extract.fields.numerals import Numerals
 from penstock.documents.extract.fields.rows import MOST_VALUES, Item, TooManyValues
 from penstock.documents.extract.fields.schema import SchemaFlaw, read_schema
 from penstock.documents.extract.fields.tree import Choice, Leaf, Node, Record, Rows
-from penstock.documents.ground import Place, read_pages
+from penstock.documents.pages import Place, read_pages
 
 Won: TypeAlias = Callable[[Leaf], Offer | None]
 

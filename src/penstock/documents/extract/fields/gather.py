@@ -15,7 +15,7 @@ from penstock.documents.extract.fields.sections import Sections
 from penstock.documents.extract.fields.tree import Node
 from penstock.documents.extract.fields.values import is_option, ticks
 from penstock.documents.extract.fields.words import key_of
-from penstock.documents.ground import Page
+from penstock.documents.pages import Page
 
 _BULLET = re.compile(r"\s*(?:[-*+•·●▪‣◦]|\d{1,3}[.)、])\s*(?=\S)")
 _LISTED = re.compile(r"[,，、;；]")

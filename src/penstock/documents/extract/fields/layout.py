@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from penstock.documents.extract.fields import markdown
-from penstock.documents.ground import Box, Page, Span
+from penstock.documents.pages import Box, Page, Span
 
 MOST_LINE = 4000  # characters of a line in which labels are looked for; what comes after is running text
 

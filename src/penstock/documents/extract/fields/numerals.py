@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from penstock.documents.extract.fields.best import Offer
 from penstock.documents.extract.fields.tree import Leaf
 from penstock.documents.extract.fields.values import take
-from penstock.documents.ground import Page
+from penstock.documents.pages import Page
 
 _MONEY = r"[$€£¥￥]|[A-Z]{3}\b"
 _END = r"(?!\d|[.,:]\d)"

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from penstock.documents.extract.fields.layout import Piece, Table, Text, share_row
 from penstock.documents.extract.fields.words import MOST_LABEL
-from penstock.documents.ground import Box
+from penstock.documents.pages import Box
 
 WIDEST_GAP = 2.5  # between two rows, in heights of the header
 FEWEST_NAMED = 2

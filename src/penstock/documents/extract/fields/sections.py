@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from penstock.documents.extract.fields.labels import Labelled, Owner
 from penstock.documents.extract.fields.layout import Text
 from penstock.documents.extract.fields.words import key_of
-from penstock.documents.ground import Box
+from penstock.documents.pages import Box
 
 SOMEBODY = Owner(record=None)
 

@@ -21,7 +21,7 @@ import msgspec
 from penstock.documents.extract.fields.schema import escaped
 from penstock.documents.extract.llm.absent import without_absent
 from penstock.documents.extract.llm.pieces import MOST_DEPTH, Piece, pieces_of, without_thoughts
-from penstock.documents.validating import bounded_validator
+from penstock.documents.json_schema import bounded_validator
 from penstock.kernel.plain import Plain
 
 MOST_BYTES = 8 * 1024 * 1024

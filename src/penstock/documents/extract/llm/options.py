@@ -3,8 +3,8 @@
 import math
 from dataclasses import dataclass
 
+from penstock.documents.chat_model import Which
 from penstock.documents.extract.llm.errors import ModelRuleUnusable
-from penstock.documents.model import Which
 from penstock.kernel.plain import Plain
 
 MOST_NAME = 200

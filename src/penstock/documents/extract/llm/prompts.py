@@ -15,10 +15,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from penstock.documents.chat_model import Message
 from penstock.documents.extract.llm.answers import Problem
 from penstock.documents.extract.llm.chunks import Chunk
 from penstock.documents.extract.llm.pieces import without_thoughts
-from penstock.documents.model import Message
 from penstock.kernel.plain import Plain
 
 PROMPT_VERSION = 1  # a change of the words below makes other answers: count it up, or old results are taken for new

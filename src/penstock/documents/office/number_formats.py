@@ -1,0 +1,82 @@
+"""What the number in a cell means: a day, a share of a hundred, or just a number.
+
+A spreadsheet keeps days as counts and says only by the cell's format that they are days. They are written in ISO form
+here; other numbers are written plainly, with the 15 digits that spreadsheets count with.
+"""
+
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from penstock.documents.office.xml_names import child, children, number, value
+
+BUILT_IN_DATES = frozenset({14, 15, 16, 17, 22, *range(27, 32), 36, *range(50, 59)})
+BUILT_IN_TIMES = frozenset({18, 19, 20, 21, 32, 33, 34, 35, 45, 46, 47})
+BUILT_IN_SHARES = frozenset({9, 10})
+NOT_CODE = re.compile(r'"[^"]*"|\\.|_.|\*.|\[(?![hms]+\])[^\]]*\]', re.IGNORECASE)  # words, colours, conditions
+DAYS, CLOCK = re.compile(r"[yd]|m(?!\s*[:s])(?<!:m)", re.IGNORECASE), re.compile(r"[hs]", re.IGNORECASE)
+FIRST_DAY = datetime(1899, 12, 30)  # noqa: DTZ001  (a cell knows no zone); two days early, for 1900 had no 29 February
+FIRST_DAY_1904 = datetime(1904, 1, 1)  # noqa: DTZ001  (as above)
+MOST_DAYS = 2_958_465  # 9999-12-31
+
+
+@dataclass(frozen=True, kw_only=True)
+class Formats:
+    """The meaning of each cell format of a workbook, by its place in the list."""
+
+    meanings: tuple[str, ...]  # "date", "time", "share" or ""
+    first_day: datetime
+
+    def shown(self, written: str, style: int | None) -> str:
+        """A number as people would write it; what is no number stays as it is."""
+        meaning = self.meanings[style] if style is not None and 0 <= style < len(self.meanings) else ""
+        if not meaning and written.isdecimal():
+            return written  # whole numbers of any length, as they are
+        try:
+            count = float(written)
+        except ValueError:
+            return written
+        if meaning == "share":
+            return f"{_plain(count * 100)}%"
+        if meaning and 0 <= count <= MOST_DAYS:
+            return self._moment(count, meaning)
+        return _plain(count)
+
+    def _moment(self, count: float, meaning: str) -> str:
+        moment = self.first_day + timedelta(seconds=round(count * 86400))
+        if meaning == "time" and count < 1:
+            return moment.strftime("%H:%M:%S")
+        if moment.time() == self.first_day.time():
+            return moment.strftime("%Y-%m-%d")
+        return moment.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def formats_of(styles: ET.Element | None, *, from_1904: bool) -> Formats:
+    """The formats that a workbook's styles declare."""
+    codes = {
+        number(each, "numFmtId"): value(each, "formatCode") or ""
+        for each in children(child(styles, "numFmts"), "numFmt")
+    }
+    meanings = tuple(
+        _meaning(number(each, "numFmtId") or 0, codes) for each in children(child(styles, "cellXfs"), "xf")
+    )
+    return Formats(meanings=meanings, first_day=FIRST_DAY_1904 if from_1904 else FIRST_DAY)
+
+
+def _meaning(form: int, codes: dict[int | None, str]) -> str:
+    if form not in codes:
+        known = ((BUILT_IN_DATES, "date"), (BUILT_IN_TIMES, "time"), (BUILT_IN_SHARES, "share"))
+        return next((meaning for forms, meaning in known if form in forms), "")
+    code = NOT_CODE.sub("", codes[form].partition(";")[0])
+    if code.strip().lower() == "general":
+        return ""
+    if DAYS.search(code):
+        return "date"
+    if CLOCK.search(code):
+        return "time"
+    return "share" if "%" in code else ""
+
+
+def _plain(count: float) -> str:
+    return f"{count:.15g}" if abs(count) < 1e15 or count % 1 else f"{count:.0f}"

@@ -1,0 +1,123 @@
+"""The rows of a sheet, straight from the XML parser's events, with the place of each.
+
+Sheets are the one part of an office file that may have millions of elements, so no tree is made of them. The parser is
+told of a row at its byte, which is what lets a later call begin there: it is shown the beginning of the sheet, up to
+the first row, and then goes on from that byte as if nothing had been between.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import IO
+from xml.parsers import expat
+
+from penstock.documents.blocks import MOST_COLUMNS
+from penstock.documents.rejections import too_large
+
+CHUNK_BYTES = 64 * 1024
+MOST_CELL_CHARACTERS = 1_000_000
+
+
+@dataclass(slots=True)
+class Cell:
+    """A cell as it is written: where, of which type and style, its value, and its formula."""
+
+    reference: str
+    kind: str
+    style: str
+    value: str = ""
+    formula: str = ""
+
+
+@dataclass(slots=True)
+class SheetRow:
+    """A row, and the byte of the sheet at which it begins."""
+
+    at: int
+    cells: list[Cell]
+
+
+@dataclass(slots=True)
+class _Scan:
+    """What the events so far have come to. `before` is how far the bytes that were left out move the rest."""
+
+    rows: list[SheetRow] = field(default_factory=list)
+    before: int = 0
+    _open: SheetRow | None = None
+    _cell: Cell | None = None
+    _reading: str = ""
+    _is_sound: bool = False  # inside of how a text is pronounced
+    _text: list[str] = field(default_factory=list)
+
+    def attach(self) -> expat.XMLParserType:
+        """A parser that tells its events here."""
+        parser = expat.ParserCreate()
+        parser.buffer_text = True
+
+        def start(tag: str, attributes: dict[str, str]) -> None:
+            name = tag.rpartition(":")[2]
+            if name == "c":
+                self._cell = Cell(attributes.get("r", ""), attributes.get("t", "n"), attributes.get("s", ""))
+            elif name == "row":
+                self._open = SheetRow(self.before + parser.CurrentByteIndex, [])
+            elif name == "rPh":
+                self._is_sound = True
+            elif name in {"v", "f", "t"} and self._cell is not None and not self._is_sound:
+                self._reading = name
+
+        parser.StartElementHandler, parser.EndElementHandler = start, self._end
+        parser.CharacterDataHandler = self._hear
+        return parser
+
+    def _hear(self, text: str) -> None:
+        if self._reading:
+            self._text.append(text)
+
+    def _end(self, tag: str) -> None:
+        name = tag.rpartition(":")[2]
+        if name == self._reading and self._cell is not None:
+            self._keep(self._cell, "".join(self._text))
+        elif name == "c" and self._cell is not None and self._open is not None:
+            self._open.cells.append(self._cell)
+            self._cell = None
+            if len(self._open.cells) > MOST_COLUMNS:
+                raise too_large(f"a row has more than {MOST_COLUMNS} columns")
+        elif name == "row" and self._open is not None:
+            self.rows.append(self._open)
+            self._open = None
+        elif name == "rPh":
+            self._is_sound = False
+
+    def _keep(self, cell: Cell, text: str) -> None:
+        if self._reading == "f":
+            cell.formula = text
+        else:
+            cell.value += text  # a text may come in several runs
+        if len(cell.value) > MOST_CELL_CHARACTERS:
+            raise too_large(f"a cell has more than {MOST_CELL_CHARACTERS} characters")
+        self._reading = ""
+        self._text.clear()
+
+
+def scan(sheet: IO[bytes]) -> Iterator[SheetRow]:
+    """All rows."""
+    found = _Scan()
+    yield from _fed(sheet, found, found.attach())
+
+
+def scan_from(sheet: IO[bytes], first: int, at: int) -> Iterator[SheetRow]:
+    """The rows from the one at this byte on, in a sheet whose first row is at `first`."""
+    found = _Scan()
+    parser = found.attach()
+    sheet.seek(0)
+    parser.Parse(sheet.read(first), False)
+    sheet.seek(at)
+    found.before = at - first
+    yield from _fed(sheet, found, parser)
+
+
+def _fed(sheet: IO[bytes], found: _Scan, parser: expat.XMLParserType) -> Iterator[SheetRow]:
+    while chunk := sheet.read(CHUNK_BYTES):
+        parser.Parse(chunk, False)
+        yield from found.rows
+        found.rows.clear()
+    parser.Parse(b"", True)

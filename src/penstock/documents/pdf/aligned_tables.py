@@ -1,0 +1,175 @@
+"""Parts of a page that are one table together.
+
+The parser reads a table without borders down its columns where they are far apart, cuts another in halves, and ends a
+third at a row that differs. What gives such parts away are figures: those that stand line by line beside other parts
+are a table with them, and so is the row over them that fits its columns. Where no part is left beside another then, the
+page is read from top to bottom. Figures beside running text count its lines, and are no table.
+"""
+
+import re
+import statistics
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from penstock.documents.layout.columns import columns_of
+from penstock.documents.layout.lines import Cell, Line, Part, around
+from penstock.documents.pages import Box
+from penstock.documents.pdf.tables import lines_at_one_height, rebuilt
+
+FIGURE = re.compile(r"(?:[A-Z]{3}\s)?[^\w\s]*\d[\d.,:/'\s-]*[^\w\s]*(?:\s?[A-Z]{3})?")  # "18.0", "($187.25)", "EUR 4"
+MOST_FIGURES = 0.6  # of the runs of a column, at least, that is one of figures
+MANY_PARTS, MANY_RUNS = 200, 1500  # a page with more is a drawing
+LONGEST = 40  # letters of a line, in the middle, in what is no running text
+OFF = 0.35  # of the size of letters, by which runs of one row may stand higher or lower
+ALIGNED = 0.8  # of the lines of a column, that stand beside others
+NEAR = 1.5  # sizes of letters between a table and the next row of it
+SLACK = 1.0  # points by which parts below each other may overlap
+FEWEST_ROWS = 2
+
+Group = frozenset[int]  # the places of parts that are one table
+
+
+def with_aligned(parts: list[Part]) -> list[Part]:
+    """The parts of a page, those that are one table put together."""
+    if not _may_be_apart(parts) or len(parts) > MANY_PARTS or sum(len(part.runs) for part in parts) > MANY_RUNS:
+        return parts
+    groups = _groups({at: part for at, part in enumerate(parts) if _may_be_of_table(part)})
+    if not groups:
+        return parts
+    heads = {min(group): group for group in groups}
+    taken = frozenset().union(*groups)
+    boxes = [around([_box_of(parts[at]) for at in group]) for group in groups]
+    found: list[Part] = []
+    for at, part in enumerate(parts):
+        if at in heads:
+            found += _rebuilt([parts[each] for each in sorted(heads[at])])
+        elif at not in taken and (part.runs or not any(_is_within(part.box, box) for box in boxes)):
+            found.append(part)
+    in_order = sorted(found, key=lambda part: part.box[1])
+    return found if _are_beside(in_order) else in_order
+
+
+def _may_be_apart(parts: Iterable[Part]) -> bool:
+    """Whether a part stands beside the one before it, or right below a table."""
+    bottom, end_of_table = float("-inf"), float("-inf")
+    for part in parts:
+        if part.runs:
+            top, size = part.box[1], part.runs[0].size
+            if top < bottom - size / 2 or top - end_of_table < NEAR * size:
+                return True
+            bottom = part.box[3]
+            end_of_table = bottom if part.cells else float("-inf")
+    return False
+
+
+def _may_be_of_table(part: Part) -> bool:
+    return bool(part.runs) and not part.pieces and (bool(part.cells) or not part.markdown)
+
+
+def _is_within(inner: Box, outer: Box) -> bool:
+    return outer[1] <= (inner[1] + inner[3]) / 2 <= outer[3]
+
+
+def _are_beside(parts: Sequence[Part]) -> bool:
+    return any(below.box[1] < above.box[3] - SLACK for above, below in pairwise(parts))
+
+
+def _box_of(part: Part) -> Box:
+    """That of its runs: a block's own may be too large."""
+    return around([run.box for run in part.runs])
+
+
+def _rebuilt(parts: Sequence[Part]) -> Iterable[Part]:
+    """Parts as one table; where they are no table, their lines are rows."""
+    rows = [row for part in parts for row in part.cells]
+    lines = lines_at_one_height([run for part in parts if not part.cells for run in part.runs])
+    rows += [[Cell(run.text, run.box) for run in line] for line in lines]
+    return rebuilt(sorted(rows, key=_top_of), [run for part in parts for run in part.runs])
+
+
+def _top_of(row: Iterable[Cell]) -> float:
+    return min((cell.box[1] for cell in row if cell.box), default=0.0)
+
+
+def _groups(parts: dict[int, Part]) -> list[Group]:
+    boxes = {at: _box_of(part) for at, part in parts.items()}
+    groups: list[Group] = []
+    for at, part in parts.items():
+        rows = _rows_beside(at, parts, boxes) if _has_figures(part) else frozenset()
+        if rows or part.cells:
+            groups = _united(groups, rows | {at})
+    grown: list[Group] = []
+    for group in groups:
+        grown = _united(grown, _grown(group, parts, boxes))
+    return [group for group in grown if len(group) > 1 and _is_table([parts[at] for at in group])]
+
+
+def _rows_beside(at: int, parts: dict[int, Part], boxes: dict[int, Box]) -> Group:
+    """The parts whose lines are rows with those of this one."""
+    _, top, _, bottom = boxes[at]
+    levels = {other: (max(top, box[1]), min(bottom, box[3])) for other, box in boxes.items() if other != at}
+    return frozenset(
+        other for other, level in levels.items() if level[0] < level[1] and _are_rows(parts[at], parts[other], level)
+    )
+
+
+def _united(groups: Iterable[Group], other: Group) -> list[Group]:
+    """The groups, with all that share a part with the other in one."""
+    groups = [*groups]
+    for group in groups:
+        other = other | group if group & other else other
+    return [*(group for group in groups if not group & other), other]
+
+
+def _has_figures(part: Part) -> bool:
+    figures = sum(1 for run in part.runs if FIGURE.fullmatch(run.text))
+    return figures >= MOST_FIGURES * len(part.runs) if not part.cells else figures > 0
+
+
+def _are_rows(one: Part, other: Part, level: tuple[float, float]) -> bool:
+    """Whether the lines of two parts stand at the same heights, side by side, as far as both go."""
+    if not other.cells and statistics.median(len(line.text) for line in other.lines) > LONGEST:
+        return False
+    top, bottom = level
+    few, many = sorted(([run for run in each.runs if top < _middle(run) < bottom] for each in (one, other)), key=len)
+    beside = sum(1 for run in few if any(_is_beside(run, each) for each in many))
+    return bool(few) and beside >= ALIGNED * len(few)
+
+
+def _is_beside(one: Line, other: Line) -> bool:
+    is_level = abs(_middle(one) - _middle(other)) <= OFF * one.size
+    return is_level and (one.right <= other.left or other.right <= one.left)
+
+
+def _middle(run: Line) -> float:
+    return (run.top + run.bottom) / 2
+
+
+def _is_table(parts: Sequence[Part]) -> bool:
+    lines = lines_at_one_height([run for part in parts for run in part.runs])
+    return sum(1 for line in lines if len(line) > 1) >= FEWEST_ROWS
+
+
+def _grown(group: Group, parts: dict[int, Part], boxes: dict[int, Box]) -> Group:
+    """With the rows right above and below that fit the columns."""
+    more: Group | None = None
+    while more is None or more:
+        runs = [run for at in group for run in parts[at].runs]
+        box, near = around([boxes[at] for at in group]), NEAR * runs[0].size
+        columns = columns_of([run.box for run in runs])
+        above = frozenset(at for at in parts if at not in group and 0 <= box[1] - boxes[at][3] <= near)
+        below = frozenset(at for at in parts if at not in group and 0 <= boxes[at][1] - box[3] <= near)
+        more = frozenset(at for side in (above, below) if _fit([parts[each] for each in side], columns) for at in side)
+        group |= more
+    return group
+
+
+def _fit(parts: Sequence[Part], columns: Sequence[tuple[float, float]]) -> bool:
+    """Whether each line of these has several runs, each in a column of its own."""
+    lines = lines_at_one_height([run for part in parts for run in part.runs])
+    return bool(lines) and all(len(line) > 1 and _are_in_columns(line, columns) for line in lines)
+
+
+def _are_in_columns(line: Sequence[Line], columns: Sequence[tuple[float, float]]) -> bool:
+    met = [[at for at, (left, right) in enumerate(columns) if left < run.right and run.left < right] for run in line]
+    return all(len(each) == 1 for each in met) and all(one < other for one, other in pairwise(met))

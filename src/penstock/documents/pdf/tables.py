@@ -1,0 +1,302 @@
+"""Tables of a text layer whose cells and runs do not say the same.
+
+The parser loses runs that stand in a table, glues the first sum to the last item, puts a whole row into one cell and
+cuts words where another row has a border. Such a table is built again of its runs, so that each is written once. Runs
+at one height are a line; a line goes on with the row above it unless it looks like a row of its own; columns are where
+runs stand under each other. Of the parser's cells two things are kept: where rows begin, and where a run that goes
+through several cells is to be cut.
+"""
+
+import re
+import statistics
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby, pairwise
+
+from penstock.documents.layout.columns import column_at, columns_of
+from penstock.documents.layout.lines import WORD_GAP, Cell, Line, Part, around, bare, lines_of, together
+from penstock.documents.pages import Box
+from penstock.documents.pdf.table_rows import markdown_of, pieces_of_row
+
+DIGIT = re.compile(r"\d")
+LABELLED = re.compile(r"[^\W\d_][^:：]{0,39}[:：]\s*\S")  # "Due date: 5 May"
+LARGER = 1.12  # than the rest of a table, for a line that is a heading in it
+CLOSEST = 0.9  # rows do not stand closer, in sizes of their letters
+AS_FAR = 0.8  # of the usual distance of rows, for a line that may be one
+NEARER = 0.8  # how near to the row below, beside how far from the one above, a line stands that belongs to the former
+LETTERS_OFF = 1.5  # by which a cut in a run may be off: letters differ in width
+SLACK = 1.0  # points by which a run may reach into the next column
+SAME_PLACE = 0.05  # points between cells that share a border
+MOST_RUNS, MOST_COLUMNS = 3000, 60  # of a table; what has more is a drawing
+
+Filled = dict[int, list[Line]]  # the runs of a line, by their columns
+Column = tuple[float, float]  # from left to right
+
+
+def tables_of(cells: Sequence[Sequence[Cell]], runs: list[Line], box: Box) -> Iterator[Part]:
+    """The parser's table; where its cells do not say what the runs do, the tables and lines that these are."""
+    if not runs or _are_said(cells, runs):
+        yield Part(box=box, runs=runs, cells=cells, markdown=markdown_of(cells, ()))
+        return
+    pieces = [(run.text, run.box) for run in runs]
+    if _have_letters_of(cells, runs) and any(pieces_of_row(row, pieces) for row in cells[1:]):
+        yield Part(box=box, runs=runs, cells=cells, pieces=pieces, markdown=markdown_of(cells, pieces))
+        return
+    yield from rebuilt(cells, runs)
+
+
+def _are_said(cells: Sequence[Sequence[Cell]], runs: Sequence[Line]) -> bool:
+    """Whether the cells say the runs: each of them one, or several one that goes through them."""
+    filled = [cell for row in cells for cell in row if cell.text]
+    if len(runs) > len(filled):
+        return False
+    if len(runs) == len(filled) and sorted(run.text for run in runs) == sorted(cell.text for cell in filled):
+        return True
+    at, texts = 0, [cell.text for cell in filled]
+    for run in runs:
+        is_one = texts[at : at + 1] == [run.text]  # as nearly all are
+        end = at + 1 if is_one else _end_of(run, filled, at)
+        if end == at:
+            return False
+        at = end
+    return at == len(filled)
+
+
+def _have_letters_of(cells: Sequence[Sequence[Cell]], runs: Sequence[Line]) -> bool:
+    """Whether the cells have the letters of the runs, in whatever order."""
+    texts = (cell.text for row in cells for cell in row)
+    return sorted(bare("".join(texts))) == sorted(bare("".join(run.text for run in runs)))
+
+
+def rebuilt(cells: Sequence[Sequence[Cell]], runs: Sequence[Line]) -> Iterator[Part]:
+    """What the runs of a table are. A heading in it is none of its rows, and cuts it in two."""
+    if len(runs) > MOST_RUNS:
+        yield _text_part(runs)
+        return
+    grid = _Grid(cells)
+    larger = LARGER * Counter([run.size for run in runs]).most_common(1)[0][0]
+    parted = groupby(lines_at_one_height(runs), lambda line: len(line) == 1 and line[0].size >= larger)
+    for is_heading, found in parted:
+        lines = [*found]
+        columns = _columns_of(lines, grid)
+        is_table = not is_heading and 1 < len(columns) <= MOST_COLUMNS
+        rows = _rows_of(lines, columns, grid) if is_table else []
+        some = [run for line in lines for run in line]
+        yield _table_part(rows, len(columns), some) if len(rows) > 1 else _text_part(some)
+
+
+def _table_part(rows: Sequence[Sequence[Filled]], width: int, runs: list[Line]) -> Part:
+    cells = [[_cell_of([line[column] for line in row if column in line]) for column in range(width)] for row in rows]
+    return Part(box=around([run.box for run in runs]), runs=runs, cells=cells, markdown=markdown_of(cells, ()))
+
+
+def _text_part(runs: Sequence[Line]) -> Part:
+    return Part(box=around([run.box for run in runs]), runs=[*runs], lines=list(lines_of(runs)))
+
+
+def _end_of(run: Line, cells: Sequence[Cell], begin: int) -> int:
+    """Up to which cell the cells from this one on say a run; this one when they do not."""
+    if begin < len(cells) and cells[begin].text == run.text:
+        return begin + 1
+    whole, said = bare(run.text), ""
+    for end in range(begin, len(cells)):
+        said += bare(cells[end].text)
+        if len(said) >= len(whole):
+            is_run = said == whole and (end == begin or _goes_through(run, cells[begin : end + 1]))
+            return end + 1 if is_run else begin
+    return begin
+
+
+def _goes_through(run: Line, cells: Sequence[Cell]) -> bool:
+    """Whether a run may stand in these cells as they cut it. When not, they cut words that belong together."""
+    letter = (run.right - run.left) / len(run.text)
+    off, end = LETTERS_OFF * letter, run.left
+    for at, cell in enumerate(cells):
+        if cell.box is None:
+            return False
+        width = letter * len(cell.text)
+        begin = run.right - width if at == len(cells) - 1 else end
+        if (at and begin < cell.box[0] - off) or (at < len(cells) - 1 and begin + width > cell.box[2] + off):
+            return False
+        end = max(begin + width + letter, cell.box[2])
+    return True
+
+
+class _Grid:
+    """What the parser knew of a table: where its rows begin, and its columns where they have borders."""
+
+    def __init__(self, cells: Sequence[Sequence[Cell]]) -> None:
+        rows = [[cell for cell in row if cell.text and cell.box is not None] for row in cells]
+        self._rows = [row for row in rows if row]
+        self._tops = [min(cell.box[1] for cell in row if cell.box) for row in self._rows]
+        steps = [below - above for above, below in pairwise(self._tops) if below > above]
+        self.pitch = statistics.median_low(steps) if steps else float("inf")  # from row to row
+        has_borders = all(_touch(one, other) for row in cells for one, other in pairwise(row))
+        widest = max(cells, key=len)
+        self.borders = [(cell.box[0], cell.box[2]) for cell in widest if cell.box] if has_borders else []
+
+    def row_at(self, middle: float) -> int:
+        """Which row is at this height."""
+        return max(bisect_right(self._tops, middle) - 1, 0)
+
+    def pieces_of(self, run: Line) -> list[Line]:
+        """A run, cut where it goes through several cells of its row."""
+        row = self._rows[self.row_at(_middle(run))] if self._rows else []
+        for begin in range(len(row) - 1):
+            end = _end_of(run, row, begin)
+            if end > begin + 1:
+                return list(_cut(run, row[begin:end]))
+        return [run]
+
+
+def _touch(one: Cell, other: Cell) -> bool:
+    return one.box is not None and other.box is not None and abs(one.box[2] - other.box[0]) < SAME_PLACE
+
+
+def _cut(run: Line, cells: Sequence[Cell]) -> Iterator[Line]:
+    """The pieces of a run that goes through these cells, about where they stand, with a letter's space between them."""
+    letter, left = (run.right - run.left) / len(run.text), run.left
+    for at, cell in enumerate(cells):
+        width = letter * len(cell.text)
+        left = max(left, cell.box[0] if cell.box and at else left)
+        right = run.right if at == len(cells) - 1 else left + width
+        yield run._replace(text=cell.text, left=left, right=max(left, right))
+        left = right + letter
+
+
+def _middle(run: Line) -> float:
+    return (run.top + run.bottom) / 2
+
+
+def lines_at_one_height(runs: Sequence[Line]) -> list[list[Line]]:
+    """Runs at one height, from left to right; lines from top to bottom."""
+    lines: list[list[Line]] = []
+    for run in sorted(runs, key=_middle):
+        if lines and any(each.top <= _middle(run) <= each.bottom and not _covers(each, run) for each in lines[-1]):
+            lines[-1].append(run)
+        else:
+            lines.append([run])
+    return [sorted(line, key=lambda run: run.left) for line in lines]
+
+
+def _covers(one: Line, other: Line) -> bool:
+    return min(one.right, other.right) - max(one.left, other.left) > (other.right - other.left) / 3
+
+
+def _columns_of(lines: Sequence[Sequence[Line]], grid: _Grid) -> list[Column]:
+    """Between borders, or else where runs stand under each other. Two columns are one when far more runs go through
+    both than stand beside each other in them: there is a wide space in the text of a few rows."""
+    pieces = [piece for line in lines for run in line for piece in grid.pieces_of(run)]
+    columns = grid.borders
+    if not columns or _hold_several(columns, lines):
+        columns = columns_of([piece.box for piece in pieces])
+    while len(columns) <= MOST_COLUMNS and (torn := _torn(columns, lines, pieces)) is not None:
+        columns = [*columns[:torn], (columns[torn][0], columns[torn + 1][1]), *columns[torn + 2 :]]
+    filled = {_column_of(columns, piece) for piece in pieces}
+    return [column for at, column in enumerate(columns) if at in filled]
+
+
+def _hold_several(columns: Sequence[Column], lines: Sequence[Sequence[Line]]) -> bool:
+    """Whether the runs of most lines stand beside each other between the same borders: then there are others."""
+    met = [[_met(columns, run) for run in line] for line in lines]
+    return sum(1 for line in met if any(one == other for one, other in pairwise(line))) > len(lines) / 2
+
+
+def _torn(columns: Sequence[Column], lines: Sequence[Sequence[Line]], pieces: Sequence[Line]) -> int | None:
+    """The first of two columns that are one."""
+    met = [_met(columns, piece) for piece in pieces]
+    through = Counter([each[0] for each in met if len(each) == 2])
+    if not through:
+        return None
+    beside: Counter[int] = Counter()
+    for line in lines:
+        met = [_met(columns, run) for run in line]
+        beside.update(one[-1] for one, other in pairwise(met) if one and other and one[-1] + 1 == other[0])
+    return next((at for at in sorted(through) if through[at] >= 2 * beside[at]), None)
+
+
+def _met(columns: Sequence[Column], run: Line) -> list[int]:
+    return [at for at, (left, right) in enumerate(columns) if left + SLACK < run.right and run.left + SLACK < right]
+
+
+def _column_of(columns: Sequence[Column], run: Line) -> int:
+    """Where it begins when it goes through several, as the text of a wide cell does."""
+    met = _met(columns, run)
+    return met[0] if len(met) > 2 else column_at(columns, run.box)
+
+
+def _rows_of(lines: Sequence[Sequence[Line]], columns: Sequence[Column], grid: _Grid) -> list[list[Filled]]:
+    """Lines that are one row together."""
+    rows: list[list[Filled]] = []
+    band = -1
+    for line in lines:
+        filled: Filled = {}
+        for run in line:
+            for piece in grid.pieces_of(run):
+                filled.setdefault(_column_of(columns, piece), []).append(piece)
+        before, band = band, grid.row_at(statistics.median_low([_middle(run) for run in line]))
+        if not rows or band != before or _begins_row(filled, rows[-1], grid):
+            rows.append([])
+        rows[-1].append(filled)
+    return rows if grid.borders else _with_lines_that_lead(rows)
+
+
+def _begins_row(line: Filled, row: Sequence[Filled], grid: _Grid) -> bool:
+    """Whether a line is a row of its own, though the parser has taken it for more of the row above."""
+    before = {column for each in row for column in each}
+    pitch = _top(line) - _top(row[-1])
+    if pitch >= CLOSEST * next(iter(line.values()))[0].size and len(before) > 1 and not line.keys() <= before:
+        return len(line) > 1
+    if grid.borders:
+        return False
+    if len(line) == 1:
+        return all(_is_labelled(line, column) and _is_labelled(row[-1], column) for column in line)
+    texts = [runs[0].text for _, runs in sorted(line.items())]
+    if not any(map(DIGIT.search, texts)) or any(text[0].islower() for text in texts) or pitch < AS_FAR * grid.pitch:
+        return False
+    return line.keys() == before or DIGIT.search(texts[-1]) is not None
+
+
+def _is_labelled(line: Filled, column: int) -> bool:
+    return column in line and LABELLED.match(line[column][0].text) is not None
+
+
+def _top(line: Filled) -> float:
+    return min(run.top for runs in line.values() for run in runs)
+
+
+def _with_lines_that_lead(rows: list[list[Filled]]) -> list[list[Filled]]:
+    """Where the text of a cell begins above the other cells of its row, its first line belongs to the row below it."""
+    found: list[list[Filled]] = []
+    for row in rows:
+        lead: list[Filled] = []
+        if _ends_with_lead(found, row[0]):
+            lead.append(found[-1].pop())
+            found = found if found[-1] else found[:-1]
+        found.append([*lead, *row])
+    return found
+
+
+def _ends_with_lead(rows: Sequence[Sequence[Filled]], below: Filled) -> bool:
+    """Whether the last line stands nearer to the one below than to the one above, and has but one cell."""
+    above, line = [{}, {}, *(line for row in rows[-2:] for line in row)][-2:]
+    if not above or len(line) > 1 or 0 in line or not line.keys() < below.keys():
+        return False
+    return _top(below) - _top(line) < NEARER * (_top(line) - _top(above))
+
+
+def _cell_of(lines: Sequence[Sequence[Line]]) -> Cell:
+    if not lines:
+        return Cell("", None)
+    text = ""
+    for more in map(_text_of, lines):
+        text = f"{text} {more}" if text and LABELLED.match(more) else together([text, more] if text else [more])
+    return Cell(text, around([run.box for line in lines for run in line]))
+
+
+def _text_of(line: Sequence[Line]) -> str:
+    text = line[0].text
+    for one, other in pairwise(line):
+        text += (" " if other.left - one.right > WORD_GAP * other.size else "") + other.text
+    return text

@@ -1,0 +1,115 @@
+"""Image files: counted and measured before they are decoded, turned upright, and brought to three colours."""
+
+import io
+
+import pytest
+from PIL import Image
+
+from penstock.documents.ocr.page_images import Frames, Picture, count_frames, draw_page, open_frame
+from penstock.documents.rejections import Refusal, TurnedAway
+from tests.documents import pdf_files as making
+
+MOST_PIXELS = 50_000_000
+BLUE, RED = (0, 0, 250), (250, 0, 0)
+
+
+def count(file: bytes, most_pixels: int = MOST_PIXELS, most_pages: int = 100) -> Frames | Refusal:
+    return count_frames(io.BytesIO(file), most_pixels, most_pages)
+
+
+def frame(file: bytes, number: int = 1) -> Picture:
+    return open_frame(io.BytesIO(file), number, MOST_PIXELS)
+
+
+def tiff(*pictures: Image.Image) -> bytes:
+    return making.saved_as(pictures[0], "TIFF", save_all=True, append_images=pictures[1:])
+
+
+class TestFrames:
+    def test_of_a_tiff_are_pages(self):
+        file = tiff(*(Image.new("RGB", (30, 20 + at), RED) for at in range(3)))
+        assert count(file) == Frames(pages=3)
+        assert [frame(file, number).height for number in (1, 2, 3)] == [20, 21, 22]
+
+    @pytest.mark.parametrize("kind", ["PNG", "WEBP"])
+    def test_of_a_film_are_one_page(self, kind: str):
+        moments = [Image.new("RGB", (30, 20), (at * 40, 0, 0)) for at in range(3)]
+        assert count(making.saved_as(moments[0], kind, save_all=True, append_images=moments[1:])) == Frames(pages=1)
+
+    def test_are_refused_when_there_are_too_many(self):
+        file = tiff(*(Image.new("L", (9, 9)) for _ in range(3)))
+        assert count(file, most_pages=2) == Refusal(
+            code="DOCUMENT_TOO_LARGE", reason="it has 3 pages, and 2 may be read (ETL_MAX_PAGES)"
+        )
+
+
+class TestSize:
+    def test_is_looked_at_before_anything_is_decoded(self):
+        huge = making.saved_as(Image.new("1", (10_000, 10_000)), "PNG")
+        answer = count(huge)
+        assert isinstance(answer, Refusal)
+        assert answer.code == "DOCUMENT_TOO_LARGE"
+        assert "10000 x 10000" in answer.reason
+        assert "ETL_MAX_PAGE_PIXELS" in answer.reason
+        assert count(huge[:200]) == answer  # the rest of the file was not needed for it
+
+    def test_of_every_frame_counts(self):
+        assert isinstance(count(tiff(Image.new("L", (9, 9)), Image.new("L", (50, 50))), most_pixels=1000), Refusal)
+
+    def test_holds_for_the_decoder_too(self):
+        with pytest.raises(TurnedAway):
+            open_frame(io.BytesIO(making.saved_as(Image.new("L", (50, 50)), "PNG")), 1, 1000)
+
+
+class TestADecodedPicture:
+    def test_stands_the_way_the_camera_was_held(self):
+        exif = Image.Exif()
+        exif[0x0112] = 6  # turn it right by a quarter
+        assert (lambda seen: (seen.width, seen.height))(
+            frame(making.saved_as(Image.new("RGB", (40, 20), RED), "JPEG", exif=exif))
+        ) == (20, 40)
+
+    @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "I;16", "I", "F"])
+    def test_has_three_colours_of_eight_bits_whatever_it_had(self, mode: str):
+        picture = making.picture_of(["Hello"])
+        kind = "TIFF" if mode in {"CMYK", "I", "F"} else "PNG"
+        seen = frame(making.saved_as(picture.convert("L").convert(mode), kind))
+        assert seen.pixels.shape == (picture.height, picture.width, 3)
+        assert seen.pixels.dtype == "uint8"
+        assert not seen.is_blank
+
+    def test_is_blue_green_red(self):
+        assert frame(making.saved_as(Image.new("RGB", (4, 4), BLUE), "PNG")).pixels[0, 0].tolist() == [250, 0, 0]
+
+    def test_lies_on_white_paper_where_it_is_transparent(self):
+        assert frame(making.saved_as(Image.new("RGBA", (4, 4), (0, 0, 0, 0)), "PNG")).pixels.min() == 255
+
+    def test_of_one_colour_is_blank(self):
+        assert frame(making.saved_as(Image.new("L", (40, 40), 240), "JPEG")).is_blank
+
+
+class TestABrokenImage:
+    @pytest.mark.filterwarnings("ignore:Corrupt EXIF")  # pillow says so before it fails
+    @pytest.mark.parametrize("kind", ["PNG", "JPEG", "TIFF", "WEBP"])
+    def test_is_refused_wherever_it_was_cut(self, kind: str):
+        whole = making.saved_as(making.picture_of(making.INVOICE), kind)
+        for size in (20, len(whole) // 2):
+            with pytest.raises(TurnedAway) as refused:
+                frame(whole[:size])
+            assert refused.value.refusal.code == "DOCUMENT_UNREADABLE"
+
+
+class TestADrawnPage:
+    def test_has_200_dots_per_inch(self):
+        seen = draw_page(io.BytesIO(making.pages_of("one")), 1, MOST_PIXELS)
+        assert seen.pixels.shape[:2] == (2339, 1654)
+        assert (seen.width, seen.height) == pytest.approx((595.28, 841.89), abs=0.01)
+        assert seen.units_per_pixel == pytest.approx(0.36)
+
+    def test_is_drawn_more_coarsely_where_it_is_too_large(self):
+        seen = draw_page(io.BytesIO(making.pages_of("one")), 1, 1_000_000)
+        assert 990_000 < seen.pixels.shape[0] * seen.pixels.shape[1] < 1_005_000
+
+    def test_that_is_not_there_is_refused(self):
+        with pytest.raises(TurnedAway):
+            draw_page(io.BytesIO(making.pages_of("one")), 2, MOST_PIXELS)

@@ -1,0 +1,236 @@
+"""Office files that are made to break their reader. Each ends as an error about the file, and the sandbox lives."""
+
+import struct
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from penstock.documents.errors import (
+    DocumentEncrypted,
+    DocumentReaderKilled,
+    DocumentTookTooLong,
+    DocumentTooLarge,
+    DocumentUnreadable,
+)
+from penstock.documents.kinds import Kind
+from penstock.documents.pages import Page
+from penstock.documents.sandbox_errors import told_of
+from penstock.documents.text.batches import Bookmark, Part
+from penstock.documents.text.document import PART, PRELOAD, kind_of_file, read_batches
+from penstock.kernel.errors import PenstockError
+from penstock.kernel.sandbox import ends
+from penstock.kernel.sandbox.call import Sandbox
+from penstock.kernel.sandbox.ends import Bounds
+from penstock.kernel.sandbox.session import SandboxSession
+from tests.documents.office_files import (
+    entry_at,
+    part_of,
+    patched,
+    read_in_sandbox,
+    repack,
+    write_report,
+    write_slides,
+    write_workbook,
+)
+
+EXTERNAL = b'<!DOCTYPE x [<!ENTITY secret SYSTEM "file:///etc/passwd">]>'
+LAUGHS = b'<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;">]>'
+REMOTE = b'<!DOCTYPE x SYSTEM "http://127.0.0.1:1/x.dtd">'
+WRITERS = {"docx": write_report, "pptx": write_slides, "xlsx": write_workbook}
+
+
+def with_prolog(content: bytes, prolog: bytes) -> bytes:
+    """A part with something between its declaration and its root."""
+    declaration, end, rest = content.partition(b"?>")
+    return declaration + end + prolog + rest if end else prolog + content
+
+
+async def refusal_of(path: Path) -> PenstockError:
+    """How reading ends; it must end in an error."""
+    with pytest.raises(PenstockError) as caught:
+        await read_in_sandbox(path)
+    return caught.value
+
+
+@pytest.mark.parametrize("prolog", [EXTERNAL, LAUGHS, REMOTE])
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("a.docx", "word/document.xml"),
+        ("a.docx", "word/styles.xml"),
+        ("a.pptx", "ppt/slides/slide1.xml"),
+        ("a.xlsx", "xl/sharedStrings.xml"),
+        ("a.xlsx", "xl/worksheets/sheet1.xml"),
+    ],
+)
+async def test_a_document_type_is_refused_and_no_entity_is_read(name, part, prolog, tmp_path):
+    path = WRITERS[name[2:]](tmp_path / name)
+    content = with_prolog(part_of(path, part), prolog).replace(b"Chapter one", b"&secret;")
+    refusal = await refusal_of(repack(path, {part: content}))
+    assert isinstance(refusal, DocumentUnreadable)
+    assert "DTD" in str(refusal)
+    assert refusal.hint
+
+
+async def test_a_part_that_unpacks_to_far_more_than_its_size_is_refused(tmp_path):
+    path = repack(write_report(tmp_path / "a.docx"), {"word/media/bomb.xml": bytes(40_000_000)})
+    refusal = await refusal_of(path)
+    assert isinstance(refusal, DocumentTooLarge)
+    assert "zip bomb" in str(refusal)
+
+
+async def test_a_package_that_says_it_is_huge_is_not_unpacked(tmp_path):
+    path = write_workbook(tmp_path / "a.xlsx")
+    with patched(path) as content:
+        struct.pack_into("<I", content, entry_at(content, "xl/worksheets/sheet1.xml") + 24, 3_000_000_000)
+    refusal = await refusal_of(path)
+    assert isinstance(refusal, DocumentTooLarge)
+    assert "3000" in str(refusal)
+
+
+async def test_a_part_that_lies_about_its_size_is_refused(tmp_path):
+    path = write_report(tmp_path / "a.docx")
+    with patched(path) as content:
+        struct.pack_into("<I", content, entry_at(content, "word/document.xml") + 24, 2000)
+    assert isinstance(await refusal_of(path), DocumentUnreadable)
+
+
+async def test_thousands_of_parts_are_refused(tmp_path):
+    path = write_report(tmp_path / "a.docx")
+    with zipfile.ZipFile(path, "a") as package:
+        for number in range(10_001):
+            package.writestr(f"word/media/{number}.txt", b"")
+    refusal = await refusal_of(path)
+    assert isinstance(refusal, DocumentTooLarge)
+    assert "10000 is the most" in str(refusal)
+
+
+async def test_a_package_with_a_password_is_told_as_such(tmp_path):
+    path = write_report(tmp_path / "a.docx")
+    with patched(path) as content:
+        content[entry_at(content, "word/document.xml") + 8] |= 1
+    assert isinstance(await refusal_of(path), DocumentEncrypted)
+
+
+@pytest.mark.parametrize("name", ["a.docx", "a.pptx", "a.xlsx"])
+async def test_a_file_that_is_cut_short_is_unreadable(name, tmp_path):
+    path = WRITERS[name[2:]](tmp_path / name)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    assert isinstance(await refusal_of(path), DocumentUnreadable)
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "content"),
+    [
+        ("a.docx", "word/document.xml", b"<document><body><p>"),
+        ("a.docx", "word/document.xml", b""),
+        ("a.docx", "_rels/.rels", b"<Relationships/>"),
+        ("a.pptx", "ppt/presentation.xml", b"<presentation/>"),
+        ("a.pptx", "ppt/slides/slide1.xml", b"not xml"),
+        ("a.xlsx", "xl/workbook.xml", b"<workbook/>"),
+        ("a.xlsx", "xl/worksheets/sheet1.xml", b"<worksheet><sheetData><row><c><v>1</v></row>"),
+    ],
+)
+async def test_broken_parts_are_unreadable(name, part, content, tmp_path):
+    refusal = await refusal_of(repack(WRITERS[name[2:]](tmp_path / name), {part: content}))
+    assert isinstance(refusal, DocumentUnreadable)
+    assert refusal.values["filename"] == name
+
+
+def nested(path: Path, name: bytes) -> Path:
+    """A document that is nothing but 50,000 of the same element in each other."""
+    deep = b"<document><body>" + b"<%s>" % name * 50_000 + b"</%s>" % name * 50_000 + b"</body></document>"
+    return repack(write_report(path), {"word/document.xml": deep})
+
+
+@pytest.mark.parametrize("name", [b"sdt", b"ins"])
+async def test_deep_nesting_is_refused(name, tmp_path):
+    refusal = await refusal_of(nested(tmp_path / "a.docx", name))
+    assert isinstance(refusal, DocumentUnreadable)
+    assert "deeper" in str(refusal)
+
+
+@pytest.mark.parametrize("name", [b"p", b"tbl", b"r"])
+async def test_deep_nesting_that_means_nothing_is_nothing(name, tmp_path):
+    assert [page.markdown for page in await read_in_sandbox(nested(tmp_path / "a.docx", name))] == [""]
+
+
+async def test_a_row_of_too_many_columns_is_refused(tmp_path):
+    wide = b"<worksheet><sheetData><row>" + b"<c><v>1</v></c>" * 20_000 + b"</row></sheetData></worksheet>"
+    path = repack(write_workbook(tmp_path / "a.xlsx"), {"xl/worksheets/sheet1.xml": wide})
+    assert isinstance(await refusal_of(path), DocumentTooLarge)
+
+
+@pytest.mark.parametrize(
+    ("ending", "error"),
+    [
+        (ends.SandboxedFailure(kind="ValueError", text="no"), DocumentUnreadable),
+        (ends.SandboxCrashed(how="SIGSEGV"), DocumentUnreadable),
+        (ends.SandboxBadAnswer(reason="no"), DocumentUnreadable),
+        (ends.SandboxTimedOut(seconds=1), DocumentTookTooLong),
+        (ends.SandboxKilled(), DocumentReaderKilled),
+        (ends.SandboxOutOfCpu(seconds=1), DocumentTooLarge),
+        (ends.SandboxOutOfMemory(memory_bytes=1), DocumentTooLarge),
+        (ends.SandboxTooMuch(most_bytes=1), DocumentTooLarge),
+        (ends.SandboxLost(reason="gone"), ends.SandboxLost),
+    ],
+)
+def test_each_way_a_child_can_end_is_told_of_the_file_but_our_own_trouble_is_not(ending, error):
+    with pytest.raises(error) as told, told_of("a.docx", "docx", page=3):
+        raise ending
+    assert told.value.retryable == (error not in {DocumentUnreadable, DocumentTooLarge})
+    assert told.value.ours == (error is ends.SandboxLost)
+
+
+@pytest.mark.parametrize(
+    ("limits", "error", "reason"),
+    [
+        (Bounds(memory_bytes=4_000_000), DocumentTooLarge, "memory"),
+        (Bounds(seconds=0.05), DocumentTookTooLong, "did not end"),
+        (Bounds(result_bytes=1000), DocumentTooLarge, "over 1000 bytes"),
+    ],
+)
+async def test_a_file_that_wants_too_much_is_refused_and_the_next_one_is_read(limits, error, reason, tmp_path):
+    greedy, modest = tmp_path / "greedy.html", tmp_path / "modest.txt"
+    greedy.write_text("<p>" + "text <b>and</b> more " * 50_000)
+    modest.write_text("hello")
+    async with Sandbox(preload=PRELOAD) as sandbox:
+        async with sandbox.sitting(greedy) as sitting:
+            with pytest.raises(error, match=reason):
+                [part async for part in read_batches(sitting, Kind.HTML, greedy.name, limits=limits)]
+        async with sandbox.sitting(modest) as sitting:
+            kind = await kind_of_file(sitting, modest.name)
+            (part,) = [part async for part in read_batches(sitting, kind, modest.name)]
+        assert part.pages[0].markdown == "hello"
+
+
+async def test_more_pages_than_allowed_are_too_large(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("line of text\n" * 10_000)
+    async with Sandbox(preload=PRELOAD) as sandbox, sandbox.sitting(path) as sitting:
+        with pytest.raises(DocumentTooLarge, match="more than the 3 pages"):
+            [part async for part in read_batches(sitting, Kind.TXT, path.name, most_pages=3)]
+
+
+class SittingTakenOver(SandboxSession):
+    """Its child gives what the file behind it wants to be given."""
+
+    def __init__(self, part: Part) -> None:
+        self.part = part
+
+    async def run(self, *_: object, limits: Bounds = PART, **__: object):
+        return self.part
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        Part(pages=(), following=Bookmark(page=1)),
+        Part(pages=(Page(number=7, origin="file", markdown=""),), following=None),
+        Part(pages=(Page(number=1, origin="file", markdown=""),), following=Bookmark(page=1)),
+    ],
+)
+async def test_a_child_that_was_taken_over_cannot_keep_us_reading(part):
+    with pytest.raises(DocumentUnreadable, match="out of order"):
+        [part async for part in read_batches(SittingTakenOver(part), Kind.TXT, "a")]

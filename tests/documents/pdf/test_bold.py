@@ -1,0 +1,54 @@
+"""Which words at the beginning of a line are bold."""
+
+import pytest
+
+from penstock.documents.layout.lines import Line
+from penstock.documents.pdf.bold import SecondLook, is_bold
+from tests.documents.pdf import articles as making
+
+
+@pytest.mark.parametrize(
+    "font",
+    ["Helvetica-Bold", "Arial,BoldItalic", "CMBX12", "NimbusRomNo9L-Medi", "Inter-SemiBold", "SimHei", "Roboto-Black"],
+)
+def test_fonts_are_known_to_be_bold(font: str):
+    assert is_bold(font)
+
+
+@pytest.mark.parametrize("font", ["Helvetica", "CMR10", "Roboto-Medium", "SimSun", "Medieval-Regular", ""])
+def test_fonts_are_known_not_to_be_bold(font: str):
+    assert not is_bold(font)
+
+
+def bold_words(paragraph: str, said: str, begin: int = 0, *, top: float = 78) -> str:
+    """Of a line that says so, what is bold from a letter of it on."""
+    place = Line(said, 78, top, 400, top + 12, 10)
+    with SecondLook(making.paper(making.text(paragraph), making.text("<b>Below</b>"))) as second:
+        [end] = second.bold_ends(1, [(place, begin)])
+    return said[begin:end]
+
+
+@pytest.mark.parametrize(
+    ("paragraph", "begin", "bold"),
+    [
+        ("<b>Ice.</b> Nobody knew", 0, "Ice."),
+        ("<b>Ice</b><b>.</b> Nobody knew", 0, "Ice."),
+        ("<b>Ice. Nobody knew</b>", 0, "Ice. Nobody knew"),
+        ("Ice. <b>Nobody knew</b>", 0, ""),
+        ("Ice. <b>Nobody</b> knew", 5, "Nobody"),
+        ("<b>Fire.</b> Nobody knew", 0, ""),
+        ("<b>Ice</b> floats. Nobody knew", 0, "Ice"),
+    ],
+)
+def test_bold_words_are_those_before_the_first_that_is_not(paragraph: str, begin: int, bold: str):
+    assert bold_words(paragraph, "Ice. Nobody knew", begin) == bold
+
+
+def test_words_of_other_lines_do_not_count():
+    assert bold_words("Above", "Below", top=300) == ""
+    assert bold_words("Above", "Below", top=96) == "Below"
+
+
+def test_nothing_is_bold_on_a_page_that_cannot_be_opened():
+    with SecondLook(b"no PDF at all") as second:
+        assert second.bold_ends(1, [(Line("Ice", 78, 78, 400, 90, 10), 2)]) == [2]

@@ -1,0 +1,76 @@
+"""Runs of a page as the parser tells of them become parts in reading order."""
+
+from penstock.documents.layout.paragraphs import paragraphs_of
+from penstock.documents.pdf.parsed_page import sheet_of
+from tests.documents.pdf.fake_parser import Block, Cell, Parsed, Rect, Run
+
+
+def read(items: list[Run], *blocks: Block) -> list[str | list[str]]:
+    """The parts: what is markdown, or the texts of lines."""
+    return [part.markdown or [line.text for line in part.lines] for part in sheet_of(Parsed(items, [*blocks])).parts]
+
+
+def test_a_heading_whose_box_is_too_small_has_all_of_its_lines():
+    items = [Run("A title", 50, 50), Run("that goes on", 50, 70), Run("Text", 50, 100)]
+    heading = Block("heading", Rect(50, 50, 100, 12), "A title that goes on")
+    assert read(items, heading, Block("paragraph", Rect(50, 100, 100, 12))) == [["A title", "that goes on"], ["Text"]]
+
+
+def test_what_is_in_no_block_goes_below_what_it_stands_under():
+    items = [Run("Head", 50, 20), Run("One", 50, 50), Run("Aside", 50, 70), Run("Two", 50, 90)]
+    blocks = [Block("paragraph", Rect(50, y, 100, 12)) for y in (50, 90)]
+    assert read(items, *blocks) == [["Head"], ["One"], ["Aside"], ["Two"]]
+
+
+def test_a_page_whose_runs_have_no_blocks_does_not_take_long():
+    items = [Run(f"line {at}", 50 + at % 3, 20.0 * at) for at in range(20_000)]
+    assert len(sheet_of(Parsed(items, [Block("heading", Rect(900, 0, 1, 1), "line 0")])).parts) == 1
+
+
+def test_a_page_without_blocks_is_read_from_top_to_bottom():
+    [part] = sheet_of(Parsed([Run("a", 0, 0), Run(" ", 0, 9), Run("b", 0, 20)], None)).parts
+    assert [line.text for line in part.lines] == ["a", "b"]
+
+
+def test_runs_beside_each_other_are_one_line_with_a_space_where_there_is_one():
+    items = [Run("• ", 50, 50, 5), Run("Half", 80, 50, 20), Run("way", 100.5, 50, 20), Run("there", 124, 50, 20)]
+    assert read(items, Block("list_item", Rect(40, 40, 300, 30))) == [["• Halfway there"]]
+
+
+def test_a_label_far_from_its_value_makes_a_line_spread_and_a_bullet_does_not():
+    items = [Run("Total", 50, 50, 30), Run("7.00", 200, 50, 20), Run("•", 50, 80, 4), Run("Item", 90, 80, 30)]
+    [part] = sheet_of(Parsed(items, [Block("paragraph", Rect(40, 40, 300, 80))])).parts
+    assert [(line.text, line.is_spread) for line in part.lines] == [("Total 7.00", True), ("• Item", False)]
+
+
+def test_a_block_over_two_columns_is_read_as_its_text_says():
+    items = [Run(f"{side}{at}", x, 50 + 20 * at) for at in range(2) for side, x in (("left", 50), ("right", 300))]
+    box = Rect(40, 40, 400, 60)
+    assert read(items, Block("paragraph", box, "left0 left1 right0 right1")) == [
+        ["left0", "left1"],
+        ["right0", "right1"],
+    ]
+    assert read(items, Block("paragraph", box, "left0 right0 left1 right1")) == [["left0 right0", "left1 right1"]]
+
+
+def test_a_table_code_and_a_rule_are_markdown():
+    table = Block("table", Rect(0, 0, 90, 30), header=[Cell("a"), Cell("b")], rows=[[Cell("c"), Cell("")]])
+    code = Block("code", Rect(0, 40, 90, 30), lines=["if x:", "    y"])
+    assert read([], table, code, Block("rule", None)) == [
+        "| a | b |\n|---|---|\n| c |  |",
+        "```\nif x:\n    y\n```",
+        "---",
+    ]
+
+
+def test_letters_are_counted_by_size_and_font_and_an_impossible_size_is_guessed():
+    sheet = sheet_of(Parsed([Run("abc", 0, 0), Run("de", 0, 20), Run("f", 0, 40, height=20, font_size=1)]))
+    assert sheet.letters == {(10, "Helvetica"): 5, (17, "Helvetica"): 1}
+    assert sheet.text == "abcdef"
+
+
+def test_numbers_that_are_none_do_not_break_a_page():
+    odd = [Run("a", 0, float("inf")), Run("b", 0, float("nan")), Run("c", 0, 20, height=0, font_size=0)]
+    sheet = sheet_of(Parsed(odd, [Block("paragraph", Rect(0, 0, 200, 100))]))
+    assert sorted(sheet.text) == ["a", "b", "c"]
+    assert len(list(paragraphs_of(sheet.parts))) >= 1

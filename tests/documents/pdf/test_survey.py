@@ -1,0 +1,64 @@
+"""The first look at a PDF: what is counted, what is refused and in which words."""
+
+import io
+
+import pikepdf
+import pytest
+
+from penstock.documents.pdf.survey import PdfSurvey, survey_pdf
+from penstock.documents.rejections import Refusal
+from tests.documents import pdf_files as making
+
+
+def look(pdf: bytes, most_pages: int = 100) -> PdfSurvey | Refusal:
+    return survey_pdf(io.BytesIO(pdf), most_pages)
+
+
+class TestPages:
+    def test_are_counted(self):
+        assert look(making.pages_of("one", "two", "three")) == PdfSurvey(pages=3)
+
+    def test_are_counted_one_by_one_and_not_believed(self):
+        with pikepdf.open(io.BytesIO(making.pages_of("one", "two", "three"))) as pdf:
+            pdf.Root.Pages.Count = 1
+            out = io.BytesIO()
+            pdf.save(out, object_stream_mode=pikepdf.ObjectStreamMode.disable)
+        assert look(out.getvalue().replace(b"/Count 3", b"/Count 1")) == PdfSurvey(pages=3)
+
+    def test_are_refused_when_there_are_too_many(self):
+        answer = look(making.pages_of("one", "two", "three"), most_pages=2)
+        assert answer == Refusal(code="DOCUMENT_TOO_LARGE", reason="it has 3 pages, and 2 may be read (ETL_MAX_PAGES)")
+
+    def test_that_may_look_other_than_their_text_are_named(self):
+        pdf = making.scan_of(["one"], ["two"])
+        assert look(pdf) == PdfSurvey(pages=2, suspects=(1, 2))
+
+
+class TestAPassword:
+    def test_is_a_reason_to_refuse(self):
+        assert look(making.locked(making.report(), user="secret")) == Refusal(code="DOCUMENT_ENCRYPTED")
+
+    def test_that_is_empty_opens_the_file(self):
+        assert look(making.locked(making.report(), user="")) == PdfSurvey(pages=1)
+
+
+class TestABrokenFile:
+    @pytest.mark.parametrize("share", [0.3, 0.6, 0.97])
+    def test_that_was_cut_short_is_refused_and_not_half_read(self, share: float):
+        whole = making.pages_of(*map(str, range(20)))
+        answer = look(whole[: int(share * len(whole))])
+        assert isinstance(answer, Refusal)
+        assert answer.code == "DOCUMENT_UNREADABLE"
+
+    def test_that_only_has_a_wrong_table_of_contents_is_read(self):
+        whole = making.pages_of("one", "two")
+        assert look(whole.replace(b"startxref\n", b"startxref\n9")) == PdfSurvey(pages=2)
+
+    def test_is_not_spoken_of_by_an_address_in_memory(self):
+        answer = look(b"%PDF-1.7\nand nothing else")
+        assert isinstance(answer, Refusal)
+        assert "0x" not in answer.reason
+        assert answer.reason
+
+    def test_without_a_page_is_empty(self):
+        assert look(making.without_pages()) == Refusal(code="DOCUMENT_EMPTY")

@@ -1,0 +1,68 @@
+"""Which rows of a table are none."""
+
+import pytest
+
+from penstock.documents.layout.lines import Cell
+from penstock.documents.pages import Box
+from penstock.documents.pdf.table_rows import markdown_of, pieces_of_row
+
+
+def row_of(*columns: list[str]) -> tuple[list[Cell], list[tuple[str, Box]]]:
+    """A row of cells and the runs that it was made of; the lines of each cell begin at the same height."""
+    cells = [Cell(" ".join(lines), (100.0 * at, 50, 100.0 * at + 90, 62)) for at, lines in enumerate(columns)]
+    pieces = [
+        (text, (100.0 * at, 50 + 14.0 * line, 100.0 * at + 80, 60 + 14.0 * line))
+        for at, lines in enumerate(columns)
+        for line, text in enumerate(lines)
+    ]
+    return cells, pieces
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        (["No.:", "Date:"], ["A-17", "5 Jan"]),
+        (["Mill Street 5"], ["No.:", "Date:", "Agent:"], ["A-17", "Ann"]),
+        (["No.", "Date", "Due"], ["A-17", "5 Jan", "9 Jan"]),
+    ],
+)
+def test_labels_beside_their_values_are_taken_apart(columns: tuple[list[str], ...]):
+    apart = pieces_of_row(*row_of(*columns))
+    assert [[text for text, _ in cell] for cell in apart] == list(columns)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        (["Unit", "price"], ["Total", "amount"]),
+        (["Deep well", "pump"], ["2 of 3", "4 of 5"]),
+        (["A pump", "for deep", "wells"], ["2"], ["450.00"]),
+        (["Date:"], ["5 Jan"]),
+        (["Color:", "red"], ["2"]),
+        (["No.:", "Date:"],),
+    ],
+)
+def test_a_row_stays_one(columns: tuple[list[str], ...]):
+    assert pieces_of_row(*row_of(*columns)) == []
+
+
+def test_a_row_stays_one_when_its_runs_say_something_else():
+    cells, pieces = row_of(["No.:", "Date:"], ["A-17", "5 Jan"])
+    assert pieces_of_row(cells, pieces[:-1]) == []
+
+
+class TestInMarkdown:
+    def test_such_a_row_becomes_rows(self):
+        head, _ = row_of(["a"], ["b"], ["c"])
+        cells, pieces = row_of(["Mill Street"], ["No.:", "Date:"], ["A-17", "5 Jan"])
+        assert markdown_of([head, cells], pieces) == (
+            "| a | b | c |\n|---|---|---|\n| Mill Street | No.: | A-17 |\n|  | Date: | 5 Jan |"
+        )
+
+    def test_a_bar_in_a_cell_is_no_border(self):
+        cells, pieces = row_of(["O'Neil | Co"], ["3.00"])
+        assert markdown_of([cells], pieces) == "| O'Neil \\| Co | 3.00 |\n|---|---|"
+
+    def test_a_tab_in_a_cell_begins_no_other(self):
+        cells, pieces = row_of(["Pump\tXL"], ["3.00"])
+        assert markdown_of([cells], pieces) == "| Pump\tXL | 3.00 |\n|---|---|"

@@ -1,0 +1,45 @@
+"""Objects as local files, and local files as streams."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.adapters.disk import DiskBlobs
+from penstock.documents.blob_files import PIECE_BYTES, append, borrowed, pieces_of, scratch_file
+
+SIZES = [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 2 * PIECE_BYTES]
+
+
+@pytest.mark.parametrize("size_bytes", SIZES)
+async def test_a_file_comes_whole_in_pieces_of_a_bounded_size(tmp_path: Path, size_bytes: int):
+    path = tmp_path / "a"
+    path.write_bytes(bytes(range(256)) * (size_bytes // 256) + b"x" * (size_bytes % 256))
+    pieces = [piece async for piece in pieces_of(path)]
+    assert b"".join(pieces) == path.read_bytes()
+    assert all(0 < len(piece) <= PIECE_BYTES for piece in pieces)
+
+
+@pytest.mark.parametrize("size_bytes", SIZES)
+async def test_an_object_is_a_file_for_as_long_as_it_is_borrowed(tmp_path: Path, size_bytes: int):
+    blobs, folder = DiskBlobs(tmp_path / "blobs"), tmp_path / "not" / "there"
+    await blobs.put("a/b", b"x" * size_bytes)
+    async with borrowed(blobs, "a/b", folder) as path:
+        assert path.read_bytes() == b"x" * size_bytes
+    assert list(folder.iterdir()) == []
+
+
+async def test_a_scratch_file_is_empty_and_goes_with_its_block(tmp_path: Path):
+    async with scratch_file(tmp_path / "not" / "there") as path:
+        assert path.read_bytes() == b""
+        path.write_bytes(b"something")
+    assert not path.exists()
+
+
+async def test_a_file_that_is_gone_is_not_made_anew_by_who_comes_late(tmp_path: Path):
+    async with scratch_file(tmp_path) as path:
+        append(path, b"one ")
+        append(path, b"two")
+        assert path.read_bytes() == b"one two"
+    with pytest.raises(FileNotFoundError):
+        append(path, b"three")
+    assert list(tmp_path.iterdir()) == []

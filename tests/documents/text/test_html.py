@@ -1,0 +1,119 @@
+"""What is read from web pages."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.documents.blocks import Heading, Item, Table, Text
+from penstock.documents.text.html import blocks_of
+from tests.documents.office_files import read_here, read_in_sandbox
+
+
+def test_headings_paragraphs_and_lists_in_the_order_of_the_source():
+    assert blocks_of(
+        "<h1>标题 <i>one</i></h1>intro<p>a <a href='http://x/'>link</a><br>next</p><ol><li>x<li>y</ol>"
+    ) == [
+        Heading(text="标题 one", level=1),
+        Text(text="intro"),
+        Text(text="a link\nnext"),
+        Item(text="x", level=0, number=1),
+        Item(text="y", level=0, number=2),
+    ]
+
+
+def test_lists_in_lists_keep_their_depth():
+    assert blocks_of("<ul><li>a<ul><li>b</li></ul></li><li>c</li></ul>") == [
+        Item(text="a", level=0),
+        Item(text="b", level=1),
+        Item(text="c", level=0),
+    ]
+
+
+def test_cells_that_span_others_leave_them_empty():
+    source = (
+        "<table><tr><th colspan=2>wide</th><th rowspan=2>tall</th></tr><tr><td>1</td><td>2</td></tr><tr><td>3|4</table>"
+    )
+    assert blocks_of(source) == [Table(rows=(("wide", "", "tall"), ("1", "2", ""), ("3|4",)))]
+
+
+def test_blocks_in_a_cell_are_lines_of_it():
+    assert blocks_of("<table><tr><td><p>one</p><ul><li>two</ul></td></tr></table><p>after") == [
+        Table(rows=(("one\ntwo",),)),
+        Text(text="after"),
+    ]
+
+
+def test_a_table_around_a_table_is_layout():
+    source = "<table><tr><td>left</td><td>before<table><tr><td>cell</td></tr></table>behind</td></tr></table>"
+    assert blocks_of(source) == [
+        Text(text="left"),
+        Text(text="before"),
+        Table(rows=(("cell",),)),
+        Text(text="behind"),
+    ]
+
+
+def test_scripts_styles_and_comments_are_dropped():
+    head = "<title>t</title><style>p{}</style>"
+    body = "<p>a<script>alert('<p>x</p>')</script>b<!-- c --><svg><text>d</text></svg></p>"
+    assert blocks_of(head + body) == [Text(text="ab")]
+
+
+def test_a_script_that_never_ends_hides_the_rest_and_nothing_else():
+    assert blocks_of("<p>seen</p><script>var a = 1; <p>unseen</p>") == [Text(text="seen")]
+
+
+def test_text_outside_of_any_cell_is_not_lost():
+    assert blocks_of("<table>stray<tr><td>cell</td></tr></table>") == [Text(text="stray"), Table(rows=(("cell",),))]
+
+
+def test_preformatted_text_keeps_its_spaces():
+    assert blocks_of("<pre>a\n  b</pre>") == [Text(text="a\n  b")]
+
+
+@pytest.mark.parametrize(
+    ("codec", "said"),
+    [
+        ("utf-8", ""),
+        ("utf-16", ""),
+        ("gb18030", "gb2312"),
+        ("gb18030", ""),
+        ("big5", "big5"),
+        ("shift_jis", "shift_jis"),
+    ],
+)
+def test_pages_are_read_in_their_letters(codec, said, tmp_path):
+    meta = f'<meta charset="{said}">' if said else ""
+    path = tmp_path / "a.html"
+    path.write_bytes(f"<html>{meta}<h1>中文</h1>".encode(codec))
+    assert read_here(path)[0].markdown == "# 中文"
+
+
+def test_text_cannot_pass_for_a_page_mark(tmp_path):
+    path = tmp_path / "a.html"
+    path.write_text("<html><p>&lt;!-- page 9 --&gt;</p><p># no heading</p>")
+    assert read_here(path)[0].markdown == "\\<!-- page 9 -->\n\n\\# no heading"
+
+
+class TestHostile:
+    @pytest.mark.parametrize("tag", ["div", "table", "table><tr><td", "ul><li", "b", "svg", "h1", "td", "p"])
+    async def test_nesting_of_any_depth_is_read(self, tag, tmp_path: Path):
+        path = tmp_path / "deep.html"
+        path.write_text("<html><p>first</p>" + f"<{tag}>" * 100_000 + "inside")
+        pages = await read_in_sandbox(path)
+        assert pages[0].markdown.startswith("first")
+
+    async def test_spans_of_a_billion_are_bounded(self, tmp_path):
+        path = tmp_path / "wide.html"
+        cell = "<td colspan=999999999 rowspan=999999999>x</td>"
+        path.write_text(f"<html><table><tr>{cell * 3}</tr><tr>{cell}</tr></table>")
+        (page,) = await read_in_sandbox(path)
+        assert [span.text for span in page.spans] == ["x"] * 4
+
+    async def test_a_page_of_ten_thousand_rows_is_cut(self, tmp_path):
+        path = tmp_path / "long.html"
+        rows = "".join(f"<tr><td>{number}</td></tr>" for number in range(10_000))
+        path.write_text(f"<html><table><tr><th>number</th></tr>{rows}</table>")
+        pages = await read_in_sandbox(path)
+        assert [span.text for page in pages for span in page.spans if span.row] == [str(n) for n in range(10_000)]
+        assert len(pages) == 50
