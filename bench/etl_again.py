@@ -96,9 +96,9 @@ async def _open_works() -> AsyncIterator[tuple[Works, CountedReader]]:
     with databases.folder() as folder:
         settings = Settings(data_dir=folder, log_level="WARNING", etl=EtlSettings(ocr_profile="fast", worker_count=1))
         async with open_runtime(settings) as house:
-            reader = CountedReader(house.rooms.etl.provider)
-            rooms = replace(house.rooms, etl=replace(house.rooms.etl, provider=reader))
-            counted = replace(house, rooms=rooms)
+            reader = CountedReader(house.modules.etl.provider)
+            modules = replace(house.modules, etl=replace(house.modules.etl, provider=reader))
+            counted = replace(house, modules=modules)
             async with working(counted):
                 yield Works(house=counted), reader
 
@@ -111,4 +111,4 @@ async def _read(works: Works, document: Path, names: Sequence[str]) -> float:
 
 async def _send(works: Works, document: Path, name: str) -> EtlTask:
     await works.house.blobs.put(papers.raw_key(CALLER.user_id, PROJECT, name), document.read_bytes())
-    return await submit(works.house.rooms.etl, CALLER, NewTask(project_id=PROJECT, filename=name))
+    return await submit(works.house.modules.etl, CALLER, NewTask(project_id=PROJECT, filename=name))

@@ -118,6 +118,6 @@ def work(settings: Settings, first: Path, ready: Semaphore) -> None:
 async def _work(settings: Settings, first: Path, ready: Semaphore) -> None:
     async with open_runtime(settings) as house, asyncio.TaskGroup() as parts:
         await warm_up(house, first, f"warm/{house.owner}/")
-        parts.create_task(house.keep(kind=ProcessKind.WORK, rooms=[ROOM]))
+        parts.create_task(house.run_background(kind=ProcessKind.WORK, modules=[ROOM]))
         parts.create_task(house.work([ROOM]))
         ready.release()

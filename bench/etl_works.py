@@ -66,7 +66,7 @@ class Works:
         """Store a document and submit it."""
         name = f"{folder}/{document.name}"
         await self.house.blobs.put(papers.raw_key(CALLER.user_id, PROJECT, name), document.read_bytes())
-        return await submit(self.house.rooms.etl, CALLER, NewTask(project_id=PROJECT, filename=name, force=True))
+        return await submit(self.house.modules.etl, CALLER, NewTask(project_id=PROJECT, filename=name, force=True))
 
     async def ended(self, task: EtlTask) -> EtlTask:
         """The task when it is over, which must be a success."""
@@ -104,7 +104,7 @@ async def working(house: Runtime) -> AsyncIterator[None]:
     """The house does what `penstock work --modules etl` does."""
     async with asyncio.TaskGroup() as parts:
         running = [
-            parts.create_task(house.keep(kind=ProcessKind.WORK, rooms=[ROOM])),
+            parts.create_task(house.run_background(kind=ProcessKind.WORK, modules=[ROOM])),
             parts.create_task(house.work([ROOM])),
         ]
         yield
@@ -132,4 +132,4 @@ async def warm_up(house: Runtime, document: Path, folder: str) -> None:
     content = document.read_bytes()
     await house.blobs.put(key, content)
     source = Source(key=key, filename=document.name, size_bytes=len(content))
-    await house.rooms.etl.provider.read(source, Aside(folder=folder))
+    await house.modules.etl.provider.read(source, Aside(folder=folder))

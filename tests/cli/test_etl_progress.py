@@ -39,10 +39,10 @@ class RecordingSubmitter:
 
     async def submit(self, file: InputFile) -> EtlTask:
         sent = Sent(file=file.path, filename=file.name, project_id=1)
-        async with receive.kept(self.runtime.rooms.etl, ANN, sent) as kept:
+        async with receive.kept(self.runtime.modules.etl, ANN, sent) as kept:
             self.submitting.set()
             new = NewTask(project_id=1, filename=kept.filename, s3_key=kept.key)
-            return await submit.submit(self.runtime.rooms.etl, ANN, new)
+            return await submit.submit(self.runtime.modules.etl, ANN, new)
 
     async def on_finished(self, file: InputFile, task: EtlTask) -> None:
         self.finished.append(task)

@@ -131,7 +131,7 @@ def test_a_name_is_ones_own_before_it_is_somebody_elses(desk: Desk):
     async def chosen(*names: str) -> list[int]:
         async with open_runtime(Settings(data_dir=desk.folder / "data")) as house:
             for name, maker in (("bills", caller()), ("bills", bert), ("notes", bert)):
-                await rules.add(house.rooms.etl, maker, RuleBody(name=name, postprocess_mode=Mode.SKIP))
+                await rules.add(house.modules.etl, maker, RuleBody(name=name, postprocess_mode=Mode.SKIP))
             return [await find_rule_id(house, name) for name in names]
 
     assert asyncio.run(chosen("bills", "notes", "3")) == [1, 3, 3]

@@ -46,7 +46,7 @@ def settings(grounds: Grounds) -> Settings:
 @asynccontextmanager
 async def working(house: Runtime) -> AsyncIterator[None]:
     """The house with its workers, as `penstock work` runs it."""
-    keeping = asyncio.create_task(house.keep(kind=ProcessKind.WORK, rooms=MODULES))
+    keeping = asyncio.create_task(house.run_background(kind=ProcessKind.WORK, modules=MODULES))
     crews = asyncio.create_task(house.work())
     try:
         yield
@@ -58,17 +58,17 @@ async def working(house: Runtime) -> AsyncIterator[None]:
 
 async def put(house: Runtime, name: str = "invoice.md") -> EtlTask:
     await house.blobs.put(f"users/5/raw/3/{name}", TEXT.encode())
-    return await submit(house.rooms.etl, ANNA, NewTask(project_id=3, filename=name))
+    return await submit(house.modules.etl, ANNA, NewTask(project_id=3, filename=name))
 
 
 async def ended(house: Runtime, task: EtlTask) -> EtlTask:
     """As callers see it when it is over: told by the relay, which wakes nobody when it has put run state."""
 
     async def is_over() -> bool:
-        return (await track.get_task(house.rooms.etl, ANNA, task.id)).is_over
+        return (await track.get_task(house.modules.etl, ANNA, task.id)).is_over
 
     await until(is_over, seconds=60)
-    return await track.get_task(house.rooms.etl, ANNA, task.id)
+    return await track.get_task(house.modules.etl, ANNA, task.id)
 
 
 async def test_a_document_is_read_and_shaped_by_the_workers_of_the_house(settings: Settings):
@@ -79,7 +79,7 @@ async def test_a_document_is_read_and_shaped_by_the_workers_of_the_house(setting
         assert b"Total: 12.50" in markdown
 
         async def is_told() -> bool:
-            entry = await house.rooms.etl.runs.get(f"docs:task:{task.id}")
+            entry = await house.modules.etl.runs.get(f"docs:task:{task.id}")
             assert entry is not None
             return entry.final
 
@@ -90,7 +90,7 @@ async def test_settings_reach_the_room(settings: Settings):
     async with open_runtime(settings) as house:
         task = await put(house)
         assert ROOM in MODULES
-        assert await house.rooms.etl.runs.get(f"docs:task:{task.id}") is not None
+        assert await house.modules.etl.runs.get(f"docs:task:{task.id}") is not None
         if house.redis is None:
             return
         while await house.relay.deliver():
@@ -115,15 +115,15 @@ async def test_what_died_processes_left_is_swept_by_each_process_at_its_start(se
 
 async def test_patience_can_be_set(settings: Settings):
     async with open_runtime(replace(settings, etl=replace(settings.etl, patience_seconds=7))) as house:
-        assert house.rooms.etl.terms.most_patience_seconds == 7
+        assert house.modules.etl.terms.most_patience_seconds == 7
 
 
 async def test_the_room_has_slots_of_its_own(settings: Settings):
     """One stage at a time here, as was set, and jobs of other rooms do not wait for it."""
     async with open_runtime(settings) as house:
         ocr = OcrThatWaits(house.blobs, before_page=1)
-        etl = replace(house.rooms.etl, provider=ocr)
-        house = replace(house, rooms=replace(house.rooms, etl=etl))
+        etl = replace(house.modules.etl, provider=ocr)
+        house = replace(house, modules=replace(house.modules, etl=etl))
         async with working(house):
             tasks = [await put(house, f"{number}.md") for number in range(3)]
             await ocr.waits.wait()

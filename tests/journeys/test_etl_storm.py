@@ -39,7 +39,7 @@ class Storm:
 
     def __init__(self, house: Runtime, folder: Path) -> None:
         self.house = house
-        self.tools = house.rooms.etl
+        self.tools = house.modules.etl
         self.folder = folder
         self._workers = 0
 

@@ -153,14 +153,14 @@ class Runtime:
         upkeep = Maintenance(db, jobs=self.queue, relay=self.relay, history=KEPT, dead_letters=KEPT)
         runs = SqlRunState(db, live_seconds=60, final_seconds=60)
         self.periodic_tasks = upkeep.periodic_tasks(runs, SqlRateLimits(db))
-        self.timekeeper = Scheduler(db, self.periodic_tasks, owner="one")
+        self.scheduler = Scheduler(db, self.periodic_tasks, owner="one")
 
     async def nothing(self, _job: object) -> None:
         return None
 
     @asynccontextmanager
     async def living(self) -> AsyncIterator[None]:
-        parts = [asyncio.create_task(part.run()) for part in (self.timekeeper, self.workers, self.relay)]
+        parts = [asyncio.create_task(part.run()) for part in (self.scheduler, self.workers, self.relay)]
         yield
         for part in parts:
             part.cancel()
@@ -229,13 +229,13 @@ async def test_messages_whose_relay_fell_silent_are_needed_to_be_rescued(house: 
 
 
 async def test_leases_that_run_out_in_a_quiet_house_are_found_within_a_second(house: Runtime, clock: ManualClock):
-    await house.timekeeper.enrol()
+    await house.scheduler.enrol()
     async with house.db.tx() as tx:
         await house.queue.enqueue(tx, NewJob(kind="k"))
         [held] = await house.queue.claim(tx, owner="silent", seconds=90, limit=1)
     for _ in range(90):
         clock.advance(seconds=1)
-        await house.timekeeper.tick()
+        await house.scheduler.tick()
     async with house.db.read() as tx:
         row = (await tx.conn.execute(select(job).where(job.c.id == held.id))).one()
     assert row.state == "waiting"
@@ -246,13 +246,13 @@ async def test_more_lapsed_leases_than_one_turn_takes_are_all_rescued(
 ):
     expire = house.queue.leases.expire
     monkeypatch.setattr(house.queue.leases, "expire", lambda tx: expire(tx, limit=2))
-    await house.timekeeper.enrol()
+    await house.scheduler.enrol()
     async with house.db.tx() as tx:
         await house.queue.enqueue(tx, *(NewJob(kind="k") for _ in range(5)))
         await house.queue.claim(tx, owner="silent", seconds=60, limit=5)
     clock.advance(seconds=60)
     for _ in range(3):
-        await house.timekeeper.tick()
+        await house.scheduler.tick()
         clock.advance(seconds=1)
     async with house.db.read() as tx:
         states = (await tx.conn.scalars(select(job.c.state))).all()
@@ -260,9 +260,9 @@ async def test_more_lapsed_leases_than_one_turn_takes_are_all_rescued(
 
 
 async def test_the_look_at_duties_is_served_by_indexes(house: Runtime):
-    await house.timekeeper.enrol()
+    await house.scheduler.enrol()
     with recorded(house.db, "duty") as statements:
-        await house.timekeeper._list_due()
+        await house.scheduler._list_due()
         await asyncio.sleep(0)  # PostgreSQL's driver tells of a statement after it
     [said] = statements
     steps = await explain(house.db, *said)

@@ -66,7 +66,7 @@ def work(settings: Settings) -> None:
 
 async def _work(settings: Settings) -> None:
     async with open_runtime(settings) as house, asyncio.TaskGroup() as tasks:
-        tasks.create_task(house.keep(kind=ProcessKind.WORK, rooms=[ROOM]))
+        tasks.create_task(house.run_background(kind=ProcessKind.WORK, modules=[ROOM]))
         tasks.create_task(house.workers({KIND: Toucher(house).touch}, [ROOM]).run())
 
 

@@ -161,8 +161,8 @@ def work(settings: Settings, stops: Stops, log: str) -> None:
 async def _work(settings: Settings, stops: Stops) -> None:
     async with open_runtime(settings) as house, parser_sandbox() as parsers, asyncio.TaskGroup() as tasks:
         shapers = dict.fromkeys(Mode, JournalShaper(stops))
-        tools = replace(house.rooms.etl, provider=_reader(house, parsers, stops), shapers=shapers)
-        tasks.create_task(house.keep(kind=ProcessKind.WORK, rooms=[worker.ROOM]))
+        tools = replace(house.modules.etl, provider=_reader(house, parsers, stops), shapers=shapers)
+        tasks.create_task(house.run_background(kind=ProcessKind.WORK, modules=[worker.ROOM]))
         tasks.create_task(house.workers(_handlers(tools, stops), [worker.ROOM], slots=SLOTS).run())
 
 
@@ -171,7 +171,7 @@ def _reader(house: Runtime, parsers: Sandbox, stops: Stops) -> LocalReader:
         house.blobs,
         parsers=parsers,
         engine=JournalEngine(stops),
-        scratch=house.rooms.etl.scratch,
+        scratch=house.modules.etl.scratch,
         profile="accurate",
         limits=ReaderLimits(),
     )

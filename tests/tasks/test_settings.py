@@ -27,7 +27,7 @@ SETTINGS: list[tuple[str, str, str, Any]] = [
 
 async def test_without_settings_the_room_goes_by_its_defaults(tmp_path: Path):
     async with open_runtime(load({"PENSTOCK_DATA_DIR": str(tmp_path)})) as house:
-        rules = house.rooms.tasks.rules
+        rules = house.modules.tasks.rules
     assert rules == Rules()
     assert (rules.pull_timeout, rules.batch_size, rules.expiry_time) == (3600, 100, 0)
     assert (rules.reset_clears_pulls, rules.rerun_clears_pulls) == (True, True)
@@ -36,14 +36,14 @@ async def test_without_settings_the_room_goes_by_its_defaults(tmp_path: Path):
 async def test_every_rule_of_the_room_has_its_variable(tmp_path: Path):
     variables = {env: text for env, text, _, _ in SETTINGS}
     async with open_runtime(load({"PENSTOCK_DATA_DIR": str(tmp_path), **variables})) as house:
-        rules = house.rooms.tasks.rules
+        rules = house.modules.tasks.rules
     assert asdict(rules) == {name: value for _, _, name, value in SETTINGS}
 
 
 @pytest.mark.parametrize("limit", [{"PULL_RATE_LIMIT": "1/minute"}, {"PULL_MIN_INTERVAL": "60"}])
 async def test_how_often_a_key_pulls_is_bounded_by_settings(tmp_path: Path, limit: dict[str, str]):
     async with open_runtime(load({"PENSTOCK_DATA_DIR": str(tmp_path), **limit})) as house:
-        gate = house.rooms.tasks.gate
+        gate = house.modules.tasks.gate
         await gate.admit("key:one")
         with pytest.raises(TooMany):
             await gate.admit("key:one")
@@ -51,7 +51,7 @@ async def test_how_often_a_key_pulls_is_bounded_by_settings(tmp_path: Path, limi
 
 async def test_how_many_tasks_a_key_pulls_in_a_day_is_bounded_by_a_setting(tmp_path: Path):
     async with open_runtime(load({"PENSTOCK_DATA_DIR": str(tmp_path), "PULL_QUOTA": "2"})) as house:
-        gate = house.rooms.tasks.gate
+        gate = house.modules.tasks.gate
         assert await gate.reserve("key:one", 5) == 2
         with pytest.raises(TooMany):
             await gate.reserve("key:one", 1)

@@ -69,7 +69,7 @@ async def _serve(port: int, folder: Path, drain_seconds: float) -> None:
     settings = Settings(data_dir=folder, body_bytes=BODY_BYTES, body_seconds=BODY_SECONDS, admin_key=ADMIN_KEY)
     async with open_runtime(settings) as house, asyncio.TaskGroup() as tasks:
         await ensure_admin_key(house)
-        tasks.create_task(house.keep(kind=ProcessKind.SERVE))
+        tasks.create_task(house.run_background(kind=ProcessKind.SERVE))
         tasks.create_task(_answer(build_app(house, routers=[*ROUTERS, router]), port, drain_seconds))
 
 

@@ -31,7 +31,7 @@ from penstock.kernel.migrations import pending
 from penstock.kernel.processes import list_processes
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.settings import Settings, unknown
-from penstock.wiring import engines
+from penstock.wiring import backends
 from penstock.wiring.models import list_servers, mineru_terms
 
 MOST_SKEW_SECONDS = 2.0  # leases and rate limits use each machine's own clock
@@ -163,7 +163,7 @@ async def _check_database(settings: Settings) -> Findings:
 
 @asynccontextmanager
 async def _open_database(settings: Settings) -> AsyncIterator[Db]:
-    db = engines.open_database(settings)
+    db = backends.open_database(settings)
     try:
         yield db
     finally:
@@ -211,7 +211,7 @@ async def _check_redis(settings: Settings) -> Findings:
 
 
 async def _check_blobs(settings: Settings) -> Findings:
-    blobs = engines.build_blobs(settings, SystemClock())
+    blobs = backends.build_blobs(settings, SystemClock())
     await blobs.check()
     key, body = f"penstock-doctor/{new_token()}", b"doctor"
     await blobs.put(key, body)
@@ -221,7 +221,7 @@ async def _check_blobs(settings: Settings) -> Findings:
 
 
 async def _check_tokens(settings: Settings) -> Findings:
-    engines.build_tokens(settings, SystemClock())  # raises for settings that cannot work
+    backends.build_tokens(settings, SystemClock())  # raises for settings that cannot work
     if settings.jwks_url:
         await jwks_over_http(settings.jwks_url)()
     kinds = [name for name, on in (("secret", settings.jwt_secret), ("JWKS", settings.jwks_url)) if on]

@@ -52,7 +52,7 @@ async def _serve(settings: Settings, *, host: str, port: int, workers: bool) -> 
     check_port(host, port)
     async with open_runtime(settings) as runtime, asyncio.TaskGroup() as tasks:
         new_key = await ensure_admin_key(runtime)
-        tasks.create_task(runtime.keep(kind=ProcessKind.SERVE, rooms=MODULES if workers else ()))
+        tasks.create_task(runtime.run_background(kind=ProcessKind.SERVE, modules=MODULES if workers else ()))
         tasks.create_task(serve_http(runtime, host=host, port=port))
         if workers:
             tasks.create_task(runtime.work())
@@ -65,7 +65,7 @@ async def _serve(settings: Settings, *, host: str, port: int, workers: bool) -> 
 
 async def _work(settings: Settings, modules: Sequence[str]) -> None:
     async with open_runtime(settings) as runtime, asyncio.TaskGroup() as tasks:
-        tasks.create_task(runtime.keep(kind=ProcessKind.WORK, rooms=modules))
+        tasks.create_task(runtime.run_background(kind=ProcessKind.WORK, modules=modules))
         tasks.create_task(runtime.work(modules))
         typer.echo(f"penstock works as {runtime.owner}  (data in {settings.data_dir}; stop with Ctrl-C)")
 

@@ -92,16 +92,16 @@ def _furnish(app: App, house: Runtime) -> None:
     app.state.access = house.access
     app.state.logins = house.logins
     app.state.hub = house.hub
-    app.state.notify = house.rooms.notify
-    app.state.tasks = house.rooms.tasks
-    app.state.etl = house.rooms.etl
+    app.state.notify = house.modules.notify
+    app.state.tasks = house.modules.tasks
+    app.state.etl = house.modules.etl
     app.state.under_way = InFlight()
     app.state.request_log = RequestLog(house.clock)
     app.state.checkup = health.Checkup(_probes(house), version=app.version)
     rooms = [
-        house.rooms.tasks.meters,
+        house.modules.tasks.meters,
         PullFigures(house.db, pull_timeout=house.settings.pull_timeout),
-        house.rooms.etl.meters,
+        house.modules.etl.meters,
         EtlFigures(house.db, queue_size=house.settings.etl.queue_size),
         house.models.meters,
     ]
@@ -117,7 +117,7 @@ def _probes(house: Runtime) -> list[health.Probe]:
         probes.disk(house.settings.data_dir),
         probes.workers(house.db),
         probes.rooms(house.db),
-        probes.periodic_tasks(house.db, house.timekeeper.names),
+        probes.periodic_tasks(house.db, house.scheduler.names),
         probes.breakers(house.breakers),
         probes.console(),
     ]

@@ -1,4 +1,4 @@
-"""The etl room, put together: who reads documents, who shapes what was read, and what is set about both."""
+"""The dependencies of the etl module: its document reader, its shapers and their settings."""
 
 from functools import partial
 from pathlib import Path
@@ -15,39 +15,39 @@ from penstock.kernel.db import Db
 from penstock.kernel.retry import Backoff
 from penstock.kernel.runstate import RunState, SqlRunState
 from penstock.settings import Settings
-from penstock.wiring.engines import Engines
+from penstock.wiring.backends import Backends
 
 
 def build_etl_runs(settings: Settings, db: Db, redis: RedisLink | None) -> RunState:
-    """Run state with the room's own time to live; what is over is not kept longer than what still runs."""
+    """Run state with the etl module's own time to live. A finished run is not kept longer than a running one."""
     live = settings.etl.state_ttl_seconds
     seconds = {"live_seconds": live, "final_seconds": min(live, settings.run_state_final_seconds)}
     return RedisRunState(redis, db.clock, **seconds) if redis else SqlRunState(db, **seconds)
 
 
-def build_etl(settings: Settings, db: Db, chosen: Engines) -> Deps:
-    """The tools of the room."""
+def build_etl(settings: Settings, db: Db, backends: Backends) -> Deps:
+    """The dependencies of the etl module."""
     scratch = settings.data_dir / settings.etl.cache_dir
     return Deps(
         db=db,
-        queue=chosen.queue,
-        runs=build_etl_runs(settings, db, chosen.redis),
-        blobs=chosen.blobs,
-        sandbox=chosen.sandbox,
-        provider=chosen.mineru or _reader(settings, chosen, scratch),
-        shapers=_shapers(settings, chosen, scratch),
+        queue=backends.queue,
+        runs=build_etl_runs(settings, db, backends.redis),
+        blobs=backends.blobs,
+        sandbox=backends.sandbox,
+        provider=backends.mineru or _reader(settings, backends, scratch),
+        shapers=_shapers(settings, backends, scratch),
         scratch=scratch,
         terms=_terms(settings),
-        ping_redis=partial(chosen.redis.call, "PING") if chosen.redis else None,
+        ping_redis=partial(backends.redis.call, "PING") if backends.redis else None,
     )
 
 
-def _reader(settings: Settings, chosen: Engines, scratch: Path) -> LocalReader:
-    etl, reading = settings.etl, chosen.reading
+def _reader(settings: Settings, backends: Backends, scratch: Path) -> LocalReader:
+    etl, sandboxes = settings.etl, backends.document_sandboxes
     return LocalReader(
-        chosen.blobs,
-        parsers=reading.parsers,
-        engine=reading.engine,
+        backends.blobs,
+        parsers=sandboxes.parsers,
+        engine=sandboxes.engine,
         scratch=scratch,
         profile=etl.ocr_profile,
         limits=ReaderLimits(
@@ -56,7 +56,7 @@ def _reader(settings: Settings, chosen: Engines, scratch: Path) -> LocalReader:
     )
 
 
-def _shapers(settings: Settings, chosen: Engines, scratch: Path) -> dict[Mode, PostProcessor]:
+def _shapers(settings: Settings, backends: Backends, scratch: Path) -> dict[Mode, PostProcessor]:
     etl = settings.etl
     terms = AskingTerms(
         threshold_characters=etl.postprocess_chunk_threshold_chars,
@@ -68,8 +68,8 @@ def _shapers(settings: Settings, chosen: Engines, scratch: Path) -> dict[Mode, P
     )
     return {
         Mode.SKIP: SkipShaper(),
-        Mode.FIELDS: FieldsShaper(chosen.blobs, chosen.sandbox, scratch),
-        Mode.LLM: LlmShaper(chosen.models, chosen.blobs, chosen.sandbox, scratch, terms=terms),
+        Mode.FIELDS: FieldsShaper(backends.blobs, backends.sandbox, scratch),
+        Mode.LLM: LlmShaper(backends.models, backends.blobs, backends.sandbox, scratch, terms=terms),
     }
 
 

@@ -1,4 +1,4 @@
-"""What is far away, put together: language models, and MinerU."""
+"""Remote services: language models and MinerU."""
 
 from dataclasses import replace
 from typing import cast
@@ -15,7 +15,7 @@ from penstock.settings import BadSetting, LlmSettings, Settings
 
 
 def build_models(settings: Settings, clock: Clock, limits: RateLimits) -> ChatCompletions:
-    """Whom rules of the mode `llm` may ask; nobody, when no server is set."""
+    """The client of the language models that rules with mode `llm` use; without servers it refuses every call."""
     llm = settings.llm
     terms = Terms(
         temperature=llm.temperature,
@@ -29,7 +29,7 @@ def build_models(settings: Settings, clock: Clock, limits: RateLimits) -> ChatCo
 
 
 def build_mineru(settings: Settings, clock: Clock, blobs: Blobs, sandbox: Sandbox) -> MineruReader | None:
-    """MinerU, where it is to read documents."""
+    """The MinerU reader, if the settings choose it."""
     if settings.etl.ocr_provider != "mineru":
         return None
     scratch = settings.data_dir / settings.etl.cache_dir
@@ -37,7 +37,7 @@ def build_mineru(settings: Settings, clock: Clock, blobs: Blobs, sandbox: Sandbo
 
 
 def mineru_terms(settings: Settings) -> MineruTerms:
-    """What is set about MinerU; `BadSetting` where its address is none."""
+    """The MinerU settings; raises `BadSetting` for an invalid address."""
     mineru, etl = settings.mineru, settings.etl
     _check_address(mineru.api_endpoint)
     return MineruTerms(
@@ -58,7 +58,7 @@ def mineru_terms(settings: Settings) -> MineruTerms:
 
 
 def list_servers(llm: LlmSettings) -> list[Server]:
-    """The servers of language models that are set; `BadSetting` where one cannot be used."""
+    """The configured model servers; raises `BadSetting` for an invalid one."""
     try:
         named = read_servers(llm.servers)
         if not llm.base_url:
@@ -69,15 +69,15 @@ def list_servers(llm: LlmSettings) -> list[Server]:
         env = "LLM_BASE_URL" if error.values["name"] == DEFAULT else "LLM_SERVERS"
         where = "it" if error.values["name"] == "*" else f"{error.values['name']}: {error.values['field']}"
         reason = f"{where} {error.values['reason']}"
-        raise BadSetting(env=env, value="…", reason=reason) from error  # keys may stand in it
+        raise BadSetting(env=env, value="…", reason=reason) from error  # the value may contain keys
 
 
 def _check_address(endpoint: str) -> None:
     try:
         address = urlsplit(endpoint)
-        sound = address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
+        valid = address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
     except ValueError:
-        address, sound = urlsplit(""), False
-    if not sound or "@" in address.netloc or address.query or address.fragment:
-        reason = "it has to look like https://mineru.net/api/v4 or http://host:8000, without a user or a query"
-        raise BadSetting(env="MINERU_API_ENDPOINT", value="…", reason=reason)  # a password may stand in it
+        address, valid = urlsplit(""), False
+    if not valid or "@" in address.netloc or address.query or address.fragment:
+        reason = "expected a URL like https://mineru.net/api/v4 or http://host:8000, without user or query"
+        raise BadSetting(env="MINERU_API_ENDPOINT", value="…", reason=reason)  # the URL may contain a password

@@ -17,25 +17,25 @@ from penstock.notify.deps import Deps as NotifyDeps
 from penstock.tasks import worker as tasks_worker
 from penstock.tasks.deps import Deps as TasksDeps
 
-# A message of one room: what another room does on hearing it. The first is what ARQ leaves when jobs go by SQL again.
+# Message → handlers in other modules. JobsWaiting stays in the outbox when the queue changes from ARQ back to SQL.
 ROUTES: Routes = {JobsWaiting: ()}
-PUBLIC = frozenset(  # the messages that may leave the house, by webhook or Redis Stream
+PUBLIC = frozenset(  # messages that webhooks and Redis Streams may receive
     message.__name__ for message in (WebhookPing, EtlTaskSubmitted, EtlTaskEnded, EtlTaskRemoved)
 )
-# Where jobs wait; the first is for what belongs to no room.
+# The modules that have jobs; the empty name is for jobs of no module.
 MODULES: Sequence[str] = ("", "notify", tasks_worker.ROOM, etl_worker.ROOM)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Modules:
-    """The tools of every room."""
+    """The dependencies of every module."""
 
     notify: NotifyDeps
     tasks: TasksDeps
     etl: EtlDeps
 
     def handlers(self) -> Mapping[str, JobHandler]:
-        """Which function does which kind of job."""
+        """The job handlers by kind."""
         return {
             **notify_worker.handlers(self.notify),
             **tasks_worker.handlers(self.tasks),
@@ -43,15 +43,15 @@ class Modules:
         }
 
     def retries(self) -> Mapping[str, Backoff]:
-        """How long which kind of job waits between two attempts, where that is set."""
+        """The backoff of job kinds that do not use the default."""
         return etl_worker.retries(self.etl)
 
     def carriers(self) -> list[Carrier]:
-        """Who takes which message out of the database."""
+        """The outbox sinks of the modules."""
         return [etl_worker.RunStateCarrier(self.etl)]
 
     def periodic_tasks(self, *, history: timedelta) -> list[PeriodicTask]:
-        """What rooms have to do every so often."""
+        """The periodic tasks of the modules."""
         return [
             *notify_worker.periodic_tasks(self.notify, history=history),
             *tasks_worker.periodic_tasks(self.tasks),

@@ -1,4 +1,4 @@
-"""The house: everything one process needs, built and not yet running."""
+"""The runtime: everything one process needs, built but not yet running."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from penstock.access import maintenance as access_upkeep
+from penstock.access import maintenance as access_maintenance
 from penstock.access.identify import Access
 from penstock.access.login import Logins
 from penstock.access.passwords import Passwords
@@ -53,24 +53,23 @@ from penstock.tasks.deps import Deps as TasksDeps
 from penstock.tasks.deps import Rules as TaskRules
 from penstock.tasks.limit import BadRate, PullGate, Rate, read_rates
 from penstock.tasks.meters import Meters
-from penstock.wiring import engines
-from penstock.wiring.engines import Engines
+from penstock.wiring.backends import Backends, build_backends, build_tokens, open_db, queue_names, uses_arq
 from penstock.wiring.etl import build_etl
 from penstock.wiring.modules import MODULES, PUBLIC, ROUTES, Modules
 
 if TYPE_CHECKING:
     from penstock.adapters.otel import OtelTracing
 
-DRAFT_AGE = timedelta(days=1)  # a write that stalls for a day has been given up
+DRAFT_AGE = timedelta(days=1)  # a blob write that stalls for a day is abandoned
 SWEEP_SECONDS = 3600
 
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
-    """Everything one process needs. `keep` has to run beside whatever else it does."""
+    """Everything one process needs. `run_background` must run in every process that serves or works."""
 
     settings: Settings
-    owner: str  # this process, as leases and the record name it
+    owner: str  # the name of this process in leases and state transitions
     clock: Clock
     db: Db
     redis: RedisLink | None
@@ -79,133 +78,134 @@ class Runtime:
     runs: RunState
     limits: FallbackLimits
     relay: Relay
-    timekeeper: Scheduler
-    bell: Notifier | None
+    scheduler: Scheduler
+    notifier: Notifier | None
     hub: Hub
     access: Access
     logins: Logins
     sandbox: Sandbox
     models: ChatCompletions
     tracing: "OtelTracing | None"
-    rooms: Modules
+    modules: Modules
 
     @property
     def breakers(self) -> list[CircuitBreaker]:
-        """What is left alone for a while after it failed."""
+        """The circuit breakers of this process."""
         return [*([self.redis.breaker] if self.redis else []), *self.models.breakers]
 
-    async def work(self, rooms: Sequence[str] = MODULES) -> None:
-        """Run the jobs of these modules until cancelled. Modules share slots unless they have their own."""
-        own = {etl_worker.ROOM: self.settings.etl.worker_count}
-        shared = [room for room in rooms if room not in own]
-        async with asyncio.TaskGroup() as crews:
+    async def work(self, modules: Sequence[str] = MODULES) -> None:
+        """Run the jobs of these modules until cancelled. Modules share worker slots unless they have their own."""
+        own_slots = {etl_worker.ROOM: self.settings.etl.worker_count}
+        shared = [module for module in modules if module not in own_slots]
+        handlers = self.modules.handlers()
+        async with asyncio.TaskGroup() as pools:
             if shared:
-                crews.create_task(self.workers(self.rooms.handlers(), shared).run())
-            for room in set(rooms) & set(own):
-                crews.create_task(self.workers(self.rooms.handlers(), [room], slots=own[room]).run())
+                pools.create_task(self.workers(handlers, shared).run())
+            for module in set(modules) & set(own_slots):
+                pools.create_task(self.workers(handlers, [module], slots=own_slots[module]).run())
 
     def workers(
-        self, handlers: Mapping[str, JobHandler], rooms: Sequence[str] = MODULES, *, slots: int | None = None
+        self, handlers: Mapping[str, JobHandler], modules: Sequence[str] = MODULES, *, slots: int | None = None
     ) -> Workers | ArqWorkers:
-        """Workers for these kinds of jobs in these rooms."""
+        """Workers that run these handlers on the jobs of these modules."""
         if self.tracing is not None:
             handlers = self.tracing.jobs(handlers)
         slots = slots or self.settings.workers
         options = RunnerOptions(
             lease_seconds=self.settings.lease_seconds,
             grace_seconds=self.settings.grace_seconds,
-            retries=self.rooms.retries(),
+            retries=self.modules.retries(),
         )
-        if self.redis is None or not engines.uses_arq(self.settings):
-            return Workers(self.db, self.queue, handlers, owner=self.owner, rooms=rooms, slots=slots, **options)
+        if self.redis is None or not uses_arq(self.settings):
+            return Workers(self.db, self.queue, handlers, owner=self.owner, rooms=modules, slots=slots, **options)
         runner = Runner(self.db, self.queue, handlers, owner=self.owner, **options)
-        return ArqWorkers(self.redis, runner, rooms=rooms, slots=slots, names=engines.queue_names(self.settings))
+        return ArqWorkers(self.redis, runner, rooms=modules, slots=slots, names=queue_names(self.settings))
 
-    async def keep(self, *, kind: ProcessKind, rooms: Sequence[str] = ()) -> None:
-        """What every process does beside its own work, until cancelled. `rooms` are those it takes jobs from."""
-        heart = Heartbeat(self.db, owner=self.owner, kind=kind, rooms=rooms, version=version("penstock"))
+    async def run_background(self, *, kind: ProcessKind, modules: Sequence[str] = ()) -> None:
+        """Run the background tasks of a process until cancelled. `modules` are those whose jobs it takes."""
+        heartbeat = Heartbeat(self.db, owner=self.owner, kind=kind, rooms=modules, version=version("penstock"))
         async with asyncio.TaskGroup() as tasks:
-            for part in (self.relay, self.timekeeper, heart):
+            for part in (self.relay, self.scheduler, heartbeat):
                 tasks.create_task(part.run())
-            tasks.create_task(self._take_in_rules())
-            tasks.create_task(keep_swept(self.rooms.etl))
-            if kind is ProcessKind.SERVE:  # only who serves has watchers and callers
+            tasks.create_task(self._import_rules())
+            tasks.create_task(keep_swept(self.modules.etl))
+            if kind is ProcessKind.SERVE:  # only a server has event streams and callers
                 tasks.create_task(self.hub.run())
                 tasks.create_task(self.access.run())
-            if self.bell is not None:
-                tasks.create_task(run_notifier(self.db.wakeups, self.bell))
+            if self.notifier is not None:
+                tasks.create_task(run_notifier(self.db.wakeups, self.notifier))
 
-    async def _take_in_rules(self) -> None:
-        """Rules in files are taken in at the start, or as soon as the database is there."""
-        await until_there(self.clock, self._read_rules, away="rules in files are not taken in for now")
+    async def _import_rules(self) -> None:
+        """Import the rules in files at start, or as soon as the database is available."""
+        await until_there(self.clock, self._read_rules, away="Rules in files are not imported yet")
 
     async def _read_rules(self) -> None:
-        await take_in(self.rooms.etl, self.settings.data_dir / self.settings.etl.rules_dir)
-        await check_default(self.rooms.etl)
+        await take_in(self.modules.etl, self.settings.data_dir / self.settings.etl.rules_dir)
+        await check_default(self.modules.etl)
 
 
 @asynccontextmanager
 async def open_runtime(settings: Settings) -> AsyncIterator[Runtime]:
-    """Build a house and close it afterwards. An embedded database is brought up to date here; any other must be."""
+    """Build a runtime and close it afterwards. Migrates an embedded database; any other must be migrated already."""
     clock = SystemClock()
     async with AsyncExitStack() as closing:
-        db = engines.open_db(settings, clock)
+        db = open_db(settings, clock)
         closing.push_async_callback(db.close)
         await make_ready(db, settings)
         owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
-        chosen = engines.choose(settings, db, owner=owner)
-        closing.push_async_callback(chosen.close)
-        yield _build(settings, db, chosen, owner)
+        backends = build_backends(settings, db, owner=owner)
+        closing.push_async_callback(backends.close)
+        yield _build(settings, db, backends, owner)
 
 
 async def make_ready(db: Db, settings: Settings) -> None:
-    """Bring an embedded database up to date; refuse any other that is not."""
+    """Migrate an embedded database; refuse any other that has pending migrations."""
     if settings.embedded:
         await migrate(db)
     elif steps := await pending(db):
-        raise DatabaseNotMigrated(reason=f"steps to take: {', '.join(steps)}")
+        raise DatabaseNotMigrated(reason=f"pending: {', '.join(steps)}")
 
 
-def _build(settings: Settings, db: Db, chosen: Engines, owner: str) -> Runtime:
-    rooms = _rooms(settings, db, chosen)
-    carriers = _carriers(settings, chosen, rooms)
+def _build(settings: Settings, db: Db, backends: Backends, owner: str) -> Runtime:
+    modules = _modules(settings, db, backends)
+    carriers = _carriers(settings, backends, modules)
     relay = Relay(db, ROUTES, carriers=carriers, owner=owner, most_attempts=settings.outbox_attempts)
     return Runtime(
         settings=settings,
         owner=owner,
         clock=db.clock,
         db=db,
-        redis=chosen.redis,
-        blobs=chosen.blobs,
-        queue=chosen.queue,
-        runs=chosen.runs,
-        limits=chosen.limits,
+        redis=backends.redis,
+        blobs=backends.blobs,
+        queue=backends.queue,
+        runs=backends.runs,
+        limits=backends.limits,
         relay=relay,
-        timekeeper=Scheduler(db, _duties(settings, db, chosen, relay, rooms), owner=owner),
-        bell=chosen.bell,
+        scheduler=Scheduler(db, _periodic_tasks(settings, db, backends, relay, modules), owner=owner),
+        notifier=backends.notifier,
         hub=_hub(settings, db),
-        access=Access(db, tokens=engines.build_tokens(settings, db.clock)),
+        access=Access(db, tokens=build_tokens(settings, db.clock)),
         logins=_logins(settings, db),
-        sandbox=chosen.sandbox,
-        models=chosen.models,
-        tracing=chosen.tracing,
-        rooms=rooms,
+        sandbox=backends.sandbox,
+        models=backends.models,
+        tracing=backends.tracing,
+        modules=modules,
     )
 
 
-def _rooms(settings: Settings, db: Db, chosen: Engines) -> Modules:
+def _modules(settings: Settings, db: Db, backends: Backends) -> Modules:
     notify = NotifyDeps(
         db=db,
-        queue=chosen.queue,
-        poster=chosen.poster,
+        queue=backends.queue,
+        poster=backends.poster,
         channels=PUBLIC,
         most_attempts=settings.webhook_attempts,
         user_agent=f"penstock/{version('penstock')}",
     )
-    return Modules(notify=notify, tasks=_tasks(settings, db, chosen), etl=build_etl(settings, db, chosen))
+    return Modules(notify=notify, tasks=_tasks(settings, db, backends), etl=build_etl(settings, db, backends))
 
 
-def _tasks(settings: Settings, db: Db, chosen: Engines) -> TasksDeps:
+def _tasks(settings: Settings, db: Db, backends: Backends) -> TasksDeps:
     rules = TaskRules(
         pull_timeout=settings.pull_timeout,
         batch_size=settings.pull_batch_size,
@@ -219,20 +219,20 @@ def _tasks(settings: Settings, db: Db, chosen: Engines) -> TasksDeps:
         rerun_clears_pulls=settings.rerun_clear_pull_status,
     )
     gate = PullGate(
-        chosen.limits,
+        backends.limits,
         db.clock,
         rates=_rates(settings.pull_rate_limit),
         min_interval=settings.pull_min_interval,
         quota=settings.pull_quota,
     )
-    return TasksDeps(db=db, queue=chosen.queue, rules=rules, gate=gate, meters=Meters(), trips=Coalescer())
+    return TasksDeps(db=db, queue=backends.queue, rules=rules, gate=gate, meters=Meters(), trips=Coalescer())
 
 
 def _rates(text: str) -> list[Rate]:
     try:
         return read_rates(text)
     except BadRate as error:
-        reason = "it must be like 60/minute, 1000/hour, or both with a comma between them"
+        reason = "expected a value like 60/minute, 1000/hour, or both separated by a comma"
         raise BadSetting(env="PULL_RATE_LIMIT", value=text, reason=reason) from error
 
 
@@ -245,37 +245,39 @@ def _alert_rules(settings: Settings) -> AlertRules:
     )
 
 
-def _carriers(settings: Settings, chosen: Engines, rooms: Modules) -> list[Carrier]:
-    carriers: list[Carrier] = [FanOut(rooms.notify), *rooms.carriers()]
-    if chosen.redis is not None:
-        carriers.append(StreamCarrier(chosen.redis, PUBLIC, length=settings.stream_length))
-    if chosen.tickets is not None:
-        carriers.append(chosen.tickets)
+def _carriers(settings: Settings, backends: Backends, modules: Modules) -> list[Carrier]:
+    carriers: list[Carrier] = [FanOut(modules.notify), *modules.carriers()]
+    if backends.redis is not None:
+        carriers.append(StreamCarrier(backends.redis, PUBLIC, length=settings.stream_length))
+    if backends.tickets is not None:
+        carriers.append(backends.tickets)
     return carriers
 
 
-def _duties(settings: Settings, db: Db, chosen: Engines, relay: Relay, rooms: Modules) -> list[PeriodicTask]:
+def _periodic_tasks(
+    settings: Settings, db: Db, backends: Backends, relay: Relay, modules: Modules
+) -> list[PeriodicTask]:
     history, dead_letters = timedelta(days=settings.history_days), timedelta(days=settings.dead_letter_days)
-    upkeep = Maintenance(db, jobs=chosen.queue, relay=relay, history=history, dead_letters=dead_letters)
+    maintenance = Maintenance(db, jobs=backends.queue, relay=relay, history=history, dead_letters=dead_letters)
     audit, lock = timedelta(days=settings.audit_days), timedelta(seconds=settings.login_lock_seconds)
 
-    async def forget_events() -> int:
+    async def delete_old_events() -> int:
         async with db.tx(actor=ACTOR) as tx:
             return await delete_events(tx, before=tx.now - timedelta(days=settings.event_days))
 
     async def sweep_blobs() -> None:
-        await chosen.blobs.sweep(older_than=db.clock.now() - DRAFT_AGE)
+        await backends.blobs.sweep(older_than=db.clock.now() - DRAFT_AGE)
 
     periodic_tasks = [
-        *upkeep.periodic_tasks(chosen.runs, chosen.limit_engine),
-        *access_upkeep.periodic_tasks(db, audit_age=audit, lock=lock),
-        *rooms.periodic_tasks(history=history),
+        *maintenance.periodic_tasks(backends.runs, backends.limit_engine),
+        *access_maintenance.periodic_tasks(db, audit_age=audit, lock=lock),
+        *modules.periodic_tasks(history=history),
         alerts.duty(db, _alert_rules(settings)),
-        PeriodicTask(name="forget-events", every_seconds=TIDY_SECONDS, run=partial(until_none, forget_events)),
+        PeriodicTask(name="forget-events", every_seconds=TIDY_SECONDS, run=partial(until_none, delete_old_events)),
         PeriodicTask(name="sweep-blobs", every_seconds=SWEEP_SECONDS, run=sweep_blobs),
     ]
-    if chosen.tickets is not None:
-        periodic_tasks.append(Reconciler(db, chosen.queue, chosen.tickets).duty())
+    if backends.tickets is not None:
+        periodic_tasks.append(Reconciler(db, backends.queue, backends.tickets).duty())
     return periodic_tasks
 
 

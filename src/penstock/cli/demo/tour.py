@@ -63,13 +63,13 @@ def run_demo(*, port: int, leave: bool, worker: bool) -> None:
 
 async def _work(settings: Settings) -> None:
     async with open_runtime(settings) as runtime:
-        await runtime.workers(chain.handlers(runtime), rooms=[chain.MODULE]).run()
+        await runtime.workers(chain.handlers(runtime), modules=[chain.MODULE]).run()
 
 
 async def _demo(settings: Settings, *, port: int, leave: bool) -> None:
     check_port("127.0.0.1", port)
     async with open_runtime(settings) as runtime:
-        background = asyncio.create_task(runtime.keep(kind=ProcessKind.SERVE, rooms=[etl_worker.ROOM]))
+        background = asyncio.create_task(runtime.run_background(kind=ProcessKind.SERVE, modules=[etl_worker.ROOM]))
         server = asyncio.create_task(serve_http(runtime, host="127.0.0.1", port=port))
         workers = asyncio.create_task(runtime.work([etl_worker.ROOM]))
         try:

@@ -71,7 +71,7 @@ class TaskWatcher:
                 task.cancel()
 
     def _start_worker(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        background = self._runtime.keep(kind=ProcessKind.WORK, rooms=(ROOM,))
+        background = self._runtime.run_background(kind=ProcessKind.WORK, modules=(ROOM,))
         return [group.create_task(background), group.create_task(self._runtime.work((ROOM,)))]
 
     async def _poll(self, total: TaskID) -> bool:
@@ -101,7 +101,7 @@ class TaskWatcher:
 
     async def _read_tasks(self) -> Sequence[EtlTask]:
         """The tasks in progress. A task that was removed never finishes, so it counts as cancelled."""
-        listed = await track.list_these(self._runtime.rooms.etl, self._caller, [*self.in_progress])
+        listed = await track.list_these(self._runtime.modules.etl, self._caller, [*self.in_progress])
         found = {task.id: task for task in reversed(listed)}  # oldest first
         removed = [self._last_seen[task_id] for task_id in self.in_progress if task_id not in found]
         self._last_seen = found

@@ -30,7 +30,7 @@ def correct_value(
     if pointer is not None and value is not None:
         corrections = [NewCorrection(pointer=pointer, value=_to_json(value, is_text=text), note=note)]
     given = Said(corrections=corrections, reviewed=reviewed or None)
-    stored = run(lambda runtime: review.correct(runtime.rooms.etl, caller(), task_id, given))
+    stored = run(lambda runtime: review.correct(runtime.modules.etl, caller(), task_id, given))
     for correction in stored.corrections:
         typer.echo(_line(correction))
     if stored.review is not None and stored.review.is_whole:
@@ -43,7 +43,7 @@ def list_corrections(rule: str, *, version: int | None, out: Path | None) -> Non
 
     async def write(runtime: Runtime) -> None:
         selected = Wanted(rule_id=await find_rule_id(runtime, rule), version=version)
-        pages = assess.walk(runtime.rooms.etl, caller(), selected)
+        pages = assess.walk(runtime.modules.etl, caller(), selected)
         if out is None or kind is None:
             async for page in pages:
                 for correction in page:
@@ -63,7 +63,7 @@ def show_accuracy(rule: str, *, version: int | None) -> None:
     """Print the accuracy of a rule, by version and by field."""
 
     async def read(runtime: Runtime) -> Accuracy:
-        return await assess.accuracy(runtime.rooms.etl, caller(), await find_rule_id(runtime, rule), version=version)
+        return await assess.accuracy(runtime.modules.etl, caller(), await find_rule_id(runtime, rule), version=version)
 
     for line in _accuracy_lines(run(read)):
         typer.echo(line)

@@ -33,7 +33,7 @@ def print_rule(reference: str) -> None:
     """Print a rule as JSON."""
 
     async def read(runtime: Runtime) -> Rule:
-        return await rules.get_rule(runtime.rooms.etl, caller(), await find_rule_id(runtime, reference))
+        return await rules.get_rule(runtime.modules.etl, caller(), await find_rule_id(runtime, reference))
 
     rule = run(read)
     typer.echo(f"rule {rule.id}, version {rule.version}, owner {_owner(rule)}", err=True)
@@ -53,7 +53,7 @@ def add_rule(name: str, *, schema: Path | None, mode: Mode, description: str) ->
 
 def remove_rule(rule_id: int) -> None:
     """Remove a rule."""
-    run(lambda runtime: rules.remove(runtime.rooms.etl, caller(), rule_id))
+    run(lambda runtime: rules.remove(runtime.modules.etl, caller(), rule_id))
     typer.echo(f"{rule_id}\tremoved")
 
 
@@ -62,7 +62,7 @@ def try_rule(reference: str, file: Path | None, *, task_id: int | None) -> None:
     sample = Sample(markdown=_read_text(file) if file is not None else None, task_id=task_id)
 
     async def apply(runtime: Runtime) -> tuple[Shaped, PageSizes]:
-        etl = runtime.rooms.etl
+        etl = runtime.modules.etl
         _, shaped = await rehearse.try_rule(etl, caller(), await find_rule_id(runtime, reference), sample)
         if task_id is None:
             return shaped, {}
@@ -77,7 +77,7 @@ def try_rule(reference: str, file: Path | None, *, task_id: int | None) -> None:
 
 
 def _add(body: RuleBody) -> None:
-    typer.echo(_line(run(lambda runtime: rules.add(runtime.rooms.etl, caller(), body))))
+    typer.echo(_line(run(lambda runtime: rules.add(runtime.modules.etl, caller(), body))))
 
 
 def _read_schema(path: Path) -> dict[str, Any]:

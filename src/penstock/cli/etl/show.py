@@ -28,7 +28,7 @@ def print_output(task_id: int, output: Output) -> None:
     """Copy a stored output to standard output, for a file or a pipe."""
 
     async def copy(runtime: Runtime) -> None:
-        etl = runtime.rooms.etl
+        etl = runtime.modules.etl
         async for chunk in etl.blobs.stream(await track.key_of(etl, caller(), task_id, output.value)):
             sys.stdout.buffer.write(chunk)
 
@@ -39,7 +39,7 @@ def print_task(task_id: int) -> None:
     """Print the state of a task and, once it is completed, its values."""
 
     async def read(runtime: Runtime) -> tuple[EtlTask, list[str]]:
-        task = await track.get_task(runtime.rooms.etl, caller(), task_id)
+        task = await track.get_task(runtime.modules.etl, caller(), task_id)
         if task.status is not Status.COMPLETED:
             return task, []
         blobs = runtime.blobs
@@ -56,13 +56,13 @@ def print_task(task_id: int) -> None:
 def retry_task(task_id: int, *, from_stage: Stage | None, force: bool) -> None:
     """Retry a task and print its new status."""
     again = Again(from_stage=from_stage, force=force)
-    _print_status(run(lambda runtime: steer.retry(runtime.rooms.etl, caller(), task_id, again)))
+    _print_status(run(lambda runtime: steer.retry(runtime.modules.etl, caller(), task_id, again)))
 
 
 def cancel_task(task_id: int, *, force: bool) -> None:
     """Cancel a task and print its new status."""
     cancel = steer.abort if force else steer.cancel
-    _print_status(run(lambda runtime: cancel(runtime.rooms.etl, caller(), task_id)))
+    _print_status(run(lambda runtime: cancel(runtime.modules.etl, caller(), task_id)))
 
 
 async def read_page_sizes(blobs: Blobs, key: str) -> PageSizes:

@@ -92,7 +92,7 @@ class Submission:
     async def run(self, settings: Settings) -> None:
         """Submit the documents; wait for them if the options say so."""
         async with open_runtime(settings) as runtime:
-            self._etl = runtime.rooms.etl
+            self._etl = runtime.modules.etl
             self._rule_id = await find_rule_id(runtime, self._options.rule) if self._options.rule is not None else None
             await (self._submit_and_wait(runtime) if self._options.wait else self._submit_all())
         self._completed = True

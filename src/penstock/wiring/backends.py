@@ -1,4 +1,4 @@
-"""Which engine stands behind which port: chosen by the settings, once."""
+"""The backends that the settings choose: SQLite or PostgreSQL, disk or S3, SQL or Redis."""
 
 import os
 from contextlib import AsyncExitStack
@@ -16,7 +16,7 @@ from penstock.adapters.disk import DiskBlobs
 from penstock.adapters.guarded_http import GuardedPoster
 from penstock.adapters.jwks import jwks_over_http
 from penstock.adapters.llm import ChatCompletions
-from penstock.adapters.llm_shaper import PRELOAD as ASKING
+from penstock.adapters.llm_shaper import PRELOAD as SHAPER_PRELOAD
 from penstock.adapters.local_reader import engine_sandbox, parser_sandbox
 from penstock.adapters.mineru.reader import MineruReader
 from penstock.adapters.postgres_notifier import PostgresNotifier
@@ -45,19 +45,19 @@ from penstock.wiring.models import build_mineru, build_models
 if TYPE_CHECKING:
     from penstock.adapters.otel import OtelTracing
 
-# What works on rules, on what they ask for, and on what people say about it.
-CHECKS = (*schemas.PRELOAD, *overlay.PRELOAD, *ASKING, "penstock.documents.extract.fields.find")
+# Modules that the sandbox of rules, shapers and reviews imports before it forks.
+SANDBOX_PRELOAD = (*schemas.PRELOAD, *overlay.PRELOAD, *SHAPER_PRELOAD, "penstock.documents.extract.fields.find")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReadingRooms:
-    """The sandboxes in which documents are read. Nothing is started before the first document."""
+class DocumentSandboxes:
+    """The sandboxes that read documents. No child is started before the first document."""
 
     parsers: Sandbox
     engine: Sandbox
 
     async def close(self) -> None:
-        """Stop both."""
+        """Stop their children."""
         try:
             await self.engine.close()
         finally:
@@ -65,34 +65,34 @@ class ReadingRooms:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Engines:
-    """What stands behind the ports of one house."""
+class Backends:
+    """The backends of one runtime."""
 
     redis: RedisLink | None
-    bell: Notifier | None
+    notifier: Notifier | None
     blobs: DiskBlobs | S3Blobs
     queue: Queue
-    tickets: Tickets | None  # where ARQ hands jobs out
+    tickets: Tickets | None  # set when ARQ distributes jobs
     runs: SqlRunState | RedisRunState
     limits: FallbackLimits
     limit_engine: SqlRateLimits | RedisRateLimits
     poster: GuardedPoster
     sandbox: Sandbox
-    reading: ReadingRooms
+    document_sandboxes: DocumentSandboxes
     models: ChatCompletions
-    mineru: MineruReader | None  # who reads documents, where this machine does not
+    mineru: MineruReader | None  # set when MinerU reads documents instead of this machine
     tracing: "OtelTracing | None"
 
     async def close(self) -> None:
-        """Give everything back that was opened."""
-        async with AsyncExitStack() as closing:  # one that fails does not keep the others open
+        """Close everything that was opened."""
+        async with AsyncExitStack() as closing:  # a failing close does not skip the others
             for part in (
                 self.models,
                 self.mineru,
-                self.reading,
+                self.document_sandboxes,
                 self.sandbox,
                 self.poster,
-                self.bell,
+                self.notifier,
                 self.redis,
                 self.tracing,
             ):
@@ -100,17 +100,17 @@ class Engines:
                     closing.push_async_callback(part.close)
 
 
-def choose(settings: Settings, db: Db, *, owner: str) -> Engines:
-    """The engines that the settings ask for. Nothing is connected yet."""
+def build_backends(settings: Settings, db: Db, *, owner: str) -> Backends:
+    """The backends that the settings choose. Nothing is connected yet."""
     redis = RedisLink(settings.redis_url, db.clock) if settings.redis_url else None
     arq = redis is not None and uses_arq(settings)
     quotas = SqlRateLimits(db)
     rates = RedisRateLimits(redis, db.clock, quotas) if redis else quotas
     limits = FallbackLimits(rates, clock=db.clock, share=settings.local_gate_share)
-    blobs, reading = build_blobs(settings, db.clock), build_reading_rooms(settings)
-    return Engines(
+    blobs, sandboxes = build_blobs(settings, db.clock), build_document_sandboxes(settings)
+    return Backends(
         redis=redis,
-        bell=build_notifier(settings, redis, owner=owner),
+        notifier=build_notifier(settings, redis, owner=owner),
         blobs=blobs,
         queue=Queue(announce=announce_by_message if arq else announce_nothing),
         tickets=Tickets(redis, db.clock, names=queue_names(settings)) if redis and arq else None,
@@ -118,10 +118,10 @@ def choose(settings: Settings, db: Db, *, owner: str) -> Engines:
         limits=limits,
         limit_engine=rates,
         poster=build_poster(settings),
-        sandbox=Sandbox(preload=CHECKS),
-        reading=reading,
+        sandbox=Sandbox(preload=SANDBOX_PRELOAD),
+        document_sandboxes=sandboxes,
         models=build_models(settings, db.clock, limits),
-        mineru=build_mineru(settings, db.clock, blobs, reading.parsers),
+        mineru=build_mineru(settings, db.clock, blobs, sandboxes.parsers),
         tracing=build_tracing(settings, owner=owner),
     )
 
@@ -140,20 +140,22 @@ def open_db(settings: Settings, clock: Clock) -> Db:
 
 
 def open_database(settings: Settings) -> Db:
-    """The database alone, for commands that need nothing else."""
+    """The database by itself, for commands that need nothing else."""
     return open_db(settings, SystemClock())
 
 
 def build_blobs(settings: Settings, clock: Clock) -> DiskBlobs | S3Blobs:
-    """Where objects are kept: a folder, or a bucket."""
+    """The blob store: a folder, or an S3 bucket."""
     url = urlsplit(settings.blobs_url)
     if url.scheme == "s3":
         return S3Blobs(_s3_place(settings), clock=clock)
     if not settings.blobs_url:
         return DiskBlobs(settings.data_dir / "blobs")
     if url.scheme != "file" or url.netloc or not url.path:
-        reason = "it has to be file:///absolute/path or s3://bucket/prefix"
-        raise BadSetting(env="PENSTOCK_BLOBS_URL", value=f"{url.scheme}:…", reason=reason)  # it may hold a password
+        reason = "expected file:///absolute/path or s3://bucket/prefix"
+        raise BadSetting(
+            env="PENSTOCK_BLOBS_URL", value=f"{url.scheme}:…", reason=reason
+        )  # the URL may contain a password
     return DiskBlobs(Path(url.path))
 
 
@@ -169,53 +171,53 @@ def _s3_place(settings: Settings) -> S3Place:
 
 
 def build_runs(settings: Settings, db: Db, redis: RedisLink | None) -> SqlRunState | RedisRunState:
-    """How far runs are."""
+    """The run state store."""
     seconds = {"live_seconds": settings.run_state_seconds, "final_seconds": settings.run_state_final_seconds}
     return RedisRunState(redis, db.clock, **seconds) if redis else SqlRunState(db, **seconds)
 
 
-def build_reading_rooms(settings: Settings) -> ReadingRooms:
-    """As many engines as there are processors to run them, and no more than stages that could ask for one."""
-    engines = min(settings.etl.worker_count, os.cpu_count() or 1)
-    return ReadingRooms(
-        parsers=parser_sandbox(), engine=engine_sandbox(settings.etl.ocr_profile, most_children=engines)
+def build_document_sandboxes(settings: Settings) -> DocumentSandboxes:
+    """One OCR child per processor, but no more than there are worker slots to use them."""
+    children = min(settings.etl.worker_count, os.cpu_count() or 1)
+    return DocumentSandboxes(
+        parsers=parser_sandbox(), engine=engine_sandbox(settings.etl.ocr_profile, most_children=children)
     )
 
 
 def build_poster(settings: Settings) -> GuardedPoster:
-    """What posts to addresses that outsiders gave us."""
+    """The HTTP client for webhooks, whose addresses callers choose: it calls only allowed networks."""
     try:
         reach = Reach.of(settings.webhook_allow.split(","))
     except ValueError as error:
-        reason = f"networks look like 10.0.0.0/8: {error}"
+        reason = f"expected networks like 10.0.0.0/8: {error}"
         raise BadSetting(env="PENSTOCK_WEBHOOK_ALLOW", value=settings.webhook_allow, reason=reason) from error
     return GuardedPoster(reach, seconds=settings.webhook_seconds)
 
 
 def build_notifier(settings: Settings, redis: RedisLink | None, *, owner: str) -> Notifier | None:
-    """What wakes other processes. Without one everybody looks once a second."""
+    """The notifier that wakes other processes; without one, processes poll once a second."""
     if redis is not None:
         return RedisNotifier(redis, owner=owner)
     if settings.embedded or settings.database_pooler or behind_pooler(settings.database):
-        return None  # SQLite has none, and a transaction pooler forbids LISTEN
+        return None  # SQLite has no LISTEN, and a transaction pooler forbids it
     return PostgresNotifier(settings.database, owner=owner)
 
 
 def queue_names(settings: Settings) -> QueueNames:
-    """The ARQ queues whose names are set."""
+    """The ARQ queue names that the settings override, by module."""
     return {etl_worker.ROOM: settings.etl.arq_queue_name}
 
 
 def uses_arq(settings: Settings) -> bool:
-    """Whether ARQ hands jobs to workers."""
+    """Whether ARQ distributes jobs to workers."""
     if settings.job_queue == "arq" and not settings.redis_url:
-        reason = "ARQ needs a Redis: set PENSTOCK_REDIS_URL too"
+        reason = "ARQ needs Redis: set PENSTOCK_REDIS_URL too"
         raise BadSetting(env="PENSTOCK_JOB_QUEUE", value=settings.job_queue, reason=reason)
     return bool(settings.redis_url) and settings.job_queue != "sql"
 
 
 def build_tracing(settings: Settings, *, owner: str) -> "OtelTracing | None":
-    """Who is told about requests and jobs, where someone is. Imported only then: it takes a third of a second."""
+    """OpenTelemetry tracing, if an endpoint is set. Imported only then: the import takes a third of a second."""
     if not settings.otel_endpoint:
         return None
     from penstock.adapters.otel import OtelTracing
@@ -225,7 +227,7 @@ def build_tracing(settings: Settings, *, owner: str) -> "OtelTracing | None":
 
 
 def build_tokens(settings: Settings, clock: Clock) -> Tokens:
-    """Who signs JWTs that we take."""
+    """The verifier of JWTs."""
     key_set = None
     if settings.jwks_url:
         algorithms = algorithms_of(settings.jwt_algorithms)
