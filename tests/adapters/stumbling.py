@@ -8,7 +8,7 @@ from penstock.adapters.local_reader.reader import PARSERS
 from penstock.documents.pdf import text_layer
 from penstock.documents.pdf.text_layer import Layers
 from penstock.documents.rejections import Refusal
-from penstock.kernel.sandbox.call import Sandbox, Warm
+from penstock.kernel.sandbox.call import Sandbox, Warmup
 
 BAD_PAGES = {3, 4}
 
@@ -22,4 +22,4 @@ def read_layers_or_hang(file: BinaryIO, first: int, last: int, suspects: Sequenc
 
 def stumbling_sandbox() -> Sandbox:
     """Where that one runs."""
-    return Sandbox(preload=(*PARSERS, __name__), warm=Warm(function=text_layer.load_parser), pairs=True)
+    return Sandbox(preload=(*PARSERS, __name__), warmup=Warmup(function=text_layer.load_parser), allow_socketpair=True)

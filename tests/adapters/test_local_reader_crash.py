@@ -17,7 +17,7 @@ from penstock.documents.errors import DocumentReaderKilled, DocumentTookTooLong,
 from penstock.documents.ocr.provider import Reading
 from penstock.documents.pages import Page, write_page
 from penstock.documents.pdf import text_layer
-from penstock.kernel.sandbox.ends import SandboxLost
+from penstock.kernel.sandbox.errors import SandboxLost
 from tests.adapters import stumbling
 from tests.adapters.local_reading import NotingDesk, Place, Sandboxes, open_sandboxes, place_in
 from tests.documents import pdf_files as making

@@ -18,7 +18,8 @@ from penstock.documents.pages import Page, write_page
 from penstock.documents.postprocessor import ShapeRule
 from penstock.kernel.blobs import BlobNotFound
 from penstock.kernel.sandbox.call import Sandbox
-from penstock.kernel.sandbox.ends import Bounds, SandboxedFailure
+from penstock.kernel.sandbox.errors import SandboxedFailure
+from penstock.kernel.sandbox.limits import SandboxLimits
 from tests.documents.extract.fields.filling import DATE, NUMBER, TEXT, array, boxed, lines, record, tabled
 from tests.kernel.sandbox.processes import children_of, until, zygote, zygotes
 
@@ -165,7 +166,7 @@ class TestFields:
     ):
         slow = record(it={"type": "string", "pattern": "^(a|aa)+$(?<!b)"})
         await keep(blobs, lines(*(f"It: {'a' * 900}!" for _ in range(1000))))
-        shaper = FieldsShaper(blobs, sandbox, tmp_path / "scratch", Bounds(cpu_seconds=1, seconds=10.0))
+        shaper = FieldsShaper(blobs, sandbox, tmp_path / "scratch", SandboxLimits(cpu_seconds=1, seconds=10.0))
         with pytest.raises(FieldsTooCostly) as caught:
             await shaper.shape("a.pdf", READING, rule(slow), QuietDesk())
         assert caught.value.retryable is False
@@ -177,7 +178,7 @@ class TestFields:
     ):
         slow = record(it={"type": "string", "pattern": "^(a|aa)+$(?<!b)"})
         await keep(blobs, lines(*(f"It: {'a' * 900}!" for _ in range(1000))))
-        shaper = FieldsShaper(blobs, sandbox, tmp_path / "scratch", Bounds(cpu_seconds=60, seconds=0.5))
+        shaper = FieldsShaper(blobs, sandbox, tmp_path / "scratch", SandboxLimits(cpu_seconds=60, seconds=0.5))
         with pytest.raises(DocumentTookTooLong) as late:
             await shaper.shape("a.pdf", READING, rule(slow), QuietDesk())
         assert (late.value.retryable, late.value.ours) == (True, False)
@@ -188,7 +189,9 @@ class TestFields:
             Page(number=at, origin="text", markdown="", spans=lines("Total: 4", prose).spans) for at in range(1, 1001)
         )
         await keep(blobs, *pages)
-        limits = Bounds(memory_bytes=24 * 1024 * 1024, cpu_seconds=60, seconds=90.0)  # the file has twice as much
+        limits = SandboxLimits(
+            memory_bytes=24 * 1024 * 1024, cpu_seconds=60, seconds=90.0
+        )  # the file has twice as much
         async with Sandbox(preload=[find_fields.__module__]) as sandbox:
             shaper = FieldsShaper(blobs, sandbox, tmp_path / "scratch", limits)
             assert (await shaper.shape("a.pdf", READING, rule(SCHEMA), QuietDesk())).value["total"] == 4

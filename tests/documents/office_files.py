@@ -39,7 +39,7 @@ def read_here(path: Path) -> list[Page]:
 
 async def read_in_sandbox(path: Path) -> list[Page]:
     """The pages of a file, read as the product reads it."""
-    async with Sandbox(preload=PRELOAD) as sandbox, sandbox.sitting(path) as sitting:
+    async with Sandbox(preload=PRELOAD) as sandbox, sandbox.session(path) as sitting:
         kind = await kind_of_file(sitting, path.name)
         return [page async for part in read_batches(sitting, kind, path.name) for page in part.pages]
 

@@ -109,7 +109,7 @@ def test_a_sample_may_end_inside_a_letter():
 
 
 async def named(sandbox: Sandbox, path: Path) -> Kind:
-    async with sandbox.sitting(path) as sitting:
+    async with sandbox.session(path) as sitting:
         return await kind_of_file(sitting, path.name)
 
 

@@ -21,7 +21,7 @@ from penstock.etl.domain import Mode
 from penstock.etl.schemas import PRELOAD
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.db import Db
-from penstock.kernel.http.problems import speak_problems
+from penstock.kernel.http.problems import install_error_handlers
 from penstock.kernel.http.routes import RouteIndex
 from penstock.kernel.outbox import Relay
 from penstock.kernel.queue import Queue
@@ -166,5 +166,5 @@ def room_of(tools: Deps, **changes: Any) -> Room:
     app = FastAPI()
     app.state.db, app.state.etl, app.state.access = tools.db, tools, OpenDoor(**CALLERS)
     app.router.routes[:] = [RouteIndex([route for router in api.ROUTERS for route in router.routes])]
-    speak_problems(app)
+    install_error_handlers(app)
     return Room(tools=tools, app=app)

@@ -11,7 +11,7 @@ from penstock.access import keys
 from penstock.access.domain import NewKey, Scope
 from penstock.access.identify import Access
 from penstock.access.tokens import Tokens
-from penstock.kernel.http.problems import speak_problems
+from penstock.kernel.http.problems import install_error_handlers
 from penstock.kernel.http.routes import RouteIndex
 from penstock.notify.api import router
 from penstock.notify.domain import DeliveryState
@@ -37,7 +37,7 @@ KEYS = {
 async def ask(room: Room) -> Ask:
     """Calls as one of those above."""
     app = FastAPI()
-    speak_problems(app)
+    install_error_handlers(app)
     app.router.routes[:] = [RouteIndex(router.routes)]
     app.state.db, app.state.notify = room.db, room.tools
     app.state.access = Access(room.db, tokens=Tokens(room.clock, secret="a secret of thirty-two bytes or more"))

@@ -21,7 +21,7 @@ from penstock.access.identify import Access
 from penstock.access.tokens import Tokens
 from penstock.kernel.clock import SystemClock
 from penstock.kernel.db import Db
-from penstock.kernel.http.problems import speak_problems
+from penstock.kernel.http.problems import install_error_handlers
 from penstock.kernel.outbox import Relay
 from penstock.kernel.workers import Workers
 from penstock.notify.api import router
@@ -60,7 +60,7 @@ async def live(db_url: str) -> AsyncIterator[Db]:
 async def running(tools: Deps) -> AsyncIterator[str]:
     """The API, the relay and a worker; gives the API's address."""
     app = FastAPI()
-    speak_problems(app)
+    install_error_handlers(app)
     app.include_router(router)
     app.state.notify = tools
     app.state.access = Access(tools.db, tokens=Tokens(tools.db.clock, secret="a secret of thirty-two bytes or more"))

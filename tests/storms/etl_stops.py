@@ -28,7 +28,7 @@ from penstock.etl.moves import KINDS
 from penstock.kernel.processes import ProcessKind
 from penstock.kernel.queue import Job
 from penstock.kernel.sandbox.call import Sandbox
-from penstock.kernel.sandbox.ends import Bounds
+from penstock.kernel.sandbox.limits import SandboxLimits
 from penstock.kernel.sandbox.session import SandboxSession
 from penstock.kernel.workers import JobHandler, Settle
 from penstock.settings import Settings
@@ -111,22 +111,22 @@ class JournalEngine(Sandbox):
         super().__init__()
         self._stops = stops
 
-    def sitting(self, file: Path) -> SandboxSession:
+    def session(self, file: Path) -> SandboxSession:
         """For one document."""
-        return JournalSitting(file, self._stops)
+        return JournalSession(file, self._stops)
 
 
-class JournalSitting(SandboxSession):
-    """No child sits here."""
+class JournalSession(SandboxSession):
+    """A session without a child process."""
 
     def __init__(self, file: Path, stops: Stops) -> None:
         self.file = file
         self._stops = stops
 
-    async def leave(self) -> None:
-        """There is nobody to leave."""
+    async def close(self) -> None:
+        """Nothing to close."""
 
-    async def run(self, function: Callable[..., Any], *arguments: object, limits: Bounds) -> Any:
+    async def run(self, function: Callable[..., Any], *arguments: object, limits: SandboxLimits) -> Any:
         """A page with its number on it."""
         number, total = arguments[0], getattr(Image.open(self.file), "n_frames", 1)
         assert isinstance(number, int)

@@ -5,7 +5,7 @@ import asyncio
 from fastapi import FastAPI
 
 from penstock.access.domain import Caller, Scope
-from penstock.kernel.http.problems import speak_problems
+from penstock.kernel.http.problems import install_error_handlers
 from penstock.kernel.hub import Hub
 from penstock.web.events import router
 from tests.conftest import open_db
@@ -34,7 +34,7 @@ async def _serve(url: str, port: int) -> None:
     limits = {"most_streams": MOST_STREAMS, "most_per_tenant": MOST_STREAMS, "most_waiting": MOST_WAITING}
     hub = Hub(db, **limits, keepalive_seconds=KEEPALIVE_SECONDS)
     app = FastAPI()
-    speak_problems(app)
+    install_error_handlers(app)
     app.include_router(router)
     app.state.db, app.state.hub, app.state.access = db, hub, OpenDoor(**callers())
 

@@ -22,7 +22,7 @@ from penstock.kernel.clock import ManualClock
 from penstock.kernel.coalescer import Coalescer
 from penstock.kernel.db import Db
 from penstock.kernel.fallback_limits import FallbackLimits
-from penstock.kernel.http.problems import speak_problems
+from penstock.kernel.http.problems import install_error_handlers
 from penstock.kernel.http.routes import RouteIndex
 from penstock.kernel.notifier import run_notifier
 from penstock.kernel.outbox import Relay
@@ -69,7 +69,7 @@ class Room:
         self.app.state.tasks = tools
         self.app.state.access = OpenDoor(**CALLERS)
         self.app.router.routes[:] = [RouteIndex([route for router in api.ROUTERS for route in router.routes])]
-        speak_problems(self.app)
+        install_error_handlers(self.app)
 
     async def call(self, method: str, path: str, body: object = None, *, key: str = "root", **headers: str) -> Answer:
         """One request. Names of headers have their hyphens as underscores; paths may leave out /api/v1."""

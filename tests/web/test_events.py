@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from penstock.access.domain import Caller, Scope
 from penstock.kernel import events
 from penstock.kernel.db import Db
-from penstock.kernel.http.problems import speak_problems
+from penstock.kernel.http.problems import install_error_handlers
 from penstock.kernel.hub import Hub
 from penstock.kernel.message import Event
 from penstock.web.events import router
@@ -40,7 +40,7 @@ class Runtime:
 
     def app(self) -> FastAPI:
         app = FastAPI()
-        speak_problems(app)
+        install_error_handlers(app)
         app.include_router(router)
         app.state.db, app.state.hub, app.state.access = self.db, self.hub, self.door
         return app

@@ -28,6 +28,7 @@ from penstock.access.door import CallerHere, open_to, open_to_all
 from penstock.access.errors import NotALogin
 from penstock.access.identify import address_of, credential_of, refuse_far_stranger
 from penstock.access.login import Logins, Origin
+from penstock.kernel.http.dependencies import DbHere
 from penstock.kernel.http.envelope import (
     ERRORS,
     EnvelopeRoute,
@@ -37,7 +38,6 @@ from penstock.kernel.http.envelope import (
     Said,
     SayHere,
 )
-from penstock.kernel.http.parts import DbHere
 
 router = APIRouter(prefix="/api/v1", route_class=EnvelopeRoute, responses=ERRORS, tags=["access"])
 

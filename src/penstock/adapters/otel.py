@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Span, SpanKind, StatusCode, format_trace_id, use_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from penstock.kernel.http.visit import Visit
+from penstock.kernel.http.exchange import HttpExchange
 from penstock.kernel.logs import trace_id
 from penstock.kernel.queue import Job
 from penstock.kernel.workers import JobHandler, Settle
@@ -41,7 +41,7 @@ class OtelTracing:
         self._context = TraceContextTextMapPropagator()
 
     @contextmanager
-    def request(self, visit: Visit) -> Iterator[None]:
+    def request(self, visit: HttpExchange) -> Iterator[None]:
         """A span for a request, as part of the caller's trace if they have one."""
         attributes = {"http.request.method": visit.known_method, "penstock.request_id": visit.asked.request_id}
         span = self._tracer.start_span(
@@ -78,7 +78,7 @@ class OtelTracing:
         closing.start()
         await asyncio.to_thread(closing.join, CLOSE_SECONDS)
 
-    def _caller(self, visit: Visit) -> Context:
+    def _caller(self, visit: HttpExchange) -> Context:
         carried = {
             name.decode(): value.decode("latin-1") for name, value in visit.scope["headers"] if name == TRACEPARENT
         }

@@ -14,10 +14,13 @@ from penstock.documents.postprocessor import Shaped, ShapeRule
 from penstock.documents.sandbox_errors import TOO_MUCH
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.sandbox.call import Sandbox
-from penstock.kernel.sandbox.ends import Bounds, SandboxTimedOut
+from penstock.kernel.sandbox.errors import SandboxTimedOut
+from penstock.kernel.sandbox.limits import SandboxLimits
 
 MOST_SCHEMA_BYTES = 100_000  # a sandboxed call takes 128 KiB of arguments
-USUAL_BOUNDS = Bounds(memory_bytes=512 * 1024 * 1024, cpu_seconds=120, seconds=300.0, result_bytes=32 * 1024 * 1024)
+USUAL_BOUNDS = SandboxLimits(
+    memory_bytes=512 * 1024 * 1024, cpu_seconds=120, seconds=300.0, result_bytes=32 * 1024 * 1024
+)
 
 
 class SkipShaper:
@@ -42,7 +45,7 @@ class SkipShaper:
 class FieldsShaper:
     """Fills the rule's schema from the labels, lines and tables of the pages."""
 
-    def __init__(self, blobs: Blobs, sandbox: Sandbox, scratch: Path, limits: Bounds = USUAL_BOUNDS) -> None:
+    def __init__(self, blobs: Blobs, sandbox: Sandbox, scratch: Path, limits: SandboxLimits = USUAL_BOUNDS) -> None:
         self._blobs = blobs
         self._sandbox = sandbox
         self._scratch = scratch

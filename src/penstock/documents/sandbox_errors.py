@@ -12,7 +12,7 @@ from typing import TypeVar
 from penstock.documents.errors import DocumentReaderKilled, DocumentTookTooLong, DocumentTooLarge, DocumentUnreadable
 from penstock.documents.rejections import Refusal
 from penstock.kernel.errors import in_words
-from penstock.kernel.sandbox.ends import (
+from penstock.kernel.sandbox.errors import (
     SandboxBadAnswer,
     SandboxCrashed,
     SandboxedFailure,

@@ -28,10 +28,10 @@ from penstock.etl.pointers import (
     tokens_of,
 )
 from penstock.kernel.plain import Plain
-from penstock.kernel.sandbox.ends import Bounds
+from penstock.kernel.sandbox.limits import SandboxLimits
 
 PRELOAD = (__name__,)  # what a sandbox should have imported before it examines
-LIMITS = Bounds(memory_bytes=768 * 1024 * 1024, cpu_seconds=15, seconds=30.0, result_bytes=16 * 1024 * 1024)
+LIMITS = SandboxLimits(memory_bytes=768 * 1024 * 1024, cpu_seconds=15, seconds=30.0, result_bytes=16 * 1024 * 1024)
 MOST_LEAVES = 100_000
 MOST_FIELDS = 200  # that are counted one by one; the sums have all
 MOST_FIELD = 200  # characters

@@ -20,7 +20,7 @@ from penstock.etl.errors import BadRule
 from penstock.kernel.errors import Invalid
 from penstock.kernel.plain import Plain
 from penstock.kernel.sandbox.call import Sandbox
-from penstock.kernel.sandbox.ends import Bounds
+from penstock.kernel.sandbox.limits import SandboxLimits
 
 PRELOAD = (__name__,)  # what a sandbox should have imported before it checks schemas
 MOST_NAME = 255
@@ -30,7 +30,7 @@ MOST_OPTIONS_BYTES = 16_384
 MOST_BYTES = 65_536
 MOST_DEPTH = 48
 MOST_REASON = 300
-LIMITS = Bounds(memory_bytes=256 * 1024 * 1024, cpu_seconds=3, seconds=20, result_bytes=4096)
+LIMITS = SandboxLimits(memory_bytes=256 * 1024 * 1024, cpu_seconds=3, seconds=20, result_bytes=4096)
 JOINERS = frozenset("\u200c\u200d")  # inside Persian words, and between the parts of an emoji
 TAGS = range(0xE0020, 0xE0080)  # inside the flags of some countries
 UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})  # controls, overrides of direction, line ends, private signs

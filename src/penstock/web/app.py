@@ -20,7 +20,7 @@ from penstock.kernel.errors import PenstockError
 from penstock.kernel.http.envelope import refusal
 from penstock.kernel.http.in_flight import InFlight
 from penstock.kernel.http.middleware import BodyRules, Front
-from penstock.kernel.http.problems import problem, speak_problems
+from penstock.kernel.http.problems import install_error_handlers, problem
 from penstock.kernel.http.request_log import RequestLog
 from penstock.kernel.http.routes import RouteIndex
 from penstock.kernel.metrics import Metrics
@@ -76,7 +76,7 @@ def build_app(house: Runtime, *, routers: Sequence[APIRouter] = ROUTERS) -> App:
     _furnish(app, house)
     app.index = RouteIndex([*(route for router in routers for route in router.routes), *app.router.routes])
     app.router.routes[:] = [app.index]
-    speak_problems(app, tell=_tell)
+    install_error_handlers(app, tell=_tell)
     _put_front(app, house)
     return app
 

@@ -15,7 +15,7 @@ from penstock.access.domain import Caller, Scope
 from penstock.access.door import CallerHere, open_to
 from penstock.kernel.errors import Invalid, PenstockError, Refused, Unauthenticated
 from penstock.kernel.events import MOST_ID, NAME, Interest, list_events, oldest_id
-from penstock.kernel.http.parts import DbHere
+from penstock.kernel.http.dependencies import DbHere
 from penstock.kernel.http.sse import EventStream, Watch
 from penstock.kernel.hub import Hub
 

@@ -19,9 +19,9 @@ from penstock.documents.sandbox_errors import told_of
 from penstock.documents.text.batches import Bookmark, Part
 from penstock.documents.text.document import PART, PRELOAD, kind_of_file, read_batches
 from penstock.kernel.errors import PenstockError
-from penstock.kernel.sandbox import ends
+from penstock.kernel.sandbox import errors
 from penstock.kernel.sandbox.call import Sandbox
-from penstock.kernel.sandbox.ends import Bounds
+from penstock.kernel.sandbox.limits import SandboxLimits
 from penstock.kernel.sandbox.session import SandboxSession
 from tests.documents.office_files import (
     entry_at,
@@ -165,30 +165,30 @@ async def test_a_row_of_too_many_columns_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("ending", "error"),
     [
-        (ends.SandboxedFailure(kind="ValueError", text="no"), DocumentUnreadable),
-        (ends.SandboxCrashed(how="SIGSEGV"), DocumentUnreadable),
-        (ends.SandboxBadAnswer(reason="no"), DocumentUnreadable),
-        (ends.SandboxTimedOut(seconds=1), DocumentTookTooLong),
-        (ends.SandboxKilled(), DocumentReaderKilled),
-        (ends.SandboxOutOfCpu(seconds=1), DocumentTooLarge),
-        (ends.SandboxOutOfMemory(memory_bytes=1), DocumentTooLarge),
-        (ends.SandboxTooMuch(most_bytes=1), DocumentTooLarge),
-        (ends.SandboxLost(reason="gone"), ends.SandboxLost),
+        (errors.SandboxedFailure(kind="ValueError", text="no"), DocumentUnreadable),
+        (errors.SandboxCrashed(how="SIGSEGV"), DocumentUnreadable),
+        (errors.SandboxBadAnswer(reason="no"), DocumentUnreadable),
+        (errors.SandboxTimedOut(seconds=1), DocumentTookTooLong),
+        (errors.SandboxKilled(), DocumentReaderKilled),
+        (errors.SandboxOutOfCpu(seconds=1), DocumentTooLarge),
+        (errors.SandboxOutOfMemory(memory_bytes=1), DocumentTooLarge),
+        (errors.SandboxTooMuch(most_bytes=1), DocumentTooLarge),
+        (errors.SandboxLost(reason="gone"), errors.SandboxLost),
     ],
 )
 def test_each_way_a_child_can_end_is_told_of_the_file_but_our_own_trouble_is_not(ending, error):
     with pytest.raises(error) as told, told_of("a.docx", "docx", page=3):
         raise ending
     assert told.value.retryable == (error not in {DocumentUnreadable, DocumentTooLarge})
-    assert told.value.ours == (error is ends.SandboxLost)
+    assert told.value.ours == (error is errors.SandboxLost)
 
 
 @pytest.mark.parametrize(
     ("limits", "error", "reason"),
     [
-        (Bounds(memory_bytes=4_000_000), DocumentTooLarge, "memory"),
-        (Bounds(seconds=0.05), DocumentTookTooLong, "did not end"),
-        (Bounds(result_bytes=1000), DocumentTooLarge, "over 1000 bytes"),
+        (SandboxLimits(memory_bytes=4_000_000), DocumentTooLarge, "memory"),
+        (SandboxLimits(seconds=0.05), DocumentTookTooLong, "did not end"),
+        (SandboxLimits(result_bytes=1000), DocumentTooLarge, "over 1000 bytes"),
     ],
 )
 async def test_a_file_that_wants_too_much_is_refused_and_the_next_one_is_read(limits, error, reason, tmp_path):
@@ -196,10 +196,10 @@ async def test_a_file_that_wants_too_much_is_refused_and_the_next_one_is_read(li
     greedy.write_text("<p>" + "text <b>and</b> more " * 50_000)
     modest.write_text("hello")
     async with Sandbox(preload=PRELOAD) as sandbox:
-        async with sandbox.sitting(greedy) as sitting:
+        async with sandbox.session(greedy) as sitting:
             with pytest.raises(error, match=reason):
                 [part async for part in read_batches(sitting, Kind.HTML, greedy.name, limits=limits)]
-        async with sandbox.sitting(modest) as sitting:
+        async with sandbox.session(modest) as sitting:
             kind = await kind_of_file(sitting, modest.name)
             (part,) = [part async for part in read_batches(sitting, kind, modest.name)]
         assert part.pages[0].markdown == "hello"
@@ -208,7 +208,7 @@ async def test_a_file_that_wants_too_much_is_refused_and_the_next_one_is_read(li
 async def test_more_pages_than_allowed_are_too_large(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("line of text\n" * 10_000)
-    async with Sandbox(preload=PRELOAD) as sandbox, sandbox.sitting(path) as sitting:
+    async with Sandbox(preload=PRELOAD) as sandbox, sandbox.session(path) as sitting:
         with pytest.raises(DocumentTooLarge, match="more than the 3 pages"):
             [part async for part in read_batches(sitting, Kind.TXT, path.name, most_pages=3)]
 
@@ -219,7 +219,7 @@ class SittingTakenOver(SandboxSession):
     def __init__(self, part: Part) -> None:
         self.part = part
 
-    async def run(self, *_: object, limits: Bounds = PART, **__: object):
+    async def run(self, *_: object, limits: SandboxLimits = PART, **__: object):
         return self.part
 
 

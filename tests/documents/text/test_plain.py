@@ -13,7 +13,7 @@ from penstock.documents.text.csv_tables import read_csv
 from penstock.documents.text.document import PRELOAD, read_batches
 from penstock.documents.text.plain import read_plain
 from penstock.kernel.sandbox.call import Sandbox
-from penstock.kernel.sandbox.ends import Bounds
+from penstock.kernel.sandbox.limits import SandboxLimits
 from tests.documents.office_files import cells, read_here, read_in_sandbox
 
 CODECS = ["utf-8", "utf-8-sig", "utf-16", "gb18030"]
@@ -100,10 +100,12 @@ class TestCsv:
         with path.open("w") as file:
             file.write("id,名称,price,note\n")
             file.writelines(f'{number},产品 {number},1.5,"some, note"\n' for number in range(100_000))
-        little = Bounds(memory_bytes=64 * 1024 * 1024, cpu_seconds=30, seconds=100, result_bytes=12 * 1024 * 1024)
+        little = SandboxLimits(
+            memory_bytes=64 * 1024 * 1024, cpu_seconds=30, seconds=100, result_bytes=12 * 1024 * 1024
+        )
         ids: list[int] = []
         sizes: list[int] = []
-        async with Sandbox(preload=PRELOAD) as sandbox, sandbox.sitting(path) as sitting:
+        async with Sandbox(preload=PRELOAD) as sandbox, sandbox.session(path) as sitting:
             async for part in read_batches(sitting, Kind.CSV, path.name, limits=little):
                 ids += [int(span.text) for page in part.pages for span in page.spans if span.row and not span.column]
                 sizes.append(psutil.Process().memory_info().rss)

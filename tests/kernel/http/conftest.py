@@ -16,7 +16,7 @@ from penstock.kernel.clock import ManualClock
 from penstock.kernel.errors import PenstockError, Unavailable
 from penstock.kernel.http.in_flight import InFlight
 from penstock.kernel.http.middleware import BodyRules, Front
-from penstock.kernel.http.problems import speak_problems
+from penstock.kernel.http.problems import install_error_handlers
 from penstock.kernel.http.request_log import RequestLog
 from penstock.kernel.http.routes import RouteIndex
 from penstock.kernel.logs import request_id
@@ -57,7 +57,7 @@ def house() -> Runtime:
     made = Runtime(app=FastAPI(redirect_slashes=False), log=RequestLog(ManualClock(datetime(2026, 1, 1, tzinfo=UTC))))
     index = RouteIndex(_routes(made).routes)
     made.app.router.routes[:] = [index]
-    speak_problems(made.app)
+    install_error_handlers(made.app)
     made.app.add_middleware(
         Front,
         bodies=BodyRules(most_bytes=MOST_BYTES, seconds=BODY_SECONDS, own_limits=("/uploads/",)),

@@ -23,7 +23,7 @@ from penstock.kernel.http.envelope import (
     SayHere,
     in_millis,
 )
-from penstock.kernel.http.problems import speak_problems
+from penstock.kernel.http.problems import install_error_handlers
 from penstock.kernel.http.request_body import BodyTooLarge
 from tests.asgi import Answer, call
 
@@ -113,7 +113,7 @@ def app(clock: ManualClock) -> FastAPI:
     app = FastAPI()
     app.state.db = SimpleNamespace(clock=clock)
     app.include_router(router)
-    speak_problems(app)
+    install_error_handlers(app)
     return app
 
 

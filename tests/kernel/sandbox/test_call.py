@@ -10,14 +10,14 @@ import pytest
 
 from penstock.kernel.sandbox import wire
 from penstock.kernel.sandbox.call import Sandbox
-from penstock.kernel.sandbox.ends import (
-    Bounds,
+from penstock.kernel.sandbox.errors import (
     SandboxArgumentsTooLarge,
     SandboxFileUnreadable,
     SandboxLost,
     SandboxNotStarted,
     SandboxUnsupported,
 )
+from penstock.kernel.sandbox.limits import SandboxLimits
 from tests.kernel.sandbox import payloads
 from tests.kernel.sandbox.processes import children_of, copies, gone, until, zygote, zygotes
 
@@ -34,7 +34,10 @@ class TestAValue:
         assert page == payloads.read_page(7, "第七页")
 
     async def test_may_be_as_large_as_its_bound_and_no_larger(self, sandbox: Sandbox):
-        size, limits = 3_000_000, Bounds(result_bytes=3_000_005)  # five bytes tell that it is bytes, and how many
+        size, limits = (
+            3_000_000,
+            SandboxLimits(result_bytes=3_000_005),
+        )  # five bytes tell that it is bytes, and how many
         assert await sandbox.run(payloads.return_much, size, limits=limits) == bytes(size)
 
     async def test_of_none_is_a_value(self, sandbox: Sandbox):
@@ -77,19 +80,19 @@ class TestTheCaller:
             await sandbox.run(lambda: 1)
 
     async def test_must_give_a_function_that_says_what_it_returns(self, sandbox: Sandbox):
-        with pytest.raises(TypeError, match="does not say what it returns"):
+        with pytest.raises(TypeError, match="has no return annotation"):
             await sandbox.run(payloads.unannotated, 1)
 
     async def test_gives_what_is_large_as_a_file(self, sandbox: Sandbox):
-        fits = b"x" * (wire.MOST_ARGUMENT_BYTES - 10)
+        fits = b"x" * (wire.MAX_ARGUMENT_BYTES - 10)
         assert await sandbox.run(payloads.echo, fits) == fits
         with pytest.raises(SandboxArgumentsTooLarge):
-            await sandbox.run(payloads.echo, b"x" * wire.MOST_ARGUMENT_BYTES)
+            await sandbox.run(payloads.echo, b"x" * wire.MAX_ARGUMENT_BYTES)
 
     @pytest.mark.parametrize("field", ["memory_bytes", "cpu_seconds", "seconds", "result_bytes"])
     def test_sets_bounds_above_zero(self, field: str):
         with pytest.raises(ValueError, match="above zero"):
-            Bounds(**{field: 0})
+            SandboxLimits(**{field: 0})
 
     async def test_leaves_no_descriptor_open_after_any_number_of_calls(self, sandbox: Sandbox, tmp_path: Path):
         small = tmp_path / "small"
@@ -108,12 +111,12 @@ class TestManyAtOnce:
         assert await asyncio.gather(*(sandbox.run(payloads.echo, each) for each in values)) == values
 
     async def test_wait_when_the_zygote_cannot_take_all_orders_at_once(self):
-        async with Sandbox(preload=[payloads.__name__], most_children=20) as sandbox:
-            values = [bytes([each]) * (wire.MOST_ARGUMENT_BYTES - 10) for each in range(20)]
+        async with Sandbox(preload=[payloads.__name__], max_children=20) as sandbox:
+            values = [bytes([each]) * (wire.MAX_ARGUMENT_BYTES - 10) for each in range(20)]
             assert await asyncio.gather(*(sandbox.run(payloads.echo, each) for each in values)) == values
 
     async def test_are_never_more_than_allowed(self):
-        async with Sandbox(preload=[payloads.__name__], most_children=2) as sandbox:
+        async with Sandbox(preload=[payloads.__name__], max_children=2) as sandbox:
             await sandbox.guards()
             parent = zygote()
             waiting = [asyncio.create_task(sandbox.run(payloads.hang)) for _ in range(5)]

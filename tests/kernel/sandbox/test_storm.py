@@ -9,12 +9,13 @@ from collections.abc import Callable
 
 from penstock.kernel.errors import Invalid
 from penstock.kernel.sandbox.call import Sandbox
-from penstock.kernel.sandbox.ends import Bounds, SandboxTimedOut
+from penstock.kernel.sandbox.errors import SandboxTimedOut
+from penstock.kernel.sandbox.limits import SandboxLimits
 from tests.kernel.sandbox import payloads
 from tests.kernel.sandbox.processes import copies, zygote
 
 SEED = 20261116
-LIMITS = Bounds(memory_bytes=256 * 1024 * 1024, cpu_seconds=1, seconds=1, result_bytes=1024 * 1024)
+LIMITS = SandboxLimits(memory_bytes=256 * 1024 * 1024, cpu_seconds=1, seconds=1, result_bytes=1024 * 1024)
 DELAY_SECONDS = 0.1
 
 Payload = tuple[Callable[..., object], tuple[object, ...]]
@@ -65,7 +66,7 @@ async def test_a_hundred_hostile_payloads_in_a_row_leave_nothing_behind_and_do_n
 
 
 async def test_hostile_payloads_side_by_side_do_not_hold_up_others():
-    async with Sandbox(preload=[payloads.__name__], most_children=12) as sandbox:
+    async with Sandbox(preload=[payloads.__name__], max_children=12) as sandbox:
         await sandbox.guards()
         command = zygote().cmdline()
         usual = statistics.median([await seconds_of_a_call(sandbox) for _ in range(20)])

@@ -9,37 +9,37 @@ import platform
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.sandbox import landlock, linux, seccomp, syscalls
 from penstock.kernel.sandbox.call import Sandbox
-from penstock.kernel.sandbox.ends import Bounds
-from penstock.kernel.sandbox.seccomp import Step
+from penstock.kernel.sandbox.limits import SandboxLimits
+from penstock.kernel.sandbox.seccomp import Instruction
 from tests.kernel.sandbox import payloads
 
 UNSHARE = (272, 97)
-TIGHT = Bounds(memory_bytes=64 * 1024 * 1024, seconds=0.5)
+TIGHT = SandboxLimits(memory_bytes=64 * 1024 * 1024, seconds=0.5)
 
 
 def refuse_guards() -> None:
     """A filter against filters, as a kernel without them would answer."""
     architecture, _ = seccomp.ARCHITECTURES[platform.machine()]
-    refusal = Step(code=seccomp.RETURN, value=seccomp.REFUSE | errno.ENOSYS)
+    refusal = Instruction(code=seccomp.RETURN, value=seccomp.REFUSE | errno.ENOSYS)
     refused = [
         step
         for number in (landlock.CREATE_RULESET, UNSHARE[architecture])
-        for step in (Step(code=seccomp.JUMP_IF_EQUAL, value=number, otherwise=1), refusal)
+        for step in (Instruction(code=seccomp.JUMP_IF_EQUAL, value=number, otherwise=1), refusal)
     ]
-    control = syscalls.WEIGHED["prctl"][architecture]
+    control = syscalls.CONDITIONAL["prctl"][architecture]
     assert control is not None
-    linux.gain_no_privileges()
-    seccomp.Filter(
+    linux.set_no_new_privileges()
+    seccomp.SeccompFilter(
         [
-            Step(code=seccomp.LOAD, value=seccomp.AT_NUMBER),
+            Instruction(code=seccomp.LOAD, value=seccomp.AT_NUMBER),
             *refused,
-            Step(code=seccomp.JUMP_IF_EQUAL, value=control, otherwise=3),
-            Step(code=seccomp.LOAD, value=seccomp.AT_ARGUMENTS),
-            Step(code=seccomp.JUMP_IF_EQUAL, value=linux.PR_SET_SECCOMP, otherwise=1),
+            Instruction(code=seccomp.JUMP_IF_EQUAL, value=control, otherwise=3),
+            Instruction(code=seccomp.LOAD, value=seccomp.AT_ARGUMENTS),
+            Instruction(code=seccomp.JUMP_IF_EQUAL, value=linux.PR_SET_SECCOMP, otherwise=1),
             refusal,
-            Step(code=seccomp.RETURN, value=seccomp.ALLOW),
+            Instruction(code=seccomp.RETURN, value=seccomp.ALLOW),
         ]
-    ).put_on()
+    ).install()
 
 
 async def main() -> None:

@@ -21,13 +21,14 @@ from penstock.documents.grounding import Grounded, ground_value
 from penstock.kernel.errors import Invalid
 from penstock.kernel.plain import Plain
 from penstock.kernel.sandbox.call import Sandbox
-from penstock.kernel.sandbox.ends import Bounds, SandboxTimedOut
+from penstock.kernel.sandbox.errors import SandboxTimedOut
+from penstock.kernel.sandbox.limits import SandboxLimits
 
 Ground: TypeAlias = Callable[[BinaryIO, bool, bytes], Grounded]
 
 PRELOAD = (__name__, read_answer.__module__, ground_value.__module__)  # what a sandbox should have imported for this
-READING = Bounds(memory_bytes=512 * 1024 * 1024, cpu_seconds=20, seconds=120.0, result_bytes=16 * 1024 * 1024)
-GROUNDING = Bounds(memory_bytes=512 * 1024 * 1024, cpu_seconds=120, seconds=300.0, result_bytes=32 * 1024 * 1024)
+READING = SandboxLimits(memory_bytes=512 * 1024 * 1024, cpu_seconds=20, seconds=120.0, result_bytes=16 * 1024 * 1024)
+GROUNDING = SandboxLimits(memory_bytes=512 * 1024 * 1024, cpu_seconds=120, seconds=300.0, result_bytes=32 * 1024 * 1024)
 
 
 def ground_result(file: BinaryIO, null_ungrounded: bool, schema_json: bytes) -> Grounded:

@@ -11,7 +11,7 @@ from penstock.documents.ocr.engine import Seen
 from penstock.documents.pages import Page
 from penstock.documents.rejections import Refusal
 from penstock.documents.sandbox_errors import accepted, told_of
-from penstock.kernel.sandbox.ends import Bounds
+from penstock.kernel.sandbox.limits import SandboxLimits
 from penstock.kernel.sandbox.session import SandboxSession
 
 T = TypeVar("T")
@@ -50,7 +50,9 @@ class Book:
     papers: Papers
     glasses: Glasses
 
-    async def parse(self, function: Callable[..., T | Refusal], *arguments: object, limits: Bounds | None = None) -> T:
+    async def parse(
+        self, function: Callable[..., T | Refusal], *arguments: object, limits: SandboxLimits | None = None
+    ) -> T:
         """What a parser says of the file. Endings of the sandbox are let through."""
         limits = limits or self.glasses.limits.parsing(self.size_bytes)
         answer = await self.glasses.parsers.run(function, *arguments, limits=limits)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from penstock.kernel.sandbox.ends import Bounds
+from penstock.kernel.sandbox.limits import SandboxLimits
 
 MIB = 1024 * 1024
 
@@ -21,25 +21,25 @@ class ReaderLimits:
     page_cpu_seconds: int = 120
     page_memory_bytes: int = 3072 * MIB  # a large photo is held three times while it is turned and mended
 
-    def parsing(self, size_bytes: int) -> Bounds:
+    def parsing(self, size_bytes: int) -> SandboxLimits:
         """For a parser of a file of this size, which may well hold all of it more than once."""
         memory_bytes = self.parser_memory_bytes + 3 * size_bytes
-        return Bounds(
+        return SandboxLimits(
             memory_bytes=memory_bytes,
             cpu_seconds=self.parser_cpu_seconds,
             seconds=self.parser_seconds,
             result_bytes=64 * MIB,
         )
 
-    def parsing_again(self, size_bytes: int, pages: int) -> Bounds:
+    def parsing_again(self, size_bytes: int, pages: int) -> SandboxLimits:
         """For some pages of a file that has broken its parser: little, since each that hangs it costs all of this."""
         usual = self.parsing(size_bytes)
         cpu_seconds = min(usual.cpu_seconds, 5 + pages // 2 + size_bytes // (32 * MIB))
         return replace(usual, cpu_seconds=cpu_seconds, seconds=min(usual.seconds, 2.0 * cpu_seconds))
 
-    def seeing(self, size_bytes: int) -> Bounds:
+    def seeing(self, size_bytes: int) -> SandboxLimits:
         """For one page of OCR."""
-        return Bounds(
+        return SandboxLimits(
             memory_bytes=self.page_memory_bytes + size_bytes,
             cpu_seconds=self.page_cpu_seconds,
             seconds=self.page_seconds,

@@ -13,7 +13,7 @@ from penstock.documents.pages import Page
 from penstock.documents.pdf import text_layer
 from penstock.documents.pdf.survey import PdfSurvey, survey_pdf
 from penstock.documents.sandbox_errors import BROKEN, STOPPED, TOO_MUCH
-from penstock.kernel.sandbox.ends import Bounds
+from penstock.kernel.sandbox.limits import SandboxLimits
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ async def _pages(book: Book, layers: Sequence[text_layer.Layer]) -> AsyncIterato
 
 
 async def _layers(
-    book: Book, first: int, last: int, survey: PdfSurvey, limits: Bounds | None = None
+    book: Book, first: int, last: int, survey: PdfSurvey, limits: SandboxLimits | None = None
 ) -> AsyncIterator[Sequence[text_layer.Layer]]:
     """The text layers of a stretch, and nothing for each call that failed: the pages of that are read in halves."""
     suspects = [number for number in survey.suspects if first <= number <= last]

@@ -26,7 +26,7 @@ from penstock.documents.pdf.text_layer import load_parser
 from penstock.documents.text.document import kind_of_file
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.plain import Plain
-from penstock.kernel.sandbox.call import Sandbox, Warm
+from penstock.kernel.sandbox.call import Sandbox, Warmup
 
 PARSERS = (
     "penstock.documents.pdf.survey",
@@ -46,13 +46,15 @@ FONTS = (Path("/usr/share/fonts"), Path("/usr/local/share/fonts"))
 
 def parser_sandbox(*, most_children: int = 4) -> Sandbox:
     """Where files are parsed; one of the parsers has an event loop of its own, which wants a pair of sockets."""
-    return Sandbox(preload=PARSERS, warm=Warm(function=load_parser), pairs=True, most_children=most_children)
+    return Sandbox(
+        preload=PARSERS, warmup=Warmup(function=load_parser), allow_socketpair=True, max_children=most_children
+    )
 
 
 def engine_sandbox(profile: str, *, most_children: int = 1) -> Sandbox:
     """Where pages are read by OCR, each document in a fork of a process that has the engine loaded."""
-    warm = Warm(function=load_engine, arguments=(profile,))
-    return Sandbox(preload=ENGINE, readable=FONTS, warm=warm, most_children=most_children)
+    warmup = Warmup(function=load_engine, arguments=(profile,))
+    return Sandbox(preload=ENGINE, readable=FONTS, warmup=warmup, max_children=most_children)
 
 
 class LocalReader:
@@ -110,8 +112,8 @@ class LocalReader:
     async def _opened(self, source: Source, papers: Papers) -> AsyncIterator[Book]:
         async with (
             borrowed(self._blobs, source.key, self._scratch) as path,
-            self._parsers.sitting(path) as parsers,
-            self._engine.sitting(path) as engine,
+            self._parsers.session(path) as parsers,
+            self._engine.session(path) as engine,
         ):
             limits = self._limits.parsing(source.size_bytes)
             yield Book(

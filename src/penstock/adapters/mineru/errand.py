@@ -23,9 +23,9 @@ from penstock.documents.pages import Page, write_page
 from penstock.documents.sandbox_errors import BROKEN, TOO_MUCH, told_of
 from penstock.kernel.blobs import MOST_LINK_SECONDS, Blobs
 from penstock.kernel.sandbox.call import Sandbox
-from penstock.kernel.sandbox.ends import Bounds
+from penstock.kernel.sandbox.limits import SandboxLimits
 
-UNPACKING = Bounds(memory_bytes=1024 * MIB, cpu_seconds=60, seconds=180.0, result_bytes=64 * MIB)
+UNPACKING = SandboxLimits(memory_bytes=1024 * MIB, cpu_seconds=60, seconds=180.0, result_bytes=64 * MIB)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from penstock.documents.pdf.survey import survey_pdf
 from penstock.documents.rejections import Refusal
 from penstock.documents.sandbox_errors import accepted, told_of
 from penstock.kernel.sandbox.call import Sandbox
-from penstock.kernel.sandbox.ends import Bounds
+from penstock.kernel.sandbox.limits import SandboxLimits
 
 T = TypeVar("T")
 
@@ -133,7 +133,7 @@ class Cutter:
             raise DocumentUnreadable(filename=source.filename, kind=KIND, reason="it is cut differently each time")
 
     async def _run(self, function: Callable[..., T | Refusal], *arguments: int, source: Source, path: Path) -> T:
-        limits = Bounds(
+        limits = SandboxLimits(
             memory_bytes=1024 * MIB + 3 * source.size_bytes, cpu_seconds=120, seconds=300.0, result_bytes=64 * MIB
         )
         with told_of(source.filename, KIND):

@@ -12,17 +12,17 @@ from penstock.documents.errors import DocumentTooLarge, DocumentUnreadable
 from penstock.documents.kinds import Kind, by_mark
 from penstock.documents.sandbox_errors import accepted, told_of
 from penstock.documents.text.batches import Bookmark, Part, name_kind, read_part
-from penstock.kernel.sandbox.ends import Bounds
+from penstock.kernel.sandbox.limits import SandboxLimits
 from penstock.kernel.sandbox.session import SandboxSession
 
 PRELOAD = ("penstock.documents.text.batches",)  # what a sandbox should have imported before it runs these
 MOST_PAGES = 5000
 MARK_BYTES = 32  # of a file, in which the kinds that have a mark show it
-LOOK = Bounds(memory_bytes=256 * 1024 * 1024, cpu_seconds=5, seconds=20.0)
-PART = Bounds(memory_bytes=512 * 1024 * 1024, cpu_seconds=30, seconds=120.0, result_bytes=12 * 1024 * 1024)
+LOOK = SandboxLimits(memory_bytes=256 * 1024 * 1024, cpu_seconds=5, seconds=20.0)
+PART = SandboxLimits(memory_bytes=512 * 1024 * 1024, cpu_seconds=30, seconds=120.0, result_bytes=12 * 1024 * 1024)
 
 
-async def kind_of_file(sitting: SandboxSession, filename: str, *, limits: Bounds = LOOK) -> Kind:
+async def kind_of_file(sitting: SandboxSession, filename: str, *, limits: SandboxLimits = LOOK) -> Kind:
     """The kind of a file by its content, then its name. DocumentEmpty, DocumentEncrypted or DocumentKindUnknown."""
     if (certain := by_mark(await asyncio.to_thread(_beginning, sitting.file))) is not None:
         return certain  # a sandbox would cost more than the look
@@ -32,7 +32,7 @@ async def kind_of_file(sitting: SandboxSession, filename: str, *, limits: Bounds
 
 
 async def read_batches(
-    sitting: SandboxSession, kind: Kind, filename: str, *, most_pages: int = MOST_PAGES, limits: Bounds = PART
+    sitting: SandboxSession, kind: Kind, filename: str, *, most_pages: int = MOST_PAGES, limits: SandboxLimits = PART
 ) -> AsyncIterator[Part]:
     """The pages of a file in parts, of which one at a time is in memory; the last one says that nothing follows."""
     following: Bookmark | None = Bookmark()

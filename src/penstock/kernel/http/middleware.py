@@ -19,13 +19,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.kernel.errors import Invalid, PenstockError, TooLarge
 from penstock.kernel.http.envelope import refusal
+from penstock.kernel.http.exchange import HttpExchange
 from penstock.kernel.http.headers import RequestIds, read_headers
 from penstock.kernel.http.in_flight import InFlight, Stopping
-from penstock.kernel.http.key_in_url import refuse_key_in_url
 from penstock.kernel.http.problems import problem
 from penstock.kernel.http.request_body import BodyTooLarge, CountedBody, again, check_json, linger, read_whole
 from penstock.kernel.http.request_log import RequestLog
-from penstock.kernel.http.visit import Visit
+from penstock.kernel.http.request_url import refuse_key_in_url
 from penstock.kernel.logs import request_id
 from penstock.kernel.metrics import Traffic
 
@@ -60,7 +60,7 @@ class BadUrl(Invalid):
 class Tracing(Protocol):
     """Tells someone else about requests; `adapters/otel.py` does."""
 
-    def request(self, visit: Visit) -> AbstractContextManager[None]:
+    def request(self, visit: HttpExchange) -> AbstractContextManager[None]:
         """What the request does inside the block belongs to it."""
         ...
 
@@ -104,7 +104,7 @@ class Front:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        visit = Visit(scope, send, read_headers(scope["headers"], self._new_id))
+        visit = HttpExchange(scope, send, read_headers(scope["headers"], self._new_id))
         scope.setdefault("state", {})["request_id"] = visit.asked.request_id
         token = request_id.set(visit.asked.request_id)
         task = self._under_way.begin()
@@ -117,7 +117,7 @@ class Front:
             self._request_log.add(visit)
             request_id.reset(token)
 
-    async def _answer(self, visit: Visit, receive: Receive) -> None:
+    async def _answer(self, visit: HttpExchange, receive: Receive) -> None:
         try:
             _check_address(visit.scope)
             if visit.method == "HEAD" and not self._own_head(visit.scope["path"]):
@@ -137,7 +137,7 @@ class Front:
                 raise  # half an answer is out: the server has to cut it off, so that nobody takes it for whole
             await self._fail(visit, receive, error)
 
-    async def _fail(self, visit: Visit, receive: Receive, error: Exception) -> None:
+    async def _fail(self, visit: HttpExchange, receive: Receive, error: Exception) -> None:
         """Answer with what went wrong. It is no part of `_answer`, whose frame the error holds: held by it in turn, the
         body would not be let go of before the garbage collector came by (see `CountedBody.let_go`)."""
         if isinstance(error, PenstockError):
@@ -148,14 +148,14 @@ class Front:
         if isinstance(error, BodyTooLarge):
             await linger(receive)
 
-    async def _refuse(self, visit: Visit, error: PenstockError) -> None:
+    async def _refuse(self, visit: HttpExchange, error: PenstockError) -> None:
         if self._enveloped and visit.scope["path"].startswith(self._enveloped):
             answer = refusal(Request(visit.scope), error)
         else:
             answer = problem(error, HTTPConnection(visit.scope))
         await answer(visit.scope, _nothing, visit.send)
 
-    async def _take_in(self, visit: Visit, receive: Receive) -> None:
+    async def _take_in(self, visit: HttpExchange, receive: Receive) -> None:
         """Let the app answer a request with a body: once that is known to be fit, or while it is being counted."""
         rules, scope = self._bodies, visit.scope
         if rules.own_limits and scope["path"].startswith(rules.own_limits):

@@ -76,7 +76,7 @@ class NotTaken(Invalid):
 Tell = Callable[[Request, PenstockError], Response]
 
 
-def speak_problems(app: FastAPI, *, tell: Tell | None = None) -> None:
+def install_error_handlers(app: FastAPI, *, tell: Tell | None = None) -> None:
     """Let an app answer every error as a problem. What nobody expected is the middleware's: it has the log. `tell` says
     what no route could answer, for families that have another form."""
     app.add_exception_handler(PenstockError, _known)

@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from penstock.kernel.clock import Clock
-from penstock.kernel.http.visit import Visit
+from penstock.kernel.http.exchange import HttpExchange
 from penstock.kernel.logs import RequestLine, clean
 
 log = logging.getLogger("penstock.access")
@@ -41,7 +41,7 @@ class RequestLog:
         self._clock = clock
         self._waiting: list[Answered] = []
 
-    def add(self, visit: Visit) -> None:
+    def add(self, visit: HttpExchange) -> None:
         """Remember a request that was answered."""
         if not log.isEnabledFor(logging.INFO):
             return

@@ -1,8 +1,8 @@
-"""One call to run a function on foreign bytes: `await sandbox.run(function, *arguments, file=path)`.
+"""Run a function on untrusted bytes: `await sandbox.run(function, *arguments, file=path)`.
 
-The function runs in a child process of its own that is held by limits and walls, and is gone when the call is over,
-however it is over. The zygote that makes the children is started by the first call, and again by the next call when it
-has died. A cancelled call kills its child; closing kills all.
+The function runs in a child process under resource limits and isolation; the child is gone when the call is over,
+however it ends. The first call starts the zygote that forks the children, and the next call restarts it when it has
+died. Cancelling a call kills its child; closing the sandbox kills all.
 """
 
 import asyncio
@@ -19,23 +19,24 @@ import msgspec
 
 import penstock
 from penstock.kernel.sandbox import wire
-from penstock.kernel.sandbox.answer import Answer
-from penstock.kernel.sandbox.ends import Bounds, SandboxLost, SandboxTooMuch, SandboxUnsupported, ended_of, judge
-from penstock.kernel.sandbox.link import Link
-from penstock.kernel.sandbox.orders import lent, name_of, new_ask, returned_by
-from penstock.kernel.sandbox.session import SandboxSession, Seats
+from penstock.kernel.sandbox.errors import SandboxLost, SandboxTooMuch, SandboxUnsupported
+from penstock.kernel.sandbox.limits import DEFAULT_LIMITS, SandboxLimits
+from penstock.kernel.sandbox.pipe import OutputPipe
+from penstock.kernel.sandbox.request import new_call, open_descriptors, qualified_name, return_type
+from penstock.kernel.sandbox.result import require_exit, result_of
+from penstock.kernel.sandbox.session import ChildSlots, SandboxSession
+from penstock.kernel.sandbox.zygote_client import ZygoteClient
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-USUAL = Bounds()
-MARKS = len(wire.RUNNING + wire.VALUE)
+MARK_BYTES = len(wire.RUNNING + wire.VALUE)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Warm:
-    """A call that makes a zygote ready, on nothing but our own files: there are no walls around it."""
+class Warmup:
+    """A call made once in the zygote. It runs without isolation, so it may only touch our own files."""
 
     function: Callable[..., object]
     arguments: tuple[object, ...] = ()
@@ -51,26 +52,25 @@ class Sandbox:
         *,
         preload: Sequence[str] = (),
         readable: Sequence[Path] = (),
-        warm: Warm | None = None,
-        pairs: bool = False,
-        most_children: int = 4,
-        patience_seconds: float = 10.0,
+        warmup: Warmup | None = None,
+        allow_socketpair: bool = False,
+        max_children: int = 4,
+        zygote_timeout_seconds: float = 10.0,
     ) -> None:
-        """Nothing is started before the first call. `readable` folders are open to the children, beside those of
-        Python and of this package; `warm` is called once in the zygote, so that each child finds done what it did;
-        `pairs` allows what libraries with an event loop need; a zygote that is `patience_seconds` late with its report
-        is given up."""
-        self._setup = wire.Setup(
+        """Start nothing yet. Children may read the `readable` folders beside those of Python and of this package;
+        `warmup` is called once in the zygote, so each child inherits what it loaded; `allow_socketpair` permits what
+        libraries with an event loop need; a zygote whose report is `zygote_timeout_seconds` late is killed."""
+        self._setup = wire.ZygoteSetup(
             preload=tuple(preload),
-            readable=_folders(readable),
-            pairs=pairs,
-            warm=name_of(warm.function) if warm else "",
-            warm_arguments=msgspec.msgpack.encode(warm.arguments if warm else ()),
+            readable=_readable_folders(readable),
+            allow_socketpair=allow_socketpair,
+            warmup=qualified_name(warmup.function) if warmup else "",
+            warmup_arguments=msgspec.msgpack.encode(warmup.arguments if warmup else ()),
         )
-        self._seats = Seats(most_children)
-        self._patience_seconds = patience_seconds
+        self._slots = ChildSlots(max_children)
+        self._zygote_timeout_seconds = zygote_timeout_seconds
         self._starting = asyncio.Lock()
-        self._link: Link | None = None
+        self._zygote: ZygoteClient | None = None
         self._guards: wire.Guards | None = None
         self._closed = False
 
@@ -81,78 +81,88 @@ class Sandbox:
         await self.close()
 
     async def run(
-        self, function: Callable[..., T], *arguments: object, file: Path | None = None, limits: Bounds = USUAL
+        self,
+        function: Callable[..., T],
+        *arguments: object,
+        file: Path | None = None,
+        limits: SandboxLimits = DEFAULT_LIMITS,
     ) -> T:
-        """What the function returns, checked against its annotation; or how it ended, as an error of `ends`.
+        """The function's return value, checked against its annotation; raises an error of `errors.py` otherwise.
 
-        The function stands at the top of a module and goes by name. Its arguments are plain values, and before them
-        comes the file, opened to be read, where one is given."""
-        ask, returns = new_ask(function, arguments, limits), returned_by(function)
-        async with self._seats.taken():
-            link = await self._started()
-            order = wire.Order(
-                number=link.new_number(),
-                ask=ask,
+        The function is defined at the top of a module and is passed by name. Its arguments are plain values; where a
+        file is given, it comes first, opened for reading."""
+        call, returns = new_call(function, arguments, limits), return_type(function)
+        async with self._slots.held():
+            zygote = await self._started()
+            request = wire.SpawnRequest(
+                number=zygote.new_number(),
+                call=call,
                 has_file=file is not None,
                 memory_bytes=limits.memory_bytes,
                 cpu_seconds=limits.cpu_seconds,
                 seconds=limits.seconds,
             )
-            ended, words = await self._carry_out(link, order, file, limits)
-        return judge(ended, words, limits, returns)
+            exited, output = await self._run_child(zygote, request, file, limits)
+        return result_of(exited, output, limits, returns)
 
-    def sitting(self, file: Path) -> SandboxSession:
-        """A child for several calls about one file, for the length of an `async with` block."""
-        return SandboxSession(file, started=self._started, seats=self._seats, patience=self._patience_seconds)
+    def session(self, file: Path) -> SandboxSession:
+        """One child for several calls about one file, for the length of an `async with` block."""
+        return SandboxSession(
+            file, started=self._started, slots=self._slots, zygote_timeout_seconds=self._zygote_timeout_seconds
+        )
 
     async def guards(self) -> wire.Guards:
-        """What holds the children back on this machine. Starts the zygote, which tries it out."""
+        """The isolation mechanisms that work on this machine. Starts the zygote, which tests them."""
         await self._started()
         assert self._guards is not None
         return self._guards
 
     async def close(self) -> None:
-        """Kill what runs and end the zygote. Calls that still wait end with SANDBOX_LOST."""
+        """Kill what runs and stop the zygote. Pending calls fail with SANDBOX_LOST."""
         self._closed = True
         async with self._starting:
-            if self._link is not None:
-                await self._link.close()
+            if self._zygote is not None:
+                await self._zygote.close()
 
-    async def _started(self) -> Link:
+    async def _started(self) -> ZygoteClient:
         if sys.platform != "linux":
             raise SandboxUnsupported(system=sys.platform)
         async with self._starting:
             if self._closed:
                 raise SandboxLost(reason="it was closed")
-            if self._link is None or self._link.lost:
+            if self._zygote is None or self._zygote.is_lost:
                 await self._start()
-            assert self._link is not None
-            return self._link
+            assert self._zygote is not None
+            return self._zygote
 
     async def _start(self) -> None:
-        if self._link is not None:
-            await self._link.kill()  # lost, but perhaps not buried yet
-        self._link, guards = await Link.start(self._setup)
+        if self._zygote is not None:
+            await self._zygote.kill()  # lost, but perhaps not reaped yet
+        self._zygote, guards = await ZygoteClient.start(self._setup)
         if guards.missing and guards != self._guards:
-            log.warning("the sandbox is weaker on this machine: there is no %s", ", no ".join(guards.missing))
+            log.warning("sandbox isolation is incomplete on this machine: no %s", ", no ".join(guards.missing))
         self._guards = guards
 
-    async def _carry_out(
-        self, link: Link, order: wire.Order, file: Path | None, limits: Bounds
-    ) -> tuple[wire.Ended, bytes]:
-        full = partial(link.stop, order.number)
-        with lent(file) as given, Answer(most_bytes=limits.result_bytes + MARKS, when_full=full) as answer:
-            call = link.call(order, [answer.sink, *given])
-            await link.until_ended(order.number, call, seconds=limits.seconds, patience=self._patience_seconds)
-            report, words = call.result(), answer.words()
-        ended = ended_of(report)
-        if answer.full:
+    async def _run_child(
+        self, zygote: ZygoteClient, request: wire.SpawnRequest, file: Path | None, limits: SandboxLimits
+    ) -> tuple[wire.ChildExited, bytes]:
+        kill = partial(zygote.kill_child, request.number)
+        max_bytes = limits.result_bytes + MARK_BYTES
+        with open_descriptors(file) as opened, OutputPipe(max_bytes=max_bytes, on_overflow=kill) as pipe:
+            exit_report = zygote.spawn(request, [pipe.write_end, *opened])
+            await zygote.wait_exit(
+                request.number, exit_report, seconds=limits.seconds, timeout_seconds=self._zygote_timeout_seconds
+            )
+            report, output = exit_report.result(), pipe.read_all()
+        exited = require_exit(report)
+        if pipe.overflowed:
             raise SandboxTooMuch(most_bytes=limits.result_bytes)
-        return ended, words
+        return exited, output
 
 
-def _folders(readable: Sequence[Path]) -> tuple[str, ...]:
-    """Where Python, installed packages and our own code lie. The rest of `sys.path` may well hold the data folder."""
+def _readable_folders(readable: Sequence[Path]) -> tuple[str, ...]:
+    """The folders of Python, of installed packages and of our own code. The rest of `sys.path` may hold the data
+    folder."""
     python = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     packages = {each for each in sys.path if Path(each).name in {"site-packages", "dist-packages"}}
     ours = {str(Path(penstock.__file__).parent), *map(str, readable)}

@@ -1,8 +1,8 @@
-"""The life of one child: walls up, one function, one answer, gone. A child that sits is asked again and again.
+"""The child process: apply limits and isolation, run the function, write the result, exit.
 
-A child is a copy of the zygote, and by the time foreign bytes are touched it has nothing of it but memory: other
-descriptors are closed, limits are set, system calls and files are fenced in. It leaves by `os._exit`, so nothing of the
-zygote's own code runs on in a copy.
+A child is a fork of the zygote. By the time untrusted bytes are touched it shares nothing with it but memory: other
+descriptors are closed, limits are set, system calls and files are restricted. It exits by `os._exit`, so no code of the
+zygote runs on in the copy. In a session a child serves several calls.
 """
 
 import gc
@@ -20,80 +20,80 @@ import msgspec
 
 from penstock.kernel.errors import in_words
 from penstock.kernel.sandbox import landlock, linux, wire
-from penstock.kernel.sandbox.walls import Walls
+from penstock.kernel.sandbox.isolation import Isolation
 
-MOST_OPEN_FILES = 64
-HIGHEST_DESCRIPTOR = 1024  # the zygote itself is held to it, so there is nothing above to close
-MOST_TASKS = 1024  # of the whole user, threads included; enough for native libraries, and an end to a bomb
+MAX_OPEN_FILES = 64
+MAX_DESCRIPTOR = 1024  # the zygote is limited to it, so there is nothing above to close
+MAX_TASKS = 1024  # RLIMIT_NPROC: of the whole user, threads included; enough for native libraries, too few for a bomb
 
 
 @dataclass(frozen=True, kw_only=True)
-class Errand:
-    """One order with what came along."""
+class ChildJob:
+    """One spawn request with the descriptors that came with it."""
 
-    order: wire.Order
-    answer: int  # descriptor to write the answer to
+    request: wire.SpawnRequest
+    output: int  # descriptor of the pipe for the result
     file: int | None
-    asks: int | None  # descriptor to read from what else is asked, for a child that sits
-    mapped_bytes: int  # what the zygote has mapped already and every child shares
+    calls: int | None  # descriptor of the socket with further calls, in a session
+    mapped_bytes: int  # memory that the zygote has mapped already and every child shares
 
 
-def live(errand: Errand, walls: Walls) -> NoReturn:
-    """Run the errand and leave. Only a child may call this."""
+def run_child(job: ChildJob, isolation: Isolation) -> NoReturn:
+    """Run the job and exit. Only a child may call this."""
     try:
-        if _is_fenced_in(errand, walls):
-            _work(errand)
+        if _isolate(job, isolation):
+            _serve(job)
     finally:
         os._exit(0)
 
 
-def _is_fenced_in(errand: Errand, walls: Walls) -> bool:
+def _isolate(job: ChildJob, isolation: Isolation) -> bool:
     try:
-        fence_in(errand, walls)
-    except Exception as error:  # noqa: BLE001  (whatever it is, the work must not begin without its walls)
-        _say(errand.answer, in_words(error).encode())  # with no RUNNING before it: nothing was run, the caller knows
+        apply_isolation(job, isolation)
+    except Exception as error:  # noqa: BLE001  (whatever it is, the work must not start without isolation)
+        _write(job.output, in_words(error).encode())  # no RUNNING before it, so the caller knows that nothing ran
         return False
-    _say(errand.answer, wire.RUNNING)
+    _write(job.output, wire.RUNNING)
     return True
 
 
-def _work(errand: Errand) -> None:
-    if errand.order.ask is not None:
-        _say(errand.answer, _reply(errand.order.ask, errand.file))
-    if errand.asks is None:
+def _serve(job: ChildJob) -> None:
+    if job.request.call is not None:
+        _write(job.output, _reply(job.request.call, job.file))
+    if job.calls is None:
         return
-    while words := os.read(errand.asks, wire.MOST_MESSAGE_BYTES):
-        _answer(errand, msgspec.msgpack.decode(words, type=wire.Ask))
+    while message := os.read(job.calls, wire.MAX_MESSAGE_BYTES):
+        _serve_call(job, msgspec.msgpack.decode(message, type=wire.CallRequest))
 
 
-def _answer(errand: Errand, ask: wire.Ask) -> None:
-    """One of several answers. The reply does not stay, so that the next one finds its memory free."""
-    _allow_cpu(ask.cpu_seconds)
-    reply = _reply(ask, errand.file)
-    _say(errand.answer, len(reply).to_bytes(wire.REPLY_LENGTH_BYTES))
-    _say(errand.answer, reply)
+def _serve_call(job: ChildJob, call: wire.CallRequest) -> None:
+    """One of several calls. The reply is local to this function, so the next call finds its memory free."""
+    _allow_cpu(call.cpu_seconds)
+    reply = _reply(call, job.file)
+    _write(job.output, len(reply).to_bytes(wire.REPLY_LENGTH_BYTES))
+    _write(job.output, reply)
 
 
 def _allow_cpu(seconds: int) -> None:
-    """So much more than was used so far, within what all of this life may use."""
-    _, most = resource.getrlimit(resource.RLIMIT_CPU)
-    wanted = math.ceil(time.process_time()) + seconds
-    resource.setrlimit(resource.RLIMIT_CPU, (wanted if most == resource.RLIM_INFINITY else min(wanted, most), most))
+    """Allow that much CPU time on top of what was used so far, within the hard limit of the process."""
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    soft = math.ceil(time.process_time()) + seconds
+    resource.setrlimit(resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
 
 
-def _reply(ask: wire.Ask, file: int | None) -> bytes:
+def _reply(call: wire.CallRequest, file: int | None) -> bytes:
     try:
-        return wire.VALUE + msgspec.msgpack.encode(_call(ask, file))
+        return wire.VALUE + msgspec.msgpack.encode(_run(call, file))
     except MemoryError:
         return wire.OUT_OF_MEMORY
-    except BaseException as error:  # noqa: BLE001  (SystemExit and the like are answers too; nobody above would hear them)
-        return _in_words(error)
+    except BaseException as error:  # noqa: BLE001  (SystemExit and the like are results too; nothing above handles them)
+        return _encode_error(error)
 
 
-def _call(ask: wire.Ask, file: int | None) -> object:
-    module, _, path = ask.function.partition(":")
+def _run(call: wire.CallRequest, file: int | None) -> object:
+    module, _, path = call.function.partition(":")
     function = attrgetter(path)(importlib.import_module(module))
-    arguments = msgspec.msgpack.decode(ask.arguments)
+    arguments = msgspec.msgpack.decode(call.arguments)
     if file is None:
         return function(*arguments)
     os.lseek(file, 0, os.SEEK_SET)
@@ -101,66 +101,66 @@ def _call(ask: wire.Ask, file: int | None) -> object:
         return function(opened, *arguments)
 
 
-def _in_words(error: BaseException) -> bytes:
+def _encode_error(error: BaseException) -> bytes:
     try:
         return wire.RAISED + msgspec.msgpack.encode((type(error).__name__, in_words(error)))
     except MemoryError:
         return wire.OUT_OF_MEMORY
-    except BaseException:  # noqa: BLE001  (foreign errors may fail even at being told)
+    except BaseException:  # noqa: BLE001  (str() of an untrusted error may raise)
         return wire.RAISED + msgspec.msgpack.encode(("Exception", ""))
 
 
-def _say(answer: int, words: bytes) -> None:
-    left = memoryview(words)
+def _write(output: int, content: bytes) -> None:
+    left = memoryview(content)
     while left:
-        left = left[os.write(answer, left) :]
+        left = left[os.write(output, left) :]
 
 
-def fence_in(errand: Errand, walls: Walls) -> None:
-    """Give up all that the errand does not need. The filter comes last, since it refuses what the others use."""
+def apply_isolation(job: ChildJob, isolation: Isolation) -> None:
+    """Give up everything that the job does not need. The filter comes last: it refuses what the other steps use."""
     os.setsid()
     linux.die_with_parent()
-    if os.getppid() != walls.zygote:
-        raise OSError("the zygote was gone before its child could be tied to it")
-    _forget_signals()
-    _limit(errand, most_tasks=MOST_TASKS if walls.filter is not None else 0)
-    if walls.rules is not None:
-        landlock.restrict(walls.rules)
-    _close_all_but(errand)
+    if os.getppid() != isolation.zygote:
+        raise OSError("the zygote exited before its child could be tied to it")
+    _reset_signals()
+    _set_limits(job, max_tasks=MAX_TASKS if isolation.filter is not None else 0)
+    if isolation.rules is not None:
+        landlock.restrict(isolation.rules)
+    _close_other_descriptors(job)
     gc.enable()
-    if walls.filter is not None:
-        walls.filter.put_on()
+    if isolation.filter is not None:
+        isolation.filter.install()
 
 
-def _forget_signals() -> None:
-    """SIGTERM and its like stay ignored: a stop of the service must not look as if the file had crashed us."""
+def _reset_signals() -> None:
+    """SIGTERM and the like stay ignored: a stop of the service must not look like a crash caused by the file."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _limit(errand: Errand, *, most_tasks: int) -> None:
-    order = errand.order
+def _set_limits(job: ChildJob, *, max_tasks: int) -> None:
+    request = job.request
     limits = {
         resource.RLIMIT_CORE: (0, 0),
         resource.RLIMIT_FSIZE: (0, 0),
-        resource.RLIMIT_NOFILE: (MOST_OPEN_FILES, MOST_OPEN_FILES),
-        resource.RLIMIT_NPROC: (most_tasks, most_tasks),  # 0 where no filter refuses forks
-        resource.RLIMIT_CPU: (order.cpu_seconds, order.cpu_seconds + 1),  # asked first, with SIGXCPU, then killed
-        resource.RLIMIT_AS: (errand.mapped_bytes + order.memory_bytes,) * 2,
+        resource.RLIMIT_NOFILE: (MAX_OPEN_FILES, MAX_OPEN_FILES),
+        resource.RLIMIT_NPROC: (max_tasks, max_tasks),  # 0 where no filter refuses forks
+        resource.RLIMIT_CPU: (request.cpu_seconds, request.cpu_seconds + 1),  # SIGXCPU first, SIGKILL a second later
+        resource.RLIMIT_AS: (job.mapped_bytes + request.memory_bytes,) * 2,
     }
     for limit, (soft, hard) in limits.items():
-        _, most = resource.getrlimit(limit)
-        if most != resource.RLIM_INFINITY:
-            soft, hard = min(soft, most), min(hard, most)
+        _, current = resource.getrlimit(limit)
+        if current != resource.RLIM_INFINITY:
+            soft, hard = min(soft, current), min(hard, current)
         resource.setrlimit(limit, (soft, hard))
 
 
-def _close_all_but(errand: Errand) -> None:
-    """The answer, the file, the asks, and three times nothing in place of the standard streams."""
+def _close_other_descriptors(job: ChildJob) -> None:
+    """Keep the output, the file and the call socket; the standard streams become /dev/null."""
     os.dup2(0, 1)  # the zygote's own input is /dev/null
     os.dup2(0, 2)
-    lent = {each for each in (errand.file, errand.asks) if each is not None}
-    kept = sorted({0, 1, 2, errand.answer} | lent)
-    for low, high in zip(kept, [*kept[1:], HIGHEST_DESCRIPTOR], strict=True):
+    optional = {each for each in (job.file, job.calls) if each is not None}
+    kept = sorted({0, 1, 2, job.output} | optional)
+    for low, high in zip(kept, [*kept[1:], MAX_DESCRIPTOR], strict=True):
         os.closerange(low + 1, high)

@@ -1,8 +1,8 @@
-"""The filter for system calls that every child puts on before it runs foreign work.
+"""The seccomp filter that every child installs before it runs untrusted work.
 
-It is a short program for the kernel (classic BPF): allow what is in the table, weigh a few calls by one argument, and
-refuse the rest. A refused call fails with "not permitted"; young ones fail with "no such call", because libraries then
-fall back to older ones that are in the table. A call in the manner of another architecture ends the process.
+It is a short classic BPF program: allow the system calls in the table, check one argument of a few, and refuse the
+rest. A refused call fails with EPERM; recent ones fail with ENOSYS, because libraries then fall back to older calls
+that are in the table. A call with the ABI of another architecture kills the process.
 """
 
 import ctypes
@@ -15,22 +15,22 @@ from penstock.kernel.sandbox import linux, syscalls
 
 ARCHITECTURES = {"x86_64": (syscalls.X86_64, 0xC000003E), "aarch64": (syscalls.AARCH64, 0xC00000B7)}
 
-LOAD, JUMP_IF_EQUAL, JUMP_IF_LEAST, JUMP_IF_SET, JUMP, RETURN = 0x20, 0x15, 0x35, 0x45, 0x05, 0x06
+LOAD, JUMP_IF_EQUAL, JUMP_IF_GREATER_EQUAL, JUMP_IF_SET, JUMP, RETURN = 0x20, 0x15, 0x35, 0x45, 0x05, 0x06
 ALLOW, REFUSE, KILL = 0x7FFF0000, 0x00050000, 0x80000000
-AT_NUMBER, AT_ARCHITECTURE, AT_ARGUMENTS = 0, 4, 16  # places in what the kernel shows of a call
+AT_NUMBER, AT_ARCHITECTURE, AT_ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
 
-TO_CHANGE_A_FILE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
-A_THREAD = 0x10000  # CLONE_THREAD: the same process goes on in one more thread
+WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+CLONE_THREAD = 0x10000
 AF_UNIX = 1
-ITSELF = -1  # stands for the number of the process until that is known
-NAMES_OF_THREADS = (15, 16, 0x53564D41)  # PR_SET_NAME, PR_GET_NAME, PR_SET_VMA
-PLAIN_FCNTL = (0, 1, 2, 3, 4, 1030)  # copy a descriptor, read and set its flags; no owner who would get signals
-PLAIN_IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # is it a terminal, how wide, how much to read, flags
+OWN_PID = -1  # placeholder for the pid, which is filled in on install
+ALLOWED_PRCTL = (15, 16, 0x53564D41)  # PR_SET_NAME, PR_GET_NAME, PR_SET_VMA
+ALLOWED_FCNTL = (0, 1, 2, 3, 4, 1030)  # duplicate a descriptor, get and set its flags; no owner to be signalled
+ALLOWED_IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIO*CLEX
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
-    """One instruction; jumps count how many of those that follow are left out."""
+class Instruction:
+    """One BPF instruction; jump targets count how many of the following instructions are skipped."""
 
     code: int
     value: int
@@ -38,104 +38,104 @@ class Step:
     otherwise: int = 0
 
     def packed(self) -> bytes:
-        """As the kernel reads it."""
-        return struct.pack("=HBBI", self.code, self.then, self.otherwise, 0 if self.value == ITSELF else self.value)
+        """The instruction as struct sock_filter."""
+        return struct.pack("=HBBI", self.code, self.then, self.otherwise, 0 if self.value == OWN_PID else self.value)
 
 
-class Filter:
-    """The program, ready but for the number of the process that it will guard."""
+class SeccompFilter:
+    """The program, complete but for the pid of the process that installs it."""
 
-    def __init__(self, steps: list[Step]) -> None:
-        self.steps = tuple(steps)
-        self._places = [8 * at + 4 for at, step in enumerate(steps) if step.value == ITSELF]
-        self._code = ctypes.create_string_buffer(b"".join(step.packed() for step in steps), 8 * len(steps))
-        self._program = ctypes.create_string_buffer(struct.pack("@HP", len(steps), ctypes.addressof(self._code)))
+    def __init__(self, program: list[Instruction]) -> None:
+        self.program = tuple(program)
+        self._pid_offsets = [8 * at + 4 for at, step in enumerate(program) if step.value == OWN_PID]
+        self._code = ctypes.create_string_buffer(b"".join(step.packed() for step in program), 8 * len(program))
+        header = struct.pack("@HP", len(program), ctypes.addressof(self._code))
+        self._sock_fprog = ctypes.create_string_buffer(header)
 
-    def put_on(self) -> None:
-        """Guard this process by it from here on. It cannot be taken off."""
-        for place in self._places:
-            struct.pack_into("=I", self._code, place, os.getpid())
-        linux.control(linux.PR_SET_SECCOMP, linux.SECCOMP_MODE_FILTER, self._program)
+    def install(self) -> None:
+        """Apply the filter to this process, irrevocably."""
+        for offset in self._pid_offsets:
+            struct.pack_into("=I", self._code, offset, os.getpid())
+        linux.prctl(linux.PR_SET_SECCOMP, linux.SECCOMP_MODE_FILTER, self._sock_fprog)
 
 
-def build(machine: str, *, pairs: bool = False) -> Filter | None:
-    """The filter for a kind of machine; None where its architecture is not known here. `pairs` of sockets are refused
-    unless asked for."""
+def build(machine: str, *, allow_socketpair: bool = False) -> SeccompFilter | None:
+    """The filter for an architecture; None for one that is not in the table."""
     known = ARCHITECTURES.get(machine)
     if known is None:
         return None
     architecture, name = known
-    steps = [
-        Step(code=LOAD, value=AT_ARCHITECTURE),
-        Step(code=JUMP_IF_EQUAL, value=name, then=1),
-        Step(code=RETURN, value=KILL),
-        Step(code=LOAD, value=AT_NUMBER),
-        *_allowed(list(_numbers(syscalls.ALLOWED, architecture).values())),
+    program = [
+        Instruction(code=LOAD, value=AT_ARCHITECTURE),
+        Instruction(code=JUMP_IF_EQUAL, value=name, then=1),
+        Instruction(code=RETURN, value=KILL),
+        Instruction(code=LOAD, value=AT_NUMBER),
+        *_allow(list(_numbers(syscalls.ALLOWED, architecture).values())),
     ]
-    table = syscalls.WEIGHED | (syscalls.PAIRS if pairs else {})
+    table = syscalls.CONDITIONAL | (syscalls.SOCKETPAIR if allow_socketpair else {})
     for call, number in _numbers(table, architecture).items():
-        weighed = _weighed(call)
-        steps += [Step(code=JUMP_IF_EQUAL, value=number, otherwise=len(weighed)), *weighed]
-    return Filter([*steps, *_refused()])
+        check = _argument_check(call)
+        program += [Instruction(code=JUMP_IF_EQUAL, value=number, otherwise=len(check)), *check]
+    return SeccompFilter([*program, *_refuse_rest()])
 
 
 def _numbers(calls: syscalls.Table, architecture: int) -> dict[str, int]:
     return {name: number for name, pair in calls.items() if (number := pair[architecture]) is not None}
 
 
-def _allowed(numbers: list[int]) -> list[Step]:
-    """One test for each; a jump spans 255 steps at most, and there are far fewer."""
-    tests = [Step(code=JUMP_IF_EQUAL, value=each, then=len(numbers) - at) for at, each in enumerate(numbers)]
-    return [*tests, Step(code=JUMP, value=1), Step(code=RETURN, value=ALLOW)]
+def _allow(numbers: list[int]) -> list[Instruction]:
+    """One test per number; a jump spans at most 255 instructions, and there are far fewer."""
+    tests = [Instruction(code=JUMP_IF_EQUAL, value=each, then=len(numbers) - at) for at, each in enumerate(numbers)]
+    return [*tests, Instruction(code=JUMP, value=1), Instruction(code=RETURN, value=ALLOW)]
 
 
-def _refused() -> list[Step]:
-    young = Step(code=JUMP_IF_LEAST, value=syscalls.FIRST_YOUNG_CALL, then=1)
-    return [young, _refusal(errno.EPERM), _refusal(errno.ENOSYS)]
+def _refuse_rest() -> list[Instruction]:
+    recent = Instruction(code=JUMP_IF_GREATER_EQUAL, value=syscalls.FIRST_RECENT_CALL, then=1)
+    return [recent, _refusal(errno.EPERM), _refusal(errno.ENOSYS)]
 
 
-def _weighed(call: str) -> list[Step]:
+def _argument_check(call: str) -> list[Instruction]:
     match call:
         case "open":
-            return _unless_set(1, TO_CHANGE_A_FILE)
+            return _unless_set(1, WRITE_FLAGS)
         case "openat":
-            return _unless_set(2, TO_CHANGE_A_FILE)
+            return _unless_set(2, WRITE_FLAGS)
         case "clone":
-            return _if_set(0, A_THREAD)
+            return _if_set(0, CLONE_THREAD)
         case "kill" | "tgkill":
-            return _if_among(0, (ITSELF,))
+            return _if_in(0, (OWN_PID,))
         case "prctl":
-            return _if_among(0, NAMES_OF_THREADS)
+            return _if_in(0, ALLOWED_PRCTL)
         case "prlimit64":
-            return _if_among(0, (0,))
+            return _if_in(0, (0,))
         case "fcntl":
-            return _if_among(1, PLAIN_FCNTL)
+            return _if_in(1, ALLOWED_FCNTL)
         case "ioctl":
-            return _if_among(1, PLAIN_IOCTL)
+            return _if_in(1, ALLOWED_IOCTL)
         case "socketpair":
-            return _if_among(0, (AF_UNIX,))
-    raise AssertionError(f"nobody says how to weigh {call}")
+            return _if_in(0, (AF_UNIX,))
+    raise AssertionError(f"no argument check for {call}")
 
 
-def _load(argument: int) -> Step:
-    """The lower half of an argument; the kernel itself reads no more of the ones weighed here."""
-    return Step(code=LOAD, value=AT_ARGUMENTS + 8 * argument)
+def _load(argument: int) -> Instruction:
+    """Load the lower half of an argument; the kernel reads no more of those that are checked here."""
+    return Instruction(code=LOAD, value=AT_ARGUMENTS + 8 * argument)
 
 
-def _refusal(code: int) -> Step:
-    return Step(code=RETURN, value=REFUSE | code)
+def _refusal(code: int) -> Instruction:
+    return Instruction(code=RETURN, value=REFUSE | code)
 
 
-def _if_set(argument: int, bits: int) -> list[Step]:
-    test = Step(code=JUMP_IF_SET, value=bits, otherwise=1)
-    return [_load(argument), test, Step(code=RETURN, value=ALLOW), _refusal(errno.EPERM)]
+def _if_set(argument: int, bits: int) -> list[Instruction]:
+    test = Instruction(code=JUMP_IF_SET, value=bits, otherwise=1)
+    return [_load(argument), test, Instruction(code=RETURN, value=ALLOW), _refusal(errno.EPERM)]
 
 
-def _unless_set(argument: int, bits: int) -> list[Step]:
-    test = Step(code=JUMP_IF_SET, value=bits, then=1)
-    return [_load(argument), test, Step(code=RETURN, value=ALLOW), _refusal(errno.EACCES)]
+def _unless_set(argument: int, bits: int) -> list[Instruction]:
+    test = Instruction(code=JUMP_IF_SET, value=bits, then=1)
+    return [_load(argument), test, Instruction(code=RETURN, value=ALLOW), _refusal(errno.EACCES)]
 
 
-def _if_among(argument: int, values: tuple[int, ...]) -> list[Step]:
-    tests = [Step(code=JUMP_IF_EQUAL, value=each, then=len(values) - at) for at, each in enumerate(values)]
-    return [_load(argument), *tests, _refusal(errno.EPERM), Step(code=RETURN, value=ALLOW)]
+def _if_in(argument: int, values: tuple[int, ...]) -> list[Instruction]:
+    tests = [Instruction(code=JUMP_IF_EQUAL, value=each, then=len(values) - at) for at, each in enumerate(values)]
+    return [_load(argument), *tests, _refusal(errno.EPERM), Instruction(code=RETURN, value=ALLOW)]

@@ -1,16 +1,16 @@
-"""The system calls that a function which computes and reads may make, with their numbers.
+"""Numbers of the system calls that a child may make.
 
-What is not here is refused, so a call that a later kernel brings is refused too. Left out on purpose: everything with
-sockets, new processes and programs, other processes, changes to files, namespaces, users, shared memory, io_uring.
+Calls that are not listed are refused, those of later kernels included. Left out on purpose: sockets, new processes and
+programs, other processes, changes to files, namespaces, users, shared memory, io_uring.
 """
 
 Table = dict[str, tuple[int | None, int | None]]
 
-X86_64, AARCH64 = 0, 1  # places in the pairs; None stands where the architecture has no such call
+X86_64, AARCH64 = 0, 1  # positions in the pairs; None where the architecture has no such call
 
-# No argument of these can do harm: they act on the process itself, or on descriptors that it was allowed to open.
+# Harmless with any argument: they act on the process itself, or on descriptors that it was allowed to open.
 ALLOWED: Table = {
-    # reading, and writing to what is open: the pipe of the answer
+    # reading, and writing to open descriptors: the output pipe
     "read": (0, 63),
     "readv": (19, 65),
     "pread64": (17, 67),
@@ -79,7 +79,7 @@ ALLOWED: Table = {
     "setitimer": (38, 103),
     "getitimer": (36, 102),
     "restart_syscall": (219, 128),
-    # its own life and threads
+    # its own threads and exit
     "exit": (60, 93),
     "exit_group": (231, 94),
     "wait4": (61, 260),
@@ -90,7 +90,7 @@ ALLOWED: Table = {
     "arch_prctl": (158, None),
     "getrlimit": (97, 163),
     "umask": (95, 166),
-    # who and where it is
+    # identity and scheduling
     "getpid": (39, 172),
     "gettid": (186, 178),
     "getppid": (110, 173),
@@ -113,7 +113,7 @@ ALLOWED: Table = {
     "getcpu": (309, 168),
     "uname": (63, 160),
     "sysinfo": (99, 179),
-    # time and chance
+    # time and randomness
     "clock_gettime": (228, 113),
     "clock_getres": (229, 114),
     "clock_nanosleep": (230, 115),
@@ -125,8 +125,8 @@ ALLOWED: Table = {
     "getrandom": (318, 278),
 }
 
-# These depend on an argument; `seccomp.py` says how.
-WEIGHED: Table = {
+# Allowed depending on an argument; `seccomp.py` says how.
+CONDITIONAL: Table = {
     "open": (2, None),
     "openat": (257, 56),
     "clone": (56, 220),
@@ -138,9 +138,9 @@ WEIGHED: Table = {
     "ioctl": (16, 29),
 }
 
-# Only where a sandbox asks for it: two ends that are joined to each other and to nothing else. Libraries with an event
-# loop of their own make such a pair before they do anything.
-PAIRS: Table = {"socketpair": (53, 199)}
+# Only with `allow_socketpair`: two sockets that are connected to each other and to nothing else. Libraries with an
+# event loop create such a pair before they do anything.
+SOCKETPAIR: Table = {"socketpair": (53, 199)}
 
-# From here on the numbers are the same everywhere and the calls are young: libraries know how to do without them.
-FIRST_YOUNG_CALL = 424
+# From here on the numbers are the same on every architecture and the calls are recent: libraries work without them.
+FIRST_RECENT_CALL = 424

@@ -1,8 +1,8 @@
-"""What the caller and the zygote say to each other, and what a child's answer looks like.
+"""Messages between caller and zygote, and the format of a child's output.
 
-Caller and zygote are joined by a pair of Unix sockets that keep messages whole (SEQPACKET), so no message is ever read
-in parts; descriptors travel with them. A child only ever writes to a pipe of its own. Nothing is pickled in either
-direction: messages and values are MessagePack, and foreign bytes meet a decoder that knows what it expects.
+Caller and zygote are connected by a pair of Unix sockets that keep message boundaries (SEQPACKET), so no message is
+read in parts; file descriptors travel with the messages. A child only writes to a pipe of its own. Nothing is pickled:
+messages and values are MessagePack, decoded against the expected type.
 """
 
 import socket
@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-MOST_ARGUMENT_BYTES = 128 * 1024  # a message must fit the buffer of a socket, usually 208 KiB
-MOST_MESSAGE_BYTES = MOST_ARGUMENT_BYTES + 16 * 1024
-MOST_DESCRIPTORS = 3  # the pipe of the answer, the file, and the line of asks
-REPLY_LENGTH_BYTES = 8  # before each reply of a child that sits
+MAX_ARGUMENT_BYTES = 128 * 1024  # a message must fit the buffer of a socket, usually 208 KiB
+MAX_MESSAGE_BYTES = MAX_ARGUMENT_BYTES + 16 * 1024
+MAX_DESCRIPTORS = 3  # the output pipe, the file, and the call socket of a session
+REPLY_LENGTH_BYTES = 8  # prefix of each reply in a session
 
-# A child's answer begins with RUNNING, written when all walls stand and before foreign work begins, so a child that
-# failed in our own part of it can be told from one that failed in its work. Then comes one of the others; from a child
-# that sits one for each ask, each with its length before it.
+# A child's output begins with RUNNING, written after its isolation is in place and before it runs untrusted work. So a
+# child that failed in our own setup can be told from one that failed in its work. One of the other marks follows; in a
+# session one per call, each with its length before it.
 RUNNING = b"+"
 VALUE = b"="
 RAISED = b"!"
@@ -25,110 +25,110 @@ OUT_OF_MEMORY = b"M"
 
 
 class Guards(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds a child back on this machine, as tried out and not as hoped."""
+    """The isolation mechanisms that work on this machine, as tested by the zygote at its start."""
 
     seccomp: bool  # system calls that a pure function does not need are refused
-    landlock: int  # which version keeps it from other files; 0 means that it may read what the service may read
-    network_namespace: bool  # it lives in a network without devices, whatever else fails
+    landlock: int  # ABI version that restricts file access; 0: a child may read what the service may read
+    network_namespace: bool  # children run in a network namespace without devices
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The names of those that this machine does not give, for people."""
+        """The names of the mechanisms that this machine lacks."""
         held = {"seccomp": self.seccomp, "landlock": self.landlock > 0, "network namespace": self.network_namespace}
         return tuple(name for name, holds in held.items() if not holds)
 
 
-class Setup(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The first message to a zygote: what to import and to call, and which folders a child may read."""
+class ZygoteSetup(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The first message to a zygote: modules to import, a warm-up call, folders that a child may read."""
 
     preload: tuple[str, ...]
     readable: tuple[str, ...]
-    pairs: bool = False  # whether a child may make two sockets that are joined to each other
-    warm: str = ""  # module:qualified.name of what is called once, in the zygote itself
-    warm_arguments: bytes = b""
+    allow_socketpair: bool = False
+    warmup: str = ""  # module:qualified.name of the function called once, in the zygote itself
+    warmup_arguments: bytes = b""
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """Which function a child is to run."""
+class CallRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The function that a child runs."""
 
     function: str  # module:qualified.name
     arguments: bytes
     cpu_seconds: int
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Make a child. With it come the pipe for the answer and, perhaps, a file; and, for a child that sits, its asks."""
+class SpawnRequest(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Fork a child. With it come the output pipe, optionally a file and, for a session, the socket of its calls."""
 
     number: int
-    ask: Ask | None  # none for a child that sits: it is asked on a line of its own
+    call: CallRequest | None  # None in a session: calls arrive on a socket of the child
     has_file: bool
     memory_bytes: int
     cpu_seconds: int  # of its whole life
-    seconds: float | None  # after which the zygote kills it; whoever asks a child that sits keeps the time
+    seconds: float | None  # after which the zygote kills it; None in a session, where the caller keeps the time
 
 
-class Stop(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Kill that child, if it still runs."""
+class KillRequest(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Kill that child if it still runs."""
 
     number: int
 
 
-class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The zygote has imported what it should and takes orders."""
+class ZygoteReady(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The zygote has imported its modules and accepts requests."""
 
     guards: Guards
 
 
-class NotReady(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The zygote could not make itself ready, and ends."""
+class ZygoteFailed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The zygote could not start, and exits."""
 
     reason: str
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A child is gone: how, at what cost, and whether it was killed for being late."""
+class ChildExited(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A child exited."""
 
     number: int
-    exit_code: int  # or the number of the signal that ended it, made negative
+    exit_code: int  # or the negative number of the signal that killed it
     cpu_seconds: float
-    late: bool
+    timed_out: bool  # whether the zygote killed it at its deadline
 
 
-class NotBegun(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """No child could be made for an order."""
+class SpawnFailed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """No child could be forked for a request."""
 
     number: int
     reason: str
 
 
-ToZygote = Setup | Order | Stop
-ToCaller = Ready | NotReady | Ended | NotBegun
+ToZygote = ZygoteSetup | SpawnRequest | KillRequest
+ToCaller = ZygoteReady | ZygoteFailed | ChildExited | SpawnFailed
 
 
-def new_line() -> tuple[socket.socket, socket.socket]:
-    """Two ends that keep messages whole. Ours never blocks, and has room for one message at least."""
+def new_socketpair() -> tuple[socket.socket, socket.socket]:
+    """Two connected sockets that keep message boundaries. The first never blocks, and buffers at least one message."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
-    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * MOST_MESSAGE_BYTES)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * MAX_MESSAGE_BYTES)
     return ours, theirs
 
 
-def send(line: socket.socket, message: ToZygote | ToCaller, descriptors: Sequence[int] = ()) -> None:
+def send(connection: socket.socket, message: ToZygote | ToCaller, descriptors: Sequence[int] = ()) -> None:
     """Send one message whole, or raise OSError."""
-    socket.send_fds(line, [msgspec.msgpack.encode(message)], descriptors)
+    socket.send_fds(connection, [msgspec.msgpack.encode(message)], descriptors)
 
 
-def hear_order(line: socket.socket) -> tuple[ToZygote, list[int]] | None:
+def receive_request(connection: socket.socket) -> tuple[ToZygote, list[int]] | None:
     """The next message to the zygote; None when the caller is gone."""
-    words, descriptors, flags, _ = socket.recv_fds(line, MOST_MESSAGE_BYTES, MOST_DESCRIPTORS)
-    if not words:
+    message, descriptors, flags, _ = socket.recv_fds(connection, MAX_MESSAGE_BYTES, MAX_DESCRIPTORS)
+    if not message:
         return None
     if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
-        raise OSError("a message was cut short")
-    return msgspec.msgpack.decode(words, type=ToZygote), descriptors
+        raise OSError("a message was truncated")
+    return msgspec.msgpack.decode(message, type=ToZygote), descriptors
 
 
-def hear_report(line: socket.socket) -> ToCaller | None:
+def receive_report(connection: socket.socket) -> ToCaller | None:
     """The next message to the caller; None when the zygote is gone. Raises BlockingIOError when there is none yet."""
-    words = line.recv(MOST_MESSAGE_BYTES)
-    return msgspec.msgpack.decode(words, type=ToCaller) if words else None
+    message = connection.recv(MAX_MESSAGE_BYTES)
+    return msgspec.msgpack.decode(message, type=ToCaller) if message else None

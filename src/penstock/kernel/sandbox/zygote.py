@@ -1,8 +1,9 @@
-"""The zygote: a small process that makes the children.
+"""The zygote: a small process that forks the children.
 
-It is started with an empty environment, imports what the functions need, and from then on forks one child per order. It
-has one thread, because a fork of several leaves locks behind that nobody will open. It never reads a byte that a child
-wrote: it kills who is late, buries who is dead, and reports how each ended. When the caller is gone, so are all.
+It starts with an empty environment, imports the modules of the functions, and then forks one child per request. It has
+one thread, because a fork of a multi-threaded process copies locks that no thread will release. It never reads a byte
+that a child wrote: it kills children at their deadline, reaps them, and reports how each exited. When the caller exits,
+the zygote and all children are killed.
 """
 
 import gc
@@ -23,12 +24,12 @@ from pathlib import Path
 import msgspec
 
 from penstock.kernel.errors import in_words
-from penstock.kernel.sandbox import child, linux, walls, wire
+from penstock.kernel.sandbox import child, isolation, linux, wire
 
-# What native libraries look up when they are loaded. Left to themselves, those for numbers start a thread for each
-# processor, the one for models starts one that reports to its maker, and an allocator wants a GiB of room in one piece:
-# where its bound does not leave that, it asks the kernel for every block anew, and a parser takes a seventh longer.
-WORDS_TO_LIBRARIES = {
+# Read by native libraries when they are loaded. By default, numeric libraries start a thread per CPU, ONNX Runtime
+# starts one for telemetry, and mimalloc reserves a GiB in one piece: where the memory limit does not leave that, it
+# asks the kernel for every block anew, and a parser takes a seventh longer.
+LIBRARY_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "ORT_DISABLE_TELEMETRY": "1",
@@ -37,160 +38,160 @@ WORDS_TO_LIBRARIES = {
 
 
 @dataclass(kw_only=True)
-class Running:
-    """A child that is not buried yet."""
+class RunningChild:
+    """A child that has not been reaped yet."""
 
     number: int
     pid: int
-    due: float  # when it is late, by the monotonic clock; never for one that sits
-    late: bool = False
+    deadline: float  # by the monotonic clock; infinite in a session
+    timed_out: bool = False
 
     def kill(self) -> None:
-        """Its number cannot have passed to another process: it is ours until it is buried."""
+        """Send SIGKILL. The pid cannot have been reused: it is ours until it is reaped."""
         os.kill(self.pid, signal.SIGKILL)
 
 
 class Zygote:
-    """The loop: orders in, children out, reports back."""
+    """The event loop: receive requests, fork and reap children, send reports."""
 
-    def __init__(self, line: socket.socket, around: walls.Walls) -> None:
-        self._line = line
-        self._walls = around
-        self._children: dict[int, Running] = {}  # by the descriptor that tells of their end
+    def __init__(self, connection: socket.socket, isolated: isolation.Isolation) -> None:
+        self._connection = connection
+        self._isolation = isolated
+        self._children: dict[int, RunningChild] = {}  # by pidfd
         self._poll = select.poll()
-        self._poll.register(line, select.POLLIN)
-        self._memory = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        self._poll.register(connection, select.POLLIN)
+        self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
 
     def run(self) -> None:
-        """Until the caller is gone; then no child is left."""
+        """Serve requests until the caller is gone; then kill and reap every child."""
         try:
-            while self._turn():
+            while self._run_once():
                 pass
         finally:
-            for descriptor, running in list(self._children.items()):
+            for pidfd, running in list(self._children.items()):
                 running.kill()
-                self._bury(descriptor)
+                self._reap(pidfd)
 
-    def _turn(self) -> bool:
+    def _run_once(self) -> bool:
         for descriptor, _ in self._poll.poll(self._wait_milliseconds()):
-            if descriptor != self._line.fileno():
-                wire.send(self._line, self._bury(descriptor))
-            elif not self._hear():
+            if descriptor != self._connection.fileno():
+                wire.send(self._connection, self._reap(descriptor))
+            elif not self._handle_request():
                 return False
-        self._kill_late()
+        self._kill_overdue()
         return True
 
     def _wait_milliseconds(self) -> float | None:
-        dues = [running.due for running in self._children.values() if not running.late]
-        soonest = min(dues, default=math.inf)
+        deadlines = [running.deadline for running in self._children.values() if not running.timed_out]
+        soonest = min(deadlines, default=math.inf)
         return max(0.0, soonest - time.monotonic()) * 1000 if soonest < math.inf else None
 
-    def _hear(self) -> bool:
-        heard = wire.hear_order(self._line)
-        match heard:
-            case (wire.Order() as order, descriptors):
-                self._begin(order, descriptors)
-            case (wire.Stop(number=number), _):
+    def _handle_request(self) -> bool:
+        received = wire.receive_request(self._connection)
+        match received:
+            case (wire.SpawnRequest() as request, descriptors):
+                self._spawn(request, descriptors)
+            case (wire.KillRequest(number=number), _):
                 for running in self._children.values():
                     if running.number == number:
                         running.kill()
-        return heard is not None
+        return received is not None
 
-    def _begin(self, order: wire.Order, descriptors: Sequence[int]) -> None:
-        answer, *others = descriptors
-        mapped_bytes = int(os.pread(self._memory, 64, 0).split()[0]) * self._page_bytes
-        errand = child.Errand(
-            order=order,
-            answer=answer,
-            file=others.pop(0) if order.has_file else None,
-            asks=others[0] if others else None,
+    def _spawn(self, request: wire.SpawnRequest, descriptors: Sequence[int]) -> None:
+        output, *others = descriptors
+        mapped_bytes = int(os.pread(self._statm, 64, 0).split()[0]) * self._page_bytes
+        job = child.ChildJob(
+            request=request,
+            output=output,
+            file=others.pop(0) if request.has_file else None,
+            calls=others[0] if others else None,
             mapped_bytes=mapped_bytes,
         )
-        due = math.inf if order.seconds is None else time.monotonic() + order.seconds
+        deadline = math.inf if request.seconds is None else time.monotonic() + request.seconds
         try:
             pid = os.fork()
             if pid == 0:
-                child.live(errand, self._walls)
-            self._watch(Running(number=order.number, pid=pid, due=due))
+                child.run_child(job, self._isolation)
+            self._watch(RunningChild(number=request.number, pid=pid, deadline=deadline))
         except OSError as error:
-            wire.send(self._line, wire.NotBegun(number=order.number, reason=in_words(error)))
+            wire.send(self._connection, wire.SpawnFailed(number=request.number, reason=in_words(error)))
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
 
-    def _watch(self, running: Running) -> None:
+    def _watch(self, running: RunningChild) -> None:
         try:
-            descriptor = os.pidfd_open(running.pid)
+            pidfd = os.pidfd_open(running.pid)
         except OSError:
             running.kill()
             os.waitpid(running.pid, 0)
             raise
-        self._children[descriptor] = running
-        self._poll.register(descriptor, select.POLLIN)
+        self._children[pidfd] = running
+        self._poll.register(pidfd, select.POLLIN)
 
-    def _kill_late(self) -> None:
+    def _kill_overdue(self) -> None:
         now = time.monotonic()
         for running in self._children.values():
-            if not running.late and running.due <= now:
-                running.late = True
+            if not running.timed_out and running.deadline <= now:
+                running.timed_out = True
                 running.kill()
 
-    def _bury(self, descriptor: int) -> wire.Ended:
-        running = self._children.pop(descriptor)
-        self._poll.unregister(descriptor)
-        os.close(descriptor)
+    def _reap(self, pidfd: int) -> wire.ChildExited:
+        running = self._children.pop(pidfd)
+        self._poll.unregister(pidfd)
+        os.close(pidfd)
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(running.pid, signal.SIGKILL)  # whom it made, where no filter kept it from making any
-        _, status, cost = os.wait4(running.pid, 0)
-        return wire.Ended(
+            os.killpg(running.pid, signal.SIGKILL)  # its own children, where no filter refuses forks
+        _, status, usage = os.wait4(running.pid, 0)
+        return wire.ChildExited(
             number=running.number,
             exit_code=os.waitstatus_to_exitcode(status),
-            cpu_seconds=cost.ru_utime + cost.ru_stime,
-            late=running.late,
+            cpu_seconds=usage.ru_utime + usage.ru_stime,
+            timed_out=running.timed_out,
         )
 
 
 def main(descriptor: int, caller: int) -> None:
-    """The whole life of a zygote on this descriptor, for the process `caller`."""
+    """Run the zygote on this socket, for the process `caller`."""
     gc.disable()
     linux.die_with_parent()
     if os.getppid() != caller:
         return
-    for asked in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(asked, signal.SIG_IGN)  # meant for the service, which ends us by leaving
-    with socket.socket(fileno=_settle(descriptor)) as line:
-        match wire.hear_order(line):
-            case (wire.Setup() as setup, _):
-                _serve(line, setup)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # meant for the service, which stops us by closing the socket
+    with socket.socket(fileno=_clean_process(descriptor)) as connection:
+        match wire.receive_request(connection):
+            case (wire.ZygoteSetup() as setup, _):
+                _serve(connection, setup)
 
 
-def _settle(descriptor: int) -> int:
-    """Empty the environment, and hold all descriptors to numbers that a child can quickly close."""
+def _clean_process(descriptor: int) -> int:
+    """Clear the environment, and keep all descriptors below a number up to which a child can quickly close them."""
     os.environ.clear()  # noqa: TID251  (emptied, not read: Python itself puts a locale into an empty one)
-    for name, value in WORDS_TO_LIBRARIES.items():
-        os.putenv(name, value)  # for native libraries, which ask the system and not Python
+    for name, value in LIBRARY_ENVIRONMENT.items():
+        os.putenv(name, value)  # for native libraries, which ask the C library and not Python
     low = os.dup(descriptor)
     os.close(descriptor)
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    highest = min(most, child.HIGHEST_DESCRIPTOR) if most != resource.RLIM_INFINITY else child.HIGHEST_DESCRIPTOR
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = min(hard, child.MAX_DESCRIPTOR) if hard != resource.RLIM_INFINITY else child.MAX_DESCRIPTOR
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest, highest))
     return low
 
 
-def _serve(line: socket.socket, setup: wire.Setup) -> None:
+def _serve(connection: socket.socket, setup: wire.ZygoteSetup) -> None:
     try:
         _import_all(setup.preload)
         _warm_up(setup)
-        around, guards = walls.make(setup.readable, pairs=setup.pairs)
-    except Exception as error:  # noqa: BLE001  (whatever keeps us from being ready is told, and ends us)
-        wire.send(line, wire.NotReady(reason=f"{type(error).__name__}: {in_words(error)}"))
+        isolated, guards = isolation.prepare(setup.readable, allow_socketpair=setup.allow_socketpair)
+    except Exception as error:  # noqa: BLE001  (whatever prevents the start is reported, and ends the process)
+        wire.send(connection, wire.ZygoteFailed(reason=f"{type(error).__name__}: {in_words(error)}"))
         return
     gc.collect()
     gc.freeze()  # a collection in a child would write to every page, and each page written is a page copied
-    linux.give_back_memory()
-    zygote = Zygote(line, around)
-    wire.send(line, wire.Ready(guards=guards))
+    linux.trim_memory()
+    zygote = Zygote(connection, isolated)
+    wire.send(connection, wire.ZygoteReady(guards=guards))
     zygote.run()
 
 
@@ -200,15 +201,15 @@ def _import_all(names: Sequence[str]) -> None:
         _check_threads(f"{name} starts a thread when it is imported")
 
 
-def _warm_up(setup: wire.Setup) -> None:
-    """Make ready what every child shall find ready: a model takes a second to load, and a fork almost nothing."""
-    if not setup.warm:
+def _warm_up(setup: wire.ZygoteSetup) -> None:
+    """Load once what every child inherits: loading a model takes a second, a fork almost nothing."""
+    if not setup.warmup:
         return
-    module, _, path = setup.warm.partition(":")
-    attrgetter(path)(importlib.import_module(module))(*msgspec.msgpack.decode(setup.warm_arguments))
-    _check_threads(f"{setup.warm} starts a thread")
+    module, _, path = setup.warmup.partition(":")
+    attrgetter(path)(importlib.import_module(module))(*msgspec.msgpack.decode(setup.warmup_arguments))
+    _check_threads(f"{setup.warmup} starts a thread")
 
 
-def _check_threads(what: str) -> None:
+def _check_threads(cause: str) -> None:
     if len(list(Path("/proc/self/task").iterdir())) > 1:
-        raise RuntimeError(f"{what}, and then a fork is not safe")
+        raise RuntimeError(f"{cause}, and then a fork is not safe")

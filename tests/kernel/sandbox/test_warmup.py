@@ -4,58 +4,62 @@ import errno
 
 import pytest
 
-from penstock.kernel.sandbox.call import Sandbox, Warm
-from penstock.kernel.sandbox.ends import SandboxedFailure, SandboxNotStarted
-from tests.kernel.sandbox import payloads, readied
+from penstock.kernel.sandbox.call import Sandbox, Warmup
+from penstock.kernel.sandbox.errors import SandboxedFailure, SandboxNotStarted
+from tests.kernel.sandbox import payloads, warmup_payloads
 from tests.kernel.sandbox.processes import zygote, zygotes
 
 
 class TestAWarmZygote:
     async def test_makes_once_what_all_its_children_find(self):
-        warm = Warm(function=readied.made_ready, arguments=("engine",))
-        async with Sandbox(preload=[readied.__name__], warm=warm) as sandbox:
-            made = [await sandbox.run(readied.who_made, "engine") for _ in range(3)]
+        warmup = Warmup(function=warmup_payloads.made_ready, arguments=("engine",))
+        async with Sandbox(preload=[warmup_payloads.__name__], warmup=warmup) as sandbox:
+            made = [await sandbox.run(warmup_payloads.who_made, "engine") for _ in range(3)]
             assert {maker for maker, _ in made} == {zygote().pid}
             assert len({child for _, child in made}) == 3
 
     async def test_that_was_not_asked_makes_nothing(self, sandbox: Sandbox):
-        maker, child = await sandbox.run(readied.who_made, "engine")
+        maker, child = await sandbox.run(warmup_payloads.who_made, "engine")
         assert maker == child
 
     async def test_fails_with_the_reason(self):
-        async with Sandbox(preload=[readied.__name__], warm=Warm(function=readied.make_badly)) as sandbox:
+        async with Sandbox(
+            preload=[warmup_payloads.__name__], warmup=Warmup(function=warmup_payloads.make_badly)
+        ) as sandbox:
             with pytest.raises(SandboxNotStarted, match="no model of that name"):
                 await sandbox.guards()
             assert zygotes() == []
 
     async def test_may_not_start_a_thread(self):
-        async with Sandbox(preload=[readied.__name__], warm=Warm(function=readied.start_a_thread)) as sandbox:
+        async with Sandbox(
+            preload=[warmup_payloads.__name__], warmup=Warmup(function=warmup_payloads.start_a_thread)
+        ) as sandbox:
             with pytest.raises(SandboxNotStarted, match=r"start_a_thread.*fork is not safe"):
                 await sandbox.guards()
 
     def test_is_made_so_by_a_function_of_a_module(self):
         with pytest.raises(TypeError, match="by its name"):
-            Sandbox(warm=Warm(function=lambda: None))
+            Sandbox(warmup=Warmup(function=lambda: None))
 
 
 class TestAPairOfSockets:
     async def test_is_refused_unless_asked_for(self, sandbox: Sandbox):
         with pytest.raises(SandboxedFailure, match="PermissionError"):
-            await sandbox.run(readied.use_a_pair)
+            await sandbox.run(warmup_payloads.use_a_pair)
 
     async def test_can_be_allowed_to_libraries_that_need_one(self):
-        async with Sandbox(preload=[readied.__name__], pairs=True) as sandbox:
-            assert await sandbox.run(readied.use_a_pair) == b"hello"
+        async with Sandbox(preload=[warmup_payloads.__name__], allow_socketpair=True) as sandbox:
+            assert await sandbox.run(warmup_payloads.use_a_pair) == b"hello"
 
     async def test_is_of_this_machine_only(self):
-        async with Sandbox(preload=[readied.__name__], pairs=True) as sandbox:
-            assert await sandbox.run(readied.pair_of_another_family) == errno.EPERM
+        async with Sandbox(preload=[warmup_payloads.__name__], allow_socketpair=True) as sandbox:
+            assert await sandbox.run(warmup_payloads.pair_of_another_family) == errno.EPERM
 
 
 class TestNativeLibraries:
     async def test_are_told_to_use_one_thread_and_to_report_to_nobody(self, sandbox: Sandbox):
         names = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ORT_DISABLE_TELEMETRY", "HOME"]
-        assert await sandbox.run(readied.told, names) == ["1", "1", "1", ""]
+        assert await sandbox.run(warmup_payloads.told, names) == ["1", "1", "1", ""]
 
     async def test_that_would_start_threads_can_be_preloaded(self):
         async with Sandbox(preload=["numpy", "cv2", "onnxruntime", payloads.__name__]) as sandbox:

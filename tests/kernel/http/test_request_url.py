@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.access.secret import KEY_MARK, SESSION_MARK, new_secret
-from penstock.kernel.http.key_in_url import KeyInUrl, refuse_key_in_url
+from penstock.kernel.http.request_url import KeyInUrl, refuse_key_in_url
 
 TOKEN = jwt.encode({"user_id": 5}, secrets.token_bytes(32), algorithm="HS256")
 

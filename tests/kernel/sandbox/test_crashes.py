@@ -12,7 +12,7 @@ import pytest
 
 from penstock.kernel.errors import Unavailable
 from penstock.kernel.sandbox.call import Sandbox
-from penstock.kernel.sandbox.ends import SandboxLost, SandboxNotStarted
+from penstock.kernel.sandbox.errors import SandboxLost, SandboxNotStarted
 from tests.kernel.sandbox import lone_caller, payloads, weak_caller
 from tests.kernel.sandbox.processes import children_of, copies, gone, until, zygote, zygotes
 
@@ -41,7 +41,7 @@ class TestADeadZygote:
         assert await sandbox.run(payloads.echo, 1) == 1
 
     async def test_that_only_sleeps_is_given_up(self):
-        async with Sandbox(preload=[payloads.__name__], patience_seconds=0.2) as sandbox:
+        async with Sandbox(preload=[payloads.__name__], zygote_timeout_seconds=0.2) as sandbox:
             await sandbox.guards()
             first = zygote()
             first.suspend()
@@ -51,7 +51,7 @@ class TestADeadZygote:
             assert await sandbox.run(payloads.echo, 1) == 1
 
     async def test_that_only_sleeps_does_not_hold_up_a_cancel_or_a_close(self):
-        sandbox = Sandbox(preload=[payloads.__name__], patience_seconds=0.2)
+        sandbox = Sandbox(preload=[payloads.__name__], zygote_timeout_seconds=0.2)
         await sandbox.guards()
         first = zygote()
         call = asyncio.create_task(sandbox.run(payloads.hang))
@@ -99,7 +99,7 @@ async def test_a_machine_without_guards_is_told_of_loudly_and_still_cleaned_up()
     assert caller.returncode == 0, err
     told = json.loads(out)
     assert told["missing"] == ["seccomp", "landlock", "network namespace"]
-    assert err.count(b"weaker on this machine: there is no seccomp, no landlock, no network namespace") == 1
+    assert err.count(b"incomplete on this machine: no seccomp, no landlock, no network namespace") == 1
     assert told["value"] == 1
     assert told["ends"] == ["SANDBOX_TIMED_OUT", "SANDBOX_OUT_OF_MEMORY", "SANDBOX_CRASHED"]
     assert told["left behind"] == 0 or gone(told["left behind"])

@@ -7,8 +7,7 @@ import pytest
 
 from penstock.kernel.errors import Invalid, PenstockError
 from penstock.kernel.sandbox.call import Sandbox
-from penstock.kernel.sandbox.ends import (
-    Bounds,
+from penstock.kernel.sandbox.errors import (
     SandboxBadAnswer,
     SandboxCrashed,
     SandboxedFailure,
@@ -18,11 +17,12 @@ from penstock.kernel.sandbox.ends import (
     SandboxTimedOut,
     SandboxTooMuch,
 )
+from penstock.kernel.sandbox.limits import SandboxLimits
 from tests.kernel.sandbox import payloads
 from tests.kernel.sandbox.processes import children_of, zygote
 
 MIB = 1024 * 1024
-TIGHT = Bounds(memory_bytes=128 * MIB, seconds=20, cpu_seconds=20, result_bytes=100_000)
+TIGHT = SandboxLimits(memory_bytes=128 * MIB, seconds=20, cpu_seconds=20, result_bytes=100_000)
 
 DEATHS: list[tuple[Callable[..., object], tuple[object, ...], type[PenstockError], str]] = [
     (payloads.segfault, (), SandboxCrashed, "SIGSEGV"),
@@ -48,10 +48,10 @@ DEATHS: list[tuple[Callable[..., object], tuple[object, ...], type[PenstockError
     (payloads.flood_answer, (), SandboxTooMuch, "100000 bytes"),
     (payloads.return_much, (100_000,), SandboxTooMuch, "100000 bytes"),
     (payloads.return_wrong, (), SandboxBadAnswer, "Expected `int`"),
-    (payloads.answer_by_hand, (b"=\xc1",), SandboxBadAnswer, "cannot be understood"),
-    (payloads.answer_by_hand, (b"=" + b"\x91" * 90_000,), SandboxBadAnswer, "cannot be understood"),
-    (payloads.answer_by_hand, (b"=\xdd\xff\xff\xff\xff",), SandboxBadAnswer, "cannot be understood"),
-    (payloads.answer_by_hand, (b"!\x00",), SandboxBadAnswer, "cannot be understood"),
+    (payloads.answer_by_hand, (b"=\xc1",), SandboxBadAnswer, "cannot be decoded"),
+    (payloads.answer_by_hand, (b"=" + b"\x91" * 90_000,), SandboxBadAnswer, "cannot be decoded"),
+    (payloads.answer_by_hand, (b"=\xdd\xff\xff\xff\xff",), SandboxBadAnswer, "cannot be decoded"),
+    (payloads.answer_by_hand, (b"!\x00",), SandboxBadAnswer, "cannot be decoded"),
     (payloads.answer_by_hand, (b"?",), SandboxBadAnswer, "unknown mark"),
     (payloads.answer_by_hand, (b"M",), SandboxOutOfMemory, str(128 * MIB)),
 ]
@@ -80,17 +80,17 @@ class TestTime:
     @pytest.mark.parametrize("function", [payloads.hang, payloads.hang_deaf, payloads.stop_itself])
     async def test_that_is_up_ends_a_child_whatever_it_does(self, sandbox: Sandbox, function):
         with pytest.raises(SandboxTimedOut, match=r"0\.5 s"):
-            await sandbox.run(function, limits=Bounds(seconds=0.5))
+            await sandbox.run(function, limits=SandboxLimits(seconds=0.5))
         assert children_of(zygote()) == []
 
     async def test_that_is_up_counts_though_an_answer_was_given(self, sandbox: Sandbox):
         with pytest.raises(SandboxTimedOut):
-            await sandbox.run(payloads.answer_and_hang, b"=\x01", limits=Bounds(seconds=0.5))
+            await sandbox.run(payloads.answer_and_hang, b"=\x01", limits=SandboxLimits(seconds=0.5))
 
     @pytest.mark.parametrize("function", [payloads.spin, payloads.spin_deaf])
     async def test_of_the_processor_is_bounded_by_itself(self, sandbox: Sandbox, function):
         with pytest.raises(SandboxOutOfCpu, match="1 s"):
-            await sandbox.run(function, limits=Bounds(cpu_seconds=1, seconds=60))
+            await sandbox.run(function, limits=SandboxLimits(cpu_seconds=1, seconds=60))
 
 
 class TestWordsOfAFailure:

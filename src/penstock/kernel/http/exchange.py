@@ -12,7 +12,7 @@ WENT_AWAY = 499  # nothing was answered: the caller had left, or we were stoppin
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 
 
-class Visit:
+class HttpExchange:
     """A request and its answer. `send` is what the app is given to answer with."""
 
     __slots__ = ("_began", "_first_after", "_held", "_send", "asked", "bytes_out", "method", "scope", "status")
