@@ -10,7 +10,7 @@ from penstock.etl.meters import EtlFigures
 from penstock.etl.meters import Meters as EtlMeters
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.metrics import Metrics
-from penstock.tasks.meters import Meters, PullFigures
+from penstock.tasks.metrics import Meters, PullFigures
 from tests.checks import tree
 from tests.conftest import open_db
 

@@ -32,8 +32,8 @@ from penstock.kernel.runner import Runner
 from penstock.kernel.workers import Workers
 from penstock.tasks import api, worker
 from penstock.tasks.deps import Deps, Rules
-from penstock.tasks.limit import PullGate, read_rates
-from penstock.tasks.meters import Meters
+from penstock.tasks.pull_limits import PullGate, read_rates
+from penstock.tasks.metrics import Meters
 from tests.asgi import Answer, call
 from tests.fakes.doors import OpenDoor
 

@@ -15,13 +15,13 @@ from penstock.kernel.events import event
 from penstock.tasks import alerts
 from penstock.tasks.alerts import AlertRules, watch
 from penstock.tasks.domain import Alarm
-from penstock.tasks.meters import LEAST_ENDED, PullFigures
-from penstock.tasks.store import alarms, projects, pulls
+from penstock.tasks.metrics import LEAST_ENDED, PullFigures
+from penstock.tasks.store import alerts, projects, pulls
 from penstock.tasks.store.tables import task_pull
 from tests.conftest import open_db
 from tests.plans import explain, recorded
 from tests.tasks.conftest import PROJECT, Room
-from tests.tasks.endings import end_pulls
+from tests.tasks.ended_pulls import end_pulls
 
 NEVER = AlertRules(success_rate=0, overdue=0, requests=0, operations=0)
 

@@ -10,10 +10,10 @@ from prometheus_client.core import CounterMetricFamily
 from penstock.tasks.api import operations
 from penstock.tasks.deps import Rules
 from penstock.tasks.domain import Operation, PullState, Side, Status
-from penstock.tasks.operate import PART, Way
+from penstock.tasks.queue_operations import PART, Way
 from tests.plans import recorded
 from tests.tasks.conftest import PROJECT, Room
-from tests.tasks.crowd import task as any_task
+from tests.tasks.filled_tables import task as any_task
 from tests.tasks.records import audited, changes, counted, pulled, stored, told
 
 QUEUE = f"{PROJECT}/queues/q1"

@@ -19,8 +19,8 @@ from tests import plans
 from tests.conftest import open_db, rolled_back
 from tests.plans import NOW, Recorded, reads_a_whole_table, recorded
 from tests.servers.postgres import Databases
-from tests.tasks import crowd
-from tests.tasks.looks import LOOKS, Look
+from tests.tasks import filled_tables
+from tests.tasks.queries import LOOKS, Look
 
 NEW, UNSEEN, FULL = "penstock_task_plans_new", "penstock_task_plans_unseen", "penstock_task_plans_full"
 TABLES = r"(task(_\w+)?|project(_tag)?|queue|pull_receipt)"

@@ -9,13 +9,13 @@ import pytest
 from penstock.kernel.clock import ManualClock
 from penstock.tasks.deps import Deps
 from penstock.tasks.domain import Holder, Policy, Status
-from penstock.tasks.moves import open_book
+from penstock.tasks.lifecycle import open_book
 from penstock.tasks.progress import Spot, set_status
-from penstock.tasks.store import talk
+from penstock.tasks.store import task_messages
 from tests.conftest import open_db
 from tests.plans import recorded
 from tests.tasks.conftest import PROJECT, Profile, Room
-from tests.tasks.peeking import (
+from tests.tasks.stored_state import (
     changes_after,
     events_of,
     log_of,

@@ -10,7 +10,7 @@ from penstock.kernel.clock import ManualClock
 from penstock.tasks.store import tasks
 from tests.conftest import open_db
 from tests.tasks.conftest import PROJECT, Room
-from tests.tasks.peeking import pulls_of
+from tests.tasks.stored_state import pulls_of
 
 
 def ids(tasks: list[dict[str, str]]) -> list[str]:

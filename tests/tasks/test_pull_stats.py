@@ -10,8 +10,8 @@ from sqlalchemy import event
 
 from penstock.kernel.bulk import insert_rows
 from penstock.kernel.db import Db
-from penstock.tasks.store import places
-from penstock.tasks.store.handing import HISTORY
+from penstock.tasks.store import locations
+from penstock.tasks.store.claims import HISTORY
 from penstock.tasks.store.tables import task_pull
 from tests.tasks.conftest import PROJECT, Room
 

@@ -6,9 +6,9 @@ from urllib.parse import quote
 
 import pytest
 
-from penstock.tasks.store import talk
+from penstock.tasks.store import task_messages
 from tests.tasks.conftest import Room
-from tests.tasks.peeking import changes_after, events_of, log_of, messages_of, project_of, queue_of, task_of
+from tests.tasks.stored_state import changes_after, events_of, log_of, messages_of, project_of, queue_of, task_of
 
 FULL: dict[str, Any] = {
     "id": "t-1",

@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.tasks.domain import Holder, Policy, Side, Status, Task
 from tests.tasks.conftest import PROJECT, Room
-from tests.tasks.peeking import changes_after, project_of, pulls_of, queue_of, set_policy, task_of
+from tests.tasks.stored_state import changes_after, project_of, pulls_of, queue_of, set_policy, task_of
 
 HOUR = 3600
 

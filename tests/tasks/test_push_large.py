@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Engine, event
 
 from tests.tasks.conftest import Room
-from tests.tasks.peeking import project_of, queue_of, task_of
+from tests.tasks.stored_state import project_of, queue_of, task_of
 
 
 @contextmanager

@@ -9,10 +9,10 @@ from penstock.kernel import queue
 from penstock.tasks import remove
 from penstock.tasks.deps import Rules
 from penstock.tasks.domain import Outcome
-from penstock.tasks.moves import channel
+from penstock.tasks.lifecycle import channel
 from penstock.tasks.store import tables
 from tests.tasks.conftest import PROJECT, Room
-from tests.tasks.peeking import events_of, project_of
+from tests.tasks.stored_state import events_of, project_of
 from tests.tasks.records import audited
 
 MANY = 3_000

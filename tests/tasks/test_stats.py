@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from penstock import __version__
-from penstock.tasks.store import figures
+from penstock.tasks.store import statistics
 from tests.tasks.conftest import PROJECT, Room
 
 EVERY = [

@@ -14,10 +14,10 @@ from penstock.kernel.db import Db, Tx
 from penstock.kernel.message import Event
 from penstock.kernel.scheduler import PeriodicTask
 from penstock.tasks.domain import Alarm, Outcome
-from penstock.tasks.meters import LEAST_ENDED, RECENT
-from penstock.tasks.moves import stream_name
-from penstock.tasks.store import alarms
-from penstock.tasks.store.alarms import Raised
+from penstock.tasks.metrics import LEAST_ENDED, RECENT
+from penstock.tasks.lifecycle import stream_name
+from penstock.tasks.store import alerts
+from penstock.tasks.store.alerts import Raised
 
 log = logging.getLogger(__name__)
 

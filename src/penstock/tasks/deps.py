@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from penstock.kernel.coalescer import Coalescer
 from penstock.kernel.db import Db
 from penstock.kernel.queue import Queue
-from penstock.tasks.limit import PullGate
-from penstock.tasks.meters import Meters
+from penstock.tasks.pull_limits import PullGate
+from penstock.tasks.metrics import Meters
 from penstock.tasks.remember import Memory
-from penstock.tasks.store.places import Atlas
+from penstock.tasks.store.locations import Atlas
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,8 +16,8 @@ from penstock.kernel.errors import Conflict, Gone, NotFound, PenstockError
 from penstock.tasks.deps import Deps
 from penstock.tasks.domain import MIDDLE, ChangeKind, Queue, Side, Status, Task, rank_of
 from penstock.tasks.errors import SHOWN_IDS, BadTask, TaskExists, place_of
-from penstock.tasks.moves import Book, by_name, claim_task, count_ended, open_book, pick
-from penstock.tasks.schema import refuse_misfit
+from penstock.tasks.lifecycle import Book, by_name, claim_task, count_ended, open_book, pick
+from penstock.tasks.result_schema import refuse_misfit
 from penstock.tasks.store import tasks
 
 

@@ -17,11 +17,11 @@ from penstock.tasks.deps import Deps
 from penstock.tasks.domain import ChangeKind, Holder, Outcome, Status, Task
 from penstock.tasks.errors import ProjectNotFound, QueueNotFound, TaskGone, TaskNotFound, place_of
 from penstock.tasks.lost import lost
-from penstock.tasks.moves import Book, by_name, claim_task, count_ended, find_task, open_book, pick
-from penstock.tasks.objections import Saying, differs, list_lost, refuse_running_over
-from penstock.tasks.schema import refuse_misfit
-from penstock.tasks.store import holds, projects, queues, talk, tasks
-from penstock.tasks.store.talk import LogLine, Message
+from penstock.tasks.lifecycle import Book, by_name, claim_task, count_ended, find_task, open_book, pick
+from penstock.tasks.conflicts import Saying, differs, list_lost, refuse_running_over
+from penstock.tasks.result_schema import refuse_misfit
+from penstock.tasks.store import leases, projects, queues, task_messages, tasks
+from penstock.tasks.store.task_messages import LogLine, Message
 
 REFUSALS = (Invalid, Refused, NotFound, Conflict, Gone)  # of one word; whatever else goes wrong does so for all
 

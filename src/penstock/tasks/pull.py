@@ -11,12 +11,12 @@ from functools import partial
 
 from penstock.kernel.db import Tx
 from penstock.tasks.deps import Deps
-from penstock.tasks.handing import Ask, Handed, Slip, begin_share, moment_of, slip_of, tell_again
-from penstock.tasks.moves import channel
-from penstock.tasks.store import handing, places, pulls
-from penstock.tasks.store.handing import Hand
+from penstock.tasks.claims import Ask, Handed, Slip, begin_share, moment_of, slip_of, tell_again
+from penstock.tasks.lifecycle import channel
+from penstock.tasks.store import claims, locations, pulls
+from penstock.tasks.store.claims import Hand
 from penstock.tasks.store.offers import Wanted
-from penstock.tasks.store.places import Place
+from penstock.tasks.store.locations import Place
 from penstock.tasks.store.tasks import TaskRow
 
 SHARED_LIMIT = 10  # who asks for more travels alone: a large batch is worth a trip of its own, side by side with others

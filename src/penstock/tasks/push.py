@@ -14,10 +14,10 @@ from typing import Any
 from penstock.kernel.db import Tx
 from penstock.tasks.deps import Deps
 from penstock.tasks.domain import ChangeKind, Holder, Outcome, Project, Queue, Side, Status, Task
-from penstock.tasks.moves import Book, count_ended, open_book
-from penstock.tasks.objections import Saying, differs, refuse, refuse_moved, refuse_running_over
-from penstock.tasks.schema import refuse_misfit
-from penstock.tasks.store import holds, projects, pulls, talk, tasks
+from penstock.tasks.lifecycle import Book, count_ended, open_book
+from penstock.tasks.conflicts import Saying, differs, refuse, refuse_moved, refuse_running_over
+from penstock.tasks.result_schema import refuse_misfit
+from penstock.tasks.store import leases, projects, pulls, task_messages, tasks
 from penstock.tasks.store.tasks import Where
 
 READ_AT_ONCE = 20_000  # a queue may have grown past what one push can hold

@@ -16,7 +16,7 @@ from penstock.kernel.db import Tx
 from penstock.kernel.maintenance import until_none
 from penstock.kernel.queue import Job, NewJob
 from penstock.tasks.deps import Deps
-from penstock.tasks.moves import Book, channel, open_book
+from penstock.tasks.lifecycle import Book, channel, open_book
 from penstock.tasks.store import feed, projects, queues, removal
 
 ROOM = "tasks"

@@ -5,9 +5,9 @@ from functools import partial
 
 from penstock.kernel.scheduler import PeriodicTask
 from penstock.kernel.workers import JobHandler
-from penstock.tasks import lapse, remove
+from penstock.tasks import maintenance, remove
 from penstock.tasks.deps import Deps
-from penstock.tasks.store import due
+from penstock.tasks.store import expiry
 
 ROOM = remove.ROOM
 TIME_OUT_SECONDS = 0.5  # what a silent holder had can be pulled again within a second

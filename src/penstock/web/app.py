@@ -26,7 +26,7 @@ from penstock.kernel.http.routes import RouteIndex
 from penstock.kernel.metrics import Metrics
 from penstock.notify import api as webhooks
 from penstock.tasks import api as tasks
-from penstock.tasks.meters import PullFigures
+from penstock.tasks.metrics import PullFigures
 from penstock.web import events, health, probes
 from penstock.web.openapi import describe
 from penstock.wiring import Runtime

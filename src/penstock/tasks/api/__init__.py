@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from penstock.tasks.api import (
     feed,
-    hand_back,
+    leases,
     history,
     manage,
     operations,

@@ -7,11 +7,11 @@ from fastapi import Depends, Query, Response
 from penstock.access.domain import Scope
 from penstock.access.door import open_to
 from penstock.kernel.http.envelope import Said, SayHere
-from penstock.tasks import watch
-from penstock.tasks.api.parts import HolderHere, ProjectHere, ToolsHere, new_router
-from penstock.tasks.api.shapes import moment
+from penstock.tasks import change_feed
+from penstock.tasks.api.params import HolderHere, ProjectHere, ToolsHere, new_router
+from penstock.tasks.api.views import moment
 from penstock.tasks.store.feed import Line
-from penstock.tasks.watch import Asked
+from penstock.tasks.change_feed import Asked
 
 router = new_router()
 

@@ -8,9 +8,9 @@ import msgspec
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
-from penstock.tasks.api.parts import LONGEST_ID, NO_CONTROLS
+from penstock.tasks.api.params import LONGEST_ID, NO_CONTROLS
 from penstock.tasks.domain import MIDDLE, WORDS, Status, rank_of
-from penstock.tasks.schema import flaw_of
+from penstock.tasks.result_schema import flaw_of
 
 LONGEST_NAME = 1000
 LONGEST_TEXT = 1_000_000

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from penstock.tasks.api.parts import LONGEST_ID, When
+from penstock.tasks.api.params import LONGEST_ID, When
 from penstock.tasks.domain import HIGHEST, LOWEST, Status, rank_of
 from penstock.tasks.store.offers import Span, Wanted
 

@@ -7,13 +7,13 @@ from fastapi import Query
 from penstock.access.domain import Scope
 from penstock.access.door import open_to
 from penstock.kernel.http.envelope import PageAsked, PageHere, Said, Say, SayHere
-from penstock.tasks import report
-from penstock.tasks.api.figures import percent, seconds, shown_client, shown_pagination, shown_pull, slice_of
-from penstock.tasks.api.parts import ProjectHere, QueueId, TaskId, ToolsHere, new_router
-from penstock.tasks.api.shapes import moment
+from penstock.tasks import statistics
+from penstock.tasks.api.stats_views import percent, seconds, shown_client, shown_pagination, shown_pull, slice_of
+from penstock.tasks.api.params import ProjectHere, QueueId, TaskId, ToolsHere, new_router
+from penstock.tasks.api.views import moment
 from penstock.tasks.domain import PullState
 from penstock.tasks.remember import Remembered
-from penstock.tasks.report import PullFigures
+from penstock.tasks.statistics import PullFigures
 from penstock.tasks.store.pulls import Pull
 
 router = new_router()

@@ -23,8 +23,8 @@ from penstock.tasks.api.fields import (
     Tags,
     Text,
 )
-from penstock.tasks.api.parts import MOST_IDS, ProjectHere, QueueId, TaskId, TaskIds, ToolsHere, When, new_router
-from penstock.tasks.api.shapes import moment, shown_failures, shown_task, shown_tasks
+from penstock.tasks.api.params import MOST_IDS, ProjectHere, QueueId, TaskId, TaskIds, ToolsHere, When, new_router
+from penstock.tasks.api.views import moment, shown_failures, shown_task, shown_tasks
 from penstock.tasks.domain import MIDDLE, Status, Task, rank_of
 from penstock.tasks.edit import Done, Edits, Place, Plan
 

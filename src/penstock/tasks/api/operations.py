@@ -8,11 +8,11 @@ from pydantic import BaseModel, Field
 from penstock.access.domain import Scope
 from penstock.access.door import CallerHere, open_to
 from penstock.kernel.http.envelope import Said, SayHere
-from penstock.tasks import operate
-from penstock.tasks.api.parts import Name, ProjectHere, QueueId, TaskId, TaskIds, ToolsHere, new_router
-from penstock.tasks.api.shapes import moment, shown_failures, shown_task
+from penstock.tasks import queue_operations
+from penstock.tasks.api.params import Name, ProjectHere, QueueId, TaskId, TaskIds, ToolsHere, new_router
+from penstock.tasks.api.views import moment, shown_failures, shown_task
 from penstock.tasks.domain import Operation
-from penstock.tasks.operate import Operated
+from penstock.tasks.queue_operations import Operated
 
 router = new_router()
 

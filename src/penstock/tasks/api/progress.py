@@ -14,8 +14,8 @@ from penstock.access.door import open_to
 from penstock.kernel.http.envelope import Said, SayHere
 from penstock.tasks import progress
 from penstock.tasks.api.fields import Result, StatusWord, Text
-from penstock.tasks.api.parts import LONGEST_ID, HolderHere, ProjectHere, QueueId, TaskId, ToolsHere, new_router
-from penstock.tasks.api.shapes import moment
+from penstock.tasks.api.params import LONGEST_ID, HolderHere, ProjectHere, QueueId, TaskId, ToolsHere, new_router
+from penstock.tasks.api.views import moment
 from penstock.tasks.api.telling import LONGEST_CONTENT, Part, RoleWord, Token
 from penstock.tasks.domain import Holder
 from penstock.tasks.progress import Spot

@@ -9,11 +9,11 @@ from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, C
 from penstock.access.domain import Scope
 from penstock.access.door import CallerHere, open_to
 from penstock.kernel.http.envelope import Paged, PageHere, Said, SayHere
-from penstock.tasks import arrange, remove
+from penstock.tasks import manage_projects, remove
 from penstock.tasks.api.fields import LONGEST_TAG, MOST_TAGS, Name, NewId, Tags
-from penstock.tasks.api.parts import ProjectHere, Search, ToolsHere, When, new_router, refuse_other_project
-from penstock.tasks.api.shapes import shown_check, shown_metadata_alone, shown_project
-from penstock.tasks.arrange import MetadataChanges, ProjectChanges
+from penstock.tasks.api.params import ProjectHere, Search, ToolsHere, When, new_router, refuse_other_project
+from penstock.tasks.api.views import shown_check, shown_metadata_alone, shown_project
+from penstock.tasks.manage_projects import MetadataChanges, ProjectChanges
 from penstock.tasks.domain import Policy
 from penstock.tasks.errors import BadTask
 from penstock.tasks.store import projects

@@ -19,9 +19,9 @@ from penstock.kernel.errors import PenstockError, TooMany
 from penstock.kernel.http.envelope import in_millis
 from penstock.kernel.http.language import speaks_chinese, words
 from penstock.tasks import pull as verb
-from penstock.tasks import pull_named
+from penstock.tasks import pull_by_id
 from penstock.tasks.api.filters import BatchFilters, Filters
-from penstock.tasks.api.parts import (
+from penstock.tasks.api.params import (
     LONGEST_ID,
     NO_CONTROLS,
     HolderHere,
@@ -34,12 +34,12 @@ from penstock.tasks.api.parts import (
     refuse_other_project,
 )
 from penstock.tasks.api.quick import QuickRoute
-from penstock.tasks.api.shapes import moment, shown_task
+from penstock.tasks.api.views import moment, shown_task
 from penstock.tasks.deps import Deps
 from penstock.tasks.domain import SHOWN, Holder, PullState
-from penstock.tasks.handing import Ask, Handed
-from penstock.tasks.limit import Allowance
-from penstock.tasks.pull_named import Named, Names
+from penstock.tasks.claims import Ask, Handed
+from penstock.tasks.pull_limits import Allowance
+from penstock.tasks.pull_by_id import Named, Names
 
 router = new_router()
 quick = new_router(QuickRoute)

@@ -24,10 +24,10 @@ from penstock.tasks.api.fields import (
     Tags,
     Text,
 )
-from penstock.tasks.api.parts import LONGEST_ID, HolderHere, ToolsHere, new_router, refuse_other_project
+from penstock.tasks.api.params import LONGEST_ID, HolderHere, ToolsHere, new_router, refuse_other_project
 from penstock.tasks.api.telling import Content, Part, RoleWord, Token
 from penstock.tasks.push import Push, Spoken, Told
-from penstock.tasks.store.talk import KEPT
+from penstock.tasks.store.task_messages import KEPT
 
 router = new_router()
 

@@ -7,11 +7,11 @@ from pydantic import AliasChoices, BaseModel, Field
 from penstock.access.domain import Scope
 from penstock.access.door import CallerHere, open_to
 from penstock.kernel.http.envelope import Paged, PageHere, Said, SayHere
-from penstock.tasks import arrange, remove
+from penstock.tasks import manage_projects, remove
 from penstock.tasks.api.fields import Meta, Name, NewId
-from penstock.tasks.api.parts import ProjectHere, QueueId, Search, ToolsHere, When, new_router
-from penstock.tasks.api.shapes import shown_check, shown_queue
-from penstock.tasks.arrange import NewQueue, QueueChanges
+from penstock.tasks.api.params import ProjectHere, QueueId, Search, ToolsHere, When, new_router
+from penstock.tasks.api.views import shown_check, shown_queue
+from penstock.tasks.manage_projects import NewQueue, QueueChanges
 from penstock.tasks.errors import BadTask
 from penstock.tasks.store import projects, queues
 

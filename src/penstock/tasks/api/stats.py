@@ -13,8 +13,8 @@ from penstock import __version__
 from penstock.access.domain import Scope
 from penstock.access.door import CallerHere, open_to
 from penstock.kernel.http.envelope import PageHere, Said, SayHere
-from penstock.tasks import report
-from penstock.tasks.api.figures import (
+from penstock.tasks import statistics
+from penstock.tasks.api.stats_views import (
     seconds,
     shown_client,
     shown_pagination,
@@ -24,7 +24,7 @@ from penstock.tasks.api.figures import (
     shown_work,
     slice_of,
 )
-from penstock.tasks.api.parts import (
+from penstock.tasks.api.params import (
     LONGEST_ID,
     NO_CONTROLS,
     ProjectHere,
@@ -32,9 +32,9 @@ from penstock.tasks.api.parts import (
     new_router,
     refuse_other_project,
 )
-from penstock.tasks.api.shapes import moment
+from penstock.tasks.api.views import moment
 from penstock.tasks.domain import Project, PullState, Status
-from penstock.tasks.store.figures import MOST_WAITING, QueueFigures
+from penstock.tasks.store.statistics import MOST_WAITING, QueueFigures
 
 router = new_router()
 MOST_HOURS = 168  # a week

@@ -10,11 +10,11 @@ from penstock.access.domain import Scope
 from penstock.access.door import open_to
 from penstock.kernel.db import Tx
 from penstock.kernel.http.envelope import PageAsked, Paged, PageHere, Said, SayHere
-from penstock.tasks.api.parts import ProjectHere, QueueId, Search, TaskId, ToolsHere, When, new_router
-from penstock.tasks.api.shapes import shown_check, shown_log_line, shown_message, shown_task, shown_tasks
+from penstock.tasks.api.params import ProjectHere, QueueId, Search, TaskId, ToolsHere, When, new_router
+from penstock.tasks.api.views import shown_check, shown_log_line, shown_message, shown_task, shown_tasks
 from penstock.tasks.domain import SHOWN, Counts, Project, Queue, Status, Task
-from penstock.tasks.moves import find_task
-from penstock.tasks.store import projects, queues, talk, tasks
+from penstock.tasks.lifecycle import find_task
+from penstock.tasks.store import projects, queues, task_messages, tasks
 from penstock.tasks.store.tasks import Listing, Where
 
 router = new_router()

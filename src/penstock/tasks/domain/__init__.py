@@ -4,7 +4,7 @@ A task has a `status`, which is what its worker says of the work, and a `state`,
 pull: on offer, held, closed by a push, or not on offer at all. `source` says who wrote last, `origin` who made it.
 """
 
-from penstock.tasks.domain.places import Counts, Project, Queue
+from penstock.tasks.domain.project import Counts, Project, Queue
 from penstock.tasks.domain.task import Change, Holder, Task
 from penstock.tasks.domain.words import (
     FINAL,

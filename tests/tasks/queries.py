@@ -13,12 +13,12 @@ from penstock.kernel.db import Tx
 from penstock.kernel.leases import LONG_AGO
 from penstock.kernel.scheduler import Need
 from penstock.tasks.domain import Outcome, PullState, Status, Task
-from penstock.tasks.store import due, feed, figures, handing, places, projects, pulls, queues, talk, tasks
-from penstock.tasks.store.handing import Hand, Moment
+from penstock.tasks.store import expiry, feed, statistics, claims, locations, projects, pulls, queues, task_messages, tasks
+from penstock.tasks.store.claims import Hand, Moment
 from penstock.tasks.store.offers import OFTEN, Span, Wanted
 from penstock.tasks.store.tasks import Listing, Where
 from tests.plans import NOW
-from tests.tasks.crowd import ROWS, task
+from tests.tasks.filled_tables import ROWS, task
 
 FEW = 10
 PRIMARY = r"(pk_\w+|sqlite_autoindex_\w+|INTEGER PRIMARY KEY)"

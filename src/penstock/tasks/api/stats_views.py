@@ -3,10 +3,10 @@
 from typing import Any
 
 from penstock.kernel.http.envelope import PageAsked, Say
-from penstock.tasks.api.shapes import moment, shown_counts
+from penstock.tasks.api.views import moment, shown_counts
 from penstock.tasks.domain import Counts, Outcome
-from penstock.tasks.report import Slice
-from penstock.tasks.store.figures import ClientPulls, Pulls, Pusher, Totals
+from penstock.tasks.statistics import Slice
+from penstock.tasks.store.statistics import ClientPulls, Pulls, Pusher, Totals
 from penstock.tasks.store.pulls import Pull
 
 

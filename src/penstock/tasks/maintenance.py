@@ -18,9 +18,9 @@ from penstock.kernel.errors import Unavailable
 from penstock.kernel.maintenance import Forget, until_none
 from penstock.tasks.deps import Deps
 from penstock.tasks.domain import ChangeKind, Outcome, PullState, Side, Task
-from penstock.tasks.moves import Book, count_ended
-from penstock.tasks.store import due, feed, projects, pulls, tasks
-from penstock.tasks.store.due import Found, Moment
+from penstock.tasks.lifecycle import Book, count_ended
+from penstock.tasks.store import expiry, feed, projects, pulls, tasks
+from penstock.tasks.store.expiry import Found, Moment
 
 log = logging.getLogger(__name__)
 

@@ -12,11 +12,11 @@ import msgspec
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, ValidationError
 
 from penstock.tasks.api.fields import Files, KnownId, Name, NewId, Prompt, Rank, StatusWord, Tags, Text
-from penstock.tasks.api.parts import LONGEST_ID, When
+from penstock.tasks.api.params import LONGEST_ID, When
 from penstock.tasks.api.push import ClientInfo, GitInfo
 from penstock.tasks.api.telling import Content, Part, RoleWord
-from penstock.tasks.load import Entry, Line, Said
-from penstock.tasks.store.talk import KEPT
+from penstock.tasks.import_tasks import Entry, Line, Said
+from penstock.tasks.store.task_messages import KEPT
 
 LONGEST_LINE = 16 * 1024 * 1024
 DEEPEST = 4  # where the last form of MongoDB's stands that we read: the time of a message

@@ -9,9 +9,9 @@ from penstock.kernel.errors import PenstockError
 from penstock.tasks.deps import Deps
 from penstock.tasks.domain import PullState, Side, Task
 from penstock.tasks.errors import NotOffered, TaskIsHeld
-from penstock.tasks.handing import Ask, Handed, Slip, begin_share, moment_of, slip_of, tell_again
-from penstock.tasks.moves import by_name, pick
-from penstock.tasks.store import handing, places, pulls, queues, tasks
+from penstock.tasks.claims import Ask, Handed, Slip, begin_share, moment_of, slip_of, tell_again
+from penstock.tasks.lifecycle import by_name, pick
+from penstock.tasks.store import claims, locations, pulls, queues, tasks
 from penstock.tasks.store.offers import Span, Wanted
 
 ALREADY = ("it was pulled already", "已被拉取")

@@ -15,8 +15,8 @@ from penstock.kernel.errors import Conflict, Gone, NotFound, PenstockError
 from penstock.tasks.deps import Deps, Rules
 from penstock.tasks.domain import ChangeKind, Operation, PullState, Queue, Status, Task
 from penstock.tasks.errors import SHOWN_IDS, TaskArchived
-from penstock.tasks.meters import Meters
-from penstock.tasks.moves import Book, by_name, claim_task, count_ended, open_book, pick
+from penstock.tasks.metrics import Meters
+from penstock.tasks.lifecycle import Book, by_name, claim_task, count_ended, open_book, pick
 from penstock.tasks.store import tasks
 from penstock.tasks.store.tasks import Where
 

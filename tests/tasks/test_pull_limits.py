@@ -11,9 +11,9 @@ from penstock.adapters.redis.link import RedisLink
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.fallback_limits import FallbackLimits
 from penstock.kernel.rate_limits import Bucket, Grant, RateLimits, SqlRateLimits
-from penstock.tasks import limit
+from penstock.tasks import pull_limits
 from penstock.tasks.errors import PullQuotaSpent, TooManyPulls
-from penstock.tasks.limit import Allowance, BadRate, PullGate, Rate, read_rates
+from penstock.tasks.pull_limits import Allowance, BadRate, PullGate, Rate, read_rates
 from tests.conftest import open_db
 from tests.servers.valkey import ValkeyServer
 from tests.tasks.conftest import PROJECT, Room

@@ -8,7 +8,7 @@ from penstock.kernel.db import Db, Tx
 from penstock.tasks.domain import Outcome, Project, PullState, Queue, Side, Status, Task
 from penstock.tasks.store import offers, projects, pulls, queues, tasks
 from penstock.tasks.store.feed import NAMES as CHANGE
-from penstock.tasks.store.handing import HISTORY
+from penstock.tasks.store.claims import HISTORY
 from penstock.tasks.store.pulls import RECEIPT
 from penstock.tasks.store.tables import pull_receipt, task_change, task_pull
 from tests.plans import NOW

@@ -7,10 +7,10 @@ from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
 from penstock.kernel.metrics import Metrics
 from penstock.tasks.domain import Outcome
-from penstock.tasks.meters import LEAST_ENDED, MOST_PAIRS, Meters, PullFigures
+from penstock.tasks.metrics import LEAST_ENDED, MOST_PAIRS, Meters, PullFigures
 from tests.conftest import open_db
 from tests.tasks.conftest import PROJECT, Room
-from tests.tasks.endings import end_pulls
+from tests.tasks.ended_pulls import end_pulls
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 from penstock.kernel.db import Db, Tx
 from penstock.kernel.metrics import Counted, gauge
 from penstock.tasks.domain import Outcome
-from penstock.tasks.store import alarms
+from penstock.tasks.store import alerts
 
 MOST_PAIRS = 200  # of a project and a queue: each is a series that Prometheus keeps
 OTHER = "other"

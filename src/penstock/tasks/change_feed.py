@@ -10,7 +10,7 @@ from datetime import timedelta
 from functools import partial
 
 from penstock.tasks.deps import Deps
-from penstock.tasks.moves import feed_channel
+from penstock.tasks.lifecycle import feed_channel
 from penstock.tasks.store import feed, projects
 from penstock.tasks.store.feed import Line
 

@@ -13,8 +13,8 @@ from penstock.tasks.deps import Deps
 from penstock.tasks.domain import Holder, Task
 from penstock.tasks.errors import KeyReused
 from penstock.tasks.store import pulls, tasks
-from penstock.tasks.store.handing import Hand, Moment
-from penstock.tasks.store.places import Place
+from penstock.tasks.store.claims import Hand, Moment
+from penstock.tasks.store.locations import Place
 from penstock.tasks.store.tasks import TaskRow
 
 

@@ -12,13 +12,13 @@ from sqlalchemy import event
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db, Tx
 from penstock.tasks.domain import Status
-from penstock.tasks.store import figures
+from penstock.tasks.store import statistics
 from penstock.tasks.store.tasks import Where
 from tests import plans
 from tests.conftest import open_db, rolled_back
 from tests.plans import NOW, Recorded, explain, reads_a_whole_table
 from tests.servers.postgres import Databases
-from tests.tasks import crowd
+from tests.tasks import filled_tables
 
 SMALL = Where(project_pk="prj_2")
 QUEUE = Where(project_pk="prj_2", queue_pk="que_2_2")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock.tasks.schema import MOST_BYTES, MOST_DEPTH, flaw_of, misfit_of
+from penstock.tasks.result_schema import MOST_BYTES, MOST_DEPTH, flaw_of, misfit_of
 
 PERSON = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -13,8 +13,8 @@ from penstock.access import audit
 from penstock.kernel.db import Db, Tx
 from penstock.tasks.domain import ChangeKind, Project, Queue, Side, Status, Task
 from penstock.tasks.errors import SHOWN_IDS
-from penstock.tasks.moves import Book, open_book
-from penstock.tasks.store import projects, talk, tasks
+from penstock.tasks.lifecycle import Book, open_book
+from penstock.tasks.store import projects, task_messages, tasks
 
 BATCH_LINES = 500  # in one transaction
 BATCH_BYTES = 16 * 1024 * 1024

@@ -10,8 +10,8 @@ from pydantic import AliasChoices, BaseModel, Field
 from penstock.access.domain import Caller, Scope
 from penstock.access.door import CallerHere, open_to
 from penstock.kernel.http.envelope import Said, Say, SayHere
-from penstock.tasks import hand_back
-from penstock.tasks.api.parts import (
+from penstock.tasks import leases
+from penstock.tasks.api.params import (
     LONGEST_TOKEN,
     MOST_IDS,
     HolderHere,
@@ -23,11 +23,11 @@ from penstock.tasks.api.parts import (
     ToolsHere,
     new_router,
 )
-from penstock.tasks.api.shapes import moment, shown_failures
+from penstock.tasks.api.views import moment, shown_failures
 from penstock.tasks.deps import Deps
 from penstock.tasks.domain import SHOWN, Holder
 from penstock.tasks.errors import BadTask
-from penstock.tasks.hand_back import Kept, Named
+from penstock.tasks.leases import Kept, Named
 
 router = new_router()
 

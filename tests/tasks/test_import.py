@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 from penstock.cli.tasks import app as command
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
-from penstock.tasks import load as loading
-from penstock.tasks.api import exported
-from penstock.tasks.api.exported import read_lines
+from penstock.tasks import import_tasks as loading
+from penstock.tasks.api import import_format
+from penstock.tasks.api.import_format import read_lines
 from penstock.tasks.domain import PullState, Side, Status, Task
-from penstock.tasks.load import Line, Loaded, load
+from penstock.tasks.import_tasks import Line, Loaded, load
 from penstock.tasks.store import projects, queues, tasks
 from tests.tasks.conftest import Room
 from tests.tasks.records import audited, changes

@@ -17,7 +17,7 @@ from penstock.kernel.events import LONGEST_NAME
 from penstock.kernel.message import Event
 from penstock.tasks.domain import Change, ChangeKind, Outcome, Project, PullState, Queue, Task
 from penstock.tasks.errors import AmbiguousTask, TaskGone, TaskNotFound, place_of
-from penstock.tasks.meters import Meters
+from penstock.tasks.metrics import Meters
 from penstock.tasks.store import feed, offers, projects, pulls, queues, tasks
 
 

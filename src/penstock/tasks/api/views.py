@@ -10,7 +10,7 @@ from fastapi import Request
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.http.language import words
 from penstock.tasks.domain import LOWEST, SHOWN, Counts, Project, Queue, Task
-from penstock.tasks.store.talk import LogLine, Message
+from penstock.tasks.store.task_messages import LogLine, Message
 from penstock.tasks.store.tasks import TaskRow
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import func, select, text
 
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
-from penstock.tasks import lapse, worker
+from penstock.tasks import maintenance, worker
 from penstock.tasks.deps import Deps
 from penstock.tasks.store import projects
 from penstock.tasks.store.tables import pull_receipt, task_change, task_pull

@@ -8,7 +8,7 @@ import pytest
 from penstock.access import audit
 from penstock.kernel.clock import ManualClock
 from penstock.tasks.deps import Deps
-from penstock.tasks.meters import Meters
+from penstock.tasks.metrics import Meters
 from penstock.tasks.store import projects
 from tests.conftest import open_db
 from tests.tasks.conftest import PROJECT, Profile, Room

@@ -16,9 +16,9 @@ from penstock.tasks.deps import Deps
 from penstock.tasks.domain import ChangeKind, Holder, Outcome, PullState, Task
 from penstock.tasks.errors import SHOWN_IDS, BadTask, TaskArchived
 from penstock.tasks.lost import lost
-from penstock.tasks.moves import Book, by_name, count_ended, open_book, pick
-from penstock.tasks.store import holds, pulls, tasks
-from penstock.tasks.store.holds import Grip
+from penstock.tasks.lifecycle import Book, by_name, count_ended, open_book, pick
+from penstock.tasks.store import leases, pulls, tasks
+from penstock.tasks.store.leases import Grip
 
 T = TypeVar("T")
 

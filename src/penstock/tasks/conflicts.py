@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from penstock.kernel.db import Tx
 from penstock.tasks.domain import Holder, Outcome, Policy, Project, Task
 from penstock.tasks.errors import PullLost, PushRefused, TasksGone, naming
-from penstock.tasks.moves import by_name
+from penstock.tasks.lifecycle import by_name
 from penstock.tasks.store import pulls, tasks
 
 OVER = {"reason": "it was pushed, given back or taken away before", "reason_zh": "此前已被推送、归还或收回"}

@@ -15,10 +15,10 @@ from typing import TypeVar
 from penstock.kernel.db import Tx
 from penstock.tasks.deps import Deps
 from penstock.tasks.domain import FINAL, Project, PullState, Status, Task
-from penstock.tasks.moves import pick
+from penstock.tasks.lifecycle import pick
 from penstock.tasks.remember import Remembered
-from penstock.tasks.store import figures, places, projects, pulls, queues, tasks
-from penstock.tasks.store.figures import ClientPulls, HeldTask, Pulls, Pusher, QueueFigures, Totals
+from penstock.tasks.store import statistics, locations, projects, pulls, queues, tasks
+from penstock.tasks.store.statistics import ClientPulls, HeldTask, Pulls, Pusher, QueueFigures, Totals
 from penstock.tasks.store.pulls import Pull
 from penstock.tasks.store.tasks import Where
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from penstock.kernel import events
 from penstock.kernel.events import Interest
 from penstock.tasks.domain import Policy, Project, Queue, Task
-from penstock.tasks.moves import find_task, open_book
-from penstock.tasks.store import feed, projects, pulls, queues, talk
+from penstock.tasks.lifecycle import find_task, open_book
+from penstock.tasks.store import feed, projects, pulls, queues, task_messages
 from penstock.tasks.store.feed import Line
 from penstock.tasks.store.pulls import Pull
 from tests.tasks.conftest import Room

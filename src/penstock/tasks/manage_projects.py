@@ -14,7 +14,7 @@ from penstock.kernel.db import Tx
 from penstock.tasks.deps import Deps
 from penstock.tasks.domain import Policy, Project, Queue
 from penstock.tasks.errors import ProjectExists, QueueExists
-from penstock.tasks.moves import open_book
+from penstock.tasks.lifecycle import open_book
 from penstock.tasks.store import projects
 
 
