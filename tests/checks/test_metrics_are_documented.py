@@ -10,7 +10,7 @@ from penstock.etl.meters import EtlFigures
 from penstock.etl.meters import Meters as EtlMeters
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.metrics import Metrics
-from penstock.tasks.metrics import Meters, PullFigures
+from penstock.tasks.metrics import PullHealthMetrics, TaskMetrics
 from tests.checks import tree
 from tests.conftest import open_db
 
@@ -26,7 +26,13 @@ class NoStreams:
 async def shown_names(url: str) -> set[str]:
     """The names that a house with every part shows."""
     db = open_db(url, ManualClock(datetime(2026, 1, 1, tzinfo=UTC)))
-    rooms = [Meters(), PullFigures(db, pull_timeout=1), EtlMeters(), EtlFigures(db, queue_size=1), LlmMeters()]
+    rooms = [
+        TaskMetrics(),
+        PullHealthMetrics(db, pull_timeout=1),
+        EtlMeters(),
+        EtlFigures(db, queue_size=1),
+        LlmMeters(),
+    ]
     metrics = Metrics(db, version="1", streams=NoStreams(), more=rooms)
     page = (await metrics.page()).decode()
     await db.close()

@@ -15,7 +15,7 @@ from penstock.etl.worker import ROOM
 from penstock.kernel.processes import ProcessKind
 from penstock.kernel.queue import JobState, NewJob, get_job
 from penstock.settings import EtlSettings, Settings
-from penstock.tasks.remove import REMOVE
+from penstock.tasks.remove import REMOVE_JOB
 from penstock.wiring import MODULES, Runtime, open_runtime
 from tests.etl.workshop import ANNA, Grounds
 from tests.fakes.gate import until
@@ -129,7 +129,7 @@ async def test_the_room_has_slots_of_its_own(settings: Settings):
             await ocr.waits.wait()
             async with house.db.tx() as tx:
                 gone = {"project_pk": "none", "queue_pk": None}
-                await house.queue.enqueue(tx, NewJob(kind=REMOVE, id="other", room="tasks", payload=gone))
+                await house.queue.enqueue(tx, NewJob(kind=REMOVE_JOB, id="other", room="tasks", payload=gone))
             await done(house, "other")
             assert ocr.calls == 1
             ocr.go_on.set()

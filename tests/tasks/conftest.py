@@ -30,10 +30,11 @@ from penstock.kernel.queue import Queue
 from penstock.kernel.rate_limits import RateLimits, SqlRateLimits
 from penstock.kernel.runner import Runner
 from penstock.kernel.workers import Workers
-from penstock.tasks import api, worker
-from penstock.tasks.deps import Deps, Rules
-from penstock.tasks.pull_limits import PullGate, read_rates
-from penstock.tasks.metrics import Meters
+from penstock.tasks import worker
+from penstock.tasks.api import ROUTERS
+from penstock.tasks.deps import Config, Deps
+from penstock.tasks.metrics import TaskMetrics
+from penstock.tasks.pull_limits import PullLimiter, read_rates
 from tests.asgi import Answer, call
 from tests.fakes.doors import OpenDoor
 
@@ -56,19 +57,19 @@ class Profile:
     link: RedisLink | None = None
 
 
-class Room:
+class TasksApi:
     """The room and those who call."""
 
-    def __init__(self, tools: Deps, clock: ManualClock, profile: Profile) -> None:
-        self.tools = tools
-        self.db = tools.db
+    def __init__(self, deps: Deps, clock: ManualClock, profile: Profile) -> None:
+        self.deps = deps
+        self.db = deps.db
         self.clock = clock
         self.profile = profile
         self.app = FastAPI()
-        self.app.state.db = tools.db
-        self.app.state.tasks = tools
+        self.app.state.db = deps.db
+        self.app.state.tasks = deps
         self.app.state.access = OpenDoor(**CALLERS)
-        self.app.router.routes[:] = [RouteIndex([route for router in api.ROUTERS for route in router.routes])]
+        self.app.router.routes[:] = [RouteIndex([route for router in ROUTERS for route in router.routes])]
         install_error_handlers(self.app)
 
     async def call(self, method: str, path: str, body: object = None, *, key: str = "root", **headers: str) -> Answer:
@@ -119,37 +120,37 @@ class Room:
 
     async def work(self) -> None:
         """Do the room's jobs that are due."""
-        handlers, rooms, link = worker.handlers(self.tools), [worker.ROOM], self.profile.link
+        handlers, rooms, link = worker.handlers(self.deps), [worker.MODULE], self.profile.link
         if link is None:
-            await Workers(self.db, self.tools.queue, handlers, owner="w", rooms=rooms, slots=1).run_until_empty()
+            await Workers(self.db, self.deps.queue, handlers, owner="w", rooms=rooms, slots=1).run_until_empty()
             return
         tickets = Tickets(link, self.clock)
         relay = Relay(self.db, {}, carriers=[tickets], owner="relay")
         while await relay.deliver():
             pass
-        await Reconciler(self.db, self.tools.queue, tickets).run()
-        runner = Runner(self.db, self.tools.queue, handlers, owner="w")
+        await Reconciler(self.db, self.deps.queue, tickets).run()
+        runner = Runner(self.db, self.deps.queue, handlers, owner="w")
         await ArqWorkers(link, runner, rooms=rooms, slots=1).run_until_empty()
 
-    async def tidy(self, *names: str) -> None:
+    async def run_periodic_tasks(self, *names: str) -> None:
         """Do the room's periodic_tasks, or those of these names, once."""
-        for duty in worker.periodic_tasks(self.tools):
-            if not names or duty.name in names:
-                await duty.run()
+        for task in worker.periodic_tasks(self.deps):
+            if not names or task.name in names:
+                await task.run()
 
-    def with_rules(self, **rules: Any) -> "Room":
+    def with_config(self, **rules: Any) -> "TasksApi":
         """The same room under other settings."""
-        return self.but(rules=replace(self.tools.rules, **rules))
+        return self.with_deps(config=replace(self.deps.config, **rules))
 
-    def limited(self, rates: str = "", *, interval: float = 0, quota: int = 0) -> "Room":
+    def with_limits(self, rates: str = "", *, interval: float = 0, quota: int = 0) -> "TasksApi":
         """The same room with limits for pulls."""
         counted = read_rates(rates) if rates else []
-        gate = PullGate(self.profile.limits, self.clock, rates=counted, min_interval=interval, quota=quota)
-        return self.but(gate=gate)
+        limiter = PullLimiter(self.profile.limits, self.clock, rates=counted, min_interval=interval, quota=quota)
+        return self.with_deps(limiter=limiter)
 
-    def but(self, **tools: Any) -> "Room":
+    def with_deps(self, **deps: Any) -> "TasksApi":
         """The same room with other tools."""
-        return Room(replace(self.tools, **tools), self.clock, self.profile)
+        return TasksApi(replace(self.deps, **deps), self.clock, self.profile)
 
 
 @pytest.fixture
@@ -167,15 +168,15 @@ async def profile(db: Db, db_url: str, clock: ManualClock, request: pytest.Fixtu
 
 
 @pytest.fixture
-def tools(db: Db, clock: ManualClock, profile: Profile) -> Deps:
-    gate = PullGate(profile.limits, clock, rates=[], min_interval=0, quota=0)
+def deps(db: Db, clock: ManualClock, profile: Profile) -> Deps:
+    limiter = PullLimiter(profile.limits, clock, rates=[], min_interval=0, quota=0)
     queue = Queue(announce=announce_by_message) if profile.link else Queue()
-    return Deps(db=db, queue=queue, rules=Rules(), gate=gate, meters=Meters(), trips=Coalescer())
+    return Deps(db=db, queue=queue, config=Config(), limiter=limiter, metrics=TaskMetrics(), coalescer=Coalescer())
 
 
 @pytest.fixture
-async def room(tools: Deps, clock: ManualClock, profile: Profile) -> Room:
+async def api(deps: Deps, clock: ManualClock, profile: Profile) -> TasksApi:
     """With an empty project p1 and an empty queue q1 in it."""
-    made = Room(tools, clock, profile)
+    made = TasksApi(deps, clock, profile)
     await made.submit()
     return made

@@ -5,10 +5,10 @@ from datetime import timedelta
 
 from penstock.kernel.bulk import Writes, insert_rows
 from penstock.kernel.db import Db, Tx
-from penstock.tasks.domain import Outcome, Project, PullState, Queue, Side, Status, Task
+from penstock.tasks.domain import Project, PullOutcome, PullState, Queue, Side, Status, Task
 from penstock.tasks.store import offers, projects, pulls, queues, tasks
-from penstock.tasks.store.feed import NAMES as CHANGE
 from penstock.tasks.store.claims import HISTORY
+from penstock.tasks.store.feed import NAMES as CHANGE
 from penstock.tasks.store.pulls import RECEIPT
 from penstock.tasks.store.tables import pull_receipt, task_change, task_pull
 from tests.plans import NOW
@@ -120,7 +120,7 @@ async def _insert_history(tx: Tx, crowd: Sequence[Task]) -> None:
     ]
     await insert_rows(tx, task_pull, HISTORY, rows)
     writes = Writes(tx)
-    pulls.end_pulls(writes, [(one, Outcome.PUSHED, "worker") for one in pulled if not one.is_held])
+    pulls.end_pulls(writes, [(one, PullOutcome.PUSHED, "worker") for one in pulled if not one.is_held])
     await writes.write()
     lines = [
         (

@@ -12,29 +12,40 @@ from penstock.kernel.columns import UtcTime
 from penstock.kernel.db import Tx
 from penstock.kernel.leases import LONG_AGO
 from penstock.kernel.scheduler import Need
-from penstock.tasks.domain import Outcome, PullState, Status, Task
-from penstock.tasks.store import expiry, feed, statistics, claims, locations, projects, pulls, queues, task_messages, tasks
-from penstock.tasks.store.claims import Hand, Moment
-from penstock.tasks.store.offers import OFTEN, Span, Wanted
-from penstock.tasks.store.tasks import Listing, Where
+from penstock.tasks.domain import PullOutcome, PullState, Status, Task
+from penstock.tasks.store import (
+    claims,
+    expiry,
+    feed,
+    locations,
+    projects,
+    pulls,
+    queues,
+    statistics,
+    task_messages,
+    tasks,
+)
+from penstock.tasks.store.claims import ClaimTime, LeaseGrant
+from penstock.tasks.store.offers import MAX_TAG_COUNT, PullFilter, ValueRange
+from penstock.tasks.store.tasks import QueueScope, TaskListFilter
 from tests.plans import NOW
 from tests.tasks.filled_tables import ROWS, task
 
 FEW = 10
 PRIMARY = r"(pk_\w+|sqlite_autoindex_\w+|INTEGER PRIMARY KEY)"
-HERE = Where(project_pk="prj_1", queue_pk="que_1_2")
-BESIDE = Where(project_pk="prj_1", queue_pk="")
-ANYWHERE = Where(project_pk="prj_1")
+HERE = QueueScope(project_pk="prj_1", queue_pk="que_1_2")
+BESIDE = QueueScope(project_pk="prj_1", queue_pk="")
+ANYWHERE = QueueScope(project_pk="prj_1")
 CALLER = Caller(name="me", user_id=1, scope=Scope.READ, key_id="k")
-HAND = Hand(caller=CALLER, owner="me", limit=FEW, token="token", pull_id="pull")
-MOMENT = Moment(project_id="p1", now=NOW, until=NOW + timedelta(hours=1))
+HAND = LeaseGrant(caller=CALLER, owner="me", limit=FEW, token="token", pull_id="pull")
+MOMENT = ClaimTime(project_id="p1", now=NOW, until=NOW + timedelta(hours=1))
 UNPULLED = (PullState.IDLE, PullState.OFFERED)
 
 Run = Callable[[Tx], Awaitable[object]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class PlanQuery:
     """A look at the tables. `whole` says that it has to see all there is in its place: it counts, searches or adds up.
 
     `unseen` is what may serve as well while PostgreSQL has not looked at tables that are full, which it soon does.
@@ -58,59 +69,59 @@ def _asks(need: Need) -> Run:
     return lambda tx: tx.conn.scalar(select(need(*moments)))
 
 
-def _claims() -> Iterator[Look]:
-    spans = {name: Span(start=moment(9000), end=moment(9100)) for name in ("created", "modified")}
-    spans["version"] = Span(start=9000, end=9100)
+def _claims() -> Iterator[PlanQuery]:
+    spans = {name: ValueRange(start=moment(9000), end=moment(9100)) for name in ("created", "modified")}
+    spans["version"] = ValueRange(start=9000, end=9100)
     kinds = {
-        "anything": ("ix_task_offered", Wanted(project_pk="prj_1")),
-        "tagged": ("ix_task_offer_tag_due", Wanted(project_pk="prj_1", tags=("rare",))),
-        "tagged twice": ("ix_task_offer_tag_due", Wanted(project_pk="prj_1", tags=("usual", "rare"))),
+        "anything": ("ix_task_offered", PullFilter(project_pk="prj_1")),
+        "tagged": ("ix_task_offer_tag_due", PullFilter(project_pk="prj_1", tags=("rare",))),
+        "tagged twice": ("ix_task_offer_tag_due", PullFilter(project_pk="prj_1", tags=("usual", "rare"))),
         "tagged and new": (
             "ix_task_offer_tag_due",
-            Wanted(project_pk="prj_1", tags=("rare",), created=Span(start=moment(9000))),
+            PullFilter(project_pk="prj_1", tags=("rare",), created=ValueRange(start=moment(9000))),
         ),
-        "created": ("ix_task_offered_created", Wanted(project_pk="prj_1", created=spans["created"])),
-        "modified": ("ix_task_offered_modified", Wanted(project_pk="prj_1", modified=spans["modified"])),
-        "of a version": ("ix_task_offered_version", Wanted(project_pk="prj_1", version=spans["version"])),
-        "since": ("ix_task_offered_modified", Wanted(project_pk="prj_1", modified=Span(start=moment(9000)))),
-        "before": ("ix_task_offered_created", Wanted(project_pk="prj_1", created=Span(end=moment(9000)))),
+        "created": ("ix_task_offered_created", PullFilter(project_pk="prj_1", created=spans["created"])),
+        "modified": ("ix_task_offered_modified", PullFilter(project_pk="prj_1", modified=spans["modified"])),
+        "of a version": ("ix_task_offered_version", PullFilter(project_pk="prj_1", version=spans["version"])),
+        "since": ("ix_task_offered_modified", PullFilter(project_pk="prj_1", modified=ValueRange(start=moment(9000)))),
+        "before": ("ix_task_offered_created", PullFilter(project_pk="prj_1", created=ValueRange(end=moment(9000)))),
     }
     for name, (index, wanted) in kinds.items():
         in_queue = index.replace("ix_task_offered", "ix_task_offered_queue")
         for place, its, where in (("", index, wanted), (" in a queue", in_queue, replace(wanted, queue_pk="que_1_2"))):
             high = replace(where, first_rank=3, last_rank=5)
-            most = 250 if len(wanted.tags) < 2 else 2 * OFTEN
+            most = 250 if len(wanted.tags) < 2 else 2 * MAX_TAG_COUNT
             for words, asked, status in (
                 (name, where, Status.PENDING),
                 (f"{name} in error", where, Status.ERROR),
                 (f"{name} of some ranks", high, Status.PENDING),
             ):
-                yield Look(name=f"claim {words}{place}", index=its, run=_claim(asked, status), most_rows=most)
+                yield PlanQuery(name=f"claim {words}{place}", index=its, run=_claim(asked, status), most_rows=most)
 
 
-def _claim(wanted: Wanted, status: Status) -> Run:
-    return lambda tx: handing.hand_out(tx, wanted, status, [HAND], MOMENT)
+def _claim(wanted: PullFilter, status: Status) -> Run:
+    return lambda tx: claims.claim_offered(tx, wanted, status, [HAND], MOMENT)
 
 
-def _lists() -> Iterator[Look]:
+def _lists() -> Iterator[PlanQuery]:
     for place, kind, where in (("a queue", "list", HERE), ("no queue", "list", BESIDE), ("a project", "any", ANYWHERE)):
         some = r"ix_task_(list|any|place|pending)\w*"
         for name, index, which, whole in (
-            ("all", f"ix_task_{kind}", Listing(where=where), False),
-            ("one status", f"ix_task_{kind}_status", Listing(where=where, status=Status.CANCELLED), False),
-            ("held", f"ix_task_{kind}_state", Listing(where=where, states=(PullState.HELD,)), False),
-            ("unpulled", f"ix_task_{kind}_state", Listing(where=where, states=UNPULLED), False),
-            ("found by name", some, Listing(where=where, search="task 77"), True),
+            ("all", f"ix_task_{kind}", TaskListFilter(where=where), False),
+            ("one status", f"ix_task_{kind}_status", TaskListFilter(where=where, status=Status.CANCELLED), False),
+            ("held", f"ix_task_{kind}_state", TaskListFilter(where=where, states=(PullState.HELD,)), False),
+            ("unpulled", f"ix_task_{kind}_state", TaskListFilter(where=where, states=UNPULLED), False),
+            ("found by name", some, TaskListFilter(where=where, search="task 77"), True),
         ):
-            yield Look(name=f"list {name} in {place}", index=index, run=_list(which), whole=whole, unseen=some)
-            yield Look(name=f"count {name} in {place}", index=some, run=_count(which), whole=True)
+            yield PlanQuery(name=f"list {name} in {place}", index=index, run=_list(which), whole=whole, unseen=some)
+            yield PlanQuery(name=f"count {name} in {place}", index=some, run=_count(which), whole=True)
 
 
-def _list(which: Listing) -> Run:
+def _list(which: TaskListFilter) -> Run:
     return lambda tx: tasks.list_tasks(tx, which, offset=FEW, limit=FEW)
 
 
-def _count(which: Listing) -> Run:
+def _count(which: TaskListFilter) -> Run:
     return lambda tx: tasks.count_tasks(tx, which)
 
 
@@ -139,163 +150,167 @@ def _moved(one: Task) -> Task:
 
 
 TASKS = [
-    Look(
+    PlanQuery(
         name="namesakes",
         index="uq_task_identity",
-        run=lambda tx: tasks.list_namesakes(tx, "prj_1", NAMES),
+        run=lambda tx: tasks.list_by_task_id(tx, "prj_1", NAMES),
         unseen="(uq_task_identity|ix_task_place)",
     ),
-    Look(
+    PlanQuery(
         name="claim namesakes",
         index="uq_task_identity",
-        run=lambda tx: tasks.claim_namesakes(tx, "prj_1", NAMES),
+        run=lambda tx: tasks.claim_by_task_id(tx, "prj_1", NAMES),
         unseen="(uq_task_identity|ix_task_place)",
     ),
-    Look(
+    PlanQuery(
         name="move tasks",
         index=PRIMARY,
         run=_written(lambda writes: tasks.move_tasks(writes, [(one, _moved(one)) for one in OFFERED])),
     ),
-    Look(name="lock by our id", index=PRIMARY, run=lambda tx: tasks.claim_by_pk(tx, PKS)),
-    Look(name="claim by our id", index=PRIMARY, run=lambda tx: handing.hand_out_these(tx, PKS, HAND, MOMENT)),
-    Look(
+    PlanQuery(name="lock by our id", index=PRIMARY, run=lambda tx: tasks.claim_by_pk(tx, PKS)),
+    PlanQuery(name="claim by our id", index=PRIMARY, run=lambda tx: claims.claim_offered_by_pk(tx, PKS, HAND, MOMENT)),
+    PlanQuery(
         name="claim a part of a queue",
         index="ix_task_list",
-        run=lambda tx: tasks.claim_some(tx, HERE, after="tsk_010000", limit=FEW),
+        run=lambda tx: tasks.claim_page(tx, HERE, after="tsk_010000", limit=FEW),
         unseen=r"ix_task_(list\w*|place)",
     ),
-    Look(
+    PlanQuery(
         name="claim a part of the errors of a queue",
         index="ix_task_list_status",
-        run=lambda tx: tasks.claim_some(tx, HERE, after="tsk_010000", limit=FEW, also=tasks.in_status(Status.ERROR)),
+        run=lambda tx: tasks.claim_page(tx, HERE, after="tsk_010000", limit=FEW, also=tasks.in_status(Status.ERROR)),
         unseen=r"ix_task_(list\w*|place)",
     ),
-    Look(name="lapsed leases", index="ix_task_held", run=due.list_lapsed, whole=True),
-    Look(name="expiring", index="ix_task_expiring", run=due.list_expiring, whole=True),
-    Look(name="expired", index="ix_task_expired", run=due.list_expired, whole=True),
-    Look(name="any lapsed lease", index="ix_task_held", run=_asks(due.is_any_lapsed)),
-    Look(name="any expiring", index="ix_task_expiring", run=_asks(due.is_any_expiring)),
-    Look(name="any expired", index="ix_task_expired", run=_asks(due.is_any_expired)),
-    Look(
+    PlanQuery(name="lapsed leases", index="ix_task_held", run=expiry.list_expired_leases, whole=True),
+    PlanQuery(name="expiring", index="ix_task_expiring", run=expiry.list_expiring, whole=True),
+    PlanQuery(name="expired", index="ix_task_expired", run=expiry.list_expired, whole=True),
+    PlanQuery(name="any lapsed lease", index="ix_task_held", run=_asks(expiry.has_expired_leases)),
+    PlanQuery(name="any expiring", index="ix_task_expiring", run=_asks(expiry.has_expiring)),
+    PlanQuery(name="any expired", index="ix_task_expired", run=_asks(expiry.has_expired_tasks)),
+    PlanQuery(
         name="held for long",
         index="ix_task_pending",
-        run=lambda tx: figures.list_held(tx, "prj_1", pulled_before=moment(300), offset=0, limit=FEW),
+        run=lambda tx: statistics.list_held(tx, "prj_1", pulled_before=moment(300), offset=0, limit=FEW),
     ),
-    Look(name="messages", index=PRIMARY, run=lambda tx: talk.list_messages(tx, PKS[0])),
-    Look(name="log", index=PRIMARY, run=lambda tx: talk.list_log(tx, PKS[0])),
+    PlanQuery(name="messages", index=PRIMARY, run=lambda tx: task_messages.list_messages(tx, PKS[0])),
+    PlanQuery(name="log", index=PRIMARY, run=lambda tx: task_messages.list_log(tx, PKS[0])),
 ]
 PLACES = [
-    Look(name="find a project", index="uq_project_project_id", run=lambda tx: projects.find_project(tx, "p7")),
-    Look(name="claim a project", index="uq_project_project_id", run=lambda tx: projects.claim_project(tx, "p7")),
-    Look(name="place of a pull", index="uq_project_project_id", run=lambda tx: places.get_place(tx, "p1", "1_2")),
-    Look(
+    PlanQuery(name="find a project", index="uq_project_project_id", run=lambda tx: projects.find_project(tx, "p7")),
+    PlanQuery(name="claim a project", index="uq_project_project_id", run=lambda tx: projects.claim_project(tx, "p7")),
+    PlanQuery(
+        name="place of a pull", index="uq_project_project_id", run=lambda tx: locations.get_location(tx, "p1", "1_2")
+    ),
+    PlanQuery(
         name="list projects", index="ix_project_active", run=lambda tx: projects.list_projects(tx, offset=0, limit=FEW)
     ),
-    Look(
+    PlanQuery(
         name="list one project",
         index="uq_project_project_id",
         run=lambda tx: projects.list_projects(tx, only="p7", offset=0, limit=FEW),
     ),
-    Look(
+    PlanQuery(
         name="list projects by tags",
         index=PRIMARY,
         run=lambda tx: projects.list_projects(tx, tags=["shared", "tag 7"], offset=0, limit=FEW),
         whole=True,
     ),
-    Look(
+    PlanQuery(
         name="search projects",
         index=r"(ix_project_active|uq_project_project_id)",
         run=lambda tx: projects.list_projects(tx, search="p 77", offset=0, limit=FEW),
         whole=True,
     ),
-    Look(
+    PlanQuery(
         name="count projects",
         index=r"(ix_project_active|uq_project_project_id)",
         run=projects.count_projects,
         whole=True,
     ),
-    Look(
+    PlanQuery(
         name="tags of projects",
         index=PRIMARY,
         run=lambda tx: projects.list_tags(tx, only=None, limit=FEW),
         whole=True,
     ),
-    Look(
+    PlanQuery(
         name="tags of one project",
         index="ix_project_tag_project",
         run=lambda tx: projects.list_tags(tx, only="p7", limit=FEW),
     ),
-    Look(
+    PlanQuery(
         name="last change of projects",
         index="ix_project_updated",
-        run=lambda tx: projects.last_change(tx, only=None),
+        run=lambda tx: projects.find_last_change(tx, only=None),
     ),
-    Look(
+    PlanQuery(
         name="last change of one project",
         index="uq_project_project_id",
-        run=lambda tx: projects.last_change(tx, only="p7"),
+        run=lambda tx: projects.find_last_change(tx, only="p7"),
     ),
-    Look(
+    PlanQuery(
         name="list queues",
         index="ix_queue_active",
         run=lambda tx: queues.list_queues(tx, "prj_1", offset=0, limit=FEW),
     ),
-    Look(
+    PlanQuery(
         name="search queues",
         index=r"(ix_queue_active|uq_queue_queue_id)",
         run=lambda tx: queues.list_queues(tx, "prj_1", search="77", offset=0, limit=FEW),
         whole=True,
     ),
-    Look(
+    PlanQuery(
         name="count queues",
         index=r"(ix_queue_active|uq_queue_queue_id)",
         run=lambda tx: queues.count_queues(tx, "prj_1", search="7"),
         whole=True,
     ),
-    Look(name="last change of queues", index="ix_queue_updated", run=lambda tx: queues.last_change(tx, "prj_1")),
-    Look(name="queues by our id", index=PRIMARY, run=lambda tx: queues.list_queues_by_pk(tx, ["que_1_2", "que_1_3"])),
+    PlanQuery(name="last change of queues", index="ix_queue_updated", run=lambda tx: queues.find_last_change(tx, "prj_1")),
+    PlanQuery(
+        name="queues by our id", index=PRIMARY, run=lambda tx: queues.list_queues_by_pk(tx, ["que_1_2", "que_1_3"])
+    ),
 ]
 HISTORY = [
-    Look(
+    PlanQuery(
         name="changes",
         index=PRIMARY,
         run=lambda tx: feed.list_changes(tx, "prj_1", after=9000, upto=ROWS, limit=FEW),
     ),
-    Look(name="oldest change", index=PRIMARY, run=lambda tx: feed.oldest_version(tx, "prj_1")),
-    Look(
+    PlanQuery(name="oldest change", index=PRIMARY, run=lambda tx: feed.find_oldest_version(tx, "prj_1")),
+    PlanQuery(
         name="forget changes", index="ix_task_change_at", run=lambda tx: feed.delete_changes(tx, before=NOW, limit=FEW)
     ),
-    Look(
+    PlanQuery(
         name="pulls of a task",
         index="ix_task_pull_task",
         run=lambda tx: pulls.list_pulls(tx, PKS[0], offset=0, limit=FEW),
     ),
-    Look(
+    PlanQuery(
         name="count pulls of a task",
         index=r"(ix_task_pull_task|uq_task_pull_open)",
         run=lambda tx: pulls.count_pulls(tx, PKS[0]),
     ),
-    Look(
+    PlanQuery(
         name="end pulls",
         index="uq_task_pull_open",
-        run=_written(lambda writes: pulls.end_pulls(writes, [(one, Outcome.REVOKED, "me") for one in HELD])),
+        run=_written(lambda writes: pulls.end_pulls(writes, [(one, PullOutcome.REVOKED, "me") for one in HELD])),
         unseen="uq_task_pull_open",
     ),
-    Look(
+    PlanQuery(
         name="confirm pulls",
         index="uq_task_pull_open",
         run=lambda tx: pulls.confirm_pulls(tx, [one.id for one in HELD]),
     ),
-    Look(
+    PlanQuery(
         name="forget pulls",
         index="ix_task_pull_ended",
         run=lambda tx: pulls.delete_old_pulls(tx, before=NOW + timedelta(days=1), limit=FEW),
     ),
-    Look(name="receipt", index=PRIMARY, run=lambda tx: pulls.find_receipt(tx, actor="key", key="k7")),
-    Look(
+    PlanQuery(name="receipt", index=PRIMARY, run=lambda tx: pulls.find_receipt(tx, actor="key", key="k7")),
+    PlanQuery(
         name="forget receipts",
         index="ix_pull_receipt_at",
         run=lambda tx: pulls.delete_receipts(tx, before=NOW, limit=FEW),
     ),
 ]
-LOOKS = [*_claims(), *_lists(), *TASKS, *PLACES, *HISTORY]
+QUERIES = [*_claims(), *_lists(), *TASKS, *PLACES, *HISTORY]

@@ -8,52 +8,52 @@ from penstock.kernel.events import event
 from penstock.tasks.domain import Counts, Task
 from penstock.tasks.store import projects, pulls, queues, tasks
 from penstock.tasks.store.tables import task_change
-from tests.tasks.conftest import Room
+from tests.tasks.conftest import TasksApi
 
 
-async def stored(room: Room, task_id: str, queue_id: str = "") -> Task:
+async def stored(api: TasksApi, task_id: str, queue_id: str = "") -> Task:
     """A task of p1 in a queue, or beside all."""
-    async with room.db.read() as tx:
+    async with api.db.read() as tx:
         project = await projects.get_project(tx, "p1")
-        found = await tasks.list_namesakes(tx, project.id, [task_id])
+        found = await tasks.list_by_task_id(tx, project.id, [task_id])
     (one,) = (task for task in found if task.queue_id == queue_id)
     return one
 
 
-async def counted(room: Room, queue_id: str | None = None) -> Counts:
+async def counted(api: TasksApi, queue_id: str | None = None) -> Counts:
     """What a queue of p1 says that it has, or p1 itself."""
-    async with room.db.read() as tx:
+    async with api.db.read() as tx:
         project = await projects.get_project(tx, "p1")
         if queue_id is None:
             return project.counts
         return (await queues.get_queue(tx, project.id, queue_id, project_id="p1")).counts
 
 
-async def changes(room: Room) -> list[tuple[str, str, int]]:
+async def changes(api: TasksApi) -> list[tuple[str, str, int]]:
     """The feed of p1: task, what happened to it, and the number."""
-    async with room.db.read() as tx:
+    async with api.db.read() as tx:
         project = await projects.get_project(tx, "p1")
         c = task_change.c
         mine = select(c.task_id, c.kind, c.version).where(c.project_pk == project.id).order_by(c.version)
         return [(row.task_id, row.kind, row.version) for row in await tx.conn.execute(mine)]
 
 
-async def pulled(room: Room, task_id: str, queue_id: str = "") -> list[tuple[str, str | None, str | None]]:
+async def pulled(api: TasksApi, task_id: str, queue_id: str = "") -> list[tuple[str, str | None, str | None]]:
     """Who pulled a task, who ended that, and how; oldest first."""
-    task = await stored(room, task_id, queue_id)
-    async with room.db.read() as tx:
+    task = await stored(api, task_id, queue_id)
+    async with api.db.read() as tx:
         found = await pulls.list_pulls(tx, task.id, offset=0, limit=100)
     return [(one.pulled_by, one.ended_by, one.outcome) for one in reversed(found)]
 
 
-async def audited(room: Room, action: str) -> list[AuditLine]:
+async def audited(api: TasksApi, action: str) -> list[AuditLine]:
     """What the audit log has of an action, newest first."""
-    async with room.db.read() as tx:
+    async with api.db.read() as tx:
         return list(await audit.list_lines(tx, action=action, limit=100))
 
 
-async def told(room: Room) -> list[int]:
+async def told(api: TasksApi) -> list[int]:
     """How many changes each event of p1 tells of, in order."""
-    async with room.db.read() as tx:
+    async with api.db.read() as tx:
         mine = select(event.c.data).where(event.c.topic == "project:p1", event.c.kind == "tasks_changed")
         return [data["changed"] for data in await tx.conn.scalars(mine.order_by(event.c.id))]

@@ -13,17 +13,18 @@ from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
 from penstock.kernel.events import event
 from penstock.tasks import alerts
-from penstock.tasks.alerts import AlertRules, watch
-from penstock.tasks.domain import Alarm
-from penstock.tasks.metrics import LEAST_ENDED, PullFigures
-from penstock.tasks.store import alerts, projects, pulls
+from penstock.tasks.alerts import AlertThresholds, watch
+from penstock.tasks.domain import AlertRule
+from penstock.tasks.metrics import MIN_ENDED_PULLS, PullHealthMetrics
+from penstock.tasks.store import alerts as alert_store
+from penstock.tasks.store import projects, pulls
 from penstock.tasks.store.tables import task_pull
 from tests.conftest import open_db
 from tests.plans import explain, recorded
-from tests.tasks.conftest import PROJECT, Room
+from tests.tasks.conftest import PROJECT, TasksApi
 from tests.tasks.ended_pulls import end_pulls
 
-NEVER = AlertRules(success_rate=0, overdue=0, requests=0, operations=0)
+NEVER = AlertThresholds(success_rate=0, overdue=0, requests=0, operations=0)
 
 
 async def told(db: Db) -> list[tuple[str, Mapping[str, Any]]]:
@@ -43,159 +44,159 @@ class TestRules:
     @pytest.mark.parametrize(
         ("rule", "value", "broken"),
         [
-            (Alarm.SUCCESS_RATE, 79.9, True),
-            (Alarm.SUCCESS_RATE, 80, False),
-            (Alarm.OVERDUE, 101, True),
-            (Alarm.OVERDUE, 100, False),
-            (Alarm.REQUESTS, 60_001, True),
-            (Alarm.REQUESTS, 60_000, False),
-            (Alarm.OPERATIONS, 101, True),
-            (Alarm.OPERATIONS, 100, False),
+            (AlertRule.SUCCESS_RATE, 79.9, True),
+            (AlertRule.SUCCESS_RATE, 80, False),
+            (AlertRule.OVERDUE, 101, True),
+            (AlertRule.OVERDUE, 100, False),
+            (AlertRule.REQUESTS, 60_001, True),
+            (AlertRule.REQUESTS, 60_000, False),
+            (AlertRule.OPERATIONS, 101, True),
+            (AlertRule.OPERATIONS, 100, False),
         ],
     )
-    def test_a_rule_is_broken_beyond_its_threshold(self, rule: Alarm, value: float, broken: bool):
-        assert AlertRules().is_broken(rule, value) is broken
+    def test_a_rule_is_broken_beyond_its_threshold(self, rule: AlertRule, value: float, broken: bool):
+        assert AlertThresholds().is_broken(rule, value) is broken
 
-    @pytest.mark.parametrize("rule", list(Alarm))
-    def test_zero_is_never(self, rule: Alarm):
+    @pytest.mark.parametrize("rule", list(AlertRule))
+    def test_zero_is_never(self, rule: AlertRule):
         assert not NEVER.is_broken(rule, 0)
         assert not NEVER.is_broken(rule, 1e9)
 
 
 class TestSuccessRate:
-    async def test_too_few_pushes_are_told_once_and_so_is_their_end(self, room: Room, clock: ManualClock):
-        await end_pulls(room, "bad", pushed=7, released=3)
+    async def test_too_few_pushes_are_told_once_and_so_is_their_end(self, api: TasksApi, clock: ManualClock):
+        await end_pulls(api, "bad", pushed=7, released=3)
         began = clock.now()
         for _ in range(3):
-            await watch(room.db, AlertRules())
+            await watch(api.db, AlertThresholds())
             clock.advance(seconds=60)
         about = {"rule": "success_rate", "threshold": 80.0, "since": began.isoformat()}
-        assert await told(room.db) == [("alert", {**about, "value": 70.0})]
-        await end_pulls(room, "good", pushed=5)
+        assert await told(api.db) == [("alert", {**about, "value": 70.0})]
+        await end_pulls(api, "good", pushed=5)
         for _ in range(3):
-            await watch(room.db, AlertRules())
-        assert (await told(room.db))[1:] == [("alert_over", {**about, "value": 80.0})]
+            await watch(api.db, AlertThresholds())
+        assert (await told(api.db))[1:] == [("alert_over", {**about, "value": 80.0})]
 
-    async def test_a_few_pulls_prove_nothing(self, room: Room):
-        await end_pulls(room, "bad", released=LEAST_ENDED - 1)
-        await watch(room.db, AlertRules())
-        assert await told(room.db) == []
+    async def test_a_few_pulls_prove_nothing(self, api: TasksApi):
+        await end_pulls(api, "bad", released=MIN_ENDED_PULLS - 1)
+        await watch(api.db, AlertThresholds())
+        assert await told(api.db) == []
 
-    async def test_it_is_over_when_the_hour_is(self, room: Room, clock: ManualClock):
-        await end_pulls(room, "bad", released=LEAST_ENDED)
-        await watch(room.db, AlertRules())
+    async def test_it_is_over_when_the_hour_is(self, api: TasksApi, clock: ManualClock):
+        await end_pulls(api, "bad", released=MIN_ENDED_PULLS)
+        await watch(api.db, AlertThresholds())
         clock.advance(seconds=3601)
-        await watch(room.db, AlertRules())
-        assert await kinds(room.db) == [("alert", "success_rate"), ("alert_over", "success_rate")]
-        assert (await told(room.db))[1][1]["value"] is None, "nothing has ended since: there is nothing to measure"
+        await watch(api.db, AlertThresholds())
+        assert await kinds(api.db) == [("alert", "success_rate"), ("alert_over", "success_rate")]
+        assert (await told(api.db))[1][1]["value"] is None, "nothing has ended since: there is nothing to measure"
 
-    async def test_it_can_begin_again(self, room: Room, clock: ManualClock):
+    async def test_it_can_begin_again(self, api: TasksApi, clock: ManualClock):
         for round_ in ("one", "two"):
-            await end_pulls(room, round_, released=LEAST_ENDED)
-            await watch(room.db, AlertRules())
+            await end_pulls(api, round_, released=MIN_ENDED_PULLS)
+            await watch(api.db, AlertThresholds())
             clock.advance(seconds=3601)
-            await watch(room.db, AlertRules())
-        assert [kind for kind, _ in await kinds(room.db)] == ["alert", "alert_over"] * 2
+            await watch(api.db, AlertThresholds())
+        assert [kind for kind, _ in await kinds(api.db)] == ["alert", "alert_over"] * 2
 
 
 class TestOtherRules:
-    async def test_pulls_that_time_out_are_told(self, room: Room):
-        await end_pulls(room, "silent", timed_out=3)
-        await watch(room.db, AlertRules(overdue=3))
-        assert await told(room.db) == []
-        await watch(room.db, AlertRules(overdue=2))
-        assert await kinds(room.db) == [("alert", "overdue")]
+    async def test_pulls_that_time_out_are_told(self, api: TasksApi):
+        await end_pulls(api, "silent", timed_out=3)
+        await watch(api.db, AlertThresholds(overdue=3))
+        assert await told(api.db) == []
+        await watch(api.db, AlertThresholds(overdue=2))
+        assert await kinds(api.db) == [("alert", "overdue")]
 
-    async def test_a_project_that_is_pulled_from_too_often_is_told(self, room: Room, clock: ManualClock):
-        await end_pulls(room, "much", pushed=4)
-        await watch(room.db, AlertRules(requests=4))
-        assert await told(room.db) == []
-        await watch(room.db, AlertRules(requests=3))
+    async def test_a_project_that_is_pulled_from_too_often_is_told(self, api: TasksApi, clock: ManualClock):
+        await end_pulls(api, "much", pushed=4)
+        await watch(api.db, AlertThresholds(requests=4))
+        assert await told(api.db) == []
+        await watch(api.db, AlertThresholds(requests=3))
         clock.advance(seconds=61)
-        await watch(room.db, AlertRules(requests=3))
-        assert await kinds(room.db) == [("alert", "requests"), ("alert_over", "requests")]
+        await watch(api.db, AlertThresholds(requests=3))
+        assert await kinds(api.db) == [("alert", "requests"), ("alert_over", "requests")]
 
-    async def test_one_pull_of_many_tasks_is_one_request(self, room: Room):
-        await room.plan(*(f"t{number}" for number in range(5)))
-        assert len(await room.pull("limit=5")) == 5
-        async with room.db.read() as tx:
+    async def test_one_pull_of_many_tasks_is_one_request(self, api: TasksApi):
+        await api.plan(*(f"t{number}" for number in range(5)))
+        assert len(await api.pull("limit=5")) == 5
+        async with api.db.read() as tx:
             project = await projects.get_project(tx, "p1")
-            counted = await alarms.count_requests_by_project(tx, since=project.created_at.replace(year=2000))
+            counted = await alert_store.count_requests_by_project(tx, since=project.created_at.replace(year=2000))
         assert counted == {project.id: 1}
 
     @pytest.mark.parametrize("operation", ["reset", "reset-error", "re-run"])
-    async def test_every_queue_operation_counts(self, room: Room, clock: ManualClock, operation: str):
+    async def test_every_queue_operation_counts(self, api: TasksApi, clock: ManualClock, operation: str):
         for _ in range(3):
-            await room.data("POST", f"{PROJECT}/queues/q1/{operation}")
-        await watch(room.db, AlertRules(operations=2))
+            await api.data("POST", f"{PROJECT}/queues/q1/{operation}")
+        await watch(api.db, AlertThresholds(operations=2))
         clock.advance(seconds=3601)
-        await watch(room.db, AlertRules(operations=2))
-        assert await kinds(room.db) == [("alert", "operations"), ("alert_over", "operations")]
+        await watch(api.db, AlertThresholds(operations=2))
+        assert await kinds(api.db) == [("alert", "operations"), ("alert_over", "operations")]
 
-    async def test_rules_that_are_off_tell_nothing(self, room: Room):
-        await end_pulls(room, "bad", released=LEAST_ENDED, timed_out=1)
-        await room.data("POST", f"{PROJECT}/queues/q1/reset")
-        await watch(room.db, NEVER)
-        assert await told(room.db) == []
+    async def test_rules_that_are_off_tell_nothing(self, api: TasksApi):
+        await end_pulls(api, "bad", released=MIN_ENDED_PULLS, timed_out=1)
+        await api.data("POST", f"{PROJECT}/queues/q1/reset")
+        await watch(api.db, NEVER)
+        assert await told(api.db) == []
 
 
 class TestManyProcesses:
-    async def test_processes_that_watch_at_once_tell_it_once(self, room: Room, db_url: str, clock: ManualClock):
-        await end_pulls(room, "bad", released=LEAST_ENDED)
+    async def test_processes_that_watch_at_once_tell_it_once(self, api: TasksApi, db_url: str, clock: ManualClock):
+        await end_pulls(api, "bad", released=MIN_ENDED_PULLS)
         others = [open_db(db_url, clock) for _ in range(3)]
-        await asyncio.gather(*(watch(db, AlertRules()) for db in others))
-        assert await kinds(room.db) == [("alert", "success_rate")]
+        await asyncio.gather(*(watch(db, AlertThresholds()) for db in others))
+        assert await kinds(api.db) == [("alert", "success_rate")]
         clock.advance(seconds=3601)
-        await asyncio.gather(*(watch(db, AlertRules()) for db in others))
-        assert await kinds(room.db) == [("alert", "success_rate"), ("alert_over", "success_rate")]
+        await asyncio.gather(*(watch(db, AlertThresholds()) for db in others))
+        assert await kinds(api.db) == [("alert", "success_rate"), ("alert_over", "success_rate")]
         for db in others:
             await db.close()
 
-    async def test_a_project_that_was_deleted_leaves_no_alarm_behind(self, room: Room):
-        await end_pulls(room, "bad", released=LEAST_ENDED)
-        await watch(room.db, AlertRules())
-        await room.data("DELETE", PROJECT)
-        await watch(room.db, AlertRules())
-        assert await kinds(room.db) == [("alert", "success_rate")]
-        async with room.db.read() as tx:
-            assert await alarms.list_alarms(tx) == []
+    async def test_a_project_that_was_deleted_leaves_no_alarm_behind(self, api: TasksApi):
+        await end_pulls(api, "bad", released=MIN_ENDED_PULLS)
+        await watch(api.db, AlertThresholds())
+        await api.data("DELETE", PROJECT)
+        await watch(api.db, AlertThresholds())
+        assert await kinds(api.db) == [("alert", "success_rate")]
+        async with api.db.read() as tx:
+            assert await alert_store.list_alerts(tx) == []
 
-    async def test_no_round_tells_more_than_it_may(self, room: Room, monkeypatch: pytest.MonkeyPatch):
+    async def test_no_round_tells_more_than_it_may(self, api: TasksApi, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(alerts, "MOST_TOLD", 1)
-        await end_pulls(room, "bad", released=LEAST_ENDED, timed_out=1)
-        rules = AlertRules(overdue=0.5)
-        await watch(room.db, rules)
-        assert await kinds(room.db) == [("alert", "overdue")]
-        await watch(room.db, rules)
-        assert await kinds(room.db) == [("alert", "overdue"), ("alert", "success_rate")]
+        await end_pulls(api, "bad", released=MIN_ENDED_PULLS, timed_out=1)
+        rules = AlertThresholds(overdue=0.5)
+        await watch(api.db, rules)
+        assert await kinds(api.db) == [("alert", "overdue")]
+        await watch(api.db, rules)
+        assert await kinds(api.db) == [("alert", "overdue"), ("alert", "success_rate")]
 
 
 class TestCosts:
     @pytest.fixture
-    async def many_pulls(self, room: Room, clock: ManualClock) -> Room:
+    async def many_pulls(self, api: TasksApi, clock: ManualClock) -> TasksApi:
         """An hour of pulls that ended, one a second."""
         rows = []
         for number in range(3600):
             row = ("p", "q", f"t{number}", f"pull{number // 2}", "token", clock.now(), "w", "key")
             rows.append((*row, clock.now(), "w", "pushed", 0.0))
             clock.advance(seconds=1)
-        async with room.db.tx() as tx:
+        async with api.db.tx() as tx:
             ended = ("ended_at", "ended_by", "outcome", "seconds")
             await insert_rows(tx, task_pull, (*pulls.NAMES, *ended), rows)
-        return room
+        return api
 
-    async def test_a_minute_is_found_in_a_long_history(self, many_pulls: Room, clock: ManualClock):
+    async def test_a_minute_is_found_in_a_long_history(self, many_pulls: TasksApi, clock: ManualClock):
         async with many_pulls.db.read() as tx:
             since = clock.now() - alerts.MINUTE
-            assert await alarms.count_requests_by_project(tx, since=since) == {"p": 30}
-            bound = await alarms._last_before(tx, since)
+            assert await alert_store.count_requests_by_project(tx, since=since) == {"p": 30}
+            bound = await alert_store._last_before(tx, since)
             assert bound > 0, "the beginning of the history is not read"
 
     @pytest.mark.parametrize("table", ["task_pull", "audit_log", "project", "task"])
-    async def test_every_count_is_served_by_an_index(self, many_pulls: Room, table: str):
+    async def test_every_count_is_served_by_an_index(self, many_pulls: TasksApi, table: str):
         with recorded(many_pulls.db, table) as statements:
-            await watch(many_pulls.db, AlertRules())
-            await PullFigures(many_pulls.db, pull_timeout=60).refresh()
+            await watch(many_pulls.db, AlertThresholds())
+            await PullHealthMetrics(many_pulls.db, pull_timeout=60).refresh()
         assert statements
         for statement, parameters in statements:
             steps = await explain(many_pulls.db, statement, parameters)
@@ -203,9 +204,9 @@ class TestCosts:
             assert not read, (statement, steps)
 
 
-async def test_the_watch_is_a_duty_of_every_minute(room: Room):
-    duty = alerts.duty(room.db, AlertRules(operations=0.5))
-    assert (duty.name, duty.every_seconds) == ("watch-pulls", 60)
-    await room.data("POST", f"{PROJECT}/queues/q1/reset")
-    await duty.run()
-    assert await kinds(room.db) == [("alert", "operations")]
+async def test_the_watch_is_a_duty_of_every_minute(api: TasksApi):
+    periodic_task = alerts.periodic_task(api.db, AlertThresholds(operations=0.5))
+    assert (periodic_task.name, periodic_task.every_seconds) == ("watch-pulls", 60)
+    await api.data("POST", f"{PROJECT}/queues/q1/reset")
+    await periodic_task.run()
+    assert await kinds(api.db) == [("alert", "operations")]

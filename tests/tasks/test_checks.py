@@ -2,28 +2,28 @@
 
 from urllib.parse import quote
 
-from tests.tasks.conftest import PROJECT, Room
+from tests.tasks.conftest import PROJECT, TasksApi
 
 PLACES = ("/projects", f"{PROJECT}/queues", f"{PROJECT}/tasks", f"{PROJECT}/queues/q1/tasks")
 SECOND = 1_767_225_600  # 2026-01-01T00:00:00Z, when the room is made
 
 
-async def changed(room: Room, since: object, key: str = "root") -> list[bool]:
+async def changed(api: TasksApi, since: object, key: str = "root") -> list[bool]:
     """What each of PLACES says."""
     answers = []
     for place in PLACES:
-        data = await room.data("GET", f"{place}/check?since={quote(str(since))}", key=key)
+        data = await api.data("GET", f"{place}/check?since={quote(str(since))}", key=key)
         assert data["has_changes"] is data["hasChanges"] is data["changed"]
         answers.append(data["changed"])
     return answers
 
 
-async def test_a_check_tells_when_the_last_change_was(room: Room):
-    room.clock.advance(seconds=1)
-    await room.submit({"id": "t1"})
-    room.clock.advance(seconds=9)
+async def test_a_check_tells_when_the_last_change_was(api: TasksApi):
+    api.clock.advance(seconds=1)
+    await api.submit({"id": "t1"})
+    api.clock.advance(seconds=9)
     for place in PLACES:
-        assert await room.data("GET", f"{place}/check?since={SECOND}") == {
+        assert await api.data("GET", f"{place}/check?since={SECOND}") == {
             "has_changes": True,
             "hasChanges": True,
             "changed": True,
@@ -32,40 +32,40 @@ async def test_a_check_tells_when_the_last_change_was(room: Room):
         }
 
 
-async def test_what_a_check_told_can_be_asked_back(room: Room):
-    room.clock.advance(seconds=1.234567)
-    await room.submit({"id": "t1"})
+async def test_what_a_check_told_can_be_asked_back(api: TasksApi):
+    api.clock.advance(seconds=1.234567)
+    await api.submit({"id": "t1"})
     for place in PLACES:
-        told = (await room.data("GET", f"{place}/check?since=0"))["last_updated_at"]
-        assert (await room.data("GET", f"{place}/check?since={told}"))["changed"] is False, place
-    room.clock.advance(seconds=0.001)
-    await room.submit({"id": "t1", "status": "done"})
-    assert await changed(room, "2026-01-01T00:00:01.234Z") == [True] * 4
+        told = (await api.data("GET", f"{place}/check?since=0"))["last_updated_at"]
+        assert (await api.data("GET", f"{place}/check?since={told}"))["changed"] is False, place
+    api.clock.advance(seconds=0.001)
+    await api.submit({"id": "t1", "status": "done"})
+    assert await changed(api, "2026-01-01T00:00:01.234Z") == [True] * 4
 
 
-async def test_a_time_may_be_told_in_many_ways(room: Room):
+async def test_a_time_may_be_told_in_many_ways(api: TasksApi):
     earlier = [SECOND - 1, (SECOND - 1) * 1000, "2025-12-31T23:59:59Z", "2026-01-01T07:59:59.999+08:00"]
     the_same = [SECOND, SECOND * 1000, "2026-01-01T00:00:00Z", "2026-01-01T00:00:00", "2026-01-01T08:00:00+08:00"]
     for since in earlier:
-        assert await changed(room, since) == [True] * 4, since
+        assert await changed(api, since) == [True] * 4, since
     for since in the_same:
-        assert await changed(room, since) == [False] * 4, since
+        assert await changed(api, since) == [False] * 4, since
 
 
-async def test_a_time_that_is_missing_or_none_is_refused(room: Room):
+async def test_a_time_that_is_missing_or_none_is_refused(api: TasksApi):
     for place in PLACES:
         for query in ("", "?since=", "?since=soon", "?since=2026-13-01", "?since=1e400", "?since=9" + "9" * 30):
-            status, error = await room.error("GET", f"{place}/check{query}")
+            status, error = await api.error("GET", f"{place}/check{query}")
             assert (status, error["code"]) == (400, "VALIDATION_ERROR"), (place, query)
             assert error["details"]["field"] == "since"
 
 
-async def test_each_check_tells_of_its_own_things(room: Room):
+async def test_each_check_tells_of_its_own_things(api: TasksApi):
     async def after(method: str, path: str, body: object = None) -> list[bool]:
-        before = room.clock.now().isoformat()
-        room.clock.advance(seconds=1)
-        await room.data(method, path, body)
-        return await changed(room, before)
+        before = api.clock.now().isoformat()
+        api.clock.advance(seconds=1)
+        await api.data(method, path, body)
+        return await changed(api, before)
 
     everywhere = [True, True, True, True]
     task = {"taskId": "t1", "name": "n", "prompt": "p"}
@@ -83,32 +83,32 @@ async def test_each_check_tells_of_its_own_things(room: Room):
     assert await after("PUT", f"{PROJECT}/metadata", {"notes": "n"}) == [True, False, False, False]
     assert await after("GET", PROJECT) == [False] * 4
     assert await after("DELETE", f"{PROJECT}/queues/q2") == [True, True, True, False]
-    await room.work()
-    before = room.clock.now()
-    assert await changed(room, before.timestamp() - 0.5) == [True, True, True, False]
+    await api.work()
+    before = api.clock.now()
+    assert await changed(api, before.timestamp() - 0.5) == [True, True, True, False]
 
 
-async def test_a_push_that_drops_every_task_is_a_change(room: Room):
-    await room.submit({"id": "t1"})
-    room.clock.advance(seconds=1)
-    await room.submit()
-    assert await changed(room, SECOND) == [True] * 4
+async def test_a_push_that_drops_every_task_is_a_change(api: TasksApi):
+    await api.submit({"id": "t1"})
+    api.clock.advance(seconds=1)
+    await api.submit()
+    assert await changed(api, SECOND) == [True] * 4
 
 
-async def test_a_bound_key_hears_of_its_own_project_only(room: Room):
-    await room.make_project("p2")
-    room.clock.advance(seconds=1)
-    await room.make_project("p3")
+async def test_a_bound_key_hears_of_its_own_project_only(api: TasksApi):
+    await api.make_project("p2")
+    api.clock.advance(seconds=1)
+    await api.make_project("p3")
     path = f"/projects/check?since={SECOND}"
-    assert (await room.data("GET", path))["changed"] is True
-    assert (await room.data("GET", path, key="elsewhere"))["changed"] is False
-    room.clock.advance(seconds=1)
-    await room.data("DELETE", "/projects/p2")
-    await room.work()
-    told = await room.data("GET", path, key="elsewhere")
+    assert (await api.data("GET", path))["changed"] is True
+    assert (await api.data("GET", path, key="elsewhere"))["changed"] is False
+    api.clock.advance(seconds=1)
+    await api.data("DELETE", "/projects/p2")
+    await api.work()
+    told = await api.data("GET", path, key="elsewhere")
     assert (told["changed"], told["last_updated_at"]) == (True, "2026-01-01T00:00:02.000Z")
 
 
-async def test_a_key_of_a_project_that_never_was_hears_of_nothing(room: Room):
-    told = await room.data("GET", "/projects/check?since=0", key="elsewhere")
+async def test_a_key_of_a_project_that_never_was_hears_of_nothing(api: TasksApi):
+    told = await api.data("GET", "/projects/check?since=0", key="elsewhere")
     assert (told["changed"], told["last_updated_at"]) == (False, None)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from penstock.tasks.api import manage
-from tests.tasks.conftest import PROJECT, Room
+from tests.tasks.conftest import PROJECT, TasksApi
 from tests.tasks.records import audited, changes, counted, stored
 
 TASK = {"name": "n", "prompt": "p"}
@@ -51,8 +51,8 @@ BAD: list[tuple[str, Any]] = [
 ]
 
 
-async def test_a_task_made_in_a_project_is_in_no_queue_and_the_servers(room: Room) -> None:
-    answer = await room.call("POST", f"{PROJECT}/tasks", {"taskId": "t1", **TASK})
+async def test_a_task_made_in_a_project_is_in_no_queue_and_the_servers(api: TasksApi) -> None:
+    answer = await api.call("POST", f"{PROJECT}/tasks", {"taskId": "t1", **TASK})
     assert answer.status == 201
     made = answer.data
     assert (made["task_id"], made["id"], made["project_id"], made["queue_id"]) == ("t1", "t1", "p1", None)
@@ -65,16 +65,16 @@ async def test_a_task_made_in_a_project_is_in_no_queue_and_the_servers(room: Roo
     assert (made["created_by"], made["updated_by"]) == ("root", "root")
     assert {made[name] for name in ("created_at", "updated_at", "server_modified_at")} == {NOW}
     assert (made["priority"], made["tags"], made["spec_file"], made["expires_at"]) == (5, [], [], None)
-    assert made["version"] == (await stored(room, "t1")).version > 0
+    assert made["version"] == (await stored(api, "t1")).version > 0
 
 
-async def test_a_task_made_in_a_queue_is_there(room: Room) -> None:
-    (made,) = await room.plan("t1", queue="q1")
+async def test_a_task_made_in_a_queue_is_there(api: TasksApi) -> None:
+    (made,) = await api.plan("t1", queue="q1")
     assert made["queue_id"] == "q1"
-    assert [task["task_id"] for task in await room.pull(queue="q1")] == ["t1"]
+    assert [task["task_id"] for task in await api.pull(queue="q1")] == ["t1"]
 
 
-async def test_everything_that_was_sent_is_kept(room: Room) -> None:
+async def test_everything_that_was_sent_is_kept(api: TasksApi) -> None:
     sent = {
         "taskId": "t1",
         "name": "Name",
@@ -88,7 +88,7 @@ async def test_everything_that_was_sent_is_kept(room: Room) -> None:
         "result_schema": {"type": "object"},
         "something": "that nobody here knows",
     }
-    made = await room.data("POST", f"{QUEUE}/tasks", sent)
+    made = await api.data("POST", f"{QUEUE}/tasks", sent)
     kept = {name: made[name] for name in sent if name not in {"taskId", "something"}}
     assert kept == {
         "name": "Name",
@@ -101,127 +101,127 @@ async def test_everything_that_was_sent_is_kept(room: Room) -> None:
         "report": "So far.",
         "result_schema": {"type": "object"},
     }
-    task = await stored(room, "t1", "q1")
+    task = await stored(api, "t1", "q1")
     assert (task.prompt, task.tags, task.shown_priority, task.report) == (" as it is ", ["x", "y"], 9, "So far.")
     assert task.finished_at == task.created_at
 
 
-async def test_a_task_without_an_id_is_given_one(room: Room) -> None:
-    first, second = [await room.data("POST", f"{PROJECT}/tasks", {**TASK, **no_id}) for no_id in ({}, {"taskId": None})]
+async def test_a_task_without_an_id_is_given_one(api: TasksApi) -> None:
+    first, second = [await api.data("POST", f"{PROJECT}/tasks", {**TASK, **no_id}) for no_id in ({}, {"taskId": None})]
     assert first["task_id"] != second["task_id"]
-    assert {task["task_id"] for task in await room.pull()} == {first["task_id"], second["task_id"]}
+    assert {task["task_id"] for task in await api.pull()} == {first["task_id"], second["task_id"]}
 
 
-async def test_the_id_may_be_spelled_in_three_ways(room: Room) -> None:
+async def test_the_id_may_be_spelled_in_three_ways(api: TasksApi) -> None:
     for name in ("taskId", "task_id", "id"):
-        assert (await room.data("POST", f"{PROJECT}/tasks", {name: f" {name} ", **TASK}))["task_id"] == name
+        assert (await api.data("POST", f"{PROJECT}/tasks", {name: f" {name} ", **TASK}))["task_id"] == name
 
 
-async def test_null_is_as_good_as_absent(room: Room) -> None:
+async def test_null_is_as_good_as_absent(api: TasksApi) -> None:
     optional = ("status", "spec_file", "tags", "priority", "expires_at", "report", "result_schema")
-    made = await room.data("POST", f"{PROJECT}/tasks", {**TASK, **dict.fromkeys(optional)})
+    made = await api.data("POST", f"{PROJECT}/tasks", {**TASK, **dict.fromkeys(optional)})
     assert (made["status"], made["priority"], made["tags"], made["spec_file"]) == ("pending", 5, [], [])
 
 
-async def test_a_priority_is_a_number_or_a_word(room: Room) -> None:
+async def test_a_priority_is_a_number_or_a_word(api: TasksApi) -> None:
     for sent, shown in (("high", 8), ("Medium", 5), ("low", 2), (None, 5), (1, 1), (10, 10), ("7", 7)):
-        assert (await room.data("POST", f"{PROJECT}/tasks", {**TASK, "priority": sent}))["priority"] == shown
+        assert (await api.data("POST", f"{PROJECT}/tasks", {**TASK, "priority": sent}))["priority"] == shown
 
 
-async def test_a_time_without_a_zone_is_utc_and_may_be_a_number(room: Room) -> None:
+async def test_a_time_without_a_zone_is_utc_and_may_be_a_number(api: TasksApi) -> None:
     for sent in ("2026-06-01T00:00:00", "2026-06-01T00:00:00Z", 1780272000, 1780272000000):
-        made = await room.data("POST", f"{PROJECT}/tasks", {**TASK, "expires_at": sent})
+        made = await api.data("POST", f"{PROJECT}/tasks", {**TASK, "expires_at": sent})
         assert made["expires_at"] == "2026-06-01T00:00:00.000Z"
 
 
-async def test_the_setting_gives_tasks_an_end_unless_they_have_one(room: Room) -> None:
-    hourly = room.with_rules(expiry_time=3600.0)
+async def test_the_setting_gives_tasks_an_end_unless_they_have_one(api: TasksApi) -> None:
+    hourly = api.with_config(expiry_time=3600.0)
     (by_rule,) = await hourly.plan("a")
     (own,) = await hourly.plan("b", expires_at="2026-01-02T00:00:00Z")
     assert by_rule["expires_at"] == "2026-01-01T01:00:00.000Z"
     assert own["expires_at"] == "2026-01-02T00:00:00.000Z"
 
 
-async def test_a_field_out_of_range_is_refused_by_name(room: Room) -> None:
+async def test_a_field_out_of_range_is_refused_by_name(api: TasksApi) -> None:
     for field, value in BAD:
         body = {**TASK, field.partition("[")[0]: value}
-        status, error = await room.error("POST", f"{PROJECT}/tasks", body)
+        status, error = await api.error("POST", f"{PROJECT}/tasks", body)
         assert (status, error["code"], error["details"]["field"]) == (400, "VALIDATION_ERROR", field), value
         assert error["details"]["all_errors"][0]["field"] == field
         assert error["details"]["reason"]
-    assert (await counted(room)).total == 0
+    assert (await counted(api)).total == 0
 
 
-async def test_all_that_is_wrong_is_told_at_once(room: Room) -> None:
+async def test_all_that_is_wrong_is_told_at_once(api: TasksApi) -> None:
     body = {"taskId": "pull", "prompt": "", "priority": 0, "expires_at": "x"}
-    _, error = await room.error("POST", f"{QUEUE}/tasks", body)
+    _, error = await api.error("POST", f"{QUEUE}/tasks", body)
     wrong = [bad["field"] for bad in error["details"]["all_errors"]]
     assert wrong == ["taskId", "name", "prompt", "priority", "expires_at"]
 
 
-async def test_an_id_that_is_a_word_of_our_paths_is_refused(room: Room) -> None:
+async def test_an_id_that_is_a_word_of_our_paths_is_refused(api: TasksApi) -> None:
     for word in ("pull", "batch", "check", "tags", "stats", "Pull", "BATCH"):
-        status, error = await room.error("POST", f"{PROJECT}/tasks", {"taskId": word, **TASK})
+        status, error = await api.error("POST", f"{PROJECT}/tasks", {"taskId": word, **TASK})
         assert (status, error["details"]["field"]) == (400, "taskId")
 
 
-async def test_names_of_any_script_survive(room: Room) -> None:
+async def test_names_of_any_script_survive(api: TasksApi) -> None:
     for name in ("🚰" * 255, "مهمة عاجلة", "任务一"):
         body = {"taskId": name, "name": name, "prompt": name, "tags": [name[:50]]}
-        made = await room.data("POST", f"{PROJECT}/tasks", body)
+        made = await api.data("POST", f"{PROJECT}/tasks", body)
         assert (made["task_id"], made["name"], made["prompt"], made["tags"]) == (name, name, name, [name[:50]])
-        assert (await stored(room, name)).name == name
+        assert (await stored(api, name)).name == name
 
 
-async def test_an_id_is_taken_once_in_each_place(room: Room) -> None:
-    await room.plan("t1")
-    await room.plan("t1", queue="q1")
+async def test_an_id_is_taken_once_in_each_place(api: TasksApi) -> None:
+    await api.plan("t1")
+    await api.plan("t1", queue="q1")
     for place in (PROJECT, QUEUE):
-        status, error = await room.error("POST", f"{place}/tasks", {"taskId": "t1", **TASK})
+        status, error = await api.error("POST", f"{place}/tasks", {"taskId": "t1", **TASK})
         assert (status, error["code"], error["details"]["code"]) == (409, "CONFLICT", "TASK_EXISTS")
 
 
-async def test_a_deleted_task_keeps_its_id(room: Room) -> None:
-    await room.plan("t1")
-    await room.data("DELETE", f"{PROJECT}/tasks/t1")
-    status, error = await room.error("POST", f"{PROJECT}/tasks", {"taskId": "t1", **TASK})
+async def test_a_deleted_task_keeps_its_id(api: TasksApi) -> None:
+    await api.plan("t1")
+    await api.data("DELETE", f"{PROJECT}/tasks/t1")
+    status, error = await api.error("POST", f"{PROJECT}/tasks", {"taskId": "t1", **TASK})
     assert (status, error["details"]["code"]) == (409, "TASK_EXISTS")
 
 
-async def test_a_project_or_queue_that_nobody_knows_is_not_found(room: Room) -> None:
+async def test_a_project_or_queue_that_nobody_knows_is_not_found(api: TasksApi) -> None:
     for place, code in (("/projects/p9", "PROJECT_NOT_FOUND"), ("/projects/p1/queues/q9", "QUEUE_NOT_FOUND")):
-        status, error = await room.error("POST", f"{place}/tasks", TASK)
+        status, error = await api.error("POST", f"{place}/tasks", TASK)
         assert (status, error["code"], error["details"]["code"]) == (404, "RESOURCE_NOT_FOUND", code)
 
 
-async def test_new_tasks_are_counted_told_and_audited(room: Room) -> None:
-    await room.plan("a", "b", queue="q1")
-    await room.plan("c", status="done")
-    assert (await counted(room, "q1")).pending == 2
-    assert ((await counted(room)).pending, (await counted(room)).done) == (2, 1)
-    assert [(task, kind) for task, kind, _ in await changes(room)] == [
+async def test_new_tasks_are_counted_told_and_audited(api: TasksApi) -> None:
+    await api.plan("a", "b", queue="q1")
+    await api.plan("c", status="done")
+    assert (await counted(api, "q1")).pending == 2
+    assert ((await counted(api)).pending, (await counted(api)).done) == (2, 1)
+    assert [(task, kind) for task, kind, _ in await changes(api)] == [
         ("a", "created"),
         ("b", "created"),
         ("c", "created"),
     ]
-    newest, *_ = await audited(room, "tasks.create")
+    newest, *_ = await audited(api, "tasks.create")
     assert (newest.actor, newest.target) == ("key:k-root", "project:p1")
     assert newest.detail == {"by": "root", "count": 1, "tasks": ["c"], "queues": [""], "taken_from": []}
 
 
-async def test_tasks_of_a_batch_are_made_in_its_order(room: Room) -> None:
+async def test_tasks_of_a_batch_are_made_in_its_order(api: TasksApi) -> None:
     body = {"tasks": [{"taskId": "b", **TASK}, TASK, {"id": "a", **TASK}]}
     for place, queue_id in ((PROJECT, None), (QUEUE, "q1")):
-        answer = await room.call("POST", f"{place}/tasks/batch", body)
+        answer = await api.call("POST", f"{place}/tasks/batch", body)
         assert (answer.status, answer.data["created_count"]) == (201, 3)
         made = answer.data["tasks"]
         assert [made[0]["task_id"], made[2]["task_id"]] == ["b", "a"]
         assert [task["version"] for task in made] == list(range(made[0]["version"], made[0]["version"] + 3))
         assert {task["queue_id"] for task in made} == {queue_id}
-    assert len(await audited(room, "tasks.create")) == 2
+    assert len(await audited(api, "tasks.create")) == 2
 
 
-async def test_a_batch_with_one_bad_task_makes_none(room: Room) -> None:
+async def test_a_batch_with_one_bad_task_makes_none(api: TasksApi) -> None:
     first = {"taskId": "a", **TASK}
     for second, field in (
         ({"taskId": "x", "name": "n"}, "tasks[1].prompt"),
@@ -229,31 +229,31 @@ async def test_a_batch_with_one_bad_task_makes_none(room: Room) -> None:
         ({**TASK, "expires_at": "2020-01-01"}, "tasks[1].expires_at"),
         ({**TASK, "result_schema": {"$ref": "#"}}, "tasks[1].result_schema"),
     ):
-        status, error = await room.error("POST", f"{PROJECT}/tasks/batch", {"tasks": [first, second]})
+        status, error = await api.error("POST", f"{PROJECT}/tasks/batch", {"tasks": [first, second]})
         assert (status, error["details"]["field"]) == (400, field)
-    assert (await counted(room)).total == 0
-    assert await changes(room) == []
+    assert (await counted(api)).total == 0
+    assert await changes(api) == []
 
 
-async def test_a_batch_with_an_id_that_is_taken_makes_none(room: Room) -> None:
-    await room.plan("b")
+async def test_a_batch_with_an_id_that_is_taken_makes_none(api: TasksApi) -> None:
+    await api.plan("b")
     body = {"tasks": [{"taskId": "a", **TASK}, {"taskId": "b", **TASK}]}
-    status, error = await room.error("POST", f"{PROJECT}/tasks/batch", body)
+    status, error = await api.error("POST", f"{PROJECT}/tasks/batch", body)
     assert (status, error["details"]["task_id"]) == (409, "b")
-    assert (await counted(room)).total == 1
+    assert (await counted(api)).total == 1
 
 
-async def test_a_batch_has_a_thousand_tasks_at_most(room: Room) -> None:
+async def test_a_batch_has_a_thousand_tasks_at_most(api: TasksApi) -> None:
     for tasks in ([TASK] * 1001, []):
-        status, error = await room.error("POST", f"{PROJECT}/tasks/batch", {"tasks": tasks})
+        status, error = await api.error("POST", f"{PROJECT}/tasks/batch", {"tasks": tasks})
         assert (status, error["details"]["field"]) == (400, "tasks")
-    assert (await room.data("POST", f"{PROJECT}/tasks/batch", {"tasks": [TASK] * 1000}))["created_count"] == 1000
-    assert (await counted(room)).pending == 1000
+    assert (await api.data("POST", f"{PROJECT}/tasks/batch", {"tasks": [TASK] * 1000}))["created_count"] == 1000
+    assert (await counted(api)).pending == 1000
 
 
-async def test_a_key_of_another_project_may_not_make_tasks(room: Room) -> None:
+async def test_a_key_of_another_project_may_not_make_tasks(api: TasksApi) -> None:
     for path in ("tasks", "tasks/batch", "queues/q1/tasks", "queues/q1/tasks/batch"):
-        status, error = await room.error("POST", f"{PROJECT}/{path}", {**TASK, "tasks": [TASK]}, key="elsewhere")
+        status, error = await api.error("POST", f"{PROJECT}/{path}", {**TASK, "tasks": [TASK]}, key="elsewhere")
         assert (status, error["details"]["code"]) == (403, "OTHER_PROJECT")
 
 

@@ -1,16 +1,16 @@
 """Deleting tasks, which keeps their rows and history, and undoing it."""
 
-from tests.tasks.conftest import PROJECT, Room
+from tests.tasks.conftest import PROJECT, TasksApi
 from tests.tasks.records import audited, changes, counted, pulled, stored
 
 TASK = f"{PROJECT}/tasks/t1"
 IN_QUEUE = f"{PROJECT}/queues/q1/tasks/t1"
 
 
-async def test_a_deleted_task_is_marked_and_off_offer(room: Room) -> None:
-    await room.plan("t1", queue="q1", tags=["x"])
-    room.clock.advance(seconds=60)
-    gone = await room.data("DELETE", IN_QUEUE)
+async def test_a_deleted_task_is_marked_and_off_offer(api: TasksApi) -> None:
+    await api.plan("t1", queue="q1", tags=["x"])
+    api.clock.advance(seconds=60)
+    gone = await api.data("DELETE", IN_QUEUE)
     assert gone == {
         "task_id": "t1",
         "id": "t1",
@@ -19,43 +19,43 @@ async def test_a_deleted_task_is_marked_and_off_offer(room: Room) -> None:
         "deleted": True,
         "deleted_at": "2026-01-01T00:01:00.000Z",
     }
-    task = await stored(room, "t1", "q1")
-    assert (task.deleted_at, task.updated_by, task.state) == (room.clock.now(), "root", "idle")
-    assert await room.pull() == await room.pull("tags=x") == []
-    assert ((await counted(room, "q1")).total, (await counted(room)).total) == (0, 0)
-    assert [(name, kind) for name, kind, _ in await changes(room)] == [("t1", "created"), ("t1", "deleted")]
+    task = await stored(api, "t1", "q1")
+    assert (task.deleted_at, task.updated_by, task.state) == (api.clock.now(), "root", "idle")
+    assert await api.pull() == await api.pull("tags=x") == []
+    assert ((await counted(api, "q1")).total, (await counted(api)).total) == (0, 0)
+    assert [(name, kind) for name, kind, _ in await changes(api)] == [("t1", "created"), ("t1", "deleted")]
 
 
-async def test_deleting_twice_says_that_it_is_gone(room: Room) -> None:
-    await room.plan("t1")
-    await room.data("DELETE", TASK)
-    feed = await changes(room)
-    status, error = await room.error("DELETE", TASK)
+async def test_deleting_twice_says_that_it_is_gone(api: TasksApi) -> None:
+    await api.plan("t1")
+    await api.data("DELETE", TASK)
+    feed = await changes(api)
+    status, error = await api.error("DELETE", TASK)
     assert (status, error["code"], error["details"]["code"]) == (410, "GONE", "TASK_DELETED")
-    assert await changes(room) == feed
-    assert len(await audited(room, "tasks.delete")) == 1
+    assert await changes(api) == feed
+    assert len(await audited(api, "tasks.delete")) == 1
 
 
-async def test_a_task_that_somebody_has_is_taken_from_them_and_that_is_recorded(room: Room) -> None:
-    await room.plan("t1", queue="q1")
-    await room.pull(client="w")
-    await room.data("DELETE", TASK)
-    assert (await stored(room, "t1", "q1")).lease_owner is None
-    assert await pulled(room, "t1", "q1") == [("w", "root", "revoked")]
-    (line,) = await audited(room, "tasks.delete")
+async def test_a_task_that_somebody_has_is_taken_from_them_and_that_is_recorded(api: TasksApi) -> None:
+    await api.plan("t1", queue="q1")
+    await api.pull(client="w")
+    await api.data("DELETE", TASK)
+    assert (await stored(api, "t1", "q1")).lease_owner is None
+    assert await pulled(api, "t1", "q1") == [("w", "root", "revoked")]
+    (line,) = await audited(api, "tasks.delete")
     assert line.detail == {"by": "root", "count": 1, "tasks": ["t1"], "queues": ["q1"], "taken_from": ["w"]}
 
 
-async def test_the_history_of_a_deleted_task_stays(room: Room) -> None:
-    await room.plan("t1", queue="q1")
-    await room.pull(client="w")
-    await room.data("PATCH", "/tasks/p1/q1/t1/status", {"status": "done"}, x_client_id="w")
-    await room.data("DELETE", TASK)
-    assert await pulled(room, "t1", "q1") == [("w", "w", "pushed")]
+async def test_the_history_of_a_deleted_task_stays(api: TasksApi) -> None:
+    await api.plan("t1", queue="q1")
+    await api.pull(client="w")
+    await api.data("PATCH", "/tasks/p1/q1/t1/status", {"status": "done"}, x_client_id="w")
+    await api.data("DELETE", TASK)
+    assert await pulled(api, "t1", "q1") == [("w", "w", "pushed")]
 
 
-async def test_what_is_not_there_cannot_be_deleted_or_restored(room: Room) -> None:
-    await room.plan("t1")
+async def test_what_is_not_there_cannot_be_deleted_or_restored(api: TasksApi) -> None:
+    await api.plan("t1")
     for path, code in (
         ("/projects/p9/tasks/t1", "PROJECT_NOT_FOUND"),
         ("/projects/p1/tasks/t9", "TASK_NOT_FOUND"),
@@ -63,66 +63,66 @@ async def test_what_is_not_there_cannot_be_deleted_or_restored(room: Room) -> No
         ("/projects/p1/queues/q1/tasks/t1", "TASK_NOT_FOUND"),
     ):
         for method, target in (("DELETE", path), ("POST", f"{path}/restore")):
-            status, error = await room.error(method, target)
+            status, error = await api.error(method, target)
             assert (status, error["details"]["code"]) == (404, code)
 
 
-async def test_namesakes_are_told_apart_by_their_queue(room: Room) -> None:
-    await room.submit(queue="q2")
+async def test_namesakes_are_told_apart_by_their_queue(api: TasksApi) -> None:
+    await api.submit(queue="q2")
     for queue in ("q1", "q2"):
-        await room.plan("t1", queue=queue)
-    status, error = await room.error("DELETE", TASK)
+        await api.plan("t1", queue=queue)
+    status, error = await api.error("DELETE", TASK)
     assert (status, error["details"]["code"]) == (409, "AMBIGUOUS_TASK")
-    await room.data("DELETE", IN_QUEUE)
-    assert (await room.data("DELETE", TASK))["queue_id"] == "q2"
-    status, error = await room.error("POST", f"{TASK}/restore")
+    await api.data("DELETE", IN_QUEUE)
+    assert (await api.data("DELETE", TASK))["queue_id"] == "q2"
+    status, error = await api.error("POST", f"{TASK}/restore")
     assert (status, error["details"]["code"]) == (409, "AMBIGUOUS_TASK")
     for _ in range(2):
-        assert (await room.data("POST", f"{IN_QUEUE}/restore"))["queue_id"] == "q1"
-    assert (await room.data("POST", f"{TASK}/restore"))["queue_id"] == "q2"
+        assert (await api.data("POST", f"{IN_QUEUE}/restore"))["queue_id"] == "q1"
+    assert (await api.data("POST", f"{TASK}/restore"))["queue_id"] == "q2"
 
 
-async def test_a_restored_task_is_on_offer_again(room: Room) -> None:
-    await room.plan("t1", queue="q1", tags=["x"])
-    await room.data("DELETE", TASK)
-    restored = await room.data("POST", f"{TASK}/restore")
+async def test_a_restored_task_is_on_offer_again(api: TasksApi) -> None:
+    await api.plan("t1", queue="q1", tags=["x"])
+    await api.data("DELETE", TASK)
+    restored = await api.data("POST", f"{TASK}/restore")
     assert (restored["deleted_at"], restored["pull_state"], restored["status"]) == (None, "unpulled", "pending")
-    assert (await counted(room, "q1")).pending == 1
-    assert [task["task_id"] for task in await room.pull("tags=x")] == ["t1"]
-    assert [kind for _, kind, _ in await changes(room)][-2:] == ["deleted", "restored"]
-    (line,) = await audited(room, "tasks.restore")
+    assert (await counted(api, "q1")).pending == 1
+    assert [task["task_id"] for task in await api.pull("tags=x")] == ["t1"]
+    assert [kind for _, kind, _ in await changes(api)][-2:] == ["deleted", "restored"]
+    (line,) = await audited(api, "tasks.restore")
     assert (line.detail["queues"], line.detail["tasks"]) == (["q1"], ["t1"])
 
 
-async def test_a_task_deleted_under_work_comes_back_as_it_was_pulled(room: Room) -> None:
-    await room.plan("t1", queue="q1")
-    await room.pull(client="w")
-    await room.data("PATCH", "/tasks/p1/q1/t1/status", {"status": "running"}, x_client_id="w")
-    await room.data("DELETE", TASK)
-    await room.data("POST", f"{TASK}/restore")
-    assert [task["status"] for task in await room.pull(client="w")] == ["pending"]
+async def test_a_task_deleted_under_work_comes_back_as_it_was_pulled(api: TasksApi) -> None:
+    await api.plan("t1", queue="q1")
+    await api.pull(client="w")
+    await api.data("PATCH", "/tasks/p1/q1/t1/status", {"status": "running"}, x_client_id="w")
+    await api.data("DELETE", TASK)
+    await api.data("POST", f"{TASK}/restore")
+    assert [task["status"] for task in await api.pull(client="w")] == ["pending"]
 
 
-async def test_a_clients_task_is_restored_but_not_offered(room: Room) -> None:
-    await room.submit({"id": "t1"}, key="anna")
-    await room.data("DELETE", TASK)
-    restored = await room.data("POST", f"{TASK}/restore")
+async def test_a_clients_task_is_restored_but_not_offered(api: TasksApi) -> None:
+    await api.submit({"id": "t1"}, key="anna")
+    await api.data("DELETE", TASK)
+    restored = await api.data("POST", f"{TASK}/restore")
     assert (restored["source"], restored["deleted_at"]) == ("client", None)
-    assert await room.pull() == []
+    assert await api.pull() == []
 
 
-async def test_restoring_what_is_not_deleted_changes_nothing(room: Room) -> None:
-    await room.plan("t1")
-    await room.pull(client="w")
-    before = await stored(room, "t1")
-    assert (await room.data("POST", f"{TASK}/restore"))["pulled_by"] == "w"
-    assert await stored(room, "t1") == before
-    assert await audited(room, "tasks.restore") == []
+async def test_restoring_what_is_not_deleted_changes_nothing(api: TasksApi) -> None:
+    await api.plan("t1")
+    await api.pull(client="w")
+    before = await stored(api, "t1")
+    assert (await api.data("POST", f"{TASK}/restore"))["pulled_by"] == "w"
+    assert await stored(api, "t1") == before
+    assert await audited(api, "tasks.restore") == []
 
 
-async def test_a_key_of_another_project_may_neither_delete_nor_restore(room: Room) -> None:
-    await room.plan("t1", queue="q1")
+async def test_a_key_of_another_project_may_neither_delete_nor_restore(api: TasksApi) -> None:
+    await api.plan("t1", queue="q1")
     for path in (TASK, IN_QUEUE):
         for method, target in (("DELETE", path), ("POST", f"{path}/restore")):
-            status, error = await room.error(method, target, key="elsewhere")
+            status, error = await api.error(method, target, key="elsewhere")
             assert (status, error["details"]["code"]) == (403, "OTHER_PROJECT")

@@ -4,94 +4,94 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from penstock.tasks.domain import PullState, Side, Status, Task
-from tests.tasks.conftest import PROJECT, Room
+from tests.tasks.conftest import PROJECT, TasksApi
 
 SOON = "2026-01-01T00:10:00Z"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-async def pass_by(room: Room, seconds: float = 600) -> None:
-    room.clock.advance(seconds=seconds)
-    await room.tidy()
+async def pass_by(api: TasksApi, seconds: float = 600) -> None:
+    api.clock.advance(seconds=seconds)
+    await api.run_periodic_tasks()
 
 
-async def last_line(room: Room) -> tuple[str, str, str | None]:
-    line = (await room.data("GET", f"{PROJECT}/changes"))["changes"][-1]
+async def last_line(api: TasksApi) -> tuple[str, str, str | None]:
+    line = (await api.data("GET", f"{PROJECT}/changes"))["changes"][-1]
     return line["kind"], line["by"], line["holder"]
 
 
-async def test_what_nobody_pulled_in_time_expires(room: Room):
-    await room.plan("a", tags=["x"], expires_at=SOON)
-    await room.plan("b")
-    await pass_by(room, 599)
-    assert (await room.data("GET", f"{PROJECT}/tasks/a"))["expired_at"] is None
-    await pass_by(room, 1)
-    task = await room.data("GET", f"{PROJECT}/tasks/a")
+async def test_what_nobody_pulled_in_time_expires(api: TasksApi):
+    await api.plan("a", tags=["x"], expires_at=SOON)
+    await api.plan("b")
+    await pass_by(api, 599)
+    assert (await api.data("GET", f"{PROJECT}/tasks/a"))["expired_at"] is None
+    await pass_by(api, 1)
+    task = await api.data("GET", f"{PROJECT}/tasks/a")
     assert (task["expired_at"], task["pull_state"], task["status"]) == (
         "2026-01-01T00:10:00.000Z",
         "unpulled",
         "pending",
     )
-    assert await last_line(room) == ("expired", "expiry", None)
-    assert await room.pull("tags=x") == []
-    assert [one["task_id"] for one in await room.pull()] == ["b"]
+    assert await last_line(api) == ("expired", "expiry", None)
+    assert await api.pull("tags=x") == []
+    assert [one["task_id"] for one in await api.pull()] == ["b"]
 
 
-async def test_it_cannot_be_pulled_even_before_it_is_marked(room: Room):
-    await room.plan("a", expires_at=SOON)
-    room.clock.advance(seconds=600)
-    assert await room.pull() == []
+async def test_it_cannot_be_pulled_even_before_it_is_marked(api: TasksApi):
+    await api.plan("a", expires_at=SOON)
+    api.clock.advance(seconds=600)
+    assert await api.pull() == []
 
 
-async def test_an_expired_task_is_marked_once(room: Room):
-    await room.plan("a", expires_at=SOON)
-    await pass_by(room)
-    await pass_by(room)
-    kinds = [line["kind"] for line in (await room.data("GET", f"{PROJECT}/changes"))["changes"]]
+async def test_an_expired_task_is_marked_once(api: TasksApi):
+    await api.plan("a", expires_at=SOON)
+    await pass_by(api)
+    await pass_by(api)
+    kinds = [line["kind"] for line in (await api.data("GET", f"{PROJECT}/changes"))["changes"]]
     assert kinds == ["created", "expired"]
 
 
-async def test_who_holds_a_task_may_finish_it_after_its_time(room: Room):
-    await room.plan("a", queue="q1", expires_at=SOON)
-    [held] = await room.pull()
-    await pass_by(room)
-    assert (await room.data("GET", f"{PROJECT}/tasks/a"))["expired_at"] is None
+async def test_who_holds_a_task_may_finish_it_after_its_time(api: TasksApi):
+    await api.plan("a", queue="q1", expires_at=SOON)
+    [held] = await api.pull()
+    await pass_by(api)
+    assert (await api.data("GET", f"{PROJECT}/tasks/a"))["expired_at"] is None
     done = {"status": "done"}
-    await room.data("PATCH", "/tasks/p1/q1/a/status", done, x_lease_token=held["lease_token"])
-    task = await room.data("GET", f"{PROJECT}/tasks/a")
+    await api.data("PATCH", "/tasks/p1/q1/a/status", done, x_lease_token=held["lease_token"])
+    task = await api.data("GET", f"{PROJECT}/tasks/a")
     assert (task["status"], task["pull_state"], task["expired_at"]) == ("done", "pulled", None)
 
 
-async def test_a_task_that_is_released_after_its_time_expires_at_once(room: Room):
-    await room.plan("a", tags=["x"], expires_at=SOON)
-    [held] = await room.pull()
-    room.clock.advance(seconds=700)
+async def test_a_task_that_is_released_after_its_time_expires_at_once(api: TasksApi):
+    await api.plan("a", tags=["x"], expires_at=SOON)
+    [held] = await api.pull()
+    api.clock.advance(seconds=700)
     said = {"x_client_id": "worker-1", "x_lease_token": held["lease_token"]}
-    await room.data("POST", f"{PROJECT}/tasks/a/pull/release", **said)
-    task = await room.data("GET", f"{PROJECT}/tasks/a")
+    await api.data("POST", f"{PROJECT}/tasks/a/pull/release", **said)
+    task = await api.data("GET", f"{PROJECT}/tasks/a")
     assert (task["expired_at"], task["pull_state"]) == ("2026-01-01T00:11:40.000Z", "unpulled")
-    assert await room.pull() == []
-    assert await last_line(room) == ("released", "worker-1", "worker-1")
+    assert await api.pull() == []
+    assert await last_line(api) == ("released", "worker-1", "worker-1")
 
 
-async def test_a_task_that_times_out_after_its_time_expires_at_once(room: Room):
-    await room.plan("a", expires_at=SOON)
-    await room.pull()
-    await pass_by(room, 3600)
-    task = await room.data("GET", f"{PROJECT}/tasks/a")
+async def test_a_task_that_times_out_after_its_time_expires_at_once(api: TasksApi):
+    await api.plan("a", expires_at=SOON)
+    await api.pull()
+    await pass_by(api, 3600)
+    task = await api.data("GET", f"{PROJECT}/tasks/a")
     assert (task["expired_at"], task["pulled_by"]) == ("2026-01-01T01:00:00.000Z", None)
-    assert await room.pull() == []
+    assert await api.pull() == []
 
 
-async def test_expired_tasks_are_kept_unless_the_settings_say_otherwise(room: Room):
-    await room.plan("a", expires_at=SOON)
-    await pass_by(room)
-    page = await room.data("GET", f"{PROJECT}/tasks")
+async def test_expired_tasks_are_kept_unless_the_settings_say_otherwise(api: TasksApi):
+    await api.plan("a", expires_at=SOON)
+    await pass_by(api)
+    page = await api.data("GET", f"{PROJECT}/tasks")
     assert [task["task_id"] for task in page["items"]] == ["a"]
 
 
-async def test_expired_tasks_are_archived_out_of_every_list(room: Room):
-    archiving = room.with_rules(expired_action="archive")
+async def test_expired_tasks_are_archived_out_of_every_list(api: TasksApi):
+    archiving = api.with_config(expired_action="archive")
     await archiving.plan("a", queue="q1", expires_at=SOON)
     await archiving.plan("b", queue="q1")
     await pass_by(archiving)
@@ -106,8 +106,8 @@ async def test_expired_tasks_are_archived_out_of_every_list(room: Room):
     assert (status, error["details"]["code"]) == (410, "TASK_ARCHIVED")
 
 
-async def test_expired_tasks_are_deleted_softly(room: Room):
-    deleting = room.with_rules(expired_action="delete")
+async def test_expired_tasks_are_deleted_softly(api: TasksApi):
+    deleting = api.with_config(expired_action="delete")
     await deleting.plan("a", expires_at=SOON)
     await pass_by(deleting)
     assert await last_line(deleting) == ("deleted", "expiry", None)
@@ -115,23 +115,23 @@ async def test_expired_tasks_are_deleted_softly(room: Room):
     assert (await deleting.data("GET", PROJECT))["task_stats"]["total"] == 0
 
 
-async def test_what_a_client_pushed_after_its_time_is_not_put_away(room: Room):
-    archiving = room.with_rules(expired_action="archive")
-    await room.plan("a", queue="q1", expires_at=SOON)
-    await pass_by(room)
-    await room.submit({"id": "a", "status": "done"})
+async def test_what_a_client_pushed_after_its_time_is_not_put_away(api: TasksApi):
+    archiving = api.with_config(expired_action="archive")
+    await api.plan("a", queue="q1", expires_at=SOON)
+    await pass_by(api)
+    await api.submit({"id": "a", "status": "done"})
     await pass_by(archiving)
-    task = await room.data("GET", f"{PROJECT}/queues/q1/tasks/a")
+    task = await api.data("GET", f"{PROJECT}/queues/q1/tasks/a")
     assert (task["source"], task["archived_at"]) == ("client", None)
 
 
-async def test_more_than_one_turn_takes_expire_at_once(room: Room):
+async def test_more_than_one_turn_takes_expire_at_once(api: TasksApi):
     for place, count in ((f"{PROJECT}/tasks/batch", 1000), (f"{PROJECT}/queues/q1/tasks/batch", 20)):
         many = [{"taskId": f"t{number}", "name": "n", "prompt": "p", "expires_at": SOON} for number in range(count)]
-        await room.data("POST", place, {"tasks": many})
-    deleting = room.with_rules(expired_action="delete")
+        await api.data("POST", place, {"tasks": many})
+    deleting = api.with_config(expired_action="delete")
     await pass_by(deleting)
-    assert (await room.data("GET", PROJECT))["task_stats"]["total"] == 0
+    assert (await api.data("GET", PROJECT))["task_stats"]["total"] == 0
 
 
 class TestRules:
@@ -162,16 +162,16 @@ class TestRules:
     )
 
     def test_what_is_let_go_in_time_is_on_offer(self):
-        again = self.HELD.let_go("time_out", most_attempts=4, by="timeout", now=NOW)
+        again = self.HELD.returned_or_failed("time_out", most_attempts=4, by="timeout", now=NOW)
         assert (again.state, again.status, again.expired_at) == (PullState.OFFERED, Status.PENDING, None)
 
     def test_what_is_let_go_too_late_has_expired(self):
         late = NOW + timedelta(hours=1)
-        again = self.HELD.let_go("release", most_attempts=4, by="one", now=late)
+        again = self.HELD.returned_or_failed("release", most_attempts=4, by="one", now=late)
         assert (again.state, again.expired_at) == (PullState.IDLE, late)
 
     def test_what_is_let_go_once_too_often_is_in_error(self):
-        over = self.HELD.let_go("time_out", most_attempts=3, by="timeout", now=NOW)
+        over = self.HELD.returned_or_failed("time_out", most_attempts=3, by="timeout", now=NOW)
         assert (over.state, over.status) == (PullState.IDLE, Status.ERROR)
         assert over.error_reason == "It was pulled 3 times without a push, last by one."
 
@@ -182,4 +182,4 @@ class TestRules:
 
     def test_what_is_offered_anew_in_time_has_not_expired(self):
         expired = replace(self.HELD, source=Side.SERVER, expired_at=NOW)
-        assert expired.offered_anew(now=NOW).expired_at is None
+        assert expired.reoffered(now=NOW).expired_at is None

@@ -17,9 +17,9 @@ from penstock.tasks import import_tasks as loading
 from penstock.tasks.api import import_format
 from penstock.tasks.api.import_format import read_lines
 from penstock.tasks.domain import PullState, Side, Status, Task
-from penstock.tasks.import_tasks import Line, Loaded, load
+from penstock.tasks.import_tasks import ImportCounts, ImportLine, import_lines
 from penstock.tasks.store import projects, queues, tasks
-from tests.tasks.conftest import Room
+from tests.tasks.conftest import TasksApi
 from tests.tasks.records import audited, changes
 
 LEAST = {"project_id": "p1", "task_id": "t1", "name": "One", "prompt": "Do it.", "status": "pending"}
@@ -55,18 +55,18 @@ def export(*lines: Mapping[str, Any] | str) -> io.BytesIO:
     return io.BytesIO("\n".join(texts).encode())
 
 
-def read(*lines: Mapping[str, Any] | str, project: str | None = None) -> list[Line]:
+def read(*lines: Mapping[str, Any] | str, project: str | None = None) -> list[ImportLine]:
     return list(read_lines(export(*lines), project=project))
 
 
-async def take_in(db: Db, *lines: Mapping[str, Any] | str, dry_run: bool = False) -> Loaded:
-    return await load(db, read_lines(export(*lines)), by="cli:me", dry_run=dry_run)
+async def take_in(db: Db, *lines: Mapping[str, Any] | str, dry_run: bool = False) -> ImportCounts:
+    return await import_lines(db, read_lines(export(*lines)), by="cli:me", dry_run=dry_run)
 
 
 async def stored(db: Db, project_id: str) -> list[Task]:
     async with db.read() as tx:
         project = await projects.get_project(tx, project_id)
-        listing = tasks.Listing(where=tasks.Where(project_pk=project.id))
+        listing = tasks.TaskListFilter(where=tasks.QueueScope(project_pk=project.id))
         return await tasks.list_tasks(tx, listing, offset=0, limit=5000)
 
 
@@ -115,7 +115,7 @@ class TestReading:
         assert [(line.number, bool(line.problem)) for line in lines] == [(2, False), (4, True), (5, False)]
 
     def test_a_line_that_is_too_long_is_passed_over(self, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(exported, "LONGEST_LINE", 200)
+        monkeypatch.setattr(import_format, "LONGEST_LINE", 200)
         lines = read({**LEAST, "prompt": "x" * 1000}, LEAST)
         assert "longer than 200 bytes" in lines[0].problem
         assert [line.number for line in lines] == [1, 2]
@@ -142,7 +142,7 @@ class TestReading:
 
 class TestLoading:
     async def test_a_whole_task_comes_in_as_its_client_left_it(self, db: Db):
-        assert await take_in(db, FULL) == Loaded(created=1)
+        assert await take_in(db, FULL) == ImportCounts(created=1)
         [task] = await stored(db, "old")
         assert (task.task_id, task.queue_id, task.name, task.prompt) == ("t1", "q1", "Grüße 👩‍🚀", "世界")
         assert (task.status, task.report, task.tags, task.shown_priority) == (
@@ -177,9 +177,9 @@ class TestLoading:
         assert (task.queue_id, task.shown_priority, task.tags, task.spec_file) == ("", 5, [], [])
         assert task.created_at == task.updated_at == clock.now()
 
-    async def test_it_is_seen_over_http_with_its_messages_and_logs(self, room: Room):
-        await take_in(room.db, FULL)
-        task = await room.data("GET", "/projects/old/queues/q1/tasks/t1")
+    async def test_it_is_seen_over_http_with_its_messages_and_logs(self, api: TasksApi):
+        await take_in(api.db, FULL)
+        task = await api.data("GET", "/projects/old/queues/q1/tasks/t1")
         assert (task["source"], task["pull_state"], task["status"]) == ("client", "unpulled", "done")
         assert [(one["role"], one["content"]) for one in task["messages"]] == [
             ("USER", "Go on."),
@@ -187,61 +187,63 @@ class TestLoading:
         ]
         assert task["messages"][0]["created_at"] == "2024-01-02T03:04:05.678Z"
         assert [one["content"] for one in task["logs"]] == ["started", "ended"]
-        assert (await room.data("GET", "/projects/old/tasks/pull"))["tasks"] == []
+        assert (await api.data("GET", "/projects/old/tasks/pull"))["tasks"] == []
 
-    async def test_a_second_import_changes_nothing(self, room: Room):
+    async def test_a_second_import_changes_nothing(self, api: TasksApi):
         lines = [LEAST, {**LEAST, "task_id": "t2", "queue_id": "q1"}]
-        assert await take_in(room.db, *lines) == Loaded(created=2)
-        before = await room.data("GET", "/projects/p1"), await changes(room), await audited(room, "tasks.import")
-        room.clock.advance(seconds=60)
-        assert await take_in(room.db, *lines) == Loaded(skipped=2)
-        after = await room.data("GET", "/projects/p1"), await changes(room), await audited(room, "tasks.import")
+        assert await take_in(api.db, *lines) == ImportCounts(created=2)
+        before = await api.data("GET", "/projects/p1"), await changes(api), await audited(api, "tasks.import")
+        api.clock.advance(seconds=60)
+        assert await take_in(api.db, *lines) == ImportCounts(skipped=2)
+        after = await api.data("GET", "/projects/p1"), await changes(api), await audited(api, "tasks.import")
         assert after == before
 
-    async def test_a_task_that_is_there_is_left_alone_whoever_made_it(self, room: Room):
-        await room.plan("t1", name="Planned here")
-        await room.submit({"id": "t1", "name": "Pushed"})
-        await room.plan("gone")
-        await room.data("DELETE", "/projects/p1/tasks/gone")
+    async def test_a_task_that_is_there_is_left_alone_whoever_made_it(self, api: TasksApi):
+        await api.plan("t1", name="Planned here")
+        await api.submit({"id": "t1", "name": "Pushed"})
+        await api.plan("gone")
+        await api.data("DELETE", "/projects/p1/tasks/gone")
         lines = [LEAST, {**LEAST, "queue_id": "q1"}, {**LEAST, "task_id": "gone"}]
-        assert await take_in(room.db, *lines) == Loaded(skipped=3)
-        assert {task.name for task in await stored(room.db, "p1")} == {"Planned here", "Pushed"}
+        assert await take_in(api.db, *lines) == ImportCounts(skipped=3)
+        assert {task.name for task in await stored(api.db, "p1")} == {"Planned here", "Pushed"}
 
     async def test_a_task_is_known_by_its_id_inside_its_queue(self, db: Db):
         lines = [LEAST, {**LEAST, "queue_id": "q1"}, {**LEAST, "queue_id": "q2"}, {**LEAST, "project_id": "p2"}]
-        assert await take_in(db, *lines) == Loaded(created=4)
+        assert await take_in(db, *lines) == ImportCounts(created=4)
         assert len(await stored(db, "p1")) == 3
 
     async def test_a_task_that_stands_twice_in_the_file_comes_in_once(self, db: Db):
-        assert await take_in(db, LEAST, {**LEAST, "name": "Again"}) == Loaded(created=1, skipped=1)
+        assert await take_in(db, LEAST, {**LEAST, "name": "Again"}) == ImportCounts(created=1, skipped=1)
         assert [task.name for task in await stored(db, "p1")] == ["One"]
 
     async def test_bad_lines_do_not_keep_the_others_out(self, db: Db):
-        assert await take_in(db, "{", LEAST, {**LEAST, "status": "lost"}) == Loaded(created=1, bad=2)
+        assert await take_in(db, "{", LEAST, {**LEAST, "status": "lost"}) == ImportCounts(created=1, bad=2)
 
-    async def test_a_dry_run_writes_nothing(self, room: Room):
-        await room.plan("t1")
+    async def test_a_dry_run_writes_nothing(self, api: TasksApi):
+        await api.plan("t1")
         lines = [LEAST, {**LEAST, "task_id": "t2"}, {**LEAST, "project_id": "new"}]
-        assert await take_in(room.db, "{", *lines, dry_run=True) == Loaded(created=2, skipped=1, bad=1)
-        assert [task.task_id for task in await stored(room.db, "p1")] == ["t1"]
-        assert (await room.error("GET", "/projects/new"))[0] == 404
+        assert await take_in(api.db, "{", *lines, dry_run=True) == ImportCounts(created=2, skipped=1, bad=1)
+        assert [task.task_id for task in await stored(api.db, "p1")] == ["t1"]
+        assert (await api.error("GET", "/projects/new"))[0] == 404
 
     async def test_many_lines_come_in_batches_and_each_is_told(self, db: Db, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(loading, "BATCH_LINES", 10)
         lines = [{**LEAST, "task_id": f"t{n}", "project_id": f"p{n % 3}"} for n in range(25)]
         told: list[int] = []
-        loaded = await load(db, read_lines(export(*lines)), by="me", tell=lambda so_far: told.append(so_far.created))
+        loaded = await import_lines(
+            db, read_lines(export(*lines)), by="me", tell=lambda so_far: told.append(so_far.created)
+        )
         assert (loaded.created, told) == (25, [10, 20, 25])
 
     async def test_large_lines_make_small_batches(self, db: Db, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(loading, "BATCH_BYTES", 1)
-        told: list[Loaded] = []
-        await load(db, read_lines(export(LEAST, {**LEAST, "task_id": "t2"})), by="me", tell=told.append)
-        assert told == [Loaded(created=1), Loaded(created=2)]
+        told: list[ImportCounts] = []
+        await import_lines(db, read_lines(export(LEAST, {**LEAST, "task_id": "t2"})), by="me", tell=told.append)
+        assert told == [ImportCounts(created=1), ImportCounts(created=2)]
 
-    async def test_who_took_what_in_is_on_record(self, room: Room):
-        await take_in(room.db, LEAST)
-        [line] = await audited(room, "tasks.import")
+    async def test_who_took_what_in_is_on_record(self, api: TasksApi):
+        await take_in(api.db, LEAST)
+        [line] = await audited(api, "tasks.import")
         assert (line.actor, line.target) == ("cli:me", "project:p1")
         assert line.detail == {"count": 1, "tasks": ["t1"]}
 

@@ -13,21 +13,21 @@ from penstock.tasks.deps import Deps
 from penstock.tasks.store import projects
 from penstock.tasks.store.tables import pull_receipt, task_change, task_pull
 from tests.conftest import open_db
-from tests.tasks.conftest import PROJECT, Profile, Room
+from tests.tasks.conftest import PROJECT, Profile, TasksApi
 
 HAND = f"{PROJECT}/tasks/a/pull"
 
 
-async def hold(room: Room, client: str = "one") -> dict[str, Any]:
+async def hold(api: TasksApi, client: str = "one") -> dict[str, Any]:
     """Task `a` in a client's hands."""
-    [task] = await room.pull(client=client)
+    [task] = await api.pull(client=client)
     shown: dict[str, Any] = task
     return shown
 
 
-async def fall_silent(room: Room, seconds: float = 3600) -> None:
-    room.clock.advance(seconds=seconds)
-    await room.tidy("time-out-pulls")
+async def fall_silent(api: TasksApi, seconds: float = 3600) -> None:
+    api.clock.advance(seconds=seconds)
+    await api.run_periodic_tasks("time-out-pulls")
 
 
 async def blocked(db: Db) -> int:
@@ -38,85 +38,85 @@ async def blocked(db: Db) -> int:
 
 
 class TestTimeOut:
-    async def test_the_whole_life_of_a_task_whose_first_holder_fell_silent(self, room: Room):
-        await room.plan("a", tags=["x"])
-        first = await hold(room)
-        await fall_silent(room)
-        task = await room.data("GET", f"{PROJECT}/tasks/a")
+    async def test_the_whole_life_of_a_task_whose_first_holder_fell_silent(self, api: TasksApi):
+        await api.plan("a", tags=["x"])
+        first = await hold(api)
+        await fall_silent(api)
+        task = await api.data("GET", f"{PROJECT}/tasks/a")
         assert (task["pull_state"], task["pulled_by"], task["status"]) == ("unpulled", None, "pending")
-        [second] = await room.pull("tags=x", client="two")
+        [second] = await api.pull("tags=x", client="two")
         assert (second["task_id"], second["pull_attempts"]) == ("a", 2)
         for verb in ("confirm", "renew", "release"):
             path = f"{HAND}/{verb}"
             for said in ({"x_lease_token": first["lease_token"]}, {"x_client_id": "one"}):
-                status, error = await room.error("POST", path, key="anna", **said)
-                assert (status, error["details"]["reason"]) == (409, "its time ran out; two holds it now")
-        still = await room.data("GET", f"{PROJECT}/tasks/a")
+                status, error = await api.error("POST", path, key="anna", **said)
+                assert (status, error["details"]["reason"]) == (409, "its lease expired; two holds it now")
+        still = await api.data("GET", f"{PROJECT}/tasks/a")
         assert (still["pulled_by"], still["leased_until"]) == ("two", second["leased_until"])
 
-    async def test_history_and_feed_tell_of_it(self, room: Room):
-        await room.plan("a")
-        await hold(room)
-        await fall_silent(room)
-        line = (await room.data("GET", f"{PROJECT}/changes"))["changes"][-1]
+    async def test_history_and_feed_tell_of_it(self, api: TasksApi):
+        await api.plan("a")
+        await hold(api)
+        await fall_silent(api)
+        line = (await api.data("GET", f"{PROJECT}/changes"))["changes"][-1]
         assert (line["kind"], line["holder"], line["by"]) == ("timed_out", "one", "timeout")
-        async with room.db.read() as tx:
+        async with api.db.read() as tx:
             row = (await tx.conn.execute(select(task_pull))).one()
         assert (row.outcome, row.ended_by, row.seconds) == ("timed_out", "timeout", 3600.0)
 
-    async def test_who_is_in_time_keeps_it(self, room: Room):
-        await room.plan("a")
-        held = await hold(room)
-        await fall_silent(room, 3599)
-        await room.data("POST", f"{HAND}/renew", x_lease_token=held["lease_token"])
-        await fall_silent(room, 3599)
-        task = await room.data("GET", f"{PROJECT}/tasks/a")
+    async def test_who_is_in_time_keeps_it(self, api: TasksApi):
+        await api.plan("a")
+        held = await hold(api)
+        await fall_silent(api, 3599)
+        await api.data("POST", f"{HAND}/renew", x_lease_token=held["lease_token"])
+        await fall_silent(api, 3599)
+        task = await api.data("GET", f"{PROJECT}/tasks/a")
         assert (task["pull_state"], task["pulled_by"]) == ("pulled_not_pushed", "one")
 
     async def test_who_renews_in_the_last_moment_keeps_it(
-        self, postgres_url: str, tools: Deps, clock: ManualClock, profile: Profile
+        self, postgres_url: str, deps: Deps, clock: ManualClock, profile: Profile
     ):
         """The duty has seen that the lease is over and waits for the project; meanwhile the holder renews."""
         db = open_db(postgres_url, clock)
-        room = Room(replace(tools, db=db), clock, profile)
+        api = TasksApi(replace(deps, db=db), clock, profile)
         try:
-            await room.submit()
-            await room.plan("a")
-            held = await hold(room)
+            await api.submit()
+            await api.plan("a")
+            held = await hold(api)
             clock.advance(seconds=3600)
             async with db.tx() as tx:
                 await projects.claim_project(tx, "p1")
-                duty = asyncio.create_task(lapse.time_out(room.tools))
+                duty = asyncio.create_task(maintenance.expire_leases(api.deps))
                 async with asyncio.timeout(20):
                     while not await blocked(db):  # noqa: ASYNC110  (the server alone knows who waits)
                         await asyncio.sleep(0.01)
-                await room.data("POST", f"{HAND}/renew", x_lease_token=held["lease_token"])
+                await api.data("POST", f"{HAND}/renew", x_lease_token=held["lease_token"])
             await asyncio.wait_for(duty, timeout=20)
-            assert (await room.data("GET", f"{PROJECT}/tasks/a"))["pulled_by"] == "one"
+            assert (await api.data("GET", f"{PROJECT}/tasks/a"))["pulled_by"] == "one"
         finally:
             await db.close()
 
-    async def test_what_was_running_is_pending_again_and_counted_so(self, room: Room):
-        await room.plan("a", queue="q1")
-        held = await hold(room)
+    async def test_what_was_running_is_pending_again_and_counted_so(self, api: TasksApi):
+        await api.plan("a", queue="q1")
+        held = await hold(api)
         running = {"status": "running"}
-        await room.data("PATCH", "/tasks/p1/q1/a/status", running, x_lease_token=held["lease_token"])
-        await fall_silent(room)
-        queue = await room.data("GET", f"{PROJECT}/queues/q1")
+        await api.data("PATCH", "/tasks/p1/q1/a/status", running, x_lease_token=held["lease_token"])
+        await fall_silent(api)
+        queue = await api.data("GET", f"{PROJECT}/queues/q1")
         assert (queue["task_stats"]["pending"], queue["task_stats"]["running"]) == (1, 0)
-        assert (await room.data("GET", f"{PROJECT}/tasks/a"))["status"] == "pending"
+        assert (await api.data("GET", f"{PROJECT}/tasks/a"))["status"] == "pending"
 
-    async def test_who_waits_for_a_task_gets_it(self, room: Room):
-        await room.plan("a")
-        await hold(room)
-        room.clock.advance(seconds=3600)
-        waiting = asyncio.create_task(room.pull("wait=30", client="two"))
-        await room.tidy("time-out-pulls")
+    async def test_who_waits_for_a_task_gets_it(self, api: TasksApi):
+        await api.plan("a")
+        await hold(api)
+        api.clock.advance(seconds=3600)
+        waiting = asyncio.create_task(api.pull("wait=30", client="two"))
+        await api.run_periodic_tasks("time-out-pulls")
         [task] = await asyncio.wait_for(waiting, timeout=20)
         assert task["pulled_by"] == "two"
 
-    async def test_more_than_one_turn_takes_are_done_at_once_in_every_project(self, room: Room):
-        generous = room.with_rules(batch_size=1000)
+    async def test_more_than_one_turn_takes_are_done_at_once_in_every_project(self, api: TasksApi):
+        generous = api.with_config(batch_size=1000)
         for project_id, count in (("p1", 1000), ("p2", 600)):
             tasks = [{"taskId": f"t{number}", "name": "n", "prompt": "p"} for number in range(count)]
             if project_id == "p2":
@@ -128,35 +128,35 @@ class TestTimeOut:
             stats = await generous.data("GET", f"/projects/{project_id}/tasks/pull/pending?timeout=0")
             assert stats["total"] == 0
 
-    async def test_what_was_held_in_a_deleted_project_is_no_concern(self, room: Room):
-        await room.plan("a")
-        await hold(room)
-        await room.data("DELETE", PROJECT)
-        await asyncio.wait_for(fall_silent(room), timeout=20)
+    async def test_what_was_held_in_a_deleted_project_is_no_concern(self, api: TasksApi):
+        await api.plan("a")
+        await hold(api)
+        await api.data("DELETE", PROJECT)
+        await asyncio.wait_for(fall_silent(api), timeout=20)
 
-    async def test_it_is_looked_for_often_enough_to_be_pulled_again_within_a_second(self, room: Room):
-        every = {duty.name: duty.every_seconds for duty in worker.periodic_tasks(room.tools)}
+    async def test_it_is_looked_for_often_enough_to_be_pulled_again_within_a_second(self, api: TasksApi):
+        every = {duty.name: duty.every_seconds for duty in worker.periodic_tasks(api.deps)}
         assert every["time-out-pulls"] <= 0.5
         assert {"expire-tasks", "put-away-expired", "forget-pulls"} <= set(every)
 
 
 class TestGivingUp:
-    async def test_ten_pulls_without_a_push_put_a_task_into_error(self, room: Room):
-        await room.plan("a")
+    async def test_ten_pulls_without_a_push_put_a_task_into_error(self, api: TasksApi):
+        await api.plan("a")
         for number in range(1, 11):
-            assert (await hold(room, f"client-{number}"))["pull_attempts"] == number
-            await fall_silent(room)
-        assert await room.pull() == []
-        task = await room.data("GET", f"{PROJECT}/tasks/a")
+            assert (await hold(api, f"client-{number}"))["pull_attempts"] == number
+            await fall_silent(api)
+        assert await api.pull() == []
+        task = await api.data("GET", f"{PROJECT}/tasks/a")
         assert (task["status"], task["pull_state"], task["pulled_by"]) == ("error", "unpulled", None)
         assert task["error_reason"] == "It was pulled 10 times without a push, last by client-10."
-        project = await room.data("GET", PROJECT)
+        project = await api.data("GET", PROJECT)
         assert (project["task_stats"]["error"], project["task_stats"]["pending"]) == (1, 0)
-        line = (await room.data("GET", f"{PROJECT}/changes"))["changes"][-1]
+        line = (await api.data("GET", f"{PROJECT}/changes"))["changes"][-1]
         assert (line["kind"], line["status"], line["holder"]) == ("timed_out", "error", "client-10")
 
-    async def test_a_reset_begins_the_count_anew(self, room: Room):
-        hasty = room.with_rules(max_attempts=1)
+    async def test_a_reset_begins_the_count_anew(self, api: TasksApi):
+        hasty = api.with_config(max_attempts=1)
         await hasty.plan("a")
         await hold(hasty)
         await hasty.data("POST", f"{HAND}/reset")
@@ -167,22 +167,22 @@ class TestGivingUp:
 
 
 class TestForgetting:
-    async def test_old_pulls_lines_and_receipts_go_and_open_pulls_stay(self, room: Room):
-        await room.plan("a", "b")
-        await room.data("GET", f"{PROJECT}/tasks/pull?limit=1", x_client_id="one", idempotency_key="k1")
-        await room.data("POST", f"{HAND}/release", x_client_id="one")
-        [open_one] = await room.pull("limit=1")
-        room.clock.advance(seconds=86400 * 2)
-        await room.tidy("forget-pulls")
-        assert await self.kept(room) == {"task_pull": 2, "task_change": 3, "pull_receipt": 0}
-        room.clock.advance(seconds=86400 * 364)
-        await room.plan("c")
-        await room.tidy("forget-pulls")
-        assert await self.kept(room) == {"task_pull": 1, "task_change": 1, "pull_receipt": 0}
-        history = await room.data("GET", f"{PROJECT}/tasks/{open_one['task_id']}/pull/history")
+    async def test_old_pulls_lines_and_receipts_go_and_open_pulls_stay(self, api: TasksApi):
+        await api.plan("a", "b")
+        await api.data("GET", f"{PROJECT}/tasks/pull?limit=1", x_client_id="one", idempotency_key="k1")
+        await api.data("POST", f"{HAND}/release", x_client_id="one")
+        [open_one] = await api.pull("limit=1")
+        api.clock.advance(seconds=86400 * 2)
+        await api.run_periodic_tasks("forget-pulls")
+        assert await self.kept(api) == {"task_pull": 2, "task_change": 3, "pull_receipt": 0}
+        api.clock.advance(seconds=86400 * 364)
+        await api.plan("c")
+        await api.run_periodic_tasks("forget-pulls")
+        assert await self.kept(api) == {"task_pull": 1, "task_change": 1, "pull_receipt": 0}
+        history = await api.data("GET", f"{PROJECT}/tasks/{open_one['task_id']}/pull/history")
         assert history["pull_history"][0]["released_at"] is None
 
-    async def kept(self, room: Room) -> dict[str, int]:
-        async with room.db.read() as tx:
+    async def kept(self, api: TasksApi) -> dict[str, int]:
+        async with api.db.read() as tx:
             tables = (task_pull, task_change, pull_receipt)
             return {one.name: await tx.conn.scalar(select(func.count()).select_from(one)) or 0 for one in tables}

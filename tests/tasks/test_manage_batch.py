@@ -1,19 +1,19 @@
 """Deleting and moving many tasks in one call."""
 
-from tests.tasks.conftest import PROJECT, Room
+from tests.tasks.conftest import PROJECT, TasksApi
 from tests.tasks.records import audited, changes, counted, pulled, stored, told
 
 DELETE = f"{PROJECT}/tasks/delete/batch"
 MOVE = f"{PROJECT}/tasks/move/batch"
 
 
-async def test_many_tasks_are_deleted_and_the_others_named_with_reasons(room: Room) -> None:
-    await room.submit(queue="q2")
-    await room.plan("a", "gone")
-    await room.plan("b", "twice", queue="q1")
-    await room.plan("twice", queue="q2")
-    await room.data("DELETE", f"{PROJECT}/tasks/gone")
-    done = await room.data("POST", DELETE, {"taskIds": ["a", "b", "a", "gone", "twice", "never"]})
+async def test_many_tasks_are_deleted_and_the_others_named_with_reasons(api: TasksApi) -> None:
+    await api.submit(queue="q2")
+    await api.plan("a", "gone")
+    await api.plan("b", "twice", queue="q1")
+    await api.plan("twice", queue="q2")
+    await api.data("DELETE", f"{PROJECT}/tasks/gone")
+    done = await api.data("POST", DELETE, {"taskIds": ["a", "b", "a", "gone", "twice", "never"]})
     assert (done["deleted_count"], done["failed_count"]) == (2, 3)
     assert [(bad["task_id"], bad["code"]) for bad in done["failed_tasks"]] == [
         ("gone", "TASK_DELETED"),
@@ -21,25 +21,25 @@ async def test_many_tasks_are_deleted_and_the_others_named_with_reasons(room: Ro
         ("never", "TASK_NOT_FOUND"),
     ]
     assert all(bad["reason"] for bad in done["failed_tasks"])
-    assert (await counted(room)).pending == 2
-    assert (await counted(room, "q1")).pending == 1
+    assert (await counted(api)).pending == 2
+    assert (await counted(api, "q1")).pending == 1
 
 
-async def test_a_queue_that_is_named_tells_namesakes_apart(room: Room) -> None:
-    await room.plan("a")
-    await room.plan("a", "b", queue="q1")
-    done = await room.data("POST", DELETE, {"task_ids": ["a", "b"], "queue_id": "q1"})
+async def test_a_queue_that_is_named_tells_namesakes_apart(api: TasksApi) -> None:
+    await api.plan("a")
+    await api.plan("a", "b", queue="q1")
+    done = await api.data("POST", DELETE, {"task_ids": ["a", "b"], "queue_id": "q1"})
     assert (done["deleted_count"], done["failed_tasks"]) == (2, [])
-    assert (await stored(room, "a")).deleted_at is None
-    assert (await counted(room, "q1")).total == 0
+    assert (await stored(api, "a")).deleted_at is None
+    assert (await counted(api, "q1")).total == 0
 
 
-async def test_a_batch_ends_the_pulls_of_what_it_deletes_and_is_one_line_of_the_audit(room: Room) -> None:
-    await room.plan("a", "b", queue="q1")
-    await room.pull("limit=1", client="w")
-    await room.data("POST", DELETE, {"taskIds": ["a", "b"]})
-    assert await pulled(room, "a", "q1") == [("w", "root", "revoked")]
-    (line,) = await audited(room, "tasks.delete")
+async def test_a_batch_ends_the_pulls_of_what_it_deletes_and_is_one_line_of_the_audit(api: TasksApi) -> None:
+    await api.plan("a", "b", queue="q1")
+    await api.pull("limit=1", client="w")
+    await api.data("POST", DELETE, {"taskIds": ["a", "b"]})
+    assert await pulled(api, "a", "q1") == [("w", "root", "revoked")]
+    (line,) = await audited(api, "tasks.delete")
     assert line.detail == {
         "by": "root",
         "count": 2,
@@ -49,89 +49,89 @@ async def test_a_batch_ends_the_pulls_of_what_it_deletes_and_is_one_line_of_the_
     }
 
 
-async def test_many_tasks_are_moved_and_keep_their_holders(room: Room) -> None:
-    await room.plan("a", "b", "taken")
-    await room.plan("taken", "there", queue="q1")
-    await room.pull("limit=1", client="w")
-    feed = len(await changes(room))
-    done = await room.data("POST", MOVE, {"taskIds": ["a", "b", "taken", "there", "never"], "queueId": "q1"})
+async def test_many_tasks_are_moved_and_keep_their_holders(api: TasksApi) -> None:
+    await api.plan("a", "b", "taken")
+    await api.plan("taken", "there", queue="q1")
+    await api.pull("limit=1", client="w")
+    feed = len(await changes(api))
+    done = await api.data("POST", MOVE, {"taskIds": ["a", "b", "taken", "there", "never"], "queueId": "q1"})
     assert (done["moved_count"], done["failed_count"]) == (3, 2)
     assert [(bad["task_id"], bad["code"]) for bad in done["failed_tasks"]] == [
         ("taken", "TASK_EXISTS"),
         ("never", "TASK_NOT_FOUND"),
     ]
-    assert [(name, kind) for name, kind, _ in await changes(room)][feed:] == [("a", "moved"), ("b", "moved")]
-    assert (await stored(room, "a", "q1")).lease_owner == "w"
-    assert (await counted(room, "q1")).pending == 4
-    assert (await counted(room)).pending == 5
-    (line,) = await audited(room, "tasks.move")
+    assert [(name, kind) for name, kind, _ in await changes(api)][feed:] == [("a", "moved"), ("b", "moved")]
+    assert (await stored(api, "a", "q1")).lease_owner == "w"
+    assert (await counted(api, "q1")).pending == 4
+    assert (await counted(api)).pending == 5
+    (line,) = await audited(api, "tasks.move")
     assert (line.detail["to"], line.detail["tasks"], line.detail["taken_from"]) == ("q1", ["a", "b"], [])
 
 
-async def test_many_tasks_are_moved_from_one_queue_out_of_all(room: Room) -> None:
-    await room.plan("a", "b", queue="q1")
-    done = await room.data("POST", MOVE, {"taskIds": ["a", "b"], "queueId": None, "fromQueueId": "q1"})
+async def test_many_tasks_are_moved_from_one_queue_out_of_all(api: TasksApi) -> None:
+    await api.plan("a", "b", queue="q1")
+    done = await api.data("POST", MOVE, {"taskIds": ["a", "b"], "queueId": None, "fromQueueId": "q1"})
     assert done["moved_count"] == 2
-    assert ((await counted(room, "q1")).total, (await counted(room)).total) == (0, 2)
+    assert ((await counted(api, "q1")).total, (await counted(api)).total) == (0, 2)
 
 
-async def test_a_batch_that_changes_nothing_writes_nothing(room: Room) -> None:
-    await room.plan("a", queue="q1")
-    feed = await changes(room)
-    assert (await room.data("POST", DELETE, {"taskIds": ["never"]}))["deleted_count"] == 0
-    assert (await room.data("POST", MOVE, {"taskIds": ["a"], "queueId": "q1"}))["moved_count"] == 1
-    assert await changes(room) == feed
-    assert await audited(room, "tasks.delete") == await audited(room, "tasks.move") == []
+async def test_a_batch_that_changes_nothing_writes_nothing(api: TasksApi) -> None:
+    await api.plan("a", queue="q1")
+    feed = await changes(api)
+    assert (await api.data("POST", DELETE, {"taskIds": ["never"]}))["deleted_count"] == 0
+    assert (await api.data("POST", MOVE, {"taskIds": ["a"], "queueId": "q1"}))["moved_count"] == 1
+    assert await changes(api) == feed
+    assert await audited(api, "tasks.delete") == await audited(api, "tasks.move") == []
 
 
-async def test_a_batch_names_between_one_and_a_thousand_tasks(room: Room) -> None:
+async def test_a_batch_names_between_one_and_a_thousand_tasks(api: TasksApi) -> None:
     wrong: list[dict[str, object]] = [{}, {"taskIds": []}, {"taskIds": ["a"] * 1001}, {"taskIds": "a"}]
     for body in wrong:
         for path in (DELETE, MOVE):
-            status, error = await room.error("POST", path, {"queueId": "q1", **body})
+            status, error = await api.error("POST", path, {"queueId": "q1", **body})
             assert (status, error["details"]["field"]) == (400, "taskIds")
-    status, error = await room.error("POST", DELETE, {"taskIds": ["a", ""]})
+    status, error = await api.error("POST", DELETE, {"taskIds": ["a", ""]})
     assert (status, error["details"]["field"]) == (400, "taskIds[1]")
 
 
-async def test_a_thousand_tasks_are_moved_and_deleted_at_once(room: Room) -> None:
+async def test_a_thousand_tasks_are_moved_and_deleted_at_once(api: TasksApi) -> None:
     names = [f"t{number}" for number in range(1000)]
     tasks = [{"taskId": name, "name": "n", "prompt": "p", "tags": ["x"]} for name in names]
-    await room.data("POST", f"{PROJECT}/tasks/batch", {"tasks": tasks})
-    assert (await room.data("POST", MOVE, {"taskIds": names, "queueId": "q1"}))["moved_count"] == 1000
-    assert (await counted(room, "q1")).pending == 1000
-    assert (await room.data("POST", DELETE, {"taskIds": names}))["deleted_count"] == 1000
-    assert (await counted(room, "q1")).total == 0
-    (line,) = await audited(room, "tasks.delete")
+    await api.data("POST", f"{PROJECT}/tasks/batch", {"tasks": tasks})
+    assert (await api.data("POST", MOVE, {"taskIds": names, "queueId": "q1"}))["moved_count"] == 1000
+    assert (await counted(api, "q1")).pending == 1000
+    assert (await api.data("POST", DELETE, {"taskIds": names}))["deleted_count"] == 1000
+    assert (await counted(api, "q1")).total == 0
+    (line,) = await audited(api, "tasks.delete")
     assert (line.detail["count"], len(line.detail["tasks"])) == (1000, 100)
 
 
-async def test_a_queue_that_nobody_knows_is_not_found(room: Room) -> None:
-    await room.plan("a")
+async def test_a_queue_that_nobody_knows_is_not_found(api: TasksApi) -> None:
+    await api.plan("a")
     for path, body in (
         (DELETE, {"queueId": "q9"}),
         (MOVE, {"queueId": "q9"}),
         (MOVE, {"queueId": "q1", "fromQueueId": "q9"}),
     ):
-        status, error = await room.error("POST", path, {"taskIds": ["a"], **body})
+        status, error = await api.error("POST", path, {"taskIds": ["a"], **body})
         assert (status, error["details"]["code"]) == (404, "QUEUE_NOT_FOUND")
 
 
-async def test_those_who_watch_are_told_once_for_each_call_that_changed_something(room: Room) -> None:
-    before = len(await told(room))
+async def test_those_who_watch_are_told_once_for_each_call_that_changed_something(api: TasksApi) -> None:
+    before = len(await told(api))
     plans = [{"taskId": name, "name": name, "prompt": "p"} for name in ("a", "b")]
-    await room.data("POST", f"{PROJECT}/tasks/batch", {"tasks": plans})
-    await room.data("PUT", f"{PROJECT}/tasks/a", {"name": "New"})
-    await room.data("PUT", f"{PROJECT}/tasks/a", {"name": "New"})
-    await room.data("POST", MOVE, {"taskIds": ["a", "b"], "queueId": "q1"})
-    await room.data("POST", DELETE, {"taskIds": ["a", "b"]})
-    await room.data("POST", f"{PROJECT}/tasks/a/restore")
-    await room.data("POST", f"{PROJECT}/tasks/a/restore")
-    assert (await told(room))[before:] == [2, 1, 2, 2, 1]
+    await api.data("POST", f"{PROJECT}/tasks/batch", {"tasks": plans})
+    await api.data("PUT", f"{PROJECT}/tasks/a", {"name": "New"})
+    await api.data("PUT", f"{PROJECT}/tasks/a", {"name": "New"})
+    await api.data("POST", MOVE, {"taskIds": ["a", "b"], "queueId": "q1"})
+    await api.data("POST", DELETE, {"taskIds": ["a", "b"]})
+    await api.data("POST", f"{PROJECT}/tasks/a/restore")
+    await api.data("POST", f"{PROJECT}/tasks/a/restore")
+    assert (await told(api))[before:] == [2, 1, 2, 2, 1]
 
 
-async def test_a_key_of_another_project_may_not_use_the_batch_forms(room: Room) -> None:
-    await room.plan("a")
+async def test_a_key_of_another_project_may_not_use_the_batch_forms(api: TasksApi) -> None:
+    await api.plan("a")
     for path in (DELETE, MOVE):
-        status, error = await room.error("POST", path, {"taskIds": ["a"], "queueId": "q1"}, key="elsewhere")
+        status, error = await api.error("POST", path, {"taskIds": ["a"], "queueId": "q1"}, key="elsewhere")
         assert (status, error["details"]["code"]) == (403, "OTHER_PROJECT")

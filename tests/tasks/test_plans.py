@@ -20,7 +20,7 @@ from tests.conftest import open_db, rolled_back
 from tests.plans import NOW, Recorded, reads_a_whole_table, recorded
 from tests.servers.postgres import Databases
 from tests.tasks import filled_tables
-from tests.tasks.queries import LOOKS, Look
+from tests.tasks.queries import QUERIES, PlanQuery
 
 NEW, UNSEEN, FULL = "penstock_task_plans_new", "penstock_task_plans_unseen", "penstock_task_plans_full"
 TABLES = r"(task(_\w+)?|project(_tag)?|queue|pull_receipt)"
@@ -44,7 +44,7 @@ def new_postgres(postgres_server: Databases) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def unseen_postgres(postgres_server: Databases) -> Iterator[str]:
-    with plans.unseen_postgres(postgres_server, UNSEEN, crowd.fill) as url:
+    with plans.unseen_postgres(postgres_server, UNSEEN, filled_tables.fill) as url:
         yield url
 
 
@@ -61,7 +61,7 @@ def new_sqlite(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture(scope="module")
 def full_sqlite(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    return plans.full_sqlite(sqlite_template, tmp_path_factory, crowd.fill)
+    return plans.full_sqlite(sqlite_template, tmp_path_factory, filled_tables.fill)
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def on(*databases: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("tables_at", databases, indirect=True)
 
 
-async def said(db: Db, look: Look) -> Recorded:
+async def said(db: Db, look: PlanQuery) -> Recorded:
     """What a look says to the database; nothing of it stays."""
     with recorded(db, TABLES) as statements:
         async with rolled_back(db) as tx:
@@ -100,7 +100,7 @@ def serves(index: str, steps: list[str]) -> bool:
     return any(re.search(rf"{index}\b", step) for step in steps)
 
 
-def wrong_on_postgres(look: Look, found: list[Any], *, unseen: bool) -> list[str]:
+def wrong_on_postgres(look: PlanQuery, found: list[Any], *, unseen: bool) -> list[str]:
     """What is wrong with the plans of a look."""
     steps = [step for plan in found for step in plans.steps(plan)]
     index = look.unseen if unseen and look.unseen else look.index
@@ -111,7 +111,7 @@ def wrong_on_postgres(look: Look, found: list[Any], *, unseen: bool) -> list[str
 @on("new_sqlite", "full_sqlite")
 async def test_every_look_is_served_by_its_index_on_sqlite(tables: Db):
     wrong: dict[str, Any] = {}
-    for look in LOOKS:
+    for look in QUERIES:
         steps = [step for statement in await said(tables, look) for step in await plans.explain(tables, *statement)]
         if any(map(walks_whole, steps)) or not serves(look.index, steps):
             wrong[look.name] = steps
@@ -121,7 +121,7 @@ async def test_every_look_is_served_by_its_index_on_sqlite(tables: Db):
 @on("unseen_postgres", "full_postgres")
 async def test_every_look_is_served_by_its_index_on_postgres(tables: Db, tables_at: str):
     wrong: dict[str, Any] = {}
-    for look in LOOKS:
+    for look in QUERIES:
         found = [await plans.plan_of(tables, *statement) for statement in await said(tables, look)]
         wrong[look.name] = wrong_on_postgres(look, found, unseen=UNSEEN in tables_at)
     assert {name: steps for name, steps in wrong.items() if steps} == {}
@@ -131,7 +131,7 @@ async def test_every_look_is_served_by_its_index_on_postgres(tables: Db, tables_
 async def test_the_plans_that_postgres_keeps_are_good_too(tables: Db, tables_at: str):
     """After five runs PostgreSQL may keep a plan for any parameters, and use it while the tables grow."""
     wrong: dict[str, Any] = {}
-    for look in LOOKS:
+    for look in QUERIES:
         statements = enumerate(await said(tables, look))
         found = [await plans.kept_plan_of(tables, f"kept_{number}", text) for number, (text, _) in statements]
         wrong[look.name] = wrong_on_postgres(look, found, unseen=UNSEEN in tables_at)
@@ -141,7 +141,7 @@ async def test_the_plans_that_postgres_keeps_are_good_too(tables: Db, tables_at:
 @on("unseen_postgres", "full_postgres")
 async def test_no_look_passes_over_many_rows(tables: Db, tables_at: str):
     wrong: dict[str, Any] = {}
-    for look in LOOKS:
+    for look in QUERIES:
         if look.whole or (look.unseen and UNSEEN in tables_at):
             continue
         for statement in await said(tables, look):
@@ -155,7 +155,7 @@ async def test_no_look_passes_over_many_rows(tables: Db, tables_at: str):
 @on("full_sqlite")
 async def test_no_look_is_a_long_walk_on_sqlite(tables: Db):
     wrong: dict[str, Any] = {}
-    for look in LOOKS:
+    for look in QUERIES:
         for statement in [] if look.whole else await said(tables, look):
             if (instructions := await plans.count_instructions(tables, *statement)) > MOST_INSTRUCTIONS:
                 wrong[look.name] = instructions

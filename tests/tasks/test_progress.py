@@ -9,12 +9,12 @@ import pytest
 from penstock.kernel.clock import ManualClock
 from penstock.tasks.deps import Deps
 from penstock.tasks.domain import Holder, Policy, Status
-from penstock.tasks.lifecycle import open_book
-from penstock.tasks.progress import Spot, set_status
+from penstock.tasks.lifecycle import open_unit_of_work
+from penstock.tasks.progress import TaskPath, set_status
 from penstock.tasks.store import task_messages
 from tests.conftest import open_db
 from tests.plans import recorded
-from tests.tasks.conftest import PROJECT, Profile, Room
+from tests.tasks.conftest import PROJECT, Profile, TasksApi
 from tests.tasks.stored_state import (
     changes_after,
     events_of,
@@ -34,52 +34,52 @@ SAID = {"role": "user", "content": "Hello"}
 
 
 @pytest.fixture
-async def planned(room: Room) -> Room:
+async def planned(api: TasksApi) -> TasksApi:
     """With a client's task `a` in q1, and a planned one beside all queues."""
-    await room.submit({"id": "a"})
-    await room.plan("alone")
-    room.clock.advance(seconds=60)
-    return room
+    await api.submit({"id": "a"})
+    await api.plan("alone")
+    api.clock.advance(seconds=60)
+    return api
 
 
-async def time_left(room: Room, task_id: str) -> float:
+async def time_left(api: TasksApi, task_id: str) -> float:
     """How long the holder may keep a task."""
-    until = (await task_of(room, task_id)).leased_until
+    until = (await task_of(api, task_id)).leased_until
     assert until is not None
-    return (until - room.clock.now()).total_seconds()
+    return (until - api.clock.now()).total_seconds()
 
 
 class TestMessages:
-    async def test_a_message_is_numbered_from_zero(self, planned: Room) -> None:
+    async def test_a_message_is_numbered_from_zero(self, planned: TasksApi) -> None:
         data = await planned.data("POST", f"{TASK}/message", {**SAID, "session_id": "s-1"}, key="anna")
         assert data == {"message_id": 0, "role": "USER", "content": "Hello", "created_at": "2026-01-01T00:01:00.000Z"}
         data = await planned.data("POST", f"{TASK}/message", {"role": "Assistant", "content": "مرحبا 👋"})
         assert (data["message_id"], data["role"]) == (1, "ASSISTANT")
         assert await messages_of(planned, "a") == [(0, "USER", "Hello", "s-1"), (1, "ASSISTANT", "مرحبا 👋", None)]
 
-    async def test_it_makes_task_queue_and_project_as_new_as_itself(self, planned: Room) -> None:
+    async def test_it_makes_task_queue_and_project_as_new_as_itself(self, planned: TasksApi) -> None:
         await planned.data("POST", f"{TASK}/message", SAID)
         now = planned.clock.now()
         task, queue, project = await task_of(planned, "a"), await queue_of(planned), await project_of(planned)
         assert (task.updated_at, queue.updated_at, project.updated_at) == (now, now, now)
         assert (queue.last_task_at, project.last_task_at) == (now, now)
 
-    async def test_it_is_neither_in_the_feed_nor_told_to_those_who_watch(self, planned: Room) -> None:
+    async def test_it_is_neither_in_the_feed_nor_told_to_those_who_watch(self, planned: TasksApi) -> None:
         version, told = (await project_of(planned)).version, len(await events_of(planned))
         await planned.data("POST", f"{TASK}/message", SAID)
         assert await changes_after(planned, version) == []
         assert len(await events_of(planned)) == told
 
-    async def test_a_task_without_a_queue_has_messages_too(self, planned: Room) -> None:
+    async def test_a_task_without_a_queue_has_messages_too(self, planned: TasksApi) -> None:
         data = await planned.data("POST", f"{ALONE}/message", SAID)
         assert (data["message_id"], data["role"]) == (0, "USER")
         assert (await task_of(planned, "alone")).state == "offered"
         assert (await project_of(planned)).last_task_at == planned.clock.now()
 
     async def test_the_oldest_leave_when_there_are_too_many(
-        self, planned: Room, monkeypatch: pytest.MonkeyPatch
+        self, planned: TasksApi, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(talk, "KEPT", 3)
+        monkeypatch.setattr(task_messages, "KEPT", 3)
         for number in range(5):
             await planned.data("POST", f"{TASK}/message", {"role": "user", "content": str(number)})
             await planned.data("POST", f"{TASK}/log", {"content": str(number)})
@@ -88,35 +88,35 @@ class TestMessages:
 
 
 class TestLogs:
-    async def test_a_line_is_numbered_from_zero(self, planned: Room) -> None:
+    async def test_a_line_is_numbered_from_zero(self, planned: TasksApi) -> None:
         data = await planned.data("POST", f"{TASK}/log", {"content": "began"})
         assert data == {"log_id": 0, "content": "began", "created_at": "2026-01-01T00:01:00.000Z"}
         assert (await planned.data("POST", f"{TASK}/log", {"content": "x" * 100_000}))["log_id"] == 1
         assert (await planned.data("POST", f"{ALONE}/log", {"content": "alone"}))["log_id"] == 0
         assert [number for number, _ in await log_of(planned, "a")] == [0, 1]
 
-    async def test_it_leaves_all_times_alone(self, planned: Room) -> None:
+    async def test_it_leaves_all_times_alone(self, planned: TasksApi) -> None:
         before = await task_of(planned, "a"), await queue_of(planned), await project_of(planned)
         await planned.data("POST", f"{TASK}/log", {"content": "began"})
         task, queue, project = await task_of(planned, "a"), await queue_of(planned), await project_of(planned)
         assert (task.updated_at, queue, project) == (before[0].updated_at, *before[1:])
 
     async def test_it_does_not_wait_for_the_project(
-        self, postgres_url: str, clock: ManualClock, tools: Deps, profile: Profile
+        self, postgres_url: str, clock: ManualClock, deps: Deps, profile: Profile
     ) -> None:
         """On PostgreSQL; SQLite has one writer, and everybody waits for it."""
         db = open_db(postgres_url, clock)
-        room = Room(replace(tools, db=db), clock, profile)
-        await room.submit({"id": "a"})
+        api = TasksApi(replace(deps, db=db), clock, profile)
+        await api.submit({"id": "a"})
         async with db.tx() as tx:
-            await open_book(tx, "p1")
-            line = await asyncio.wait_for(room.data("POST", f"{TASK}/log", {"content": "meanwhile"}), timeout=20)
+            await open_unit_of_work(tx, "p1")
+            line = await asyncio.wait_for(api.data("POST", f"{TASK}/log", {"content": "meanwhile"}), timeout=20)
         assert line["log_id"] == 0
         await db.close()
 
 
 class TestStatus:
-    async def test_a_status_is_taken_in_any_case_and_shown_in_capitals(self, planned: Room) -> None:
+    async def test_a_status_is_taken_in_any_case_and_shown_in_capitals(self, planned: TasksApi) -> None:
         data = await planned.data("PATCH", f"{TASK}/status", {"status": "Running"}, key="anna")
         assert data == {
             "task_id": "a",
@@ -128,7 +128,7 @@ class TestStatus:
         assert (task.status, task.started_at, task.updated_by) == ("running", planned.clock.now(), "anna")
         assert (await queue_of(planned)).counts.running == 1
 
-    async def test_to_say_it_twice_is_harmless(self, planned: Room) -> None:
+    async def test_to_say_it_twice_is_harmless(self, planned: TasksApi) -> None:
         await planned.data("PATCH", f"{TASK}/status", {"status": "done"})
         before = await task_of(planned, "a"), await project_of(planned)
         planned.clock.advance(seconds=5)
@@ -137,13 +137,13 @@ class TestStatus:
         assert data["updated_at"] == "2026-01-01T00:01:00.000Z"
         assert (await task_of(planned, "a"), await project_of(planned)) == before
 
-    async def test_it_is_in_the_feed_but_not_told_to_those_who_watch(self, planned: Room) -> None:
+    async def test_it_is_in_the_feed_but_not_told_to_those_who_watch(self, planned: TasksApi) -> None:
         version, told = (await project_of(planned)).version, len(await events_of(planned))
         await planned.data("PATCH", f"{TASK}/status", {"status": "error"})
         assert [line.kind.value for line in await changes_after(planned, version)] == ["pushed"]
         assert len(await events_of(planned)) == told
 
-    async def test_it_may_bring_a_report_and_a_result(self, planned: Room) -> None:
+    async def test_it_may_bring_a_report_and_a_result(self, planned: TasksApi) -> None:
         body = {"status": "done", "report": "All well.", "result": {"files": 3}}
         await planned.data("PATCH", f"{TASK}/status", body)
         task = await task_of(planned, "a")
@@ -151,7 +151,7 @@ class TestStatus:
         await planned.data("PATCH", f"{TASK}/status", {"status": "done"})
         assert (await task_of(planned, "a")).report == "All well."
 
-    async def test_a_result_must_fit_the_schema_of_its_task(self, planned: Room) -> None:
+    async def test_a_result_must_fit_the_schema_of_its_task(self, planned: TasksApi) -> None:
         await planned.plan("strict", queue="q1", result_schema={"type": "integer"})
         status, error = await planned.error("PATCH", "/tasks/p1/q1/strict/status", {"status": "done", "result": "x"})
         assert (status, error["code"], error["details"]["field"]) == (400, "VALIDATION_ERROR", "result")
@@ -159,7 +159,7 @@ class TestStatus:
         await planned.data("PATCH", "/tasks/p1/q1/strict/status", {"status": "done", "result": 7})
         assert (await task_of(planned, "strict")).result == 7
 
-    async def test_a_task_without_a_queue_has_a_status_too(self, planned: Room) -> None:
+    async def test_a_task_without_a_queue_has_a_status_too(self, planned: TasksApi) -> None:
         await planned.pull()
         data = await planned.data("PATCH", f"{ALONE}/status", {"status": "done"}, x_client_id="worker-1")
         assert (data["task_id"], data["status"]) == ("alone", "DONE")
@@ -167,7 +167,7 @@ class TestStatus:
 
 
 class TestHolders:
-    async def test_all_three_extend_the_holders_time(self, planned: Room) -> None:
+    async def test_all_three_extend_the_holders_time(self, planned: TasksApi) -> None:
         [held] = await planned.pull()
         calls: list[tuple[str, str, dict[str, Any]]] = [
             ("PATCH", "status", {"status": "running"}),
@@ -184,7 +184,7 @@ class TestHolders:
             await planned.data(method, f"{ALONE}/{what}", {**body, **token}, x_client_id="another name")
             assert await time_left(planned, "alone") == HOUR
 
-    async def test_others_do_not_extend_it(self, planned: Room) -> None:
+    async def test_others_do_not_extend_it(self, planned: TasksApi) -> None:
         [held] = await planned.pull()
         planned.clock.advance(seconds=60)
         await planned.data("POST", f"{ALONE}/message", SAID, x_client_id="worker-2")
@@ -194,7 +194,7 @@ class TestHolders:
         await planned.data("PATCH", f"{ALONE}/status", {"status": "running"}, x_client_id="worker-2")
         assert await time_left(planned, "alone") == HOUR - 60
 
-    async def test_a_final_status_closes_the_pull(self, planned: Room) -> None:
+    async def test_a_final_status_closes_the_pull(self, planned: TasksApi) -> None:
         [held] = await planned.pull()
         planned.clock.advance(seconds=30)
         await planned.data("PATCH", f"{ALONE}/status", {"status": "done"}, x_lease_token=held["lease_token"])
@@ -203,7 +203,7 @@ class TestHolders:
         [pull] = await pulls_of(planned, "alone")
         assert (pull.outcome, pull.seconds) == ("pushed", 30)
 
-    async def test_with_a_token_the_same_final_status_may_come_twice_but_no_other(self, planned: Room) -> None:
+    async def test_with_a_token_the_same_final_status_may_come_twice_but_no_other(self, planned: TasksApi) -> None:
         [held] = await planned.pull()
         token = held["lease_token"]
         for _ in range(2):
@@ -212,7 +212,7 @@ class TestHolders:
         assert (status, error["code"], error["details"]["code"]) == (409, "CONFLICT", "PULL_LOST")
         assert error["details"]["task_id"] == "alone"
 
-    async def test_a_lost_token_is_refused_whatever_the_policy(self, planned: Room) -> None:
+    async def test_a_lost_token_is_refused_whatever_the_policy(self, planned: TasksApi) -> None:
         [held] = await planned.pull(client="slow")
         await planned.data("POST", f"{PROJECT}/tasks/alone/pull/reset")
         await planned.pull(client="quick")
@@ -222,7 +222,7 @@ class TestHolders:
         assert (status, error["details"]["code"]) == (409, "PULL_LOST")
         assert (await task_of(planned, "alone")).lease_owner == "quick"
 
-    async def test_a_careful_project_refuses_what_another_holds_or_the_server_wrote(self, planned: Room) -> None:
+    async def test_a_careful_project_refuses_what_another_holds_or_the_server_wrote(self, planned: TasksApi) -> None:
         await set_policy(planned, Policy.REJECT)
         status, error = await planned.error("PATCH", f"{ALONE}/status", {"status": "done"})
         assert (status, error["details"]["code"], error["details"]["tasks"]) == (409, "PUSH_CONFLICT", ["alone"])
@@ -235,31 +235,31 @@ class TestHolders:
 class TestTogether:
     """Those who speak at the same time share a trip, and each is answered alone."""
 
-    async def test_everyone_is_taken_at_their_word_and_by_their_name(self, room: Room) -> None:
+    async def test_everyone_is_taken_at_their_word_and_by_their_name(self, api: TasksApi) -> None:
         names = [f"t{number}" for number in range(20)]
-        await room.plan(*names, queue="q1")
+        await api.plan(*names, queue="q1")
         for name in names:
-            await room.pull("limit=1", queue="q1", client=f"client-of-{name}")
-        version = (await project_of(room)).version
+            await api.pull("limit=1", queue="q1", client=f"client-of-{name}")
+        version = (await project_of(api)).version
         said = (
-            room.data("PATCH", f"/tasks/p1/q1/{name}/status", {"status": "done"}, x_client_id=f"client-of-{name}")
+            api.data("PATCH", f"/tasks/p1/q1/{name}/status", {"status": "done"}, x_client_id=f"client-of-{name}")
             for name in names
         )
-        with recorded(room.db, "project") as statements:
+        with recorded(api.db, "project") as statements:
             told = await asyncio.gather(*said)
         assert [(one["task_id"], one["previous_status"]) for one in told] == [(name, "PENDING") for name in names]
         assert len([text for text, _ in statements if text.startswith("UPDATE")]) < 10, "each took a lock of its own"
-        lines = await changes_after(room, version)
+        lines = await changes_after(api, version)
         assert [line.version for line in lines] == list(range(version + 1, version + 21))
         assert {(line.task_id, line.by, line.holder) for line in lines} == {
             (name, f"client-of-{name}", f"client-of-{name}") for name in names
         }
         for name in names:
-            [pull] = await pulls_of(room, name)
+            [pull] = await pulls_of(api, name)
             assert (pull.outcome, pull.ended_by) == ("pushed", f"client-of-{name}")
-        assert (await queue_of(room)).counts.done == (await project_of(room)).counts.done == 20
+        assert (await queue_of(api)).counts.done == (await project_of(api)).counts.done == 20
 
-    async def test_what_speaks_against_one_does_not_stop_the_others(self, planned: Room) -> None:
+    async def test_what_speaks_against_one_does_not_stop_the_others(self, planned: TasksApi) -> None:
         await planned.submit({"id": "b"}, queue="q2")
         await planned.data("DELETE", f"{PROJECT}/queues/q2/tasks/b")
         calls = {
@@ -280,10 +280,13 @@ class TestTogether:
         assert (await task_of(planned, "a")).status == "done"
         assert (await task_of(planned, "alone")).status == "pending"
 
-    async def test_what_is_said_of_one_task_is_taken_in_turn(self, planned: Room) -> None:
+    async def test_what_is_said_of_one_task_is_taken_in_turn(self, planned: TasksApi) -> None:
         version = (await project_of(planned)).version
-        words, spot = [Status.RUNNING, Status.ERROR, Status.RUNNING, Status.DONE], Spot(project_id="p1", task_id="a")
-        said = (set_status(planned.tools, spot, Holder(name="me"), word) for word in words)
+        words, path = (
+            [Status.RUNNING, Status.ERROR, Status.RUNNING, Status.DONE],
+            TaskPath(project_id="p1", task_id="a"),
+        )
+        said = (set_status(planned.deps, path, Holder(name="me"), word) for word in words)
         assert [moved.previous for moved in await asyncio.gather(*said)] == [Status.PENDING, *words[:-1]]
         assert [line.status for line in await changes_after(planned, version)] == words
         assert (await task_of(planned, "a")).version == version + 4
@@ -297,7 +300,7 @@ CALLS: list[tuple[str, str, dict[str, Any]]] = [
 
 
 class TestWhatIsNotTaken:
-    async def test_what_is_not_there_is_named_with_all_three_names(self, planned: Room) -> None:
+    async def test_what_is_not_there_is_named_with_all_three_names(self, planned: TasksApi) -> None:
         for method, what, body in CALLS:
             for names in (("none", "q1", "a"), ("p1", "none", "a"), ("p1", "q1", "none"), ("p1", "q1", "alone")):
                 status, error = await planned.error(method, f"/tasks/{'/'.join(names)}/{what}", body)
@@ -307,27 +310,27 @@ class TestWhatIsNotTaken:
             status, error = await planned.error(method, f"{PROJECT}/tasks/none/{what}", body)
             assert (status, error["details"]["task_id"]) == (404, "none")
 
-    async def test_a_deleted_task_is_gone(self, planned: Room) -> None:
+    async def test_a_deleted_task_is_gone(self, planned: TasksApi) -> None:
         await planned.data("DELETE", f"{PROJECT}/queues/q1/tasks/a")
         for method, what, body in CALLS:
             status, error = await planned.error(method, f"{TASK}/{what}", body)
             assert (status, error["code"]) == (410, "GONE")
             assert error["details"]["task_id"] == "a"
 
-    async def test_a_name_that_several_queues_have_needs_its_queue(self, planned: Room) -> None:
+    async def test_a_name_that_several_queues_have_needs_its_queue(self, planned: TasksApi) -> None:
         await planned.submit({"id": "a"}, queue="q2")
         for method, what, body in CALLS:
             status, error = await planned.error(method, f"{PROJECT}/tasks/a/{what}", body)
             assert (status, error["details"]["code"]) == (409, "AMBIGUOUS_TASK")
 
-    async def test_a_key_of_another_project_is_refused(self, planned: Room) -> None:
+    async def test_a_key_of_another_project_is_refused(self, planned: TasksApi) -> None:
         for method, what, body in CALLS:
             for place in (TASK, ALONE):
                 status, error = await planned.error(method, f"{place}/{what}", body, key="elsewhere")
                 assert (status, error["code"], error["details"]["code"]) == (403, "FORBIDDEN", "OTHER_PROJECT")
             assert (await planned.call(method, f"{TASK}/{what}", body, key="bound")).status == 200
 
-    async def test_fields_out_of_range_are_named(self, planned: Room) -> None:
+    async def test_fields_out_of_range_are_named(self, planned: TasksApi) -> None:
         bad: list[tuple[str, str, dict[str, Any], str]] = [
             ("POST", "message", {"role": "system", "content": "x"}, "role"),
             ("POST", "message", {"content": "x"}, "role"),

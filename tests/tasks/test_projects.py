@@ -3,21 +3,21 @@
 import asyncio
 from urllib.parse import quote
 
-from tests.tasks.conftest import PROJECT, Room
+from tests.tasks.conftest import PROJECT, TasksApi
 from tests.tasks.records import audited
 
 
-async def ids(room: Room, query: str = "", key: str = "root") -> list[str]:
-    data = await room.data("GET", f"/projects?{query}", key=key)
+async def ids(api: TasksApi, query: str = "", key: str = "root") -> list[str]:
+    data = await api.data("GET", f"/projects?{query}", key=key)
     return [item["project_id"] for item in data["items"]]
 
 
-async def test_a_project_is_shown_with_all_its_fields(room: Room):
+async def test_a_project_is_shown_with_all_its_fields(api: TasksApi):
     info = {"username": "anna", "hostname": "box", "project_path": "/src"}
-    await room.submit(
+    await api.submit(
         {"id": "t1"}, {"id": "t2", "status": "done"}, clientInfo=info, gitInfo={"repository": "r", "branch": "main"}
     )
-    shown = await room.data("GET", PROJECT)
+    shown = await api.data("GET", PROJECT)
     assert shown == {
         "id": "p1",
         "project_id": "p1",
@@ -35,79 +35,79 @@ async def test_a_project_is_shown_with_all_its_fields(room: Room):
         "created_at": "2026-01-01T00:00:00.000Z",
         "updated_at": "2026-01-01T00:00:00.000Z",
     }
-    assert (await room.data("GET", "/projects"))["items"] == [shown]
+    assert (await api.data("GET", "/projects"))["items"] == [shown]
 
 
-async def test_the_project_with_the_newest_task_comes_first(room: Room):
+async def test_the_project_with_the_newest_task_comes_first(api: TasksApi):
     for name in ("p2", "p3"):
-        room.clock.advance(seconds=1)
-        await room.make_project(name)
-    assert await ids(room) == ["p3", "p2", "p1"]
-    room.clock.advance(seconds=1)
-    await room.submit({"id": "t1"})
-    assert await ids(room) == ["p1", "p3", "p2"]
+        api.clock.advance(seconds=1)
+        await api.make_project(name)
+    assert await ids(api) == ["p3", "p2", "p1"]
+    api.clock.advance(seconds=1)
+    await api.submit({"id": "t1"})
+    assert await ids(api) == ["p1", "p3", "p2"]
 
 
-async def test_projects_come_in_pages(room: Room):
+async def test_projects_come_in_pages(api: TasksApi):
     for number in range(2, 6):
-        room.clock.advance(seconds=1)
-        await room.make_project(f"p{number}")
-    data = await room.data("GET", "/projects?page=2&pageSize=2")
+        api.clock.advance(seconds=1)
+        await api.make_project(f"p{number}")
+    data = await api.data("GET", "/projects?page=2&pageSize=2")
     assert [item["id"] for item in data["items"]] == ["p3", "p2"]
     assert data["pagination"] == {"page": 2, "pageSize": 2, "total": 5, "totalPages": 3}
-    assert (await room.data("GET", "/projects?page=9"))["items"] == []
+    assert (await api.data("GET", "/projects?page=9"))["items"] == []
 
 
-async def test_a_page_out_of_range_is_refused_in_every_list(room: Room):
+async def test_a_page_out_of_range_is_refused_in_every_list(api: TasksApi):
     for path in ("/projects", f"{PROJECT}/queues", f"{PROJECT}/tasks", f"{PROJECT}/queues/q1/tasks"):
         for query in ("page=0", "page=-1", "page=x", "pageSize=0", "pageSize=101"):
-            status, error = await room.error("GET", f"{path}?{query}")
+            status, error = await api.error("GET", f"{path}?{query}")
             assert (status, error["code"]) == (400, "VALIDATION_ERROR"), (path, query)
             assert error["details"]["field"] == query.partition("=")[0]
 
 
-async def test_a_search_is_for_any_case_and_has_no_wildcards(room: Room):
+async def test_a_search_is_for_any_case_and_has_no_wildcards(api: TasksApi):
     names = {"p2": "Alpha one", "p3": "über STRASSE", "p4": "Задача", "p5": r"100% a_b c\d"}
     for project_id, name in names.items():
-        await room.make_project(project_id, name)
+        await api.make_project(project_id, name)
     wanted = {"alpha": "p2", "ALPHA": "p2", " alpha ": "p2", "ÜBER": "p3", "straße": "p3", "заДаЧа": "p4"}
     wanted |= {"%": "p5", "_": "p5", "\\": "p5", "nothing": ""}
     for search, found in wanted.items():
-        data = await room.data("GET", f"/projects?search={quote(search)}")
+        data = await api.data("GET", f"/projects?search={quote(search)}")
         assert [item["id"] for item in data["items"]] == [found] * bool(found), search
         assert data["pagination"]["total"] == bool(found)
 
 
-async def test_a_search_looks_at_the_custom_title_too(room: Room):
-    await room.make_project("p2", "Plain")
-    await room.data("PUT", "/projects/p2/metadata", {"customTitle": "Grand Title"})
-    assert await ids(room, "search=grand") == ["p2"]
-    assert await ids(room, "search=plain") == ["p2"]
+async def test_a_search_looks_at_the_custom_title_too(api: TasksApi):
+    await api.make_project("p2", "Plain")
+    await api.data("PUT", "/projects/p2/metadata", {"customTitle": "Grand Title"})
+    assert await ids(api, "search=grand") == ["p2"]
+    assert await ids(api, "search=plain") == ["p2"]
 
 
-async def test_several_tags_must_all_be_there(room: Room):
+async def test_several_tags_must_all_be_there(api: TasksApi):
     for project_id, tags in (("p2", ["red", "big"]), ("p3", ["red"]), ("p4", ["big", "Red"])):
-        await room.make_project(project_id)
-        await room.data("PUT", f"/projects/{project_id}/metadata", {"tags": tags})
-    assert sorted(await ids(room, "tags=red")) == ["p2", "p3"]
-    assert await ids(room, "tags=red,%20big,") == ["p2"]
-    assert await ids(room, "tags=red&tags=big") == ["p2"]
-    assert await ids(room, "tags=") == await ids(room)
-    assert (await room.data("GET", "/projects?tags=red,big"))["pagination"]["total"] == 1
+        await api.make_project(project_id)
+        await api.data("PUT", f"/projects/{project_id}/metadata", {"tags": tags})
+    assert sorted(await ids(api, "tags=red")) == ["p2", "p3"]
+    assert await ids(api, "tags=red,%20big,") == ["p2"]
+    assert await ids(api, "tags=red&tags=big") == ["p2"]
+    assert await ids(api, "tags=") == await ids(api)
+    assert (await api.data("GET", "/projects?tags=red,big"))["pagination"]["total"] == 1
 
 
-async def test_a_filter_out_of_bounds_is_refused(room: Room):
+async def test_a_filter_out_of_bounds_is_refused(api: TasksApi):
     for query in (f"tags={'x' * 51}", "tags=" + ",".join(map(str, range(21))), f"search={'x' * 1001}"):
-        status, error = await room.error("GET", f"/projects?{query}")
+        status, error = await api.error("GET", f"/projects?{query}")
         assert (status, error["code"]) == (400, "VALIDATION_ERROR"), query
 
 
-async def test_a_bound_key_sees_its_own_project_only(room: Room):
-    await room.make_project("p2")
-    assert await ids(room, key="bound") == ["p1"]
-    assert await ids(room, key="elsewhere") == ["p2"]
-    assert (await room.data("GET", "/projects", key="bound"))["pagination"]["total"] == 1
-    assert (await room.data("GET", PROJECT, key="bound"))["id"] == "p1"
+async def test_a_bound_key_sees_its_own_project_only(api: TasksApi):
+    await api.make_project("p2")
+    assert await ids(api, key="bound") == ["p1"]
+    assert await ids(api, key="elsewhere") == ["p2"]
+    assert (await api.data("GET", "/projects", key="bound"))["pagination"]["total"] == 1
+    assert (await api.data("GET", PROJECT, key="bound"))["id"] == "p1"
 
 
 ROUTES = [
@@ -132,44 +132,44 @@ ROUTES = [
 ]
 
 
-async def test_a_foreign_project_is_refused(room: Room):
+async def test_a_foreign_project_is_refused(api: TasksApi):
     for method, path, body in ROUTES:
-        status, error = await room.error(method, PROJECT + path, body, key="elsewhere")
+        status, error = await api.error(method, PROJECT + path, body, key="elsewhere")
         assert (status, error["code"], error["details"]["code"]) == (403, "FORBIDDEN", "OTHER_PROJECT"), path
 
 
-async def test_an_unknown_project_is_not_found(room: Room):
+async def test_an_unknown_project_is_not_found(api: TasksApi):
     for method, path, body in ROUTES:
-        status, error = await room.error(method, f"/projects/nobody{path}", body)
+        status, error = await api.error(method, f"/projects/nobody{path}", body)
         assert (status, error["code"], error["details"]["code"]) == (404, "RESOURCE_NOT_FOUND", "PROJECT_NOT_FOUND")
         assert error["details"]["project_id"] == "nobody", path
 
 
-async def test_a_project_can_be_made_without_a_push(room: Room):
-    answer = await room.call("POST", "/projects", {"project_id": " p2 ", "name": " Two ", "conflict_policy": "reject"})
+async def test_a_project_can_be_made_without_a_push(api: TasksApi):
+    answer = await api.call("POST", "/projects", {"project_id": " p2 ", "name": " Two ", "conflict_policy": "reject"})
     assert answer.status == 201
     assert (answer.data["id"], answer.data["name"], answer.data["conflict_policy"]) == ("p2", "Two", "reject")
-    assert await room.data("GET", "/projects/p2") == answer.data
-    [line] = await audited(room, "tasks.create_project")
+    assert await api.data("GET", "/projects/p2") == answer.data
+    [line] = await audited(api, "tasks.create_project")
     assert (line.actor, line.target, line.detail["by"]) == ("key:k-root", "project:p2", "root")
 
 
-async def test_a_project_cannot_be_made_twice(room: Room):
-    status, error = await room.error("POST", "/projects", {"project_id": "p1", "name": "x"})
+async def test_a_project_cannot_be_made_twice(api: TasksApi):
+    status, error = await api.error("POST", "/projects", {"project_id": "p1", "name": "x"})
     assert (status, error["code"], error["details"]["code"]) == (409, "CONFLICT", "PROJECT_EXISTS")
-    assert (await room.data("GET", PROJECT))["name"] == "P"
+    assert (await api.data("GET", PROJECT))["name"] == "P"
 
 
-async def test_of_many_who_make_one_project_at_once_one_does(room: Room):
-    asked = [room.call("POST", "/projects", {"project_id": "p2", "name": f"n{number}"}) for number in range(8)]
+async def test_of_many_who_make_one_project_at_once_one_does(api: TasksApi):
+    asked = [api.call("POST", "/projects", {"project_id": "p2", "name": f"n{number}"}) for number in range(8)]
     statuses = sorted([answer.status for answer in await asyncio.gather(*asked)])
     assert statuses == [201] + [409] * 7
 
 
-async def test_a_bound_key_makes_no_other_project(room: Room):
-    status, error = await room.error("POST", "/projects", {"project_id": "p3", "name": "x"}, key="elsewhere")
+async def test_a_bound_key_makes_no_other_project(api: TasksApi):
+    status, error = await api.error("POST", "/projects", {"project_id": "p3", "name": "x"}, key="elsewhere")
     assert (status, error["details"]["code"]) == (403, "OTHER_PROJECT")
-    assert (await room.data("POST", "/projects", {"project_id": "p2", "name": "x"}, key="elsewhere"))["id"] == "p2"
+    assert (await api.data("POST", "/projects", {"project_id": "p2", "name": "x"}, key="elsewhere"))["id"] == "p2"
 
 
 BAD_PROJECTS = [
@@ -188,44 +188,44 @@ BAD_PROJECTS = [
 ]
 
 
-async def test_a_project_that_does_not_fit_is_not_made(room: Room):
+async def test_a_project_that_does_not_fit_is_not_made(api: TasksApi):
     for body, field in BAD_PROJECTS:
-        status, error = await room.error("POST", "/projects", body)
+        status, error = await api.error("POST", "/projects", body)
         assert (status, error["code"], error["details"]["field"]) == (400, "VALIDATION_ERROR", field), body
         assert error["details"]["all_errors"][0]["field"] == field
-    assert await ids(room) == ["p1"]
+    assert await ids(api) == ["p1"]
 
 
-async def test_a_name_in_any_script_survives(room: Room):
+async def test_a_name_in_any_script_survives(api: TasksApi):
     for number, name in enumerate(["🚀" * 255, "مشروع", "项" * 255, "e\u0301" * 100]):
-        await room.make_project(f"name-{number}", name)
-        assert (await room.data("GET", f"/projects/name-{number}"))["name"] == name
+        await api.make_project(f"name-{number}", name)
+        assert (await api.data("GET", f"/projects/name-{number}"))["name"] == name
 
 
-async def test_an_id_of_255_characters_can_be_opened(room: Room):
-    await room.make_project("项" * 255)
-    assert (await room.data("GET", "/projects/" + "%E9%A1%B9" * 255))["id"] == "项" * 255
+async def test_an_id_of_255_characters_can_be_opened(api: TasksApi):
+    await api.make_project("项" * 255)
+    assert (await api.data("GET", "/projects/" + "%E9%A1%B9" * 255))["id"] == "项" * 255
 
 
-async def test_a_project_is_renamed_and_given_a_policy_each_alone(room: Room):
-    room.clock.advance(seconds=1)
-    changed = await room.data("PUT", PROJECT, {"name": " New "})
+async def test_a_project_is_renamed_and_given_a_policy_each_alone(api: TasksApi):
+    api.clock.advance(seconds=1)
+    changed = await api.data("PUT", PROJECT, {"name": " New "})
     assert (changed["name"], changed["conflict_policy"]) == ("New", "overwrite")
     assert changed["updated_at"] == "2026-01-01T00:00:01.000Z"
-    changed = await room.data("PUT", PROJECT, {"conflict_policy": "reject"})
+    changed = await api.data("PUT", PROJECT, {"conflict_policy": "reject"})
     assert (changed["name"], changed["conflict_policy"]) == ("New", "reject")
-    assert await room.data("GET", PROJECT) == changed
-    assert await ids(room, "search=new") == ["p1"]
-    assert [line.detail["changed"] for line in await audited(room, "tasks.change_project")] == [
+    assert await api.data("GET", PROJECT) == changed
+    assert await ids(api, "search=new") == ["p1"]
+    assert [line.detail["changed"] for line in await audited(api, "tasks.change_project")] == [
         ["conflict_policy"],
         ["name"],
     ]
 
 
-async def test_a_change_that_does_not_fit_changes_nothing(room: Room):
-    before = await room.data("GET", PROJECT)
+async def test_a_change_that_does_not_fit_changes_nothing(api: TasksApi):
+    before = await api.data("GET", PROJECT)
     bad = [({}, "name"), ({"name": None}, "name"), ({"name": ""}, "name"), ({"name": "x" * 1001}, "name")]
     for body, field in [*bad, ({"conflict_policy": "merge"}, "conflict_policy")]:
-        status, error = await room.error("PUT", PROJECT, body)
+        status, error = await api.error("PUT", PROJECT, body)
         assert (status, error["code"], error["details"]["field"]) == (400, "VALIDATION_ERROR", field), body
-    assert await room.data("GET", PROJECT) == before
+    assert await api.data("GET", PROJECT) == before

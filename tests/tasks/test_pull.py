@@ -9,7 +9,7 @@ from penstock.access import audit
 from penstock.kernel.clock import ManualClock
 from penstock.tasks.store import tasks
 from tests.conftest import open_db
-from tests.tasks.conftest import PROJECT, Room
+from tests.tasks.conftest import PROJECT, TasksApi
 from tests.tasks.stored_state import pulls_of
 
 
@@ -18,93 +18,93 @@ def ids(tasks: list[dict[str, str]]) -> list[str]:
 
 
 class TestOrder:
-    async def test_a_pull_takes_the_most_urgent_first_and_then_the_oldest(self, room: Room):
-        await room.plan("low", priority="low")
-        await room.plan("first", "second")
-        await room.plan("high", priority=9)
-        assert ids(await room.pull()) == ["high", "first", "second", "low"]
+    async def test_a_pull_takes_the_most_urgent_first_and_then_the_oldest(self, api: TasksApi):
+        await api.plan("low", priority="low")
+        await api.plan("first", "second")
+        await api.plan("high", priority=9)
+        assert ids(await api.pull()) == ["high", "first", "second", "low"]
 
-    async def test_ten_are_taken_unless_asked_otherwise_and_never_more_than_a_batch(self, room: Room):
-        small = room.with_rules(batch_size=12)
+    async def test_ten_are_taken_unless_asked_otherwise_and_never_more_than_a_batch(self, api: TasksApi):
+        small = api.with_config(batch_size=12)
         await small.plan(*(f"t{number:02}" for number in range(30)))
         assert len(await small.pull()) == 10
         assert len(await small.pull("limit=3")) == 3
         assert len(await small.pull("limit=1000")) == 12
 
-    async def test_a_pull_finds_tasks_in_queues_and_beside_them(self, room: Room):
-        await room.plan("beside")
-        await room.plan("inside", queue="q1")
-        assert sorted(ids(await room.pull())) == ["beside", "inside"]
+    async def test_a_pull_finds_tasks_in_queues_and_beside_them(self, api: TasksApi):
+        await api.plan("beside")
+        await api.plan("inside", queue="q1")
+        assert sorted(ids(await api.pull())) == ["beside", "inside"]
 
-    async def test_a_queue_gives_only_its_own(self, room: Room):
-        await room.plan("beside")
-        await room.plan("inside", queue="q1")
-        assert ids(await room.pull(queue="q1")) == ["inside"]
-        assert ids(await room.pull("queue=q1")) == []
+    async def test_a_queue_gives_only_its_own(self, api: TasksApi):
+        await api.plan("beside")
+        await api.plan("inside", queue="q1")
+        assert ids(await api.pull(queue="q1")) == ["inside"]
+        assert ids(await api.pull("queue=q1")) == []
 
-    async def test_what_a_client_pushed_is_not_handed_out(self, room: Room):
-        await room.submit({"id": "pushed"})
-        assert await room.pull() == []
+    async def test_what_a_client_pushed_is_not_handed_out(self, api: TasksApi):
+        await api.submit({"id": "pushed"})
+        assert await api.pull() == []
 
 
 class TestHolding:
-    async def test_a_pulled_task_is_shown_with_its_holder_and_lease(self, room: Room, clock: ManualClock):
-        await room.plan("a", tags=["x"], spec_file=["s.md"])
-        [task] = await room.pull()
+    async def test_a_pulled_task_is_shown_with_its_holder_and_lease(self, api: TasksApi, clock: ManualClock):
+        await api.plan("a", tags=["x"], spec_file=["s.md"])
+        [task] = await api.pull()
         assert (task["id"], task["task_id"], task["name"], task["prompt"]) == ("a", "a", "Task a", "Do it.")
         assert (task["status"], task["source"], task["pull_state"]) == ("pending", "server", "pulled_not_pushed")
         assert (task["pulled_by"], task["pull_attempts"]) == ("worker-1", 1)
         assert task["pulled_at"] == "2026-01-01T00:00:00.000Z"
         assert task["leased_until"] == "2026-01-01T01:00:00.000Z"
         assert len(task["lease_token"]) == 32
-        again = await room.data("GET", f"{PROJECT}/tasks/a")
+        again = await api.data("GET", f"{PROJECT}/tasks/a")
         assert again["pulled_by"] == "worker-1"
         assert "lease_token" not in again
 
-    async def test_what_one_holds_another_does_not_get(self, room: Room):
-        await room.plan("a")
-        assert ids(await room.pull(client="one")) == ["a"]
-        assert await room.pull(client="two") == []
+    async def test_what_one_holds_another_does_not_get(self, api: TasksApi):
+        await api.plan("a")
+        assert ids(await api.pull(client="one")) == ["a"]
+        assert await api.pull(client="two") == []
 
-    async def test_without_a_name_of_its_own_a_client_is_called_as_its_key(self, room: Room):
-        await room.plan("a")
-        data = await room.data("GET", f"{PROJECT}/tasks/pull", key="anna")
+    async def test_without_a_name_of_its_own_a_client_is_called_as_its_key(self, api: TasksApi):
+        await api.plan("a")
+        data = await api.data("GET", f"{PROJECT}/tasks/pull", key="anna")
         assert data["pulled_count"] == 1
         assert data["tasks"][0]["pulled_by"] == "anna"
 
-    async def test_no_pull_begins_before_the_one_before_it_ended(self, room: Room, db_url: str):
+    async def test_no_pull_begins_before_the_one_before_it_ended(self, api: TasksApi, db_url: str):
         """A process reads its time first, and then may have to wait until it comes to the task."""
-        slow = open_db(db_url, ManualClock(room.clock.now()))
-        await room.plan("a")
-        await room.pull()
-        room.clock.advance(seconds=10)
-        await room.data("POST", f"{PROJECT}/tasks/a/pull/release", x_client_id="worker-1")
-        [held] = await room.but(db=slow).pull(client="worker-2")
+        slow = open_db(db_url, ManualClock(api.clock.now()))
+        await api.plan("a")
+        await api.pull()
+        api.clock.advance(seconds=10)
+        await api.data("POST", f"{PROJECT}/tasks/a/pull/release", x_client_id="worker-1")
+        [held] = await api.with_deps(db=slow).pull(client="worker-2")
         await slow.close()
-        second, first = await pulls_of(room, "a")
-        assert first.ended_at == second.pulled_at == room.clock.now()
+        second, first = await pulls_of(api, "a")
+        assert first.ended_at == second.pulled_at == api.clock.now()
         assert held["pulled_at"] == "2026-01-01T00:00:10.000Z"
 
-    async def test_twenty_rivals_get_each_task_once(self, room: Room):
-        await room.plan(*(f"t{number}" for number in range(30)))
-        got = await asyncio.gather(*(room.pull("limit=2", client=f"c{number}") for number in range(20)))
+    async def test_twenty_rivals_get_each_task_once(self, api: TasksApi):
+        await api.plan(*(f"t{number}" for number in range(30)))
+        got = await asyncio.gather(*(api.pull("limit=2", client=f"c{number}") for number in range(20)))
         taken = [task["task_id"] for tasks in got for task in tasks]
         assert sorted(taken) == sorted(f"t{number}" for number in range(30))
         assert {task["pulled_by"] for task in got[0]} == {"c0"}
         tokens = {task["lease_token"] for tasks in got for task in tasks}
         assert len(tokens) == len([tasks for tasks in got if tasks])
 
-    async def test_a_crowd_empties_a_long_queue(self, room: Room):
-        await room.data("POST", f"{PROJECT}/tasks/batch", {"tasks": [{"name": "n", "prompt": "p"}] * 1000})
-        await room.data("POST", f"{PROJECT}/tasks/batch", {"tasks": [{"name": "n", "prompt": "p"}] * 500})
-        got = await asyncio.gather(*(room.pull("limit=10", client=f"c{number}") for number in range(150)))
+    async def test_a_crowd_empties_a_long_queue(self, api: TasksApi):
+        await api.data("POST", f"{PROJECT}/tasks/batch", {"tasks": [{"name": "n", "prompt": "p"}] * 1000})
+        await api.data("POST", f"{PROJECT}/tasks/batch", {"tasks": [{"name": "n", "prompt": "p"}] * 500})
+        got = await asyncio.gather(*(api.pull("limit=10", client=f"c{number}") for number in range(150)))
         assert sum(map(len, got)) == 1500
 
-    async def test_every_pull_is_in_the_audit_log(self, room: Room):
-        await room.plan("a", "b")
-        pulled = await room.data("GET", f"{PROJECT}/tasks/pull?limit=2", key="anna", x_client_id="worker-1")
-        assert await room.pull("limit=2", key="anna") == []  # who gets nothing leaves no line
-        async with room.db.read() as tx:
+    async def test_every_pull_is_in_the_audit_log(self, api: TasksApi):
+        await api.plan("a", "b")
+        pulled = await api.data("GET", f"{PROJECT}/tasks/pull?limit=2", key="anna", x_client_id="worker-1")
+        assert await api.pull("limit=2", key="anna") == []  # who gets nothing leaves no line
+        async with api.db.read() as tx:
             [line] = await audit.list_lines(tx, action="tasks.pull")
             held = await tasks.list_held_by_pull(tx, line.detail["pull_id"])
         assert (line.actor, line.target) == ("key:k-anna", "project:p1")
@@ -113,81 +113,81 @@ class TestHolding:
 
 
 class TestWho:
-    async def test_a_key_of_another_project_is_forbidden(self, room: Room):
-        status, error = await room.error("GET", f"{PROJECT}/tasks/pull", key="elsewhere")
+    async def test_a_key_of_another_project_is_forbidden(self, api: TasksApi):
+        status, error = await api.error("GET", f"{PROJECT}/tasks/pull", key="elsewhere")
         assert (status, error["code"], error["details"]["code"]) == (403, "FORBIDDEN", "OTHER_PROJECT")
 
-    async def test_a_bound_key_pulls_from_its_own(self, room: Room):
-        await room.plan("a")
-        assert ids(await room.pull(key="bound")) == ["a"]
+    async def test_a_bound_key_pulls_from_its_own(self, api: TasksApi):
+        await api.plan("a")
+        assert ids(await api.pull(key="bound")) == ["a"]
 
     @pytest.mark.parametrize("place", ["/projects/none/tasks/pull", "/projects/p1/queues/none/tasks/pull"])
-    async def test_an_unknown_place_is_not_found(self, room: Room, place: str):
-        status, error = await room.error("GET", place)
+    async def test_an_unknown_place_is_not_found(self, api: TasksApi, place: str):
+        status, error = await api.error("GET", place)
         assert (status, error["code"]) == (404, "RESOURCE_NOT_FOUND")
 
-    async def test_an_answer_is_never_stored_on_the_way(self, room: Room):
-        answer = await room.call("GET", f"{PROJECT}/tasks/pull")
+    async def test_an_answer_is_never_stored_on_the_way(self, api: TasksApi):
+        answer = await api.call("GET", f"{PROJECT}/tasks/pull")
         assert answer.headers["cache-control"] == "no-store"
 
 
 class TestLimits:
-    async def test_the_limit_is_told_and_kept(self, room: Room, clock: ManualClock):
-        limited = room.limited("2/minute")
-        answer = await limited.call("GET", f"{PROJECT}/tasks/pull")
+    async def test_the_limit_is_told_and_kept(self, api: TasksApi, clock: ManualClock):
+        with_limits = api.with_limits("2/minute")
+        answer = await with_limits.call("GET", f"{PROJECT}/tasks/pull")
         assert answer.headers["x-ratelimit-limit"] == "2"
         assert answer.headers["x-ratelimit-remaining"] == "1"
         assert int(answer.headers["x-ratelimit-reset"]) >= clock.now().timestamp()
-        await limited.call("GET", f"{PROJECT}/tasks/pull")
-        refused = await limited.call("GET", f"{PROJECT}/tasks/pull")
+        await with_limits.call("GET", f"{PROJECT}/tasks/pull")
+        refused = await with_limits.call("GET", f"{PROJECT}/tasks/pull")
         assert (refused.status, refused.error["code"]) == (429, "RATE_LIMIT_EXCEEDED")
         assert int(refused.headers["retry-after"]) == 30
 
-    async def test_a_quota_gives_fewer_tasks_and_then_none_until_midnight(self, room: Room, clock: ManualClock):
-        await room.plan("a", "b", "c")
-        limited = room.limited(quota=2)
-        answer = await limited.call("GET", f"{PROJECT}/tasks/pull?limit=1")
+    async def test_a_quota_gives_fewer_tasks_and_then_none_until_midnight(self, api: TasksApi, clock: ManualClock):
+        await api.plan("a", "b", "c")
+        with_limits = api.with_limits(quota=2)
+        answer = await with_limits.call("GET", f"{PROJECT}/tasks/pull?limit=1")
         assert (answer.headers["x-quota-limit"], answer.headers["x-quota-remaining"]) == ("2", "1")
-        assert len(await limited.pull("limit=3")) == 1
-        status, error = await limited.error("GET", f"{PROJECT}/tasks/pull")
+        assert len(await with_limits.pull("limit=3")) == 1
+        status, error = await with_limits.error("GET", f"{PROJECT}/tasks/pull")
         assert (status, error["details"]["code"]) == (429, "PULL_QUOTA_SPENT")
         clock.advance(seconds=timedelta(days=1).total_seconds())
-        assert len(await limited.pull("limit=3")) == 1
+        assert len(await with_limits.pull("limit=3")) == 1
 
-    async def test_whatever_refuses_tells_what_is_left_and_until_when(self, room: Room, clock: ManualClock):
-        await room.plan("a", "b")
+    async def test_whatever_refuses_tells_what_is_left_and_until_when(self, api: TasksApi, clock: ManualClock):
+        await api.plan("a", "b")
         midnight = clock.now() + timedelta(days=1)
-        for limited, full_at in (
-            (room.limited("1/minute"), clock.now() + timedelta(minutes=1)),
-            (room.limited(quota=1), midnight),
-            (room.limited(interval=30), clock.now() + timedelta(seconds=30)),
+        for with_limits, full_at in (
+            (api.with_limits("1/minute"), clock.now() + timedelta(minutes=1)),
+            (api.with_limits(quota=1), midnight),
+            (api.with_limits(interval=30), clock.now() + timedelta(seconds=30)),
         ):
-            await limited.pull("limit=1")
-            refused = await limited.call("GET", f"{PROJECT}/tasks/pull")
+            await with_limits.pull("limit=1")
+            refused = await with_limits.call("GET", f"{PROJECT}/tasks/pull")
             assert refused.status == 429
             assert (refused.headers["x-ratelimit-limit"], refused.headers["x-ratelimit-remaining"]) == ("1", "0")
             assert int(refused.headers["x-ratelimit-reset"]) == int(full_at.timestamp()) + 1
 
-    async def test_what_was_not_found_does_not_count_against_the_quota(self, room: Room):
-        limited = room.limited(quota=1)
-        assert await limited.pull() == []
-        await room.plan("a")
-        assert len(await limited.pull()) == 1
+    async def test_what_was_not_found_does_not_count_against_the_quota(self, api: TasksApi):
+        with_limits = api.with_limits(quota=1)
+        assert await with_limits.pull() == []
+        await api.plan("a")
+        assert len(await with_limits.pull()) == 1
 
 
 class TestNames:
-    async def test_a_client_may_have_a_name_in_any_script_and_a_blank_one_is_none(self, room: Room):
-        await room.plan("a", "b")
+    async def test_a_client_may_have_a_name_in_any_script_and_a_blank_one_is_none(self, api: TasksApi):
+        await api.plan("a", "b")
         name = "工人".encode().decode("latin-1")
-        [named] = (await room.data("GET", f"{PROJECT}/tasks/pull?limit=1", x_client_id=name))["tasks"]
-        [blank] = (await room.data("GET", f"{PROJECT}/tasks/pull?limit=1", x_client_id=" ", key="anna"))["tasks"]
+        [named] = (await api.data("GET", f"{PROJECT}/tasks/pull?limit=1", x_client_id=name))["tasks"]
+        [blank] = (await api.data("GET", f"{PROJECT}/tasks/pull?limit=1", x_client_id=" ", key="anna"))["tasks"]
         assert (named["pulled_by"], blank["pulled_by"]) == ("工人", "anna")
 
-    async def test_a_name_that_cannot_be_shown_is_refused(self, room: Room):
-        status, error = await room.error("GET", f"{PROJECT}/tasks/pull", x_client_id="a\x85b")
+    async def test_a_name_that_cannot_be_shown_is_refused(self, api: TasksApi):
+        status, error = await api.error("GET", f"{PROJECT}/tasks/pull", x_client_id="a\x85b")
         assert (status, error["details"]["field"]) == (400, "X-Client-Id")
 
-    async def test_a_head_takes_nothing(self, room: Room):
-        await room.plan("a")
-        assert (await room.call("HEAD", f"{PROJECT}/tasks/pull")).status == 200
-        assert len(await room.pull()) == 1
+    async def test_a_head_takes_nothing(self, api: TasksApi):
+        await api.plan("a")
+        assert (await api.call("HEAD", f"{PROJECT}/tasks/pull")).status == 200
+        assert len(await api.pull()) == 1

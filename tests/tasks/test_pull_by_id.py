@@ -5,21 +5,21 @@ from datetime import timedelta
 import pytest
 
 from penstock.kernel.clock import ManualClock
-from tests.tasks.conftest import PROJECT, Room
+from tests.tasks.conftest import PROJECT, TasksApi
 
 BATCH = f"{PROJECT}/tasks/pull/batch"
 
 
-async def test_a_batch_gives_what_can_be_had_and_says_why_not(room: Room, clock: ManualClock):
+async def test_a_batch_gives_what_can_be_had_and_says_why_not(api: TasksApi, clock: ManualClock):
     soon = (clock.now() + timedelta(seconds=10)).isoformat()
-    await room.plan("free", "held", "gone")
-    await room.plan("late", expires_at=soon)
-    await room.submit({"id": "mine"})
-    await room.data("POST", f"{PROJECT}/tasks/held/pull", x_client_id="other")
-    await room.data("DELETE", f"{PROJECT}/tasks/gone")
+    await api.plan("free", "held", "gone")
+    await api.plan("late", expires_at=soon)
+    await api.submit({"id": "mine"})
+    await api.data("POST", f"{PROJECT}/tasks/held/pull", x_client_id="other")
+    await api.data("DELETE", f"{PROJECT}/tasks/gone")
     clock.advance(seconds=10)
     wanted = ["free", "held", "gone", "late", "mine", "never"]
-    data = await room.data("POST", BATCH, {"taskIds": wanted}, x_client_id="me")
+    data = await api.data("POST", BATCH, {"taskIds": wanted}, x_client_id="me")
     assert [task["task_id"] for task in data["tasks"]] == ["free"]
     assert (data["pulled_count"], data["failed_count"]) == (1, 5)
     assert {failed["task_id"]: failed["code"] for failed in data["failed_tasks"]} == {
@@ -32,57 +32,57 @@ async def test_a_batch_gives_what_can_be_had_and_says_why_not(room: Room, clock:
     assert all(failed["reason"] for failed in data["failed_tasks"])
 
 
-async def test_a_batch_with_filters_leaves_out_what_does_not_fit(room: Room):
-    await room.plan("a", tags=["x"])
-    await room.plan("b")
-    data = await room.data("POST", BATCH, {"taskIds": ["a", "b"], "filters": {"tags": ["x"]}})
+async def test_a_batch_with_filters_leaves_out_what_does_not_fit(api: TasksApi):
+    await api.plan("a", tags=["x"])
+    await api.plan("b")
+    data = await api.data("POST", BATCH, {"taskIds": ["a", "b"], "filters": {"tags": ["x"]}})
     assert [task["task_id"] for task in data["tasks"]] == ["a"]
     assert [failed["task_id"] for failed in data["failed_tasks"]] == ["b"]
 
 
-async def test_a_batch_without_ids_goes_by_its_filters(room: Room):
-    await room.plan("a", priority=9)
-    await room.plan("b", priority=2)
-    data = await room.data("POST", BATCH, {"taskIds": [], "filters": {"priority": "high"}})
+async def test_a_batch_without_ids_goes_by_its_filters(api: TasksApi):
+    await api.plan("a", priority=9)
+    await api.plan("b", priority=2)
+    data = await api.data("POST", BATCH, {"taskIds": [], "filters": {"priority": "high"}})
     assert [task["task_id"] for task in data["tasks"]] == ["a"]
     assert (data["failed_tasks"], data["failed_count"]) == ([], 0)
 
 
-async def test_a_batch_takes_no_more_than_its_limit(room: Room):
-    await room.plan(*"abcd")
-    data = await room.data("POST", BATCH, {"limit": 3})
+async def test_a_batch_takes_no_more_than_its_limit(api: TasksApi):
+    await api.plan(*"abcd")
+    data = await api.data("POST", BATCH, {"limit": 3})
     assert data["pulled_count"] == 3
 
 
-async def test_a_batch_by_ids_takes_no_more_than_its_limit_and_names_the_rest(room: Room):
-    await room.plan(*"bcd")
-    data = await room.data("POST", BATCH, {"taskIds": list("abcd"), "limit": 2})
+async def test_a_batch_by_ids_takes_no_more_than_its_limit_and_names_the_rest(api: TasksApi):
+    await api.plan(*"bcd")
+    data = await api.data("POST", BATCH, {"taskIds": list("abcd"), "limit": 2})
     assert [task["task_id"] for task in data["tasks"]] == ["b", "c"]
     codes = {failed["task_id"]: failed["code"] for failed in data["failed_tasks"]}
     assert codes == {"a": "TASK_NOT_FOUND", "d": "TASK_NOT_OFFERED"}
 
 
-async def test_a_batch_by_ids_takes_no_more_than_the_setting_says(room: Room):
-    await room.plan(*"abc")
-    data = await room.with_rules(batch_size=2).data("POST", BATCH, {"taskIds": list("abc")})
+async def test_a_batch_by_ids_takes_no_more_than_the_setting_says(api: TasksApi):
+    await api.plan(*"abc")
+    data = await api.with_config(batch_size=2).data("POST", BATCH, {"taskIds": list("abc")})
     assert (data["pulled_count"], data["failed_count"]) == (2, 1)
 
 
-async def test_a_batch_by_ids_takes_no_more_than_is_left_of_the_quota(room: Room, clock: ManualClock):
-    await room.plan(*"abc")
-    limited = room.limited(quota=2)
-    data = await limited.data("POST", BATCH, {"taskIds": ["never", *"abc"]})
+async def test_a_batch_by_ids_takes_no_more_than_is_left_of_the_quota(api: TasksApi, clock: ManualClock):
+    await api.plan(*"abc")
+    with_limits = api.with_limits(quota=2)
+    data = await with_limits.data("POST", BATCH, {"taskIds": ["never", *"abc"]})
     assert [task["task_id"] for task in data["tasks"]] == ["a", "b"]
     assert [failed["task_id"] for failed in data["failed_tasks"]] == ["never", "c"]
 
 
-async def test_namesakes_in_two_queues_need_the_queue(room: Room):
-    await room.submit(queue="q2")
-    await room.plan("same", queue="q1")
-    await room.plan("same", queue="q2")
-    data = await room.data("POST", BATCH, {"taskIds": ["same"]})
+async def test_namesakes_in_two_queues_need_the_queue(api: TasksApi):
+    await api.submit(queue="q2")
+    await api.plan("same", queue="q1")
+    await api.plan("same", queue="q2")
+    data = await api.data("POST", BATCH, {"taskIds": ["same"]})
     assert data["failed_tasks"][0]["code"] == "AMBIGUOUS_TASK"
-    data = await room.data("POST", BATCH, {"taskIds": ["same"], "queueId": "q2"})
+    data = await api.data("POST", BATCH, {"taskIds": ["same"], "queueId": "q2"})
     assert data["tasks"][0]["queue_id"] == "q2"
 
 
@@ -90,31 +90,33 @@ async def test_namesakes_in_two_queues_need_the_queue(room: Room):
     ("task_id", "status", "code"),
     [("held", 409, "CONFLICT"), ("gone", 410, "GONE"), ("never", 404, "RESOURCE_NOT_FOUND")],
 )
-async def test_one_task_by_its_id_is_had_or_the_answer_says_why_not(room: Room, task_id: str, status: int, code: str):
-    await room.plan("held", "gone")
-    await room.data("POST", f"{PROJECT}/tasks/held/pull", x_client_id="other")
-    await room.data("DELETE", f"{PROJECT}/tasks/gone")
-    answered, error = await room.error("POST", f"{PROJECT}/tasks/{task_id}/pull", x_client_id="me")
+async def test_one_task_by_its_id_is_had_or_the_answer_says_why_not(
+    api: TasksApi, task_id: str, status: int, code: str
+):
+    await api.plan("held", "gone")
+    await api.data("POST", f"{PROJECT}/tasks/held/pull", x_client_id="other")
+    await api.data("DELETE", f"{PROJECT}/tasks/gone")
+    answered, error = await api.error("POST", f"{PROJECT}/tasks/{task_id}/pull", x_client_id="me")
     assert (answered, error["code"]) == (status, code)
 
 
 @pytest.mark.parametrize(
     "body", [{"taskIds": "a"}, {"taskIds": [1]}, {"taskIds": ["x"] * 1001}, {"filters": {"priority": "no"}}, []]
 )
-async def test_a_bad_batch_is_named(room: Room, body: object):
-    status, error = await room.error("POST", BATCH, body)
+async def test_a_bad_batch_is_named(api: TasksApi, body: object):
+    status, error = await api.error("POST", BATCH, body)
     assert (status, error["code"]) == (400, "VALIDATION_ERROR")
 
 
-async def test_a_list_that_came_out_empty_hands_out_nothing(room: Room):
-    await room.plan("a")
-    data = await room.data("POST", BATCH, {"taskIds": []})
+async def test_a_list_that_came_out_empty_hands_out_nothing(api: TasksApi):
+    await api.plan("a")
+    data = await api.data("POST", BATCH, {"taskIds": []})
     assert (data["pulled_count"], data["failed_tasks"]) == (0, [])
-    assert (await room.data("POST", BATCH, {"taskIds": [], "filters": {}}))["pulled_count"] == 1
+    assert (await api.data("POST", BATCH, {"taskIds": [], "filters": {}}))["pulled_count"] == 1
 
 
-async def test_a_limit_may_stand_among_the_filters_and_a_filter_nobody_knows_is_refused(room: Room):
-    await room.plan(*"abc")
-    assert (await room.data("POST", BATCH, {"filters": {"limit": 1}}))["pulled_count"] == 1
-    status, error = await room.error("POST", BATCH, {"filters": {"tag": ["gpu"]}})
+async def test_a_limit_may_stand_among_the_filters_and_a_filter_nobody_knows_is_refused(api: TasksApi):
+    await api.plan(*"abc")
+    assert (await api.data("POST", BATCH, {"filters": {"limit": 1}}))["pulled_count"] == 1
+    status, error = await api.error("POST", BATCH, {"filters": {"tag": ["gpu"]}})
     assert (status, error["details"]["field"]) == (400, "filters.tag")

@@ -6,12 +6,12 @@ from urllib.parse import quote
 import pytest
 
 from penstock.kernel.clock import ManualClock
-from tests.tasks.conftest import PROJECT, Room
+from tests.tasks.conftest import PROJECT, TasksApi
 
 
-async def pulled(room: Room, query: str) -> list[str]:
+async def pulled(api: TasksApi, query: str) -> list[str]:
     """What a pull finds, sorted; it is given back at once."""
-    data = await room.data("GET", f"{PROJECT}/tasks/pull?{query}&limit=100", x_client_id="w")
+    data = await api.data("GET", f"{PROJECT}/tasks/pull?{query}&limit=100", x_client_id="w")
     return sorted(task["task_id"] for task in data["tasks"])
 
 
@@ -20,136 +20,136 @@ def moment(clock: ManualClock) -> str:
 
 
 class TestStatus:
-    async def test_pending_unless_asked_otherwise(self, room: Room):
-        await room.plan("a")
-        await room.plan("b", status="error")
-        assert await pulled(room, "") == ["a"]
+    async def test_pending_unless_asked_otherwise(self, api: TasksApi):
+        await api.plan("a")
+        await api.plan("b", status="error")
+        assert await pulled(api, "") == ["a"]
 
-    async def test_any_status_can_be_asked_for(self, room: Room):
+    async def test_any_status_can_be_asked_for(self, api: TasksApi):
         for status in ("pending", "running", "done", "error", "cancelled"):
-            await room.plan(status, status=status)
-        assert await pulled(room, "status=error") == ["error"]
-        assert await pulled(room, "status=done,CANCELLED") == ["cancelled", "done"]
-        assert await pulled(room, "status=running") == ["running"]
+            await api.plan(status, status=status)
+        assert await pulled(api, "status=error") == ["error"]
+        assert await pulled(api, "status=done,CANCELLED") == ["cancelled", "done"]
+        assert await pulled(api, "status=running") == ["running"]
 
-    async def test_a_status_that_is_none_is_named(self, room: Room):
-        status, error = await room.error("GET", f"{PROJECT}/tasks/pull?status=lost")
+    async def test_a_status_that_is_none_is_named(self, api: TasksApi):
+        status, error = await api.error("GET", f"{PROJECT}/tasks/pull?status=lost")
         assert (status, error["code"]) == (400, "VALIDATION_ERROR")
         assert error["details"]["field"].startswith("status")
 
 
 class TestTags:
-    async def test_every_tag_must_be_there(self, room: Room):
-        await room.plan("ab", tags=["a", "b"])
-        await room.plan("a", tags=["a"])
-        await room.plan("none")
-        assert await pulled(room, "tags=a,b") == ["ab"]
-        assert await pulled(room, "tags=a") == ["a"]
+    async def test_every_tag_must_be_there(self, api: TasksApi):
+        await api.plan("ab", tags=["a", "b"])
+        await api.plan("a", tags=["a"])
+        await api.plan("none")
+        assert await pulled(api, "tags=a,b") == ["ab"]
+        assert await pulled(api, "tags=a") == ["a"]
 
-    async def test_by_tag_the_most_urgent_comes_first_too(self, room: Room):
-        await room.plan("low", tags=["t"], priority=1)
-        await room.plan("high", tags=["t"], priority=10)
-        data = await room.pull("tags=t&limit=1")
+    async def test_by_tag_the_most_urgent_comes_first_too(self, api: TasksApi):
+        await api.plan("low", tags=["t"], priority=1)
+        await api.plan("high", tags=["t"], priority=10)
+        data = await api.pull("tags=t&limit=1")
         assert [task["task_id"] for task in data] == ["high"]
 
-    async def test_an_edit_of_tags_changes_what_is_found(self, room: Room):
-        await room.plan("a", tags=["old"])
-        await room.data("PUT", f"{PROJECT}/tasks/a", {"tags": ["new", "نسخة", "标签"]})
-        assert await pulled(room, "tags=old") == []
-        assert await pulled(room, f"tags={quote('标签')},{quote('نسخة')}") == ["a"]
+    async def test_an_edit_of_tags_changes_what_is_found(self, api: TasksApi):
+        await api.plan("a", tags=["old"])
+        await api.data("PUT", f"{PROJECT}/tasks/a", {"tags": ["new", "نسخة", "标签"]})
+        assert await pulled(api, "tags=old") == []
+        assert await pulled(api, f"tags={quote('标签')},{quote('نسخة')}") == ["a"]
 
 
 class TestTimes:
-    async def test_created_from_then_on_and_before_then(self, room: Room, clock: ManualClock):
-        await room.plan("early")
+    async def test_created_from_then_on_and_before_then(self, api: TasksApi, clock: ManualClock):
+        await api.plan("early")
         clock.advance(seconds=60)
         border = moment(clock)
-        await room.plan("late")
-        assert await pulled(room, f"created_before={border}") == ["early"]
-        assert await pulled(room, f"created_after={border}") == ["late"]
+        await api.plan("late")
+        assert await pulled(api, f"created_before={border}") == ["early"]
+        assert await pulled(api, f"created_after={border}") == ["late"]
 
-    async def test_modified_and_since_ask_when_the_server_wrote_last(self, room: Room, clock: ManualClock):
-        await room.plan("untouched", "edited")
+    async def test_modified_and_since_ask_when_the_server_wrote_last(self, api: TasksApi, clock: ManualClock):
+        await api.plan("untouched", "edited")
         clock.advance(seconds=60)
         border = moment(clock)
-        await room.data("PUT", f"{PROJECT}/tasks/edited", {"name": "new"})
-        assert await pulled(room, f"modified_before={border}") == ["untouched"]
-        assert await pulled(room, f"since={border}") == ["edited"]
+        await api.data("PUT", f"{PROJECT}/tasks/edited", {"name": "new"})
+        assert await pulled(api, f"modified_before={border}") == ["untouched"]
+        assert await pulled(api, f"since={border}") == ["edited"]
 
-    async def test_times_may_be_numbers(self, room: Room, clock: ManualClock):
-        await room.plan("a")
+    async def test_times_may_be_numbers(self, api: TasksApi, clock: ManualClock):
+        await api.plan("a")
         later = int((clock.now() + timedelta(hours=1)).timestamp())
-        assert await pulled(room, f"since={later}") == []
-        assert await pulled(room, f"modified_before={later * 1000}") == ["a"]
+        assert await pulled(api, f"since={later}") == []
+        assert await pulled(api, f"modified_before={later * 1000}") == ["a"]
 
-    async def test_inside_a_range_the_most_urgent_comes_first(self, room: Room, clock: ManualClock):
-        await room.plan("low", priority=1)
+    async def test_inside_a_range_the_most_urgent_comes_first(self, api: TasksApi, clock: ManualClock):
+        await api.plan("low", priority=1)
         clock.advance(seconds=1)
-        await room.plan("high", priority=10)
+        await api.plan("high", priority=10)
         start = quote("2025-12-31T00:00:00Z")
-        tasks = await room.pull(f"created_after={start}&limit=2")
+        tasks = await api.pull(f"created_after={start}&limit=2")
         assert [task["task_id"] for task in tasks] == ["high", "low"]
 
-    async def test_a_version_asks_for_what_was_written_after_it(self, room: Room):
-        await room.plan("a", "b")
-        version = (await room.data("PUT", f"{PROJECT}/tasks/a", {"name": "new"}))["version"]
-        assert await pulled(room, f"version={version}") == []
-        assert await pulled(room, f"version={version - 1}") == ["a"]
+    async def test_a_version_asks_for_what_was_written_after_it(self, api: TasksApi):
+        await api.plan("a", "b")
+        version = (await api.data("PUT", f"{PROJECT}/tasks/a", {"name": "new"}))["version"]
+        assert await pulled(api, f"version={version}") == []
+        assert await pulled(api, f"version={version - 1}") == ["a"]
 
-    async def test_what_a_queue_operation_changed_is_found_by_its_version(self, room: Room):
-        await room.submit({"id": "failed", "status": "error"})
-        await room.plan("other", queue="q1")
-        version = (await room.data("GET", PROJECT))["version"]
-        await room.data("POST", f"{PROJECT}/queues/q1/reset-error")
-        assert [task["task_id"] for task in await room.pull(f"version={version}")] == ["failed"]
+    async def test_what_a_queue_operation_changed_is_found_by_its_version(self, api: TasksApi):
+        await api.submit({"id": "failed", "status": "error"})
+        await api.plan("other", queue="q1")
+        version = (await api.data("GET", PROJECT))["version"]
+        await api.data("POST", f"{PROJECT}/queues/q1/reset-error")
+        assert [task["task_id"] for task in await api.pull(f"version={version}")] == ["failed"]
 
     @pytest.mark.parametrize("name", ["since", "created_after", "created_before", "modified_after", "modified_before"])
     @pytest.mark.parametrize("value", ["yesterday", "9" * 30, "0000-00-00"])
-    async def test_a_time_that_is_none_is_named(self, room: Room, name: str, value: str):
-        status, error = await room.error("GET", f"{PROJECT}/tasks/pull?{name}={value}")
+    async def test_a_time_that_is_none_is_named(self, api: TasksApi, name: str, value: str):
+        status, error = await api.error("GET", f"{PROJECT}/tasks/pull?{name}={value}")
         assert (status, error["details"]["field"]) == (400, name)
 
 
 class TestPriority:
-    async def test_a_number_is_exact_a_word_is_its_third_and_a_range_is_a_range(self, room: Room):
+    async def test_a_number_is_exact_a_word_is_its_third_and_a_range_is_a_range(self, api: TasksApi):
         for priority in (1, 3, 4, 7, 8, 10):
-            await room.plan(str(priority), priority=priority)
-        assert await pulled(room, "priority=7") == ["7"]
-        assert await pulled(room, "priority=high") == ["10", "8"]
-        assert await pulled(room, "priority=3-5") == ["3", "4"]
-        assert await pulled(room, "priority=low") == ["1"]
+            await api.plan(str(priority), priority=priority)
+        assert await pulled(api, "priority=7") == ["7"]
+        assert await pulled(api, "priority=high") == ["10", "8"]
+        assert await pulled(api, "priority=3-5") == ["3", "4"]
+        assert await pulled(api, "priority=low") == ["1"]
 
     @pytest.mark.parametrize("value", ["0", "11", "urgent", "8-5", "-", "5-", "٣"])
-    async def test_a_priority_that_is_none_is_named(self, room: Room, value: str):
-        status, error = await room.error("GET", f"{PROJECT}/tasks/pull?priority={quote(value)}")
+    async def test_a_priority_that_is_none_is_named(self, api: TasksApi, value: str):
+        status, error = await api.error("GET", f"{PROJECT}/tasks/pull?priority={quote(value)}")
         assert (status, error["details"]["field"]) == (400, "priority")
 
 
-async def test_filters_work_together(room: Room, clock: ManualClock):
-    await room.plan("right", queue="q1", tags=["t"], priority="high")
-    await room.plan("wrong-place", tags=["t"], priority="high")
-    await room.plan("wrong-tag", queue="q1", tags=["u"], priority="high")
-    await room.plan("wrong-priority", queue="q1", tags=["t"])
+async def test_filters_work_together(api: TasksApi, clock: ManualClock):
+    await api.plan("right", queue="q1", tags=["t"], priority="high")
+    await api.plan("wrong-place", tags=["t"], priority="high")
+    await api.plan("wrong-tag", queue="q1", tags=["u"], priority="high")
+    await api.plan("wrong-priority", queue="q1", tags=["t"])
     border = moment(clock)
     clock.advance(seconds=1)
-    await room.plan("too-late", queue="q1", tags=["t"], priority="high")
+    await api.plan("too-late", queue="q1", tags=["t"], priority="high")
     query = f"queue=q1&tags=t&priority=high&status=pending&created_before={moment(clock)}&since={border}"
-    assert await pulled(room, query) == ["right"]
+    assert await pulled(api, query) == ["right"]
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=x", "limit=-1", "wait=-1", "wait=nan", "version=-1", "version=x"])
-async def test_a_number_that_is_none_is_named(room: Room, query: str):
-    status, error = await room.error("GET", f"{PROJECT}/tasks/pull?{query}")
+async def test_a_number_that_is_none_is_named(api: TasksApi, query: str):
+    status, error = await api.error("GET", f"{PROJECT}/tasks/pull?{query}")
     assert (status, error["details"]["field"]) == (400, query.partition("=")[0])
     assert error["details"]["all_errors"]
 
 
-async def test_what_was_understood_once_is_understood_of_each_place_by_itself(room: Room) -> None:
-    await room.make_project("p2")
-    await room.plan("t1", "t2", "t3", queue="q1")
+async def test_what_was_understood_once_is_understood_of_each_place_by_itself(api: TasksApi) -> None:
+    await api.make_project("p2")
+    await api.plan("t1", "t2", "t3", queue="q1")
     for _ in range(2):
-        assert len(await room.pull("limit=1")) == 1
-        assert (await room.data("GET", "/projects/p2/tasks/pull?limit=1"))["tasks"] == []
-        status, error = await room.error("GET", f"{PROJECT}/tasks/pull?limit=0")
+        assert len(await api.pull("limit=1")) == 1
+        assert (await api.data("GET", "/projects/p2/tasks/pull?limit=1"))["tasks"] == []
+        status, error = await api.error("GET", f"{PROJECT}/tasks/pull?limit=0")
         assert (status, error["details"]["field"]) == (400, "limit")
-    assert [task["task_id"] for task in await room.pull("limit=1", queue="q1")] == ["t3"]
+    assert [task["task_id"] for task in await api.pull("limit=1", queue="q1")] == ["t3"]

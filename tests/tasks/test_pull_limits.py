@@ -13,10 +13,10 @@ from penstock.kernel.fallback_limits import FallbackLimits
 from penstock.kernel.rate_limits import Bucket, Grant, RateLimits, SqlRateLimits
 from penstock.tasks import pull_limits
 from penstock.tasks.errors import PullQuotaSpent, TooManyPulls
-from penstock.tasks.pull_limits import Allowance, BadRate, PullGate, Rate, read_rates
+from penstock.tasks.pull_limits import Allowance, BadRate, PullLimiter, Rate, read_rates
 from tests.conftest import open_db
 from tests.servers.valkey import ValkeyServer
-from tests.tasks.conftest import PROJECT, Room
+from tests.tasks.conftest import PROJECT, TasksApi
 
 ANNA, BERT = "key:anna", "key:bert"
 
@@ -67,20 +67,22 @@ async def limits(urls: tuple[str, str], clock: ManualClock) -> AsyncIterator[Cou
     await db.close()
 
 
-def gate(limits: RateLimits, clock: ManualClock, rates: str = "", *, interval: float = 0, quota: int = 0) -> PullGate:
-    return PullGate(limits, clock, rates=read_rates(rates), min_interval=interval, quota=quota)
+def limiter(
+    limits: RateLimits, clock: ManualClock, rates: str = "", *, interval: float = 0, quota: int = 0
+) -> PullLimiter:
+    return PullLimiter(limits, clock, rates=read_rates(rates), min_interval=interval, quota=quota)
 
 
-async def admitted(gate: PullGate, actor: str = ANNA) -> bool:
+async def admitted(limiter: PullLimiter, actor: str = ANNA) -> bool:
     try:
-        await gate.admit(actor)
+        await limiter.admit(actor)
     except TooManyPulls:
         return False
     return True
 
 
-async def allowance(gate: PullGate) -> Allowance:
-    told = await gate.admit(ANNA)
+async def allowance(limiter: PullLimiter) -> Allowance:
+    told = await limiter.admit(ANNA)
     assert told is not None
     return told
 
@@ -107,19 +109,19 @@ class TestReadingRates:
         ["often", "60/day", "60/", "/minute", "-1/minute", "1.5/minute", "6/minute 5/hour", "5,6/minute", "1234567890"],
     )
     def test_what_is_no_rate_is_refused_with_an_example(self, text: str):
-        with pytest.raises(BadRate, match="is no rate") as refused:
+        with pytest.raises(BadRate, match="Invalid rate") as refused:
             read_rates(text)
         assert "60/minute" in refused.value.hint
 
 
 class TestRates:
     async def test_without_limits_everyone_passes_and_nobody_is_asked(self, limits: CountedLimits, clock: ManualClock):
-        free = gate(limits, clock)
+        free = limiter(limits, clock)
         assert [await free.admit(ANNA) for _ in range(3)] == [None] * 3
         assert limits.takes == 0
 
     async def test_a_key_may_pull_so_often_in_a_minute(self, limits: CountedLimits, clock: ManualClock):
-        three = gate(limits, clock, "3/minute")
+        three = limiter(limits, clock, "3/minute")
         assert [await admitted(three) for _ in range(4)] == [True, True, True, False]
         clock.advance(seconds=19)
         assert not await admitted(three)
@@ -127,7 +129,7 @@ class TestRates:
         assert [await admitted(three) for _ in range(2)] == [True, False]
 
     async def test_a_key_may_pull_so_often_in_an_hour(self, limits: CountedLimits, clock: ManualClock):
-        two = gate(limits, clock, "2/hour")
+        two = limiter(limits, clock, "2/hour")
         assert [await admitted(two) for _ in range(3)] == [True, True, False]
         clock.advance(seconds=1799)
         assert not await admitted(two)
@@ -135,7 +137,7 @@ class TestRates:
         assert await admitted(two)
 
     async def test_of_two_limits_the_tighter_one_counts(self, limits: CountedLimits, clock: ManualClock):
-        both = gate(limits, clock, "2/minute,3/hour")
+        both = limiter(limits, clock, "2/minute,3/hour")
         assert [await admitted(both) for _ in range(3)] == [True, True, False]
         clock.advance(seconds=60)
         assert [await admitted(both) for _ in range(2)] == [True, False]
@@ -143,22 +145,22 @@ class TestRates:
     async def test_a_pull_that_one_limit_refuses_costs_nothing_of_the_other(
         self, limits: CountedLimits, clock: ManualClock
     ):
-        both = gate(limits, clock, "4/minute,2/hour")
+        both = limiter(limits, clock, "4/minute,2/hour")
         assert [await admitted(both) for _ in range(9)] == [True, True] + [False] * 7
-        alone = gate(limits, clock, "4/minute")
+        alone = limiter(limits, clock, "4/minute")
         clock.advance(seconds=14)  # no token has come back yet, and one is still in the hand of the first gate
         assert [await admitted(alone) for _ in range(2)] == [True, False]
 
     async def test_keys_are_counted_apart(self, limits: CountedLimits, clock: ManualClock):
-        one = gate(limits, clock, "1/minute")
+        one = limiter(limits, clock, "1/minute")
         assert [await admitted(one, actor) for actor in (ANNA, BERT, ANNA)] == [True, True, False]
 
     async def test_a_refusal_says_when_to_come_again(self, limits: CountedLimits, clock: ManualClock):
-        three = gate(limits, clock, "3/minute")
+        three = limiter(limits, clock, "3/minute")
         for _ in range(3):
             await three.admit(ANNA)
         clock.advance(seconds=4.5)
-        with pytest.raises(TooManyPulls, match="3 times a minute; try again in 16 s") as refused:
+        with pytest.raises(TooManyPulls, match="3 times per minute; retry in 16 s") as refused:
             await three.admit(ANNA)
         assert refused.value.wait_seconds == pytest.approx(15.5)
         assert refused.value.in_chinese() == "此密钥的拉取上限为 每分钟 3 次，请在 16 秒后重试。"
@@ -169,7 +171,7 @@ class TestRates:
     async def test_a_program_that_runs_wild_is_refused_without_a_trip_each_time(
         self, limits: CountedLimits, clock: ManualClock
     ):
-        one = gate(limits, clock, "1/minute")
+        one = limiter(limits, clock, "1/minute")
         assert await admitted(one)
         before = limits.takes
         refusals = []
@@ -182,10 +184,10 @@ class TestRates:
 
 class TestInterval:
     async def test_two_pulls_of_a_key_keep_their_distance(self, limits: CountedLimits, clock: ManualClock):
-        slow = gate(limits, clock, interval=5)
+        slow = limiter(limits, clock, interval=5)
         assert await admitted(slow)
         clock.advance(seconds=4)
-        with pytest.raises(TooManyPulls, match="once in 5 s; try again in 1 s") as refused:
+        with pytest.raises(TooManyPulls, match="once per 5 s; retry in 1 s") as refused:
             await slow.admit(ANNA)
         assert refused.value.in_chinese() == "此密钥的拉取上限为 每 5 秒一次，请在 1 秒后重试。"
         assert await admitted(slow, BERT)
@@ -193,13 +195,13 @@ class TestInterval:
         assert await admitted(slow)
 
     async def test_two_instances_keep_it_together(self, limits: CountedLimits, clock: ManualClock):
-        gates = [gate(limits, clock, interval=5) for _ in range(2)]
+        gates = [limiter(limits, clock, interval=5) for _ in range(2)]
         assert [await admitted(one) for one in gates] == [True, False]
 
     async def test_a_pull_that_comes_too_soon_costs_nothing_of_the_rate(
         self, limits: CountedLimits, clock: ManualClock
     ):
-        both = gate(limits, clock, "2/hour", interval=5)
+        both = limiter(limits, clock, "2/hour", interval=5)
         assert [await admitted(both) for _ in range(4)] == [True, False, False, False]
         clock.advance(seconds=5)
         assert await admitted(both)
@@ -207,7 +209,7 @@ class TestInterval:
 
 class TestAllowance:
     async def test_an_answer_tells_what_is_left(self, limits: CountedLimits, clock: ManualClock):
-        three = gate(limits, clock, "3/minute")
+        three = limiter(limits, clock, "3/minute")
         assert (await allowance(three)).remaining == 2
         last = await allowance(three)
         reset = int((clock.now() + timedelta(seconds=40)).timestamp()) + 1
@@ -218,12 +220,12 @@ class TestAllowance:
         }
 
     async def test_the_limit_that_is_nearest_is_told(self, limits: CountedLimits, clock: ManualClock):
-        both = gate(limits, clock, "10/minute,5/hour")
+        both = limiter(limits, clock, "10/minute,5/hour")
         told = await allowance(both)
         assert (told.limit, told.remaining) == (5, 4)
 
     async def test_what_comes_back_with_time_is_told_too(self, limits: CountedLimits, clock: ManualClock):
-        many = gate(limits, clock, "60000/minute")
+        many = limiter(limits, clock, "60000/minute")
         for _ in range(10):
             await many.admit(ANNA)
         assert (await allowance(many)).remaining == 59_989
@@ -237,16 +239,16 @@ class TestInHand:
     @pytest.fixture
     def tenths(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A process keeps a tenth of a bucket, so that few pulls show what many would."""
-        monkeypatch.setattr(limit, "BLOCKS", 10)
+        monkeypatch.setattr(pull_limits, "BLOCKS", 10)
 
     async def test_a_large_limit_costs_few_trips(self, limits: CountedLimits, clock: ManualClock):
-        many = gate(limits, clock, "600000/minute")
+        many = limiter(limits, clock, "600000/minute")
         for _ in range(3000):
             await many.admit(ANNA)
         assert limits.takes == 5
 
     async def test_a_crowd_costs_one_trip_and_throws_nothing_away(self, limits: CountedLimits, clock: ManualClock):
-        many = gate(limits, clock, "600000/minute")
+        many = limiter(limits, clock, "600000/minute")
         await asyncio.gather(*(many.admit(ANNA) for _ in range(500)))
         assert limits.takes == 1
         assert (await allowance(many)).remaining == 600_000 - 501
@@ -255,7 +257,7 @@ class TestInHand:
     async def test_two_instances_together_give_the_limit_and_not_one_more(
         self, limits: CountedLimits, clock: ManualClock, tenths: None, rates: str
     ):
-        gates = [gate(limits, clock, rates) for _ in range(2)]
+        gates = [limiter(limits, clock, rates) for _ in range(2)]
         [rate] = read_rates(rates)
         passed = 0
         for number in range(rate.number + 5):
@@ -265,7 +267,7 @@ class TestInHand:
     async def test_two_instances_with_a_small_limit_give_the_same_answers(
         self, limits: CountedLimits, clock: ManualClock
     ):
-        gates = [gate(limits, clock, "4/minute") for _ in range(2)]
+        gates = [limiter(limits, clock, "4/minute") for _ in range(2)]
         told = [(await allowance(gates[number % 2])).remaining for number in range(4)]
         assert told == [3, 2, 1, 0]
         assert [await admitted(one) for one in gates] == [False, False]
@@ -276,7 +278,7 @@ class TestInHand:
         self, limits: CountedLimits, clock: ManualClock, tenths: None
     ):
         """100,000 an hour are 27 a second; five instances that keep ten thousand each must not eat them up."""
-        gates = [gate(limits, clock, "100000/hour") for _ in range(5)]
+        gates = [limiter(limits, clock, "100000/hour") for _ in range(5)]
         for _ in range(10):
             assert all([await admitted(one) for one in gates])
             clock.advance(seconds=1.1)
@@ -284,7 +286,7 @@ class TestInHand:
     async def test_what_is_in_hand_does_not_raise_the_limit_when_the_bucket_is_full_again(
         self, limits: CountedLimits, clock: ManualClock, tenths: None
     ):
-        gates = [gate(limits, clock, "50/minute") for _ in range(2)]
+        gates = [limiter(limits, clock, "50/minute") for _ in range(2)]
         assert all([await admitted(one) for one in gates])
         clock.advance(seconds=60)
         assert sum([await admitted(gates[number % 2]) for number in range(55)]) == 50
@@ -292,16 +294,16 @@ class TestInHand:
     async def test_the_keys_that_a_process_knows_have_a_bound(
         self, limits: CountedLimits, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(limit, "MOST_KEYS", 3)
-        one = gate(limits, clock, "1/minute")
+        monkeypatch.setattr(pull_limits, "MAX_KEYS", 3)
+        one = limiter(limits, clock, "1/minute")
         assert all([await admitted(one, f"key:{number}") for number in range(10)])
-        assert len(one._hands) == 3
+        assert len(one._local) == 3
         assert not await admitted(one, "key:0"), "what the process forgot, the bucket knows"
 
 
 class TestQuota:
     async def test_a_key_may_pull_so_many_tasks_in_a_day(self, limits: CountedLimits, clock: ManualClock):
-        ten = gate(limits, clock, quota=10)
+        ten = limiter(limits, clock, quota=10)
         assert [await ten.reserve(ANNA, 4) for _ in range(3)] == [4, 4, 2]
         clock.advance(seconds=3600)
         with pytest.raises(PullQuotaSpent, match="10 tasks a day") as refused:
@@ -312,10 +314,10 @@ class TestQuota:
         assert await ten.reserve(ANNA, 99) == 10
 
     async def test_a_key_gets_all_it_asks_for_while_there_is_enough(self, limits: CountedLimits, clock: ManualClock):
-        assert await gate(limits, clock, quota=100).reserve(ANNA, 100) == 100
+        assert await limiter(limits, clock, quota=100).reserve(ANNA, 100) == 100
 
     async def test_what_was_not_pulled_can_be_pulled_later(self, limits: CountedLimits, clock: ManualClock):
-        ten = gate(limits, clock, quota=10)
+        ten = limiter(limits, clock, quota=10)
         assert await ten.reserve(ANNA, 10) == 10
         await ten.give_back(ANNA, 7)
         assert await ten.reserve(ANNA, 10) == 7
@@ -323,12 +325,12 @@ class TestQuota:
     async def test_without_a_quota_there_is_no_end_and_nothing_is_written(
         self, limits: CountedLimits, clock: ManualClock
     ):
-        free = gate(limits, clock)
+        free = limiter(limits, clock)
         assert await free.reserve(ANNA, 1_000_000) == 1_000_000
         await free.give_back(ANNA, 1_000_000)
 
     async def test_two_instances_spend_it_together(self, limits: CountedLimits, clock: ManualClock):
-        gates = [gate(limits, clock, quota=25) for _ in range(2)]
+        gates = [limiter(limits, clock, quota=25) for _ in range(2)]
         granted = await asyncio.gather(*(gates[number % 2].reserve(ANNA, 5) for number in range(5)))
         assert sum(granted) == 25
         for one in gates:
@@ -341,7 +343,7 @@ class TestRedisAway:
         with ValkeyServer.start() as server:
             db, link = open_db(sqlite_url, clock), RedisLink(server.url)
             careful = FallbackLimits(RedisRateLimits(link, clock, SqlRateLimits(db)), clock=clock, share=0.25)
-            eight = gate(careful, clock, "8/minute", quota=3)
+            eight = limiter(careful, clock, "8/minute", quota=3)
             assert await admitted(eight)
             server.kill()
             assert [await admitted(eight) for _ in range(3)] == [True, True, False], "a quarter of eight"
@@ -352,27 +354,27 @@ class TestRedisAway:
 
 class TestOverHttp:
     @pytest.fixture
-    def limited(self, room: Room) -> Room:
-        return room.limited("2/minute", quota=3)
+    def with_limits(self, api: TasksApi) -> TasksApi:
+        return api.with_limits("2/minute", quota=3)
 
-    async def test_a_pull_tells_the_rate_and_is_refused_past_it(self, limited: Room):
-        first = await limited.call("GET", f"{PROJECT}/tasks/pull", key="anna")
+    async def test_a_pull_tells_the_rate_and_is_refused_past_it(self, with_limits: TasksApi):
+        first = await with_limits.call("GET", f"{PROJECT}/tasks/pull", key="anna")
         assert first.headers["x-ratelimit-limit"] == "2"
         assert first.headers["x-ratelimit-remaining"] == "1"
         assert int(first.headers["x-ratelimit-reset"]) > datetime(2026, 1, 1, tzinfo=UTC).timestamp()
-        await limited.call("GET", f"{PROJECT}/tasks/pull", key="anna")
-        refused = await limited.call("GET", f"{PROJECT}/tasks/pull", key="anna")
+        await with_limits.call("GET", f"{PROJECT}/tasks/pull", key="anna")
+        refused = await with_limits.call("GET", f"{PROJECT}/tasks/pull", key="anna")
         assert (refused.status, refused.error["code"]) == (429, "RATE_LIMIT_EXCEEDED")
         assert refused.headers["retry-after"] == "30"
-        assert (await limited.call("GET", f"{PROJECT}/tasks/pull", key="bert")).status == 200
+        assert (await with_limits.call("GET", f"{PROJECT}/tasks/pull", key="bert")).status == 200
 
     async def test_past_the_quota_a_pull_gets_fewer_and_then_none_until_midnight(
-        self, limited: Room, clock: ManualClock
+        self, with_limits: TasksApi, clock: ManualClock
     ):
-        await limited.plan(*(f"t{number}" for number in range(5)))
-        assert len(await limited.pull("limit=5", key="anna")) == 3
+        await with_limits.plan(*(f"t{number}" for number in range(5)))
+        assert len(await with_limits.pull("limit=5", key="anna")) == 3
         clock.advance(seconds=60)
-        refused = await limited.call("GET", f"{PROJECT}/tasks/pull", key="anna")
+        refused = await with_limits.call("GET", f"{PROJECT}/tasks/pull", key="anna")
         assert (refused.status, refused.error["details"]["code"]) == (429, "PULL_QUOTA_SPENT")
         assert refused.headers["retry-after"] == str(86_400 - 60)
-        assert len(await limited.pull("limit=5", key="bert")) == 2
+        assert len(await with_limits.pull("limit=5", key="bert")) == 2

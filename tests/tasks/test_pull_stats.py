@@ -13,7 +13,7 @@ from penstock.kernel.db import Db
 from penstock.tasks.store import locations
 from penstock.tasks.store.claims import HISTORY
 from penstock.tasks.store.tables import task_pull
-from tests.tasks.conftest import PROJECT, Room
+from tests.tasks.conftest import PROJECT, TasksApi
 
 STATS = f"{PROJECT}/tasks/pull/stats"
 QUEUE_STATS = f"{PROJECT}/queues/q1/tasks/pull/stats"
@@ -37,24 +37,24 @@ NOTHING = {
 
 
 @pytest.fixture
-def fresh(room: Room) -> Room:
+def fresh(api: TasksApi) -> TasksApi:
     """The room, with nothing remembered."""
-    return room.with_rules(stats_seconds=0)
+    return api.with_config(stats_seconds=0)
 
 
-async def take(room: Room, *task_ids: str, name: str = "anna", queue: str = "q1") -> None:
+async def take(api: TasksApi, *task_ids: str, name: str = "anna", queue: str = "q1") -> None:
     """Plan tasks in a queue and have them pulled."""
-    await room.plan(*task_ids, queue=queue)
-    pulled = await room.pull(f"limit={len(task_ids)}", client=name, key=name, queue=queue)
+    await api.plan(*task_ids, queue=queue)
+    pulled = await api.pull(f"limit={len(task_ids)}", client=name, key=name, queue=queue)
     assert sorted(task["task_id"] for task in pulled) == sorted(task_ids)
 
 
-async def finish(room: Room, task_id: str, name: str = "anna", status: str = "done") -> None:
-    await room.submit({"id": task_id, "status": status}, key=name)
+async def finish(api: TasksApi, task_id: str, name: str = "anna", status: str = "done") -> None:
+    await api.submit({"id": task_id, "status": status}, key=name)
 
 
-async def release(room: Room, task_id: str, name: str = "anna") -> None:
-    await room.data("POST", f"{PROJECT}/tasks/{task_id}/pull/release", key=name)
+async def release(api: TasksApi, task_id: str, name: str = "anna") -> None:
+    await api.data("POST", f"{PROJECT}/tasks/{task_id}/pull/release", key=name)
 
 
 @contextmanager
@@ -71,27 +71,27 @@ def said_of_pulls(db: Db) -> Iterator[list[str]]:
     event.remove(db._reader.sync_engine, "before_cursor_execute", note)
 
 
-async def end_in_every_way(room: Room) -> None:
+async def end_in_every_way(api: TasksApi) -> None:
     """Five pulls: one in q2 that timed out, and in q1 one pushed after 10 s, one released, one revoked, one open."""
-    await room.submit(queue="q2")
-    await take(room, "silent", queue="q2")
-    room.clock.advance(seconds=3601)
-    await room.tidy()
-    await take(room, "pushed", "released", "revoked", "open")
-    room.clock.advance(seconds=10)
-    await finish(room, "pushed")
-    await release(room, "released")
-    await room.data("PUT", f"{PROJECT}/tasks/revoked", {"name": "Another"})
+    await api.submit(queue="q2")
+    await take(api, "silent", queue="q2")
+    api.clock.advance(seconds=3601)
+    await api.run_periodic_tasks()
+    await take(api, "pushed", "released", "revoked", "open")
+    api.clock.advance(seconds=10)
+    await finish(api, "pushed")
+    await release(api, "released")
+    await api.data("PUT", f"{PROJECT}/tasks/revoked", {"name": "Another"})
 
 
 class TestRates:
-    async def test_an_empty_project_has_zeros(self, fresh: Room):
+    async def test_an_empty_project_has_zeros(self, fresh: TasksApi):
         for path in (STATS, QUEUE_STATS):
             told = await fresh.data("GET", path)
             assert told.pop("cached_at") == "2026-01-01T00:00:00.000Z"
             assert told == NOTHING
 
-    async def test_success_is_what_was_pushed_of_all_pulls_that_ended(self, fresh: Room):
+    async def test_success_is_what_was_pushed_of_all_pulls_that_ended(self, fresh: TasksApi):
         await end_in_every_way(fresh)
         told = await fresh.data("GET", STATS)
         assert (told["pushed"], told["released"], told["timed_out"], told["revoked"]) == (1, 1, 1, 1)
@@ -99,12 +99,12 @@ class TestRates:
         assert told["pull_success_rate"] == 25.0
         assert told["average_pull_duration"] == 10.0
 
-    async def test_tasks_are_counted_by_where_they_stand_with_those_who_pull(self, fresh: Room):
+    async def test_tasks_are_counted_by_where_they_stand_with_those_who_pull(self, fresh: TasksApi):
         await end_in_every_way(fresh)
         told = await fresh.data("GET", STATS)
         assert (told["total_server_tasks"], told["not_pulled"], told["pulled"]) == (5, 3, 2)
 
-    async def test_a_queue_has_figures_of_its_own(self, fresh: Room):
+    async def test_a_queue_has_figures_of_its_own(self, fresh: TasksApi):
         await end_in_every_way(fresh)
         told = await fresh.data("GET", QUEUE_STATS)
         assert (told["pulls_total"], told["timed_out"], told["pull_success_rate"]) == (4, 0, 33.33)
@@ -114,14 +114,14 @@ class TestRates:
         assert (other["pulls_total"], other["timed_out"], other["pull_success_rate"]) == (1, 1, 0.0)
         assert (other["average_pull_duration"], other["median_pull_duration"]) == (0.0, 0.0)
 
-    async def test_what_a_client_made_counts_only_once_the_server_offers_it(self, fresh: Room):
+    async def test_what_a_client_made_counts_only_once_the_server_offers_it(self, fresh: TasksApi):
         await fresh.submit({"id": "mine"}, {"id": "yours"})
         assert (await fresh.data("GET", STATS))["total_server_tasks"] == 0
         await fresh.data("PUT", f"{PROJECT}/tasks/yours", {"name": "Another"})
         told = await fresh.data("GET", STATS)
         assert (told["total_server_tasks"], told["not_pulled"]) == (1, 1)
 
-    async def test_a_deleted_task_is_no_longer_counted_but_its_pulls_are(self, fresh: Room):
+    async def test_a_deleted_task_is_no_longer_counted_but_its_pulls_are(self, fresh: TasksApi):
         await take(fresh, "a")
         await finish(fresh, "a")
         await fresh.data("DELETE", f"{PROJECT}/queues/q1/tasks/a")
@@ -130,7 +130,7 @@ class TestRates:
 
 
 class TestDurations:
-    async def test_mean_median_and_p95_are_exact(self, fresh: Room):
+    async def test_mean_median_and_p95_are_exact(self, fresh: TasksApi):
         names = [f"t{number:02}" for number in range(1, 21)]
         await take(fresh, *names)
         for name in names:  # the first after one second, the last after twenty
@@ -142,7 +142,7 @@ class TestDurations:
             assert told["median_pull_duration"] == 10.0
             assert told["p95_pull_duration"] == 19.0
 
-    async def test_only_pulls_that_were_pushed_have_a_duration(self, fresh: Room):
+    async def test_only_pulls_that_were_pushed_have_a_duration(self, fresh: TasksApi):
         await take(fresh, "a", "b")
         fresh.clock.advance(seconds=2)
         await finish(fresh, "a")
@@ -153,7 +153,7 @@ class TestDurations:
 
 
 class TestClients:
-    async def test_each_client_has_its_own_line_the_busiest_first(self, fresh: Room):
+    async def test_each_client_has_its_own_line_the_busiest_first(self, fresh: TasksApi):
         await take(fresh, "a", "b", "c", name="bert")
         await take(fresh, "d", name="anna")
         fresh.clock.advance(seconds=4)
@@ -166,9 +166,9 @@ class TestClients:
             {"client": "anna", "pulls": 1, "pushed": 0, "success_rate": 0.0, "average_duration": 0.0},
         ]
 
-    async def test_no_more_than_fifty_are_listed(self, fresh: Room):
+    async def test_no_more_than_fifty_are_listed(self, fresh: TasksApi):
         async with fresh.db.tx() as tx:
-            pk = (await places.get_place(tx, "p1", None)).project_pk
+            pk = (await locations.get_location(tx, "p1", None)).project_pk
             rows = [(pk, "", f"t{n}", "pull", "token", tx.now, f"client-{n:02}", "actor") for n in range(55)]
             await insert_rows(tx, task_pull, HISTORY, rows)
         told = await fresh.data("GET", STATS)
@@ -177,42 +177,42 @@ class TestClients:
 
 
 class TestRemembering:
-    async def test_figures_are_remembered_for_a_while(self, room: Room):
-        first = await room.data("GET", STATS)
-        await take(room, "a")
-        room.clock.advance(seconds=9)
-        assert await room.data("GET", STATS) == first
-        room.clock.advance(seconds=1)
-        told = await room.data("GET", STATS)
+    async def test_figures_are_remembered_for_a_while(self, api: TasksApi):
+        first = await api.data("GET", STATS)
+        await take(api, "a")
+        api.clock.advance(seconds=9)
+        assert await api.data("GET", STATS) == first
+        api.clock.advance(seconds=1)
+        told = await api.data("GET", STATS)
         assert told["cached_at"] == "2026-01-01T00:00:10.000Z"
         assert (first["held"], told["held"]) == (0, 1)
 
-    async def test_the_setting_says_for_how_long(self, room: Room):
-        longer = room.with_rules(stats_seconds=60)
+    async def test_the_setting_says_for_how_long(self, api: TasksApi):
+        longer = api.with_config(stats_seconds=60)
         first = await longer.data("GET", STATS)
         longer.clock.advance(seconds=59)
         assert (await longer.data("GET", STATS))["cached_at"] == first["cached_at"]
         longer.clock.advance(seconds=1)
         assert (await longer.data("GET", STATS))["cached_at"] != first["cached_at"]
 
-    async def test_a_crowd_is_counted_for_once(self, room: Room):
-        with said_of_pulls(room.db) as alone:
-            await room.data("GET", STATS)
-        room.clock.advance(seconds=10)
-        with said_of_pulls(room.db) as crowd:
-            told = await asyncio.gather(*(room.data("GET", STATS) for _ in range(20)))
+    async def test_a_crowd_is_counted_for_once(self, api: TasksApi):
+        with said_of_pulls(api.db) as alone:
+            await api.data("GET", STATS)
+        api.clock.advance(seconds=10)
+        with said_of_pulls(api.db) as crowd:
+            told = await asyncio.gather(*(api.data("GET", STATS) for _ in range(20)))
         assert all(one == told[0] for one in told)
         assert 0 < len(crowd) == len(alone)
 
-    async def test_a_project_and_its_queue_are_remembered_apart(self, room: Room):
-        await room.plan("beside")
-        assert (await room.data("GET", STATS))["total_server_tasks"] == 1
-        assert (await room.data("GET", QUEUE_STATS))["total_server_tasks"] == 0
+    async def test_a_project_and_its_queue_are_remembered_apart(self, api: TasksApi):
+        await api.plan("beside")
+        assert (await api.data("GET", STATS))["total_server_tasks"] == 1
+        assert (await api.data("GET", QUEUE_STATS))["total_server_tasks"] == 0
 
 
 class TestPending:
-    async def test_what_is_held_for_too_long_is_listed_the_longest_first(self, room: Room):
-        patient = room.with_rules(pull_timeout=86400)
+    async def test_what_is_held_for_too_long_is_listed_the_longest_first(self, api: TasksApi):
+        patient = api.with_config(pull_timeout=86400)
         await take(patient, "early")
         patient.clock.advance(seconds=1800)
         await patient.plan("later")
@@ -242,63 +242,63 @@ class TestPending:
             },
         ]
 
-    async def test_the_timeout_is_in_seconds_and_none_lists_all(self, room: Room):
-        await take(room, "a")
-        room.clock.advance(seconds=60)
-        await take(room, "b")
-        room.clock.advance(seconds=60)
+    async def test_the_timeout_is_in_seconds_and_none_lists_all(self, api: TasksApi):
+        await take(api, "a")
+        api.clock.advance(seconds=60)
+        await take(api, "b")
+        api.clock.advance(seconds=60)
         for timeout, names in ((0, ["a", "b"]), (60, ["a", "b"]), (61, ["a"]), (121, [])):
-            told = await room.data("GET", f"{PENDING}?timeout={timeout}")
+            told = await api.data("GET", f"{PENDING}?timeout={timeout}")
             assert [task["task_id"] for task in told["tasks"]] == names
             assert told["total"] == len(names)
 
-    async def test_what_came_back_is_not_listed(self, room: Room):
-        await take(room, "pushed", "released", "open")
-        await finish(room, "pushed")
-        await release(room, "released")
-        told = await room.data("GET", f"{PENDING}?timeout=0")
+    async def test_what_came_back_is_not_listed(self, api: TasksApi):
+        await take(api, "pushed", "released", "open")
+        await finish(api, "pushed")
+        await release(api, "released")
+        told = await api.data("GET", f"{PENDING}?timeout=0")
         assert [task["task_id"] for task in told["tasks"]] == ["open"]
 
-    async def test_it_comes_in_pages(self, room: Room):
+    async def test_it_comes_in_pages(self, api: TasksApi):
         for number in range(5):
-            await take(room, f"t{number}")
-            room.clock.advance(seconds=1)
-        told = await room.data("GET", f"{PENDING}?timeout=0&page=2&pageSize=2")
+            await take(api, f"t{number}")
+            api.clock.advance(seconds=1)
+        told = await api.data("GET", f"{PENDING}?timeout=0&page=2&pageSize=2")
         assert [task["task_id"] for task in told["tasks"]] == ["t2", "t3"]
         assert told["pagination"] == {"page": 2, "pageSize": 2, "total": 5, "totalPages": 3}
 
-    async def test_nothing_held_is_an_empty_list(self, room: Room):
-        told = await room.data("GET", PENDING)
+    async def test_nothing_held_is_an_empty_list(self, api: TasksApi):
+        told = await api.data("GET", PENDING)
         assert (told["tasks"], told["total"]) == ([], 0)
 
-    async def test_a_timeout_that_cannot_be_is_refused(self, room: Room):
+    async def test_a_timeout_that_cannot_be_is_refused(self, api: TasksApi):
         for timeout in ("-1", "x", "99999999999"):
-            status, error = await room.error("GET", f"{PENDING}?timeout={timeout}")
+            status, error = await api.error("GET", f"{PENDING}?timeout={timeout}")
             assert (status, error["code"], error["details"]["field"]) == (400, "VALIDATION_ERROR", "timeout")
 
 
 class TestWhoMaySee:
-    async def test_a_key_of_another_project_is_refused(self, room: Room):
+    async def test_a_key_of_another_project_is_refused(self, api: TasksApi):
         for path in (STATS, QUEUE_STATS, PENDING):
-            status, error = await room.error("GET", path, key="elsewhere")
+            status, error = await api.error("GET", path, key="elsewhere")
             assert (status, error["details"]["code"]) == (403, "OTHER_PROJECT"), path
 
-    async def test_a_key_of_the_project_may_read(self, room: Room):
+    async def test_a_key_of_the_project_may_read(self, api: TasksApi):
         for path in (STATS, QUEUE_STATS, PENDING):
-            assert (await room.call("GET", path, key="bound")).status == 200, path
+            assert (await api.call("GET", path, key="bound")).status == 200, path
 
-    async def test_what_is_not_there_is_not_counted(self, room: Room):
+    async def test_what_is_not_there_is_not_counted(self, api: TasksApi):
         for path, code in (
             ("/projects/nowhere/tasks/pull/stats", "PROJECT_NOT_FOUND"),
             ("/projects/nowhere/tasks/pull/pending", "PROJECT_NOT_FOUND"),
             ("/projects/p1/queues/nowhere/tasks/pull/stats", "QUEUE_NOT_FOUND"),
         ):
-            status, error = await room.error("GET", path)
+            status, error = await api.error("GET", path)
             assert (status, error["details"]["code"]) == (404, code), path
 
-    async def test_a_deleted_project_is_not_remembered(self, room: Room):
-        told: Any = await room.data("GET", STATS)
+    async def test_a_deleted_project_is_not_remembered(self, api: TasksApi):
+        told: Any = await api.data("GET", STATS)
         assert told["total_server_tasks"] == 0
-        await room.data("DELETE", PROJECT)
-        status, error = await room.error("GET", STATS)
+        await api.data("DELETE", PROJECT)
+        status, error = await api.error("GET", STATS)
         assert (status, error["details"]["code"]) == (404, "PROJECT_NOT_FOUND")

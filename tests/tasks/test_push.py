@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from penstock.tasks.store import task_messages
-from tests.tasks.conftest import Room
+from tests.tasks.conftest import TasksApi
 from tests.tasks.stored_state import changes_after, events_of, log_of, messages_of, project_of, queue_of, task_of
 
 FULL: dict[str, Any] = {
@@ -35,189 +35,189 @@ def pushed(*tasks: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 class TestWhatAPushMakes:
-    async def test_a_project_a_queue_and_tasks(self, room: Room) -> None:
+    async def test_a_project_a_queue_and_tasks(self, api: TasksApi) -> None:
         body = pushed({"id": "a"}, {"id": "b", "status": "done"}, project_id="new", queue_id="main", queue_name="Main")
-        data = await room.data("POST", "/submit", body, key="anna")
+        data = await api.data("POST", "/submit", body, key="anna")
         assert data == {
             "project_id": "new", "queue_id": "main", "tasks_count": 2, "created_tasks": 2, "updated_tasks": 0,
         }  # fmt: skip
-        project = await project_of(room, "new")
+        project = await project_of(api, "new")
         assert (project.name, project.queue_count, project.counts.total) == ("P", 1, 2)
         assert (project.counts.pending, project.counts.done) == (1, 1)
-        assert project.last_task_at == room.clock.now()
+        assert project.last_task_at == api.clock.now()
 
-    async def test_pushes_that_make_the_same_project_at_once_all_count(self, room: Room) -> None:
+    async def test_pushes_that_make_the_same_project_at_once_all_count(self, api: TasksApi) -> None:
         bodies = [pushed({"id": "a"}, project_id="new", queue_id=f"q-{number}") for number in range(5)]
-        await asyncio.gather(*(room.data("POST", "/submit", body) for body in bodies))
-        project = await project_of(room, "new")
+        await asyncio.gather(*(api.data("POST", "/submit", body) for body in bodies))
+        project = await project_of(api, "new")
         assert (project.queue_count, project.counts.total, project.version) == (5, 5, 5)
 
-    async def test_names_that_differ_rename_the_project_and_the_queue(self, room: Room) -> None:
-        await room.submit(project_name="Other", queue_name="Another")
-        assert (await project_of(room)).name == "Other"
-        assert (await queue_of(room)).name == "Another"
-        assert (await project_of(room)).queue_count == 1
+    async def test_names_that_differ_rename_the_project_and_the_queue(self, api: TasksApi) -> None:
+        await api.submit(project_name="Other", queue_name="Another")
+        assert (await project_of(api)).name == "Other"
+        assert (await queue_of(api)).name == "Another"
+        assert (await project_of(api)).queue_count == 1
 
-    async def test_every_field_of_a_task_is_kept(self, room: Room) -> None:
-        await room.submit(FULL, key="anna")
-        task = await task_of(room, "t-1")
+    async def test_every_field_of_a_task_is_kept(self, api: TasksApi) -> None:
+        await api.submit(FULL, key="anna")
+        task = await task_of(api, "t-1")
         assert (task.name, task.prompt, task.status) == ("Name", "Prompt", "pending")
         assert (task.spec_file, task.tags) == (["docs/a.md", "docs/b.md"], ["red", "blue"])
         assert (task.report, task.shown_priority) == ("Half done.", 8)
         assert (task.source, task.origin, task.created_by) == ("client", "client", "anna")
         assert task.state == "idle"
-        assert await messages_of(room, "t-1") == [(0, "USER", "Hello", None), (1, "ASSISTANT", "Hi", "s-1")]
-        assert await log_of(room, "t-1") == [(0, "began"), (1, "went on")]
+        assert await messages_of(api, "t-1") == [(0, "USER", "Hello", None), (1, "ASSISTANT", "Hi", "s-1")]
+        assert await log_of(api, "t-1") == [(0, "began"), (1, "went on")]
 
-    async def test_a_priority_is_a_number_or_a_word(self, room: Room) -> None:
+    async def test_a_priority_is_a_number_or_a_word(self, api: TasksApi) -> None:
         for sent, kept in [(1, 1), (10, 10), ("high", 8), ("MEDIUM", 5), ("low", 2), ("7", 7), (" 10 ", 10)]:
-            await room.submit({"id": "a", "priority": sent})
-            assert (await task_of(room, "a")).shown_priority == kept, sent
+            await api.submit({"id": "a", "priority": sent})
+            assert (await task_of(api, "a")).shown_priority == kept, sent
 
-    async def test_without_a_priority_a_task_is_in_the_middle(self, room: Room) -> None:
-        await room.submit({"id": "a"}, {"id": "b", "priority": None})
-        assert (await task_of(room, "a")).shown_priority == 5
-        assert (await task_of(room, "b")).shown_priority == 5
+    async def test_without_a_priority_a_task_is_in_the_middle(self, api: TasksApi) -> None:
+        await api.submit({"id": "a"}, {"id": "b", "priority": None})
+        assert (await task_of(api, "a")).shown_priority == 5
+        assert (await task_of(api, "b")).shown_priority == 5
 
-    async def test_a_status_comes_in_any_case(self, room: Room) -> None:
+    async def test_a_status_comes_in_any_case(self, api: TasksApi) -> None:
         for status in ["pending", "RUNNING", "Done", "error", "cancelled"]:
-            await room.submit({"id": "a", "status": status})
-            assert (await task_of(room, "a")).status == status.lower()
+            await api.submit({"id": "a", "status": status})
+            assert (await task_of(api, "a")).status == status.lower()
 
-    async def test_fields_that_nobody_knows_are_let_be(self, room: Room) -> None:
-        await room.submit({"id": "a", "colour": "red"}, sender="an older client")
-        assert (await task_of(room, "a")).name == "n"
+    async def test_fields_that_nobody_knows_are_let_be(self, api: TasksApi) -> None:
+        await api.submit({"id": "a", "colour": "red"}, sender="an older client")
+        assert (await task_of(api, "a")).name == "n"
 
-    async def test_the_client_and_its_repository_are_kept_each_part_alone(self, room: Room) -> None:
+    async def test_the_client_and_its_repository_are_kept_each_part_alone(self, api: TasksApi) -> None:
         client = {"username": " anna ", "hostname": "box", "project_path": "/src"}
-        await room.submit(clientInfo=client, gitInfo={"repository": " git@host:x.git ", "branch": "main"})
-        await room.submit(gitInfo={"branch": "  "}, clientInfo={"hostname": "other"})
-        project = await project_of(room)
+        await api.submit(clientInfo=client, gitInfo={"repository": " git@host:x.git ", "branch": "main"})
+        await api.submit(gitInfo={"branch": "  "}, clientInfo={"hostname": "other"})
+        project = await project_of(api)
         assert (project.username, project.hostname, project.project_path) == ("anna", "other", "/src")
         assert (project.repository, project.branch) == ("git@host:x.git", None)
-        await room.submit()
-        assert (await project_of(room)).repository == "git@host:x.git"
+        await api.submit()
+        assert (await project_of(api)).repository == "git@host:x.git"
 
-    async def test_the_meta_of_a_queue_is_kept_until_another_is_sent(self, room: Room) -> None:
-        await room.submit(meta={"prompts": ["one", "two"]})
-        await room.submit()
-        assert (await queue_of(room)).meta == {"prompts": ["one", "two"]}
-        await room.submit(meta={"prompts": []})
-        assert (await queue_of(room)).meta == {"prompts": []}
+    async def test_the_meta_of_a_queue_is_kept_until_another_is_sent(self, api: TasksApi) -> None:
+        await api.submit(meta={"prompts": ["one", "two"]})
+        await api.submit()
+        assert (await queue_of(api)).meta == {"prompts": ["one", "two"]}
+        await api.submit(meta={"prompts": []})
+        assert (await queue_of(api)).meta == {"prompts": []}
 
-    async def test_ids_and_names_of_every_script_survive(self, room: Room) -> None:
+    async def test_ids_and_names_of_every_script_survive(self, api: TasksApi) -> None:
         for name in NAMES:
             body = pushed({"id": name, "name": name, "prompt": name, "tags": [name[:50]]})
             body |= {"project_id": name, "project_name": name, "queue_id": name, "queue_name": name}
-            data = await room.data("POST", "/submit", body)
+            data = await api.data("POST", "/submit", body)
             assert (data["project_id"], data["queue_id"], data["created_tasks"]) == (name, name, 1)
             path = f"/tasks/{quote(name)}/{quote(name)}/{quote(name)}/status"
-            told = await room.data("PATCH", path, {"status": "done"})
+            told = await api.data("PATCH", path, {"status": "done"})
             assert (told["task_id"], told["status"]) == (name, "DONE")
-            assert (await project_of(room, name)).name == name
-            assert (await room.data("POST", "/submit", body))["updated_tasks"] == 1
+            assert (await project_of(api, name)).name == name
+            assert (await api.data("POST", "/submit", body))["updated_tasks"] == 1
 
 
 class TestPushingAgain:
-    async def test_the_same_push_twice_writes_nothing(self, room: Room) -> None:
-        await room.submit(FULL, {"id": "b"}, {"id": "c"})
-        before = await project_of(room), await queue_of(room), await task_of(room, "t-1"), await task_of(room, "c")
-        room.clock.advance(seconds=60)
-        data = await room.submit(FULL, {"id": "b"}, {"id": "c"})
+    async def test_the_same_push_twice_writes_nothing(self, api: TasksApi) -> None:
+        await api.submit(FULL, {"id": "b"}, {"id": "c"})
+        before = await project_of(api), await queue_of(api), await task_of(api, "t-1"), await task_of(api, "c")
+        api.clock.advance(seconds=60)
+        data = await api.submit(FULL, {"id": "b"}, {"id": "c"})
         assert (data["created_tasks"], data["updated_tasks"]) == (0, 3)
-        after = await project_of(room), await queue_of(room), await task_of(room, "t-1"), await task_of(room, "c")
+        after = await project_of(api), await queue_of(api), await task_of(api, "t-1"), await task_of(api, "c")
         assert after == before
 
-    async def test_only_what_changed_is_in_the_feed(self, room: Room) -> None:
-        await room.submit({"id": "a"}, {"id": "b"}, {"id": "c"})
-        version = (await project_of(room)).version
-        await room.submit({"id": "a"}, {"id": "b", "status": "done"}, {"id": "d"})
-        lines = await changes_after(room, version)
+    async def test_only_what_changed_is_in_the_feed(self, api: TasksApi) -> None:
+        await api.submit({"id": "a"}, {"id": "b"}, {"id": "c"})
+        version = (await project_of(api)).version
+        await api.submit({"id": "a"}, {"id": "b", "status": "done"}, {"id": "d"})
+        lines = await changes_after(api, version)
         assert {(line.task_id, line.kind.value) for line in lines} == {
             ("b", "pushed"), ("d", "created"), ("c", "dropped"),
         }  # fmt: skip
 
-    async def test_tasks_that_a_client_leaves_out_are_gone_for_good(self, room: Room) -> None:
-        await room.submit({"id": "a"}, {"id": "b"})
-        await room.submit({"id": "b"})
-        assert (await queue_of(room)).counts.total == 1
-        status, error = await room.error("PATCH", "/tasks/p1/q1/a/status", {"status": "done"})
+    async def test_tasks_that_a_client_leaves_out_are_gone_for_good(self, api: TasksApi) -> None:
+        await api.submit({"id": "a"}, {"id": "b"})
+        await api.submit({"id": "b"})
+        assert (await queue_of(api)).counts.total == 1
+        status, error = await api.error("PATCH", "/tasks/p1/q1/a/status", {"status": "done"})
         assert (status, error["code"]) == (404, "RESOURCE_NOT_FOUND")
-        data = await room.submit({"id": "a"}, {"id": "b"})
+        data = await api.submit({"id": "a"}, {"id": "b"})
         assert (data["created_tasks"], data["updated_tasks"]) == (1, 1)
 
-    async def test_an_empty_list_empties_the_queue_of_the_clients_tasks(self, room: Room) -> None:
-        await room.submit({"id": "a"}, {"id": "b"})
-        data = await room.submit()
+    async def test_an_empty_list_empties_the_queue_of_the_clients_tasks(self, api: TasksApi) -> None:
+        await api.submit({"id": "a"}, {"id": "b"})
+        data = await api.submit()
         assert data["tasks_count"] == 0
-        assert (await queue_of(room)).counts.total == 0
-        assert (await project_of(room)).counts.total == 0
+        assert (await queue_of(api)).counts.total == 0
+        assert (await project_of(api)).counts.total == 0
 
-    async def test_what_the_server_planned_stays_when_it_is_left_out(self, room: Room) -> None:
-        await room.plan("planned", queue="q1")
-        await room.submit({"id": "a"})
-        assert (await task_of(room, "planned")).state == "offered"
-        assert (await queue_of(room)).counts.total == 2
+    async def test_what_the_server_planned_stays_when_it_is_left_out(self, api: TasksApi) -> None:
+        await api.plan("planned", queue="q1")
+        await api.submit({"id": "a"})
+        assert (await task_of(api, "planned")).state == "offered"
+        assert (await queue_of(api)).counts.total == 2
 
-    async def test_other_queues_are_let_be(self, room: Room) -> None:
-        await room.submit({"id": "a"}, queue="q2")
-        await room.submit({"id": "a"}, {"id": "b"})
-        await room.submit()
-        assert (await queue_of(room, "q2")).counts.total == 1
-        assert (await project_of(room)).queue_count == 2
+    async def test_other_queues_are_let_be(self, api: TasksApi) -> None:
+        await api.submit({"id": "a"}, queue="q2")
+        await api.submit({"id": "a"}, {"id": "b"})
+        await api.submit()
+        assert (await queue_of(api, "q2")).counts.total == 1
+        assert (await project_of(api)).queue_count == 2
 
-    async def test_what_is_not_given_stays_and_what_is_empty_empties(self, room: Room) -> None:
-        await room.submit(FULL)
-        await room.submit({"id": "t-1", "tags": None, "report": None, "messages": None})
-        task = await task_of(room, "t-1")
+    async def test_what_is_not_given_stays_and_what_is_empty_empties(self, api: TasksApi) -> None:
+        await api.submit(FULL)
+        await api.submit({"id": "t-1", "tags": None, "report": None, "messages": None})
+        task = await task_of(api, "t-1")
         assert (task.tags, task.report, task.shown_priority) == (["red", "blue"], "Half done.", 8)
-        assert len(await messages_of(room, "t-1")) == 2
-        await room.submit({"id": "t-1", "tags": [], "report": "", "spec_file": [], "messages": [], "logs": []})
-        task = await task_of(room, "t-1")
+        assert len(await messages_of(api, "t-1")) == 2
+        await api.submit({"id": "t-1", "tags": [], "report": "", "spec_file": [], "messages": [], "logs": []})
+        task = await task_of(api, "t-1")
         assert (task.tags, task.report, task.spec_file) == ([], None, [])
-        assert await messages_of(room, "t-1") == []
-        assert await log_of(room, "t-1") == []
+        assert await messages_of(api, "t-1") == []
+        assert await log_of(api, "t-1") == []
 
-    async def test_messages_and_logs_that_are_given_replace_those_before(self, room: Room) -> None:
-        await room.submit(FULL)
+    async def test_messages_and_logs_that_are_given_replace_those_before(self, api: TasksApi) -> None:
+        await api.submit(FULL)
         same_size = [{"role": "user", "content": "hELLO"}, {"role": "assistant", "content": "Hi", "session_id": "s-1"}]
-        await room.submit({"id": "t-1", "messages": same_size, "logs": [{"content": "anew"}]})
-        assert await messages_of(room, "t-1") == [(0, "USER", "hELLO", None), (1, "ASSISTANT", "Hi", "s-1")]
-        assert await log_of(room, "t-1") == [(0, "anew")]
-        assert (await task_of(room, "t-1")).updated_at == room.clock.now()
+        await api.submit({"id": "t-1", "messages": same_size, "logs": [{"content": "anew"}]})
+        assert await messages_of(api, "t-1") == [(0, "USER", "hELLO", None), (1, "ASSISTANT", "Hi", "s-1")]
+        assert await log_of(api, "t-1") == [(0, "anew")]
+        assert (await task_of(api, "t-1")).updated_at == api.clock.now()
 
     async def test_messages_whose_oldest_had_left_are_numbered_anew(
-        self, room: Room, monkeypatch: pytest.MonkeyPatch
+        self, api: TasksApi, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(talk, "KEPT", 2)
-        await room.submit({"id": "a"})
+        monkeypatch.setattr(task_messages, "KEPT", 2)
+        await api.submit({"id": "a"})
         for content in ("one", "two", "three"):
-            await room.data("POST", "/tasks/p1/q1/a/message", {"role": "user", "content": content})
-            await room.data("POST", "/tasks/p1/q1/a/log", {"content": content})
+            await api.data("POST", "/tasks/p1/q1/a/message", {"role": "user", "content": content})
+            await api.data("POST", "/tasks/p1/q1/a/log", {"content": content})
         kept = [{"role": "user", "content": "two"}, {"role": "user", "content": "three"}]
-        await room.submit({"id": "a", "messages": kept, "logs": [{"content": "two"}, {"content": "three"}]})
-        assert await messages_of(room, "a") == [(0, "USER", "two", None), (1, "USER", "three", None)]
-        assert await log_of(room, "a") == [(0, "two"), (1, "three")]
+        await api.submit({"id": "a", "messages": kept, "logs": [{"content": "two"}, {"content": "three"}]})
+        assert await messages_of(api, "a") == [(0, "USER", "two", None), (1, "USER", "three", None)]
+        assert await log_of(api, "a") == [(0, "two"), (1, "three")]
 
-    async def test_those_who_watch_are_told_once_and_only_of_changes(self, room: Room) -> None:
-        first = len(await events_of(room))
+    async def test_those_who_watch_are_told_once_and_only_of_changes(self, api: TasksApi) -> None:
+        first = len(await events_of(api))
         for _ in range(2):
-            await room.submit({"id": "a"}, {"id": "b"})
-            [told] = (await events_of(room))[first:]
+            await api.submit({"id": "a"}, {"id": "b"})
+            [told] = (await events_of(api))[first:]
             assert (told.kind, told.data) == ("tasks_changed", {"version": 2, "changed": 2})
 
 
 class TestWhoMayPush:
-    async def test_a_bound_key_pushes_into_its_own_project_only(self, room: Room) -> None:
-        assert (await room.submit({"id": "a"}, key="bound"))["created_tasks"] == 1
-        status, error = await room.error("POST", "/submit", pushed(project_id="p2"), key="bound")
+    async def test_a_bound_key_pushes_into_its_own_project_only(self, api: TasksApi) -> None:
+        assert (await api.submit({"id": "a"}, key="bound"))["created_tasks"] == 1
+        status, error = await api.error("POST", "/submit", pushed(project_id="p2"), key="bound")
         assert (status, error["code"], error["details"]["code"]) == (403, "FORBIDDEN", "OTHER_PROJECT")
-        status, _ = await room.error("POST", "/submit", pushed({"id": "x"}), key="elsewhere")
+        status, _ = await api.error("POST", "/submit", pushed({"id": "x"}), key="elsewhere")
         assert status == 403
 
-    async def test_a_client_gives_its_own_name(self, room: Room) -> None:
-        await room.data("POST", "/submit", pushed({"id": "a"}), key="anna", x_client_id="laptop-7")
-        assert (await task_of(room, "a")).created_by == "laptop-7"
+    async def test_a_client_gives_its_own_name(self, api: TasksApi) -> None:
+        await api.data("POST", "/submit", pushed({"id": "a"}), key="anna", x_client_id="laptop-7")
+        assert (await task_of(api, "a")).created_by == "laptop-7"
 
 
 MESSAGE = {"role": "user", "content": "x"}
@@ -290,38 +290,38 @@ BAD_TASKS: list[tuple[dict[str, Any], str]] = [
 
 
 class TestBadInput:
-    async def test_a_field_of_the_push_out_of_range_is_named(self, room: Room) -> None:
+    async def test_a_field_of_the_push_out_of_range_is_named(self, api: TasksApi) -> None:
         for wrong, field in BAD:
-            status, error = await room.error("POST", "/submit", {**pushed({"id": "a"}), **wrong})
+            status, error = await api.error("POST", "/submit", {**pushed({"id": "a"}), **wrong})
             assert (status, error["code"]) == (400, "VALIDATION_ERROR"), wrong
             assert error["details"]["field"] == field
             assert [one["field"] for one in error["details"]["all_errors"]] == [field]
             assert error["details"]["reason"]
-        assert (await project_of(room)).counts.total == 0
+        assert (await project_of(api)).counts.total == 0
 
-    async def test_a_field_of_a_task_out_of_range_is_named(self, room: Room) -> None:
+    async def test_a_field_of_a_task_out_of_range_is_named(self, api: TasksApi) -> None:
         for wrong, field in BAD_TASKS:
-            status, error = await room.error("POST", "/submit", pushed({"id": "fine"}, {"id": "a", **wrong}))
+            status, error = await api.error("POST", "/submit", pushed({"id": "fine"}, {"id": "a", **wrong}))
             assert (status, error["code"]) == (400, "VALIDATION_ERROR"), wrong
             assert error["details"]["field"] == f"tasks[1].{field}"
-        assert (await project_of(room)).counts.total == 0
+        assert (await project_of(api)).counts.total == 0
 
-    async def test_all_that_is_wrong_is_told_at_once(self, room: Room) -> None:
+    async def test_all_that_is_wrong_is_told_at_once(self, api: TasksApi) -> None:
         body = pushed({"id": "", "status": "no"}, {"id": "b", "messages": [{"role": "x", "content": "y"}]}, queue_id="")
-        _, error = await room.error("POST", "/submit", body)
+        _, error = await api.error("POST", "/submit", body)
         assert {one["field"] for one in error["details"]["all_errors"]} == {
             "queue_id", "tasks[0].id", "tasks[0].status", "tasks[1].messages[0].role",
         }  # fmt: skip
 
-    async def test_an_id_that_comes_twice_is_named_by_its_place(self, room: Room) -> None:
+    async def test_an_id_that_comes_twice_is_named_by_its_place(self, api: TasksApi) -> None:
         ids = ["a", "b", "c", "a", "c"]
-        status, error = await room.error("POST", "/submit", pushed(*({"id": one} for one in ids)))
+        status, error = await api.error("POST", "/submit", pushed(*({"id": one} for one in ids)))
         assert (status, error["code"], error["details"]["field"]) == (400, "VALIDATION_ERROR", "tasks[3].id")
         assert [one["field"] for one in error["details"]["all_errors"]] == ["tasks[3].id", "tasks[4].id"]
 
-    async def test_more_tasks_than_a_push_may_have_are_refused(self, room: Room) -> None:
+    async def test_more_tasks_than_a_push_may_have_are_refused(self, api: TasksApi) -> None:
         many = ({"id": str(number)} for number in range(20_001))
-        status, error = await room.error("POST", "/submit", pushed(*many))
+        status, error = await api.error("POST", "/submit", pushed(*many))
         assert (status, error["details"]["field"]) == (400, "tasks")
 
 
@@ -329,21 +329,21 @@ SCHEMA = {"type": "object", "properties": {"score": {"type": "integer", "minimum
 
 
 class TestResults:
-    async def test_a_pushed_task_may_carry_a_result(self, room: Room) -> None:
-        await room.submit({"id": "a", "status": "done", "result": {"files": ["x"], "ok": True, "n": 1.5}})
-        assert (await task_of(room, "a")).result == {"files": ["x"], "ok": True, "n": 1.5}
+    async def test_a_pushed_task_may_carry_a_result(self, api: TasksApi) -> None:
+        await api.submit({"id": "a", "status": "done", "result": {"files": ["x"], "ok": True, "n": 1.5}})
+        assert (await task_of(api, "a")).result == {"files": ["x"], "ok": True, "n": 1.5}
 
-    async def test_a_result_must_fit_the_schema_of_its_task(self, room: Room) -> None:
-        await room.plan("a", queue="q1", result_schema=SCHEMA)
+    async def test_a_result_must_fit_the_schema_of_its_task(self, api: TasksApi) -> None:
+        await api.plan("a", queue="q1", result_schema=SCHEMA)
         wrong = pushed({"id": "b"}, {"id": "a", "status": "done", "result": {"score": -1}})
-        status, error = await room.error("POST", "/submit", wrong)
+        status, error = await api.error("POST", "/submit", wrong)
         assert (status, error["code"], error["details"]["field"]) == (400, "VALIDATION_ERROR", "tasks[1].result")
         assert "score" in error["details"]["reason"]
-        assert (await task_of(room, "a")).status == "pending"
-        await room.submit({"id": "a", "status": "done", "result": {"score": 3}})
-        assert (await task_of(room, "a")).result == {"score": 3}
+        assert (await task_of(api, "a")).status == "pending"
+        await api.submit({"id": "a", "status": "done", "result": {"score": 3}})
+        assert (await task_of(api, "a")).result == {"score": 3}
 
-    async def test_clients_cannot_send_a_schema(self, room: Room) -> None:
-        await room.submit({"id": "a", "result_schema": {"type": "string"}, "result": 5})
-        task = await task_of(room, "a")
+    async def test_clients_cannot_send_a_schema(self, api: TasksApi) -> None:
+        await api.submit({"id": "a", "result_schema": {"type": "string"}, "result": 5})
+        task = await task_of(api, "a")
         assert (task.result, task.result_schema) == (5, None)

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Engine, event
 
-from tests.tasks.conftest import Room
+from tests.tasks.conftest import TasksApi
 from tests.tasks.stored_state import project_of, queue_of, task_of
 
 
@@ -26,45 +26,45 @@ def statements() -> Iterator[list[str]]:
 
 
 def some(number: int, **fields: Any) -> list[dict[str, Any]]:
-    talk = {"messages": [{"role": "user", "content": "Hello"}], "logs": [{"content": "began"}]}
-    return [{"id": f"t-{one}", "tags": ["red", str(one % 7)], **talk, **fields} for one in range(number)]
+    task_messages = {"messages": [{"role": "user", "content": "Hello"}], "logs": [{"content": "began"}]}
+    return [{"id": f"t-{one}", "tags": ["red", str(one % 7)], **task_messages, **fields} for one in range(number)]
 
 
-async def test_ten_thousand_tasks_in_one_push_work(room: Room) -> None:
-    data = await room.submit(*some(10_000))
+async def test_ten_thousand_tasks_in_one_push_work(api: TasksApi) -> None:
+    data = await api.submit(*some(10_000))
     assert (data["tasks_count"], data["created_tasks"], data["updated_tasks"]) == (10_000, 10_000, 0)
-    assert (await queue_of(room)).counts.pending == 10_000
-    version = (await project_of(room)).version
-    data = await room.submit(*some(9_999), {"id": "t-new"})
+    assert (await queue_of(api)).counts.pending == 10_000
+    version = (await project_of(api)).version
+    data = await api.submit(*some(9_999), {"id": "t-new"})
     assert (data["created_tasks"], data["updated_tasks"]) == (1, 9_999)
-    assert (await project_of(room)).version == version + 2
-    assert (await task_of(room, "t-9998")).message_count == 1
+    assert (await project_of(api)).version == version + 2
+    assert (await task_of(api, "t-9998")).message_count == 1
 
 
-async def test_a_thousand_tasks_cost_as_many_statements_as_ten(room: Room) -> None:
+async def test_a_thousand_tasks_cost_as_many_statements_as_ten(api: TasksApi) -> None:
     async def cost(number: int) -> list[int]:
         """Of making, repeating, changing and dropping so many."""
         costs = []
         for tasks in (some(number), some(number), some(number, status="done", report="Well."), []):
             with statements() as sent:
-                await room.submit(*tasks, queue=f"of-{number}")
+                await api.submit(*tasks, queue=f"of-{number}")
             costs.append(len(sent))
         return costs
 
     assert await cost(1000) == await cost(10)
 
 
-async def test_a_thousand_pulled_tasks_come_back_in_as_many_statements_as_ten(room: Room) -> None:
+async def test_a_thousand_pulled_tasks_come_back_in_as_many_statements_as_ten(api: TasksApi) -> None:
     async def cost(number: int) -> int:
         planned = [{"taskId": f"t-{one}", "name": "n", "prompt": "p"} for one in range(number)]
         place = f"/projects/p1/queues/of-{number}/tasks"
-        await room.submit(queue=f"of-{number}")
-        await room.data("POST", f"{place}/batch", {"tasks": planned})
-        held = await room.with_rules(batch_size=1000).pull(f"limit={number}", queue=f"of-{number}")
+        await api.submit(queue=f"of-{number}")
+        await api.data("POST", f"{place}/batch", {"tasks": planned})
+        held = await api.with_config(batch_size=1000).pull(f"limit={number}", queue=f"of-{number}")
         done = [{"id": one["id"], "status": "done", "lease_token": one["lease_token"]} for one in held]
         with statements() as sent:
-            await room.submit(*done, queue=f"of-{number}")
-        assert (await queue_of(room, f"of-{number}")).counts.done == number
+            await api.submit(*done, queue=f"of-{number}")
+        assert (await queue_of(api, f"of-{number}")).counts.done == number
         return len(sent)
 
     assert await cost(1000) == await cost(10)

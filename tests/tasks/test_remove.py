@@ -7,222 +7,222 @@ from sqlalchemy import Table, func, select, update
 
 from penstock.kernel import queue
 from penstock.tasks import remove
-from penstock.tasks.deps import Rules
-from penstock.tasks.domain import Outcome
-from penstock.tasks.lifecycle import channel
+from penstock.tasks.deps import Config
+from penstock.tasks.domain import PullOutcome
+from penstock.tasks.lifecycle import offer_channel
 from penstock.tasks.store import tables
-from tests.tasks.conftest import PROJECT, Room
-from tests.tasks.stored_state import events_of, project_of
+from tests.tasks.conftest import PROJECT, TasksApi
 from tests.tasks.records import audited
+from tests.tasks.stored_state import events_of, project_of
 
 MANY = 3_000
 OF_TASKS = (tables.task, tables.task_message, tables.task_log, tables.task_pull, tables.task_offer_tag)
 
 
-async def rows(room: Room, table: Table) -> int:
-    async with room.db.read() as tx:
+async def rows(api: TasksApi, table: Table) -> int:
+    async with api.db.read() as tx:
         return await tx.conn.scalar(select(func.count()).select_from(table)) or 0
 
 
-async def fill(room: Room, place: str, tag: str = "x") -> None:
+async def fill(api: TasksApi, place: str, tag: str = "x") -> None:
     """A queue with a pushed task that was talked about, one on offer, and one that worker-1 holds."""
     said = {"messages": [{"role": "user", "content": "c"}], "logs": [{"content": "c"}]}
-    await room.submit({"id": "mine", **said}, queue=place)
-    await room.plan("held", queue=place, tags=[tag], priority=10)
-    assert [task["task_id"] for task in await room.pull("limit=1", queue=place)] == ["held"]
-    await room.plan("offered", queue=place, tags=[tag])
+    await api.submit({"id": "mine", **said}, queue=place)
+    await api.plan("held", queue=place, tags=[tag], priority=10)
+    assert [task["task_id"] for task in await api.pull("limit=1", queue=place)] == ["held"]
+    await api.plan("offered", queue=place, tags=[tag])
 
 
-async def test_a_deleted_queue_is_found_nowhere_at_once(room: Room):
-    await fill(room, "q2")
-    data = await room.data("DELETE", f"{PROJECT}/queues/q2")
+async def test_a_deleted_queue_is_found_nowhere_at_once(api: TasksApi):
+    await fill(api, "q2")
+    data = await api.data("DELETE", f"{PROJECT}/queues/q2")
     assert data == {"project_id": "p1", "queue_id": "q2", "deleted": True}
     for path in ("", "/tasks", "/tasks/mine", "/tasks/check?since=0"):
-        status, error = await room.error("GET", f"{PROJECT}/queues/q2{path}")
+        status, error = await api.error("GET", f"{PROJECT}/queues/q2{path}")
         assert (status, error["details"]["code"]) == (404, "QUEUE_NOT_FOUND"), path
     for task in ("mine", "held", "offered"):
-        status, error = await room.error("GET", f"{PROJECT}/tasks/{task}")
+        status, error = await api.error("GET", f"{PROJECT}/tasks/{task}")
         assert (status, error["details"]["code"]) == (404, "TASK_NOT_FOUND"), task
-    assert [item["id"] for item in (await room.data("GET", f"{PROJECT}/queues"))["items"]] == ["q1"]
-    assert (await room.data("GET", f"{PROJECT}/tasks?queue=any"))["items"] == []
-    assert (await room.data("GET", f"{PROJECT}/tasks?queue=any&search=e"))["pagination"]["total"] == 0
+    assert [item["id"] for item in (await api.data("GET", f"{PROJECT}/queues"))["items"]] == ["q1"]
+    assert (await api.data("GET", f"{PROJECT}/tasks?queue=any"))["items"] == []
+    assert (await api.data("GET", f"{PROJECT}/tasks?queue=any&search=e"))["pagination"]["total"] == 0
 
 
-async def test_a_task_of_a_deleted_queue_can_be_neither_changed_nor_brought_back(room: Room):
-    await fill(room, "q2")
-    await room.data("DELETE", f"{PROJECT}/queues/q2")
+async def test_a_task_of_a_deleted_queue_can_be_neither_changed_nor_brought_back(api: TasksApi):
+    await fill(api, "q2")
+    await api.data("DELETE", f"{PROJECT}/queues/q2")
     for task in ("mine", "held", "offered"):
         for method, path, body in (("PUT", "", {"name": "n"}), ("DELETE", "", None), ("POST", "/restore", None)):
-            status, error = await room.error(method, f"{PROJECT}/tasks/{task}{path}", body)
+            status, error = await api.error(method, f"{PROJECT}/tasks/{task}{path}", body)
             assert (status, error["details"]["code"]) == (404, "TASK_NOT_FOUND"), (task, path)
-    assert (await room.data("GET", PROJECT))["task_count"] == 0
+    assert (await api.data("GET", PROJECT))["task_count"] == 0
 
 
-async def test_duties_pass_over_what_was_in_a_deleted_queue_or_project(room: Room):
-    await fill(room, "q2")
-    await room.plan("late", queue="q2", expires_at="2026-01-01T00:00:30Z")
-    await room.submit({"id": "kept"})
-    room.clock.advance(seconds=60)
-    archiving = room.with_rules(expired_action="archive")
-    await room.tidy()
-    await room.data("DELETE", f"{PROJECT}/queues/q2")
-    before = await room.data("GET", PROJECT)
+async def test_duties_pass_over_what_was_in_a_deleted_queue_or_project(api: TasksApi):
+    await fill(api, "q2")
+    await api.plan("late", queue="q2", expires_at="2026-01-01T00:00:30Z")
+    await api.submit({"id": "kept"})
+    api.clock.advance(seconds=60)
+    archiving = api.with_config(expired_action="archive")
+    await api.run_periodic_tasks()
+    await api.data("DELETE", f"{PROJECT}/queues/q2")
+    before = await api.data("GET", PROJECT)
     assert before["task_count"] == 1
-    room.clock.advance(seconds=2 * 86_400)
-    await archiving.tidy()
-    assert await room.data("GET", PROJECT) == before
-    await room.data("DELETE", PROJECT)
-    await archiving.tidy()
-    await room.work()
-    assert await rows(room, tables.task) == 0
+    api.clock.advance(seconds=2 * 86_400)
+    await archiving.run_periodic_tasks()
+    assert await api.data("GET", PROJECT) == before
+    await api.data("DELETE", PROJECT)
+    await archiving.run_periodic_tasks()
+    await api.work()
+    assert await rows(api, tables.task) == 0
 
 
-async def test_counts_stay_right_when_a_queue_goes(room: Room):
-    await fill(room, "q2")
-    await room.submit({"id": "a"}, {"id": "b", "status": "done"})
-    before = await room.data("GET", PROJECT)
+async def test_counts_stay_right_when_a_queue_goes(api: TasksApi):
+    await fill(api, "q2")
+    await api.submit({"id": "a"}, {"id": "b", "status": "done"})
+    before = await api.data("GET", PROJECT)
     assert (before["queue_count"], before["task_count"]) == (2, 5)
-    await room.data("DELETE", f"{PROJECT}/queues/q2")
-    after = await room.data("GET", PROJECT)
+    await api.data("DELETE", f"{PROJECT}/queues/q2")
+    after = await api.data("GET", PROJECT)
     assert (after["queue_count"], after["task_count"]) == (1, 2)
     assert after["task_stats"] == {"total": 2, "pending": 1, "running": 0, "done": 1, "error": 0, "cancelled": 0}
     assert after["version"] == before["version"] + 1
-    await room.work()
-    assert await room.data("GET", PROJECT) == after
+    await api.work()
+    assert await api.data("GET", PROJECT) == after
 
 
-async def test_nobody_pulls_or_keeps_what_was_in_a_deleted_queue(room: Room):
-    await fill(room, "q2", tag="x")
-    await room.data("DELETE", f"{PROJECT}/queues/q2")
-    assert await room.pull() == []
-    assert await room.pull("tags=x") == []
+async def test_nobody_pulls_or_keeps_what_was_in_a_deleted_queue(api: TasksApi):
+    await fill(api, "q2", tag="x")
+    await api.data("DELETE", f"{PROJECT}/queues/q2")
+    assert await api.pull() == []
+    assert await api.pull("tags=x") == []
     for path in ("tasks/held", "queues/q2/tasks/held"):
-        status, _ = await room.error("POST", f"{PROJECT}/{path}/pull/renew", x_client_id="worker-1")
+        status, _ = await api.error("POST", f"{PROJECT}/{path}/pull/renew", x_client_id="worker-1")
         assert status == 404, path
-    status, _ = await room.error("PATCH", "/tasks/p1/q2/held/status", {"status": "done"}, x_client_id="worker-1")
+    status, _ = await api.error("PATCH", "/tasks/p1/q2/held/status", {"status": "done"}, x_client_id="worker-1")
     assert status == 404
 
 
-async def test_open_pulls_end_as_revoked_when_their_queue_goes(room: Room):
-    await fill(room, "q2")
-    await fill(room, "q1")
-    room.clock.advance(seconds=7)
-    await room.data("DELETE", f"{PROJECT}/queues/q2")
+async def test_open_pulls_end_as_revoked_when_their_queue_goes(api: TasksApi):
+    await fill(api, "q2")
+    await fill(api, "q1")
+    api.clock.advance(seconds=7)
+    await api.data("DELETE", f"{PROJECT}/queues/q2")
     p = tables.task_pull.c
-    async with room.db.read() as tx:
+    async with api.db.read() as tx:
         ended = select(p.outcome, p.ended_by, p.seconds).order_by(p.id)
         found = [tuple(row) for row in await tx.conn.execute(ended)]
-    assert found == [(Outcome.REVOKED, "root", 7.0), (None, None, None)]
+    assert found == [(PullOutcome.REVOKED, "root", 7.0), (None, None, None)]
 
 
-async def test_the_rows_of_a_deleted_queue_go_in_a_job_and_others_stay(room: Room):
-    await fill(room, "q1")
-    await fill(room, "q2")
-    await room.plan("beside")
-    await room.data("DELETE", f"{PROJECT}/queues/q2")
-    await room.work()
-    assert [await rows(room, table) for table in OF_TASKS] == [4, 1, 1, 1, 1]
-    kept = await room.data("GET", f"{PROJECT}/tasks?queue=any")
+async def test_the_rows_of_a_deleted_queue_go_in_a_job_and_others_stay(api: TasksApi):
+    await fill(api, "q1")
+    await fill(api, "q2")
+    await api.plan("beside")
+    await api.data("DELETE", f"{PROJECT}/queues/q2")
+    await api.work()
+    assert [await rows(api, table) for table in OF_TASKS] == [4, 1, 1, 1, 1]
+    kept = await api.data("GET", f"{PROJECT}/tasks?queue=any")
     assert [task["task_id"] for task in kept["items"]] == ["mine", "held", "offered", "beside"]
-    assert [task["task_id"] for task in await room.pull()] == ["offered", "beside"]
+    assert [task["task_id"] for task in await api.pull()] == ["offered", "beside"]
 
 
-async def test_a_deleted_project_is_found_nowhere_at_once(room: Room):
-    await fill(room, "q2")
-    assert await room.data("DELETE", PROJECT) == {"project_id": "p1", "deleted": True}
+async def test_a_deleted_project_is_found_nowhere_at_once(api: TasksApi):
+    await fill(api, "q2")
+    assert await api.data("DELETE", PROJECT) == {"project_id": "p1", "deleted": True}
     for path in ("", "/metadata", "/queues", "/queues/q2", "/tasks", "/tasks/mine", "/tasks/pull"):
-        status, error = await room.error("GET", f"{PROJECT}{path}")
+        status, error = await api.error("GET", f"{PROJECT}{path}")
         assert (status, error["details"]["code"]) == (404, "PROJECT_NOT_FOUND"), path
-    assert (await room.data("GET", "/projects"))["items"] == []
-    status, _ = await room.error("POST", f"{PROJECT}/tasks/held/pull/renew", x_client_id="worker-1")
+    assert (await api.data("GET", "/projects"))["items"] == []
+    status, _ = await api.error("POST", f"{PROJECT}/tasks/held/pull/renew", x_client_id="worker-1")
     assert status == 404
-    status, _ = await room.error("DELETE", PROJECT)
+    status, _ = await api.error("DELETE", PROJECT)
     assert status == 404
 
 
-async def test_everything_in_a_deleted_project_goes_and_the_audit_stays(room: Room):
-    await fill(room, "q2")
-    await room.data("PUT", f"{PROJECT}/metadata", {"customTitle": "secret", "notes": "secret", "tags": ["secret"]})
-    await room.make_project("p2")
-    await room.data("DELETE", PROJECT)
-    await room.work()
+async def test_everything_in_a_deleted_project_goes_and_the_audit_stays(api: TasksApi):
+    await fill(api, "q2")
+    await api.data("PUT", f"{PROJECT}/metadata", {"customTitle": "secret", "notes": "secret", "tags": ["secret"]})
+    await api.make_project("p2")
+    await api.data("DELETE", PROJECT)
+    await api.work()
     empty = (*OF_TASKS, tables.task_change, tables.queue, tables.project_tag)
-    assert [await rows(room, table) for table in empty] == [0] * len(empty)
-    assert (await room.data("GET", "/projects/tags"))["tags"] == []
-    async with room.db.read() as tx:
+    assert [await rows(api, table) for table in empty] == [0] * len(empty)
+    assert (await api.data("GET", "/projects/tags"))["tags"] == []
+    async with api.db.read() as tx:
         left = (await tx.conn.execute(select(tables.project).where(tables.p.project_id == "p1"))).one()
     assert "secret" not in str(tuple(left))
-    [line] = await audited(room, "tasks.delete_project")
+    [line] = await audited(api, "tasks.delete_project")
     assert (line.actor, line.target, line.detail["tasks"]) == ("key:k-root", "project:p1", 3)
-    assert (await room.data("GET", "/projects/p2"))["id"] == "p2"
+    assert (await api.data("GET", "/projects/p2"))["id"] == "p2"
 
 
-async def test_a_name_can_be_used_again_at_once_and_the_job_leaves_the_new_alone(room: Room):
-    await fill(room, "q2")
-    await room.data("DELETE", f"{PROJECT}/queues/q2")
-    await fill(room, "q2")
-    assert (await room.data("GET", f"{PROJECT}/queues/q2"))["task_count"] == 3
-    await room.data("DELETE", PROJECT)
-    await room.submit({"id": "mine"}, queue="q2")
-    shown = await room.data("GET", PROJECT)
+async def test_a_name_can_be_used_again_at_once_and_the_job_leaves_the_new_alone(api: TasksApi):
+    await fill(api, "q2")
+    await api.data("DELETE", f"{PROJECT}/queues/q2")
+    await fill(api, "q2")
+    assert (await api.data("GET", f"{PROJECT}/queues/q2"))["task_count"] == 3
+    await api.data("DELETE", PROJECT)
+    await api.submit({"id": "mine"}, queue="q2")
+    shown = await api.data("GET", PROJECT)
     assert (shown["queue_count"], shown["task_count"], shown["metadata"]) == (1, 1, None)
-    await room.work()
-    assert await room.data("GET", PROJECT) == shown
-    assert (await room.data("GET", f"{PROJECT}/tasks/mine"))["queue_id"] == "q2"
-    assert await rows(room, tables.task) == 1
+    await api.work()
+    assert await api.data("GET", PROJECT) == shown
+    assert (await api.data("GET", f"{PROJECT}/tasks/mine"))["queue_id"] == "q2"
+    assert await rows(api, tables.task) == 1
 
 
-async def test_three_thousand_tasks_go_in_bites_and_a_second_run_harms_nothing(room: Room):
-    await room.submit(*({"id": f"t{number}"} for number in range(MANY)))
-    await room.submit({"id": "kept"}, queue="q2")
-    assert await rows(room, tables.task) == MANY + 1
-    await room.data("DELETE", f"{PROJECT}/queues/q1")
-    assert (await room.data("GET", f"{PROJECT}/tasks?queue=any"))["pagination"]["total"] == 1
-    await room.work()
-    assert await rows(room, tables.task) == 1
-    await run_again(room)
-    assert await rows(room, tables.task) == 1
-    assert (await room.data("GET", f"{PROJECT}/tasks?queue=any"))["items"][0]["id"] == "kept"
+async def test_three_thousand_tasks_go_in_bites_and_a_second_run_harms_nothing(api: TasksApi):
+    await api.submit(*({"id": f"t{number}"} for number in range(MANY)))
+    await api.submit({"id": "kept"}, queue="q2")
+    assert await rows(api, tables.task) == MANY + 1
+    await api.data("DELETE", f"{PROJECT}/queues/q1")
+    assert (await api.data("GET", f"{PROJECT}/tasks?queue=any"))["pagination"]["total"] == 1
+    await api.work()
+    assert await rows(api, tables.task) == 1
+    await rerun_task(api)
+    assert await rows(api, tables.task) == 1
+    assert (await api.data("GET", f"{PROJECT}/tasks?queue=any"))["items"][0]["id"] == "kept"
 
 
-async def run_again(room: Room) -> None:
+async def rerun_task(api: TasksApi) -> None:
     """Do every removal once more, as after a worker that fell silent."""
     j = queue.job.c
-    async with room.db.tx() as tx:
-        ids = (await tx.conn.scalars(select(j.id).where(j.kind == remove.REMOVE))).all()
+    async with api.db.tx() as tx:
+        ids = (await tx.conn.scalars(select(j.id).where(j.kind == remove.REMOVE_JOB))).all()
         assert ids
         again = update(queue.job).where(j.id.in_(ids))
         await tx.conn.execute(again.values(state=queue.JobState.WAITING, finished_at=None, scheduled_at=tx.now))
-        room.tools.queue.leases.note_back(tx)
-    await room.work()
+        api.deps.queue.leases.note_back(tx)
+    await api.work()
 
 
-async def test_a_key_bound_to_a_project_may_delete_it_and_no_other(room: Room):
-    await room.make_project("p2")
-    status, error = await room.error("DELETE", PROJECT, key="elsewhere")
+async def test_a_key_bound_to_a_project_may_delete_it_and_no_other(api: TasksApi):
+    await api.make_project("p2")
+    status, error = await api.error("DELETE", PROJECT, key="elsewhere")
     assert (status, error["details"]["code"]) == (403, "OTHER_PROJECT")
-    await room.data("DELETE", "/projects/p2", key="elsewhere")
-    assert (await room.data("GET", "/projects"))["pagination"]["total"] == 1
+    await api.data("DELETE", "/projects/p2", key="elsewhere")
+    assert (await api.data("GET", "/projects"))["pagination"]["total"] == 1
 
 
-async def test_the_empty_rows_of_what_is_gone_go_when_the_history_does(room: Room):
-    await room.make_project("p2")
-    await room.data("DELETE", "/projects/p2")
-    await room.data("DELETE", f"{PROJECT}/queues/q1")
-    await room.work()
-    await room.tidy("forget-removed")
-    assert (await rows(room, tables.project), await rows(room, tables.queue)) == (2, 1)
-    room.clock.advance(seconds=timedelta(days=Rules().history_days + 1).total_seconds())
-    await room.tidy("forget-removed")
-    assert (await rows(room, tables.project), await rows(room, tables.queue)) == (1, 0)
-    assert (await room.data("GET", PROJECT))["queue_count"] == 0
+async def test_the_empty_rows_of_what_is_gone_go_when_the_history_does(api: TasksApi):
+    await api.make_project("p2")
+    await api.data("DELETE", "/projects/p2")
+    await api.data("DELETE", f"{PROJECT}/queues/q1")
+    await api.work()
+    await api.run_periodic_tasks("forget-removed")
+    assert (await rows(api, tables.project), await rows(api, tables.queue)) == (2, 1)
+    api.clock.advance(seconds=timedelta(days=Config().history_days + 1).total_seconds())
+    await api.run_periodic_tasks("forget-removed")
+    assert (await rows(api, tables.project), await rows(api, tables.queue)) == (1, 0)
+    assert (await api.data("GET", PROJECT))["queue_count"] == 0
 
 
-async def test_those_who_wait_or_watch_hear_of_a_removal(room: Room):
+async def test_those_who_wait_or_watch_hear_of_a_removal(api: TasksApi):
     for path in (f"{PROJECT}/queues/q1", PROJECT):
-        project = await project_of(room)
-        ear = room.db.wakeups.listen([channel(project.id)])
-        await room.data("DELETE", path)
+        project = await project_of(api)
+        ear = api.db.wakeups.listen([offer_channel(project.id)])
+        await api.data("DELETE", path)
         await asyncio.wait_for(ear.wait(seconds=60), timeout=20)
-        room.db.wakeups.forget(ear)
-        assert (await events_of(room))[-1].data == {"version": project.version + 1, "changed": 0}
+        api.db.wakeups.forget(ear)
+        assert (await events_of(api))[-1].data == {"version": project.version + 1, "changed": 0}

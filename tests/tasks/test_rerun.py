@@ -5,65 +5,65 @@ from typing import Any
 import pytest
 
 from penstock.tasks.domain import Status
-from tests.tasks.conftest import PROJECT, Room
+from tests.tasks.conftest import PROJECT, TasksApi
 from tests.tasks.records import pulled, stored
 
 QUEUE = f"{PROJECT}/queues/q1"
 LATER = "2026-01-01T00:01:00.000Z"
 
 
-async def test_a_task_that_was_given_up_can_be_pulled_again_after_a_re_run(room: Room) -> None:
-    strict = room.with_rules(max_attempts=1, rerun_clears_pulls=False)
+async def test_a_task_that_was_given_up_can_be_pulled_again_after_a_re_run(api: TasksApi) -> None:
+    strict = api.with_config(max_attempts=1, rerun_clears_pulls=False)
     await strict.plan("t1", queue="q1")
     await strict.pull(queue="q1")
-    room.clock.advance(seconds=strict.tools.rules.pull_timeout + 1)
-    await strict.tidy()
-    assert (await stored(room, "t1", "q1")).status is Status.ERROR
+    api.clock.advance(seconds=strict.deps.config.pull_timeout + 1)
+    await strict.run_periodic_tasks()
+    assert (await stored(api, "t1", "q1")).status is Status.ERROR
     task = await strict.data("POST", f"{QUEUE}/tasks/t1/re-run")
     assert (task["status"], task["error_reason"], task["pull_attempts"]) == ("pending", None, 0)
     assert len(await strict.pull(queue="q1")) == 1
 
 
 @pytest.mark.parametrize("status", list(Status))
-async def test_one_task_is_run_again_whatever_its_status(room: Room, status: Status) -> None:
-    await room.plan("t1", "t2", queue="q1", status=status, report="So far.")
-    other = await stored(room, "t2", "q1")
-    room.clock.advance(seconds=60)
-    task = await room.data("POST", f"{QUEUE}/tasks/t1/re-run")
+async def test_one_task_is_run_again_whatever_its_status(api: TasksApi, status: Status) -> None:
+    await api.plan("t1", "t2", queue="q1", status=status, report="So far.")
+    other = await stored(api, "t2", "q1")
+    api.clock.advance(seconds=60)
+    task = await api.data("POST", f"{QUEUE}/tasks/t1/re-run")
     assert (task["task_id"], task["queue_id"], task["status"]) == ("t1", "q1", "pending")
     assert (task["report"], task["source"], task["pull_state"]) == ("So far.", "server", "unpulled")
     assert task["updated_at"] == task["server_modified_at"] == LATER
-    assert task["version"] == (await stored(room, "t1", "q1")).version
-    assert await stored(room, "t2", "q1") == other
-    assert (await room.data("GET", QUEUE))["last_operation"] is None
+    assert task["version"] == (await stored(api, "t1", "q1")).version
+    assert await stored(api, "t2", "q1") == other
+    assert (await api.data("GET", QUEUE))["last_operation"] is None
 
 
-async def test_a_task_without_a_queue_is_run_again_by_its_project(room: Room) -> None:
-    await room.plan("t1", status="error")
-    await room.pull("status=error")
-    task = await room.data("POST", f"{PROJECT}/tasks/t1/re-run")
+async def test_a_task_without_a_queue_is_run_again_by_its_project(api: TasksApi) -> None:
+    await api.plan("t1", status="error")
+    await api.pull("status=error")
+    task = await api.data("POST", f"{PROJECT}/tasks/t1/re-run")
     assert (task["queue_id"], task["status"], task["pulled_by"]) == (None, "pending", None)
-    assert await pulled(room, "t1") == [("worker-1", "root", "revoked")]
+    assert await pulled(api, "t1") == [("worker-1", "root", "revoked")]
 
 
-async def test_a_name_that_several_queues_have_needs_its_queue(room: Room) -> None:
-    await room.submit(queue="q2")
-    await room.plan("t1", queue="q1")
-    await room.plan("t1", queue="q2")
-    status, error = await room.error("POST", f"{PROJECT}/tasks/t1/re-run")
+async def test_a_name_that_several_queues_have_needs_its_queue(api: TasksApi) -> None:
+    await api.submit(queue="q2")
+    await api.plan("t1", queue="q1")
+    await api.plan("t1", queue="q2")
+    status, error = await api.error("POST", f"{PROJECT}/tasks/t1/re-run")
     assert (status, error["details"]["code"]) == (409, "AMBIGUOUS_TASK")
-    assert (await room.data("POST", f"{PROJECT}/queues/q2/tasks/t1/re-run"))["queue_id"] == "q2"
+    assert (await api.data("POST", f"{PROJECT}/queues/q2/tasks/t1/re-run"))["queue_id"] == "q2"
 
 
-async def test_a_batch_runs_what_it_can_again_and_says_why_not_the_rest(room: Room) -> None:
-    await room.submit(queue="q2")
-    await room.plan("t1", "t2", "gone", queue="q1", status="error")
-    await room.plan("beside", status="error")
-    await room.plan("twice", queue="q1")
-    await room.plan("twice", queue="q2")
-    await room.data("DELETE", f"{QUEUE}/tasks/gone")
+async def test_a_batch_runs_what_it_can_again_and_says_why_not_the_rest(api: TasksApi) -> None:
+    await api.submit(queue="q2")
+    await api.plan("t1", "t2", "gone", queue="q1", status="error")
+    await api.plan("beside", status="error")
+    await api.plan("twice", queue="q1")
+    await api.plan("twice", queue="q2")
+    await api.data("DELETE", f"{QUEUE}/tasks/gone")
     asked = {"taskIds": ["t1", "beside", "t1", "gone", "nobody", "twice"]}
-    data = await room.data("POST", f"{PROJECT}/tasks/re-run/batch", asked)
+    data = await api.data("POST", f"{PROJECT}/tasks/re-run/batch", asked)
     assert (data["operation"], data["affected_count"], data["failed_count"]) == ("re-run", 2, 3)
     assert [(one["task_id"], one["code"]) for one in data["failed_tasks"]] == [
         ("gone", "TASK_DELETED"),
@@ -71,21 +71,21 @@ async def test_a_batch_runs_what_it_can_again_and_says_why_not_the_rest(room: Ro
         ("twice", "AMBIGUOUS_TASK"),
     ]
     assert data["failed_tasks"][0]["reason"] == "The task gone was deleted."
-    assert (await stored(room, "t1", "q1")).status is Status.PENDING
-    assert (await stored(room, "t2", "q1")).status is Status.ERROR
+    assert (await stored(api, "t1", "q1")).status is Status.PENDING
+    assert (await stored(api, "t2", "q1")).status is Status.ERROR
 
 
-async def test_a_batch_may_be_about_one_queue(room: Room) -> None:
-    await room.plan("t1", queue="q1", status="error")
-    await room.plan("beside", status="error")
+async def test_a_batch_may_be_about_one_queue(api: TasksApi) -> None:
+    await api.plan("t1", queue="q1", status="error")
+    await api.plan("beside", status="error")
     asked = {"taskIds": ["t1", "beside"], "queueId": "q1"}
-    data = await room.data("POST", f"{PROJECT}/tasks/re-run/batch", asked, accept_language="zh")
+    data = await api.data("POST", f"{PROJECT}/tasks/re-run/batch", asked, accept_language="zh")
     assert data["affected_count"] == 1
     assert data["failed_tasks"] == [
         {"task_id": "beside", "reason": "项目 p1 的队列 q1 中没有任务 beside。", "code": "TASK_NOT_FOUND"}
     ]
     asked["queueId"] = "q9"
-    status, error = await room.error("POST", f"{PROJECT}/tasks/re-run/batch", asked)
+    status, error = await api.error("POST", f"{PROJECT}/tasks/re-run/batch", asked)
     assert (status, error["details"]["code"]) == (404, "QUEUE_NOT_FOUND")
 
 
@@ -103,6 +103,6 @@ async def test_a_batch_may_be_about_one_queue(room: Room) -> None:
         ({"taskIds": ["t1"], "queueId": 7}, "queueId"),
     ],
 )
-async def test_a_bad_batch_is_refused_by_its_field(room: Room, body: dict[str, Any], field: str) -> None:
-    status, error = await room.error("POST", f"{PROJECT}/tasks/re-run/batch", body)
+async def test_a_bad_batch_is_refused_by_its_field(api: TasksApi, body: dict[str, Any], field: str) -> None:
+    status, error = await api.error("POST", f"{PROJECT}/tasks/re-run/batch", body)
     assert (status, error["code"], error["details"]["field"]) == (400, "VALIDATION_ERROR", field)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock.tasks.result_schema import MOST_BYTES, MOST_DEPTH, flaw_of, misfit_of
+from penstock.tasks.result_schema import MAX_BYTES, MAX_DEPTH, find_result_problem, find_schema_problem
 
 PERSON = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -37,21 +37,21 @@ def _unevaluated(levels: int) -> dict[str, Any]:
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
-    ("no such type", {"type": "strin"}, "no JSON Schema"),
-    ("no such form", {"properties": 5}, "no JSON Schema"),
+    ("no such type", {"type": "strin"}, "not a valid JSON Schema"),
+    ("no such form", {"properties": 5}, "not a valid JSON Schema"),
     ("an older draft", {"$schema": "http://json-schema.org/draft-07/schema#"}, "only https://json-schema.org"),
     ("a remote reference", {"items": {"$ref": "https://example.com/a.json"}}, "into the schema itself"),
     ("a file", {"$ref": "file:///etc/hostname"}, "into the schema itself"),
     ("a relative reference", {"$ref": "other.json"}, "into the schema itself"),
     ("a reference by anchor", {"$ref": "#there"}, "into the schema itself"),
-    ("a reference to nothing", {"$ref": "#/$defs/missing"}, "leads nowhere"),
-    ("a loop", {"$ref": "#"}, "leads to itself"),
-    ("a tree", {"properties": {"children": {"items": {"$ref": "#"}}}}, "leads to itself"),
-    ("a longer loop", {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}, "leads to itself"),
-    ("a dynamic reference", {"$dynamicRef": "#x", "$dynamicAnchor": "x"}, "are not taken"),
-    ("an inner id", {"items": {"$id": "https://example.com/inner"}}, "only the schema as a whole"),
-    ("too long", {"description": "x" * MOST_BYTES}, "longer than"),
-    ("too deep", _nested(MOST_DEPTH), "deep"),
+    ("a reference to nothing", {"$ref": "#/$defs/missing"}, "has no target"),
+    ("a loop", {"$ref": "#"}, "is recursive"),
+    ("a tree", {"properties": {"children": {"items": {"$ref": "#"}}}}, "is recursive"),
+    ("a longer loop", {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}, "is recursive"),
+    ("a dynamic reference", {"$dynamicRef": "#x", "$dynamicAnchor": "x"}, "are not supported"),
+    ("an inner id", {"items": {"$id": "https://example.com/inner"}}, "only the root schema"),
+    ("too long", {"description": "x" * MAX_BYTES}, "longer than"),
+    ("too deep", _nested(MAX_DEPTH), "deep"),
     ("too much by references", _doubling(4), "rules"),
     ("too much by what is unevaluated", _unevaluated(9), "rules"),
     ("too many patterns", {"properties": {f"p{n}": {"pattern": "^[a-z]{30}$"} for n in range(300)}}, "rules"),
@@ -62,20 +62,20 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("schema", "why"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
 def test_a_schema_that_could_do_harm_is_not_taken(schema: dict[str, Any], why: str) -> None:
-    assert why in (flaw_of(schema) or "")
+    assert why in (find_schema_problem(schema) or "")
 
 
 @pytest.mark.parametrize(
     "schema",
-    [{}, PERSON, _nested(MOST_DEPTH - 2), _doubling(2), {"properties": {"$ref": {}, "$id": {}, "$anchor": {}}}],
+    [{}, PERSON, _nested(MAX_DEPTH - 2), _doubling(2), {"properties": {"$ref": {}, "$id": {}, "$anchor": {}}}],
     ids=["anything", "a person", "as deep as may be", "shared definitions", "fields with such names"],
 )
 def test_a_plain_schema_is_taken(schema: dict[str, Any]) -> None:
-    assert flaw_of(schema) is None
+    assert find_schema_problem(schema) is None
 
 
 def test_a_result_that_fits_has_no_misfit() -> None:
-    assert misfit_of(PERSON, {"name": "anna", "ages": [7, 8]}) is None
+    assert find_result_problem(PERSON, {"name": "anna", "ages": [7, 8]}) is None
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_result_that_fits_has_no_misfit() -> None:
     [([], "the result"), ({}, "the result"), ({"name": "Secret"}, "name"), ({"name": "a", "ages": [1, -1]}, "ages[1]")],
 )
 def test_a_misfit_says_where_and_repeats_nothing(result: object, place: str) -> None:
-    misfit = misfit_of(PERSON, result)
+    misfit = find_result_problem(PERSON, result)
     assert misfit is not None
     assert misfit.startswith(f"{place}: ")
     assert "Secret" not in misfit
@@ -91,5 +91,5 @@ def test_a_misfit_says_where_and_repeats_nothing(result: object, place: str) -> 
 
 def test_a_pattern_that_would_hang_elsewhere_takes_no_time() -> None:
     schema = {"pattern": "^(a+)+$"}
-    assert flaw_of(schema) is None
-    assert misfit_of(schema, "a" * 500_000 + "b") is not None
+    assert find_schema_problem(schema) is None
+    assert find_result_problem(schema, "a" * 500_000 + "b") is not None

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.kernel.errors import TooMany
 from penstock.settings import load
-from penstock.tasks.deps import Rules
+from penstock.tasks.deps import Config
 from penstock.wiring import open_runtime
 
 SETTINGS: list[tuple[str, str, str, Any]] = [
@@ -27,8 +27,8 @@ SETTINGS: list[tuple[str, str, str, Any]] = [
 
 async def test_without_settings_the_room_goes_by_its_defaults(tmp_path: Path):
     async with open_runtime(load({"PENSTOCK_DATA_DIR": str(tmp_path)})) as house:
-        rules = house.modules.tasks.rules
-    assert rules == Rules()
+        rules = house.modules.tasks.config
+    assert rules == Config()
     assert (rules.pull_timeout, rules.batch_size, rules.expiry_time) == (3600, 100, 0)
     assert (rules.reset_clears_pulls, rules.rerun_clears_pulls) == (True, True)
 
@@ -36,22 +36,22 @@ async def test_without_settings_the_room_goes_by_its_defaults(tmp_path: Path):
 async def test_every_rule_of_the_room_has_its_variable(tmp_path: Path):
     variables = {env: text for env, text, _, _ in SETTINGS}
     async with open_runtime(load({"PENSTOCK_DATA_DIR": str(tmp_path), **variables})) as house:
-        rules = house.modules.tasks.rules
+        rules = house.modules.tasks.config
     assert asdict(rules) == {name: value for _, _, name, value in SETTINGS}
 
 
 @pytest.mark.parametrize("limit", [{"PULL_RATE_LIMIT": "1/minute"}, {"PULL_MIN_INTERVAL": "60"}])
 async def test_how_often_a_key_pulls_is_bounded_by_settings(tmp_path: Path, limit: dict[str, str]):
     async with open_runtime(load({"PENSTOCK_DATA_DIR": str(tmp_path), **limit})) as house:
-        gate = house.modules.tasks.gate
-        await gate.admit("key:one")
+        limiter = house.modules.tasks.limiter
+        await limiter.admit("key:one")
         with pytest.raises(TooMany):
-            await gate.admit("key:one")
+            await limiter.admit("key:one")
 
 
 async def test_how_many_tasks_a_key_pulls_in_a_day_is_bounded_by_a_setting(tmp_path: Path):
     async with open_runtime(load({"PENSTOCK_DATA_DIR": str(tmp_path), "PULL_QUOTA": "2"})) as house:
-        gate = house.modules.tasks.gate
-        assert await gate.reserve("key:one", 5) == 2
+        limiter = house.modules.tasks.limiter
+        assert await limiter.reserve("key:one", 5) == 2
         with pytest.raises(TooMany):
-            await gate.reserve("key:one", 1)
+            await limiter.reserve("key:one", 1)

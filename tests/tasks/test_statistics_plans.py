@@ -13,56 +13,56 @@ from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db, Tx
 from penstock.tasks.domain import Status
 from penstock.tasks.store import statistics
-from penstock.tasks.store.tasks import Where
+from penstock.tasks.store.tasks import QueueScope
 from tests import plans
 from tests.conftest import open_db, rolled_back
 from tests.plans import NOW, Recorded, explain, reads_a_whole_table
 from tests.servers.postgres import Databases
 from tests.tasks import filled_tables
 
-SMALL = Where(project_pk="prj_2")
-QUEUE = Where(project_pk="prj_2", queue_pk="que_2_2")
+SMALL = QueueScope(project_pk="prj_2")
+QUEUE = QueueScope(project_pk="prj_2", queue_pk="que_2_2")
 HOURS = [NOW - timedelta(hours=ago) for ago in range(6)]
 Run = Callable[[Tx], Awaitable[object]]
 FIGURES: dict[str, tuple[str, Run]] = {
-    "pulls": ("ix_task_pull_project", lambda tx: figures.count_pulls(tx, SMALL)),
-    "pulls of a queue": ("ix_task_pull_project", lambda tx: figures.count_pulls(tx, QUEUE)),
-    "clients": ("ix_task_pull_project", lambda tx: figures.list_clients(tx, SMALL)),
-    "percentile": ("ix_task_pull_seconds", lambda tx: figures.find_pushed_seconds(tx, SMALL, position=500)),
+    "pulls": ("ix_task_pull_project", lambda tx: statistics.count_pulls(tx, SMALL)),
+    "pulls of a queue": ("ix_task_pull_project", lambda tx: statistics.count_pulls(tx, QUEUE)),
+    "clients": ("ix_task_pull_project", lambda tx: statistics.list_clients(tx, SMALL)),
+    "percentile": ("ix_task_pull_seconds", lambda tx: statistics.find_pushed_seconds(tx, SMALL, position=500)),
     "percentile of a queue": (
         r"ix_task_pull_(seconds|project)",
-        lambda tx: figures.find_pushed_seconds(tx, QUEUE, position=50),
+        lambda tx: statistics.find_pushed_seconds(tx, QUEUE, position=50),
     ),
-    "states": (r"ix_task_(any|list)\w*", lambda tx: figures.count_server_tasks(tx, SMALL)),
-    "states of a queue": (r"ix_task_list\w*", lambda tx: figures.count_server_tasks(tx, QUEUE)),
-    "held": ("ix_task_pending", lambda tx: figures.list_held(tx, "prj_2", pulled_before=NOW, offset=0, limit=10)),
-    "waiting": (r"ix_task_(offered|pending|held)\w*", lambda tx: figures.count_waiting(tx, SMALL)),
-    "waiting anywhere": (r"ix_task_(offered|pending|held)\w*", lambda tx: figures.count_waiting(tx, None)),
-    "queues": ("ix_queue_active", lambda tx: figures.list_queues(tx, SMALL, offset=0, limit=10)),
+    "states": (r"ix_task_(any|list)\w*", lambda tx: statistics.count_server_tasks(tx, SMALL)),
+    "states of a queue": (r"ix_task_list\w*", lambda tx: statistics.count_server_tasks(tx, QUEUE)),
+    "held": ("ix_task_pending", lambda tx: statistics.list_held(tx, "prj_2", pulled_before=NOW, offset=0, limit=10)),
+    "waiting": (r"ix_task_(offered|pending|held)\w*", lambda tx: statistics.count_waiting(tx, SMALL)),
+    "waiting anywhere": (r"ix_task_(offered|pending|held)\w*", lambda tx: statistics.count_waiting(tx, None)),
+    "queues": ("ix_queue_active", lambda tx: statistics.list_queues(tx, SMALL, offset=0, limit=10)),
     "finished long ago": (
         "ix_task_finished",
-        lambda tx: figures.find_finished(tx, SMALL, Status.DONE, position=100),
+        lambda tx: statistics.find_finished(tx, SMALL, Status.DONE, position=100),
     ),
     "finished long ago anywhere": (
         "ix_task_finished_any",
-        lambda tx: figures.find_finished(tx, None, Status.DONE, position=100),
+        lambda tx: statistics.find_finished(tx, None, Status.DONE, position=100),
     ),
-    "hours": ("ix_task_finished", lambda tx: figures.count_finished(tx, SMALL, HOURS, after=None)),
-    "hours anywhere": ("ix_task_finished_any", lambda tx: figures.count_finished(tx, None, HOURS, after=None)),
-    "errors": ("ix_task_finished", lambda tx: figures.list_error_texts(tx, SMALL)),
-    "runs": ("ix_task_finished", lambda tx: figures.list_runs(tx, SMALL)),
+    "hours": ("ix_task_finished", lambda tx: statistics.count_finished(tx, SMALL, HOURS, after=None)),
+    "hours anywhere": ("ix_task_finished_any", lambda tx: statistics.count_finished(tx, None, HOURS, after=None)),
+    "errors": ("ix_task_finished", lambda tx: statistics.list_error_texts(tx, SMALL)),
+    "runs": ("ix_task_finished", lambda tx: statistics.list_runs(tx, SMALL)),
 }
 
 
 @pytest.fixture(scope="module")
 def full_postgres(postgres_server: Databases) -> Iterator[str]:
-    with plans.full_postgres(postgres_server, "penstock_figure_plans", crowd.fill) as url:
+    with plans.full_postgres(postgres_server, "penstock_figure_plans", filled_tables.fill) as url:
         yield url
 
 
 @pytest.fixture(scope="module")
 def full_sqlite(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    return plans.full_sqlite(sqlite_template, tmp_path_factory, crowd.fill)
+    return plans.full_sqlite(sqlite_template, tmp_path_factory, filled_tables.fill)
 
 
 @pytest.fixture(params=["full_sqlite", "full_postgres"])

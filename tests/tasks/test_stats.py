@@ -6,7 +6,7 @@ import pytest
 
 from penstock import __version__
 from penstock.tasks.store import statistics
-from tests.tasks.conftest import PROJECT, Room
+from tests.tasks.conftest import PROJECT, TasksApi
 
 EVERY = [
     "/stats",
@@ -24,15 +24,15 @@ NO_TASKS = {"total": 0, "pending": 0, "running": 0, "done": 0, "error": 0, "canc
 
 
 @pytest.fixture
-def fresh(room: Room) -> Room:
+def fresh(api: TasksApi) -> TasksApi:
     """The room, with nothing remembered."""
-    return room.with_rules(stats_seconds=0)
+    return api.with_config(stats_seconds=0)
 
 
-async def push_elsewhere(room: Room, *tasks: dict[str, Any], project: str = "p2", **more: Any) -> None:
+async def push_elsewhere(api: TasksApi, *tasks: dict[str, Any], project: str = "p2", **more: Any) -> None:
     full = [{"name": "n", "prompt": "p", **task} for task in tasks]
     body = {"project_id": project, "project_name": "Other", "queue_id": "q9", "queue_name": "Nine", "tasks": full}
-    await room.data("POST", "/submit", {**body, **more})
+    await api.data("POST", "/submit", {**body, **more})
 
 
 def some(**statuses: int) -> list[dict[str, Any]]:
@@ -41,7 +41,7 @@ def some(**statuses: int) -> list[dict[str, Any]]:
 
 
 class TestOverview:
-    async def test_all_projects_are_added_up(self, fresh: Room):
+    async def test_all_projects_are_added_up(self, fresh: TasksApi):
         await fresh.submit(*some(pending=1, done=2))
         await push_elsewhere(fresh, *some(error=1, running=1, cancelled=1))
         told = await fresh.data("GET", "/stats")
@@ -50,7 +50,7 @@ class TestOverview:
         assert told["success_rate"] == 66.67
         assert told["cached_at"] == "2026-01-01T00:00:00.000Z"
 
-    async def test_pulls_of_all_projects_are_told(self, fresh: Room):
+    async def test_pulls_of_all_projects_are_told(self, fresh: TasksApi):
         await fresh.plan("a", "b", "c", queue="q1")
         await fresh.pull(client="anna", key="anna")
         fresh.clock.advance(seconds=8)
@@ -69,14 +69,16 @@ class TestOverview:
             "counted": 3,
         }
 
-    async def test_across_all_projects_only_the_latest_pulls_count(self, fresh: Room, monkeypatch: pytest.MonkeyPatch):
+    async def test_across_all_projects_only_the_latest_pulls_count(
+        self, fresh: TasksApi, monkeypatch: pytest.MonkeyPatch
+    ):
         await fresh.plan("a", "b", "c")
         await fresh.pull()
-        monkeypatch.setattr(figures, "LATEST_PULLS", 2)
+        monkeypatch.setattr(statistics, "LATEST_PULLS", 2)
         assert (await fresh.data("GET", "/stats"))["pulls"]["counted"] == 2
         assert (await fresh.data("GET", "/stats/project/p1"))["pulls"]["total"] == 3
 
-    async def test_one_project_is_told_alone(self, fresh: Room):
+    async def test_one_project_is_told_alone(self, fresh: TasksApi):
         await fresh.submit(*some(pending=1, done=1))
         await push_elsewhere(fresh, *some(error=1))
         told = await fresh.data("GET", "/stats/project/p1")
@@ -84,7 +86,7 @@ class TestOverview:
         assert (told["task_stats"]["done"], told["success_rate"]) == (1, 100.0)
         assert told["pulls"]["total"] == 0
 
-    async def test_a_deleted_project_is_counted_no_more(self, fresh: Room):
+    async def test_a_deleted_project_is_counted_no_more(self, fresh: TasksApi):
         await fresh.submit(*some(done=3))
         await push_elsewhere(fresh, *some(error=1))
         await fresh.data("DELETE", PROJECT)
@@ -97,7 +99,7 @@ class TestOverview:
 
 
 class TestLists:
-    async def test_projects_come_with_their_counts_in_pages(self, fresh: Room):
+    async def test_projects_come_with_their_counts_in_pages(self, fresh: TasksApi):
         await fresh.submit(*some(done=1, error=3))
         fresh.clock.advance(seconds=1)
         await push_elsewhere(fresh, *some(pending=1))
@@ -109,7 +111,7 @@ class TestLists:
         [first] = (await fresh.data("GET", "/stats/projects?pageSize=1&page=2"))["items"]
         assert (first["project_id"], first["queue_count"], first["success_rate"]) == ("p1", 1, 25.0)
 
-    async def test_queues_come_with_their_counts(self, fresh: Room):
+    async def test_queues_come_with_their_counts(self, fresh: TasksApi):
         await fresh.submit(*some(done=2))
         fresh.clock.advance(seconds=1)
         await fresh.submit(*some(error=1), queue="q2")
@@ -129,7 +131,7 @@ class TestLists:
 
 
 class TestByHour:
-    async def test_finished_tasks_are_counted_in_their_hour(self, fresh: Room):
+    async def test_finished_tasks_are_counted_in_their_hour(self, fresh: TasksApi):
         await fresh.submit({"id": "a", "status": "done"}, {"id": "b", "status": "error"}, queue="qa")
         fresh.clock.advance(seconds=3599.999)  # still the first hour
         await fresh.submit({"id": "c", "status": "done"}, queue="qb")
@@ -144,14 +146,14 @@ class TestByHour:
         ]
         assert told["counted_from"] is None
 
-    async def test_one_project_can_be_asked_for(self, fresh: Room):
+    async def test_one_project_can_be_asked_for(self, fresh: TasksApi):
         await fresh.submit(*some(done=1))
         await push_elsewhere(fresh, *some(done=2))
         for query, done in (("project_id=p1", 1), ("project_id=p2", 2), ("", 3)):
             told = await fresh.data("GET", f"/stats/by-hour?{query}")
             assert (len(told["hours"]), told["hours"][-1]["done"]) == (24, done)
 
-    async def test_deleted_tasks_are_counted_no_more(self, fresh: Room):
+    async def test_deleted_tasks_are_counted_no_more(self, fresh: TasksApi):
         await fresh.submit(*some(done=1, error=2))
         await fresh.data("DELETE", f"{PROJECT}/tasks/error0")
         [hour] = (await fresh.data("GET", "/stats/by-hour?hours=1"))["hours"]
@@ -159,14 +161,14 @@ class TestByHour:
         assert (await fresh.data("GET", "/stats/by-hour?hours=1&project_id=p1"))["hours"] == [hour]
         assert sum(one["count"] for one in (await fresh.data("GET", "/stats/error-types"))["error_types"]) == 1
 
-    async def test_a_week_is_the_most(self, fresh: Room):
+    async def test_a_week_is_the_most(self, fresh: TasksApi):
         assert len((await fresh.data("GET", "/stats/by-hour?hours=168"))["hours"]) == 168
         for hours in (0, 169):
             status, error = await fresh.error("GET", f"/stats/by-hour?hours={hours}")
             assert (status, error["details"]["field"]) == (400, "hours")
 
-    async def test_what_is_too_much_to_count_is_cut_and_said(self, fresh: Room, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(figures, "MOST_FINISHED", 1)
+    async def test_what_is_too_much_to_count_is_cut_and_said(self, fresh: TasksApi, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(statistics, "MOST_FINISHED", 1)
         for queue in ("qa", "qb", "qc"):
             await fresh.submit({"id": "t", "status": "done"}, queue=queue)
             fresh.clock.advance(seconds=1)
@@ -179,7 +181,7 @@ class TestByHour:
 
 
 class TestByClient:
-    async def test_pull_storm_are_told_by_name(self, fresh: Room):
+    async def test_pull_storm_are_told_by_name(self, fresh: TasksApi):
         await fresh.plan("a", "b", queue="q1")
         await fresh.pull(client="anna", key="anna")
         fresh.clock.advance(seconds=5)
@@ -190,7 +192,7 @@ class TestByClient:
                 {"client": "anna", "pulls": 2, "pushed": 1, "success_rate": 100.0, "average_duration": 5.0}
             ]
 
-    async def test_pushers_are_told_by_user_and_machine(self, fresh: Room):
+    async def test_pushers_are_told_by_user_and_machine(self, fresh: TasksApi):
         info = {"username": "ann", "hostname": "box", "project_path": "/x"}
         await push_elsewhere(fresh, *some(done=1), project="p2", clientInfo=info)
         await push_elsewhere(fresh, *some(done=1, error=1), project="p3", clientInfo=info)
@@ -202,7 +204,7 @@ class TestByClient:
 
 
 class TestErrorTypes:
-    async def test_reasons_are_first_lines_the_most_frequent_first(self, fresh: Room):
+    async def test_reasons_are_first_lines_the_most_frequent_first(self, fresh: TasksApi):
         reports = ["Disk full\nat line 3", "Disk full\r\nat line 9", "No route", "  \n", None]
         failed = [
             {"id": f"t{number}", "status": "error", **({} if report is None else {"report": report})}
@@ -217,18 +219,18 @@ class TestErrorTypes:
         ]
         assert told["counted"] == 5
 
-    async def test_a_reason_of_ours_goes_before_the_report(self, fresh: Room):
-        often = fresh.with_rules(max_attempts=1)
+    async def test_a_reason_of_ours_goes_before_the_report(self, fresh: TasksApi):
+        often = fresh.with_config(max_attempts=1)
         await often.plan("a")
         await often.pull()
         often.clock.advance(seconds=3601)
-        await often.tidy()
+        await often.run_periodic_tasks()
         task = await often.data("GET", f"{PROJECT}/tasks/a")
         assert task["status"] == "error"
         [line] = (await often.data("GET", "/stats/error-types"))["error_types"]
         assert line == {"reason": task["error_reason"], "count": 1}
 
-    async def test_twenty_reasons_are_told(self, fresh: Room):
+    async def test_twenty_reasons_are_told(self, fresh: TasksApi):
         failed = [{"id": f"t{n}", "status": "error", "report": f"reason {n:02}"} for n in range(25)]
         await fresh.submit(*failed)
         told = await fresh.data("GET", "/stats/error-types")
@@ -237,7 +239,7 @@ class TestErrorTypes:
 
 
 class TestExecutionDuration:
-    async def test_mean_median_and_p95_are_exact(self, fresh: Room):
+    async def test_mean_median_and_p95_are_exact(self, fresh: TasksApi):
         names = [f"t{number:02}" for number in range(1, 21)]
         statuses = dict.fromkeys(names, "running")
         for number, name in enumerate(["", *names]):
@@ -248,7 +250,7 @@ class TestExecutionDuration:
             told = await fresh.data("GET", f"/stats/execution-duration{query}")
             assert (told["mean"], told["p50"], told["p95"], told["counted"]) == (10.5, 10.0, 19.0, 20)
 
-    async def test_a_pull_is_a_start_when_nobody_told_of_one(self, fresh: Room):
+    async def test_a_pull_is_a_start_when_nobody_told_of_one(self, fresh: TasksApi):
         await fresh.plan("a", queue="q1")
         await fresh.pull(client="anna", key="anna")
         fresh.clock.advance(seconds=7)
@@ -256,13 +258,13 @@ class TestExecutionDuration:
         told = await fresh.data("GET", "/stats/execution-duration")
         assert (told["mean"], told["counted"]) == (7.0, 1)
 
-    async def test_what_never_started_is_left_out(self, fresh: Room):
+    async def test_what_never_started_is_left_out(self, fresh: TasksApi):
         await fresh.submit(*some(done=2))
         told = await fresh.data("GET", "/stats/execution-duration")
         assert (told["mean"], told["p50"], told["p95"], told["counted"]) == (0.0, 0.0, 0.0, 0)
 
-    async def test_only_the_latest_count(self, fresh: Room, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(figures, "LATEST_FINISHED", 2)
+    async def test_only_the_latest_count(self, fresh: TasksApi, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(statistics, "LATEST_FINISHED", 2)
         await fresh.submit(*({"id": name, "status": "running"} for name in "abc"))
         finals = {"a": "done", "b": "error", "c": "done"}
         statuses = dict.fromkeys("abc", "running")
@@ -275,7 +277,7 @@ class TestExecutionDuration:
 
 
 class TestSystem:
-    async def test_it_tells_the_version_the_database_and_how_much_there_is(self, fresh: Room):
+    async def test_it_tells_the_version_the_database_and_how_much_there_is(self, fresh: TasksApi):
         await fresh.plan("a", "b", "c")
         await fresh.pull("limit=1")
         told = await fresh.data("GET", "/stats/system")
@@ -284,40 +286,40 @@ class TestSystem:
         assert (told["projects"], told["queues"], told["tasks"]) == (1, 1, 3)
         assert (told["offered"], told["held"]) == (2, 1)
 
-    async def test_counting_ends_somewhere(self, fresh: Room, monkeypatch: pytest.MonkeyPatch):
+    async def test_counting_ends_somewhere(self, fresh: TasksApi, monkeypatch: pytest.MonkeyPatch):
         await fresh.plan("a", "b", "c")
-        monkeypatch.setattr(figures, "MOST_WAITING", 2)
+        monkeypatch.setattr(statistics, "MOST_WAITING", 2)
         assert (await fresh.data("GET", "/stats/system"))["offered"] == 2
 
 
 class TestEverywhere:
-    async def test_an_empty_house_has_zeros(self, room: Room):
+    async def test_an_empty_house_has_zeros(self, api: TasksApi):
         for path in ALL:
-            told = await room.data("GET", path)
+            told = await api.data("GET", path)
             assert told["cached_at"] == "2026-01-01T00:00:00.000Z"
             assert told.get("task_stats", NO_TASKS) == NO_TASKS
             assert told.get("success_rate", 0.0) == 0.0
 
-    async def test_figures_are_remembered_for_a_while(self, room: Room):
-        first = [await room.data("GET", path) for path in ALL]
-        await room.submit(*some(done=1, error=1))
-        room.clock.advance(seconds=9)
-        assert [await room.data("GET", path) for path in ALL] == first
-        room.clock.advance(seconds=1)
+    async def test_figures_are_remembered_for_a_while(self, api: TasksApi):
+        first = [await api.data("GET", path) for path in ALL]
+        await api.submit(*some(done=1, error=1))
+        api.clock.advance(seconds=9)
+        assert [await api.data("GET", path) for path in ALL] == first
+        api.clock.advance(seconds=1)
         for path in ALL:
-            assert (await room.data("GET", path))["cached_at"] == "2026-01-01T00:00:10.000Z"
+            assert (await api.data("GET", path))["cached_at"] == "2026-01-01T00:00:10.000Z"
 
-    async def test_a_key_of_another_project_is_refused(self, room: Room):
+    async def test_a_key_of_another_project_is_refused(self, api: TasksApi):
         for path in ["/stats/project/p1", *(f"{path}?project_id=p1" for path in BY_PROJECT)]:
-            status, error = await room.error("GET", path, key="elsewhere")
+            status, error = await api.error("GET", path, key="elsewhere")
             assert (status, error["details"]["code"]) == (403, "OTHER_PROJECT"), path
 
-    async def test_a_project_that_is_not_there_has_no_figures(self, room: Room):
+    async def test_a_project_that_is_not_there_has_no_figures(self, api: TasksApi):
         for path in ["/stats/project/nowhere", *(f"{path}?project_id=nowhere" for path in BY_PROJECT)]:
-            status, error = await room.error("GET", path)
+            status, error = await api.error("GET", path)
             assert (status, error["details"]["code"]) == (404, "PROJECT_NOT_FOUND"), path
 
-    async def test_a_bound_key_hears_of_its_own_project_only(self, fresh: Room):
+    async def test_a_bound_key_hears_of_its_own_project_only(self, fresh: TasksApi):
         await fresh.submit(*some(done=1, error=1), clientInfo={"username": "ann", "hostname": "box"})
         await fresh.plan("mine", queue="q1")
         await fresh.pull(client="anna", key="anna")
@@ -331,15 +333,15 @@ class TestEverywhere:
             assert bound == await fresh.data("GET", f"{path}?project_id=p1"), path
             assert bound != await fresh.data("GET", path), path
 
-    async def test_a_bound_key_is_listed_its_own_project_only(self, fresh: Room):
+    async def test_a_bound_key_is_listed_its_own_project_only(self, fresh: TasksApi):
         await push_elsewhere(fresh, *some(done=1))
         told = await fresh.data("GET", "/stats/projects", key="bound")
         assert [one["project_id"] for one in told["items"]] == ["p1"]
         assert told["pagination"]["total"] == 1
 
-    async def test_what_a_bound_key_heard_is_not_told_to_others(self, room: Room):
-        await push_elsewhere(room, *some(done=1))
-        assert (await room.data("GET", "/stats", key="bound"))["projects"] == 1
-        assert (await room.data("GET", "/stats"))["projects"] == 2
-        assert (await room.data("GET", "/stats/projects", key="bound"))["pagination"]["total"] == 1
-        assert (await room.data("GET", "/stats/projects"))["pagination"]["total"] == 2
+    async def test_what_a_bound_key_heard_is_not_told_to_others(self, api: TasksApi):
+        await push_elsewhere(api, *some(done=1))
+        assert (await api.data("GET", "/stats", key="bound"))["projects"] == 1
+        assert (await api.data("GET", "/stats"))["projects"] == 2
+        assert (await api.data("GET", "/stats/projects", key="bound"))["pagination"]["total"] == 1
+        assert (await api.data("GET", "/stats/projects"))["pagination"]["total"] == 2

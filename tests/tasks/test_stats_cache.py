@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from penstock.kernel.clock import ManualClock
-from penstock.tasks.remember import MOST_KEPT, Memory
+from penstock.tasks.remember import MAX_ENTRIES, StatsCache
 
 
 class Counting:
@@ -27,12 +27,14 @@ class Counting:
         return self.times
 
 
-async def recall(memory: Memory, counting: Counting, clock: ManualClock, key: str = "k", seconds: float = 10) -> int:
-    return (await memory.recall(key, counting.count, clock=clock, seconds=seconds)).figure
+async def recall(
+    memory: StatsCache, counting: Counting, clock: ManualClock, key: str = "k", seconds: float = 10
+) -> int:
+    return (await memory.recall(key, counting.count, clock=clock, seconds=seconds)).value
 
 
 async def test_a_figure_is_remembered_until_it_is_too_old(clock: ManualClock):
-    memory, counting = Memory(), Counting()
+    memory, counting = StatsCache(), Counting()
     assert await recall(memory, counting, clock) == 1
     clock.advance(seconds=9.9)
     assert await recall(memory, counting, clock) == 1
@@ -41,14 +43,14 @@ async def test_a_figure_is_remembered_until_it_is_too_old(clock: ManualClock):
 
 
 async def test_each_key_has_its_own_figure(clock: ManualClock):
-    memory, counting = Memory(), Counting()
+    memory, counting = StatsCache(), Counting()
     assert await recall(memory, counting, clock, "a") == 1
     assert await recall(memory, counting, clock, "b") == 2
     assert await recall(memory, counting, clock, "a") == 1
 
 
 async def test_a_crowd_is_counted_for_once(clock: ManualClock):
-    memory, counting = Memory(), Counting()
+    memory, counting = StatsCache(), Counting()
     counting.go_on.clear()
     crowd = [asyncio.create_task(recall(memory, counting, clock)) for _ in range(300)]
     await asyncio.sleep(0)
@@ -58,7 +60,7 @@ async def test_a_crowd_is_counted_for_once(clock: ManualClock):
 
 
 async def test_who_goes_away_takes_nothing_from_the_others(clock: ManualClock):
-    memory, counting = Memory(), Counting()
+    memory, counting = StatsCache(), Counting()
     counting.go_on.clear()
     first = asyncio.create_task(recall(memory, counting, clock))
     await counting.begun.wait()
@@ -70,7 +72,7 @@ async def test_who_goes_away_takes_nothing_from_the_others(clock: ManualClock):
 
 
 async def test_what_failed_is_not_remembered(clock: ManualClock):
-    memory, counting = Memory(), Counting()
+    memory, counting = StatsCache(), Counting()
     counting.fails = True
     with pytest.raises(OSError, match="away"):
         await recall(memory, counting, clock)
@@ -79,7 +81,7 @@ async def test_what_failed_is_not_remembered(clock: ManualClock):
 
 
 async def test_what_took_long_is_remembered_longer(clock: ManualClock):
-    memory, counting = Memory(), Counting()
+    memory, counting = StatsCache(), Counting()
     counting.go_on.clear()
     slow = asyncio.create_task(recall(memory, counting, clock))
     await counting.begun.wait()
@@ -93,15 +95,15 @@ async def test_what_took_long_is_remembered_longer(clock: ManualClock):
 
 
 async def test_with_no_time_to_be_remembered_everything_is_counted_anew(clock: ManualClock):
-    memory, counting = Memory(), Counting()
+    memory, counting = StatsCache(), Counting()
     assert [await recall(memory, counting, clock, seconds=0) for _ in range(3)] == [1, 2, 3]
 
 
 async def test_what_was_asked_for_least_lately_is_forgotten_first(clock: ManualClock):
-    memory, counting = Memory(), Counting()
-    for number in range(MOST_KEPT):
+    memory, counting = StatsCache(), Counting()
+    for number in range(MAX_ENTRIES):
         await recall(memory, counting, clock, f"k{number}")
     await recall(memory, counting, clock, "k0")
     await recall(memory, counting, clock, "one too many")
     assert await recall(memory, counting, clock, "k0") == 1
-    assert await recall(memory, counting, clock, "k1") == MOST_KEPT + 2
+    assert await recall(memory, counting, clock, "k1") == MAX_ENTRIES + 2

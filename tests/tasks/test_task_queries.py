@@ -3,108 +3,108 @@
 from typing import Any
 from urllib.parse import quote
 
-from tests.tasks.conftest import PROJECT, Room
+from tests.tasks.conftest import PROJECT, TasksApi
 
 TASKS = f"{PROJECT}/tasks"
 QUEUE_TASKS = f"{PROJECT}/queues/q1/tasks"
 
 
-async def found(room: Room, path: str) -> tuple[list[str], int]:
+async def found(api: TasksApi, path: str) -> tuple[list[str], int]:
     """The ids of a list, and the total it tells."""
-    data = await room.data("GET", path)
+    data = await api.data("GET", path)
     return [item["task_id"] for item in data["items"]], data["pagination"]["total"]
 
 
-async def refused(room: Room, path: str, expected: int, code: str) -> Any:
-    status, error = await room.error("GET", path)
+async def refused(api: TasksApi, path: str, expected: int, code: str) -> Any:
+    status, error = await api.error("GET", path)
     assert (status, error["details"]["code"]) == (expected, code), path
     return error
 
 
-async def take(room: Room, task_id: str) -> None:
+async def take(api: TasksApi, task_id: str) -> None:
     """Pull one task by its name."""
-    data = await room.data("POST", f"{TASKS}/pull/batch", {"taskIds": [task_id]}, x_client_id="worker-1")
+    data = await api.data("POST", f"{TASKS}/pull/batch", {"taskIds": [task_id]}, x_client_id="worker-1")
     assert [task["task_id"] for task in data["tasks"]] == [task_id]
 
 
-async def test_tasks_of_a_queue_come_in_pages_in_the_order_they_were_made(room: Room):
-    await room.submit(*({"id": f"t{number}"} for number in range(5)))
-    assert await found(room, f"{QUEUE_TASKS}?pageSize=2") == (["t0", "t1"], 5)
-    assert await found(room, f"{QUEUE_TASKS}?page=2&pageSize=2") == (["t2", "t3"], 5)
-    assert await found(room, f"{QUEUE_TASKS}?page=3&pageSize=2") == (["t4"], 5)
+async def test_tasks_of_a_queue_come_in_pages_in_the_order_they_were_made(api: TasksApi):
+    await api.submit(*({"id": f"t{number}"} for number in range(5)))
+    assert await found(api, f"{QUEUE_TASKS}?pageSize=2") == (["t0", "t1"], 5)
+    assert await found(api, f"{QUEUE_TASKS}?page=2&pageSize=2") == (["t2", "t3"], 5)
+    assert await found(api, f"{QUEUE_TASKS}?page=3&pageSize=2") == (["t4"], 5)
 
 
-async def test_tasks_are_filtered_by_status(room: Room):
+async def test_tasks_are_filtered_by_status(api: TasksApi):
     words = ("pending", "running", "done", "error", "cancelled")
-    await room.submit(*({"id": word, "status": word} for word in words))
+    await api.submit(*({"id": word, "status": word} for word in words))
     for word in words:
-        assert await found(room, f"{QUEUE_TASKS}?status={word}") == ([word], 1)
-        assert await found(room, f"{TASKS}?queue=any&status={word.upper()}") == ([word], 1)
-    assert await found(room, f"{QUEUE_TASKS}?status=") == (list(words), 5)
+        assert await found(api, f"{QUEUE_TASKS}?status={word}") == ([word], 1)
+        assert await found(api, f"{TASKS}?queue=any&status={word.upper()}") == ([word], 1)
+    assert await found(api, f"{QUEUE_TASKS}?status=") == (list(words), 5)
 
 
-async def test_a_bad_filter_is_refused_by_name(room: Room):
+async def test_a_bad_filter_is_refused_by_name(api: TasksApi):
     for path in (TASKS, QUEUE_TASKS):
         for query in ("status=bogus", "pull_state=held", f"search={'x' * 1001}"):
-            status, error = await room.error("GET", f"{path}?{query}")
+            status, error = await api.error("GET", f"{path}?{query}")
             assert (status, error["code"]) == (400, "VALIDATION_ERROR"), query
             assert error["details"]["field"] == query.partition("=")[0]
-    status, error = await room.error("GET", f"{TASKS}?queue=q1")
+    status, error = await api.error("GET", f"{TASKS}?queue=q1")
     assert (status, error["details"]["field"]) == (400, "queue")
 
 
-async def test_tasks_are_searched_by_id_and_name_in_any_case(room: Room):
-    await room.submit({"id": "Alpha-1", "name": "Ärger"}, {"id": "b_2", "name": "50%"}, {"id": "c", "name": "中文名"})
+async def test_tasks_are_searched_by_id_and_name_in_any_case(api: TasksApi):
+    await api.submit({"id": "Alpha-1", "name": "Ärger"}, {"id": "b_2", "name": "50%"}, {"id": "c", "name": "中文名"})
     wanted = {"ALPHA": "Alpha-1", "äRGER": "Alpha-1", "_": "b_2", "%": "b_2", "中文": "c", "zzz": ""}
     for search, task_id in wanted.items():
         expected = ([task_id] * bool(task_id), int(bool(task_id)))
-        assert await found(room, f"{QUEUE_TASKS}?search={quote(search)}") == expected, search
-        assert await found(room, f"{TASKS}?queue=any&search={quote(search)}") == expected, search
-    assert await found(room, f"{QUEUE_TASKS}?search=a&status=done") == ([], 0)
+        assert await found(api, f"{QUEUE_TASKS}?search={quote(search)}") == expected, search
+        assert await found(api, f"{TASKS}?queue=any&search={quote(search)}") == expected, search
+    assert await found(api, f"{QUEUE_TASKS}?search=a&status=done") == ([], 0)
 
 
-async def test_tasks_are_filtered_by_where_they_stand_with_those_who_pull(room: Room):
-    await room.submit({"id": "mine"})
-    await room.plan("offered", "held", "closed", queue="q1")
+async def test_tasks_are_filtered_by_where_they_stand_with_those_who_pull(api: TasksApi):
+    await api.submit({"id": "mine"})
+    await api.plan("offered", "held", "closed", queue="q1")
     for task in ("held", "closed"):
-        await take(room, task)
-    await room.data("PATCH", "/tasks/p1/q1/closed/status", {"status": "done"}, x_client_id="worker-1")
+        await take(api, task)
+    await api.data("PATCH", "/tasks/p1/q1/closed/status", {"status": "done"}, x_client_id="worker-1")
     wanted = {"unpulled": ["mine", "offered"], "pulled_not_pushed": ["held"], "pulled": ["closed"]}
     wanted[""] = ["mine", "offered", "held", "closed"]
     for state, ids in wanted.items():
         for path in (f"{QUEUE_TASKS}?", f"{TASKS}?queue=any&"):
-            assert await found(room, f"{path}pull_state={state}") == (ids, len(ids)), (path, state)
-    shown = {item["id"]: item["pull_state"] for item in (await room.data("GET", QUEUE_TASKS))["items"]}
+            assert await found(api, f"{path}pull_state={state}") == (ids, len(ids)), (path, state)
+    shown = {item["id"]: item["pull_state"] for item in (await api.data("GET", QUEUE_TASKS))["items"]}
     assert shown == {"mine": "unpulled", "offered": "unpulled", "held": "pulled_not_pushed", "closed": "pulled"}
 
 
-async def test_a_project_lists_tasks_beside_its_queues_or_all(room: Room):
-    await room.plan("beside-1", "beside-2", "beside-3")
-    await room.plan("inside", queue="q1")
-    assert await found(room, TASKS) == (["beside-1", "beside-2", "beside-3"], 3)
-    assert await found(room, f"{TASKS}?page=2&pageSize=2") == (["beside-3"], 3)
-    assert await found(room, f"{TASKS}?status=pending&search=2") == (["beside-2"], 1)
-    assert await found(room, f"{TASKS}?status=done") == ([], 0)
-    assert await found(room, f"{TASKS}?queue=any&page=2&pageSize=3") == (["inside"], 4)
-    assert await found(room, QUEUE_TASKS) == (["inside"], 1)
+async def test_a_project_lists_tasks_beside_its_queues_or_all(api: TasksApi):
+    await api.plan("beside-1", "beside-2", "beside-3")
+    await api.plan("inside", queue="q1")
+    assert await found(api, TASKS) == (["beside-1", "beside-2", "beside-3"], 3)
+    assert await found(api, f"{TASKS}?page=2&pageSize=2") == (["beside-3"], 3)
+    assert await found(api, f"{TASKS}?status=pending&search=2") == (["beside-2"], 1)
+    assert await found(api, f"{TASKS}?status=done") == ([], 0)
+    assert await found(api, f"{TASKS}?queue=any&page=2&pageSize=3") == (["inside"], 4)
+    assert await found(api, QUEUE_TASKS) == (["inside"], 1)
 
 
-async def test_totals_stay_right_when_tasks_change(room: Room):
-    await room.submit({"id": "a"}, {"id": "b"}, {"id": "c"})
-    await room.submit({"id": "a", "status": "done"}, {"id": "b"})
-    await room.plan("beside", "gone")
-    await room.data("DELETE", f"{TASKS}/gone")
-    await room.data("DELETE", f"{QUEUE_TASKS}/b")
-    assert await found(room, QUEUE_TASKS) == (["a"], 1)
-    assert await found(room, f"{QUEUE_TASKS}?status=done") == (["a"], 1)
-    assert await found(room, f"{QUEUE_TASKS}?status=pending") == ([], 0)
-    assert await found(room, f"{TASKS}?queue=any") == (["a", "beside"], 2)
+async def test_totals_stay_right_when_tasks_change(api: TasksApi):
+    await api.submit({"id": "a"}, {"id": "b"}, {"id": "c"})
+    await api.submit({"id": "a", "status": "done"}, {"id": "b"})
+    await api.plan("beside", "gone")
+    await api.data("DELETE", f"{TASKS}/gone")
+    await api.data("DELETE", f"{QUEUE_TASKS}/b")
+    assert await found(api, QUEUE_TASKS) == (["a"], 1)
+    assert await found(api, f"{QUEUE_TASKS}?status=done") == (["a"], 1)
+    assert await found(api, f"{QUEUE_TASKS}?status=pending") == ([], 0)
+    assert await found(api, f"{TASKS}?queue=any") == (["a", "beside"], 2)
 
 
-async def test_a_task_is_shown_with_its_messages_and_log(room: Room):
+async def test_a_task_is_shown_with_its_messages_and_log(api: TasksApi):
     said = [{"role": "user", "content": "Hello"}, {"role": "Assistant", "content": "你好", "session_id": "s1"}]
-    await room.submit({"id": "t1", "messages": said, "logs": [{"content": "one"}, {"content": "two"}]})
-    shown = await room.data("GET", f"{QUEUE_TASKS}/t1", key="bound")
+    await api.submit({"id": "t1", "messages": said, "logs": [{"content": "one"}, {"content": "two"}]})
+    shown = await api.data("GET", f"{QUEUE_TASKS}/t1", key="bound")
     at = "2026-01-01T00:00:00.000Z"
     assert shown["messages"] == [
         {"message_id": 0, "role": "USER", "content": "Hello", "session_id": None, "created_at": at},
@@ -115,39 +115,39 @@ async def test_a_task_is_shown_with_its_messages_and_log(room: Room):
         {"log_id": 1, "content": "two", "created_at": at},
     ]
     assert (shown["task_id"], shown["id"], shown["queue_id"], shown["source"]) == ("t1", "t1", "q1", "client")
-    assert await room.data("GET", f"{TASKS}/t1") == shown
+    assert await api.data("GET", f"{TASKS}/t1") == shown
 
 
-async def test_no_answer_tells_a_lease_token(room: Room):
-    await room.plan("t1")
-    [pulled] = await room.pull()
+async def test_no_answer_tells_a_lease_token(api: TasksApi):
+    await api.plan("t1")
+    [pulled] = await api.pull()
     for path in (TASKS, f"{TASKS}/t1", f"{TASKS}?queue=any"):
-        answer = await room.call("GET", path)
+        answer = await api.call("GET", path)
         assert pulled["lease_token"].encode() not in answer.body
 
 
-async def test_a_task_beside_all_queues_is_meant_first(room: Room):
-    await room.submit({"id": "t1", "name": "inside"})
-    await room.plan("t1", name="beside")
-    assert (await room.data("GET", f"{TASKS}/t1"))["name"] == "beside"
-    assert (await room.data("GET", f"{QUEUE_TASKS}/t1"))["name"] == "inside"
+async def test_a_task_beside_all_queues_is_meant_first(api: TasksApi):
+    await api.submit({"id": "t1", "name": "inside"})
+    await api.plan("t1", name="beside")
+    assert (await api.data("GET", f"{TASKS}/t1"))["name"] == "beside"
+    assert (await api.data("GET", f"{QUEUE_TASKS}/t1"))["name"] == "inside"
 
 
-async def test_a_task_in_several_queues_must_be_asked_for_by_its_queue(room: Room):
-    await room.submit({"id": "t1"})
-    await room.submit({"id": "t1"}, queue="q2")
-    error = await refused(room, f"{TASKS}/t1", 409, "AMBIGUOUS_TASK")
+async def test_a_task_in_several_queues_must_be_asked_for_by_its_queue(api: TasksApi):
+    await api.submit({"id": "t1"})
+    await api.submit({"id": "t1"}, queue="q2")
+    error = await refused(api, f"{TASKS}/t1", 409, "AMBIGUOUS_TASK")
     assert error["details"]["queues"] == ["q1", "q2"]
-    assert (await room.data("GET", f"{PROJECT}/queues/q2/tasks/t1"))["queue_id"] == "q2"
+    assert (await api.data("GET", f"{PROJECT}/queues/q2/tasks/t1"))["queue_id"] == "q2"
 
 
-async def test_a_deleted_task_is_gone_and_an_unknown_one_not_found(room: Room):
-    await room.plan("t1")
-    await room.plan("t2", queue="q1")
-    await room.data("DELETE", f"{TASKS}/t1")
-    await room.data("DELETE", f"{QUEUE_TASKS}/t2")
+async def test_a_deleted_task_is_gone_and_an_unknown_one_not_found(api: TasksApi):
+    await api.plan("t1")
+    await api.plan("t2", queue="q1")
+    await api.data("DELETE", f"{TASKS}/t1")
+    await api.data("DELETE", f"{QUEUE_TASKS}/t2")
     for path in (f"{TASKS}/t1", f"{TASKS}/t2", f"{QUEUE_TASKS}/t2"):
-        await refused(room, path, 410, "TASK_DELETED")
+        await refused(api, path, 410, "TASK_DELETED")
     for path in (f"{TASKS}/t3", f"{QUEUE_TASKS}/t3", f"{QUEUE_TASKS}/t1"):
-        error = await refused(room, path, 404, "TASK_NOT_FOUND")
+        error = await refused(api, path, 404, "TASK_NOT_FOUND")
         assert (error["details"]["project_id"], error["details"]["task_id"]) == ("p1", path[-2:])

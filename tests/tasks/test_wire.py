@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.tasks.conftest import PROJECT, Room
+from tests.tasks.conftest import PROJECT, TasksApi
 
 TIMES = {"created_at", "updated_at", "server_modified_at", "pulled_at", "expires_at", "deleted_at"}
 TASK = TIMES | {"task_id", "id", "name", "prompt", "spec_file", "status", "source", "priority", "pulled_by", "tags"}
@@ -20,8 +20,8 @@ def has(shown: Any, names: set[str]) -> bool:
     return names <= set(shown)
 
 
-async def test_an_answer_has_four_fields_and_a_list_its_pages(room: Room):
-    answer = await room.call("GET", "/projects")
+async def test_an_answer_has_four_fields_and_a_list_its_pages(api: TasksApi):
+    answer = await api.call("GET", "/projects")
     assert set(answer.json) == {"success", "data", "message", "timestamp"}
     assert (answer.json["success"], answer.json["timestamp"]) == (True, WHEN)
     assert answer.data["pagination"] == {"page": 1, "pageSize": 20, "total": 1, "totalPages": 1}
@@ -29,8 +29,8 @@ async def test_an_answer_has_four_fields_and_a_list_its_pages(room: Room):
     assert set(answer.data["items"][0]["task_stats"]) == COUNTS
 
 
-async def test_an_error_has_a_code_a_message_and_details(room: Room):
-    answer = await room.call("POST", "/submit", {"tasks": [{}]})
+async def test_an_error_has_a_code_a_message_and_details(api: TasksApi):
+    answer = await api.call("POST", "/submit", {"tasks": [{}]})
     assert set(answer.json) == {"success", "error", "timestamp"}
     assert set(answer.error) == {"code", "message", "details"}
     assert answer.error["code"] == "VALIDATION_ERROR"
@@ -39,9 +39,9 @@ async def test_an_error_has_a_code_a_message_and_details(room: Room):
     assert "tasks[0].id" in {one["field"] for one in details["all_errors"]}
 
 
-async def test_a_push_is_answered_with_its_counts(room: Room):
-    await room.submit({"id": "a"})
-    answer = await room.submit({"id": "a"}, {"id": "b"})
+async def test_a_push_is_answered_with_its_counts(api: TasksApi):
+    await api.submit({"id": "a"})
+    answer = await api.submit({"id": "a"}, {"id": "b"})
     assert answer == {
         "project_id": "p1",
         "queue_id": "q1",
@@ -51,7 +51,7 @@ async def test_a_push_is_answered_with_its_counts(room: Room):
     }
 
 
-async def test_a_push_of_an_older_client_is_taken_as_it_always_was(room: Room):
+async def test_a_push_of_an_older_client_is_taken_as_it_always_was(api: TasksApi):
     body = {
         "project_id": "p1",
         "project_name": "P",
@@ -74,72 +74,72 @@ async def test_a_push_of_an_older_client_is_taken_as_it_always_was(room: Room):
             }
         ],
     }
-    await room.data("POST", "/submit", body, key="anna")
-    task = await room.data("GET", f"{PROJECT}/queues/q1/tasks/a")
+    await api.data("POST", "/submit", body, key="anna")
+    task = await api.data("GET", f"{PROJECT}/queues/q1/tasks/a")
     assert (task["source"], task["status"], task["pulled_at"]) == ("client", "done", None)
     assert [(one["role"], one["content"]) for one in task["messages"]] == [("USER", "Go."), ("ASSISTANT", "Gone.")]
     assert [one["content"] for one in task["logs"]] == ["Started."]
-    project = await room.data("GET", PROJECT)
+    project = await api.data("GET", PROJECT)
     assert (project["clientInfo"]["username"], project["gitInfo"]["branch"]) == ("ann", "main")
 
 
-async def test_messages_logs_and_status_are_answered_as_clients_know_it(room: Room):
-    await room.submit({"id": "a"})
+async def test_messages_logs_and_status_are_answered_as_clients_know_it(api: TasksApi):
+    await api.submit({"id": "a"})
     place = "/tasks/p1/q1/a"
-    message = await room.data("POST", f"{place}/message", {"role": "User", "content": "Hello."})
+    message = await api.data("POST", f"{place}/message", {"role": "User", "content": "Hello."})
     assert message == {"message_id": 0, "role": "USER", "content": "Hello.", "created_at": WHEN}
-    log = await room.data("POST", f"{place}/log", {"content": "A line."})
+    log = await api.data("POST", f"{place}/log", {"content": "A line."})
     assert log == {"log_id": 0, "content": "A line.", "created_at": WHEN}
-    status = await room.data("PATCH", f"{place}/status", {"status": "Running"})
+    status = await api.data("PATCH", f"{place}/status", {"status": "Running"})
     assert status == {"task_id": "a", "status": "RUNNING", "previous_status": "PENDING", "updated_at": WHEN}
 
 
-async def test_a_task_has_every_field_of_the_data_model(room: Room):
-    [made] = await room.plan("a", queue="q1", priority="high", expires_at="2027-01-01T00:00:00Z")
+async def test_a_task_has_every_field_of_the_data_model(api: TasksApi):
+    [made] = await api.plan("a", queue="q1", priority="high", expires_at="2027-01-01T00:00:00Z")
     assert has(made, TASK)
     assert (made["task_id"], made["id"], made["source"], made["priority"]) == ("a", "a", "server", 8)
     assert (made["server_modified_at"], made["pulled_at"], made["pulled_by"]) == (WHEN, None, None)
-    assert has(await room.data("GET", f"{PROJECT}/queues/q1"), {"last_reset_at", "last_operation"})
+    assert has(await api.data("GET", f"{PROJECT}/queues/q1"), {"last_reset_at", "last_operation"})
 
 
-async def test_a_pull_is_answered_with_tasks_and_their_number(room: Room):
-    await room.plan("a")
-    data = await room.data("GET", f"{PROJECT}/tasks/pull", x_client_id="w")
+async def test_a_pull_is_answered_with_tasks_and_their_number(api: TasksApi):
+    await api.plan("a")
+    data = await api.data("GET", f"{PROJECT}/tasks/pull", x_client_id="w")
     assert data["pulled_count"] == 1
     assert has(data["tasks"][0], TASK)
     assert (data["tasks"][0]["pulled_at"], data["tasks"][0]["pulled_by"]) == (WHEN, "w")
 
 
 @pytest.mark.parametrize("body", [{"taskIds": ["a", "never"]}, {"filters": {"status": "pending"}}, {}])
-async def test_a_batch_pull_adds_what_failed(room: Room, body: object):
-    await room.plan("a")
-    data = await room.data("POST", f"{PROJECT}/tasks/pull/batch", body)
+async def test_a_batch_pull_adds_what_failed(api: TasksApi, body: object):
+    await api.plan("a")
+    data = await api.data("POST", f"{PROJECT}/tasks/pull/batch", body)
     assert data["pulled_count"] == 1
     assert all(has(failed, {"task_id", "reason"}) for failed in data["failed_tasks"])
 
 
-async def test_releases_are_answered_as_clients_know_it(room: Room):
-    await room.plan("a", "b")
-    await room.pull()
-    one = await room.data("POST", f"{PROJECT}/tasks/a/pull/release", x_client_id="worker-1")
+async def test_releases_are_answered_as_clients_know_it(api: TasksApi):
+    await api.plan("a", "b")
+    await api.pull()
+    one = await api.data("POST", f"{PROJECT}/tasks/a/pull/release", x_client_id="worker-1")
     assert one == {"task_id": "a", "released": True}
     body = {"taskIds": ["b", "never"]}
-    several = await room.data("POST", f"{PROJECT}/tasks/pull/release/batch", body, x_client_id="worker-1")
+    several = await api.data("POST", f"{PROJECT}/tasks/pull/release/batch", body, x_client_id="worker-1")
     assert (several["released_count"], several["failed_count"]) == (1, 1)
     assert has(several["failed_tasks"][0], {"task_id", "reason"})
 
 
-async def test_history_pending_and_figures_are_answered_as_clients_know_it(room: Room):
-    await room.plan("a")
-    await room.pull()
-    history = await room.data("GET", f"{PROJECT}/tasks/a/pull/history")
+async def test_history_pending_and_figures_are_answered_as_clients_know_it(api: TasksApi):
+    await api.plan("a")
+    await api.pull()
+    history = await api.data("GET", f"{PROJECT}/tasks/a/pull/history")
     assert has(history["pull_history"][0], {"pulled_at", "pulled_by", "released_at", "released_by"})
-    pending = await room.data("GET", f"{PROJECT}/tasks/pull/pending?timeout=0")
+    pending = await api.data("GET", f"{PROJECT}/tasks/pull/pending?timeout=0")
     assert has(pending["tasks"][0], {"task_id", "name", "pulled_at", "pulled_by", "timeout_hours"})
     assert pending["total"] == 1
-    figures = await room.data("GET", f"{PROJECT}/tasks/pull/stats")
+    statistics = await api.data("GET", f"{PROJECT}/tasks/pull/stats")
     names = {"total_server_tasks", "not_pulled", "pulled", "pull_success_rate", "average_pull_duration"}
-    assert has(figures, names)
+    assert has(statistics, names)
 
 
 @pytest.mark.parametrize(
@@ -156,5 +156,5 @@ async def test_history_pending_and_figures_are_answered_as_clients_know_it(room:
         "/stats/system",
     ],
 )
-async def test_every_statistic_of_the_family_is_there(room: Room, path: str):
-    assert (await room.call("GET", path, key="anna")).status == 200
+async def test_every_statistic_of_the_family_is_there(api: TasksApi, path: str):
+    assert (await api.call("GET", path, key="anna")).status == 200

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress, TaskID
 
-    from penstock.tasks.load import Line
+    from penstock.tasks.import_tasks import ImportLine
 
-MOST_SHOWN = 100  # bad lines that are printed one by one
+MAX_LISTED = 100  # bad lines that are printed one by one
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -40,8 +40,8 @@ def import_tasks(
 
     from penstock import settings as all_settings
     from penstock.cli.actor import cli_actor
-    from penstock.tasks.api.exported import read_lines
-    from penstock.tasks.load import Loaded, load
+    from penstock.tasks.api.import_format import read_lines
+    from penstock.tasks.import_tasks import ImportCounts, import_lines
     from penstock.wiring import open_database
     from penstock.wiring.runtime import make_ready
 
@@ -50,35 +50,35 @@ def import_tasks(
         reading = bar.add_task("reading", total=file.stat().st_size)
         lines = _show_progress(read_lines(export, project=project), bar, reading)
 
-        def show_count(loaded: Loaded) -> None:
-            bar.update(reading, description=f"{loaded.lines} lines")
+        def show_count(counts: ImportCounts) -> None:
+            bar.update(reading, description=f"{counts.lines} lines")
 
-        async def run() -> Loaded:
+        async def run() -> ImportCounts:
             settings = all_settings.load()
             db = open_database(settings)
             try:
                 await make_ready(db, settings)
-                return await load(db, lines, by=cli_actor(), dry_run=dry_run, tell=show_count)
+                return await import_lines(db, lines, by=cli_actor(), dry_run=dry_run, on_progress=show_count)
             finally:
                 await db.close()
 
-        loaded = asyncio.run(run())
+        counts = asyncio.run(run())
     imported = "would be imported" if dry_run else "imported"
-    other_projects = f", {loaded.left_out} of other projects" if project is not None else ""
-    typer.echo(f"{loaded.created} {imported}, {loaded.skipped} already present, {loaded.bad} bad lines{other_projects}")
-    if loaded.bad:
+    other_projects = f", {counts.left_out} of other projects" if project is not None else ""
+    typer.echo(f"{counts.created} {imported}, {counts.skipped} already present, {counts.bad} bad lines{other_projects}")
+    if counts.bad:
         raise typer.Exit(1)
 
 
-def _show_progress(lines: "Iterable[Line]", bar: "Progress", reading: "TaskID") -> "Iterator[Line]":
+def _show_progress(lines: "Iterable[ImportLine]", bar: "Progress", reading: "TaskID") -> "Iterator[ImportLine]":
     """The lines, with the progress bar advanced and problems printed as they are read."""
     bad = 0
     for line in lines:
         bar.advance(reading, line.size_bytes)
         if line.problem:
             bad += 1
-            if bad <= MOST_SHOWN:
+            if bad <= MAX_LISTED:
                 bar.console.print(f"line {line.number}: {line.problem}", markup=False, highlight=False, soft_wrap=True)
-            if bad == MOST_SHOWN:
+            if bad == MAX_LISTED:
                 bar.console.print("further bad lines are only counted")
         yield line

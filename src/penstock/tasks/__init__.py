@@ -1,9 +1,11 @@
-"""Tasks: work goes out and comes back.
+"""Tasks: a pull queue for external workers.
 
-A project has queues, and tasks in them or beside them. People plan tasks here (`edit.py`, `operate.py`); clients push
-what they do (`push.py`, `progress.py`) and pull what was planned (`pull.py`): a pulled task is under a lease until its
-holder pushes a final status, gives it back, or falls silent (`hand_back.py`, `lapse.py`). `report.py` counts.
+A project has queues, and tasks in a queue or in the project itself. Users create and edit tasks (`edit.py`,
+`queue_operations.py`). Clients push the tasks they work on (`push.py`, `progress.py`) and claim the ones that users
+created (`pull.py`, `pull_by_id.py`). A pulled task is under a lease until its holder pushes a final status, releases it
+or stops renewing (`leases.py`, `maintenance.py`). `statistics.py` counts; `change_feed.py` lists what changed.
 
-Every verb but the pull itself takes the project's row first, works on values (`domain.py`), and lets `moves.py` write
-what changed: the tasks, the end of a pull, the counts, and a line per task in the feed, in the order of commits.
+Every verb except the pull locks the project's row first, works on values (`domain/`), and writes all changes through
+one unit of work (`lifecycle.py`): the tasks, the end of a pull, the counters, and one change feed entry per task in
+commit order. All SQL is in `store/`; HTTP is in `api/`; `worker.py` lists the jobs and periodic tasks.
 """

@@ -1,7 +1,7 @@
-"""Alarms: what is out of order in a project is told once when it begins, and once when it is over.
+"""Alerts on pulls of a project: one event when an alert starts, and one when it ends.
 
-Which alarms are raised stands in a table, so it is the same for all processes and survives them: whoever writes the row
-tells of it. Prometheus can raise the same alarms from metrics (deploy/prometheus); these need no Prometheus.
+Active alerts are rows of a table, shared by all processes and kept across restarts: the process that inserts or deletes
+the row sends the event. Prometheus can raise the same alerts from metrics (deploy/prometheus); these need none.
 """
 
 import logging
@@ -13,95 +13,97 @@ from functools import partial
 from penstock.kernel.db import Db, Tx
 from penstock.kernel.message import Event
 from penstock.kernel.scheduler import PeriodicTask
-from penstock.tasks.domain import Alarm, Outcome
-from penstock.tasks.metrics import LEAST_ENDED, RECENT
-from penstock.tasks.lifecycle import stream_name
+from penstock.tasks.domain import AlertRule, PullOutcome
+from penstock.tasks.lifecycle import event_topic
+from penstock.tasks.metrics import MIN_ENDED_PULLS, RECENT
 from penstock.tasks.store import alerts
-from penstock.tasks.store.alerts import Raised
+from penstock.tasks.store.alerts import ActiveAlert
 
 log = logging.getLogger(__name__)
 
-ACTOR = "timekeeper"
-WATCH_SECONDS = 60
+ACTOR = "timekeeper"  # stored in events and transitions
+CHECK_SECONDS = 60
 MINUTE = timedelta(minutes=1)
-MOST_TOLD = 1000  # of each kind in one round; the others are told in the next
-ACTIONS = ("tasks.reset", "tasks.reset_error", "tasks.rerun")  # what the audit log calls queue operations
+MAX_EVENTS = 1000  # of each kind per run; the rest follows in the next run
+ACTIONS = ("tasks.reset", "tasks.reset_error", "tasks.rerun")  # audit log actions of queue operations
 
-Readings = dict[tuple[str, Alarm], float]  # by project and what was measured in it
+Readings = dict[tuple[str, AlertRule], float]  # by project and rule
 
 
 @dataclass(frozen=True, kw_only=True)
-class AlertRules:
-    """From where on something is out of order; 0 is never."""
+class AlertThresholds:
+    """Thresholds of the alert rules; 0 disables a rule."""
 
-    success_rate: float = 80.0  # percent of the pulls that ended within an hour: fewer were pushed
-    overdue: float = 100  # more pulls timed out within an hour
-    requests: float = 60_000  # more pulls in a minute
-    operations: float = 100  # more queue operations in an hour
+    success_rate: float = 80.0  # minimum percent of the pulls that ended within an hour and were pushed
+    overdue: float = 100  # maximum expired leases within an hour
+    requests: float = 60_000  # maximum pull requests per minute
+    operations: float = 100  # maximum queue operations per hour
 
-    def threshold(self, rule: Alarm) -> float:
-        """The number that a rule goes by."""
-        numbers: dict[Alarm, float] = {
-            Alarm.SUCCESS_RATE: self.success_rate,
-            Alarm.OVERDUE: self.overdue,
-            Alarm.REQUESTS: self.requests,
-            Alarm.OPERATIONS: self.operations,
+    def threshold(self, rule: AlertRule) -> float:
+        """The threshold of a rule."""
+        numbers: dict[AlertRule, float] = {
+            AlertRule.SUCCESS_RATE: self.success_rate,
+            AlertRule.OVERDUE: self.overdue,
+            AlertRule.REQUESTS: self.requests,
+            AlertRule.OPERATIONS: self.operations,
         }
         return numbers[rule]
 
-    def is_broken(self, rule: Alarm, value: float) -> bool:
-        """Whether that much is out of order."""
+    def is_broken(self, rule: AlertRule, value: float) -> bool:
+        """Whether a value violates a rule."""
         threshold = self.threshold(rule)
-        return bool(threshold) and (value < threshold if rule is Alarm.SUCCESS_RATE else value > threshold)
+        return bool(threshold) and (value < threshold if rule is AlertRule.SUCCESS_RATE else value > threshold)
 
 
-def duty(db: Db, rules: AlertRules) -> PeriodicTask:
-    """The watch, for a timekeeper."""
-    return PeriodicTask(name="watch-pulls", every_seconds=WATCH_SECONDS, run=partial(watch, db, rules))
+def periodic_task(db: Db, thresholds: AlertThresholds) -> PeriodicTask:
+    """The periodic task that checks the alert rules."""
+    return PeriodicTask(name="watch-pulls", every_seconds=CHECK_SECONDS, run=partial(check_alerts, db, thresholds))
 
 
-async def watch(db: Db, rules: AlertRules) -> None:
-    """Look at every project where something happened, and tell what is newly out of order, or in order again."""
+async def check_alerts(db: Db, thresholds: AlertThresholds) -> None:
+    """Evaluate the rules for every project with activity; start and end alerts."""
     async with db.read() as tx:
         readings = await _measure(tx)
-        raised = {(one.project_pk, one.rule): one for one in await alarms.list_alarms(tx)}
-        names = await alarms.list_project_ids(tx, {pk for pk, _ in [*readings, *raised]})
-    broken = {key for key, value in readings.items() if key[0] in names and rules.is_broken(key[1], value)}
-    begun, over = sorted(broken - raised.keys())[:MOST_TOLD], sorted(raised.keys() - broken)[:MOST_TOLD]
-    if not begun and not over:
+        active = {(one.project_pk, one.rule): one for one in await alerts.list_alerts(tx)}
+        names = await alerts.list_project_ids(tx, {pk for pk, _ in [*readings, *active]})
+    broken = {key for key, value in readings.items() if key[0] in names and thresholds.is_broken(key[1], value)}
+    started, ended = sorted(broken - active.keys())[:MAX_EVENTS], sorted(active.keys() - broken)[:MAX_EVENTS]
+    if not started and not ended:
         return
     async with db.tx(actor=ACTOR) as tx:
-        for project_pk, rule in begun:
-            new = Raised(project_pk=project_pk, rule=rule, since=tx.now, value=readings[project_pk, rule])
-            if await alarms.insert_alarm(tx, new):
-                _tell(tx, "alert", names[project_pk], new, rules, value=new.value)
-        for key in over:
-            if await alarms.delete_alarm(tx, raised[key]) and key[0] in names:
-                _tell(tx, "alert_over", names[key[0]], raised[key], rules, value=readings.get(key))
+        for project_pk, rule in started:
+            new = ActiveAlert(project_pk=project_pk, rule=rule, since=tx.now, value=readings[project_pk, rule])
+            if await alerts.insert_alert(tx, new):
+                _send_event(tx, "alert", names[project_pk], new, thresholds, value=new.value)
+        for key in ended:
+            if await alerts.delete_alert(tx, active[key]) and key[0] in names:
+                _send_event(tx, "alert_over", names[key[0]], active[key], thresholds, value=readings.get(key))
 
 
 async def _measure(tx: Tx) -> Readings:
-    """What there is to say about each project where something happened."""
+    """The current values of the rules for each project with activity."""
     readings: Readings = {}
-    for project_pk, outcomes in (await alarms.count_outcomes_by_project(tx, since=tx.now - RECENT)).items():
-        readings[project_pk, Alarm.OVERDUE] = outcomes.get(Outcome.TIMED_OUT, 0)
-        if sum(outcomes.values()) >= LEAST_ENDED:
-            readings[project_pk, Alarm.SUCCESS_RATE] = _percent_pushed(outcomes)
-    for project_pk, number in (await alarms.count_requests_by_project(tx, since=tx.now - MINUTE)).items():
-        readings[project_pk, Alarm.REQUESTS] = number
-    operations = await alarms.count_operations_by_project(tx, ACTIONS, since=tx.now - RECENT)
-    pks = await alarms.list_project_pks(tx, operations.keys())
+    for project_pk, outcomes in (await alerts.count_outcomes_by_project(tx, since=tx.now - RECENT)).items():
+        readings[project_pk, AlertRule.OVERDUE] = outcomes.get(PullOutcome.TIMED_OUT, 0)
+        if sum(outcomes.values()) >= MIN_ENDED_PULLS:
+            readings[project_pk, AlertRule.SUCCESS_RATE] = _percent_pushed(outcomes)
+    for project_pk, number in (await alerts.count_requests_by_project(tx, since=tx.now - MINUTE)).items():
+        readings[project_pk, AlertRule.REQUESTS] = number
+    operations = await alerts.count_operations_by_project(tx, ACTIONS, since=tx.now - RECENT)
+    pks = await alerts.list_project_pks(tx, operations.keys())
     for project_id, project_pk in pks.items():
-        readings[project_pk, Alarm.OPERATIONS] = operations[project_id]
+        readings[project_pk, AlertRule.OPERATIONS] = operations[project_id]
     return readings
 
 
 def _percent_pushed(outcomes: Mapping[str, int]) -> float:
-    return round(100 * outcomes.get(Outcome.PUSHED, 0) / sum(outcomes.values()), 2)
+    return round(100 * outcomes.get(PullOutcome.PUSHED, 0) / sum(outcomes.values()), 2)
 
 
-def _tell(tx: Tx, kind: str, project_id: str, what: Raised, rules: AlertRules, *, value: float | None) -> None:
-    name, threshold = stream_name(project_id), rules.threshold(what.rule)
-    log.warning("%s %s: %s is %s, the limit is %s", name, kind, what.rule, value, threshold)
-    data = {"rule": what.rule.value, "value": value, "threshold": threshold, "since": what.since.isoformat()}
-    tx.tell(Event(topic=name, kind=kind, audience=name, data=data))
+def _send_event(
+    tx: Tx, kind: str, project_id: str, alert: ActiveAlert, thresholds: AlertThresholds, *, value: float | None
+) -> None:
+    topic, threshold = event_topic(project_id), thresholds.threshold(alert.rule)
+    log.warning("%s %s: %s is %s, threshold %s", topic, kind, alert.rule, value, threshold)
+    data = {"rule": alert.rule.value, "value": value, "threshold": threshold, "since": alert.since.isoformat()}
+    tx.tell(Event(topic=topic, kind=kind, audience=topic, data=data))

@@ -1,7 +1,7 @@
-"""Watching a project: the lines of its feed after a number, and waiting for the next one.
+"""Change feed: the changes of a project after a version, with long polling.
 
-Those who wait look when something changed in the project, and once a second by themselves. They share the look at the
-project's number, so a thousand who wait cost little more than one. Nothing stays open in the database meanwhile.
+A waiting request is notified when something changes in the project, and also polls once a second. Waiting requests
+coalesce the query of the project's version, so a thousand cost little more than one. No transaction stays open.
 """
 
 from collections.abc import Sequence
@@ -12,15 +12,15 @@ from functools import partial
 from penstock.tasks.deps import Deps
 from penstock.tasks.lifecycle import feed_channel
 from penstock.tasks.store import feed, projects
-from penstock.tasks.store.feed import Line
+from penstock.tasks.store.feed import FeedEntry
 
-LOOK_AGAIN_SECONDS = 1.0  # should the bell be lost
-MOST_WALKED = 10_000  # lines that one look passes over in search of those about one holder
+POLL_SECONDS = 1.0  # in case a notification is lost
+MAX_SCANNED = 10_000  # entries that one query scans for those of one holder
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
-    """Which lines are wanted: after which number, and about whose tasks, if not everybody's."""
+class FeedQuery:
+    """Which entries: after which version, and optionally only of tasks that one client held."""
 
     project_id: str
     after: int
@@ -29,64 +29,70 @@ class Asked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Page:
-    """Lines, and how far they go. `missed` says that lines after the number asked for may be gone."""
+class FeedPage:
+    """Entries, and how far they go. `missed`: entries after the requested version may have been deleted."""
 
-    lines: Sequence[Line]
+    entries: Sequence[FeedEntry]
     next: int
     latest: int
     missed: bool
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stand:
-    """How far the feed of a project has come."""
+class FeedPosition:
+    """The latest version of a project."""
 
     project_pk: str
     version: int
 
 
-async def watch(tools: Deps, asked: Asked, *, wait_seconds: float) -> Page:
-    """Lines of the feed; with a wait, not before there is one or the time is over."""
-    deadline = tools.db.clock.now() + timedelta(seconds=wait_seconds)
-    stand = await _stand(tools, asked.project_id)
-    page = await _read(tools, asked, stand)
-    if page.lines or page.missed or wait_seconds <= 0:
+async def wait_for_changes(deps: Deps, query: FeedQuery, *, wait_seconds: float) -> FeedPage:
+    """Entries of the feed; with `wait_seconds`, waits until there is one or the time is over."""
+    deadline = deps.db.clock.now() + timedelta(seconds=wait_seconds)
+    position = await _position(deps, query.project_id)
+    page = await _read(deps, query, position)
+    if page.entries or page.missed or wait_seconds <= 0:
         return page
-    ear = tools.db.wakeups.listen([feed_channel(stand.project_pk)])
+    listener = deps.db.wakeups.listen([feed_channel(position.project_pk)])
     try:
-        while True:  # one more look after the ear is there: what came in between rang no bell
-            page = await _read(tools, replace(asked, after=page.next), await _stand(tools, asked.project_id))
-            left = (deadline - tools.db.clock.now()).total_seconds()
-            if page.lines or page.missed or left <= 0:
+        while True:  # read again after subscribing: a change in between was not notified
+            page = await _read(deps, replace(query, after=page.next), await _position(deps, query.project_id))
+            left = (deadline - deps.db.clock.now()).total_seconds()
+            if page.entries or page.missed or left <= 0:
                 return page
             if page.next == page.latest:
-                await ear.wait(seconds=min(left, LOOK_AGAIN_SECONDS))
+                await listener.wait(seconds=min(left, POLL_SECONDS))
     finally:
-        tools.db.wakeups.forget(ear)
+        deps.db.wakeups.forget(listener)
 
 
-async def _stand(tools: Deps, project_id: str) -> Stand:
-    stand: Stand = await tools.trips.ask(("feed", project_id), None, partial(_look, tools, project_id))
-    return stand
+async def _position(deps: Deps, project_id: str) -> FeedPosition:
+    position: FeedPosition = await deps.coalescer.ask(
+        ("feed", project_id), None, partial(_read_position, deps, project_id)
+    )
+    return position
 
 
-async def _look(tools: Deps, project_id: str, wishes: Sequence[None]) -> Sequence[Stand]:
-    async with tools.db.read() as tx:
+async def _read_position(deps: Deps, project_id: str, requests: Sequence[None]) -> Sequence[FeedPosition]:
+    async with deps.db.read() as tx:
         project = await projects.get_project(tx, project_id)
-    return [Stand(project_pk=project.id, version=project.version)] * len(wishes)
+    return [FeedPosition(project_pk=project.id, version=project.version)] * len(requests)
 
 
-async def _read(tools: Deps, asked: Asked, stand: Stand) -> Page:
-    """The lines after a number, as far as the project had come when we looked."""
-    if asked.after >= stand.version:  # a number that was never given is of another project of that name, now gone
-        return Page(lines=(), next=stand.version, latest=stand.version, missed=asked.after > stand.version)
-    upto = stand.version if asked.holder is None else min(stand.version, asked.after + MOST_WALKED)
-    async with tools.db.read() as tx:
-        lines = await feed.list_changes(
-            tx, stand.project_pk, after=asked.after, upto=upto, limit=asked.limit, holder=asked.holder
+async def _read(deps: Deps, query: FeedQuery, position: FeedPosition) -> FeedPage:
+    """The entries after a version, up to the given position of the project."""
+    if query.after >= position.version:  # a version beyond ours belongs to a deleted project with the same id
+        return FeedPage(
+            entries=(), next=position.version, latest=position.version, missed=query.after > position.version
         )
-        oldest = await feed.oldest_version(tx, stand.project_pk)  # last: what it says to be kept was kept before
-    last = lines[-1].version if len(lines) == asked.limit else upto
-    missed = oldest is None or oldest > asked.after + 1
-    return Page(lines=lines, next=last, latest=stand.version, missed=missed)
+    upto = position.version if query.holder is None else min(position.version, query.after + MAX_SCANNED)
+    async with deps.db.read() as tx:
+        entries = await feed.list_changes(
+            tx, position.project_pk, after=query.after, upto=upto, limit=query.limit, holder=query.holder
+        )
+        oldest = await feed.find_oldest_version(
+            tx, position.project_pk
+        )  # last: entries that it says exist existed before
+    last = entries[-1].version if len(entries) == query.limit else upto
+    missed = oldest is None or oldest > query.after + 1
+    return FeedPage(entries=entries, next=last, latest=position.version, missed=missed)

@@ -1,4 +1,7 @@
-"""What pulls have in common: who asks, under which lease they will hold what they get, and what they were given."""
+"""Claims, shared by both kinds of pull: who claims how many tasks, under which lease, and the result.
+
+An Idempotency-Key replays the result of an earlier claim instead of claiming again.
+"""
 
 import hashlib
 from collections.abc import Sequence
@@ -13,14 +16,14 @@ from penstock.tasks.deps import Deps
 from penstock.tasks.domain import Holder, Task
 from penstock.tasks.errors import KeyReused
 from penstock.tasks.store import pulls, tasks
-from penstock.tasks.store.claims import Hand, Moment
-from penstock.tasks.store.locations import Place
+from penstock.tasks.store.claims import ClaimTime, LeaseGrant
+from penstock.tasks.store.locations import Location
 from penstock.tasks.store.tasks import TaskRow
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ask:
-    """Who asks for how many."""
+class ClaimRequest:
+    """Who claims how many tasks."""
 
     caller: Caller
     holder: Holder
@@ -28,8 +31,8 @@ class Ask:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Handed:
-    """What one ask was given: rows as they were before, and whose they are now."""
+class ClaimResult:
+    """The claimed tasks, as their rows were before the claim, and the lease they are under now."""
 
     project_pk: str
     rows: Sequence[TaskRow | Task] = ()
@@ -38,80 +41,74 @@ class Handed:
     token: str = ""
     at: datetime | None = None
     until: datetime | None = None
-    is_again: bool = False  # whether it was handed out before, and is only told again
+    is_replay: bool = False  # whether these tasks were claimed by an earlier request with the same key
 
 
 @dataclass(frozen=True, kw_only=True)
-class Slip:
-    """What a caller's Idempotency-Key stands for: a pull that asks for just this."""
+class IdempotencyKey:
+    """A caller's Idempotency-Key and the fingerprint of the request it came with."""
 
     key: str
-    asked: str
+    fingerprint: str
 
 
-def slip_of(key: str | None, ask: Ask, *what: object) -> Slip | None:
-    """The slip of a pull that came with a key."""
+def idempotency_key_of(key: str | None, request: ClaimRequest, *, identity: str) -> IdempotencyKey | None:
+    """The key of a request with its fingerprint, or None for a request without a key."""
     if key is None:
         return None
-    asked = to_json([repr(what), ask.holder.name, ask.limit])
-    return Slip(key=key, asked=hashlib.sha256(asked.encode()).hexdigest())
+    content = to_json([identity, request.holder.name, request.limit])
+    return IdempotencyKey(key=key, fingerprint=hashlib.sha256(content.encode()).hexdigest())
 
 
-async def tell_again(tx: Tx, ask: Ask, slip: Slip) -> Handed | None:
-    """What is still held of what was handed out under this key, or None when nothing was."""
-    receipt = await pulls.find_receipt(tx, actor=ask.caller.actor, key=slip.key)
+async def replay_claim(tx: Tx, request: ClaimRequest, idempotency: IdempotencyKey) -> ClaimResult | None:
+    """The tasks still held from the claim that used this key; None if the key is new.
+
+    Raises `KeyReused` if the key was used for a different request.
+    """
+    receipt = await pulls.find_receipt(tx, actor=request.caller.actor, key=idempotency.key)
     if receipt is None:
         return None
-    if receipt.asked != slip.asked:
+    if receipt.asked != idempotency.fingerprint:
         raise KeyReused
     held = await tasks.list_held_by_pull(tx, receipt.pull_id)
     first = held[0] if held else None
-    return Handed(
+    return ClaimResult(
         project_pk=first.partition_key if first else "",
-        rows=[replace(one, lease_count=one.lease_count - 1) for one in held],  # as they were before, as always
-        holder=ask.holder.name,
+        rows=[replace(one, lease_count=one.lease_count - 1) for one in held],  # as before the claim
+        holder=request.holder.name,
         pull_id=receipt.pull_id,
         token=(first.lease_token or "") if first else "",
         at=first.pulled_at if first else None,
         until=first.leased_until if first else None,
-        is_again=True,
+        is_replay=True,
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Share:
-    """What one ask will hold its tasks under; the tasks are still to be found."""
-
-    project_pk: str
-    hand: Hand
-    moment: Moment
-
-    def handed(self, rows: Sequence[TaskRow]) -> Handed:
-        """What it was given."""
-        return Handed(
-            project_pk=self.project_pk,
-            rows=rows,
-            holder=self.hand.owner,
-            pull_id=self.hand.pull_id if rows else "",
-            token=self.hand.token,
-            at=self.moment.now,
-            until=self.moment.until,
-        )
+def claim_time(deps: Deps, tx: Tx, location: Location) -> ClaimTime:
+    """When a claim happens, and when its leases end."""
+    until = tx.now + timedelta(seconds=deps.config.pull_timeout)
+    return ClaimTime(project_id=location.project_id, now=tx.now, until=until)
 
 
-def moment_of(tools: Deps, tx: Tx, place: Place) -> Moment:
-    """Now and here, with a lease that lasts as long as the settings say."""
-    until = tx.now + timedelta(seconds=tools.rules.pull_timeout)
-    return Moment(project_id=place.project_id, now=tx.now, until=until)
-
-
-def begin_share(tx: Tx, place: Place, moment: Moment, ask: Ask, *, pull_id: str | None = None) -> Share:
-    """A new lease for one ask."""
-    hand = Hand(
-        caller=ask.caller,
-        owner=ask.holder.name,
-        limit=ask.limit,
+def new_lease(tx: Tx, request: ClaimRequest, *, pull_id: str | None = None) -> LeaseGrant:
+    """A new lease token and pull id for one request."""
+    return LeaseGrant(
+        caller=request.caller,
+        owner=request.holder.name,
+        limit=request.limit,
         token=new_token(),
         pull_id=pull_id or tx.new_id("pull"),
     )
-    return Share(project_pk=place.project_pk, hand=hand, moment=moment)
+
+
+def claim_result(location: Location, grant: LeaseGrant, time: ClaimTime, rows: Sequence[TaskRow]) -> ClaimResult:
+    """The result of one request, given the rows it claimed."""
+    return ClaimResult(
+        project_pk=location.project_pk,
+        rows=rows,
+        holder=grant.owner,
+        pull_id=grant.pull_id if rows else "",
+        token=grant.token,
+        at=time.now,
+        until=time.until,
+    )

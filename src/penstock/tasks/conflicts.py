@@ -1,72 +1,105 @@
-"""When a client's word on a task is not taken: the task is gone, the client's pull of it is over, or, where the project
-says so, others have written since. Every task in question is named, and nothing is written."""
+"""Conflicts: when a client's update of a task is rejected.
+
+The task was deleted, the client's lease on it is over, or, with the project policy `reject`, others have changed it.
+Every task in question is named in the error, and nothing is written.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from penstock.kernel.db import Tx
-from penstock.tasks.domain import Holder, Outcome, Policy, Project, Task
-from penstock.tasks.errors import PullLost, PushRefused, TasksGone, naming
-from penstock.tasks.lifecycle import by_name
+from penstock.kernel.errors import PenstockError
+from penstock.tasks.domain import Holder, Policy, Project, PullOutcome, Task
+from penstock.tasks.errors import NotTheHolder, PullLost, PushRefused, TasksGone, task_ids_details
+from penstock.tasks.lifecycle import by_task_id
 from penstock.tasks.store import pulls, tasks
 
-OVER = {"reason": "it was pushed, given back or taken away before", "reason_zh": "此前已被推送、归还或收回"}
-
+LEASE_ENDED = {"reason": "it was pushed, released or revoked before", "reason_zh": "此前已被推送、归还或收回"}
 MOVED = {"reason": "it is not in this queue, or no longer", "reason_zh": "它不在或已不在此队列中"}
+REASONS = {
+    PullOutcome.PUSHED: ("it was pushed by {by}", "已由 {by} 推送"),
+    PullOutcome.RELEASED: ("it was released by {by}", "已由 {by} 释放"),
+    PullOutcome.TIMED_OUT: ("its lease expired", "已超时"),
+    PullOutcome.REVOKED: ("it was edited or reset by {by}", "已被 {by} 编辑或重置"),
+}
+NOT_HELD = ("nobody holds it", "没有人持有该任务")
+HELD_BY_ANOTHER = ("{holder} holds it now", "现由 {holder} 持有")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Saying:
-    """What a client says of a task that is here."""
+class ClientUpdate:
+    """An update that a client sends for a stored task."""
 
     holder: Holder
     task: Task
-    changes: bool  # whether it says anything that is not so already
+    changes: bool  # whether it differs from what is stored
 
 
-async def refuse(tx: Tx, project: Project, said: Sequence[Saying]) -> None:
-    """Raise what speaks against all of it being taken, if anything does."""
-    gone = [one.task.task_id for one in said if one.task.deleted_at is not None]
-    if gone:
-        raise TasksGone(project_id=project.project_id, **naming(gone))
-    over = [one.task.task_id for one in await list_lost(tx, said)]
-    if over:
-        raise PullLost(task_id=over[0], **OVER, **naming(over))
-    refuse_running_over(project, said)
+async def refuse_conflicts(tx: Tx, project: Project, updates: Sequence[ClientUpdate]) -> None:
+    """Raise the first conflict of a whole push: deleted tasks, lost leases, then overwrites."""
+    deleted = [one.task.task_id for one in updates if one.task.deleted_at is not None]
+    if deleted:
+        raise TasksGone(project_id=project.project_id, **task_ids_details(deleted))
+    lost = [one.task.task_id for one in await list_lost_leases(tx, updates)]
+    if lost:
+        raise PullLost(task_id=lost[0], **LEASE_ENDED, **task_ids_details(lost))
+    refuse_overwrites(project, updates)
 
 
 async def refuse_moved(tx: Tx, project: Project, unknown: Sequence[tuple[str, Holder]]) -> None:
-    """Refuse tasks that are not where they are pushed to, but in this client's hands elsewhere: someone moved them, and
-    taken they would be there twice."""
+    """Refuse tasks that this client holds in another queue: they were moved, and the push would duplicate them."""
     if not unknown:
         return
-    elsewhere = by_name(await tasks.list_namesakes(tx, project.id, [task_id for task_id, _ in unknown]))
+    elsewhere = by_task_id(await tasks.list_by_task_id(tx, project.id, [task_id for task_id, _ in unknown]))
     moved = [
         task_id
         for task_id, holder in unknown
         if holder.token is not None or any(holder.holds(one) for one in elsewhere[task_id])
     ]
     if moved:
-        raise PullLost(task_id=moved[0], **MOVED, **naming(moved))
+        raise PullLost(task_id=moved[0], **MOVED, **task_ids_details(moved))
 
 
-def refuse_running_over(project: Project, said: Sequence[Saying]) -> None:
-    """Keep what the server wrote last, and what others hold, where the project's policy protects it."""
+def refuse_overwrites(project: Project, updates: Sequence[ClientUpdate]) -> None:
+    """With the policy `reject`, refuse to overwrite server edits and tasks that others hold."""
     if project.conflict_policy is Policy.OVERWRITE:
         return
-    over = [one.task.task_id for one in said if one.holder.runs_over(one.task)]
-    if over:
-        raise PushRefused(project_id=project.project_id, **naming(over))
+    overwritten = [one.task.task_id for one in updates if one.holder.would_overwrite(one.task)]
+    if overwritten:
+        raise PushRefused(project_id=project.project_id, **task_ids_details(overwritten))
 
 
-async def list_lost(tx: Tx, said: Sequence[Saying]) -> list[Saying]:
-    """Those who speak for a pull that is over. Who closed it, and only says the same again, is welcome."""
-    lost = [one for one in said if one.holder.lost(one.task)]
-    again = [one.task.id for one in lost if not one.changes]
-    last = await pulls.list_last_tokens(tx, again) if again else {}
-    return [one for one in lost if one.changes or last.get(one.task.id) != (one.holder.token, Outcome.PUSHED)]
+async def list_lost_leases(tx: Tx, updates: Sequence[ClientUpdate]) -> list[ClientUpdate]:
+    """Updates under a lease that is over. Repeating the push that ended the lease is accepted."""
+    lost = [one for one in updates if one.holder.lost_lease(one.task)]
+    repeated = [one.task.id for one in lost if not one.changes]
+    last = await pulls.list_last_tokens(tx, repeated) if repeated else {}
+    return [one for one in lost if one.changes or last.get(one.task.id) != (one.holder.token, PullOutcome.PUSHED)]
 
 
 def differs(before: Task, after: Task) -> bool:
-    """Whether there is more to write than for how long its holder may keep it."""
+    """Whether there is more to write than a renewed lease."""
     return after is not before and replace(after, leased_until=before.leased_until) != before
+
+
+async def lease_lost_error(tx: Tx, task: Task, holder: Holder) -> PenstockError:
+    """The error for a client that does not hold a task: how its pull ended and who holds the task now.
+
+    A client that never held the task gets `NotTheHolder`.
+    """
+    last = await pulls.find_pull(tx, task.id, name=holder.name, token=holder.token)
+    if last is None and holder.token is None and task.is_held:
+        return NotTheHolder(task_id=task.task_id, holder=task.lease_owner)
+    outcome = None if last is None else last.outcome
+    reasons = [] if outcome is None else [REASONS[outcome]]
+    if task.is_held:
+        reasons.append(HELD_BY_ANOTHER)
+    values = {"by": None if last is None else last.ended_by, "holder": task.lease_owner if task.is_held else None}
+    english, chinese = zip(*(reasons or [NOT_HELD]), strict=True)
+    return PullLost(
+        task_id=task.task_id,
+        reason="; ".join(english).format(**values),
+        reason_zh="；".join(chinese).format(**values),
+        outcome=outcome,
+        holder=values["holder"],
+    )

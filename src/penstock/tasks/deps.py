@@ -1,19 +1,19 @@
-"""What the verbs of the room work with; `wiring` puts it together once."""
+"""Dependencies and settings of the tasks module, built once by `wiring`."""
 
 from dataclasses import dataclass, field
 
 from penstock.kernel.coalescer import Coalescer
 from penstock.kernel.db import Db
 from penstock.kernel.queue import Queue
-from penstock.tasks.pull_limits import PullGate
-from penstock.tasks.metrics import Meters
-from penstock.tasks.remember import Memory
-from penstock.tasks.store.locations import Atlas
+from penstock.tasks.metrics import TaskMetrics
+from penstock.tasks.pull_limits import PullLimiter
+from penstock.tasks.remember import StatsCache
+from penstock.tasks.store.locations import LocationCache
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rules:
-    """What the settings say about tasks."""
+class Config:
+    """Settings of the tasks module. Times are in seconds unless the name says otherwise."""
 
     pull_timeout: float = 3600.0
     batch_size: int = 100
@@ -29,13 +29,13 @@ class Rules:
 
 @dataclass(frozen=True, kw_only=True)
 class Deps:
-    """The tools of the room."""
+    """What the verbs and routes of the tasks module need."""
 
     db: Db
-    queue: Queue  # of jobs: what is too long for a request
-    rules: Rules
-    gate: PullGate
-    meters: Meters
-    trips: Coalescer  # pulls that wait for the database together go there together
-    atlas: Atlas = field(default_factory=Atlas)
-    memory: Memory = field(default_factory=Memory)  # of statistics
+    queue: Queue  # of background jobs, for work that is too long for a request
+    config: Config
+    limiter: PullLimiter
+    metrics: TaskMetrics
+    coalescer: Coalescer  # runs concurrent pulls of the same kind as one statement
+    location_cache: LocationCache = field(default_factory=LocationCache)
+    stats_cache: StatsCache = field(default_factory=StatsCache)

@@ -1,151 +1,151 @@
-"""What can be wrong in the tasks room. Its envelope shows these under nine codes; `details.code` has ours."""
+"""Errors of the tasks module. The envelope maps them to nine codes; `details.code` has the specific one."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from penstock.kernel.errors import Conflict, Gone, Invalid, NotFound, Refused, TooMany
 
-SHOWN_IDS = 100
+MAX_LISTED_IDS = 100
 
 
 class ProjectNotFound(NotFound):
-    """There is no such project."""
+    """The project does not exist."""
 
     code = "PROJECT_NOT_FOUND"
-    message = "There is no project {project_id}."
+    message = "Project {project_id} does not exist."
     message_zh = "没有项目 {project_id}。"
-    hint = "Projects are made by a push, or by POST /api/v1/projects."
-    hint_zh = "项目由推送或 POST /api/v1/projects 创建。"
+    hint = "Create a project with a push, or with POST /api/v1/projects."
+    hint_zh = "请通过推送或 POST /api/v1/projects 创建项目。"
 
 
 class QueueNotFound(NotFound):
-    """There is no such queue in the project."""
+    """The queue does not exist in the project."""
 
     code = "QUEUE_NOT_FOUND"
-    message = "There is no queue {queue_id} in project {project_id}."
+    message = "Queue {queue_id} does not exist in project {project_id}."
     message_zh = "项目 {project_id} 中没有队列 {queue_id}。"
-    hint = "Look at the project's queues; a queue is made by a push, or by POST /projects/{project}/queues."
-    hint_zh = "请查看项目的队列；队列由推送或 POST /projects/{project}/queues 创建。"
+    hint = "List the project's queues. Create a queue with a push, or with POST /projects/{project}/queues."
+    hint_zh = "请查看项目的队列；可通过推送或 POST /projects/{project}/queues 创建队列。"
 
 
 class TaskNotFound(NotFound):
-    """There is no such task where it was looked for."""
+    """The task does not exist in that queue or project."""
 
     code = "TASK_NOT_FOUND"
-    message = "There is no task {task_id} in {place}."
+    message = "Task {task_id} does not exist in {place}."
     message_zh = "{place_zh}中没有任务 {task_id}。"
-    hint = "A task is known by its id inside its queue, or inside its project when it has none."
-    hint_zh = "任务以其在队列中的编号识别；没有队列的任务以其在项目中的编号识别。"
+    hint = "A task id is unique inside its queue, or inside the project for a task without a queue."
+    hint_zh = "任务编号在其队列内唯一；没有队列的任务，其编号在项目内唯一。"
 
 
 class OtherProject(Refused):
-    """The key is bound to another project."""
+    """The API key is bound to another project."""
 
     code = "OTHER_PROJECT"
-    message = "This key is bound to another project."
+    message = "This API key is bound to another project."
     message_zh = "此密钥绑定在另一个项目上。"
-    hint = "Use a key of this project, or one that is bound to none."
+    hint = "Use a key of this project, or an unbound key."
     hint_zh = "请使用该项目的密钥，或未绑定项目的密钥。"
 
 
 class NotTheHolder(Refused):
-    """Only who holds a task, or an admin, may let go of it."""
+    """Only the holder of a task, or an admin, may release it."""
 
     code = "NOT_THE_HOLDER"
-    message = "The task {task_id} is held by {holder}."
+    message = "Task {task_id} is held by {holder}."
     message_zh = "任务 {task_id} 由 {holder} 持有。"
     hint = "Send the lease_token of the pull, or the X-Client-Id it was made with."
     hint_zh = "请发送拉取时得到的 lease_token，或拉取时使用的 X-Client-Id。"
 
 
 class AmbiguousTask(Conflict):
-    """Several queues have a task of that id."""
+    """Several queues have a task with that id."""
 
     code = "AMBIGUOUS_TASK"
     is_shown_by_its_code = True
-    message = "There are several tasks {task_id} in project {project_id}, in the queues {shown}."
-    message_zh = "项目 {project_id} 中有多个任务 {task_id}，分别在队列 {shown}。"
+    message = "Task id {task_id} is ambiguous in project {project_id}: it exists in the queues {shown}."
+    message_zh = "项目 {project_id} 中的任务编号 {task_id} 不唯一，存在于队列 {shown}。"
     hint = "Name the queue: /projects/{project}/queues/{queue}/tasks/{task}."
     hint_zh = "请指明队列：/projects/{project}/queues/{queue}/tasks/{task}。"
 
 
 class ProjectExists(Conflict):
-    """There is a project of that id already."""
+    """A project with that id already exists."""
 
     code = "PROJECT_EXISTS"
-    message = "There is a project {project_id} already."
-    message_zh = "已有项目 {project_id}。"
+    message = "Project {project_id} already exists."
+    message_zh = "项目 {project_id} 已存在。"
     hint = "Choose another id, or change the project with PUT."
     hint_zh = "请换一个编号，或用 PUT 修改该项目。"
 
 
 class QueueExists(Conflict):
-    """There is a queue of that id already in the project."""
+    """A queue with that id already exists in the project."""
 
     code = "QUEUE_EXISTS"
-    message = "There is a queue {queue_id} already in project {project_id}."
-    message_zh = "项目 {project_id} 中已有队列 {queue_id}。"
+    message = "Queue {queue_id} already exists in project {project_id}."
+    message_zh = "项目 {project_id} 中已存在队列 {queue_id}。"
     hint = "Choose another id, or change the queue with PUT."
     hint_zh = "请换一个编号，或用 PUT 修改该队列。"
 
 
 class TaskExists(Conflict):
-    """There is a task of that id already, perhaps a deleted one."""
+    """A task with that id already exists, possibly deleted."""
 
     code = "TASK_EXISTS"
-    message = "There is a task {task_id} already in {place}."
-    message_zh = "{place_zh}中已有任务 {task_id}。"
+    message = "Task {task_id} already exists in {place}."
+    message_zh = "{place_zh}中已存在任务 {task_id}。"
     hint = "Choose another id; a deleted task keeps its id."
     hint_zh = "请换一个编号；已删除的任务仍占用其编号。"
 
 
 class TaskIsHeld(Conflict):
-    """Somebody holds the task."""
+    """Another client holds the task."""
 
     code = "TASK_IS_HELD"
-    message = "The task {task_id} is held by {holder}."
+    message = "Task {task_id} is held by {holder}."
     message_zh = "任务 {task_id} 由 {holder} 持有。"
-    hint = "Wait until it comes back, or reset its pull."
-    hint_zh = "请等待其归还，或重置其拉取状态。"
+    hint = "Wait until it is released or pushed, or reset its pull."
+    hint_zh = "请等待其释放或推送，或重置其拉取状态。"
 
 
 class NotOffered(Conflict):
-    """The task is not on offer to those who pull."""
+    """The task cannot be pulled."""
 
     code = "TASK_NOT_OFFERED"
-    message = "The task {task_id} cannot be pulled: {reason}."
+    message = "Task {task_id} cannot be pulled: {reason}."
     message_zh = "任务 {task_id} 不能被拉取：{reason_zh}。"
-    hint = "Only tasks that the server wrote last, and that have not expired, can be pulled."
+    hint = "Only unexpired tasks that the server wrote last can be pulled."
     hint_zh = "只有服务端最后写入且未过期的任务才能被拉取。"
 
 
 class PullLost(Conflict):
-    """The task is no longer in this holder's hands."""
+    """The client no longer holds the task."""
 
     code = "PULL_LOST"
-    message = "The pull of task {task_id} is over: {reason}."
+    message = "The pull of task {task_id} has ended: {reason}."
     message_zh = "任务 {task_id} 的拉取已结束：{reason_zh}。"
-    hint = "Pull again; what was done under the old pull is not taken."
-    hint_zh = "请重新拉取；旧的拉取下完成的内容不被接受。"
+    hint = "Pull again; work done under the old lease is not accepted."
+    hint_zh = "请重新拉取；在旧租约下完成的内容不被接受。"
 
 
 class PushRefused(Conflict):
-    """The project refuses pushes of tasks that were changed meanwhile; nothing was written."""
+    """The project rejects pushes of tasks that were changed on the server; nothing was written."""
 
     code = "PUSH_CONFLICT"
-    message = "{count} tasks were changed here, or are held by others: {shown}."
+    message = "{count} tasks were changed on the server, or are held by other clients: {shown}."
     message_zh = "{count} 个任务已在服务端变更或由他人持有：{shown}。"
     hint = "Pull these tasks again, then push."
     hint_zh = "请重新拉取这些任务后再推送。"
 
 
 class TasksGone(Gone):
-    """Tasks of a push were deleted here; nothing was written."""
+    """The push contains deleted tasks; nothing was written."""
 
     code = "TASKS_DELETED"
     message = "{count} tasks were deleted: {shown}."
     message_zh = "{count} 个任务已被删除：{shown}。"
-    hint = "Leave these tasks out of the push."
+    hint = "Remove these tasks from the push."
     hint_zh = "请从推送中去掉这些任务。"
 
 
@@ -153,9 +153,9 @@ class TaskGone(Gone):
     """The task was deleted."""
 
     code = "TASK_DELETED"
-    message = "The task {task_id} was deleted."
+    message = "Task {task_id} was deleted."
     message_zh = "任务 {task_id} 已被删除。"
-    hint = "Its history can still be read under /pull/history."
+    hint = "Its pull history is still available under /pull/history."
     hint_zh = "仍可在 /pull/history 查看其拉取历史。"
 
 
@@ -163,59 +163,62 @@ class TaskArchived(Gone):
     """The task was archived."""
 
     code = "TASK_ARCHIVED"
-    message = "The task {task_id} was archived."
+    message = "Task {task_id} was archived."
     message_zh = "任务 {task_id} 已归档。"
-    hint = "What is archived can be read, and is no longer worked on."
+    hint = "Archived tasks can be read but not worked on."
     hint_zh = "已归档的任务可以查看，但不再执行。"
 
 
 class KeyReused(Conflict):
-    """An Idempotency-Key was used again for something else."""
+    """An Idempotency-Key was reused for a different request."""
 
     code = "IDEMPOTENCY_KEY_REUSED"
-    message = "This Idempotency-Key was used for another pull."
-    message_zh = "此 Idempotency-Key 已用于另一次拉取。"
-    hint = "Use a new key for every new pull; the same key only to ask for the same answer again."
-    hint_zh = "每次新的拉取请使用新的键；只有在重新索取同一答复时才使用相同的键。"
+    message = "This Idempotency-Key was used for a different pull."
+    message_zh = "此 Idempotency-Key 已用于另一个不同的拉取请求。"
+    hint = "Use a new key for every pull; reuse a key only to repeat the same request."
+    hint_zh = "每次新的拉取请使用新的键；只有重复同一请求时才使用相同的键。"
 
 
 class BadTask(Invalid):
-    """A value of a task cannot be taken."""
+    """A field of a task has an invalid value."""
 
     code = "BAD_TASK"
     message = "{field}: {reason}"
     message_zh = "字段 {field}：{reason_zh}"
-    hint = "See docs/reference/tasks.md for what each field may hold."
+    hint = "See docs/reference/tasks.md for the allowed values."
     hint_zh = "各字段的取值见 docs/reference/tasks.md。"
 
 
 class TooManyPulls(TooMany):
-    """A key pulls more often than it may."""
+    """An API key exceeds its pull rate."""
 
     code = "TOO_MANY_PULLS"
-    message = "This key may pull {limit}; try again in {whole_seconds} s."
+    message = "This API key may pull {limit}; retry in {whole_seconds} s."
     message_zh = "此密钥的拉取上限为 {limit_zh}，请在 {whole_seconds} 秒后重试。"
-    hint = "Pull more tasks at once, or use wait= instead of asking again and again."
-    hint_zh = "请一次拉取更多任务，或使用 wait= 代替反复请求。"
+    hint = "Pull more tasks per request, or use wait= instead of polling."
+    hint_zh = "请每次拉取更多任务，或使用 wait= 代替轮询。"
 
 
 class PullQuotaSpent(TooMany):
-    """A key has pulled as many tasks today as it may."""
+    """An API key has used up its daily pull quota."""
 
     code = "PULL_QUOTA_SPENT"
-    message = "This key may pull {limit} tasks a day, and has; try again in {whole_seconds} s."
+    message = "This API key has used its quota of {limit} tasks per day; retry in {whole_seconds} s."
     message_zh = "此密钥每天最多拉取 {limit} 个任务，已用完，请在 {whole_seconds} 秒后重试。"
-    hint = "The quota is full again at midnight UTC."
-    hint_zh = "配额在 UTC 零点恢复。"
+    hint = "The quota resets at midnight UTC."
+    hint_zh = "配额在 UTC 零点重置。"
 
 
-def naming(task_ids: Sequence[str]) -> dict[str, Any]:
-    """The values of an error about many tasks: all of them for a program, within reason, and a few for a person."""
-    return {"count": len(task_ids), "shown": ", ".join(task_ids[:5]), "tasks": list(task_ids[:SHOWN_IDS])}
+def task_ids_details(task_ids: Sequence[str]) -> dict[str, Any]:
+    """Error details about many tasks: the count, the first few for the message, and up to `MAX_LISTED_IDS` ids."""
+    return {"count": len(task_ids), "shown": ", ".join(task_ids[:5]), "tasks": list(task_ids[:MAX_LISTED_IDS])}
 
 
-def place_of(project_id: str, queue_id: str | None) -> dict[str, Any]:
-    """The values of an error about a task: where it was looked for."""
-    beside = {"place": f"project {project_id}", "place_zh": f"项目 {project_id} "}
-    inside = {"place": f"queue {queue_id} of project {project_id}", "place_zh": f"项目 {project_id} 的队列 {queue_id} "}
-    return {"project_id": project_id, "queue_id": queue_id or None, **(inside if queue_id else beside)}
+def location_details(project_id: str, queue_id: str | None) -> dict[str, Any]:
+    """Error details about the project or queue of a task."""
+    in_project = {"place": f"project {project_id}", "place_zh": f"项目 {project_id} "}
+    in_queue = {
+        "place": f"queue {queue_id} of project {project_id}",
+        "place_zh": f"项目 {project_id} 的队列 {queue_id} ",
+    }
+    return {"project_id": project_id, "queue_id": queue_id or None, **(in_queue if queue_id else in_project)}

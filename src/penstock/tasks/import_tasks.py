@@ -1,7 +1,7 @@
-"""Taking in an export of the older store, a task per line.
+"""Import: tasks from an export of the older store, one task per line.
 
-What is there already is left alone, so an import can be broken off and begun again, and a second one changes nothing.
-Tasks come in as their clients' own: nobody is offered work that was done elsewhere long ago.
+Existing tasks are skipped, so an import can be interrupted and repeated. Imported tasks are client-owned: they are not
+offered to pulls, because the work was done elsewhere.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,8 +12,8 @@ from typing import Any
 from penstock.access import audit
 from penstock.kernel.db import Db, Tx
 from penstock.tasks.domain import ChangeKind, Project, Queue, Side, Status, Task
-from penstock.tasks.errors import SHOWN_IDS
-from penstock.tasks.lifecycle import Book, open_book
+from penstock.tasks.errors import MAX_LISTED_IDS
+from penstock.tasks.lifecycle import UnitOfWork, open_unit_of_work
 from penstock.tasks.store import projects, task_messages, tasks
 
 BATCH_LINES = 500  # in one transaction
@@ -21,8 +21,8 @@ BATCH_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
-    """A message, or without a role a line of the log."""
+class ImportedMessage:
+    """A message, or without a role a log line."""
 
     content: str
     role: str = ""
@@ -31,50 +31,50 @@ class Said:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
-    """A task as the older store had it. `fields` has what our tasks have too, by the same names."""
+class ImportedTask:
+    """A task of an export. `fields` has the columns that exist here under the same name."""
 
     project_id: str
     project_name: str | None = None
-    about: Mapping[str, str | None] = field(default_factory=dict)  # the client and its repository
+    about: Mapping[str, str | None] = field(default_factory=dict)  # columns about the client and its repository
     queue_id: str | None = None
     queue_name: str | None = None
     task_id: str
     status: Status
     fields: Mapping[str, Any]
-    messages: Sequence[Said] = ()
-    logs: Sequence[Said] = ()
+    messages: Sequence[ImportedMessage] = ()
+    logs: Sequence[ImportedMessage] = ()
     created_at: datetime | None = None
     updated_at: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
-    """A line of an export: what it says, or what is wrong with it. One of another project says nothing."""
+class ImportLine:
+    """A line of an export: its task, or its problem; neither for a task of another project."""
 
     number: int
     size_bytes: int
-    entry: Entry | None = None
+    task: ImportedTask | None = None
     problem: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Loaded:
-    """What became of the lines."""
+class ImportCounts:
+    """How many lines were imported, skipped or bad."""
 
     created: int = 0
-    skipped: int = 0  # there already
-    left_out: int = 0  # of other projects
+    skipped: int = 0  # exist already
+    left_out: int = 0  # belong to other projects
     bad: int = 0
 
     @property
     def lines(self) -> int:
-        """All of them."""
+        """Number of lines."""
         return self.created + self.skipped + self.left_out + self.bad
 
-    def plus(self, other: "Loaded") -> "Loaded":
-        """Both together."""
-        return Loaded(
+    def plus(self, other: "ImportCounts") -> "ImportCounts":
+        """The sum of both."""
+        return ImportCounts(
             created=self.created + other.created,
             skipped=self.skipped + other.skipped,
             left_out=self.left_out + other.left_out,
@@ -82,29 +82,32 @@ class Loaded:
         )
 
 
-def _nobody(_loaded: Loaded) -> None:
-    """Nobody wants to know how far it is."""
+async def import_lines(
+    db: Db,
+    lines: Iterable[ImportLine],
+    *,
+    by: str,
+    dry_run: bool = False,
+    on_progress: Callable[[ImportCounts], None] | None = None,
+) -> ImportCounts:
+    """Import lines in batches and report progress after each. A dry run only counts what would happen.
 
-
-async def load(
-    db: Db, lines: Iterable[Line], *, by: str, dry_run: bool = False, tell: Callable[[Loaded], None] = _nobody
-) -> Loaded:
-    """Take lines in, batch by batch; `tell` hears of each. A dry run only says what would become of them.
-
-    A dry run knows only what is there: a task that stands twice in the file, far apart, would be made twice by it.
+    A dry run compares with the database only: a task that is in the file twice, in different batches, counts as created
+    twice.
     """
-    loaded = Loaded()
+    counts = ImportCounts()
     for batch in _batches(lines):
-        bad, known = sum(bool(line.problem) for line in batch), [line.entry for line in batch if line.entry is not None]
-        done = await (_look(db, known) if dry_run else _store(db, known, by=by))
+        bad, known = sum(bool(line.problem) for line in batch), [line.task for line in batch if line.task is not None]
+        done = await (_count_new(db, known) if dry_run else _store(db, known, by=by))
         left_out = len(batch) - bad - len(known)
-        loaded = loaded.plus(replace(done, bad=bad, left_out=left_out))
-        tell(loaded)
-    return loaded
+        counts = counts.plus(replace(done, bad=bad, left_out=left_out))
+        if on_progress is not None:
+            on_progress(counts)
+    return counts
 
 
-def _batches(lines: Iterable[Line]) -> Iterator[list[Line]]:
-    batch: list[Line] = []
+def _batches(lines: Iterable[ImportLine]) -> Iterator[list[ImportLine]]:
+    batch: list[ImportLine] = []
     size_bytes = 0
     for line in lines:
         batch.append(line)
@@ -116,62 +119,62 @@ def _batches(lines: Iterable[Line]) -> Iterator[list[Line]]:
         yield batch
 
 
-def _by_project(entries: Sequence[Entry]) -> list[tuple[str, list[Entry]]]:
-    """Always in the same order: two imports that lock several projects must not wait for each other."""
-    sorted_out: dict[str, list[Entry]] = {}
-    for entry in entries:
-        sorted_out.setdefault(entry.project_id, []).append(entry)
-    return sorted(sorted_out.items())
+def _by_project(imported: Sequence[ImportedTask]) -> list[tuple[str, list[ImportedTask]]]:
+    """Tasks grouped by project, always in the same order: two imports that lock several projects must not deadlock."""
+    grouped: dict[str, list[ImportedTask]] = {}
+    for one in imported:
+        grouped.setdefault(one.project_id, []).append(one)
+    return sorted(grouped.items())
 
 
-async def _look(db: Db, entries: Sequence[Entry]) -> Loaded:
-    """What a store of the same entries would do."""
-    loaded = Loaded()
+async def _count_new(db: Db, imported: Sequence[ImportedTask]) -> ImportCounts:
+    """The counts that `_store` would return."""
+    counts = ImportCounts()
     async with db.read() as tx:
-        for project_id, mine in _by_project(entries):
-            keys = {(entry.queue_id or "", entry.task_id) for entry in mine}
+        for project_id, mine in _by_project(imported):
+            keys = {(one.queue_id or "", one.task_id) for one in mine}
             project = await projects.find_project(tx, project_id)
-            new = keys - (await _list_there(tx, project.id, mine) if project is not None else set())
-            loaded = loaded.plus(Loaded(created=len(new), skipped=len(mine) - len(new)))
-    return loaded
+            new = keys - (await _list_existing(tx, project.id, mine) if project is not None else set())
+            counts = counts.plus(ImportCounts(created=len(new), skipped=len(mine) - len(new)))
+    return counts
 
 
-async def _store(db: Db, entries: Sequence[Entry], *, by: str) -> Loaded:
-    """Write what is new, all of it or none."""
-    if not entries:
-        return Loaded()
-    loaded = Loaded()
+async def _store(db: Db, imported: Sequence[ImportedTask], *, by: str) -> ImportCounts:
+    """Insert the new tasks of a batch in one transaction."""
+    if not imported:
+        return ImportCounts()
+    counts = ImportCounts()
     async with db.tx(actor=by) as tx:
-        for project_id, mine in _by_project(entries):
+        for project_id, mine in _by_project(imported):
             made = await _store_in_project(tx, project_id, mine, by=by)
-            loaded = loaded.plus(Loaded(created=made, skipped=len(mine) - made))
-    return loaded
+            counts = counts.plus(ImportCounts(created=made, skipped=len(mine) - made))
+    return counts
 
 
-async def _store_in_project(tx: Tx, project_id: str, entries: Sequence[Entry], *, by: str) -> int:
-    book = await _open(tx, project_id, entries[0])
-    there = await _list_there(tx, book.project.id, entries)
-    made: list[tuple[Task, Entry]] = []
-    for entry in entries:
-        key = (entry.queue_id or "", entry.task_id)
-        if key in there:
+async def _store_in_project(tx: Tx, project_id: str, imported: Sequence[ImportedTask], *, by: str) -> int:
+    uow = await _open_project(tx, project_id, imported[0])
+    existing = await _list_existing(tx, uow.project.id, imported)
+    made: list[tuple[Task, ImportedTask]] = []
+    for one in imported:
+        key = (one.queue_id or "", one.task_id)
+        if key in existing:
             continue
-        there.add(key)
-        queue = await _place(book, entry)
-        task = _made(book, entry, queue, by=by)
-        book.note(None, task, ChangeKind.CREATED)
-        made.append((task, entry))
+        existing.add(key)
+        queue = await _open_queue(uow, one)
+        task = _new_task(uow, one, queue, by=by)
+        uow.record(None, task, ChangeKind.CREATED)
+        made.append((task, one))
     if made:
-        shown = [task.task_id for task, _ in made[:SHOWN_IDS]]
+        shown = [task.task_id for task, _ in made[:MAX_LISTED_IDS]]
         await audit.note(tx, by, "tasks.import", f"project:{project_id}", count=len(made), tasks=shown)
-        book.tell()
-        await book.close(by=by)
-        await _write_talk(tx, made)
+        uow.announce()
+        await uow.close(by=by)
+        await _write_messages(tx, made)
     return len(made)
 
 
-async def _open(tx: Tx, project_id: str, first: Entry) -> Book:
-    """The project in hand; made from the first line that names it when it is missing, else left as it is."""
+async def _open_project(tx: Tx, project_id: str, first: ImportedTask) -> UnitOfWork:
+    """Open a unit of work on the project; if it is missing, create it from its first task."""
     if await projects.find_project(tx, project_id) is None:
         about = {name: value or None for name, value in first.about.items()}
         new = Project(
@@ -182,44 +185,44 @@ async def _open(tx: Tx, project_id: str, first: Entry) -> Book:
             updated_at=tx.now,
         )
         await projects.insert_missing(tx, replace(new, **about))  # type: ignore[arg-type]  # the columns are texts
-    return await open_book(tx, project_id)
+    return await open_unit_of_work(tx, project_id)
 
 
-async def _list_there(tx: Tx, project_pk: str, entries: Sequence[Entry]) -> set[tuple[str, str]]:
-    """The tasks that are there already, by the ids of queue and task; a deleted task keeps its id."""
-    named = await tasks.list_namesakes(tx, project_pk, [entry.task_id for entry in entries])
-    return {(one.queue_id, one.task_id) for one in named}
+async def _list_existing(tx: Tx, project_pk: str, imported: Sequence[ImportedTask]) -> set[tuple[str, str]]:
+    """The existing tasks by queue id and task id; a deleted task keeps its id."""
+    found = await tasks.list_by_task_id(tx, project_pk, [one.task_id for one in imported])
+    return {(one.queue_id, one.task_id) for one in found}
 
 
-async def _place(book: Book, entry: Entry) -> Queue | None:
-    """The queue; made when it is missing, else left as it is."""
-    if entry.queue_id is None:
+async def _open_queue(uow: UnitOfWork, one: ImportedTask) -> Queue | None:
+    """The queue of a task; created if it is missing."""
+    if one.queue_id is None:
         return None
-    found = await book.find_queue(entry.queue_id)
+    found = await uow.find_queue(one.queue_id)
     if found is not None:
         return found
     new = Queue(
-        id=book.tx.new_id("queue"),
-        project_pk=book.project.id,
-        queue_id=entry.queue_id,
-        name=entry.queue_name or entry.queue_id,
-        created_at=entry.created_at or book.tx.now,
-        updated_at=book.tx.now,
+        id=uow.tx.new_id("queue"),
+        project_pk=uow.project.id,
+        queue_id=one.queue_id,
+        name=one.queue_name or one.queue_id,
+        created_at=one.created_at or uow.tx.now,
+        updated_at=uow.tx.now,
     )
-    book.put_queue(new)
-    book.project = replace(book.project, queue_count=book.project.queue_count + 1)
+    uow.put_queue(new)
+    uow.project = replace(uow.project, queue_count=uow.project.queue_count + 1)
     return new
 
 
-def _made(book: Book, entry: Entry, queue: Queue | None, *, by: str) -> Task:
-    created_at = entry.created_at or book.tx.now
-    updated_at = entry.updated_at or created_at
+def _new_task(uow: UnitOfWork, one: ImportedTask, queue: Queue | None, *, by: str) -> Task:
+    created_at = one.created_at or uow.tx.now
+    updated_at = one.updated_at or created_at
     new = Task(
-        id=book.tx.new_id("task"),
-        partition_key=book.project.id,
+        id=uow.tx.new_id("task"),
+        partition_key=uow.project.id,
         queue_pk=queue.id if queue is not None else "",
         queue_id=queue.queue_id if queue is not None else "",
-        task_id=entry.task_id,
+        task_id=one.task_id,
         status=Status.PENDING,
         source=Side.CLIENT,
         origin=Side.CLIENT,
@@ -228,24 +231,24 @@ def _made(book: Book, entry: Entry, queue: Queue | None, *, by: str) -> Task:
         created_by=by,
         updated_at=updated_at,
         updated_by=by,
-        message_count=len(entry.messages),
-        log_count=len(entry.logs),
-        **entry.fields,
+        message_count=len(one.messages),
+        log_count=len(one.logs),
+        **one.fields,
     )
-    return new.with_status(entry.status, now=updated_at)
+    return new.with_status(one.status, now=updated_at)
 
 
-async def _write_talk(tx: Tx, made: Sequence[tuple[Task, Entry]]) -> None:
+async def _write_messages(tx: Tx, made: Sequence[tuple[Task, ImportedTask]]) -> None:
     messages, lines = [], []
-    for task, entry in made:
-        for number, said in enumerate(entry.messages):
-            at = said.created_at or task.updated_at
-            message = talk.Message(
-                number=number, role=said.role, content=said.content, session_id=said.session_id, created_at=at
+    for task, one in made:
+        for number, text in enumerate(one.messages):
+            at = text.created_at or task.updated_at
+            message = task_messages.TaskMessage(
+                number=number, role=text.role, content=text.content, session_id=text.session_id, created_at=at
             )
             messages.append((task.id, message))
-        for number, said in enumerate(entry.logs):
-            at = said.created_at or task.updated_at
-            lines.append((task.id, talk.LogLine(number=number, content=said.content, created_at=at)))
-    await talk.insert_messages(tx, messages)
-    await talk.insert_log(tx, lines)
+        for number, text in enumerate(one.logs):
+            at = text.created_at or task.updated_at
+            lines.append((task.id, task_messages.LogLine(number=number, content=text.content, created_at=at)))
+    await task_messages.insert_messages(tx, messages)
+    await task_messages.insert_log(tx, lines)

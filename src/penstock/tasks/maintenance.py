@@ -1,8 +1,7 @@
-"""What happens because time passes: a silent holder loses the task, what nobody pulled expires and is put away, and
-what is old is forgotten.
+"""Maintenance: lease expiry, task expiry, archiving of expired tasks, and retention of history.
 
-Each is a duty, done by one process of the cluster. It looks without a lock, then takes each project in hand, and what
-has changed since the look is left alone: a holder may have renewed in the very last moment.
+Each is a periodic task that one process of the cluster runs. It finds due tasks without a lock, then locks one project
+at a time and skips what has changed since: a holder may have renewed its lease in the last moment.
 """
 
 import logging
@@ -17,126 +16,126 @@ from penstock.kernel.db import Tx
 from penstock.kernel.errors import Unavailable
 from penstock.kernel.maintenance import Forget, until_none
 from penstock.tasks.deps import Deps
-from penstock.tasks.domain import ChangeKind, Outcome, PullState, Side, Task
-from penstock.tasks.lifecycle import Book, count_ended
+from penstock.tasks.domain import ChangeKind, PullOutcome, PullState, Side, Task
+from penstock.tasks.lifecycle import UnitOfWork, count_ended_pulls
 from penstock.tasks.store import expiry, feed, projects, pulls, tasks
-from penstock.tasks.store.expiry import Found, Moment
+from penstock.tasks.store.expiry import DueTasks, TimeExpression
 
 log = logging.getLogger(__name__)
 
 TIMEOUT = "timeout"
 EXPIRY = "expiry"
-RECEIPTS_KEPT = timedelta(days=1)
+RECEIPT_RETENTION = timedelta(days=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """How to go about what has come due. `change` gives None for what no longer is."""
+    """How to find due tasks and what to change. `change` returns None for a task that is no longer due."""
 
-    find: Callable[[Tx], Awaitable[Found]]
+    find: Callable[[Tx], Awaitable[DueTasks]]
     change: Callable[[Task, datetime], Task | None]
     kind: ChangeKind
     by: str
 
 
-async def time_out(tools: Deps) -> None:
-    """Offer again what silent holders have, or give it up when that happened too often."""
-    most = tools.rules.max_attempts
+async def expire_leases(deps: Deps) -> None:
+    """Offer tasks with an expired lease again, or put them into error after too many attempts."""
+    max_attempts = deps.config.max_attempts
 
     def change(task: Task, now: datetime) -> Task | None:
-        lapsed = task.leased_until is not None and task.leased_until <= now
-        return task.let_go("time_out", most_attempts=most, by=TIMEOUT, now=now) if lapsed else None
+        has_expired = task.leased_until is not None and task.leased_until <= now
+        if not has_expired:
+            return None
+        return task.returned_or_failed("time_out", max_attempts=max_attempts, by=TIMEOUT, now=now)
 
-    await _sweep(tools, Sweep(find=due.list_lapsed, change=change, kind=ChangeKind.TIMED_OUT, by=TIMEOUT))
+    await _sweep(deps, Sweep(find=expiry.list_expired_leases, change=change, kind=ChangeKind.TIMED_OUT, by=TIMEOUT))
 
 
-async def expire(tools: Deps) -> None:
-    """Take off offer what nobody pulled in time. What somebody holds expires when it comes back."""
+async def expire_tasks(deps: Deps) -> None:
+    """Withdraw offered tasks past their `expires_at`. A held task expires when its lease ends."""
 
     def change(task: Task, now: datetime) -> Task | None:
-        due_now = task.state is PullState.OFFERED and task.is_over(now)
-        return task.expired(by=EXPIRY, now=now) if due_now else None
+        is_due = task.state is PullState.OFFERED and task.has_expired(now)
+        return task.expired(by=EXPIRY, now=now) if is_due else None
 
-    await _sweep(tools, Sweep(find=due.list_expiring, change=change, kind=ChangeKind.EXPIRED, by=EXPIRY))
+    await _sweep(deps, Sweep(find=expiry.list_expiring, change=change, kind=ChangeKind.EXPIRED, by=EXPIRY))
 
 
-async def put_away(tools: Deps) -> None:
-    """Archive or delete what has expired, as the settings say."""
-    if _keeps(tools):
+async def archive_expired(deps: Deps) -> None:
+    """Archive or delete expired tasks, as `expired_action` says."""
+    if _keeps_expired(deps):
         return
-    deletes = tools.rules.expired_action == "delete"
+    deletes = deps.config.expired_action == "delete"
 
     def change(task: Task, now: datetime) -> Task | None:
-        lives = task.deleted_at is None and task.archived_at is None
-        waits = task.state is PullState.IDLE and task.source is Side.SERVER
-        if task.expired_at is None or not lives or not waits:
+        is_active = task.deleted_at is None and task.archived_at is None
+        is_unclaimed = task.state is PullState.IDLE and task.source is Side.SERVER
+        if task.expired_at is None or not is_active or not is_unclaimed:
             return None
         return task.deleted(by=EXPIRY, now=now) if deletes else task.archived(by=EXPIRY, now=now)
 
     kind = ChangeKind.DELETED if deletes else ChangeKind.ARCHIVED
-    await _sweep(tools, Sweep(find=due.list_expired, change=change, kind=kind, by=EXPIRY))
+    await _sweep(deps, Sweep(find=expiry.list_expired, change=change, kind=kind, by=EXPIRY))
 
 
-def is_any_to_put_away(tools: Deps, since: Moment, now: Moment) -> ColumnElement[bool]:
-    """Whether `put_away` has anything to do."""
-    return false() if _keeps(tools) else due.is_any_expired(since, now)
+def needs_archiving(deps: Deps, since: TimeExpression, now: TimeExpression) -> ColumnElement[bool]:
+    """Whether `archive_expired` has anything to do."""
+    return false() if _keeps_expired(deps) else expiry.has_expired_tasks(since, now)
 
 
-def _keeps(tools: Deps) -> bool:
-    return tools.rules.expired_action == "keep"
+def _keeps_expired(deps: Deps) -> bool:
+    return deps.config.expired_action == "keep"
 
 
-async def forget(tools: Deps) -> None:
-    """Delete pulls that are over, lines of the feed, and receipts that are older than they are kept."""
-    history = timedelta(days=tools.rules.history_days)
-    await until_none(partial(_forget_some, tools, pulls.delete_old_pulls, history))
-    await until_none(partial(_forget_some, tools, feed.delete_changes, history))
-    await until_none(partial(_forget_some, tools, pulls.delete_receipts, RECEIPTS_KEPT))
+async def delete_old_history(deps: Deps) -> None:
+    """Delete ended pulls, change feed entries and receipts that are past their retention."""
+    history = timedelta(days=deps.config.history_days)
+    await until_none(partial(_delete_batch, deps, pulls.delete_old_pulls, history))
+    await until_none(partial(_delete_batch, deps, feed.delete_changes, history))
+    await until_none(partial(_delete_batch, deps, pulls.delete_receipts, RECEIPT_RETENTION))
 
 
-async def _forget_some(tools: Deps, delete: Forget, kept: timedelta) -> int:
-    async with tools.db.tx() as tx:
-        return await delete(tx, before=tx.now - kept)
+async def _delete_batch(deps: Deps, delete: Forget, retention: timedelta) -> int:
+    async with deps.db.tx() as tx:
+        return await delete(tx, before=tx.now - retention)
 
 
-async def _sweep(tools: Deps, sweep: Sweep) -> None:
-    """Go on until a round finds nothing to do."""
-    await until_none(partial(_round, tools, sweep))
+async def _sweep(deps: Deps, sweep: Sweep) -> None:
+    """Repeat until a round finds nothing to do."""
+    await until_none(partial(_sweep_round, deps, sweep))
 
 
-async def _round(tools: Deps, sweep: Sweep) -> int:
-    async with tools.db.read() as tx:
-        found = await sweep.find(tx)
+async def _sweep_round(deps: Deps, sweep: Sweep) -> int:
+    async with deps.db.read() as tx:
+        due = await sweep.find(tx)
     changed, failed = 0, []
-    for project_pk, pks in found.items():
+    for project_pk, pks in due.items():
         try:
-            changed += await _in_project(tools, sweep, project_pk, pks)
+            changed += await _sweep_project(deps, sweep, project_pk, pks)
         except Unavailable:
             raise
-        except (
-            Exception
-        ) as error:  # what is wrong with one project must not hold up the others; it is raised in the end
-            log.exception("the sweep of project %s failed", project_pk)
+        except Exception as error:  # a broken project must not block the others; raised below if nothing succeeded
+            log.exception("sweep of project %s failed", project_pk)
             failed.append(error)
     if failed and not changed:
         raise failed[0]
     return changed
 
 
-async def _in_project(tools: Deps, sweep: Sweep, project_pk: str, pks: Sequence[str]) -> int:
-    """Change what is still due in one project; returns how many tasks that was."""
-    async with tools.db.tx(actor=sweep.by) as tx:
+async def _sweep_project(deps: Deps, sweep: Sweep, project_pk: str, pks: Sequence[str]) -> int:
+    """Change the tasks of one project that are still due; returns how many."""
+    async with deps.db.tx(actor=sweep.by) as tx:
         project = await projects.claim_project_by_pk(tx, project_pk)
         if project is None:
             return 0
-        book = Book(tx, project)
+        uow = UnitOfWork(tx, project)
         for before in await tasks.claim_by_pk(tx, pks):
             after = sweep.change(before, tx.now)
             if after is not None:
-                book.note(before, after, sweep.kind, Outcome.TIMED_OUT)
-        if not book.changes:
+                uow.record(before, after, sweep.kind, PullOutcome.TIMED_OUT)
+        if not uow.changes:
             return 0
-        count_ended(book, tools.meters)
-        book.tell()
-        await book.close(by=sweep.by)
-        return book.written
+        count_ended_pulls(uow, deps.metrics)
+        uow.announce()
+        await uow.close(by=sweep.by)
+        return uow.written

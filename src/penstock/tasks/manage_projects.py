@@ -1,6 +1,6 @@
-"""Projects and queues as people arrange them: making and renaming them, what is noted about a project, its policy.
+"""Create and change projects and queues: names, project metadata, conflict policy.
 
-Nothing here touches a task. A push makes and renames projects and queues too; these are the ways without one.
+Tasks are not touched. A push creates and renames projects and queues too; these are the verbs without a push.
 """
 
 from collections.abc import Mapping
@@ -14,19 +14,19 @@ from penstock.kernel.db import Tx
 from penstock.tasks.deps import Deps
 from penstock.tasks.domain import Policy, Project, Queue
 from penstock.tasks.errors import ProjectExists, QueueExists
-from penstock.tasks.lifecycle import open_book
+from penstock.tasks.lifecycle import open_unit_of_work
 from penstock.tasks.store import projects
 
 
 class ProjectChanges(TypedDict, total=False):
-    """What may be changed about a project; what is absent stays."""
+    """Project fields to change; absent fields keep their value."""
 
     name: str
     conflict_policy: Policy
 
 
 class MetadataChanges(TypedDict, total=False):
-    """What people note about a project; what is absent stays."""
+    """Metadata fields to change; absent fields keep their value."""
 
     custom_title: str | None
     notes: str | None
@@ -34,7 +34,7 @@ class MetadataChanges(TypedDict, total=False):
 
 
 class QueueChanges(TypedDict, total=False):
-    """What may be changed about a queue; what is absent stays."""
+    """Queue fields to change; absent fields keep their value."""
 
     name: str
     meta: Mapping[str, Any] | None
@@ -42,18 +42,16 @@ class QueueChanges(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class NewQueue:
-    """A queue to be made."""
+    """A queue to create."""
 
     queue_id: str
     name: str
     meta: Mapping[str, Any] | None = None
 
 
-async def create_project(
-    tools: Deps, caller: Caller, *, project_id: str, name: str, conflict_policy: Policy
-) -> Project:
-    """Make an empty project, or `ProjectExists`."""
-    async with tools.db.tx(actor=caller.name) as tx:
+async def create_project(deps: Deps, caller: Caller, *, project_id: str, name: str, conflict_policy: Policy) -> Project:
+    """Create an empty project. Raises `ProjectExists`."""
+    async with deps.db.tx(actor=caller.name) as tx:
         new = Project(
             id=tx.new_id("project"),
             project_id=project_id,
@@ -64,83 +62,83 @@ async def create_project(
         )
         if not await projects.insert_missing(tx, new):
             raise ProjectExists(project_id=project_id)
-        await _note(tx, caller, "tasks.create_project", project_id, conflict_policy=conflict_policy)
+        await _audit(tx, caller, "tasks.create_project", project_id, conflict_policy=conflict_policy)
     return new
 
 
-async def change_project(tools: Deps, caller: Caller, project_id: str, changes: ProjectChanges) -> Project:
-    """Give a project another name or policy."""
-    async with tools.db.tx(actor=caller.name) as tx:
-        book = await open_book(tx, project_id)
-        book.project = replace(book.project, **changes, updated_at=tx.now)
-        await _note(tx, caller, "tasks.change_project", project_id, changed=sorted(changes))
-        await book.close(by=caller.name)
-    return book.project
+async def change_project(deps: Deps, caller: Caller, project_id: str, changes: ProjectChanges) -> Project:
+    """Change the name or the conflict policy of a project."""
+    async with deps.db.tx(actor=caller.name) as tx:
+        uow = await open_unit_of_work(tx, project_id)
+        uow.project = replace(uow.project, **changes, updated_at=tx.now)
+        await _audit(tx, caller, "tasks.change_project", project_id, changed=sorted(changes))
+        await uow.close(by=caller.name)
+    return uow.project
 
 
-async def put_metadata(tools: Deps, caller: Caller, project_id: str, changes: MetadataChanges) -> Project:
-    """Note something about a project."""
-    async with tools.db.tx(actor=caller.name) as tx:
-        book = await open_book(tx, project_id)
-        first = book.project.metadata_created_at or tx.now
-        book.project = _noted(book.project, changes, since=first, now=tx.now)
-        await projects.replace_tags(tx, book.project.id, book.project.tags)
-        await _note(tx, caller, "tasks.put_metadata", project_id, changed=sorted(changes))
-        await book.close(by=caller.name)
-    return book.project
+async def put_metadata(deps: Deps, caller: Caller, project_id: str, changes: MetadataChanges) -> Project:
+    """Set metadata of a project."""
+    async with deps.db.tx(actor=caller.name) as tx:
+        uow = await open_unit_of_work(tx, project_id)
+        first = uow.project.metadata_created_at or tx.now
+        uow.project = _with_metadata(uow.project, changes, since=first, now=tx.now)
+        await projects.replace_tags(tx, uow.project.id, uow.project.tags)
+        await _audit(tx, caller, "tasks.put_metadata", project_id, changed=sorted(changes))
+        await uow.close(by=caller.name)
+    return uow.project
 
 
-async def delete_metadata(tools: Deps, caller: Caller, project_id: str) -> Project:
-    """Forget what was noted about a project. Nothing happens where nothing was."""
-    async with tools.db.tx(actor=caller.name) as tx:
-        book = await open_book(tx, project_id)
-        if book.project.metadata_created_at is None:
-            return book.project
-        nothing: MetadataChanges = {"custom_title": None, "notes": None, "tags": ()}
-        book.project = _noted(book.project, nothing, since=None, now=tx.now)
-        await projects.replace_tags(tx, book.project.id, ())
-        await _note(tx, caller, "tasks.delete_metadata", project_id)
-        await book.close(by=caller.name)
-    return book.project
+async def delete_metadata(deps: Deps, caller: Caller, project_id: str) -> Project:
+    """Delete the metadata of a project, if there is any."""
+    async with deps.db.tx(actor=caller.name) as tx:
+        uow = await open_unit_of_work(tx, project_id)
+        if uow.project.metadata_created_at is None:
+            return uow.project
+        cleared: MetadataChanges = {"custom_title": None, "notes": None, "tags": ()}
+        uow.project = _with_metadata(uow.project, cleared, since=None, now=tx.now)
+        await projects.replace_tags(tx, uow.project.id, ())
+        await _audit(tx, caller, "tasks.delete_metadata", project_id)
+        await uow.close(by=caller.name)
+    return uow.project
 
 
-async def create_queue(tools: Deps, caller: Caller, project_id: str, new: NewQueue) -> Queue:
-    """Make an empty queue, or `QueueExists`."""
-    async with tools.db.tx(actor=caller.name) as tx:
-        book = await open_book(tx, project_id)
-        if await book.find_queue(new.queue_id) is not None:
+async def create_queue(deps: Deps, caller: Caller, project_id: str, new: NewQueue) -> Queue:
+    """Create an empty queue. Raises `QueueExists`."""
+    async with deps.db.tx(actor=caller.name) as tx:
+        uow = await open_unit_of_work(tx, project_id)
+        if await uow.find_queue(new.queue_id) is not None:
             raise QueueExists(project_id=project_id, queue_id=new.queue_id)
-        made = Queue(
+        queue = Queue(
             id=tx.new_id("queue"),
-            project_pk=book.project.id,
+            project_pk=uow.project.id,
             queue_id=new.queue_id,
             name=new.name,
             meta=new.meta,
             created_at=tx.now,
             updated_at=tx.now,
         )
-        book.put_queue(made)
-        book.project = replace(book.project, queue_count=book.project.queue_count + 1, updated_at=tx.now)
-        await _note(tx, caller, "tasks.create_queue", project_id, queue=new.queue_id)
-        await book.close(by=caller.name)
-    return made
+        uow.put_queue(queue)
+        uow.project = replace(uow.project, queue_count=uow.project.queue_count + 1, updated_at=tx.now)
+        await _audit(tx, caller, "tasks.create_queue", project_id, queue=new.queue_id)
+        await uow.close(by=caller.name)
+    return queue
 
 
-async def change_queue(tools: Deps, caller: Caller, project_id: str, queue_id: str, changes: QueueChanges) -> Queue:
-    """Give a queue another name or another meta."""
-    async with tools.db.tx(actor=caller.name) as tx:
-        book = await open_book(tx, project_id)
-        changed = replace(await book.get_queue(queue_id), **changes, updated_at=tx.now)
-        book.put_queue(changed)
-        await _note(tx, caller, "tasks.change_queue", project_id, queue=queue_id, changed=sorted(changes))
-        await book.close(by=caller.name)
+async def change_queue(deps: Deps, caller: Caller, project_id: str, queue_id: str, changes: QueueChanges) -> Queue:
+    """Change the name or the meta of a queue."""
+    async with deps.db.tx(actor=caller.name) as tx:
+        uow = await open_unit_of_work(tx, project_id)
+        changed = replace(await uow.get_queue(queue_id), **changes, updated_at=tx.now)
+        uow.put_queue(changed)
+        await _audit(tx, caller, "tasks.change_queue", project_id, queue=queue_id, changed=sorted(changes))
+        await uow.close(by=caller.name)
     return changed
 
 
-def _noted(known: Project, changes: MetadataChanges, *, since: datetime | None, now: datetime) -> Project:
+def _with_metadata(known: Project, changes: MetadataChanges, *, since: datetime | None, now: datetime) -> Project:
     at = now if since is not None else None
     return replace(known, **changes, metadata_created_at=since, metadata_updated_at=at, updated_at=now)
 
 
-async def _note(tx: Tx, caller: Caller, action: str, project_id: str, **detail: object) -> None:
+async def _audit(tx: Tx, caller: Caller, action: str, project_id: str, **detail: object) -> None:
     await audit.note(tx, caller, action, f"project:{project_id}", **detail)

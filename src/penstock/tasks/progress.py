@@ -1,7 +1,7 @@
-"""A client tells how one task goes: a message, a line for the log, or the status it is in now.
+"""Progress of one task: a client adds a message or a log line, or sets the status.
 
-Whoever holds the task keeps it for as long again with each of them; a final status closes the pull. What is said of the
-status is taken by the rules of a push.
+Each of them renews the holder's lease; a final status closes the pull. A status is checked for the same conflicts as a
+push.
 """
 
 from collections import Counter, defaultdict
@@ -13,170 +13,185 @@ from typing import Any
 
 from penstock.kernel.db import Tx
 from penstock.kernel.errors import Conflict, Gone, Invalid, NotFound, PenstockError, Refused
+from penstock.tasks.conflicts import ClientUpdate, differs, lease_lost_error, list_lost_leases, refuse_overwrites
 from penstock.tasks.deps import Deps
-from penstock.tasks.domain import ChangeKind, Holder, Outcome, Status, Task
-from penstock.tasks.errors import ProjectNotFound, QueueNotFound, TaskGone, TaskNotFound, place_of
-from penstock.tasks.lost import lost
-from penstock.tasks.lifecycle import Book, by_name, claim_task, count_ended, find_task, open_book, pick
-from penstock.tasks.conflicts import Saying, differs, list_lost, refuse_running_over
-from penstock.tasks.result_schema import refuse_misfit
+from penstock.tasks.domain import ChangeKind, Holder, PullOutcome, Status, Task
+from penstock.tasks.errors import ProjectNotFound, QueueNotFound, TaskGone, TaskNotFound, location_details
+from penstock.tasks.lifecycle import (
+    UnitOfWork,
+    by_task_id,
+    claim_task,
+    count_ended_pulls,
+    find_task,
+    open_unit_of_work,
+    resolve_task,
+)
+from penstock.tasks.result_schema import validate_result
 from penstock.tasks.store import leases, projects, queues, task_messages, tasks
-from penstock.tasks.store.task_messages import LogLine, Message
+from penstock.tasks.store.task_messages import LogLine, TaskMessage
 
-REFUSALS = (Invalid, Refused, NotFound, Conflict, Gone)  # of one word; whatever else goes wrong does so for all
+REFUSALS = (Invalid, Refused, NotFound, Conflict, Gone)  # fail one update of a batch; any other error fails all
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spot:
-    """Which task a path means; without a queue it is looked for in the whole project."""
+class TaskPath:
+    """A task by the ids from the path; without a queue it is looked up in the whole project."""
 
     project_id: str
     task_id: str
     queue_id: str | None = None
 
     @property
-    def names(self) -> dict[str, Any]:
-        """The same for an error."""
-        return {"task_id": self.task_id, **place_of(self.project_id, self.queue_id)}
+    def details(self) -> dict[str, Any]:
+        """The ids as error details."""
+        return {"task_id": self.task_id, **location_details(self.project_id, self.queue_id)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Moved:
-    """A task after its status was told, and the status before."""
+class StatusChange:
+    """A task after a status update, and the status it had before."""
 
     task: Task
     previous: Status
 
 
 @dataclass(frozen=True, kw_only=True)
-class Word:
-    """A status that someone tells of a task, and the report or result that came with it."""
+class StatusUpdate:
+    """A status that a client sets, with the report or result that came with it."""
 
-    spot: Spot
+    path: TaskPath
     holder: Holder
     status: Status
     fields: Mapping[str, Any]
 
 
 async def set_status(
-    tools: Deps, spot: Spot, holder: Holder, status: Status, fields: Mapping[str, Any] | None = None
-) -> Moved:
-    """Take a status, and the report or result that came with it. To say the same twice is harmless.
+    deps: Deps, path: TaskPath, holder: Holder, status: Status, fields: Mapping[str, Any] | None = None
+) -> StatusChange:
+    """Set the status of a task, and its report or result. Idempotent.
 
-    Many finish at the same time and would queue up for their project, so they share a trip and its lock.
+    Concurrent updates of one project are coalesced: they share a transaction and the project's lock.
     """
-    word = Word(spot=spot, holder=holder, status=status, fields=fields or {})
-    key = ("status", spot.project_id)
-    taken: Moved | PenstockError = await tools.trips.ask(key, word, partial(_take_all, tools, spot.project_id))
-    if isinstance(taken, PenstockError):
-        raise taken
-    return taken
+    update = StatusUpdate(path=path, holder=holder, status=status, fields=fields or {})
+    key = ("status", path.project_id)
+    change: StatusChange | PenstockError = await deps.coalescer.ask(
+        key, update, partial(_apply_all, deps, path.project_id)
+    )
+    if isinstance(change, PenstockError):
+        raise change
+    return change
 
 
-async def _take_all(tools: Deps, project_id: str, words: Sequence[Word]) -> Sequence[Moved | PenstockError]:
-    """Take what was said, as far as nothing speaks against it. What is said twice of one task is taken in turn."""
-    said: Counter[str] = Counter()
-    turns: defaultdict[int, list[int]] = defaultdict(list)
-    for number, word in enumerate(words):
-        turns[said[word.spot.task_id]].append(number)
-        said[word.spot.task_id] += 1
-    taken: dict[int, Moved | PenstockError] = {}
-    for turn in turns.values():
-        taken |= zip(turn, await _take_some(tools, project_id, [words[number] for number in turn]), strict=True)
-    return [taken[number] for number in range(len(words))]
+async def _apply_all(
+    deps: Deps, project_id: str, updates: Sequence[StatusUpdate]
+) -> Sequence[StatusChange | PenstockError]:
+    """Apply updates in rounds, so that several updates of one task are applied in order."""
+    seen: Counter[str] = Counter()
+    rounds: defaultdict[int, list[int]] = defaultdict(list)
+    for number, update in enumerate(updates):
+        rounds[seen[update.path.task_id]].append(number)
+        seen[update.path.task_id] += 1
+    results: dict[int, StatusChange | PenstockError] = {}
+    for numbers in rounds.values():
+        applied = await _apply_round(deps, project_id, [updates[number] for number in numbers])
+        results |= zip(numbers, applied, strict=True)
+    return [results[number] for number in range(len(updates))]
 
 
-async def _take_some(tools: Deps, project_id: str, words: Sequence[Word]) -> Sequence[Moved | PenstockError]:
-    """Take what was said of some tasks, of each one thing."""
-    async with tools.db.tx(actor="push") as tx:
+async def _apply_round(
+    deps: Deps, project_id: str, updates: Sequence[StatusUpdate]
+) -> Sequence[StatusChange | PenstockError]:
+    """Apply at most one update per task, in one transaction."""
+    async with deps.db.tx(actor="push") as tx:
         try:
-            book = await open_book(tx, project_id)
+            uow = await open_unit_of_work(tx, project_id)
         except ProjectNotFound:
-            return [TaskNotFound(**word.spot.names) for word in words]
-        found = by_name(await tasks.claim_namesakes(tx, book.project.id, [word.spot.task_id for word in words]))
-        taken: list[Moved | PenstockError] = []
-        for word in words:
+            return [TaskNotFound(**update.path.details) for update in updates]
+        task_ids = [update.path.task_id for update in updates]
+        candidates = by_task_id(await tasks.claim_by_task_id(tx, uow.project.id, task_ids))
+        results: list[StatusChange | PenstockError] = []
+        for update in updates:
             try:
-                taken.append(await _take(tools, book, found[word.spot.task_id], word))
+                results.append(await _apply(deps, uow, candidates[update.path.task_id], update))
             except REFUSALS as error:
-                taken.append(error)
-        count_ended(book, tools.meters)
-        await book.close(by=tx.actor)
-    return taken
+                results.append(error)
+        count_ended_pulls(uow, deps.metrics)
+        await uow.close(by=tx.actor)
+    return results
 
 
-async def _take(tools: Deps, book: Book, namesakes: Sequence[Task], word: Word) -> Moved:
-    tx, spot, holder = book.tx, word.spot, word.holder
-    queue = None if spot.queue_id is None else await book.find_queue(spot.queue_id)
-    if queue is None and spot.queue_id is not None:
-        raise TaskNotFound(**spot.names)
-    before = pick(namesakes, spot.project_id, spot.task_id, queue)
-    merged = replace(before, **word.fields).with_status(word.status, now=tx.now)
-    after = merged.told_by(holder, seconds=tools.rules.pull_timeout, now=tx.now)
+async def _apply(deps: Deps, uow: UnitOfWork, candidates: Sequence[Task], update: StatusUpdate) -> StatusChange:
+    tx, path, holder = uow.tx, update.path, update.holder
+    queue = None if path.queue_id is None else await uow.find_queue(path.queue_id)
+    if queue is None and path.queue_id is not None:
+        raise TaskNotFound(**path.details)
+    before = resolve_task(candidates, path.project_id, path.task_id, queue)
+    merged = replace(before, **update.fields).with_status(update.status, now=tx.now)
+    after = merged.updated_by_client(holder, seconds=deps.config.pull_timeout, now=tx.now)
     changes = differs(before, after)
-    await _refuse(book, Saying(holder=holder, task=before, changes=changes))
-    if "result" in word.fields:
-        refuse_misfit(before.result_schema, word.fields["result"])
+    await _refuse_conflicts(uow, ClientUpdate(holder=holder, task=before, changes=changes))
+    if "result" in update.fields:
+        validate_result(before.result_schema, update.fields["result"])
     if changes:
         after = replace(after, updated_at=tx.now, updated_by=holder.name)
-        book.note(before, after, ChangeKind.PUSHED, Outcome.PUSHED, by=holder.name)
+        uow.record(before, after, ChangeKind.PUSHED, PullOutcome.PUSHED, by=holder.name)
     else:
-        await holds.keep(tx, [after] if after != before else [])
-    return Moved(task=after, previous=before.status)
+        await leases.move_leases(tx, [after] if after != before else [])
+    return StatusChange(task=after, previous=before.status)
 
 
-async def say(
-    tools: Deps, spot: Spot, holder: Holder, *, role: str, content: str, session_id: str | None = None
-) -> Message:
-    """Add a message to a task's conversation; the task, its queue and its project are as new as it."""
-    async with tools.db.tx(actor=holder.name) as tx:
-        book, before = await _claim(tx, spot)
+async def add_message(
+    deps: Deps, path: TaskPath, holder: Holder, *, role: str, content: str, session_id: str | None = None
+) -> TaskMessage:
+    """Add a message to a task. Updates the activity time of the task, its queue and its project."""
+    async with deps.db.tx(actor=holder.name) as tx:
+        uow, before = await _claim(tx, path)
         count = before.message_count
         after = replace(before, message_count=count + 1, updated_at=tx.now, updated_by=holder.name)
         if holder.holds(before):
-            after = after.kept_by_holder(seconds=tools.rules.pull_timeout, now=tx.now)
-        said = Message(number=count, role=role, content=content, session_id=session_id, created_at=tx.now)
+            after = after.with_lease_extended(seconds=deps.config.pull_timeout, now=tx.now)
+        message = TaskMessage(number=count, role=role, content=content, session_id=session_id, created_at=tx.now)
         await tasks.move_task(tx, before, after)
-        await talk.insert_message(tx, before.id, said)
-        book.touch(before.queue_pk)
-        await book.close(by=holder.name)
-    return said
+        await task_messages.insert_message(tx, before.id, message)
+        uow.touch(before.queue_pk)
+        await uow.close(by=holder.name)
+    return message
 
 
-async def log(tools: Deps, spot: Spot, holder: Holder, content: str) -> LogLine:
-    """Add a line to a task's log; nothing else is as new as it, and nobody waits for the project."""
-    async with tools.db.tx(actor=holder.name) as tx:
-        found = await _find(tx, spot)
-        until = tx.now + timedelta(seconds=tools.rules.pull_timeout)
-        line = await talk.insert_line(tx, found.id, content, holder=holder, until=until)
+async def add_log_line(deps: Deps, path: TaskPath, holder: Holder, content: str) -> LogLine:
+    """Add a line to a task's log. No activity time changes, and the project is not locked."""
+    async with deps.db.tx(actor=holder.name) as tx:
+        found = await _find(tx, path)
+        until = tx.now + timedelta(seconds=deps.config.pull_timeout)
+        line = await task_messages.insert_line(tx, found.id, content, holder=holder, until=until)
         if line is None:  # deleted since it was found
-            raise TaskGone(**spot.names)
+            raise TaskGone(**path.details)
     return line
 
 
-async def _claim(tx: Tx, spot: Spot) -> tuple[Book, Task]:
-    """The project and the task in hand. Whatever is missing, all three names are told."""
+async def _claim(tx: Tx, path: TaskPath) -> tuple[UnitOfWork, Task]:
+    """Lock the project and the task. A missing project or queue raises `TaskNotFound` with all ids."""
     try:
-        book = await open_book(tx, spot.project_id)
-        return book, await claim_task(book, spot.task_id, spot.queue_id)
+        uow = await open_unit_of_work(tx, path.project_id)
+        return uow, await claim_task(uow, path.task_id, path.queue_id)
     except (ProjectNotFound, QueueNotFound) as error:
-        raise TaskNotFound(**spot.names) from error
+        raise TaskNotFound(**path.details) from error
 
 
-async def _find(tx: Tx, spot: Spot) -> Task:
-    """The task, only to be read."""
-    project = await projects.find_project(tx, spot.project_id)
+async def _find(tx: Tx, path: TaskPath) -> Task:
+    """The task, without a lock."""
+    project = await projects.find_project(tx, path.project_id)
     if project is None:
-        raise TaskNotFound(**spot.names)
-    if spot.queue_id is None:
-        return await find_task(tx, project, spot.task_id)
-    queue = await queues.find_queue(tx, project.id, spot.queue_id)
+        raise TaskNotFound(**path.details)
+    if path.queue_id is None:
+        return await find_task(tx, project, path.task_id)
+    queue = await queues.find_queue(tx, project.id, path.queue_id)
     if queue is None:
-        raise TaskNotFound(**spot.names)
-    return await find_task(tx, project, spot.task_id, queue)
+        raise TaskNotFound(**path.details)
+    return await find_task(tx, project, path.task_id, queue)
 
 
-async def _refuse(book: Book, said: Saying) -> None:
-    if await list_lost(book.tx, [said]):
-        raise await lost(book.tx, said.task, said.holder)
-    refuse_running_over(book.project, [said])
+async def _refuse_conflicts(uow: UnitOfWork, update: ClientUpdate) -> None:
+    if await list_lost_leases(uow.tx, [update]):
+        raise await lease_lost_error(uow.tx, update.task, update.holder)
+    refuse_overwrites(uow.project, [update])

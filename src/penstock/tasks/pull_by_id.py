@@ -1,4 +1,4 @@
-"""Pulling tasks by their ids: each is handed out, or the answer says why not."""
+"""Pull tasks by id: each task is claimed, or the result says why not."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,144 +6,163 @@ from datetime import datetime
 
 from penstock.kernel.db import Tx
 from penstock.kernel.errors import PenstockError
+from penstock.tasks.claims import (
+    ClaimRequest,
+    ClaimResult,
+    IdempotencyKey,
+    claim_result,
+    claim_time,
+    idempotency_key_of,
+    new_lease,
+    replay_claim,
+)
 from penstock.tasks.deps import Deps
 from penstock.tasks.domain import PullState, Side, Task
 from penstock.tasks.errors import NotOffered, TaskIsHeld
-from penstock.tasks.claims import Ask, Handed, Slip, begin_share, moment_of, slip_of, tell_again
-from penstock.tasks.lifecycle import by_name, pick
+from penstock.tasks.lifecycle import by_task_id, resolve_task
 from penstock.tasks.store import claims, locations, pulls, queues, tasks
-from penstock.tasks.store.offers import Span, Wanted
+from penstock.tasks.store.offers import PullFilter, ValueRange
 
-ALREADY = ("it was pulled already", "已被拉取")
-CLIENTS = ("a client wrote it last", "最后由客户端写入")
+ALREADY_PULLED = ("it was already pulled", "已被拉取")
+WRITTEN_BY_CLIENT = ("a client wrote it last", "最后由客户端写入")
 EXPIRED = ("it has expired", "已过期")
-GIVEN_UP = ("it was pulled too often without a push", "被拉取多次而未推送")
-FILTERED = ("the filters leave it out", "不符合过滤条件")
-ENOUGH = ("this pull has as many tasks as it may take", "本次拉取的任务数已达上限")
+TOO_MANY_ATTEMPTS = ("it was pulled too many times without a push", "被拉取多次而未推送")
+FILTERED = ("it does not match the filters", "不符合过滤条件")
+LIMIT_REACHED = ("this pull has reached its limit", "本次拉取的任务数已达上限")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Named:
-    """What was handed out, and what was not and why, by id."""
-
-    handed: Handed
-    failed: dict[str, PenstockError]
-    chosen: Sequence[Task] = ()  # what can be handed out, before it is
-
-
-@dataclass(frozen=True, kw_only=True)
-class Names:
-    """Which tasks are wanted, from where, and what must be true of them."""
+class PullByIdRequest:
+    """The task ids to claim, from where, and the filters they must match."""
 
     project_id: str
     queue_id: str | None
     task_ids: Sequence[str]
-    wanted: Wanted | None = None  # filters; None for whatever is on offer
+    filter: PullFilter | None = None  # None claims whatever is offered
     idempotency_key: str | None = None
 
+    @property
+    def identity(self) -> str:
+        """What the request asks for, as text. Receipts store its hash, so its form stays the same across releases."""
+        wanted = None if self.filter is None else self.filter.identity
+        place = f"project_id={self.project_id!r}, queue_id={self.queue_id!r}"
+        return (
+            f"(Names({place}, task_ids={self.task_ids!r}, wanted={wanted}, idempotency_key={self.idempotency_key!r}),)"
+        )
 
-async def pull_named(tools: Deps, names: Names, ask: Ask) -> Named:
-    """Hand out those of these tasks that can be, and no more than asked for."""
-    slip = slip_of(names.idempotency_key, ask, names)
-    if slip is not None:  # before the quota is asked: it has paid for these
-        async with tools.db.read() as tx:
-            again = await tell_again(tx, ask, slip)
-            if again is not None:
-                return await _sort(tx, names, replace(ask, limit=0), again)
-    granted = await tools.gate.reserve(ask.caller.actor, min(len(names.task_ids), ask.limit))
-    named: Named | None = None
+
+@dataclass(frozen=True, kw_only=True)
+class PullByIdResult:
+    """What was claimed, and the error for each id that was not."""
+
+    claimed: ClaimResult
+    failed: dict[str, PenstockError]
+    claimable: Sequence[Task] = ()  # what can be claimed, before the claim
+
+
+async def pull_by_id(deps: Deps, request: PullByIdRequest, claim: ClaimRequest) -> PullByIdResult:
+    """Claim those of the named tasks that are offered, up to `claim.limit`."""
+    idempotency = idempotency_key_of(request.idempotency_key, claim, identity=request.identity)
+    if idempotency is not None:  # before the quota: the first request has paid for these tasks
+        async with deps.db.read() as tx:
+            replay = await replay_claim(tx, claim, idempotency)
+            if replay is not None:
+                return await _check(tx, request, replace(claim, limit=0), replay)
+    granted = await deps.limiter.reserve(claim.caller.actor, min(len(request.task_ids), claim.limit))
+    result: PullByIdResult | None = None
     try:
-        named = await _pull(tools, names, replace(ask, limit=granted), slip)
-        return named
+        result = await _claim(deps, request, replace(claim, limit=granted), idempotency)
+        return result
     finally:
-        taken = len(named.handed.rows) if named is not None and not named.handed.is_again else 0
-        await tools.gate.give_back(ask.caller.actor, granted - taken)
+        taken = len(result.claimed.rows) if result is not None and not result.claimed.is_replay else 0
+        await deps.limiter.give_back(claim.caller.actor, granted - taken)
 
 
-async def _pull(tools: Deps, names: Names, ask: Ask, slip: Slip | None) -> Named:
-    async with tools.db.tx(actor=ask.holder.name) as tx:
-        place = await places.get_place(tx, names.project_id, names.queue_id)
-        pull_id, actor = tx.new_id("pull"), ask.caller.actor
-        if slip is not None and not await pulls.insert_receipt(
-            tx, actor=actor, key=slip.key, asked=slip.asked, pull_id=pull_id
+async def _claim(
+    deps: Deps, request: PullByIdRequest, claim: ClaimRequest, idempotency: IdempotencyKey | None
+) -> PullByIdResult:
+    async with deps.db.tx(actor=claim.holder.name) as tx:
+        location = await locations.get_location(tx, request.project_id, request.queue_id)
+        pull_id, actor = tx.new_id("pull"), claim.caller.actor
+        if idempotency is not None and not await pulls.insert_receipt(
+            tx, actor=actor, key=idempotency.key, asked=idempotency.fingerprint, pull_id=pull_id
         ):
-            again = await tell_again(tx, ask, slip)
-            if again is not None:
-                return await _sort(tx, names, replace(ask, limit=0), again)
-        named = await _sort(tx, names, ask, Handed(project_pk=place.project_pk))
-        chosen = {one.id: one for one in named.chosen}
-        mine = replace(ask, limit=max(1, len(chosen)))
-        share = begin_share(tx, place, moment_of(tools, tx, place), mine, pull_id=pull_id)
-        rows = await handing.hand_out_these(tx, list(chosen), share.hand, share.moment) if chosen else []
-        for lost in chosen.keys() - {row.id for row in rows}:  # somebody was quicker
-            named.failed[chosen[lost].task_id] = _not_offered(chosen[lost], ALREADY)
-        if slip is not None and not rows:
-            await pulls.delete_receipt(tx, actor=actor, key=slip.key)
-        return replace(named, handed=share.handed(rows))
+            replay = await replay_claim(tx, claim, idempotency)
+            if replay is not None:
+                return await _check(tx, request, replace(claim, limit=0), replay)
+        result = await _check(tx, request, claim, ClaimResult(project_pk=location.project_pk))
+        claimable = {one.id: one for one in result.claimable}
+        time = claim_time(deps, tx, location)
+        grant = new_lease(tx, replace(claim, limit=max(1, len(claimable))), pull_id=pull_id)
+        rows = await claims.claim_offered_by_pk(tx, list(claimable), grant, time) if claimable else []
+        for lost in claimable.keys() - {row.id for row in rows}:  # another pull was faster
+            result.failed[claimable[lost].task_id] = _not_offered(claimable[lost], ALREADY_PULLED)
+        if idempotency is not None and not rows:
+            await pulls.delete_receipt(tx, actor=actor, key=idempotency.key)
+        return replace(result, claimed=claim_result(location, grant, time, rows))
 
 
-async def _sort(tx: Tx, names: Names, ask: Ask, handed: Handed) -> Named:
-    """Those that can be handed out beside what was handed out before, and why the others cannot."""
-    place = await places.get_place(tx, names.project_id, names.queue_id)
+async def _check(tx: Tx, request: PullByIdRequest, claim: ClaimRequest, claimed: ClaimResult) -> PullByIdResult:
+    """Which tasks can be claimed in addition to `claimed`, and the error for each of the others."""
+    location = await locations.get_location(tx, request.project_id, request.queue_id)
     queue = None
-    if names.queue_id is not None:
-        queue = await queues.get_queue(tx, place.project_pk, names.queue_id, project_id=names.project_id)
-    namesakes = by_name(await tasks.list_namesakes(tx, place.project_pk, names.task_ids))
-    had = {row.task_id for row in handed.rows}
-    chosen: list[Task] = []
+    if request.queue_id is not None:
+        queue = await queues.get_queue(tx, location.project_pk, request.queue_id, project_id=request.project_id)
+    candidates = by_task_id(await tasks.list_by_task_id(tx, location.project_pk, request.task_ids))
+    already = {row.task_id for row in claimed.rows}
+    claimable: list[Task] = []
     failed: dict[str, PenstockError] = {}
-    for task_id in names.task_ids:
-        if task_id in had:
+    for task_id in request.task_ids:
+        if task_id in already:
             continue
         try:
-            one = pick(namesakes[task_id], names.project_id, task_id, queue)
-            _refuse(one, names.wanted, tx.now)
-            if len(chosen) >= ask.limit:
-                raise _not_offered(one, ENOUGH)
+            one = resolve_task(candidates[task_id], request.project_id, task_id, queue)
+            _refuse_unclaimable(one, request.filter, tx.now)
+            if len(claimable) >= claim.limit:
+                raise _not_offered(one, LIMIT_REACHED)
         except PenstockError as error:
             failed[task_id] = error
         else:
-            chosen.append(one)
-    return Named(handed=handed, failed=failed, chosen=chosen)
+            claimable.append(one)
+    return PullByIdResult(claimed=claimed, failed=failed, claimable=claimable)
 
 
-def _refuse(one: Task, wanted: Wanted | None, now: datetime) -> None:
-    """Say why a task cannot be handed out, if it cannot."""
+def _refuse_unclaimable(one: Task, wanted: PullFilter | None, now: datetime) -> None:
     if one.state is PullState.HELD:
         raise TaskIsHeld(task_id=one.task_id, holder=one.lease_owner)
     if one.state is PullState.CLOSED:
-        raise _not_offered(one, ALREADY)
+        raise _not_offered(one, ALREADY_PULLED)
     if one.source is not Side.SERVER:
-        raise _not_offered(one, CLIENTS)
-    if not one.may_be_offered(now):
+        raise _not_offered(one, WRITTEN_BY_CLIENT)
+    if not one.is_offerable(now):
         raise _not_offered(one, EXPIRED)
     if one.state is PullState.IDLE:
-        raise _not_offered(one, GIVEN_UP)
-    if wanted is not None and not _fits(one, wanted):
+        raise _not_offered(one, TOO_MANY_ATTEMPTS)
+    if wanted is not None and not _matches(one, wanted):
         raise _not_offered(one, FILTERED)
 
 
-def _fits(one: Task, wanted: Wanted) -> bool:
-    """Whether a task passes the filters; the same ones that `store/offers.py` asks of the database."""
+def _matches(one: Task, wanted: PullFilter) -> bool:
+    """Whether a task matches the filters; `store/offers.py` has the same conditions in SQL."""
     return (
         one.status in wanted.statuses
         and set(wanted.tags) <= set(one.tags)
         and wanted.first_rank <= one.priority <= wanted.last_rank
-        and _inside(one.created_at, wanted.created)
-        and _inside(one.server_modified_at, wanted.modified)
-        and _inside(one.version, wanted.version)
+        and _is_inside(one.created_at, wanted.created)
+        and _is_inside(one.server_modified_at, wanted.modified)
+        and _is_inside(one.version, wanted.version)
     )
 
 
-def _inside(value: datetime | int | None, span: Span) -> bool:
-    if span == Span():
+def _is_inside(value: datetime | int | None, limits: ValueRange) -> bool:
+    if limits == ValueRange():
         return True
     if value is None:
         return False
-    return not (_before(value, span.start) or not _before(value, span.end, otherwise=True))
+    return not (_is_before(value, limits.start) or not _is_before(value, limits.end, otherwise=True))
 
 
-def _before(value: datetime | int, end: datetime | int | None, *, otherwise: bool = False) -> bool:
+def _is_before(value: datetime | int, end: datetime | int | None, *, otherwise: bool = False) -> bool:
     if isinstance(value, datetime) and isinstance(end, datetime):
         return value < end
     if isinstance(value, int) and isinstance(end, int):
@@ -151,5 +170,5 @@ def _before(value: datetime | int, end: datetime | int | None, *, otherwise: boo
     return otherwise
 
 
-def _not_offered(one: Task, why: tuple[str, str]) -> NotOffered:
-    return NotOffered(task_id=one.task_id, reason=why[0], reason_zh=why[1])
+def _not_offered(one: Task, reason: tuple[str, str]) -> NotOffered:
+    return NotOffered(task_id=one.task_id, reason=reason[0], reason_zh=reason[1])

@@ -1,8 +1,7 @@
-"""Doing work over: a whole queue is reset or run again, or some tasks of it are.
+"""Queue operations: reset, reset-error and re-run of a queue, and re-run of single tasks.
 
-Each task is pending once more and written by the server; and, unless the settings say otherwise, it is taken from
-whoever has it and put on offer. A long queue is gone through in parts, so that memory stays flat. It is one transaction
-all the same: nobody sees half of it.
+Each task becomes pending and last written by the server; unless the settings say otherwise, its lease is revoked and it
+is offered again. A long queue is processed in batches to bound memory, but in one transaction: nobody sees half of it.
 """
 
 from collections.abc import Sequence
@@ -12,153 +11,160 @@ from datetime import datetime
 from penstock.access import audit
 from penstock.access.domain import Caller
 from penstock.kernel.errors import Conflict, Gone, NotFound, PenstockError
-from penstock.tasks.deps import Deps, Rules
-from penstock.tasks.domain import ChangeKind, Operation, PullState, Queue, Status, Task
-from penstock.tasks.errors import SHOWN_IDS, TaskArchived
-from penstock.tasks.metrics import Meters
-from penstock.tasks.lifecycle import Book, by_name, claim_task, count_ended, open_book, pick
+from penstock.tasks.deps import Config, Deps
+from penstock.tasks.domain import BatchResult, ChangeKind, Operation, PullState, Queue, Status, Task
+from penstock.tasks.errors import MAX_LISTED_IDS, TaskArchived
+from penstock.tasks.lifecycle import (
+    UnitOfWork,
+    by_task_id,
+    claim_task,
+    count_ended_pulls,
+    open_unit_of_work,
+    resolve_task,
+)
+from penstock.tasks.metrics import TaskMetrics
 from penstock.tasks.store import tasks
-from penstock.tasks.store.tasks import Where
+from penstock.tasks.store.tasks import QueueScope
 
-PART = 2_000  # tasks in memory at once
-AUDITED = {Operation.RESET: "tasks.reset", Operation.RESET_ERROR: "tasks.reset_error", Operation.RE_RUN: "tasks.rerun"}
-SOME_AGAIN = "tasks.rerun_tasks"  # apart from what is done to whole queues, which alarms count
+BATCH_SIZE = 2_000  # tasks in memory at once
+AUDIT_ACTIONS = {
+    Operation.RESET: "tasks.reset",
+    Operation.RESET_ERROR: "tasks.reset_error",
+    Operation.RE_RUN: "tasks.rerun",
+}
+RERUN_TASKS_ACTION = "tasks.rerun_tasks"  # not counted by the alert on queue operations
 PULLED = (PullState.HELD, PullState.CLOSED)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Way:
-    """How an operation goes about a task."""
+class ResetOptions:
+    """What an operation does to each task."""
 
     kind: ChangeKind = ChangeKind.RESET
-    only: Status | None = None  # tasks in another status are left alone
-    forgets: bool = False  # what came of the work before
+    only: Status | None = None  # skip tasks in another status
+    clears_results: bool = False  # drop report and result
     clears_pulls: bool
 
     @classmethod
-    def of(cls, operation: Operation, rules: Rules) -> "Way":
-        """As the settings have it."""
+    def of(cls, operation: Operation, config: Config) -> "ResetOptions":
+        """The options of an operation under these settings."""
         if operation is Operation.RE_RUN:
-            return cls(kind=ChangeKind.RERUN, clears_pulls=rules.rerun_clears_pulls)
+            return cls(kind=ChangeKind.RERUN, clears_pulls=config.rerun_clears_pulls)
         if operation is Operation.RESET_ERROR:
-            return cls(only=Status.ERROR, clears_pulls=rules.reset_clears_pulls)
-        return cls(forgets=True, clears_pulls=rules.reset_clears_pulls)
+            return cls(only=Status.ERROR, clears_pulls=config.reset_clears_pulls)
+        return cls(clears_results=True, clears_pulls=config.reset_clears_pulls)
 
     def applied(self, task: Task, *, by: str, now: datetime) -> Task:
-        """The task, to be done over. Who has it may keep it where pulls are not cleared; nobody's goes on offer."""
-        again = replace(task.with_status(Status.PENDING, now=now), error_reason=None)
-        again = again.written_by_server(by=by, now=now)
-        if self.forgets:
-            again = replace(again, report=None, result=None)
+        """The task after the operation. If pulls are not cleared, a held or closed task keeps its pull."""
+        pending = replace(task.with_status(Status.PENDING, now=now), error_reason=None)
+        pending = pending.written_by_server(by=by, now=now)
+        if self.clears_results:
+            pending = replace(pending, report=None, result=None)
         if self.clears_pulls or task.state not in PULLED:
-            return again.offered_anew(now=now)
-        # A holder who lets go of it must not bring back the status it was pulled in.
-        return replace(again, status_at_pull=Status.PENDING) if task.is_held else again
+            return pending.reoffered(now=now)
+        # A release must not bring back the status the task had when it was pulled.
+        return replace(pending, status_at_pull=Status.PENDING) if task.is_held else pending
 
 
 @dataclass(frozen=True, kw_only=True)
-class Operated:
-    """What was done to a queue."""
+class OperationResult:
+    """The queue after an operation, and how many tasks it changed."""
 
     queue: Queue
     operation: Operation
     affected: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunAgain:
-    """What became of a list of tasks: how many were taken, and why the others were not."""
-
-    affected: int
-    failed: Sequence[tuple[str, PenstockError]]
-
-
-async def operate(tools: Deps, caller: Caller, project_id: str, queue_id: str, operation: Operation) -> Operated:
-    """Do all living tasks of a queue over, or those in error."""
-    way = Way.of(operation, tools.rules)
-    async with tools.db.tx(actor=caller.name) as tx:
-        book = await open_book(tx, project_id)
-        queue = await book.get_queue(queue_id)
-        reset_at = tx.now if way.kind is ChangeKind.RESET else queue.last_reset_at
-        done = replace(queue, last_reset_at=reset_at, last_operation=operation, last_operation_by=caller.name)
-        book.put_queue(replace(done, updated_at=tx.now))
-        affected = await _go_through(book, tools.meters, queue.id, way, by=caller.name)
-        await _close(book, tools.meters, by=caller.name)
-        about = {"queue": queue_id, "affected": affected}
-        await audit.note(tx, caller, AUDITED[operation], f"project:{project_id}", **about)
-    tools.meters.count_operation(operation)
-    return Operated(queue=done, operation=operation, affected=affected)
+async def run_operation(
+    deps: Deps, caller: Caller, project_id: str, queue_id: str, operation: Operation
+) -> OperationResult:
+    """Reset or re-run all active tasks of a queue, or those in error."""
+    options = ResetOptions.of(operation, deps.config)
+    async with deps.db.tx(actor=caller.name) as tx:
+        uow = await open_unit_of_work(tx, project_id)
+        queue = await uow.get_queue(queue_id)
+        reset_at = tx.now if options.kind is ChangeKind.RESET else queue.last_reset_at
+        operated = replace(queue, last_reset_at=reset_at, last_operation=operation, last_operation_by=caller.name)
+        uow.put_queue(replace(operated, updated_at=tx.now))
+        affected = await _apply_to_queue(uow, deps.metrics, queue.id, options, by=caller.name)
+        await _close(uow, deps.metrics, by=caller.name)
+        detail = {"queue": queue_id, "affected": affected}
+        await audit.note(tx, caller, AUDIT_ACTIONS[operation], f"project:{project_id}", **detail)
+    deps.metrics.count_operation(operation)
+    return OperationResult(queue=operated, operation=operation, affected=affected)
 
 
-async def run_again(tools: Deps, caller: Caller, project_id: str, task_id: str, *, queue_id: str | None = None) -> Task:
-    """Do one task over, whatever its status."""
-    way = Way.of(Operation.RE_RUN, tools.rules)
-    async with tools.db.tx(actor=caller.name) as tx:
-        book = await open_book(tx, project_id)
-        task = _unarchived(await claim_task(book, task_id, queue_id))
-        after = way.applied(task, by=caller.name, now=tx.now)
-        book.note(task, after, way.kind)
-        await _close(book, tools.meters, by=caller.name)
-        about = {"queue": task.queue_id, "affected": 1, "tasks": [task_id]}
-        await audit.note(tx, caller, SOME_AGAIN, f"project:{project_id}", **about)
-    return replace(after, version=book.project.version)
+async def rerun_task(deps: Deps, caller: Caller, project_id: str, task_id: str, *, queue_id: str | None = None) -> Task:
+    """Re-run one task, whatever its status."""
+    options = ResetOptions.of(Operation.RE_RUN, deps.config)
+    async with deps.db.tx(actor=caller.name) as tx:
+        uow = await open_unit_of_work(tx, project_id)
+        task = _refuse_archived(await claim_task(uow, task_id, queue_id))
+        after = options.applied(task, by=caller.name, now=tx.now)
+        uow.record(task, after, options.kind)
+        await _close(uow, deps.metrics, by=caller.name)
+        detail = {"queue": task.queue_id, "affected": 1, "tasks": [task_id]}
+        await audit.note(tx, caller, RERUN_TASKS_ACTION, f"project:{project_id}", **detail)
+    return replace(after, version=uow.project.version)
 
 
-async def run_several_again(
-    tools: Deps, caller: Caller, project_id: str, task_ids: Sequence[str], *, queue_id: str | None = None
-) -> RunAgain:
-    """Do some tasks over; those that cannot be are told of, and the others are done."""
-    way = Way.of(Operation.RE_RUN, tools.rules)
-    async with tools.db.tx(actor=caller.name) as tx:
-        book = await open_book(tx, project_id)
-        found, failed = await _claim_named(book, task_ids, queue_id)
+async def rerun_tasks(
+    deps: Deps, caller: Caller, project_id: str, task_ids: Sequence[str], *, queue_id: str | None = None
+) -> BatchResult[Task]:
+    """Re-run some tasks; an error of one task does not stop the others."""
+    options = ResetOptions.of(Operation.RE_RUN, deps.config)
+    async with deps.db.tx(actor=caller.name) as tx:
+        uow = await open_unit_of_work(tx, project_id)
+        found, failed = await _claim_tasks(uow, task_ids, queue_id)
         for task in found:
-            book.note(task, way.applied(task, by=caller.name, now=tx.now), way.kind)
-        await _close(book, tools.meters, by=caller.name)
-        about = {"queue": queue_id, "affected": len(found), "tasks": [task.task_id for task in found[:SHOWN_IDS]]}
-        await audit.note(tx, caller, SOME_AGAIN, f"project:{project_id}", **about)
-    return RunAgain(affected=len(found), failed=failed)
+            uow.record(task, options.applied(task, by=caller.name, now=tx.now), options.kind)
+        await _close(uow, deps.metrics, by=caller.name)
+        detail = {"queue": queue_id, "affected": len(found), "tasks": [task.task_id for task in found[:MAX_LISTED_IDS]]}
+        await audit.note(tx, caller, RERUN_TASKS_ACTION, f"project:{project_id}", **detail)
+    return BatchResult(done=found, failed=failed)
 
 
-async def _go_through(book: Book, meters: Meters, queue_pk: str, way: Way, *, by: str) -> int:
-    """Do the tasks of a queue over, part by part; returns how many."""
-    where = Where(project_pk=book.project.id, queue_pk=queue_pk)
-    also = tasks.in_status(way.only)
+async def _apply_to_queue(
+    uow: UnitOfWork, metrics: TaskMetrics, queue_pk: str, options: ResetOptions, *, by: str
+) -> int:
+    """Apply an operation to the tasks of a queue in batches; returns how many."""
+    where = QueueScope(project_pk=uow.project.id, queue_pk=queue_pk)
+    also = tasks.in_status(options.only)
     affected, after = 0, ""
-    while part := await tasks.claim_some(book.tx, where, after=after, limit=PART, also=also):
-        for task in part:
-            book.note(task, way.applied(task, by=by, now=book.tx.now), way.kind)
-        count_ended(book, meters)
-        await book.flush(by=by)
-        affected, after = affected + len(part), part[-1].id
+    while batch := await tasks.claim_page(uow.tx, where, after=after, limit=BATCH_SIZE, also=also):
+        for task in batch:
+            uow.record(task, options.applied(task, by=by, now=uow.tx.now), options.kind)
+        count_ended_pulls(uow, metrics)
+        await uow.flush(by=by)
+        affected, after = affected + len(batch), batch[-1].id
     return affected
 
 
-async def _claim_named(
-    book: Book, task_ids: Sequence[str], queue_id: str | None
+async def _claim_tasks(
+    uow: UnitOfWork, task_ids: Sequence[str], queue_id: str | None
 ) -> tuple[list[Task], list[tuple[str, PenstockError]]]:
-    """The tasks of these names, locked, and what is wrong with the other names."""
-    queue = None if queue_id is None else await book.get_queue(queue_id)
-    namesakes = by_name(await tasks.claim_namesakes(book.tx, book.project.id, task_ids))
+    """Lock the tasks with these ids; returns them, and the error for each other id."""
+    queue = None if queue_id is None else await uow.get_queue(queue_id)
+    candidates = by_task_id(await tasks.claim_by_task_id(uow.tx, uow.project.id, task_ids))
     found: list[Task] = []
     failed: list[tuple[str, PenstockError]] = []
     for task_id in dict.fromkeys(task_ids):
         try:
-            found.append(_unarchived(pick(namesakes[task_id], book.project.project_id, task_id, queue)))
+            found.append(_refuse_archived(resolve_task(candidates[task_id], uow.project.project_id, task_id, queue)))
         except (NotFound, Gone, Conflict) as error:
             failed.append((task_id, error))
     return found, failed
 
 
-def _unarchived(task: Task) -> Task:
+def _refuse_archived(task: Task) -> Task:
     if task.archived_at is not None:
         raise TaskArchived(task_id=task.task_id)
     return task
 
 
-async def _close(book: Book, meters: Meters, *, by: str) -> None:
-    """Write everything down, and tell those who watch when there is something to tell."""
-    if book.written or book.changes:
-        book.tell()
-    count_ended(book, meters)
-    await book.close(by=by)
+async def _close(uow: UnitOfWork, metrics: TaskMetrics, *, by: str) -> None:
+    """Write all changes, with an event if there are any."""
+    if uow.written or uow.changes:
+        uow.announce()
+    count_ended_pulls(uow, metrics)
+    await uow.close(by=by)

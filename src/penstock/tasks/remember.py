@@ -1,8 +1,7 @@
-"""Figures that were counted a moment ago, remembered for those who ask again.
+"""Cache of statistics.
 
-However many ask for the same figure at the same time, it is counted once; whoever comes meanwhile gets that answer.
-What took long to count is remembered longer, so that counting never takes more than a small part of the time. What was
-asked for least lately is forgotten first: nobody can fill the memory by asking for ever new things.
+Concurrent requests for the same statistic are coalesced into one query. A slow query is cached longer, so that counting
+never takes more than a small part of the time. The cache is bounded and evicts the least recently used entry.
 """
 
 from collections import OrderedDict
@@ -15,58 +14,55 @@ from penstock.kernel.clock import Clock
 from penstock.kernel.coalescer import Coalescer
 
 T = TypeVar("T")
-MOST_KEPT = 1_000
-REST = 20  # times as long as the counting took
+MAX_ENTRIES = 1_000
+TTL_FACTOR = 20  # a value is cached at least this many times as long as its query took
 
 
 @dataclass(frozen=True, kw_only=True)
-class Remembered(Generic[T]):
-    """A figure, and when it was counted."""
+class CachedStats(Generic[T]):
+    """A cached value, and when it was counted."""
 
     at: datetime
-    until: datetime  # when it is too old
-    figure: T
+    until: datetime  # when it becomes stale
+    value: T
 
 
-class Memory:
-    """What this process remembers."""
+class StatsCache:
+    """A cache of statistics in this process."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Hashable, Remembered[Any]] = OrderedDict()
-        self._trips = Coalescer()
+        self._entries: OrderedDict[Hashable, CachedStats[Any]] = OrderedDict()
+        self._coalescer = Coalescer()
 
     async def recall(
         self, key: Hashable, count: Callable[[], Awaitable[T]], *, clock: Clock, seconds: float
-    ) -> Remembered[T]:
-        """The figure of that key while it is younger than `seconds`, else counted anew; 0 is to remember nothing.
+    ) -> CachedStats[T]:
+        """The cached value, counted again after `seconds`; 0 disables the cache. Errors are not cached."""
 
-        What fails is not remembered.
-        """
+        async def refresh(requests: Sequence[None]) -> Sequence[CachedStats[T]]:
+            cached = self._find(key, clock.now()) or self._keep(key, await _count(count, clock, seconds))
+            return [cached] * len(requests)
 
-        async def look(askers: Sequence[None]) -> Sequence[Remembered[T]]:
-            known = self._find(key, clock.now()) or self._keep(key, await _counted(count, clock, seconds))
-            return [known] * len(askers)
+        cached: CachedStats[T] = self._find(key, clock.now()) or await self._coalescer.ask(key, None, refresh)
+        return cached
 
-        known: Remembered[T] = self._find(key, clock.now()) or await self._trips.ask(key, None, look)
-        return known
-
-    def _find(self, key: Hashable, now: datetime) -> Remembered[Any] | None:
-        known = self._kept.get(key)
-        if known is None or not known.at <= now < known.until:
+    def _find(self, key: Hashable, now: datetime) -> CachedStats[Any] | None:
+        cached = self._entries.get(key)
+        if cached is None or not cached.at <= now < cached.until:
             return None
-        self._kept.move_to_end(key)
-        return known
+        self._entries.move_to_end(key)
+        return cached
 
-    def _keep(self, key: Hashable, known: Remembered[T]) -> Remembered[T]:
-        self._kept[key] = known
-        self._kept.move_to_end(key)
-        if len(self._kept) > MOST_KEPT:
-            self._kept.popitem(last=False)
-        return known
+    def _keep(self, key: Hashable, cached: CachedStats[T]) -> CachedStats[T]:
+        self._entries[key] = cached
+        self._entries.move_to_end(key)
+        if len(self._entries) > MAX_ENTRIES:
+            self._entries.popitem(last=False)
+        return cached
 
 
-async def _counted(count: Callable[[], Awaitable[T]], clock: Clock, seconds: float) -> Remembered[T]:
+async def _count(count: Callable[[], Awaitable[T]], clock: Clock, seconds: float) -> CachedStats[T]:
     at = clock.now()
-    figure = await count()
-    rest = max(timedelta(seconds=seconds), REST * (clock.now() - at)) if seconds else timedelta()
-    return Remembered(at=at, until=at + rest, figure=figure)
+    value = await count()
+    ttl = max(timedelta(seconds=seconds), TTL_FACTOR * (clock.now() - at)) if seconds else timedelta()
+    return CachedStats(at=at, until=at + ttl, value=value)

@@ -1,8 +1,8 @@
-"""Removing a project or a queue with all that is in it.
+"""Remove a project or a queue with everything in it.
 
-Whoever removes it does not wait for a million rows: in one transaction nobody finds it any more, its name is free, its
-tasks are off offer and out of their holders' hands. The rows go afterwards, in a job, some thousands at a time. What
-stays is the audit line, and for a while an empty row by which those who ask for changes hear of it.
+The request does not wait for a million rows: one transaction hides the project or queue, frees its id, withdraws its
+tasks and ends their leases. A job then deletes the rows in batches. The audit log line stays, and for a while a
+tombstone row, by which clients that poll for changes see the deletion.
 """
 
 from dataclasses import replace
@@ -16,97 +16,97 @@ from penstock.kernel.db import Tx
 from penstock.kernel.maintenance import until_none
 from penstock.kernel.queue import Job, NewJob
 from penstock.tasks.deps import Deps
-from penstock.tasks.lifecycle import Book, channel, open_book
-from penstock.tasks.store import feed, projects, queues, removal
+from penstock.tasks.lifecycle import UnitOfWork, offer_channel, open_unit_of_work
+from penstock.tasks.store import feed, projects, queues, tasks
 
-ROOM = "tasks"
-REMOVE = "tasks.remove"
+MODULE = "tasks"
+REMOVE_JOB = "tasks.remove"
 
 
 class DeleteSome(Protocol):
-    """Deletes a bounded number of rows of a removed project; returns how many."""
+    """Deletes one batch of rows of a removed project; returns how many."""
 
     async def __call__(self, tx: Tx, project_pk: str, /) -> int:
-        """Delete some."""
+        """Delete one batch."""
         ...
 
 
 class DeleteOld(Protocol):
-    """Deletes a bounded number of old rows; returns how many."""
+    """Deletes one batch of old rows; returns how many."""
 
     async def __call__(self, tx: Tx, *, before: datetime) -> int:
-        """Delete some."""
+        """Delete one batch."""
         ...
 
 
-async def delete_project(tools: Deps, caller: Caller, project_id: str) -> None:
+async def delete_project(deps: Deps, caller: Caller, project_id: str) -> None:
     """Remove a project with its queues and tasks."""
-    async with tools.db.tx(actor=caller.name) as tx:
-        book = await open_book(tx, project_id)
-        pk, tasks = book.project.id, book.project.counts.total
-        await removal.withdraw_all(tx, pk, None, by=caller.name)
-        _tell(book)
-        await book.close(by=caller.name)
+    async with deps.db.tx(actor=caller.name) as tx:
+        uow = await open_unit_of_work(tx, project_id)
+        pk, count = uow.project.id, uow.project.counts.total
+        await tasks.withdraw_tasks(tx, pk, None, by=caller.name)
+        _announce_removal(uow)
+        await uow.close(by=caller.name)
         await projects.delete_project(tx, pk)
-        await audit.note(tx, caller, "tasks.delete_project", f"project:{project_id}", tasks=tasks)
-        await tools.queue.enqueue(tx, _removal_of(pk, None))
+        await audit.note(tx, caller, "tasks.delete_project", f"project:{project_id}", tasks=count)
+        await deps.queue.enqueue(tx, _remove_job(pk, None))
 
 
-async def delete_queue(tools: Deps, caller: Caller, project_id: str, queue_id: str) -> None:
+async def delete_queue(deps: Deps, caller: Caller, project_id: str, queue_id: str) -> None:
     """Remove a queue with its tasks."""
-    async with tools.db.tx(actor=caller.name) as tx:
-        book = await open_book(tx, project_id)
-        gone = await book.get_queue(queue_id)
-        await removal.withdraw_all(tx, book.project.id, gone.id, by=caller.name)
-        left = book.project.counts.less(gone.counts)
-        book.project = replace(book.project, queue_count=book.project.queue_count - 1, counts=left)
-        _tell(book)
-        await book.close(by=caller.name)
-        await queues.delete_queue(tx, gone.id)
-        detail = {"queue": queue_id, "tasks": gone.counts.total}
+    async with deps.db.tx(actor=caller.name) as tx:
+        uow = await open_unit_of_work(tx, project_id)
+        queue = await uow.get_queue(queue_id)
+        await tasks.withdraw_tasks(tx, uow.project.id, queue.id, by=caller.name)
+        remaining = uow.project.counts.less(queue.counts)
+        uow.project = replace(uow.project, queue_count=uow.project.queue_count - 1, counts=remaining)
+        _announce_removal(uow)
+        await uow.close(by=caller.name)
+        await queues.delete_queue(tx, queue.id)
+        detail = {"queue": queue_id, "tasks": queue.counts.total}
         await audit.note(tx, caller, "tasks.delete_queue", f"project:{project_id}", **detail)
-        await tools.queue.enqueue(tx, _removal_of(book.project.id, gone.id))
+        await deps.queue.enqueue(tx, _remove_job(uow.project.id, queue.id))
 
 
-async def remove_rows(tools: Deps, job: Job) -> None:
-    """Delete what was in a removed project or queue. It can be done again, or begun anew in the middle."""
+async def remove_rows(deps: Deps, job: Job) -> None:
+    """Delete the rows of a removed project or queue. Safe to repeat or resume."""
     project_pk, queue_pk = job.payload["project_pk"], job.payload["queue_pk"]
-    await until_none(partial(_some_tasks, tools, project_pk, queue_pk))
+    await until_none(partial(_delete_tasks, deps, project_pk, queue_pk))
     if queue_pk is None:
         for others in (feed.delete_changes_of, queues.delete_queues_of):
-            await until_none(partial(_some_others, tools, others, project_pk))
+            await until_none(partial(_delete_others, deps, others, project_pk))
 
 
-async def forget_removed(tools: Deps) -> None:
-    """Delete the empty rows of what was removed so long ago that nobody asks for it any more."""
-    before = tools.db.clock.now() - timedelta(days=tools.rules.history_days)
-    for old in (queues.delete_gone_queues, projects.delete_gone_projects):
-        await until_none(partial(_old, tools, old, before))
+async def delete_tombstones(deps: Deps) -> None:
+    """Delete the tombstones of projects and queues that are past the history retention."""
+    before = deps.db.clock.now() - timedelta(days=deps.config.history_days)
+    for old in (queues.delete_queue_tombstones, projects.delete_project_tombstones):
+        await until_none(partial(_delete_old, deps, old, before))
 
 
-def _tell(book: Book) -> None:
-    """Let those hear of it who watch or wait. The feed has no line per task, but its number has moved on."""
-    book.project = replace(book.project, version=book.project.version + 1)
-    book.touch("")
-    book.tell()
-    book.tx.wake(channel(book.project.id))
+def _announce_removal(uow: UnitOfWork) -> None:
+    """Notify watchers and waiting pulls. The change feed gets no entry per task, but its version advances."""
+    uow.project = replace(uow.project, version=uow.project.version + 1)
+    uow.touch("")
+    uow.announce()
+    uow.tx.wake(offer_channel(uow.project.id))
 
 
-def _removal_of(project_pk: str, queue_pk: str | None) -> NewJob:
+def _remove_job(project_pk: str, queue_pk: str | None) -> NewJob:
     payload = {"project_pk": project_pk, "queue_pk": queue_pk}
-    return NewJob(id=f"{REMOVE}:{queue_pk or project_pk}", kind=REMOVE, payload=payload, room=ROOM)
+    return NewJob(id=f"{REMOVE_JOB}:{queue_pk or project_pk}", kind=REMOVE_JOB, payload=payload, room=MODULE)
 
 
-async def _some_tasks(tools: Deps, project_pk: str, queue_pk: str | None) -> int:
-    async with tools.db.tx() as tx:
-        return await removal.delete_some_tasks(tx, project_pk, queue_pk)
+async def _delete_tasks(deps: Deps, project_pk: str, queue_pk: str | None) -> int:
+    async with deps.db.tx() as tx:
+        return await tasks.delete_some_tasks(tx, project_pk, queue_pk)
 
 
-async def _some_others(tools: Deps, others: DeleteSome, project_pk: str) -> int:
-    async with tools.db.tx() as tx:
+async def _delete_others(deps: Deps, others: DeleteSome, project_pk: str) -> int:
+    async with deps.db.tx() as tx:
         return await others(tx, project_pk)
 
 
-async def _old(tools: Deps, old: DeleteOld, before: datetime) -> int:
-    async with tools.db.tx() as tx:
+async def _delete_old(deps: Deps, old: DeleteOld, before: datetime) -> int:
+    async with deps.db.tx() as tx:
         return await old(tx, before=before)

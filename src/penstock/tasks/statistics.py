@@ -1,7 +1,7 @@
-"""Reports: who pulled what and how it ended, what is still out, and the figures of projects, queues and clients.
+"""Statistics: pull history, held tasks, and counts by project, queue, hour and client.
 
-Figures are remembered for a moment (`Rules.stats_seconds`); history and what is still out are read as they are. A
-project or queue is looked up each time, so that one that was deleted is not told of. Without one, all projects count.
+Statistics are cached for `Config.stats_seconds`; history and held tasks are read directly. The project or queue is
+looked up each time, so a deleted one is not reported. Without a project, all projects count.
 """
 
 import math
@@ -15,47 +15,47 @@ from typing import TypeVar
 from penstock.kernel.db import Tx
 from penstock.tasks.deps import Deps
 from penstock.tasks.domain import FINAL, Project, PullState, Status, Task
-from penstock.tasks.lifecycle import pick
-from penstock.tasks.remember import Remembered
-from penstock.tasks.store import statistics, locations, projects, pulls, queues, tasks
-from penstock.tasks.store.statistics import ClientPulls, HeldTask, Pulls, Pusher, QueueFigures, Totals
-from penstock.tasks.store.pulls import Pull
-from penstock.tasks.store.tasks import Where
+from penstock.tasks.lifecycle import resolve_task
+from penstock.tasks.remember import CachedStats
+from penstock.tasks.store import locations, projects, pulls, queues, statistics, tasks
+from penstock.tasks.store.pulls import PullRecord
+from penstock.tasks.store.statistics import ClientPullCounts, HeldTask, PullCounts, PushSource, QueueStats, Totals
+from penstock.tasks.store.tasks import QueueScope
 
 T = TypeVar("T")
-TOP_REASONS = 20
+MAX_REASONS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Slice:
-    """So many of a list, after so many others."""
+    """An offset and a limit."""
 
     offset: int
     limit: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class PullFigures:
-    """The pulls of a project or a queue. Durations are from pull to push, in seconds."""
+class PullStats:
+    """Pull statistics of a project or queue. Durations are from pull to push, in seconds."""
 
-    states: Mapping[PullState, int]  # of tasks that the server made, or has offered
-    pulls: Pulls
+    states: Mapping[PullState, int]  # without tasks that only clients wrote
+    pulls: PullCounts
     median: float
     p95: float
-    clients: Sequence[ClientPulls]
+    clients: Sequence[ClientPullCounts]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Overview:
-    """A project or all of them at a glance. The pulls of all are the latest ones only."""
+    """Totals of a project or of all; across all projects only the latest pulls count."""
 
     totals: Totals
-    pulls: Pulls
+    pulls: PullCounts
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hours:
-    """Finished tasks by the hour; those finished before `counted_from` were too many to count, if it is there."""
+class HourlyStats:
+    """Finished tasks per hour. `counted_from` is set if there were too many: earlier tasks are not counted."""
 
     starts: Sequence[datetime]
     finished: Mapping[tuple[datetime, Status], int]
@@ -63,8 +63,8 @@ class Hours:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reasons:
-    """Why the latest failed tasks failed, most frequent first; None is for those that did not say."""
+class ErrorReasons:
+    """Error reasons of the latest failed tasks, most frequent first; None stands for no reason."""
 
     counted: int
     top: Sequence[tuple[str | None, int]]
@@ -72,7 +72,7 @@ class Reasons:
 
 @dataclass(frozen=True, kw_only=True)
 class Durations:
-    """How long the latest finished tasks took, in seconds."""
+    """Durations of the latest finished tasks, in seconds."""
 
     counted: int = 0
     mean: float = 0.0
@@ -81,177 +81,179 @@ class Durations:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Clients:
-    """Who pulls, and from where is pushed."""
+class ClientStats:
+    """Clients that pull, and users and hosts that push."""
 
-    pullers: Sequence[ClientPulls]
-    pushers: Sequence[Pusher]
+    pullers: Sequence[ClientPullCounts]
+    push_sources: Sequence[PushSource]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inventory:
-    """What is in the database."""
+    """Number of rows in the database."""
 
     totals: Totals
-    waiting: Mapping[PullState, int]
+    open: Mapping[PullState, int]
 
 
 async def history(
-    tools: Deps, project_id: str, task_id: str, queue_id: str | None, asked: Slice
-) -> tuple[list[Pull], int]:
-    """Some pulls of a task, newest first, and how many there are. A deleted task keeps its history."""
-    async with tools.db.read() as tx:
-        task = await _find_any(tx, project_id, task_id, queue_id)
-        found = await pulls.list_pulls(tx, task.id, offset=asked.offset, limit=asked.limit)
+    deps: Deps, project_id: str, task_id: str, queue_id: str | None, page: Slice
+) -> tuple[list[PullRecord], int]:
+    """A page of the pulls of a task, newest first, and the total. A deleted task keeps its history."""
+    async with deps.db.read() as tx:
+        task = await _find_task(tx, project_id, task_id, queue_id)
+        found = await pulls.list_pulls(tx, task.id, offset=page.offset, limit=page.limit)
         return found, await pulls.count_pulls(tx, task.id)
 
 
-async def still_out(
-    tools: Deps, project_id: str, *, seconds: float, asked: Slice
+async def list_held(
+    deps: Deps, project_id: str, *, seconds: float, page: Slice
 ) -> tuple[list[HeldTask], int, datetime]:
-    """Some tasks that are held for that long, the longest first; how many there are; and the time that was asked at."""
-    async with tools.db.read() as tx:
-        place = await places.get_place(tx, project_id, None)
+    """A page of tasks held for at least `seconds`, the longest first; the total; and the current time."""
+    async with deps.db.read() as tx:
+        location = await locations.get_location(tx, project_id, None)
         before = tx.now - timedelta(seconds=seconds)
-        found, total = await figures.list_held(
-            tx, place.project_pk, pulled_before=before, offset=asked.offset, limit=asked.limit
+        found, total = await statistics.list_held(
+            tx, location.project_pk, pulled_before=before, offset=page.offset, limit=page.limit
         )
     return found, total, tx.now
 
 
-async def pull_figures(tools: Deps, project_id: str, queue_id: str | None) -> Remembered[PullFigures]:
-    """The pulls of a project or a queue."""
-    where = await _place(tools, project_id, queue_id)
-    return await _recall(tools, ("pulls", where), partial(_count_pulls, where=where))
+async def pull_stats(deps: Deps, project_id: str, queue_id: str | None) -> CachedStats[PullStats]:
+    """Pull statistics of a project or queue."""
+    scope = await _scope(deps, project_id, queue_id)
+    return await _cached(deps, ("pulls", scope), partial(_count_pulls, scope=scope))
 
 
-async def overview(tools: Deps, project_id: str | None) -> Remembered[Overview]:
-    """A project or all of them at a glance."""
-    where = await _anywhere(tools, project_id)
-    return await _recall(tools, ("overview", where), partial(_count_overview, where=where))
+async def overview(deps: Deps, project_id: str | None) -> CachedStats[Overview]:
+    """Totals of a project, or of all projects."""
+    scope = await _optional_scope(deps, project_id)
+    return await _cached(deps, ("overview", scope), partial(_count_overview, scope=scope))
 
 
-async def by_project(tools: Deps, only: str | None, asked: Slice) -> Remembered[tuple[list[Project], int]]:
-    """Some projects, with the newest task first, and how many there are."""
-    return await _recall(tools, ("projects", only, asked), partial(_list_projects, only=only, asked=asked))
+async def by_project(deps: Deps, only: str | None, page: Slice) -> CachedStats[tuple[list[Project], int]]:
+    """A page of projects, most recently active first, and the total."""
+    return await _cached(deps, ("projects", only, page), partial(_list_projects, only=only, page=page))
 
 
-async def by_queue(tools: Deps, project_id: str | None, asked: Slice) -> Remembered[tuple[list[QueueFigures], int]]:
-    """Some queues, and how many there are."""
-    where = await _anywhere(tools, project_id)
-    return await _recall(tools, ("queues", where, asked), partial(_list_queues, where=where, asked=asked))
+async def by_queue(deps: Deps, project_id: str | None, page: Slice) -> CachedStats[tuple[list[QueueStats], int]]:
+    """A page of queues, and the total."""
+    scope = await _optional_scope(deps, project_id)
+    return await _cached(deps, ("queues", scope, page), partial(_list_queues, scope=scope, page=page))
 
 
-async def by_hour(tools: Deps, project_id: str | None, hours: int) -> Remembered[Hours]:
-    """How many tasks were finished in each of the last so many hours, this one included."""
-    where = await _anywhere(tools, project_id)
-    return await _recall(tools, ("hours", where, hours), partial(_count_hours, where=where, hours=hours))
+async def by_hour(deps: Deps, project_id: str | None, hours: int) -> CachedStats[HourlyStats]:
+    """Finished tasks in each of the last hours, including the current one."""
+    scope = await _optional_scope(deps, project_id)
+    return await _cached(deps, ("hours", scope, hours), partial(_count_by_hour, scope=scope, hours=hours))
 
 
-async def by_client(tools: Deps, project_id: str | None) -> Remembered[Clients]:
-    """Who pulls most, and where most is pushed from."""
-    where = await _anywhere(tools, project_id)
-    return await _recall(tools, ("clients", where), partial(_list_clients, where=where))
+async def by_client(deps: Deps, project_id: str | None) -> CachedStats[ClientStats]:
+    """The clients that pull most, and the users and hosts that push most."""
+    scope = await _optional_scope(deps, project_id)
+    return await _cached(deps, ("clients", scope), partial(_list_clients, scope=scope))
 
 
-async def error_types(tools: Deps, project_id: str | None) -> Remembered[Reasons]:
-    """Why tasks fail."""
-    where = await _anywhere(tools, project_id)
-    return await _recall(tools, ("errors", where), partial(_count_reasons, where=where))
+async def error_types(deps: Deps, project_id: str | None) -> CachedStats[ErrorReasons]:
+    """The most frequent error reasons."""
+    scope = await _optional_scope(deps, project_id)
+    return await _cached(deps, ("errors", scope), partial(_count_reasons, scope=scope))
 
 
-async def execution_durations(tools: Deps, project_id: str | None) -> Remembered[Durations]:
-    """How long tasks take."""
-    where = await _anywhere(tools, project_id)
-    return await _recall(tools, ("durations", where), partial(_measure_runs, where=where))
+async def execution_durations(deps: Deps, project_id: str | None) -> CachedStats[Durations]:
+    """Execution durations of tasks."""
+    scope = await _optional_scope(deps, project_id)
+    return await _cached(deps, ("durations", scope), partial(_measure_durations, scope=scope))
 
 
-async def inventory(tools: Deps, project_id: str | None) -> Remembered[Inventory]:
-    """What is in the database."""
-    where = await _anywhere(tools, project_id)
-    return await _recall(tools, ("inventory", where), partial(_count_rows, where=where))
+async def inventory(deps: Deps, project_id: str | None) -> CachedStats[Inventory]:
+    """Number of rows in the database."""
+    scope = await _optional_scope(deps, project_id)
+    return await _cached(deps, ("inventory", scope), partial(_count_rows, scope=scope))
 
 
-async def _find_any(tx: Tx, project_id: str, task_id: str, queue_id: str | None) -> Task:
-    """The task that a path means; a deleted one when no other has its name."""
+async def _find_task(tx: Tx, project_id: str, task_id: str, queue_id: str | None) -> Task:
+    """The task that a path means; a deleted task if no active one has the id."""
     project = await projects.get_project(tx, project_id)
     queue = None if queue_id is None else await queues.get_queue(tx, project.id, queue_id, project_id=project_id)
-    found = await tasks.list_namesakes(tx, project.id, [task_id])
+    found = await tasks.list_by_task_id(tx, project.id, [task_id])
     mine = [one for one in found if queue is None or one.queue_pk == queue.id]
-    living = [one for one in mine if one.deleted_at is None]
-    return pick(living or [replace(one, deleted_at=None) for one in mine], project_id, task_id, queue)
+    active = [one for one in mine if one.deleted_at is None]
+    return resolve_task(active or [replace(one, deleted_at=None) for one in mine], project_id, task_id, queue)
 
 
-async def _place(tools: Deps, project_id: str, queue_id: str | None = None) -> Where:
-    async with tools.db.read() as tx:
-        place = await places.get_place(tx, project_id, queue_id)
-    return Where(project_pk=place.project_pk, queue_pk=place.queue_pk)
+async def _scope(deps: Deps, project_id: str, queue_id: str | None = None) -> QueueScope:
+    async with deps.db.read() as tx:
+        location = await locations.get_location(tx, project_id, queue_id)
+    return QueueScope(project_pk=location.project_pk, queue_pk=location.queue_pk)
 
 
-async def _anywhere(tools: Deps, project_id: str | None) -> Where | None:
-    return None if project_id is None else await _place(tools, project_id)
+async def _optional_scope(deps: Deps, project_id: str | None) -> QueueScope | None:
+    return None if project_id is None else await _scope(deps, project_id)
 
 
-async def _recall(tools: Deps, key: Hashable, count: Callable[[Tx], Awaitable[T]]) -> Remembered[T]:
+async def _cached(deps: Deps, key: Hashable, count: Callable[[Tx], Awaitable[T]]) -> CachedStats[T]:
     async def counted() -> T:
-        async with tools.db.read() as tx:
+        async with deps.db.read() as tx:
             return await count(tx)
 
-    return await tools.memory.recall(key, counted, clock=tools.db.clock, seconds=tools.rules.stats_seconds)
+    return await deps.stats_cache.recall(key, counted, clock=deps.db.clock, seconds=deps.config.stats_seconds)
 
 
-async def _count_pulls(tx: Tx, *, where: Where) -> PullFigures:
-    counted = await figures.count_pulls(tx, where)
-    middle = await figures.find_pushed_seconds(tx, where, position=_position(50, counted.pushed))
-    late = await figures.find_pushed_seconds(tx, where, position=_position(95, counted.pushed))
-    return PullFigures(
-        states=await figures.count_server_tasks(tx, where),
+async def _count_pulls(tx: Tx, *, scope: QueueScope) -> PullStats:
+    counted = await statistics.count_pulls(tx, scope)
+    median = await statistics.find_pushed_seconds(tx, scope, position=_position(50, counted.pushed))
+    p95 = await statistics.find_pushed_seconds(tx, scope, position=_position(95, counted.pushed))
+    return PullStats(
+        states=await statistics.count_server_tasks(tx, scope),
         pulls=counted,
-        median=middle or 0.0,
-        p95=late or 0.0,
-        clients=await figures.list_clients(tx, where),
+        median=median or 0.0,
+        p95=p95 or 0.0,
+        clients=await statistics.list_clients(tx, scope),
     )
 
 
-async def _count_overview(tx: Tx, *, where: Where | None) -> Overview:
-    return Overview(totals=await figures.count_totals(tx, where), pulls=await figures.count_pulls(tx, where))
+async def _count_overview(tx: Tx, *, scope: QueueScope | None) -> Overview:
+    return Overview(totals=await statistics.count_totals(tx, scope), pulls=await statistics.count_pulls(tx, scope))
 
 
-async def _list_projects(tx: Tx, *, only: str | None, asked: Slice) -> tuple[list[Project], int]:
-    found = await projects.list_projects(tx, only=only, offset=asked.offset, limit=asked.limit)
+async def _list_projects(tx: Tx, *, only: str | None, page: Slice) -> tuple[list[Project], int]:
+    found = await projects.list_projects(tx, only=only, offset=page.offset, limit=page.limit)
     return found, await projects.count_projects(tx, only=only)
 
 
-async def _list_queues(tx: Tx, *, where: Where | None, asked: Slice) -> tuple[list[QueueFigures], int]:
-    found = await figures.list_queues(tx, where, offset=asked.offset, limit=asked.limit)
-    return found, (await figures.count_totals(tx, where)).queues
+async def _list_queues(tx: Tx, *, scope: QueueScope | None, page: Slice) -> tuple[list[QueueStats], int]:
+    found = await statistics.list_queues(tx, scope, offset=page.offset, limit=page.limit)
+    return found, (await statistics.count_totals(tx, scope)).queues
 
 
-async def _count_hours(tx: Tx, *, where: Where | None, hours: int) -> Hours:
-    this = tx.now.replace(minute=0, second=0, microsecond=0)
-    starts = [this - timedelta(hours=ago) for ago in reversed(range(hours))]
-    cuts = [await figures.find_finished(tx, where, status, position=figures.MOST_FINISHED) for status in FINAL]
+async def _count_by_hour(tx: Tx, *, scope: QueueScope | None, hours: int) -> HourlyStats:
+    current = tx.now.replace(minute=0, second=0, microsecond=0)
+    starts = [current - timedelta(hours=ago) for ago in reversed(range(hours))]
+    cuts = [await statistics.find_finish_time(tx, scope, status, position=statistics.MAX_FINISHED) for status in FINAL]
     cut = max((at for at in cuts if at is not None and at >= starts[0]), default=None)
-    finished = await figures.count_finished(tx, where, starts, after=cut)
-    return Hours(starts=starts, finished=finished, counted_from=cut)
+    finished = await statistics.count_finished(tx, scope, starts, after=cut)
+    return HourlyStats(starts=starts, finished=finished, counted_from=cut)
 
 
-async def _list_clients(tx: Tx, *, where: Where | None) -> Clients:
-    return Clients(pullers=await figures.list_clients(tx, where), pushers=await figures.list_pushers(tx, where))
+async def _list_clients(tx: Tx, *, scope: QueueScope | None) -> ClientStats:
+    return ClientStats(
+        pullers=await statistics.list_clients(tx, scope), push_sources=await statistics.list_push_sources(tx, scope)
+    )
 
 
-async def _count_reasons(tx: Tx, *, where: Where | None) -> Reasons:
-    texts = await figures.list_error_texts(tx, where)
+async def _count_reasons(tx: Tx, *, scope: QueueScope | None) -> ErrorReasons:
+    texts = await statistics.list_error_texts(tx, scope)
     reasons = Counter(_first_line(text) for text in texts)
-    top = sorted(reasons.items(), key=lambda one: (-one[1], one[0] or ""))[:TOP_REASONS]
-    return Reasons(counted=len(texts), top=top)
+    top = sorted(reasons.items(), key=lambda one: (-one[1], one[0] or ""))[:MAX_REASONS]
+    return ErrorReasons(counted=len(texts), top=top)
 
 
-async def _measure_runs(tx: Tx, *, where: Where | None) -> Durations:
-    runs = await figures.list_runs(tx, where)
+async def _measure_durations(tx: Tx, *, scope: QueueScope | None) -> Durations:
+    runs = await statistics.list_run_times(tx, scope)
     if not runs:
         return Durations()
-    seconds = sorted((finished - begun).total_seconds() for begun, finished in runs)
+    seconds = sorted((finished - started).total_seconds() for started, finished in runs)
     many = len(seconds)
     return Durations(
         counted=many,
@@ -261,8 +263,8 @@ async def _measure_runs(tx: Tx, *, where: Where | None) -> Durations:
     )
 
 
-async def _count_rows(tx: Tx, *, where: Where | None) -> Inventory:
-    return Inventory(totals=await figures.count_totals(tx, where), waiting=await figures.count_waiting(tx, where))
+async def _count_rows(tx: Tx, *, scope: QueueScope | None) -> Inventory:
+    return Inventory(totals=await statistics.count_totals(tx, scope), open=await statistics.count_open(tx, scope))
 
 
 def _first_line(text: str | None) -> str | None:
@@ -271,5 +273,5 @@ def _first_line(text: str | None) -> str | None:
 
 
 def _position(percent: int, many: int) -> int:
-    """Where the value stands that so many percent do not exceed, from 0: the nearest rank."""
+    """The position (from 0) of a percentile, by the nearest-rank method."""
     return max(0, -(-percent * many // 100) - 1)

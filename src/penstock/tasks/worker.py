@@ -1,4 +1,4 @@
-"""What makes the room's verbs run: its jobs and its timers."""
+"""Job handlers and periodic tasks of the tasks module."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -9,39 +9,47 @@ from penstock.tasks import maintenance, remove
 from penstock.tasks.deps import Deps
 from penstock.tasks.store import expiry
 
-ROOM = remove.ROOM
-TIME_OUT_SECONDS = 0.5  # what a silent holder had can be pulled again within a second
-EXPIRE_SECONDS = 1
-PUT_AWAY_SECONDS = 10
-TIDY_SECONDS = 60
+MODULE = remove.MODULE
+LEASE_EXPIRY_SECONDS = 0.5  # a task with an expired lease can be pulled again within a second
+TASK_EXPIRY_SECONDS = 1
+ARCHIVE_SECONDS = 10
+CLEANUP_SECONDS = 60
 
 
-def handlers(tools: Deps) -> Mapping[str, JobHandler]:
-    """Which verb does which kind of job."""
-    return {remove.REMOVE: partial(remove.remove_rows, tools)}
+def handlers(deps: Deps) -> Mapping[str, JobHandler]:
+    """The handler of each job kind."""
+    return {remove.REMOVE_JOB: partial(remove.remove_rows, deps)}
 
 
-def periodic_tasks(tools: Deps) -> list[PeriodicTask]:
-    """What has to be done every so often."""
+def periodic_tasks(deps: Deps) -> list[PeriodicTask]:
+    """The maintenance of the module. `needed` is a cheap query that skips a run with nothing to do."""
     return [
         PeriodicTask(
             name="time-out-pulls",
-            every_seconds=TIME_OUT_SECONDS,
-            run=partial(lapse.time_out, tools),
-            needed=due.is_any_lapsed,
+            every_seconds=LEASE_EXPIRY_SECONDS,
+            run=partial(maintenance.expire_leases, deps),
+            needed=expiry.has_expired_leases,
         ),
         PeriodicTask(
             name="expire-tasks",
-            every_seconds=EXPIRE_SECONDS,
-            run=partial(lapse.expire, tools),
-            needed=due.is_any_expiring,
+            every_seconds=TASK_EXPIRY_SECONDS,
+            run=partial(maintenance.expire_tasks, deps),
+            needed=expiry.has_expiring,
         ),
         PeriodicTask(
             name="put-away-expired",
-            every_seconds=PUT_AWAY_SECONDS,
-            run=partial(lapse.put_away, tools),
-            needed=partial(lapse.is_any_to_put_away, tools),
+            every_seconds=ARCHIVE_SECONDS,
+            run=partial(maintenance.archive_expired, deps),
+            needed=partial(maintenance.needs_archiving, deps),
         ),
-        PeriodicTask(name="forget-pulls", every_seconds=TIDY_SECONDS, run=partial(lapse.forget, tools)),
-        PeriodicTask(name="forget-removed", every_seconds=TIDY_SECONDS, run=partial(remove.forget_removed, tools)),
+        PeriodicTask(
+            name="forget-pulls",
+            every_seconds=CLEANUP_SECONDS,
+            run=partial(maintenance.delete_old_history, deps),
+        ),
+        PeriodicTask(
+            name="forget-removed",
+            every_seconds=CLEANUP_SECONDS,
+            run=partial(remove.delete_tombstones, deps),
+        ),
     ]

@@ -26,7 +26,7 @@ from penstock.kernel.http.routes import RouteIndex
 from penstock.kernel.metrics import Metrics
 from penstock.notify import api as webhooks
 from penstock.tasks import api as tasks
-from penstock.tasks.metrics import PullFigures
+from penstock.tasks.metrics import PullHealthMetrics
 from penstock.web import events, health, probes
 from penstock.web.openapi import describe
 from penstock.wiring import Runtime
@@ -99,8 +99,8 @@ def _furnish(app: App, house: Runtime) -> None:
     app.state.request_log = RequestLog(house.clock)
     app.state.checkup = health.Checkup(_probes(house), version=app.version)
     rooms = [
-        house.modules.tasks.meters,
-        PullFigures(house.db, pull_timeout=house.settings.pull_timeout),
+        house.modules.tasks.metrics,
+        PullHealthMetrics(house.db, pull_timeout=house.settings.pull_timeout),
         house.modules.etl.meters,
         EtlFigures(house.db, queue_size=house.settings.etl.queue_size),
         house.models.meters,

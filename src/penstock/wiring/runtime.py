@@ -48,11 +48,11 @@ from penstock.notify.deps import Deps as NotifyDeps
 from penstock.notify.fan_out import FanOut
 from penstock.settings import BadSetting, Settings
 from penstock.tasks import alerts
-from penstock.tasks.alerts import AlertRules
+from penstock.tasks.alerts import AlertThresholds
+from penstock.tasks.deps import Config as TasksConfig
 from penstock.tasks.deps import Deps as TasksDeps
-from penstock.tasks.deps import Rules as TaskRules
-from penstock.tasks.limit import BadRate, PullGate, Rate, read_rates
-from penstock.tasks.meters import Meters
+from penstock.tasks.metrics import TaskMetrics
+from penstock.tasks.pull_limits import BadRate, PullLimiter, Rate, read_rates
 from penstock.wiring.backends import Backends, build_backends, build_tokens, open_db, queue_names, uses_arq
 from penstock.wiring.etl import build_etl
 from penstock.wiring.modules import MODULES, PUBLIC, ROUTES, Modules
@@ -206,7 +206,7 @@ def _modules(settings: Settings, db: Db, backends: Backends) -> Modules:
 
 
 def _tasks(settings: Settings, db: Db, backends: Backends) -> TasksDeps:
-    rules = TaskRules(
+    config = TasksConfig(
         pull_timeout=settings.pull_timeout,
         batch_size=settings.pull_batch_size,
         max_attempts=settings.pull_max_attempts,
@@ -218,14 +218,14 @@ def _tasks(settings: Settings, db: Db, backends: Backends) -> TasksDeps:
         reset_clears_pulls=settings.reset_clear_pull_status,
         rerun_clears_pulls=settings.rerun_clear_pull_status,
     )
-    gate = PullGate(
+    limiter = PullLimiter(
         backends.limits,
         db.clock,
         rates=_rates(settings.pull_rate_limit),
         min_interval=settings.pull_min_interval,
         quota=settings.pull_quota,
     )
-    return TasksDeps(db=db, queue=backends.queue, rules=rules, gate=gate, meters=Meters(), trips=Coalescer())
+    return TasksDeps(db=db, queue=backends.queue, config=config, limiter=limiter, metrics=TaskMetrics(), coalescer=Coalescer())
 
 
 def _rates(text: str) -> list[Rate]:
@@ -236,8 +236,8 @@ def _rates(text: str) -> list[Rate]:
         raise BadSetting(env="PULL_RATE_LIMIT", value=text, reason=reason) from error
 
 
-def _alert_rules(settings: Settings) -> AlertRules:
-    return AlertRules(
+def _alert_thresholds(settings: Settings) -> AlertThresholds:
+    return AlertThresholds(
         success_rate=settings.pull_alert_success_rate,
         overdue=settings.pull_alert_overdue,
         requests=settings.pull_alert_requests,
@@ -272,7 +272,7 @@ def _periodic_tasks(
         *maintenance.periodic_tasks(backends.runs, backends.limit_engine),
         *access_maintenance.periodic_tasks(db, audit_age=audit, lock=lock),
         *modules.periodic_tasks(history=history),
-        alerts.duty(db, _alert_rules(settings)),
+        alerts.periodic_task(db, _alert_thresholds(settings)),
         PeriodicTask(name="forget-events", every_seconds=TIDY_SECONDS, run=partial(until_none, delete_old_events)),
         PeriodicTask(name="sweep-blobs", every_seconds=SWEEP_SECONDS, run=sweep_blobs),
     ]

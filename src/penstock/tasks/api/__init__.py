@@ -1,4 +1,4 @@
-"""HTTP of the room: shapes and routes, in the envelope of its family. It translates and decides nothing."""
+"""HTTP API of the tasks module: request models, routes and responses. It translates and decides nothing."""
 
 from collections.abc import Sequence
 
@@ -6,8 +6,8 @@ from fastapi import APIRouter
 
 from penstock.tasks.api import (
     feed,
-    leases,
     history,
+    leases,
     manage,
     operations,
     progress,
@@ -19,13 +19,13 @@ from penstock.tasks.api import (
     tasks,
 )
 
-# Paths with fixed words stand before those where a name can be anything: the first that fits is taken.
+# Order matters: the first matching path wins, so fixed paths come before paths with parameters.
 ROUTERS: Sequence[APIRouter] = (
     push.router,
-    pull.quick,
+    pull.fast_router,
     pull.router,
     history.router,
-    hand_back.router,
+    leases.router,
     feed.router,
     operations.router,
     stats.router,

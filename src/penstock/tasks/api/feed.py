@@ -1,4 +1,4 @@
-"""The feed of a project over HTTP: what changed, in order, so that nobody has to ask about every task."""
+"""Change feed route: the changes of a project in order, so that clients need not poll every task."""
 
 from typing import Annotated, Any, Literal
 
@@ -8,49 +8,51 @@ from penstock.access.domain import Scope
 from penstock.access.door import open_to
 from penstock.kernel.http.envelope import Said, SayHere
 from penstock.tasks import change_feed
-from penstock.tasks.api.params import HolderHere, ProjectHere, ToolsHere, new_router
-from penstock.tasks.api.views import moment
-from penstock.tasks.store.feed import Line
-from penstock.tasks.change_feed import Asked
+from penstock.tasks.api.params import DepsHere, HolderHere, ProjectHere, new_router
+from penstock.tasks.api.views import format_time
+from penstock.tasks.change_feed import FeedQuery
+from penstock.tasks.store.feed import FeedEntry
 
 router = new_router()
 
-MOST_VERSION = 2**62
-After = Annotated[int, Query(ge=0, le=MOST_VERSION, description="The `next` of the answer before; 0 for everything.")]
+MAX_VERSION = 2**62
+After = Annotated[
+    int, Query(ge=0, le=MAX_VERSION, description="The `next` of the previous response; 0 for all entries.")
+]
 Limit = Annotated[int, Query(ge=1, le=1000)]
-Wait = Annotated[float, Query(ge=0, allow_inf_nan=False, description="Seconds to wait for the next line.")]
-Whose = Annotated[Literal["me"] | None, Query(description="`me`: only what happened to tasks in your hands.")]
+Wait = Annotated[float, Query(ge=0, allow_inf_nan=False, description="Seconds to wait for the next entry.")]
+HolderFilter = Annotated[Literal["me"] | None, Query(description="`me`: only changes of tasks that this client held.")]
 
 
-async def _asked(
-    project_id: ProjectHere, caller: HolderHere, after: After = 0, limit: Limit = 100, holder: Whose = None
-) -> Asked:
-    return Asked(project_id=project_id, after=after, limit=limit, holder=caller.name if holder else None)
+async def _query(
+    project_id: ProjectHere, caller: HolderHere, after: After = 0, limit: Limit = 100, holder: HolderFilter = None
+) -> FeedQuery:
+    return FeedQuery(project_id=project_id, after=after, limit=limit, holder=caller.name if holder else None)
 
 
 @router.get(
     "/projects/{project_id}/changes",
-    summary="What changed in a project, in order",
+    summary="Change feed of a project",
     **open_to(Scope.READ, bound=True),
 )
 async def list_changes(
-    asked: Annotated[Asked, Depends(_asked)], tools: ToolsHere, say: SayHere, response: Response, wait: Wait = 0
+    query: Annotated[FeedQuery, Depends(_query)], deps: DepsHere, say: SayHere, response: Response, wait: Wait = 0
 ) -> Said[dict[str, Any]]:
-    page = await watch.watch(tools, asked, wait_seconds=min(wait, tools.rules.wait_seconds))
+    page = await change_feed.wait_for_changes(deps, query, wait_seconds=min(wait, deps.config.wait_seconds))
     response.headers["Cache-Control"] = "no-store"
-    lines = [_shown(line) for line in page.lines]
-    data = {"changes": lines, "next": page.next, "latest": page.latest, "missed": page.missed}
-    return say(data, f"{len(lines)} changes.", f"{len(lines)} 条变更。")
+    changes = [_entry_view(entry) for entry in page.entries]
+    data = {"changes": changes, "next": page.next, "latest": page.latest, "missed": page.missed}
+    return say(data, f"{len(changes)} changes.", f"{len(changes)} 条变更。")
 
 
-def _shown(line: Line) -> dict[str, Any]:
+def _entry_view(entry: FeedEntry) -> dict[str, Any]:
     return {
-        "version": line.version,
-        "task_id": line.task_id,
-        "queue_id": line.queue_id or None,
-        "kind": line.kind,
-        "status": line.status,
-        "holder": line.holder,
-        "by": line.by,
-        "at": moment(line.at),
+        "version": entry.version,
+        "task_id": entry.task_id,
+        "queue_id": entry.queue_id or None,
+        "kind": entry.kind,
+        "status": entry.status,
+        "holder": entry.holder,
+        "by": entry.by,
+        "at": format_time(entry.at),
     }

@@ -1,7 +1,7 @@
-"""How a task looks in an export of the older store: a JSON object on a line of its own.
+"""The file format of an import: JSON lines, one task of the older store per line.
 
-What MongoDB's tools write is understood ({"$date": …}, {"$oid": …}, {"$numberInt": …}); fields that nobody knows are
-let be. The bounds of fields are those of a push.
+MongoDB Extended JSON is supported ({"$date": …}, {"$oid": …}, {"$numberInt": …}). Unknown fields are ignored. Fields
+have the same limits as in a push.
 """
 
 import re
@@ -11,31 +11,43 @@ from typing import Annotated, Any, BinaryIO
 import msgspec
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, ValidationError
 
-from penstock.tasks.api.fields import Files, KnownId, Name, NewId, Prompt, Rank, StatusWord, Tags, Text
-from penstock.tasks.api.params import LONGEST_ID, When
+from penstock.tasks.api.fields import (
+    Content,
+    Files,
+    KnownId,
+    Name,
+    NewId,
+    NullAsAbsent,
+    Prompt,
+    Rank,
+    RoleWord,
+    StatusWord,
+    Tags,
+    Text,
+)
+from penstock.tasks.api.params import MAX_ID_LENGTH, When
 from penstock.tasks.api.push import ClientInfo, GitInfo
-from penstock.tasks.api.telling import Content, Part, RoleWord
-from penstock.tasks.import_tasks import Entry, Line, Said
-from penstock.tasks.store.task_messages import KEPT
+from penstock.tasks.import_tasks import ImportedMessage, ImportedTask, ImportLine
+from penstock.tasks.store.task_messages import MAX_KEPT
 
-LONGEST_LINE = 16 * 1024 * 1024
-DEEPEST = 4  # where the last form of MongoDB's stands that we read: the time of a message
-SHOWN_PROBLEMS = 3
+MAX_LINE_LENGTH = 16 * 1024 * 1024
+MAX_DEPTH = 4  # of Extended JSON that is read: the time of a message
+MAX_LISTED_PROBLEMS = 3
 NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
-FORMS = frozenset({"$oid", "$date"})
-NUMBERS = frozenset({"$numberInt", "$numberLong", "$numberDouble"})
+EXTENDED_JSON = frozenset({"$oid", "$date"})
+EXTENDED_NUMBERS = frozenset({"$numberInt", "$numberLong", "$numberDouble"})
 GIVEN = ("name", "prompt", "spec_file", "tags", "priority", "report")
 
 
 def _as_text(value: object) -> object:
-    return str(value) if type(value) is int else value  # older clients numbered their tasks
+    return str(value) if type(value) is int else value  # older clients used numbers as ids
 
 
 def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-def _spoken(line: object) -> object:
+def _as_log_line(line: object) -> object:
     return {"content": line} if isinstance(line, str) else line
 
 
@@ -44,26 +56,26 @@ def _named(*names: str) -> Any:
 
 
 Id = Annotated[KnownId, BeforeValidator(_as_text)]
-MadeAt = Annotated[When | None, _named("created_at", "createdAt", "timestamp")]
+CreatedAt = Annotated[When | None, _named("created_at", "createdAt", "timestamp")]
 
 
-class ExportedMessage(Part):
+class ExportedMessage(NullAsAbsent):
     """A message of a task."""
 
     role: RoleWord
     content: Content
-    session_id: Annotated[str, Field(max_length=LONGEST_ID)] | None = None
-    created_at: MadeAt = None
+    session_id: Annotated[str, Field(max_length=MAX_ID_LENGTH)] | None = None
+    created_at: CreatedAt = None
 
 
-class ExportedLog(Part):
+class ExportedLog(NullAsAbsent):
     """A line of a task's log."""
 
     content: Content
-    created_at: MadeAt = None
+    created_at: CreatedAt = None
 
 
-class Exported(Part):
+class ExportedTask(NullAsAbsent):
     """A task of the older store."""
 
     project_id: Id
@@ -78,8 +90,8 @@ class Exported(Part):
     tags: Annotated[Tags, BeforeValidator(_as_list)] = Field(default_factory=list)
     priority: Rank = Field(default=None, validate_default=True)
     spec_file: Annotated[Files, BeforeValidator(_as_list)] = Field(default_factory=list)
-    messages: Annotated[list[ExportedMessage], Field(max_length=KEPT)] = Field(default_factory=list)
-    logs: Annotated[list[Annotated[ExportedLog, BeforeValidator(_spoken)]], Field(max_length=KEPT)] = Field(
+    messages: Annotated[list[ExportedMessage], Field(max_length=MAX_KEPT)] = Field(default_factory=list)
+    logs: Annotated[list[Annotated[ExportedLog, BeforeValidator(_as_log_line)]], Field(max_length=MAX_KEPT)] = Field(
         default_factory=list
     )
     created_at: Annotated[When | None, _named("created_at", "createdAt")] = None
@@ -87,9 +99,9 @@ class Exported(Part):
     client_info: ClientInfo = Field(default_factory=ClientInfo, alias="clientInfo")
     git_info: GitInfo = Field(default_factory=GitInfo, alias="gitInfo")
 
-    def entry(self) -> Entry:
-        """The same in our words."""
-        return Entry(
+    def imported(self) -> ImportedTask:
+        """The request as the verb takes it."""
+        return ImportedTask(
             project_id=self.project_id,
             project_name=self.project_name,
             about={**self.client_info.model_dump(), **self.git_info.model_dump()},
@@ -98,61 +110,61 @@ class Exported(Part):
             task_id=self.task_id,
             status=self.status,
             fields={name: getattr(self, name) for name in GIVEN},
-            messages=[Said(**_values(one)) for one in self.messages],
-            logs=[Said(**_values(one)) for one in self.logs],
+            messages=[ImportedMessage(**_values(one)) for one in self.messages],
+            logs=[ImportedMessage(**_values(one)) for one in self.logs],
             created_at=self.created_at,
             updated_at=self.updated_at,
         )
 
 
-def read_lines(file: BinaryIO, *, project: str | None = None) -> Iterator[Line]:
-    """The lines of an export; blank ones are passed over.
+def read_lines(file: BinaryIO, *, project: str | None = None) -> Iterator[ImportLine]:
+    """Read the lines of an export, skipping blank ones.
 
-    With a `project`, those of other projects say nothing, and a line that names none belongs to it.
+    With a `project`, lines of other projects have no task, and a line without a project belongs to it.
     """
     number = 0
-    while raw := file.readline(LONGEST_LINE + 1):
+    while raw := file.readline(MAX_LINE_LENGTH + 1):
         number, size_bytes = number + 1, len(raw)
-        while not raw.endswith(b"\n") and (rest := file.readline(LONGEST_LINE)):  # too long: only its end is looked for
+        while not raw.endswith(b"\n") and (rest := file.readline(MAX_LINE_LENGTH)):  # too long: skip to its end
             size_bytes += len(rest)
-            raw = raw[:LONGEST_LINE] + rest[-1:]
+            raw = raw[:MAX_LINE_LENGTH] + rest[-1:]
         if not raw.strip():
             continue
         try:
-            entry = _read(raw, size_bytes, project)
+            task = _read(raw, size_bytes, project)
         except ValueError as error:
-            yield Line(number=number, size_bytes=size_bytes, problem=_in_words(error))
+            yield ImportLine(number=number, size_bytes=size_bytes, problem=_describe(error))
         else:
-            yield Line(number=number, size_bytes=size_bytes, entry=entry)
+            yield ImportLine(number=number, size_bytes=size_bytes, task=task)
 
 
-def _read(raw: bytes, size_bytes: int, project: str | None) -> Entry | None:
-    if size_bytes > LONGEST_LINE:
-        raise ValueError(f"it is longer than {LONGEST_LINE} bytes")
+def _read(raw: bytes, size_bytes: int, project: str | None) -> ImportedTask | None:
+    if size_bytes > MAX_LINE_LENGTH:
+        raise ValueError(f"longer than {MAX_LINE_LENGTH} bytes")
     if NUL.search(raw):
-        raise ValueError("it holds a NUL character")
+        raise ValueError("contains a NUL character")
     try:
-        given = _plain(msgspec.json.decode(raw), DEEPEST)
+        given = _plain(msgspec.json.decode(raw), MAX_DEPTH)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise ValueError(f"it is no JSON: {error}") from error
+        raise ValueError(f"not valid JSON: {error}") from error
     if not isinstance(given, dict):
-        raise ValueError("it is no JSON object")  # noqa: TRY004  (the line is wrong, not a type of ours)
+        raise ValueError("not a JSON object")  # noqa: TRY004  (the line is invalid, not an argument)
     if project is not None and str(given.setdefault("project_id", project)) != project:
         return None
-    return Exported.model_validate(given).entry()
+    return ExportedTask.model_validate(given).imported()
 
 
 def _plain(value: Any, depth: int) -> Any:
-    """Without MongoDB's forms."""
+    """The value without MongoDB Extended JSON."""
     if depth and isinstance(value, list):
         return [_plain(one, depth - 1) for one in value]
     if not isinstance(value, dict):
         return value
     if len(value) == 1:
         [(name, inner)] = value.items()
-        if name in FORMS:
+        if name in EXTENDED_JSON:
             return _plain(inner, 1)
-        if name in NUMBERS and isinstance(inner, str):
+        if name in EXTENDED_NUMBERS and isinstance(inner, str):
             return float(inner) if name == "$numberDouble" else int(inner)
     return {name: _plain(one, depth - 1) for name, one in value.items()} if depth else value
 
@@ -161,9 +173,9 @@ def _values(part: BaseModel) -> dict[str, Any]:
     return {name: getattr(part, name) for name in type(part).model_fields}
 
 
-def _in_words(error: ValueError) -> str:
+def _describe(error: ValueError) -> str:
     if not isinstance(error, ValidationError):
         return str(error)
     found = error.errors(include_url=False, include_context=False, include_input=False)
-    told = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found[:SHOWN_PROBLEMS]]
-    return "; ".join(told + (["…"] if len(found) > SHOWN_PROBLEMS else []))
+    problems = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found[:MAX_LISTED_PROBLEMS]]
+    return "; ".join(problems + (["…"] if len(found) > MAX_LISTED_PROBLEMS else []))

@@ -1,4 +1,4 @@
-"""Managing tasks: making, editing, moving, deleting and restoring them, one by one and many at once."""
+"""Task management routes: create, edit, move, delete and restore tasks, one by one or in a batch."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, cast
@@ -23,10 +23,10 @@ from penstock.tasks.api.fields import (
     Tags,
     Text,
 )
-from penstock.tasks.api.params import MOST_IDS, ProjectHere, QueueId, TaskId, TaskIds, ToolsHere, When, new_router
-from penstock.tasks.api.views import moment, shown_failures, shown_task, shown_tasks
-from penstock.tasks.domain import MIDDLE, Status, Task, rank_of
-from penstock.tasks.edit import Done, Edits, Place, Plan
+from penstock.tasks.api.params import MAX_IDS, DepsHere, ProjectHere, QueueId, TaskId, TaskIds, When, new_router
+from penstock.tasks.api.views import failures_view, format_time, task_view, task_views
+from penstock.tasks.domain import DEFAULT_PRIORITY, BatchResult, Status, Task, rank_of
+from penstock.tasks.edit import NewTask, QueuePath, TaskEdits
 
 router = new_router()
 
@@ -35,20 +35,20 @@ IN_PROJECT = "/projects/{project_id}/tasks"
 IN_QUEUE = "/projects/{project_id}/queues/{queue_id}/tasks"
 
 
-async def _in_project(project_id: ProjectHere) -> Place:
-    return Place(project_id=project_id)
+async def _in_project(project_id: ProjectHere) -> QueuePath:
+    return QueuePath(project_id=project_id)
 
 
-async def _in_queue(project_id: ProjectHere, queue_id: QueueId) -> Place:
-    return Place(project_id=project_id, queue_id=queue_id)
+async def _in_queue(project_id: ProjectHere, queue_id: QueueId) -> QueuePath:
+    return QueuePath(project_id=project_id, queue_id=queue_id)
 
 
-ProjectPlace = Annotated[Place, Depends(_in_project)]
-QueuePlace = Annotated[Place, Depends(_in_queue)]
+ProjectPathHere = Annotated[QueuePath, Depends(_in_project)]
+QueuePathHere = Annotated[QueuePath, Depends(_in_queue)]
 
 
 class TaskAsked(BaseModel):
-    """A task to be made. What is null is as good as absent."""
+    """A task to create. Null fields are treated as absent."""
 
     task_id: NewId | None = Field(default=None, validation_alias=AliasChoices("taskId", "task_id", "id"))
     name: Name
@@ -56,53 +56,53 @@ class TaskAsked(BaseModel):
     status: StatusWord | None = None
     spec_file: Files = []
     tags: Tags = []
-    priority: Rank = rank_of(MIDDLE)
+    priority: Rank = rank_of(DEFAULT_PRIORITY)
     expires_at: When | None = None
     report: Text | None = None
     result_schema: ResultSchema | None = None
 
-    def plan(self, path: str = "") -> Plan:
-        """The same in our words."""
-        return Plan(**{**dict(self), "status": self.status or Status.PENDING}, path=path)
+    def new_task(self, path: str = "") -> NewTask:
+        """The request as the verb takes it."""
+        return NewTask(**{**dict(self), "status": self.status or Status.PENDING}, path=path)
 
 
 class TasksAsked(BaseModel):
-    """Tasks to be made, all or none."""
+    """Tasks to create, all or none."""
 
-    tasks: Annotated[list[TaskAsked], Field(min_length=1, max_length=MOST_IDS)]
+    tasks: Annotated[list[TaskAsked], Field(min_length=1, max_length=MAX_IDS)]
 
-    def plans(self) -> list[Plan]:
-        """The same in our words."""
-        return [task.plan(f"tasks[{number}].") for number, task in enumerate(self.tasks)]
+    def new_tasks(self) -> list[NewTask]:
+        """The request as the verb takes it."""
+        return [task.new_task(f"tasks[{number}].") for number, task in enumerate(self.tasks)]
 
 
 class TaskEdit(BaseModel):
-    """What is to change in a task; what is absent stays. The defaults are never used: only what was sent counts."""
+    """Fields of a task to change. The defaults are unused: only fields that were sent count."""
 
     name: Name = ""
     prompt: Prompt = ""
     status: StatusWord = Status.PENDING
     spec_file: Files = []
     tags: Tags = []
-    priority: Rank = rank_of(MIDDLE)
+    priority: Rank = rank_of(DEFAULT_PRIORITY)
     expires_at: When | None = None
     report: Text | None = None
     result: Result = None
     result_schema: ResultSchema | None = None
 
-    def edits(self) -> Edits:
-        """The same in our words."""
-        return cast("Edits", {name: getattr(self, name) for name in self.model_fields_set})
+    def edits(self) -> TaskEdits:
+        """The request as the verb takes it."""
+        return cast("TaskEdits", {name: getattr(self, name) for name in self.model_fields_set})
 
 
 class Target(BaseModel):
-    """Where a task is to go; null is beside all queues."""
+    """The target queue of a move; null moves the task out of all queues."""
 
     queue_id: KnownId | None = Field(validation_alias=AliasChoices("queueId", "queue_id"))
 
 
 class MoveAsked(Target):
-    """A move of one task; it says where from when several queues have a task of that id."""
+    """A move of one task, with its current queue if several queues have a task with that id."""
 
     from_queue_id: KnownId | None = Field(default=None, validation_alias=AliasChoices("fromQueueId", "from_queue_id"))
 
@@ -114,150 +114,152 @@ class MovesAsked(MoveAsked):
 
 
 class DeletionsAsked(BaseModel):
-    """Tasks to be deleted, all in one queue or wherever they are."""
+    """Tasks to delete, in one queue or anywhere in the project."""
 
     task_ids: TaskIds = Field(validation_alias=AliasChoices("taskIds", "task_ids"))
     queue_id: KnownId | None = Field(default=None, validation_alias=AliasChoices("queueId", "queue_id"))
 
 
-@router.post(IN_PROJECT, summary="Make a task that is in no queue", status_code=201, **ADMIN)
+@router.post(IN_PROJECT, summary="Create a task outside all queues", status_code=201, **ADMIN)
 async def create_task(
-    place: ProjectPlace, body: TaskAsked, caller: CallerHere, tools: ToolsHere, say: SayHere
+    path: ProjectPathHere, body: TaskAsked, caller: CallerHere, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
-    (made,) = await edit.create(tools, caller, place, [body.plan()])
-    return _said_made(say, place, made)
+    (created,) = await edit.create(deps, caller, path, [body.new_task()])
+    return _task_created(say, path, created)
 
 
-@router.post(IN_QUEUE, summary="Make a task in a queue", status_code=201, **ADMIN)
+@router.post(IN_QUEUE, summary="Create a task in a queue", status_code=201, **ADMIN)
 async def create_queue_task(
-    place: QueuePlace, body: TaskAsked, caller: CallerHere, tools: ToolsHere, say: SayHere
+    path: QueuePathHere, body: TaskAsked, caller: CallerHere, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
-    (made,) = await edit.create(tools, caller, place, [body.plan()])
-    return _said_made(say, place, made)
+    (created,) = await edit.create(deps, caller, path, [body.new_task()])
+    return _task_created(say, path, created)
 
 
-@router.post(f"{IN_PROJECT}/batch", summary="Make tasks that are in no queue, all or none", status_code=201, **ADMIN)
+@router.post(f"{IN_PROJECT}/batch", summary="Create tasks outside all queues, all or none", status_code=201, **ADMIN)
 async def create_tasks(
-    place: ProjectPlace, body: TasksAsked, caller: CallerHere, tools: ToolsHere, say: SayHere
+    path: ProjectPathHere, body: TasksAsked, caller: CallerHere, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
-    return _said_all_made(say, place, await edit.create(tools, caller, place, body.plans()))
+    return _tasks_created(say, path, await edit.create(deps, caller, path, body.new_tasks()))
 
 
-@router.post(f"{IN_QUEUE}/batch", summary="Make tasks in a queue, all or none", status_code=201, **ADMIN)
+@router.post(f"{IN_QUEUE}/batch", summary="Create tasks in a queue, all or none", status_code=201, **ADMIN)
 async def create_queue_tasks(
-    place: QueuePlace, body: TasksAsked, caller: CallerHere, tools: ToolsHere, say: SayHere
+    path: QueuePathHere, body: TasksAsked, caller: CallerHere, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
-    return _said_all_made(say, place, await edit.create(tools, caller, place, body.plans()))
+    return _tasks_created(say, path, await edit.create(deps, caller, path, body.new_tasks()))
 
 
 @router.put(f"{IN_PROJECT}/{{task_id}}", summary="Edit a task of a project", **ADMIN)
 async def edit_task(
-    place: ProjectPlace, task_id: TaskId, body: TaskEdit, caller: CallerHere, tools: ToolsHere, say: SayHere
+    path: ProjectPathHere, task_id: TaskId, body: TaskEdit, caller: CallerHere, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
-    return _said_edited(say, place, await edit.edit(tools, caller, place, task_id, body.edits()))
+    return _task_edited(say, path, await edit.edit(deps, caller, path, task_id, body.edits()))
 
 
 @router.put(f"{IN_QUEUE}/{{task_id}}", summary="Edit a task of a queue", **ADMIN)
 async def edit_queue_task(
-    place: QueuePlace, task_id: TaskId, body: TaskEdit, caller: CallerHere, tools: ToolsHere, say: SayHere
+    path: QueuePathHere, task_id: TaskId, body: TaskEdit, caller: CallerHere, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
-    return _said_edited(say, place, await edit.edit(tools, caller, place, task_id, body.edits()))
+    return _task_edited(say, path, await edit.edit(deps, caller, path, task_id, body.edits()))
 
 
 @router.delete(f"{IN_PROJECT}/{{task_id}}", summary="Delete a task of a project; its history stays", **ADMIN)
 async def delete_task(
-    place: ProjectPlace, task_id: TaskId, caller: CallerHere, tools: ToolsHere, say: SayHere
+    path: ProjectPathHere, task_id: TaskId, caller: CallerHere, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
-    return _said_deleted(say, place, (await edit.delete(tools, caller, place, [task_id])).only())
+    return _task_deleted(say, path, (await edit.delete(deps, caller, path, [task_id])).one())
 
 
 @router.delete(f"{IN_QUEUE}/{{task_id}}", summary="Delete a task of a queue; its history stays", **ADMIN)
 async def delete_queue_task(
-    place: QueuePlace, task_id: TaskId, caller: CallerHere, tools: ToolsHere, say: SayHere
+    path: QueuePathHere, task_id: TaskId, caller: CallerHere, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
-    return _said_deleted(say, place, (await edit.delete(tools, caller, place, [task_id])).only())
+    return _task_deleted(say, path, (await edit.delete(deps, caller, path, [task_id])).one())
 
 
 @router.post(f"{IN_PROJECT}/delete/batch", summary="Delete tasks; their history stays", **ADMIN)
 async def delete_tasks(
-    place: ProjectPlace,
+    path: ProjectPathHere,
     body: DeletionsAsked,
     caller: CallerHere,
-    tools: ToolsHere,
+    deps: DepsHere,
     request: Request,
     say: SayHere,
 ) -> Said[dict[str, Any]]:
-    here = Place(project_id=place.project_id, queue_id=body.queue_id)
-    done = await edit.delete(tools, caller, here, body.task_ids)
-    count = len(done.tasks)
-    return say(_counted("deleted_count", done, request), f"{count} tasks were deleted.", f"已删除 {count} 个任务。")
+    here = QueuePath(project_id=path.project_id, queue_id=body.queue_id)
+    result = await edit.delete(deps, caller, here, body.task_ids)
+    count = len(result.done)
+    return say(_batch_response("deleted_count", result, request), f"{count} tasks deleted.", f"已删除 {count} 个任务。")
 
 
 @router.post(f"{IN_PROJECT}/move/batch", summary="Move tasks into a queue, or out of all queues", **ADMIN)
 async def move_tasks(
-    place: ProjectPlace, body: MovesAsked, caller: CallerHere, tools: ToolsHere, request: Request, say: SayHere
+    path: ProjectPathHere, body: MovesAsked, caller: CallerHere, deps: DepsHere, request: Request, say: SayHere
 ) -> Said[dict[str, Any]]:
-    here = Place(project_id=place.project_id, queue_id=body.from_queue_id)
-    done = await edit.move(tools, caller, here, body.task_ids, to=body.queue_id)
-    count = len(done.tasks)
-    return say(_counted("moved_count", done, request), f"{count} tasks were moved.", f"已移动 {count} 个任务。")
+    here = QueuePath(project_id=path.project_id, queue_id=body.from_queue_id)
+    result = await edit.move(deps, caller, here, body.task_ids, to=body.queue_id)
+    count = len(result.done)
+    return say(_batch_response("moved_count", result, request), f"{count} tasks moved.", f"已移动 {count} 个任务。")
 
 
 @router.post(f"{IN_PROJECT}/{{task_id}}/move", summary="Move a task into a queue, or out of all queues", **ADMIN)
 async def move_task(
-    place: ProjectPlace, task_id: TaskId, body: MoveAsked, caller: CallerHere, tools: ToolsHere, say: SayHere
+    path: ProjectPathHere, task_id: TaskId, body: MoveAsked, caller: CallerHere, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
-    here = Place(project_id=place.project_id, queue_id=body.from_queue_id)
-    return _said_moved(say, place, (await edit.move(tools, caller, here, [task_id], to=body.queue_id)).only())
+    here = QueuePath(project_id=path.project_id, queue_id=body.from_queue_id)
+    return _task_moved(say, path, (await edit.move(deps, caller, here, [task_id], to=body.queue_id)).one())
 
 
-@router.post(f"{IN_QUEUE}/{{task_id}}/move", summary="Move a task of a queue elsewhere", **ADMIN)
+@router.post(
+    f"{IN_QUEUE}/{{task_id}}/move", summary="Move a task of a queue into another, or out of all queues", **ADMIN
+)
 async def move_queue_task(
-    place: QueuePlace, task_id: TaskId, body: Target, caller: CallerHere, tools: ToolsHere, say: SayHere
+    path: QueuePathHere, task_id: TaskId, body: Target, caller: CallerHere, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
-    return _said_moved(say, place, (await edit.move(tools, caller, place, [task_id], to=body.queue_id)).only())
+    return _task_moved(say, path, (await edit.move(deps, caller, path, [task_id], to=body.queue_id)).one())
 
 
 @router.post(f"{IN_PROJECT}/{{task_id}}/restore", summary="Undo the deletion of a task of a project", **ADMIN)
 async def restore_task(
-    place: ProjectPlace, task_id: TaskId, caller: CallerHere, tools: ToolsHere, say: SayHere
+    path: ProjectPathHere, task_id: TaskId, caller: CallerHere, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
-    return _said_restored(say, place, await edit.restore(tools, caller, place, task_id))
+    return _task_restored(say, path, await edit.restore(deps, caller, path, task_id))
 
 
 @router.post(f"{IN_QUEUE}/{{task_id}}/restore", summary="Undo the deletion of a task of a queue", **ADMIN)
 async def restore_queue_task(
-    place: QueuePlace, task_id: TaskId, caller: CallerHere, tools: ToolsHere, say: SayHere
+    path: QueuePathHere, task_id: TaskId, caller: CallerHere, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
-    return _said_restored(say, place, await edit.restore(tools, caller, place, task_id))
+    return _task_restored(say, path, await edit.restore(deps, caller, path, task_id))
 
 
-def _said_made(say: Say, place: Place, made: Task) -> Said[dict[str, Any]]:
-    return say(shown_task(made, project_id=place.project_id), "The task was made.", "任务已创建。")
+def _task_created(say: Say, path: QueuePath, created: Task) -> Said[dict[str, Any]]:
+    return say(task_view(created, project_id=path.project_id), "Task created.", "任务已创建。")
 
 
-def _said_all_made(say: Say, place: Place, made: Sequence[Task]) -> Said[dict[str, Any]]:
-    data = {"tasks": shown_tasks(made, project_id=place.project_id), "created_count": len(made)}
-    return say(data, f"{len(made)} tasks were made.", f"已创建 {len(made)} 个任务。")
+def _tasks_created(say: Say, path: QueuePath, created: Sequence[Task]) -> Said[dict[str, Any]]:
+    data = {"tasks": task_views(created, project_id=path.project_id), "created_count": len(created)}
+    return say(data, f"{len(created)} tasks created.", f"已创建 {len(created)} 个任务。")
 
 
-def _said_edited(say: Say, place: Place, edited: Task) -> Said[dict[str, Any]]:
-    return say(shown_task(edited, project_id=place.project_id), "The task is as you asked.", "任务已更新。")
+def _task_edited(say: Say, path: QueuePath, edited: Task) -> Said[dict[str, Any]]:
+    return say(task_view(edited, project_id=path.project_id), "Task updated.", "任务已更新。")
 
 
-def _said_deleted(say: Say, place: Place, gone: Task) -> Said[dict[str, Any]]:
-    known = {"task_id": gone.task_id, "id": gone.task_id, "queue_id": gone.queue_id or None}
-    data = {**known, "project_id": place.project_id, "deleted": True, "deleted_at": moment(gone.deleted_at)}
-    return say(data, "The task was deleted.", "任务已删除。")
+def _task_deleted(say: Say, path: QueuePath, deleted: Task) -> Said[dict[str, Any]]:
+    ids = {"task_id": deleted.task_id, "id": deleted.task_id, "queue_id": deleted.queue_id or None}
+    data = {**ids, "project_id": path.project_id, "deleted": True, "deleted_at": format_time(deleted.deleted_at)}
+    return say(data, "Task deleted.", "任务已删除。")
 
 
-def _said_moved(say: Say, place: Place, moved: Task) -> Said[dict[str, Any]]:
-    return say(shown_task(moved, project_id=place.project_id), "The task was moved.", "任务已移动。")
+def _task_moved(say: Say, path: QueuePath, moved: Task) -> Said[dict[str, Any]]:
+    return say(task_view(moved, project_id=path.project_id), "Task moved.", "任务已移动。")
 
 
-def _said_restored(say: Say, place: Place, restored: Task) -> Said[dict[str, Any]]:
-    return say(shown_task(restored, project_id=place.project_id), "The task was restored.", "任务已恢复。")
+def _task_restored(say: Say, path: QueuePath, restored: Task) -> Said[dict[str, Any]]:
+    return say(task_view(restored, project_id=path.project_id), "Task restored.", "任务已恢复。")
 
 
-def _counted(name: str, done: Done, request: Request) -> dict[str, Any]:
-    return {name: len(done.tasks), **shown_failures(done.failed, request)}
+def _batch_response(name: str, result: BatchResult[Task], request: Request) -> dict[str, Any]:
+    return {name: len(result.done), **failures_view(result.failed, request)}

@@ -1,4 +1,4 @@
-"""What the routes share: who calls, which project they may open, and the names in paths."""
+"""Dependencies and parameters shared by the routes: caller, holder, project access, path and header types."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -13,79 +13,79 @@ from penstock.tasks.deps import Deps
 from penstock.tasks.domain import Holder
 from penstock.tasks.errors import BadTask, OtherProject
 
-LONGEST_ID = 255
-LONGEST_TOKEN = 64
-LONGEST_SEARCH = 1000
-MOST_IDS = 1000  # of one batch
+MAX_ID_LENGTH = 255
+MAX_TOKEN_LENGTH = 64
+MAX_SEARCH_LENGTH = 1000
+MAX_IDS = 1000  # per batch
 NO_CONTROLS = r"^[^\x00-\x1f\x7f]+$"
 
 
 def new_router(route_class: type[EnvelopeRoute] = EnvelopeRoute) -> APIRouter:
-    """A router of this family."""
+    """A router for the tasks API."""
     return APIRouter(prefix="/api/v1", route_class=route_class, responses=ERRORS, tags=["tasks"])
 
 
-async def _tools(request: Request) -> Deps:
-    tools: Deps = request.app.state.tasks
-    return tools
+async def _deps(request: Request) -> Deps:
+    deps: Deps = request.app.state.tasks
+    return deps
 
 
-ToolsHere = Annotated[Deps, Depends(_tools)]
-Search = Annotated[str, Query(max_length=LONGEST_SEARCH), AfterValidator(str.strip)]
-QueueId = Annotated[str, Path(min_length=1, max_length=LONGEST_ID, pattern=NO_CONTROLS)]
-TaskId = Annotated[str, Path(min_length=1, max_length=LONGEST_ID, pattern=NO_CONTROLS)]
-Name = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_ID, pattern=NO_CONTROLS)]
-TaskIds = Annotated[list[Name], Field(min_length=1, max_length=MOST_IDS)]
+DepsHere = Annotated[Deps, Depends(_deps)]
+Search = Annotated[str, Query(max_length=MAX_SEARCH_LENGTH), AfterValidator(str.strip)]
+QueueId = Annotated[str, Path(min_length=1, max_length=MAX_ID_LENGTH, pattern=NO_CONTROLS)]
+TaskId = Annotated[str, Path(min_length=1, max_length=MAX_ID_LENGTH, pattern=NO_CONTROLS)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=MAX_ID_LENGTH, pattern=NO_CONTROLS)]
+TaskIds = Annotated[list[Name], Field(min_length=1, max_length=MAX_IDS)]
 
 
 async def _open_project(
-    project_id: Annotated[str, Path(min_length=1, max_length=LONGEST_ID, pattern=NO_CONTROLS)], caller: CallerHere
+    project_id: Annotated[str, Path(min_length=1, max_length=MAX_ID_LENGTH, pattern=NO_CONTROLS)], caller: CallerHere
 ) -> str:
-    """The project of the path, if the caller's key opens it. A bound key hears the same of one that does not exist."""
+    """The project id of the path. A bound key gets the same error for other projects and for unknown ones."""
     refuse_other_project(caller, project_id)
     return project_id
 
 
 def refuse_other_project(caller: Caller, project_id: str) -> None:
-    """Keep a bound key inside its project."""
+    """Refuse a bound API key access to any other project."""
     if caller.project is not None and caller.project != project_id:
         raise OtherProject
 
 
-def _in_utc(moment: datetime) -> datetime:
-    """A time without a zone is taken for UTC."""
+def _in_utc(time: datetime) -> datetime:
+    """A time without a zone is read as UTC."""
     try:
-        return moment.astimezone(UTC) if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        return time.astimezone(UTC) if time.tzinfo is not None else time.replace(tzinfo=UTC)
     except OverflowError as error:
-        raise ValueError("it lies too far away") from error
+        raise ValueError("time out of range") from error
 
 
-# ISO-8601, or seconds or milliseconds since 1970.
+# ISO 8601, or Unix seconds or milliseconds.
 When = Annotated[datetime, AfterValidator(_in_utc)]
 
 
 def read_client_name(raw: str | None) -> str | None:
-    """A client's name as it was sent: headers carry bytes, and names come in every script. Blank is none."""
+    """The client name from a header, which carries UTF-8 bytes; None if blank."""
     if raw is None or not raw.strip():
         return None
     try:
         name = raw.encode("latin-1").decode().strip()
     except UnicodeError:
         name = raw.strip()
-    if len(name) > LONGEST_ID or not name.isprintable():
-        reason = f"it must be at most {LONGEST_ID} characters that can be shown"
-        raise BadTask(field="X-Client-Id", reason=reason, reason_zh=f"最多 {LONGEST_ID} 个可显示的字符")
+    if len(name) > MAX_ID_LENGTH or not name.isprintable():
+        reason = f"must be at most {MAX_ID_LENGTH} printable characters"
+        raise BadTask(field="X-Client-Id", reason=reason, reason_zh=f"最多 {MAX_ID_LENGTH} 个可打印字符")
     return name
 
 
 ProjectHere = Annotated[str, Depends(_open_project)]
 ClientId = Annotated[str | None, Header(alias="X-Client-Id")]
-LeaseToken = Annotated[str | None, Header(alias="X-Lease-Token", max_length=LONGEST_TOKEN)]
+LeaseToken = Annotated[str | None, Header(alias="X-Lease-Token", max_length=MAX_TOKEN_LENGTH)]
 
 
 async def _holder(caller: CallerHere, client_id: ClientId = None, lease_token: LeaseToken = None) -> Holder:
-    """Who pulls or pushes: the client's own name, else that of its key."""
-    is_admin = caller.scope is Scope.ADMIN  # also of one project alone: whoever got here may open it
+    """The client that pulls or pushes: named by X-Client-Id, or else by its API key."""
+    is_admin = caller.scope is Scope.ADMIN  # also an admin of this project alone: access was checked above
     name = read_client_name(client_id) or caller.name
     return Holder(name=name, actor=caller.actor, token=lease_token or None, is_admin=is_admin)
 

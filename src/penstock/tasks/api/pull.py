@@ -1,84 +1,117 @@
-"""Pulling over HTTP. A pull changes things although it is a GET, so its answers are never stored on the way.
+"""Pull routes. A pull is a GET that changes state, so its responses are marked `no-store`.
 
-Answers are put together by hand: they carry up to a thousand tasks, and the framework would look at each field again.
+Responses are encoded directly: they have up to a thousand tasks, and FastAPI would validate each field again. The GET
+routes are the hot path and bypass FastAPI's request handling (`FastRoute`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Any
 
 import msgspec
 from fastapi import Depends, Header, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 from starlette.datastructures import QueryParams
+from starlette.types import Receive, Send
+from starlette.types import Scope as AsgiScope
 
 from penstock.access.domain import Caller, Scope
 from penstock.access.door import CallerHere, open_to
 from penstock.kernel.errors import PenstockError, TooMany
-from penstock.kernel.http.envelope import in_millis
+from penstock.kernel.http.envelope import EnvelopeRoute, in_millis
 from penstock.kernel.http.language import speaks_chinese, words
 from penstock.tasks import pull as verb
 from penstock.tasks import pull_by_id
 from penstock.tasks.api.filters import BatchFilters, Filters
 from penstock.tasks.api.params import (
-    LONGEST_ID,
+    MAX_ID_LENGTH,
     NO_CONTROLS,
+    DepsHere,
     HolderHere,
     ProjectHere,
     QueueId,
     TaskId,
-    ToolsHere,
     new_router,
     read_client_name,
     refuse_other_project,
 )
-from penstock.tasks.api.quick import QuickRoute
-from penstock.tasks.api.views import moment, shown_task
+from penstock.tasks.api.views import format_time, task_view
+from penstock.tasks.claims import ClaimRequest, ClaimResult
 from penstock.tasks.deps import Deps
-from penstock.tasks.domain import SHOWN, Holder, PullState
-from penstock.tasks.claims import Ask, Handed
+from penstock.tasks.domain import PULL_STATE_LABELS, Holder, PullState
+from penstock.tasks.pull_by_id import PullByIdRequest, PullByIdResult
 from penstock.tasks.pull_limits import Allowance
-from penstock.tasks.pull_by_id import Named, Names
+
+
+class _DirectRoute(APIRoute):
+    """Calls the guards and the endpoint with only the request: no parameter lookup, exit stacks or response model."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Run the guards in order, then the endpoint."""
+        guards = [one.dependency for one in self.dependencies if one.dependency is not None]
+        endpoint = self.endpoint
+
+        async def answer(request: Request) -> Response:
+            for guard in guards:
+                await guard(request)
+            response: Response = await endpoint(request)
+            return response
+
+        return answer
+
+
+class FastRoute(EnvelopeRoute, _DirectRoute):
+    """A direct route with enveloped errors. FastAPI's own work per request would be most of the cost of a pull."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        answer = self.get_route_handler()
+
+        async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
+            request = Request(scope, receive, send)
+            response = await answer(request)
+            await response(scope, receive, send)
+
+        self.app = app
+
 
 router = new_router()
-quick = new_router(QuickRoute)
+fast_router = new_router(FastRoute)
 
 DEFAULT_LIMIT = 10
-MOST_REMEMBERED = 500  # requests: one may be as long as an address may be
+CACHE_SIZE = 500  # parsed requests; a URL may be long
 LISTS = ("status", "tags")
-HELD = SHOWN[PullState.HELD]
+HELD = PULL_STATE_LABELS[PullState.HELD]
 NO_STORE = {"Cache-Control": "no-store"}
 NOTHING: Mapping[str, Any] = {}
-NO_FAILURES: Mapping[str, Any] = {
-    "failed_tasks": (),
-    "failed_count": 0,
-}  # who asks by filters names no task that could fail
+NO_FAILURES: Mapping[str, Any] = {"failed_tasks": (), "failed_count": 0}  # a pull by filters names no task
 PULLED: dict[int | str, dict[str, Any]] = {
-    200: {"description": "The tasks that are now this client's, each with its `lease_token`, in `data.tasks`."},
-    429: {"description": "This key pulls too often, or has pulled enough for today."},
+    200: {"description": "The claimed tasks in `data.tasks`, each with its `lease_token`."},
+    429: {"description": "The pull rate or the daily quota of this API key is exceeded."},
 }
-Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=LONGEST_ID)]
-Id = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_ID)]
+Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=MAX_ID_LENGTH)]
+Id = Annotated[str, StringConstraints(min_length=1, max_length=MAX_ID_LENGTH)]
 PathId = Annotated[Id, StringConstraints(pattern=NO_CONTROLS)]
 
 
 class PullQuery(Filters):
-    """What a pull asks for in its address."""
+    """The query parameters of a pull."""
 
     limit: Annotated[int, Field(ge=1)] = DEFAULT_LIMIT
     wait: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
 
     @model_validator(mode="before")
     @classmethod
-    def _split(cls, given: Any) -> Any:
-        """In an address `tags=a,b` and `tags=a&tags=b` are the same; in a body a tag may have a comma."""
+    def _join_lists(cls, given: Any) -> Any:
+        """In a query `tags=a,b` and `tags=a&tags=b` are the same; in a body a tag may contain a comma."""
         lists = {name: ",".join(given[name]) for name in LISTS if isinstance(given.get(name), list)}
         return {**given, **lists}
 
 
-class Pulling(PullQuery):
-    """All of a pull: its path, its query and its headers, looked at in one go."""
+class PullParameters(PullQuery):
+    """Path, query and headers of a pull, validated together."""
 
     project_id: PathId
     queue_id: PathId | None = None
@@ -86,7 +119,7 @@ class Pulling(PullQuery):
 
 
 class Batch(BaseModel):
-    """What a batch asks for: tasks by their ids, or by filters."""
+    """A batch pull: tasks by id, or by filters."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -96,67 +129,69 @@ class Batch(BaseModel):
     limit: Annotated[int, Field(ge=1)] | None = None
 
     @property
-    def most(self) -> int | None:
-        """How many at the most; it may stand among the filters, too."""
+    def max_tasks(self) -> int | None:
+        """The limit, which may also be given in the filters."""
         return self.limit or (self.filters.limit if self.filters else None)
 
 
-class Call:
-    """One request, and how it is answered."""
+class PullCall:
+    """One pull request: its caller, its rate limit and its response."""
 
-    def __init__(self, request: Request, tools: Deps, caller: Caller, holder: Holder, key: str | None) -> None:
+    def __init__(self, request: Request, deps: Deps, caller: Caller, holder: Holder, key: str | None) -> None:
         self.request = request
-        self.tools = tools
+        self.deps = deps
         self.caller = caller
         self.holder = holder
         self.key = key
         self.allowance: Allowance | None = None
 
-    async def enter(self) -> None:
-        """Pass the gate, or be told when to come again."""
+    async def admit(self) -> None:
+        """Apply the rate limits of the API key."""
         try:
-            self.allowance = await self.tools.gate.admit(self.caller.actor)
+            self.allowance = await self.deps.limiter.admit(self.caller.actor)
         except TooMany:
-            self.tools.meters.count_limited()
+            self.deps.metrics.count_limited()
             raise
 
-    def ask(self, limit: int) -> Ask:
-        """What the verb is asked for; nobody gets more than a batch may hold."""
-        return Ask(caller=self.caller, holder=self.holder, limit=min(limit, self.tools.rules.batch_size))
+    def claim(self, limit: int) -> ClaimRequest:
+        """The claim of this request, bounded by the configured batch size."""
+        return ClaimRequest(caller=self.caller, holder=self.holder, limit=min(limit, self.deps.config.batch_size))
 
-    async def still_there(self) -> bool:
-        """Whether the client still waits."""
+    async def is_connected(self) -> bool:
+        """Whether the client is still connected."""
         return not await self.request.is_disconnected()
 
-    async def answer(self, project_id: str, queue_id: str | None, handed: Handed, more: Mapping[str, Any]) -> Response:
-        """The envelope around what was handed out."""
-        shown = [_shown(row, handed, project_id) for row in handed.rows]
-        self.tools.meters.count_pull(project_id, queue_id or "", len(shown))
-        number = len(shown)
-        message = f"已拉取 {number} 个任务。" if speaks_chinese(self.request) else f"{number} tasks pulled."
+    async def answer(
+        self, project_id: str, queue_id: str | None, result: ClaimResult, more: Mapping[str, Any]
+    ) -> Response:
+        """The response with the claimed tasks."""
+        shown = [_task_view(row, result, project_id) for row in result.rows]
+        self.deps.metrics.count_pull(project_id, queue_id or "", len(shown))
+        count = len(shown)
+        message = f"已拉取 {count} 个任务。" if speaks_chinese(self.request) else f"{count} tasks pulled."
         body = {
             "success": True,
-            "data": {"tasks": shown, "pulled_count": number, "pull_id": handed.pull_id or None, **more},
+            "data": {"tasks": shown, "pulled_count": count, "pull_id": result.pull_id or None, **more},
             "message": message,
-            "timestamp": in_millis(self.tools.db.clock.now()),
+            "timestamp": in_millis(self.deps.db.clock.now()),
         }
         headers = NO_STORE | (self.allowance.headers if self.allowance else {})
-        headers |= await self.tools.gate.quota_headers(self.caller.actor)
+        headers |= await self.deps.limiter.quota_headers(self.caller.actor)
         return Response(msgspec.json.encode(body), media_type="application/json", headers=headers)
 
 
-async def _call(request: Request, tools: ToolsHere, caller: CallerHere, holder: HolderHere, key: Key = None) -> Call:
-    return Call(request, tools, caller, holder, key)
+async def _call(request: Request, deps: DepsHere, caller: CallerHere, holder: HolderHere, key: Key = None) -> PullCall:
+    return PullCall(request, deps, caller, holder, key)
 
 
-CallHere = Annotated[Call, Depends(_call)]
+PullCallHere = Annotated[PullCall, Depends(_call)]
 
 
-def _described(*places: str) -> dict[str, Any]:
-    """What a route's decorator is given: who may call, and what may be asked, which the framework cannot see."""
+def _described(*path_names: str) -> dict[str, Any]:
+    """Decorator arguments of a fast route: required scope and the parameters that FastAPI cannot see."""
     given = open_to(Scope.READ, bound=True)
     given["openapi_extra"]["parameters"] = [
-        *({"name": place, "in": "path", "required": True, "schema": {"type": "string"}} for place in places),
+        *({"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in path_names),
         *(
             {"name": name, "in": "query", "schema": kind}
             for name, kind in PullQuery.model_json_schema()["properties"].items()
@@ -166,18 +201,18 @@ def _described(*places: str) -> dict[str, Any]:
     return given | {"responses": PULLED}
 
 
-@quick.get("/projects/{project_id}/tasks/pull", **_described("project_id"))
+@fast_router.get("/projects/{project_id}/tasks/pull", **_described("project_id"))
 async def pull_from_project(request: Request) -> Response:
-    """Take tasks that are on offer anywhere in a project, the most urgent first."""
-    asked = _read(request)
-    return await _pull(_quick_call(request, asked), asked.project_id, asked.queue, asked)
+    """Claim offered tasks of a project, highest priority first."""
+    parameters = _parse(request)
+    return await _pull(_fast_call(request, parameters), parameters.project_id, parameters.queue, parameters)
 
 
-@quick.get("/projects/{project_id}/queues/{queue_id}/tasks/pull", **_described("project_id", "queue_id"))
+@fast_router.get("/projects/{project_id}/queues/{queue_id}/tasks/pull", **_described("project_id", "queue_id"))
 async def pull_from_queue(request: Request) -> Response:
-    """Take tasks that are on offer in one queue, the most urgent first."""
-    asked = _read(request)
-    return await _pull(_quick_call(request, asked), asked.project_id, asked.queue_id, asked)
+    """Claim offered tasks of a queue, highest priority first."""
+    parameters = _parse(request)
+    return await _pull(_fast_call(request, parameters), parameters.project_id, parameters.queue_id, parameters)
 
 
 @router.head("/projects/{project_id}/tasks/pull", include_in_schema=False, **open_to(Scope.READ, bound=True))
@@ -185,63 +220,63 @@ async def pull_from_queue(request: Request) -> Response:
     "/projects/{project_id}/queues/{queue_id}/tasks/pull", include_in_schema=False, **open_to(Scope.READ, bound=True)
 )
 async def pull_nothing() -> Response:
-    """A HEAD has no body, so tasks that it took would be in nobody's hands."""
+    """HEAD claims nothing: it has no body, so claimed tasks would be lost until their lease expires."""
     return Response(headers=NO_STORE)
 
 
-def _read(request: Request) -> Pulling:
-    """What a request asks for, or what is wrong with it. A client asks the same again and again, so it is remembered,
-    but not with a key, which comes only once."""
+def _parse(request: Request) -> PullParameters:
+    """Parse and validate a request. Clients repeat the same request, so the result is cached, except with an
+    Idempotency-Key, which is used once."""
     key = request.headers.get("idempotency-key")
-    read = _remembered if key is None else _understood
-    return read(request.scope["query_string"], key, **request.path_params)
+    parse = _parse_cached if key is None else _parse_parameters
+    return parse(request.scope["query_string"], key, **request.path_params)
 
 
-def _understood(query_string: bytes, key: str | None, **path: str) -> Pulling:
+def _parse_parameters(query_string: bytes, key: str | None, **path: str) -> PullParameters:
     query = QueryParams(query_string)
     given: dict[str, Any] = {name: query.getlist(name) if name in LISTS else value for name, value in query.items()}
     try:
-        return Pulling.model_validate(given | path | {"idempotency_key": key})
+        return PullParameters.model_validate(given | path | {"idempotency_key": key})
     except ValidationError as error:
         raise RequestValidationError([{**one, "loc": ("query", one["loc"][0])} for one in error.errors()]) from error
 
 
-_remembered = lru_cache(maxsize=MOST_REMEMBERED)(_understood)
+_parse_cached = lru_cache(maxsize=CACHE_SIZE)(_parse_parameters)
 
 
-def _quick_call(request: Request, asked: Pulling) -> Call:
+def _fast_call(request: Request, parameters: PullParameters) -> PullCall:
     caller: Caller = request.state.caller
-    refuse_other_project(caller, asked.project_id)
+    refuse_other_project(caller, parameters.project_id)
     name = read_client_name(request.headers.get("x-client-id")) or caller.name
     holder = Holder(name=name, actor=caller.actor, is_admin=caller.is_admin)
-    return Call(request, request.app.state.tasks, caller, holder, asked.idempotency_key)
+    return PullCall(request, request.app.state.tasks, caller, holder, parameters.idempotency_key)
 
 
 @router.post("/projects/{project_id}/tasks/pull/batch", responses=PULLED, **open_to(Scope.READ, bound=True))
 async def pull_batch(
     project: ProjectHere,
     body: Batch,
-    call: CallHere,
+    call: PullCallHere,
 ) -> Response:
-    """Take tasks by their ids, with the reason for each that cannot be had, or by filters."""
+    """Claim tasks by id, with the reason for each one that cannot be claimed, or by filters."""
     queue_id = body.queue_id or (body.filters.queue if body.filters else None)
     if body.task_ids:
-        return await _pull_named(call, project, queue_id, body, body.task_ids)
-    if body.task_ids is not None and body.filters is None:  # a list that came out empty does not mean everything
-        await call.enter()
-        return await call.answer(project, queue_id, Handed(project_pk=""), NO_FAILURES)
+        return await _pull_by_id(call, project, queue_id, body, body.task_ids)
+    if body.task_ids is not None and body.filters is None:  # an empty list must not claim every task
+        await call.admit()
+        return await call.answer(project, queue_id, ClaimResult(project_pk=""), NO_FAILURES)
     fields = body.filters.model_dump(exclude_unset=True) if body.filters else {}
-    asked = PullQuery.model_construct(**{**fields, "limit": body.most or call.tools.rules.batch_size})
-    return await _pull(call, project, queue_id, asked, NO_FAILURES)
+    query = PullQuery.model_construct(**{**fields, "limit": body.max_tasks or call.deps.config.batch_size})
+    return await _pull(call, project, queue_id, query, NO_FAILURES)
 
 
 @router.post("/projects/{project_id}/tasks/{task_id}/pull", responses=PULLED, **open_to(Scope.READ, bound=True))
 async def pull_task(
     project: ProjectHere,
     task_id: TaskId,
-    call: CallHere,
+    call: PullCallHere,
 ) -> Response:
-    """Take one task by its id, or hear why it cannot be had."""
+    """Claim one task by id, or return the reason why not."""
     return await _pull_one(call, project, None, task_id)
 
 
@@ -254,66 +289,65 @@ async def pull_queue_task(
     project: ProjectHere,
     queue_id: QueueId,
     task_id: TaskId,
-    call: CallHere,
+    call: PullCallHere,
 ) -> Response:
-    """Take one task of a queue by its id, or hear why it cannot be had."""
+    """Claim one task of a queue by id, or return the reason why not."""
     return await _pull_one(call, project, queue_id, task_id)
 
 
 async def _pull(
-    call: Call, project_id: str, queue_id: str | None, asked: PullQuery, more: Mapping[str, Any] = NOTHING
+    call: PullCall, project_id: str, queue_id: str | None, query: PullQuery, more: Mapping[str, Any] = NOTHING
 ) -> Response:
-    await call.enter()
-    wish = verb.Wish(
+    await call.admit()
+    request = verb.PullRequest(
         project_id=project_id,
         queue_id=queue_id,
-        wanted=asked.wanted,
-        wait_seconds=min(asked.wait, call.tools.rules.wait_seconds),
+        filter=query.pull_filter,
+        wait_seconds=min(query.wait, call.deps.config.wait_seconds),
         idempotency_key=call.key,
-        still_there=call.still_there,
+        is_connected=call.is_connected,
     )
-    handed = await verb.pull(call.tools, wish, call.ask(asked.limit))
-    return await call.answer(project_id, queue_id, handed, more)
+    result = await verb.pull(call.deps, request, call.claim(query.limit))
+    return await call.answer(project_id, queue_id, result, more)
 
 
-async def _pull_named(
-    call: Call, project_id: str, queue_id: str | None, body: Batch, task_ids: Sequence[str]
+async def _pull_by_id(
+    call: PullCall, project_id: str, queue_id: str | None, body: Batch, task_ids: Sequence[str]
 ) -> Response:
-    await call.enter()
-    most = min(body.most or call.tools.rules.batch_size, call.tools.rules.batch_size)
-    wanted = body.filters.wanted if body.filters else None
-    names = Names(
+    await call.admit()
+    limit = min(body.max_tasks or call.deps.config.batch_size, call.deps.config.batch_size)
+    request = PullByIdRequest(
         project_id=project_id,
         queue_id=queue_id,
         task_ids=tuple(dict.fromkeys(task_ids)),
-        wanted=wanted,
+        filter=body.filters.pull_filter if body.filters else None,
         idempotency_key=call.key,
     )
-    named = await pull_named.pull_named(call.tools, names, call.ask(most))
-    return await call.answer(project_id, queue_id, named.handed, _failures(call.request, named))
+    result = await pull_by_id.pull_by_id(call.deps, request, call.claim(limit))
+    return await call.answer(project_id, queue_id, result.claimed, _failures(call.request, result))
 
 
-async def _pull_one(call: Call, project_id: str, queue_id: str | None, task_id: str) -> Response:
-    await call.enter()
-    names = Names(project_id=project_id, queue_id=queue_id, task_ids=(task_id,), idempotency_key=call.key)
-    named = await pull_named.pull_named(call.tools, names, call.ask(1))
-    for error in named.failed.values():
+async def _pull_one(call: PullCall, project_id: str, queue_id: str | None, task_id: str) -> Response:
+    await call.admit()
+    request = PullByIdRequest(project_id=project_id, queue_id=queue_id, task_ids=(task_id,), idempotency_key=call.key)
+    result = await pull_by_id.pull_by_id(call.deps, request, call.claim(1))
+    for error in result.failed.values():
         raise error
-    return await call.answer(project_id, queue_id, named.handed, {})
+    return await call.answer(project_id, queue_id, result.claimed, {})
 
 
-def _shown(row: Any, handed: Handed, project_id: str) -> dict[str, Any]:
-    """A task as its new holder sees it; the row is from just before."""
-    shown = shown_task(row, project_id=project_id)
-    at = row.scheduled_at if handed.at is not None and row.scheduled_at > handed.at else handed.at
-    shown["pull_state"], shown["pulled_at"], shown["pulled_by"] = HELD, moment(at), handed.holder
-    shown["lease_token"], shown["leased_until"] = handed.token, moment(handed.until)
+def _task_view(row: Any, result: ClaimResult, project_id: str) -> dict[str, Any]:
+    """A claimed task with its new lease; the row is as it was before the claim."""
+    shown = task_view(row, project_id=project_id)
+    at = row.scheduled_at if result.at is not None and row.scheduled_at > result.at else result.at
+    shown["pull_state"], shown["pulled_at"], shown["pulled_by"] = HELD, format_time(at), result.holder
+    shown["lease_token"], shown["leased_until"] = result.token, format_time(result.until)
     shown["pull_attempts"] = row.lease_count + 1
     return shown
 
 
-def _failures(request: Request, named: Named) -> dict[str, Any]:
-    failed = [_failure(request, task_id, error) for task_id, error in named.failed.items()]
+def _failures(request: Request, result: PullByIdResult) -> dict[str, Any]:
+    failed = [_failure(request, task_id, error) for task_id, error in result.failed.items()]
     return {"failed_tasks": failed, "failed_count": len(failed)}
 
 

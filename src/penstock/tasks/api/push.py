@@ -1,4 +1,4 @@
-"""The push: a client sends a queue as it is now. Fields that nobody knows are let be: older clients send more."""
+"""Push route: a client sends a queue with its tasks. Unknown fields are ignored: older clients send more."""
 
 from typing import Annotated, Any
 
@@ -11,27 +11,30 @@ from penstock.kernel.http.fields import MOST_ERRORS, BadField
 from penstock.kernel.http.problems import BadFields
 from penstock.tasks import push
 from penstock.tasks.api.fields import (
+    Content,
     Files,
     Meta,
     Name,
     NewId,
     NewProjectId,
     NewQueueId,
+    NullAsAbsent,
     Prompt,
     Rank,
     Result,
+    RoleWord,
     StatusWord,
     Tags,
     Text,
+    Token,
 )
-from penstock.tasks.api.params import LONGEST_ID, HolderHere, ToolsHere, new_router, refuse_other_project
-from penstock.tasks.api.telling import Content, Part, RoleWord, Token
-from penstock.tasks.push import Push, Spoken, Told
-from penstock.tasks.store.task_messages import KEPT
+from penstock.tasks.api.params import MAX_ID_LENGTH, DepsHere, HolderHere, new_router, refuse_other_project
+from penstock.tasks.push import Push, PushedMessage, PushedTask
+from penstock.tasks.store.task_messages import MAX_KEPT
 
 router = new_router()
 
-MOST_TASKS = 20_000
+MAX_TASKS = 20_000
 GIVEN = frozenset({"name", "prompt", "spec_file", "tags", "priority", "report", "result"})
 
 
@@ -39,11 +42,11 @@ def _trimmed(longest: int) -> StringConstraints:
     return StringConstraints(strip_whitespace=True, max_length=longest)
 
 
-Trimmed = Annotated[str, _trimmed(LONGEST_ID)]
+Trimmed = Annotated[str, _trimmed(MAX_ID_LENGTH)]
 
 
 class ClientInfo(BaseModel):
-    """Who pushes, and from where."""
+    """The user and host of the client."""
 
     username: Trimmed | None = None
     hostname: Trimmed | None = None
@@ -51,59 +54,59 @@ class ClientInfo(BaseModel):
 
 
 class GitInfo(BaseModel):
-    """Which repository the work is in."""
+    """The repository of the project."""
 
     repository: Annotated[str, _trimmed(500)] | None = None
     branch: Trimmed | None = None
 
 
-class MessageTold(Part):
+class MessageTold(NullAsAbsent):
     """A message of a task."""
 
     role: RoleWord
     content: Content
-    session_id: Annotated[str, Field(max_length=LONGEST_ID)] | None = None
+    session_id: Annotated[str, Field(max_length=MAX_ID_LENGTH)] | None = None
 
 
-class LogTold(Part):
+class LogTold(NullAsAbsent):
     """A line of a task's log."""
 
     content: Content
 
 
-class TaskTold(Part):
-    """One task as a client tells it."""
+class TaskTold(NullAsAbsent):
+    """One task of a push."""
 
     id: NewId
     name: Name
     prompt: Prompt
     status: StatusWord
-    spec_file: Files = Field(default_factory=list)  # what is not given is not looked at
+    spec_file: Files = Field(default_factory=list)  # defaults are unused: only fields that were sent count
     tags: Tags = Field(default_factory=list)
     priority: Rank = 0
     report: Text = ""
     result: Result = None
-    messages: Annotated[list[MessageTold], Field(max_length=KEPT)] | None = None
-    logs: Annotated[list[LogTold], Field(max_length=KEPT)] | None = None
+    messages: Annotated[list[MessageTold], Field(max_length=MAX_KEPT)] | None = None
+    logs: Annotated[list[LogTold], Field(max_length=MAX_KEPT)] | None = None
     lease_token: Token | None = None
 
-    def told(self) -> Told:
-        """The same in our words."""
+    def pushed_task(self) -> PushedTask:
+        """The request as the verb takes it."""
         fields = {name: getattr(self, name) for name in self.model_fields_set & GIVEN}
         if "report" in fields:
             fields["report"] = (self.report.strip() and self.report) or None
-        return Told(
+        return PushedTask(
             task_id=self.id,
             status=self.status,
             fields=fields,
-            messages=None if self.messages is None else [Spoken(**vars(one)) for one in self.messages],
+            messages=None if self.messages is None else [PushedMessage(**vars(one)) for one in self.messages],
             logs=None if self.logs is None else [one.content for one in self.logs],
             lease_token=self.lease_token,
         )
 
 
-class Submit(Part):
-    """A queue as a client tells it."""
+class Submit(NullAsAbsent):
+    """A queue with its tasks."""
 
     project_id: NewProjectId
     project_name: Name
@@ -112,10 +115,10 @@ class Submit(Part):
     client_info: ClientInfo = Field(default_factory=ClientInfo, alias="clientInfo")
     git_info: GitInfo = Field(default_factory=GitInfo, alias="gitInfo")
     meta: Meta | None = None
-    tasks: Annotated[list[TaskTold], Field(max_length=MOST_TASKS)]
+    tasks: Annotated[list[TaskTold], Field(max_length=MAX_TASKS)]
 
     def push(self) -> Push:
-        """The same in our words."""
+        """The request as the verb takes it."""
         about = {**self.client_info.model_dump(exclude_unset=True), **self.git_info.model_dump(exclude_unset=True)}
         return Push(
             project_id=self.project_id,
@@ -124,34 +127,34 @@ class Submit(Part):
             queue_name=self.queue_name,
             about={name: value or None for name, value in about.items()},
             meta=self.meta,
-            tasks=[task.told() for task in self.tasks],
+            tasks=[task.pushed_task() for task in self.tasks],
         )
 
 
-def _refuse_twins(body: Submit) -> None:
-    """An id may stand in the list once."""
+def _refuse_duplicates(body: Submit) -> None:
+    """Refuse task ids that are listed more than once."""
     seen: set[str] = set()
-    twins = []
+    duplicates = []
     for number, task in enumerate(body.tasks):
         if task.id in seen:
-            twins.append(BadField(field=f"tasks[{number}].id", reason="It comes twice", reason_zh="编号重复"))
+            duplicates.append(BadField(field=f"tasks[{number}].id", reason="Duplicate id", reason_zh="编号重复"))
         seen.add(task.id)
-    if twins:
-        raise BadFields(errors=twins[:MOST_ERRORS])
+    if duplicates:
+        raise BadFields(errors=duplicates[:MOST_ERRORS])
 
 
-@router.post("/submit", summary="Push a queue: its tasks as they are now", **open_to(Scope.WRITE, bound=True))
+@router.post("/submit", summary="Push a queue with its tasks", **open_to(Scope.WRITE, bound=True))
 async def submit(
-    body: Submit, caller: CallerHere, holder: HolderHere, tools: ToolsHere, say: SayHere
+    body: Submit, caller: CallerHere, holder: HolderHere, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
     refuse_other_project(caller, body.project_id)
-    _refuse_twins(body)
-    counted = await push.submit(tools, body.push(), holder)
+    _refuse_duplicates(body)
+    counts = await push.submit(deps, body.push(), holder)
     data = {
         "project_id": body.project_id,
         "queue_id": body.queue_id,
         "tasks_count": len(body.tasks),
-        "created_tasks": counted.created,
-        "updated_tasks": counted.updated,
+        "created_tasks": counts.created,
+        "updated_tasks": counts.updated,
     }
-    return say(data, f"{len(body.tasks)} tasks were taken.", f"已接收 {len(body.tasks)} 个任务。")
+    return say(data, f"{len(body.tasks)} tasks accepted.", f"已接收 {len(body.tasks)} 个任务。")

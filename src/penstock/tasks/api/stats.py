@@ -1,7 +1,7 @@
-"""Statistics of projects, queues, clients and time. A key that is bound to a project gets the figures of that one.
+"""Statistics of projects, queues, hours and clients. A bound API key gets the statistics of its project.
 
-All are remembered for a moment; `cached_at` says when they were counted. Where only the latest of something count,
-`counted` says how many did. Without `project_id` all projects count.
+All are cached briefly; `cached_at` says when they were counted. Where only the latest rows count, `counted` says how
+many did. Without `project_id` all projects count.
 """
 
 from datetime import datetime
@@ -14,179 +14,180 @@ from penstock.access.domain import Scope
 from penstock.access.door import CallerHere, open_to
 from penstock.kernel.http.envelope import PageHere, Said, SayHere
 from penstock.tasks import statistics
-from penstock.tasks.api.stats_views import (
-    seconds,
-    shown_client,
-    shown_pagination,
-    shown_pulls,
-    shown_pusher,
-    shown_totals,
-    shown_work,
-    slice_of,
-)
 from penstock.tasks.api.params import (
-    LONGEST_ID,
+    MAX_ID_LENGTH,
     NO_CONTROLS,
+    DepsHere,
     ProjectHere,
-    ToolsHere,
     new_router,
     refuse_other_project,
 )
-from penstock.tasks.api.views import moment
+from penstock.tasks.api.stats_views import (
+    client_view,
+    pagination_view,
+    pull_counts_view,
+    push_source_view,
+    seconds,
+    slice_of,
+    task_counts_view,
+    totals_view,
+)
+from penstock.tasks.api.views import format_time
 from penstock.tasks.domain import Project, PullState, Status
-from penstock.tasks.store.statistics import MOST_WAITING, QueueFigures
+from penstock.tasks.store.statistics import MAX_OPEN, QueueStats
 
 router = new_router()
-MOST_HOURS = 168  # a week
-TOLD = ("Counted.", "统计完成。")
+MAX_HOURS = 168  # a week
+MESSAGES = ("Statistics counted.", "统计完成。")
 
 
-async def _asked_project(
+async def _project_filter(
     caller: CallerHere,
-    project_id: Annotated[str | None, Query(min_length=1, max_length=LONGEST_ID, pattern=NO_CONTROLS)] = None,
+    project_id: Annotated[str | None, Query(min_length=1, max_length=MAX_ID_LENGTH, pattern=NO_CONTROLS)] = None,
 ) -> str | None:
-    """The project that is asked about; for a bound key always its own."""
+    """The requested project; for a bound API key always its own."""
     if project_id is not None:
         refuse_other_project(caller, project_id)
     return project_id or caller.project
 
 
-AskedProject = Annotated[str | None, Depends(_asked_project)]
-Hours = Annotated[int, Query(ge=1, le=MOST_HOURS)]
+ProjectFilter = Annotated[str | None, Depends(_project_filter)]
+Hours = Annotated[int, Query(ge=1, le=MAX_HOURS)]
 
 
-@router.get("/stats", summary="Everything at a glance", **open_to(Scope.READ, bound=True))
-async def get_stats(project_id: AskedProject, tools: ToolsHere, say: SayHere) -> Said[dict[str, Any]]:
-    """Projects, queues, tasks by status, and pulls: all of a project's, or the latest 10,000 of all projects."""
-    known = await report.overview(tools, project_id)
-    pulls = known.figure.pulls
-    shown = {**shown_totals(known.figure.totals), "pulls": {**shown_pulls(pulls), "counted": pulls.total}}
-    return say({**shown, "cached_at": moment(known.at)}, *TOLD)
+@router.get("/stats", summary="Totals", **open_to(Scope.READ, bound=True))
+async def get_stats(project_id: ProjectFilter, deps: DepsHere, say: SayHere) -> Said[dict[str, Any]]:
+    """Projects, queues, tasks by status, and pulls: all pulls of a project, or the latest 10,000 of all projects."""
+    cached = await statistics.overview(deps, project_id)
+    pulls = cached.value.pulls
+    shown = {**totals_view(cached.value.totals), "pulls": {**pull_counts_view(pulls), "counted": pulls.total}}
+    return say({**shown, "cached_at": format_time(cached.at)}, *MESSAGES)
 
 
-@router.get("/stats/project/{project_id}", summary="One project at a glance", **open_to(Scope.READ, bound=True))
-async def get_project_stats(project_id: ProjectHere, tools: ToolsHere, say: SayHere) -> Said[dict[str, Any]]:
+@router.get("/stats/project/{project_id}", summary="Totals of a project", **open_to(Scope.READ, bound=True))
+async def get_project_stats(project_id: ProjectHere, deps: DepsHere, say: SayHere) -> Said[dict[str, Any]]:
     """Queues, tasks by status and pulls of one project."""
-    known = await report.overview(tools, project_id)
-    totals = known.figure.totals
-    shown = {"project_id": project_id, "queue_count": totals.queues, **shown_work(totals.counts)}
-    return say({**shown, "pulls": shown_pulls(known.figure.pulls), "cached_at": moment(known.at)}, *TOLD)
+    cached = await statistics.overview(deps, project_id)
+    totals = cached.value.totals
+    shown = {"project_id": project_id, "queue_count": totals.queues, **task_counts_view(totals.counts)}
+    return say({**shown, "pulls": pull_counts_view(cached.value.pulls), "cached_at": format_time(cached.at)}, *MESSAGES)
 
 
-@router.get("/stats/projects", summary="Each project's tasks by status", **open_to(Scope.READ, bound=True))
-async def list_project_stats(
-    caller: CallerHere, tools: ToolsHere, say: SayHere, asked: PageHere
-) -> Said[dict[str, Any]]:
-    """Projects in pages, with the newest task first."""
-    known = await report.by_project(tools, caller.project, slice_of(asked))
-    found, total = known.figure
+@router.get("/stats/projects", summary="Tasks by status, per project", **open_to(Scope.READ, bound=True))
+async def list_project_stats(caller: CallerHere, deps: DepsHere, say: SayHere, page: PageHere) -> Said[dict[str, Any]]:
+    """Pages of projects, most recently active first."""
+    cached = await statistics.by_project(deps, caller.project, slice_of(page))
+    found, total = cached.value
     return say(
         {
-            "items": [_shown_project(one) for one in found],
-            "pagination": shown_pagination(say, asked, total),
-            "cached_at": moment(known.at),
+            "items": [_project_stats_view(one) for one in found],
+            "pagination": pagination_view(say, page, total),
+            "cached_at": format_time(cached.at),
         },
-        *TOLD,
+        *MESSAGES,
     )
 
 
-@router.get("/stats/by-queue", summary="Each queue's tasks by status", **open_to(Scope.READ, bound=True))
+@router.get("/stats/by-queue", summary="Tasks by status, per queue", **open_to(Scope.READ, bound=True))
 async def list_queue_stats(
-    project_id: AskedProject, tools: ToolsHere, say: SayHere, asked: PageHere
+    project_id: ProjectFilter, deps: DepsHere, say: SayHere, page: PageHere
 ) -> Said[dict[str, Any]]:
-    """Queues in pages: of a project with the newest task first, of all projects the newest queue first."""
-    known = await report.by_queue(tools, project_id, slice_of(asked))
-    found, total = known.figure
+    """Pages of queues: of a project, most recently active first; of all projects, newest queue first."""
+    cached = await statistics.by_queue(deps, project_id, slice_of(page))
+    found, total = cached.value
     return say(
         {
-            "items": [_shown_queue(one) for one in found],
-            "pagination": shown_pagination(say, asked, total),
-            "cached_at": moment(known.at),
+            "items": [_queue_stats_view(one) for one in found],
+            "pagination": pagination_view(say, page, total),
+            "cached_at": format_time(cached.at),
         },
-        *TOLD,
+        *MESSAGES,
     )
 
 
-@router.get("/stats/by-hour", summary="Finished tasks by the hour", **open_to(Scope.READ, bound=True))
+@router.get("/stats/by-hour", summary="Finished tasks per hour", **open_to(Scope.READ, bound=True))
 async def get_stats_by_hour(
-    project_id: AskedProject, tools: ToolsHere, say: SayHere, hours: Hours = 24
+    project_id: ProjectFilter, deps: DepsHere, say: SayHere, hours: Hours = 24
 ) -> Said[dict[str, Any]]:
-    """One line per UTC hour, the oldest first and this hour last. `counted_from` is there when there were too many."""
-    known = await report.by_hour(tools, project_id, hours)
-    figure = known.figure
-    lines = [_shown_hour(start, {s: figure.finished.get((start, s), 0) for s in Status}) for start in figure.starts]
-    return say({"hours": lines, "counted_from": moment(figure.counted_from), "cached_at": moment(known.at)}, *TOLD)
+    """One entry per UTC hour, oldest first. `counted_from` is set if there were too many tasks to count all."""
+    cached = await statistics.by_hour(deps, project_id, hours)
+    hourly = cached.value
+    lines = [_hour_view(start, {s: hourly.finished.get((start, s), 0) for s in Status}) for start in hourly.starts]
+    return say(
+        {"hours": lines, "counted_from": format_time(hourly.counted_from), "cached_at": format_time(cached.at)},
+        *MESSAGES,
+    )
 
 
-@router.get("/stats/by-client", summary="Who pulls, and where is pushed from", **open_to(Scope.READ, bound=True))
-async def get_stats_by_client(project_id: AskedProject, tools: ToolsHere, say: SayHere) -> Said[dict[str, Any]]:
-    """`pullers` are clients by the names they pull with; `pushers` are machines by the `clientInfo` of projects."""
-    known = await report.by_client(tools, project_id)
-    pullers = [shown_client(one) for one in known.figure.pullers]
-    pushers = [shown_pusher(one) for one in known.figure.pushers]
-    return say({"pullers": pullers, "pushers": pushers, "cached_at": moment(known.at)}, *TOLD)
+@router.get("/stats/by-client", summary="Clients that pull, and hosts that push", **open_to(Scope.READ, bound=True))
+async def get_stats_by_client(project_id: ProjectFilter, deps: DepsHere, say: SayHere) -> Said[dict[str, Any]]:
+    """`pullers` are clients by X-Client-Id; `pushers` are users and hosts from the `clientInfo` of projects."""
+    cached = await statistics.by_client(deps, project_id)
+    pullers = [client_view(one) for one in cached.value.pullers]
+    pushers = [push_source_view(one) for one in cached.value.push_sources]
+    return say({"pullers": pullers, "pushers": pushers, "cached_at": format_time(cached.at)}, *MESSAGES)
 
 
-@router.get("/stats/error-types", summary="Why tasks fail", **open_to(Scope.READ, bound=True))
-async def get_error_types(project_id: AskedProject, tools: ToolsHere, say: SayHere) -> Said[dict[str, Any]]:
-    """The most frequent reasons, or first lines of reports, of the latest 10,000 failed; null is for none given."""
-    known = await report.error_types(tools, project_id)
-    types = [{"reason": reason, "count": count} for reason, count in known.figure.top]
-    return say({"error_types": types, "counted": known.figure.counted, "cached_at": moment(known.at)}, *TOLD)
+@router.get("/stats/error-types", summary="Error reasons", **open_to(Scope.READ, bound=True))
+async def get_error_types(project_id: ProjectFilter, deps: DepsHere, say: SayHere) -> Said[dict[str, Any]]:
+    """The most frequent error reasons, or first lines of reports, of the latest 10,000 failed tasks; null if none."""
+    cached = await statistics.error_types(deps, project_id)
+    types = [{"reason": reason, "count": count} for reason, count in cached.value.top]
+    return say({"error_types": types, "counted": cached.value.counted, "cached_at": format_time(cached.at)}, *MESSAGES)
 
 
-@router.get("/stats/execution-duration", summary="How long tasks take", **open_to(Scope.READ, bound=True))
-async def get_execution_duration(project_id: AskedProject, tools: ToolsHere, say: SayHere) -> Said[dict[str, Any]]:
-    """Seconds from start (or pull, when nobody told of a start) to end, of the latest 10,000 finished tasks."""
-    known = await report.execution_durations(tools, project_id)
-    took = known.figure
+@router.get("/stats/execution-duration", summary="Execution durations", **open_to(Scope.READ, bound=True))
+async def get_execution_duration(project_id: ProjectFilter, deps: DepsHere, say: SayHere) -> Said[dict[str, Any]]:
+    """Seconds from start (or from the pull, if no start was reported) to finish, of the latest 10,000 tasks."""
+    cached = await statistics.execution_durations(deps, project_id)
+    took = cached.value
     shown = {"mean": seconds(took.mean), "p50": seconds(took.median), "p95": seconds(took.p95), "counted": took.counted}
-    return say({**shown, "cached_at": moment(known.at)}, *TOLD)
+    return say({**shown, "cached_at": format_time(cached.at)}, *MESSAGES)
 
 
-@router.get("/stats/system", summary="What is in the database", **open_to(Scope.READ, bound=True))
-async def get_system_stats(project_id: AskedProject, tools: ToolsHere, say: SayHere) -> Said[dict[str, Any]]:
-    """Version, kind of database, and how much there is. `offered` and `held` stop at 100,000, `counted_most`."""
-    known = await report.inventory(tools, project_id)
-    totals, waiting = known.figure.totals, known.figure.waiting
+@router.get("/stats/system", summary="Number of rows in the database", **open_to(Scope.READ, bound=True))
+async def get_system_stats(project_id: ProjectFilter, deps: DepsHere, say: SayHere) -> Said[dict[str, Any]]:
+    """Version, database, and row counts. `offered` and `held` are counted up to `counted_most`, 100,000."""
+    cached = await statistics.inventory(deps, project_id)
+    totals, by_state = cached.value.totals, cached.value.open
     data = {
         "version": __version__,
-        "database": "postgresql" if tools.db.on_postgres else "sqlite",
+        "database": "postgresql" if deps.db.on_postgres else "sqlite",
         "projects": totals.projects,
         "queues": totals.queues,
         "tasks": totals.counts.total,
-        "offered": waiting[PullState.OFFERED],
-        "held": waiting[PullState.HELD],
-        "counted_most": MOST_WAITING,
-        "cached_at": moment(known.at),
+        "offered": by_state[PullState.OFFERED],
+        "held": by_state[PullState.HELD],
+        "counted_most": MAX_OPEN,
+        "cached_at": format_time(cached.at),
     }
-    return say(data, *TOLD)
+    return say(data, *MESSAGES)
 
 
-def _shown_project(one: Project) -> dict[str, Any]:
+def _project_stats_view(one: Project) -> dict[str, Any]:
     return {
         "project_id": one.project_id,
         "name": one.name,
         "displayTitle": one.display_title,
         "queue_count": one.queue_count,
-        **shown_work(one.counts),
-        "last_task_at": moment(one.last_task_at),
+        **task_counts_view(one.counts),
+        "last_task_at": format_time(one.last_task_at),
     }
 
 
-def _shown_queue(one: QueueFigures) -> dict[str, Any]:
+def _queue_stats_view(one: QueueStats) -> dict[str, Any]:
     return {
         "project_id": one.project_id,
         "queue_id": one.queue_id,
         "name": one.name,
-        **shown_work(one.counts),
-        "last_task_at": moment(one.last_task_at),
+        **task_counts_view(one.counts),
+        "last_task_at": format_time(one.last_task_at),
     }
 
 
-def _shown_hour(start: datetime, finished: dict[Status, int]) -> dict[str, Any]:
+def _hour_view(start: datetime, finished: dict[Status, int]) -> dict[str, Any]:
     return {
-        "hour": moment(start),
+        "hour": format_time(start),
         "done": finished[Status.DONE],
         "error": finished[Status.ERROR],
         "cancelled": finished[Status.CANCELLED],

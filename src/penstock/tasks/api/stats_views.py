@@ -1,53 +1,53 @@
-"""How figures look on the wire. Rates are percent and durations seconds; where nothing was counted they are 0."""
+"""Response bodies of statistics. Rates are percent, durations seconds; both are 0 if nothing was counted."""
 
 from typing import Any
 
 from penstock.kernel.http.envelope import PageAsked, Say
-from penstock.tasks.api.views import moment, shown_counts
-from penstock.tasks.domain import Counts, Outcome
+from penstock.tasks.api.views import counts_view, format_time
+from penstock.tasks.domain import Counts, PullOutcome
 from penstock.tasks.statistics import Slice
-from penstock.tasks.store.statistics import ClientPulls, Pulls, Pusher, Totals
-from penstock.tasks.store.pulls import Pull
+from penstock.tasks.store.pulls import PullRecord
+from penstock.tasks.store.statistics import ClientPullCounts, PullCounts, PushSource, Totals
 
 
 def percent(part: int, whole: int) -> float:
-    """So many of so many, with two decimals."""
+    """A percentage with two decimals."""
     return round(100 * part / whole, 2) if whole else 0.0
 
 
 def seconds(total: float, many: int = 1) -> float:
-    """The mean of so many durations, with milliseconds."""
+    """The mean of `many` durations, in seconds with milliseconds."""
     return round(total / many, 3) if many else 0.0
 
 
-def slice_of(asked: PageAsked) -> Slice:
-    """The part of a list that a page is."""
-    return Slice(offset=asked.offset, limit=asked.size)
+def slice_of(page: PageAsked) -> Slice:
+    """The offset and limit of a page."""
+    return Slice(offset=page.offset, limit=page.size)
 
 
-def shown_pagination(say: Say, asked: PageAsked, total: int) -> dict[str, int]:
-    """Which page this is, where the list has a name of its own instead of `items`."""
-    pagination: dict[str, int] = say.page([], asked, total=total).data.pagination.model_dump(by_alias=True)
+def pagination_view(say: Say, page: PageAsked, total: int) -> dict[str, int]:
+    """The pagination of a list that is not called `items`."""
+    pagination: dict[str, int] = say.page([], page, total=total).data.pagination.model_dump(by_alias=True)
     return pagination
 
 
-def shown_pull(pull: Pull) -> dict[str, Any]:
-    """A line of a task's history. One that ended in a push was not released."""
-    is_pushed = pull.outcome is Outcome.PUSHED
+def pull_view(pull: PullRecord) -> dict[str, Any]:
+    """An entry of a task's pull history. A pull that was pushed has no `released_at`."""
+    is_pushed = pull.outcome is PullOutcome.PUSHED
     return {
-        "pulled_at": moment(pull.pulled_at),
+        "pulled_at": format_time(pull.pulled_at),
         "pulled_by": pull.pulled_by,
-        "released_at": None if is_pushed else moment(pull.ended_at),
+        "released_at": None if is_pushed else format_time(pull.ended_at),
         "released_by": None if is_pushed else pull.ended_by,
-        "confirmed_at": moment(pull.confirmed_at),
-        "pushed_at": moment(pull.ended_at) if is_pushed else None,
+        "confirmed_at": format_time(pull.confirmed_at),
+        "pushed_at": format_time(pull.ended_at) if is_pushed else None,
         "outcome": pull.outcome,
         "seconds": pull.seconds,
     }
 
 
-def shown_pulls(pulls: Pulls) -> dict[str, Any]:
-    """How pulls ended."""
+def pull_counts_view(pulls: PullCounts) -> dict[str, Any]:
+    """Pulls by outcome."""
     return {
         "total": pulls.total,
         "pushed": pulls.pushed,
@@ -60,7 +60,7 @@ def shown_pulls(pulls: Pulls) -> dict[str, Any]:
     }
 
 
-def shown_client(one: ClientPulls) -> dict[str, Any]:
+def client_view(one: ClientPullCounts) -> dict[str, Any]:
     """A client that pulls."""
     return {
         "client": one.client,
@@ -71,17 +71,17 @@ def shown_client(one: ClientPulls) -> dict[str, Any]:
     }
 
 
-def shown_pusher(one: Pusher) -> dict[str, Any]:
-    """A machine that pushes."""
-    return {"username": one.username, "hostname": one.hostname, **shown_totals(one.totals)}
+def push_source_view(one: PushSource) -> dict[str, Any]:
+    """A user and host that pushes."""
+    return {"username": one.username, "hostname": one.hostname, **totals_view(one.totals)}
 
 
-def shown_totals(totals: Totals) -> dict[str, Any]:
-    """How much there is."""
-    return {"projects": totals.projects, "queues": totals.queues, **shown_work(totals.counts)}
+def totals_view(totals: Totals) -> dict[str, Any]:
+    """Number of projects, queues and tasks."""
+    return {"projects": totals.projects, "queues": totals.queues, **task_counts_view(totals.counts)}
 
 
-def shown_work(counts: Counts) -> dict[str, Any]:
-    """Tasks by status, and how many of those that were tried succeeded."""
+def task_counts_view(counts: Counts) -> dict[str, Any]:
+    """Tasks by status, and the success rate of finished ones."""
     rate = percent(counts.done, counts.done + counts.error)
-    return {"task_count": counts.total, "task_stats": shown_counts(counts), "success_rate": rate}
+    return {"task_count": counts.total, "task_stats": counts_view(counts), "success_rate": rate}

@@ -1,24 +1,25 @@
-"""Projects, queues and tasks as values; what may happen to a task, without any I/O.
+"""Projects, queues and tasks as values, and the transitions of a task. No I/O.
 
-A task has a `status`, which is what its worker says of the work, and a `state`, which is where it stands with those who
-pull: on offer, held, closed by a push, or not on offer at all. `source` says who wrote last, `origin` who made it.
+A task has a `status`, which its worker reports (pending, running, done, …), and a pull `state`, which decides whether
+it can be claimed: offered, held under a lease, closed by a push, or idle. `source` is the side that wrote last,
+`origin` the side that created the task.
 """
 
 from penstock.tasks.domain.project import Counts, Project, Queue
-from penstock.tasks.domain.task import Change, Holder, Task
+from penstock.tasks.domain.task import BatchResult, Change, Holder, Task
 from penstock.tasks.domain.words import (
+    DEFAULT_PRIORITY,
     FINAL,
     HIGHEST,
     LOWEST,
-    MIDDLE,
+    PRIORITY_WORDS,
     PULL,
-    SHOWN,
-    WORDS,
-    Alarm,
+    PULL_STATE_LABELS,
+    AlertRule,
     ChangeKind,
     Operation,
-    Outcome,
     Policy,
+    PullOutcome,
     PullState,
     Side,
     Status,
@@ -26,22 +27,23 @@ from penstock.tasks.domain.words import (
 )
 
 __all__ = [
+    "DEFAULT_PRIORITY",
     "FINAL",
     "HIGHEST",
     "LOWEST",
-    "MIDDLE",
+    "PRIORITY_WORDS",
     "PULL",
-    "SHOWN",
-    "WORDS",
-    "Alarm",
+    "PULL_STATE_LABELS",
+    "AlertRule",
+    "BatchResult",
     "Change",
     "ChangeKind",
     "Counts",
     "Holder",
     "Operation",
-    "Outcome",
     "Policy",
     "Project",
+    "PullOutcome",
     "PullState",
     "Queue",
     "Side",

@@ -1,4 +1,4 @@
-"""Projects and queues as values."""
+"""Projects and queues."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from penstock.tasks.domain.words import Operation, Policy, Status
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """How many tasks there are in each status."""
+    """Number of tasks per status."""
 
     pending: int = 0
     running: int = 0
@@ -20,26 +20,26 @@ class Counts:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """Number of tasks in any status."""
         return self.pending + self.running + self.done + self.error + self.cancelled
 
     def of(self, status: Status) -> int:
-        """Those in one status."""
+        """Number of tasks in one status."""
         counted: int = getattr(self, status.value)
         return counted
 
     def plus(self, changes: Mapping[str, int]) -> "Counts":
-        """With so many more of each."""
+        """The counts with these changes added."""
         return Counts(**{name: getattr(self, name) + changes.get(name, 0) for name in Status})
 
     def less(self, others: "Counts") -> "Counts":
-        """Without those."""
+        """The counts minus others."""
         return Counts(**{name: getattr(self, name) - getattr(others, name) for name in Status})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Project:
-    """A project. `id` is ours; `project_id` is what clients call it."""
+    """A project. `id` is the primary key; `project_id` is the id that clients use."""
 
     id: str
     project_id: str
@@ -64,18 +64,18 @@ class Project:
 
     @property
     def display_title(self) -> str:
-        """What people see."""
+        """The title to display."""
         return self.custom_title or self.name
 
     @property
     def active_at(self) -> datetime:
-        """When something last happened among its tasks; its own beginning, while nothing has."""
+        """When one of its tasks last changed, or when it was created."""
         return self.last_task_at or self.created_at
 
 
 @dataclass(frozen=True, kw_only=True)
 class Queue:
-    """A queue of a project."""
+    """A queue of a project. `id` is the primary key; `queue_id` is the id that clients use."""
 
     id: str
     project_pk: str
@@ -92,5 +92,5 @@ class Queue:
 
     @property
     def active_at(self) -> datetime:
-        """When something last happened among its tasks; its own beginning, while nothing has."""
+        """When one of its tasks last changed, or when it was created."""
         return self.last_task_at or self.created_at

@@ -1,21 +1,34 @@
-"""A task as a value, and what may happen to it. Every method gives a new one."""
+"""A task as a value, and its transitions. Every transition returns a new task."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from penstock.tasks.domain.words import LOWEST, MIDDLE, PULL, ChangeKind, Outcome, PullState, Side, Status, rank_of
+from penstock.kernel.errors import PenstockError
+from penstock.tasks.domain.words import (
+    DEFAULT_PRIORITY,
+    LOWEST,
+    PULL,
+    ChangeKind,
+    PullOutcome,
+    PullState,
+    Side,
+    Status,
+    rank_of,
+)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A task. Its fields are the columns of its table."""
+    """A task. Its fields are the columns of the `task` table."""
 
     id: str
-    partition_key: str  # the project it is in
-    queue_pk: str = ""  # the queue it is in, if any
-    queue_id: str = ""  # what clients call that queue
+    partition_key: str  # primary key of its project
+    queue_pk: str = ""  # primary key of its queue, or ""
+    queue_id: str = ""  # the client's id of that queue
     task_id: str
     name: str
     prompt: str
@@ -23,7 +36,7 @@ class Task:
     source: Side
     origin: Side
     state: PullState = PullState.IDLE
-    priority: int = rank_of(MIDDLE)
+    priority: int = rank_of(DEFAULT_PRIORITY)
     spec_file: list[str] = field(default_factory=list)
     tags: list[str] = field(default_factory=list)
     report: str | None = None
@@ -57,40 +70,40 @@ class Task:
 
     @property
     def shown_priority(self) -> int:
-        """1 to 10, larger first."""
+        """The priority that clients see: 1 to 10, larger first."""
         return LOWEST + 1 - self.priority
 
     @property
     def is_held(self) -> bool:
-        """Whether somebody has it now."""
+        """Whether a client holds it."""
         return self.state is PullState.HELD
 
-    def is_over(self, now: datetime) -> bool:
-        """Whether the time in which it may be pulled has passed."""
+    def has_expired(self, now: datetime) -> bool:
+        """Whether `expires_at` has passed."""
         return self.expires_at is not None and self.expires_at <= now
 
-    def may_be_offered(self, now: datetime) -> bool:
-        """Whether those who pull may have it."""
-        lives = self.deleted_at is None and self.archived_at is None
-        return self.source is Side.SERVER and lives and not self.is_over(now)
+    def is_offerable(self, now: datetime) -> bool:
+        """Whether it may be offered to pulls."""
+        is_active = self.deleted_at is None and self.archived_at is None
+        return self.source is Side.SERVER and is_active and not self.has_expired(now)
 
-    def unheld(self, verb: str, *, now: datetime) -> "Task":
-        """Without its holder, in the state that the verb leads to."""
+    def without_lease(self, verb: str, *, now: datetime) -> "Task":
+        """Without a lease, in the pull state that the verb leads to."""
         state = PULL.move(verb, self.state)
         free = replace(self, state=state, lease_token=None, leased_until=None, confirmed_at=None, status_at_pull=None)
         if state is PullState.CLOSED:
             return free
         return replace(free, lease_owner=None, pulled_at=None, pushed_at=None, pushed_by=None, scheduled_at=now)
 
-    def offered_anew(self, *, now: datetime) -> "Task":
-        """On offer as if nobody had ever had it, or off it when it may not be offered."""
-        if not self.may_be_offered(now):
+    def reoffered(self, *, now: datetime) -> "Task":
+        """Offered as if it had never been pulled; idle if it may not be offered."""
+        if not self.is_offerable(now):
             return self.withdrawn(now=now)
         fresh = replace(self, lease_count=0, expired_at=None)
-        return fresh.unheld("offer", now=now)
+        return fresh.without_lease("offer", now=now)
 
     def with_status(self, status: Status, *, now: datetime) -> "Task":
-        """In another status, with the times that go with it."""
+        """In another status, with `started_at` and `finished_at` to match."""
         if status is self.status:
             return self
         started = self.started_at or (now if status is Status.RUNNING else None)
@@ -99,99 +112,113 @@ class Task:
         return replace(self, status=status, started_at=started, finished_at=now if status.is_final else None)
 
     def written_by_server(self, *, by: str, now: datetime) -> "Task":
-        """Marked as written here, by them."""
+        """Marked as last written by the server."""
         return replace(self, source=Side.SERVER, server_modified_at=now, updated_at=now, updated_by=by)
 
-    def given_back(self, verb: str, *, by: str, now: datetime) -> "Task":
-        """On offer again after its holder let go of it or fell silent, in the status it was pulled in."""
+    def returned(self, verb: str, *, by: str, now: datetime) -> "Task":
+        """Offered again after a release or an expired lease, in the status it had when it was pulled."""
         before = self.status_at_pull or self.status
-        again = self.with_status(before, now=now).unheld(verb, now=now)
+        again = self.with_status(before, now=now).without_lease(verb, now=now)
         again = again.written_by_server(by=by, now=now)
-        return again if again.may_be_offered(now) else again.withdrawn(now=now)
+        return again if again.is_offerable(now) else again.withdrawn(now=now)
 
-    def given_up(self, *, reason: str, by: str, now: datetime) -> "Task":
-        """In error: it was pulled often enough without a push."""
+    def failed_for_attempts(self, *, reason: str, by: str, now: datetime) -> "Task":
+        """In error: it was pulled too many times without a push."""
         over = replace(self.with_status(Status.ERROR, now=now), error_reason=reason, updated_at=now, updated_by=by)
-        return over.unheld("give_up", now=now)
+        return over.without_lease("give_up", now=now)
 
-    def let_go(self, verb: str, *, most_attempts: int, by: str, now: datetime) -> "Task":
-        """Out of its holder's hands without a push: on offer again, or in error when that happened too often."""
-        if self.lease_count < most_attempts:
-            return self.given_back(verb, by=by, now=now)
-        reason = f"It was pulled {self.lease_count} times without a push, last by {self.lease_owner}."
-        return self.given_up(reason=reason, by=by, now=now)
+    def returned_or_failed(self, verb: str, *, max_attempts: int, by: str, now: datetime) -> "Task":
+        """After a lease that ended without a push: offered again, or in error after `max_attempts` pulls."""
+        if self.lease_count < max_attempts:
+            return self.returned(verb, by=by, now=now)
+        reason = f"Pulled {self.lease_count} times without a push, last by {self.lease_owner}."
+        return self.failed_for_attempts(reason=reason, by=by, now=now)
 
     def pull_reset(self, *, by: str, now: datetime) -> "Task":
-        """On offer as if nobody had ever pulled it, in the status it was pulled in if somebody has it."""
+        """Offered as if it had never been pulled; if it is held, in the status it had when it was pulled."""
         back = self.with_status(self.status_at_pull or self.status, now=now)
-        return back.written_by_server(by=by, now=now).offered_anew(now=now)
+        return back.written_by_server(by=by, now=now).reoffered(now=now)
 
     def pushed(self, *, by: str, now: datetime) -> "Task":
         """Closed by a push of a final status."""
-        closed = self.unheld("push", now=now)
+        closed = self.without_lease("push", now=now)
         return replace(closed, pushed_at=now, pushed_by=by, lease_count=0)
 
-    def kept_by_holder(self, *, seconds: float, now: datetime) -> "Task":
-        """With a lease that lasts that long from now."""
+    def with_lease_extended(self, *, seconds: float, now: datetime) -> "Task":
+        """With a lease of that many seconds from now."""
         return replace(self, leased_until=now + timedelta(seconds=seconds))
 
-    def told_by(self, holder: "Holder", *, seconds: float, now: datetime) -> "Task":
-        """As a client left it: a final status closes its pull, another one keeps it with its holder for so long, and
-        what nobody had is no longer on offer."""
-        told = self if self._is_clients else self._given_to_client()
-        if told.state is PullState.OFFERED:
-            return told.unheld("withdraw", now=now)
-        if not told.is_held:
-            return told
-        if told.status.is_final:
-            return told.pushed(by=holder.name, now=now)
-        return told.kept_by_holder(seconds=seconds, now=now) if holder.holds(self) else told
+    def updated_by_client(self, holder: "Holder", *, seconds: float, now: datetime) -> "Task":
+        """After a client's update: a final status closes the pull, another status renews the holder's lease, and a task
+        that was only offered is withdrawn."""
+        task = self if self._is_client_owned else self._owned_by_client()
+        if task.state is PullState.OFFERED:
+            return task.without_lease("withdraw", now=now)
+        if not task.is_held:
+            return task
+        if task.status.is_final:
+            return task.pushed(by=holder.name, now=now)
+        return task.with_lease_extended(seconds=seconds, now=now) if holder.holds(self) else task
 
     def withdrawn(self, *, now: datetime) -> "Task":
-        """Off offer, and marked as expired when its time has passed."""
-        gone = self.unheld("withdraw", now=now)
-        return replace(gone, expired_at=gone.expired_at or now) if self.is_over(now) else gone
+        """No longer offered; marked as expired if `expires_at` has passed."""
+        gone = self.without_lease("withdraw", now=now)
+        return replace(gone, expired_at=gone.expired_at or now) if self.has_expired(now) else gone
 
     def expired(self, *, by: str, now: datetime) -> "Task":
-        """Off offer: nobody pulled it in time."""
+        """No longer offered: nobody pulled it before `expires_at`."""
         return replace(self.withdrawn(now=now), updated_at=now, updated_by=by)
 
     def archived(self, *, by: str, now: datetime) -> "Task":
-        """Out of every list; its row and its history stay."""
-        return replace(self.unheld("withdraw", now=now), archived_at=now, updated_at=now, updated_by=by)
+        """Archived: not listed; its row and history stay."""
+        return replace(self.without_lease("withdraw", now=now), archived_at=now, updated_at=now, updated_by=by)
 
     @property
-    def _is_clients(self) -> bool:
+    def _is_client_owned(self) -> bool:
         marks = (self.error_reason, self.expired_at, self.archived_at)
         return self.source is Side.CLIENT and marks == (None, None, None)
 
-    def _given_to_client(self) -> "Task":
+    def _owned_by_client(self) -> "Task":
         return replace(self, source=Side.CLIENT, error_reason=None, expired_at=None, archived_at=None)
 
     def deleted(self, *, by: str, now: datetime) -> "Task":
-        """Marked as deleted; its row and its history stay."""
+        """Marked as deleted; its row and history stay."""
         gone = replace(self, deleted_at=now, updated_at=now, updated_by=by)
-        return gone.unheld("withdraw", now=now)
+        return gone.without_lease("withdraw", now=now)
 
     def restored(self, *, by: str, now: datetime) -> "Task":
-        """No longer deleted; on offer again when the server wrote last."""
+        """No longer deleted; offered again if the server wrote last."""
         again = replace(self, deleted_at=None, updated_at=now, updated_by=by, server_modified_at=now)
-        return again.offered_anew(now=now)
+        return again.reoffered(now=now)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchResult(Generic[T]):
+    """What a verb did to many tasks: the results, and the error for each task id that failed."""
+
+    done: Sequence[T]
+    failed: Sequence[tuple[str, PenstockError]]
+
+    def one(self) -> T:
+        """The result for a single task; raises its error if it failed."""
+        for _, error in self.failed:
+            raise error
+        return self.done[0]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What happened to one task: made (no `before`), changed, or dropped for good (no `after`)."""
+    """What happened to one task: created (no `before`), changed, or dropped (no `after`)."""
 
     before: Task | None
     after: Task | None
     kind: ChangeKind
-    outcome: Outcome | None = None  # how its pull ended, when this ended one
-    by: str | None = None  # who did it, where several act together
+    outcome: PullOutcome | None = None  # how its pull ended, if this change ended one
+    by: str | None = None  # who did it, if one unit of work has several actors
 
     @property
     def task(self) -> Task:
-        """The task as it is, or was."""
+        """The task after the change, or before it was dropped."""
         task = self.after or self.before
         assert task is not None
         return task
@@ -199,23 +226,23 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Holder:
-    """Who pulls or pushes: their own name, and the lease they hold, when they say it."""
+    """A client that pulls or pushes: its name, and the lease token if it sent one."""
 
     name: str
-    actor: str = ""  # the key behind the name
+    actor: str = ""  # its API key
     token: str | None = None
     is_admin: bool = False
 
     def holds(self, task: Task) -> bool:
-        """Whether the task is in their hands. A token decides; without one their name does."""
+        """Whether it holds the task, by lease token, or without one by name."""
         if not task.is_held:
             return False
         return self.token == task.lease_token if self.token is not None else self.name == task.lease_owner
 
-    def lost(self, task: Task) -> bool:
-        """Whether they speak for a pull that is over."""
+    def lost_lease(self, task: Task) -> bool:
+        """Whether it sent the token of a lease that is over."""
         return self.token is not None and not self.holds(task)
 
-    def runs_over(self, task: Task) -> bool:
-        """Whether what they say would go over what the server wrote last, or over another holder."""
+    def would_overwrite(self, task: Task) -> bool:
+        """Whether its update would overwrite a server edit or another holder's work."""
         return not self.holds(task) and (task.is_held or task.source is Side.SERVER)

@@ -1,4 +1,4 @@
-"""The words of the room: statuses, sides, how pulls end, ranks; and where a task stands with those who pull."""
+"""Enums and the pull state machine of tasks: statuses, sides, outcomes, operations, priorities."""
 
 from enum import StrEnum
 
@@ -6,7 +6,7 @@ from penstock.kernel.machine import Machine
 
 
 class Status(StrEnum):
-    """What a task's worker says of it."""
+    """The status of a task, reported by its worker."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -16,7 +16,7 @@ class Status(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether the work is over, one way or another: a push of it closes the pull."""
+        """Whether the work is finished; pushing a final status closes the pull."""
         return self in FINAL
 
 
@@ -24,14 +24,14 @@ FINAL = frozenset({Status.DONE, Status.ERROR, Status.CANCELLED})
 
 
 class Side(StrEnum):
-    """Who wrote: people and programs that plan here, or clients that push."""
+    """Who wrote a task: the server (users and programs over the API) or a client that pushes."""
 
     SERVER = "server"
     CLIENT = "client"
 
 
 class PullState(StrEnum):
-    """Where a task stands with those who pull."""
+    """Whether a task can be pulled, or who has it."""
 
     IDLE = "idle"
     OFFERED = "offered"
@@ -52,13 +52,13 @@ PULL = Machine(
     },
     start=PullState.IDLE,
     words={
-        PullState.IDLE: "Not to be pulled: a client's own, given up, expired, archived or deleted.",
-        PullState.OFFERED: "The server wrote last and nobody has it: the next pull may take it.",
-        PullState.HELD: "Pulled and not yet pushed: one client has it, under a lease.",
-        PullState.CLOSED: "Pulled, and pushed back with a final status.",
+        PullState.IDLE: "Cannot be pulled: written by a client, out of attempts, expired, archived or deleted.",
+        PullState.OFFERED: "Written by the server and not held: the next pull may claim it.",
+        PullState.HELD: "Pulled and not yet pushed: one client holds it under a lease.",
+        PullState.CLOSED: "Pulled, and pushed with a final status.",
     },
 )
-SHOWN = {
+PULL_STATE_LABELS = {
     PullState.IDLE: "unpulled",
     PullState.OFFERED: "unpulled",
     PullState.HELD: "pulled_not_pushed",
@@ -66,7 +66,7 @@ SHOWN = {
 }
 
 
-class Outcome(StrEnum):
+class PullOutcome(StrEnum):
     """How a pull ended."""
 
     PUSHED = "pushed"
@@ -76,38 +76,38 @@ class Outcome(StrEnum):
 
 
 class Policy(StrEnum):
-    """What a project does with a push of something that the server, or another holder, has changed since."""
+    """What a project does with a push of a task that the server, or another holder, has changed."""
 
     OVERWRITE = "overwrite"
     REJECT = "reject"
 
 
 class Operation(StrEnum):
-    """What can be done to a queue as a whole."""
+    """Operations on a whole queue."""
 
     RESET = "reset"
     RESET_ERROR = "reset-error"
     RE_RUN = "re-run"
 
 
-class Alarm(StrEnum):
-    """What can be out of order in a project."""
+class AlertRule(StrEnum):
+    """Alert rules of a project. The values are stored."""
 
-    SUCCESS_RATE = "success_rate"  # too few pulls are pushed
+    SUCCESS_RATE = "success_rate"  # too few pulls end in a push
     OVERDUE = "overdue"  # too many pulls time out
-    REQUESTS = "requests"  # it is pulled from too often
-    OPERATIONS = "operations"  # its queues are reset or run again too often
+    REQUESTS = "requests"  # too many pull requests
+    OPERATIONS = "operations"  # too many queue resets and re-runs
 
 
 class ChangeKind(StrEnum):
-    """What the feed says of a task."""
+    """What happened to a task, in the change feed."""
 
     CREATED = "created"
     EDITED = "edited"
     MOVED = "moved"
     DELETED = "deleted"
     RESTORED = "restored"  # a deletion was undone
-    DROPPED = "dropped"  # a client left it out of its list
+    DROPPED = "dropped"  # a client removed it from its queue
     PUSHED = "pushed"
     RESET = "reset"
     RERUN = "rerun"
@@ -117,11 +117,11 @@ class ChangeKind(StrEnum):
     ARCHIVED = "archived"
 
 
-HIGHEST, LOWEST = 1, 10  # ranks: small first
-WORDS = {"high": 8, "medium": 5, "low": 2}
-MIDDLE = 5
+HIGHEST, LOWEST = 1, 10  # ranks: 1 is pulled first
+PRIORITY_WORDS = {"high": 8, "medium": 5, "low": 2}
+DEFAULT_PRIORITY = 5
 
 
 def rank_of(priority: int) -> int:
-    """A priority of 1 to 10, larger first, as the rank that databases sort by, smaller first."""
+    """The rank of a priority: priorities are 1 to 10, larger first; databases sort by rank, smaller first."""
     return LOWEST + 1 - priority

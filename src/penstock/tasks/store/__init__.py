@@ -1,1 +1,1 @@
-"""Every statement of the room, by noun. `tables.py` declares; the others read and write."""
+"""All SQL of the tasks module, one file per noun; `tables.py` declares the tables."""

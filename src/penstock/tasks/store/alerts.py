@@ -1,6 +1,6 @@
-"""How pulls fare, counted for metrics and alarms; and the alarms that are raised.
+"""Counts behind pull metrics and alerts, and the active alerts.
 
-Every count walks an index from its newest end and stops at a bound, so that a busy hour does not slow those who work.
+Every count scans an index from its newest end and stops at a bound, so a busy hour does not slow down other work.
 """
 
 from collections import defaultdict
@@ -13,38 +13,38 @@ from sqlalchemy import delete, func, or_, select
 from penstock.access.audit import audit_log
 from penstock.kernel.bulk import among, upsert
 from penstock.kernel.db import Tx
-from penstock.tasks.domain import Alarm
+from penstock.tasks.domain import AlertRule
 from penstock.tasks.store.tables import HELD, project, task, task_alarm, task_pull
 
 t, tp, a, p = task.c, task_pull.c, audit_log.c, project.c
-alarm = task_alarm.c
-MOST_ENDED = 100_000
-MOST_HELD = 100_000
-MOST_OPERATIONS = 10_000
-STEPS = (1_000, 10_000, 100_000, 1_000_000)  # how far back a minute of pulls is looked for
+ta = task_alarm.c
+MAX_ENDED = 100_000
+MAX_HELD = 100_000
+MAX_OPERATIONS = 10_000
+STEPS = (1_000, 10_000, 100_000, 1_000_000)  # how many pulls back the start of a minute is searched
 
 
 @dataclass(frozen=True, kw_only=True)
-class Raised:
-    """An alarm that is raised: what is out of order in which project, since when."""
+class ActiveAlert:
+    """An active alert of a project, since when, and the value that raised it."""
 
     project_pk: str
-    rule: Alarm
+    rule: AlertRule
     since: datetime
     value: float
 
 
 async def count_outcomes(tx: Tx, *, since: datetime) -> Mapping[str, int]:
-    """How the newest pulls that ended since then did, in all projects together."""
-    some = select(tp.outcome).where(tp.ended_at > since).order_by(tp.ended_at.desc()).limit(MOST_ENDED).subquery()
+    """Outcomes of the newest pulls that ended since then, in all projects."""
+    some = select(tp.outcome).where(tp.ended_at > since).order_by(tp.ended_at.desc()).limit(MAX_ENDED).subquery()
     rows = await tx.conn.execute(select(some.c.outcome, func.count()).group_by(some.c.outcome))
     return {row[0]: row[1] for row in rows}
 
 
 async def count_outcomes_by_project(tx: Tx, *, since: datetime) -> Mapping[str, Mapping[str, int]]:
-    """The same, project by project."""
+    """Outcomes of the newest pulls that ended since then, by project."""
     newest = select(tp.project_pk, tp.outcome).where(tp.ended_at > since).order_by(tp.ended_at.desc())
-    some = newest.limit(MOST_ENDED).subquery().c
+    some = newest.limit(MAX_ENDED).subquery().c
     counted: defaultdict[str, dict[str, int]] = defaultdict(dict)
     grouped = select(some.project_pk, some.outcome, func.count()).group_by(some.project_pk, some.outcome)
     for project_pk, outcome, number in await tx.conn.execute(grouped):
@@ -53,21 +53,21 @@ async def count_outcomes_by_project(tx: Tx, *, since: datetime) -> Mapping[str, 
 
 
 async def count_overdue(tx: Tx, *, pulled_before: datetime) -> int:
-    """Tasks that are held though they were pulled before then, or their lease is over."""
-    held = select(t.pulled_at, t.leased_until).where(HELD).order_by(t.leased_until).limit(MOST_HELD).subquery().c
+    """Held tasks that were pulled before then, or whose lease has expired."""
+    held = select(t.pulled_at, t.leased_until).where(HELD).order_by(t.leased_until).limit(MAX_HELD).subquery().c
     late = or_(held.leased_until <= tx.now, held.pulled_at <= pulled_before)
     return await tx.conn.scalar(select(func.count()).where(late)) or 0
 
 
 async def count_requests_by_project(tx: Tx, *, since: datetime) -> Mapping[str, int]:
-    """How many pulls got something since then, project by project."""
-    recent = (tp.id > await _last_before(tx, since), tp.pulled_at > since)
+    """How many pulls got a task since then, by project."""
+    recent = (tp.id > await _find_pull_before(tx, since), tp.pulled_at > since)
     counted = select(tp.project_pk, func.count(tp.pull_id.distinct())).where(*recent).group_by(tp.project_pk)
     return {row[0]: row[1] for row in await tx.conn.execute(counted)}
 
 
-async def _last_before(tx: Tx, since: datetime) -> int:
-    """A pull from before that time. Ids grow with time, so no index of times is needed, which every pull would pay."""
+async def _find_pull_before(tx: Tx, since: datetime) -> int:
+    """The id of a pull from before that time. Ids grow with time, so pulls need no index on their time."""
     newest = await tx.conn.scalar(select(func.max(tp.id))) or 0
     found = 0
     for step in STEPS:
@@ -82,10 +82,10 @@ async def _last_before(tx: Tx, since: datetime) -> int:
 
 
 async def count_operations_by_project(tx: Tx, actions: Collection[str], *, since: datetime) -> Mapping[str, int]:
-    """How often these things were done since then, by the project's own id."""
+    """How often these audited actions happened since then, by `project_id`."""
     counted: defaultdict[str, int] = defaultdict(int)
     for action in actions:
-        newest = select(a.target, a.at).where(a.action == action).order_by(a.id.desc()).limit(MOST_OPERATIONS)
+        newest = select(a.target, a.at).where(a.action == action).order_by(a.id.desc()).limit(MAX_OPERATIONS)
         some = newest.subquery().c
         grouped = select(some.target, func.count()).where(some.at > since).group_by(some.target)
         for target, number in await tx.conn.execute(grouped):
@@ -94,31 +94,31 @@ async def count_operations_by_project(tx: Tx, actions: Collection[str], *, since
 
 
 async def list_project_ids(tx: Tx, pks: Collection[str]) -> Mapping[str, str]:
-    """What clients call these projects; those that were deleted are left out."""
+    """The `project_id` of projects by primary key, without deleted ones."""
     named = select(p.id, p.project_id).where(among(tx, p.id, pks), p.deleted_at.is_(None))
     return {row[0]: row[1] for row in await tx.conn.execute(named)}
 
 
 async def list_project_pks(tx: Tx, project_ids: Collection[str]) -> Mapping[str, str]:
-    """Our ids of the projects that clients call so."""
+    """The primary keys of projects by `project_id`, without deleted ones."""
     known = select(p.project_id, p.id).where(among(tx, p.project_id, project_ids), p.deleted_at.is_(None))
     return {row[0]: row[1] for row in await tx.conn.execute(known)}
 
 
-async def list_alarms(tx: Tx, *, limit: int = 10_000) -> list[Raised]:
-    """The alarms that are raised."""
-    rows = await tx.conn.execute(select(task_alarm).order_by(alarm.project_pk, alarm.rule).limit(limit))
-    return [Raised(**{**row._mapping, "rule": Alarm(row.rule)}) for row in rows]
+async def list_alerts(tx: Tx, *, limit: int = 10_000) -> list[ActiveAlert]:
+    """The active alerts."""
+    rows = await tx.conn.execute(select(task_alarm).order_by(ta.project_pk, ta.rule).limit(limit))
+    return [ActiveAlert(**{**row._mapping, "rule": AlertRule(row.rule)}) for row in rows]
 
 
-async def insert_alarm(tx: Tx, new: Raised) -> bool:
-    """Raise an alarm; False when it is raised already."""
+async def insert_alert(tx: Tx, new: ActiveAlert) -> bool:
+    """Insert an alert; False if it is already active."""
     row = {"project_pk": new.project_pk, "rule": new.rule.value, "since": new.since, "value": new.value}
-    statement = upsert(tx, task_alarm).values(row).on_conflict_do_nothing().returning(alarm.project_pk)
+    statement = upsert(tx, task_alarm).values(row).on_conflict_do_nothing().returning(ta.project_pk)
     return await tx.conn.scalar(statement) is not None
 
 
-async def delete_alarm(tx: Tx, over: Raised) -> bool:
-    """Take an alarm back; False when somebody else did."""
-    mine = delete(task_alarm).where(alarm.project_pk == over.project_pk, alarm.rule == over.rule.value)
+async def delete_alert(tx: Tx, over: ActiveAlert) -> bool:
+    """Delete an alert; False if another process already did."""
+    mine = delete(task_alarm).where(ta.project_pk == over.project_pk, ta.rule == over.rule.value)
     return (await tx.conn.execute(mine)).rowcount > 0

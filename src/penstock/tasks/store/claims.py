@@ -1,4 +1,4 @@
-"""Handing tasks out: chosen, put into their holders' hands, and written down, in one trip to the database."""
+"""Claims: select offered tasks, lease them to their holders and write the pull history, in one round trip."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -30,20 +30,20 @@ from penstock.kernel.db import Tx
 from penstock.kernel.one_trip import Given, OneTrip, Tables, Write
 from penstock.tasks.domain import Status
 from penstock.tasks.store import offers
-from penstock.tasks.store.offers import Shape, Wanted
+from penstock.tasks.store.offers import FilterShape, PullFilter
 from penstock.tasks.store.tables import task, task_offer_tag, task_pull
 from penstock.tasks.store.tasks import TaskRow
 
 t = task.c
-SLOT = Given("slot", ("owner", "token", "pull_id", "actor"))  # one for each task that may be handed out
-ASK = Given("ask", ("first", "actor", "detail", "request_id", "address"))  # one for each who asks; `first` is a slot
+SLOT = Given("slot", ("owner", "token", "pull_id", "actor"))  # one per task that may be claimed
+ASK = Given("ask", ("first", "actor", "detail", "request_id", "address"))  # one per request; `first` is its first slot
 NAMED = Given("named", ("id",))
 HISTORY = ("project_pk", "queue_pk", "task_pk", "pull_id", "lease_token", "pulled_at", "pulled_by", "actor")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hand:
-    """Someone who asks for so many tasks, and under what they will hold them."""
+class LeaseGrant:
+    """The lease that one request gets on up to `limit` tasks."""
 
     caller: Caller
     owner: str
@@ -53,66 +53,73 @@ class Hand:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Moment:
-    """When and where tasks are handed out, and until when they are held."""
+class ClaimTime:
+    """When tasks of a project are claimed, and when their leases end."""
 
     project_id: str
     now: datetime
     until: datetime
 
 
-async def hand_out(tx: Tx, wanted: Wanted, status: Status, hands: Sequence[Hand], moment: Moment) -> Sequence[TaskRow]:
-    """Give each as many tasks in one status as they asked for, first come first served, while there are any."""
+async def claim_offered(
+    tx: Tx, wanted: PullFilter, status: Status, grants: Sequence[LeaseGrant], time: ClaimTime
+) -> Sequence[TaskRow]:
+    """Claim offered tasks in one status for each grant, first come first served."""
     if len(wanted.tags) > 1:
-        wanted = await offers.led_by_rarest(tx, wanted, status)
-    trip = _by_shape(wanted.shape)
-    values = wanted.values() | _common(moment) | {"in_status": status.value}
-    values["most"] = sum(hand.limit for hand in hands)
-    return await trip.rows(tx, values | trip.values(tx.on_postgres, slot=_slots(hands), ask=_asks(hands)))
+        wanted = await offers.put_rarest_tag_first(tx, wanted, status)
+    trip = _claim_by_shape(wanted.shape)
+    values = wanted.values() | _common(time) | {"in_status": status.value}
+    values["most"] = sum(grant.limit for grant in grants)
+    return await trip.rows(tx, values | trip.values(tx.on_postgres, slot=_slots(grants), ask=_asks(grants)))
 
 
-async def hand_out_these(tx: Tx, pks: Collection[str], hand: Hand, moment: Moment) -> Sequence[TaskRow]:
-    """Give those of these tasks that are on offer to one who asked for them."""
-    trip = _by_name()
-    given = trip.values(tx.on_postgres, slot=_slots([hand]), ask=_asks([hand]), named=[(pk,) for pk in pks])
-    return await trip.rows(tx, _common(moment) | given)
+async def claim_offered_by_pk(tx: Tx, pks: Collection[str], grant: LeaseGrant, time: ClaimTime) -> Sequence[TaskRow]:
+    """Claim those of these tasks that are offered."""
+    trip = _claim_by_pk()
+    given = trip.values(tx.on_postgres, slot=_slots([grant]), ask=_asks([grant]), named=[(pk,) for pk in pks])
+    return await trip.rows(tx, _common(time) | given)
 
 
-def _common(moment: Moment) -> dict[str, Any]:
-    target = f"project:{moment.project_id}"
-    return {"now": moment.now, "until": moment.until, "audit_target": target}
+def _common(time: ClaimTime) -> dict[str, Any]:
+    return {"now": time.now, "until": time.until, "audit_target": f"project:{time.project_id}"}
 
 
-def _slots(hands: Sequence[Hand]) -> list[tuple[str, ...]]:
-    return [slot for hand in hands for slot in [(hand.owner, hand.token, hand.pull_id, hand.caller.actor)] * hand.limit]
+def _slots(grants: Sequence[LeaseGrant]) -> list[tuple[str, ...]]:
+    return [
+        slot
+        for grant in grants
+        for slot in [(grant.owner, grant.token, grant.pull_id, grant.caller.actor)] * grant.limit
+    ]
 
 
-def _asks(hands: Sequence[Hand]) -> list[tuple[str, ...]]:
+def _asks(grants: Sequence[LeaseGrant]) -> list[tuple[str, ...]]:
     asks: list[tuple[str, ...]] = []
     first = 1
-    for hand in hands:
-        by, detail = hand.caller, {"by": hand.caller.name, "client": hand.owner, "pull_id": hand.pull_id}
+    for grant in grants:
+        by, detail = grant.caller, {"by": grant.caller.name, "client": grant.owner, "pull_id": grant.pull_id}
         asks.append((str(first), by.actor, to_json(detail), by.request_id, by.address))
-        first += hand.limit
+        first += grant.limit
     return asks
 
 
 @lru_cache(maxsize=512)
-def _by_shape(shape: Shape) -> OneTrip:
-    return OneTrip(lambda _: offers.choose(shape), _then, SLOT, ASK)
+def _claim_by_shape(shape: FilterShape) -> OneTrip:
+    return OneTrip(lambda _: offers.select_offered(shape), _writes, SLOT, ASK)
 
 
 @cache
-def _by_name() -> OneTrip:
-    return OneTrip(lambda given: offers.choose_these(select(given.table("named").c.id)), _then, SLOT, ASK, NAMED)
+def _claim_by_pk() -> OneTrip:
+    return OneTrip(
+        lambda given: offers.select_offered_by_pk(select(given.table("named").c.id)), _writes, SLOT, ASK, NAMED
+    )
 
 
-def _then(tables: Tables) -> Sequence[Write]:
-    """What is done with the chosen tasks."""
+def _writes(tables: Tables) -> Sequence[Write]:
+    """The statements that lease the selected tasks."""
     chosen, ask = tables.rows_with(t.partition_key, t.queue_pk, t.scheduled_at).c, tables.table("ask")
     now, until = bindparam("now", type_=UtcTime), bindparam("until", type_=UtcTime)
     cells = (tables.cell("slot", name, chosen.n).label(name) for name in SLOT.columns)
-    # Our time was read before the statement began. What came on offer since then was not pulled before that.
+    # `now` was read before the statement began; a task offered since then must not be pulled before it was offered.
     at = case((chosen.scheduled_at > now, chosen.scheduled_at), else_=now).label("at")
     mine = select(chosen.id, chosen.partition_key, chosen.queue_pk, at, *cells).subquery("mine").c
     hold: dict[str, Any] = {"state": literal_column("'held'"), "lease_owner": mine.owner, "lease_token": mine.token}
@@ -127,7 +134,7 @@ def _then(tables: Tables) -> Sequence[Write]:
 
 
 def _audit(tables: Tables, ask: FromClause, now: BindParameter[datetime]) -> Select[Any]:
-    """A line for each who got a task: whose first slot was filled."""
+    """One audit log line per request that got a task: its first slot is filled."""
     taken = select(func.count()).select_from(tables.rows).scalar_subquery()
     target = bindparam("audit_target", type_=Text)
     who = (ask.c.actor, ask.c.detail, ask.c.request_id, ask.c.address)

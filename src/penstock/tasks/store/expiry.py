@@ -1,5 +1,7 @@
-"""What has come due by itself: leases that ran out, and tasks whose time to be pulled has passed. Found by an index
-each, the longest due first, a bounded number at a time. Projects that are deleted are left to the job that clears them.
+"""Expiry: leases that ran out, offers past their `expires_at`, and expired tasks to archive.
+
+Each is found by its own index, the longest overdue first, a bounded number at a time. Deleted projects are left to the
+job that removes them.
 """
 
 from collections import defaultdict
@@ -15,61 +17,60 @@ from penstock.kernel.hot import is_any
 from penstock.tasks.store.tables import EXPIRING, HELD, LIVES, project, task
 
 t = task.c
-AT_ONCE = 1000
-# An expired task that a client pushed all the same is theirs: only what still waits here in vain is put away.
-# Asked so that no other index fits: it is by when they expired that they are walked.
-_waits = and_(t.state == literal_column("'idle'"), t.source == literal_column("'server'"))
-EXPIRED = and_(t.expired_at.is_not(None), LIVES, func.coalesce(_waits, false()))
+BATCH_SIZE = 1000
+# An expired task that a client pushed anyway belongs to the client; only tasks nobody pulled are archived.
+# The COALESCE keeps planners from using another index than the one on expired_at.
+_unclaimed = and_(t.state == literal_column("'idle'"), t.source == literal_column("'server'"))
+EXPIRED = and_(t.expired_at.is_not(None), LIVES, func.coalesce(_unclaimed, false()))
 
-Found = Mapping[str, Sequence[str]]
-Moment = ColumnElement[datetime]
+DueTasks = Mapping[str, Sequence[str]]
+TimeExpression = ColumnElement[datetime]
 
 
-async def list_lapsed(tx: Tx) -> Found:
-    """Tasks whose lease has run out, by project."""
+async def list_expired_leases(tx: Tx) -> DueTasks:
+    """Held tasks whose lease has run out, by project."""
     return await _list_due(tx, t.leased_until, HELD)
 
 
-async def list_expiring(tx: Tx) -> Found:
-    """Tasks on offer that nobody pulled in time, by project."""
+async def list_expiring(tx: Tx) -> DueTasks:
+    """Offered tasks past their expiry time, by project."""
     return await _list_due(tx, t.expires_at, EXPIRING)
 
 
-async def list_expired(tx: Tx) -> Found:
-    """Tasks that have expired and are still in the lists, by project."""
+async def list_expired(tx: Tx) -> DueTasks:
+    """Expired tasks that are not archived yet, by project."""
     return await _list_due(tx, t.expired_at, EXPIRED)
 
 
-def is_any_lapsed(_since: Moment, now: Moment) -> ColumnElement[bool]:
-    """Whether there are tasks whose lease has run out."""
+def has_expired_leases(_since: TimeExpression, now: TimeExpression) -> ColumnElement[bool]:
+    """Whether any lease has run out."""
     return _is_any_due(t.leased_until, HELD, now)
 
 
-def is_any_expiring(_since: Moment, now: Moment) -> ColumnElement[bool]:
-    """Whether there are tasks on offer that nobody pulled in time. When that was says nothing about since when they
-    are on offer, so none is left out for having been due long ago."""
+def has_expiring(_since: TimeExpression, now: TimeExpression) -> ColumnElement[bool]:
+    """Whether any offered task is past its expiry time. `_since` is ignored: a task may be offered long after that, so
+    none may be skipped for being due long ago."""
     return _is_any_due(t.expires_at, EXPIRING, now)
 
 
-def is_any_expired(_since: Moment, now: Moment) -> ColumnElement[bool]:
-    """Whether there are tasks that have expired and are still in the lists, be they those that a client pushed all the
-    same: to pass over all of these may take long."""
+def has_expired_tasks(_since: TimeExpression, now: TimeExpression) -> ColumnElement[bool]:
+    """Whether any expired task is not archived. Includes tasks that a client pushed: excluding them could scan many."""
     return _is_any_due(t.expired_at, and_(t.expired_at.is_not(None), LIVES), now)
 
 
-async def _list_due(tx: Tx, when: Column[Any], which: ColumnElement[bool]) -> Found:
+async def _list_due(tx: Tx, when: Column[Any], which: ColumnElement[bool]) -> DueTasks:
     found: defaultdict[str, list[str]] = defaultdict(list)
-    for row in await tx.conn.execute(_due(when, which, literal(tx.now, UtcTime)).limit(AT_ONCE)):
+    for row in await tx.conn.execute(_due(when, which, literal(tx.now, UtcTime)).limit(BATCH_SIZE)):
         found[row.partition_key].append(row.id)
     return found
 
 
-def _is_any_due(when: Column[Any], which: ColumnElement[bool], now: Moment) -> ColumnElement[bool]:
+def _is_any_due(when: Column[Any], which: ColumnElement[bool], now: TimeExpression) -> ColumnElement[bool]:
     return is_any(_due(when, which, now).with_only_columns(t.id))
 
 
-def _due(when: Column[Any], which: ColumnElement[bool], now: Moment) -> Select[Any]:
-    """Tasks and their projects, the longest due first."""
+def _due(when: Column[Any], which: ColumnElement[bool], now: TimeExpression) -> Select[Any]:
+    """Tasks and their projects, the longest overdue first."""
     gone = select(project.c.deleted_at).where(project.c.id == t.partition_key).scalar_subquery()
-    lives = gone.is_(None)  # as EXISTS it may lead PostgreSQL from the projects, and make it sort
+    lives = gone.is_(None)  # not EXISTS: PostgreSQL may start from the projects, and sort
     return select(t.id, t.partition_key).where(which, when <= now, lives).order_by(when)

@@ -1,4 +1,4 @@
-"""The feed of a project: one line per task and change, numbered in the order of commits."""
+"""The change feed of a project: one entry per changed task, numbered in commit order."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ NAMES = ("project_pk", "version", "task_id", "queue_id", "kind", "status", "hold
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
-    """One line of the feed."""
+class FeedEntry:
+    """One entry of the change feed."""
 
     version: int
     task_id: str
@@ -30,7 +30,7 @@ class Line:
 
 
 def insert_changes(writes: Writes, project_pk: str, changes: Sequence[Change], *, first: int, by: str) -> None:
-    """Write changes down, numbered from `first` on. The caller holds the project's lock."""
+    """Insert entries, numbered from `first`. The caller holds the project's lock."""
     rows = [
         (
             project_pk,
@@ -50,31 +50,31 @@ def insert_changes(writes: Writes, project_pk: str, changes: Sequence[Change], *
 
 async def list_changes(
     tx: Tx, project_pk: str, *, after: int, upto: int, limit: int, holder: str | None = None
-) -> list[Line]:
-    """Lines after a number and up to another, in order; with a holder, only those about what was in their hands."""
+) -> list[FeedEntry]:
+    """Entries with `after` < version <= `upto`, in order; with a holder, only those of tasks it held."""
     mine = select(*(c[name] for name in NAMES[1:])).where(c.project_pk == project_pk)
     mine = mine.where(c.version.between(after + 1, upto))
     if holder is not None:
         mine = mine.where(c.holder == holder)
     rows = await tx.conn.execute(mine.order_by(c.version).limit(limit))
-    return [Line(**{**row._mapping, "kind": ChangeKind(row.kind)}) for row in rows]
+    return [FeedEntry(**{**row._mapping, "kind": ChangeKind(row.kind)}) for row in rows]
 
 
-async def oldest_version(tx: Tx, project_pk: str) -> int | None:
-    """The first number that is still kept."""
+async def find_oldest_version(tx: Tx, project_pk: str) -> int | None:
+    """The oldest version that is still kept."""
     first: int | None = await tx.conn.scalar(select(func.min(c.version)).where(c.project_pk == project_pk))
     return first
 
 
 async def delete_changes(tx: Tx, *, before: datetime, limit: int = 10_000) -> int:
-    """Forget the oldest lines; returns how many. Those of one moment go together."""
+    """Delete the oldest entries; returns how many. Entries with the same time are deleted together."""
     oldest = select(c.at).where(c.at < before).order_by(c.at).limit(limit).subquery()
     old = c.at <= select(func.max(oldest.c.at)).scalar_subquery()
     return (await tx.conn.execute(delete(task_change).where(old))).rowcount
 
 
 async def delete_changes_of(tx: Tx, project_pk: str, *, limit: int = 10_000) -> int:
-    """Remove some lines of a project that is deleted; returns how many."""
+    """Delete some entries of a deleted project; returns how many."""
     some = select(c.version).where(c.project_pk == project_pk).order_by(c.version).limit(limit)
     mine = delete(task_change).where(c.project_pk == project_pk, c.version.in_(some))
     return (await tx.conn.execute(mine)).rowcount

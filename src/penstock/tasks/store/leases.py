@@ -1,8 +1,8 @@
-"""Leases that their holders keep: found, checked and extended in one statement, without the project's lock.
+"""Lease renewal: a lease is found, checked and extended in one statement, without the project's lock.
 
-Thousands of holders renew at once and must not queue up for their project. A task in somebody's hands is known by its
-token, or by its holder's name. The table allows a token only while a task is held, so that is not asked again: asked,
-it would lead PostgreSQL over the index of all held tasks.
+Thousands of holders renew at the same time and must not queue for the project's row. A lease is identified by its
+token, or without one by its holder's name. The statements do not check the state: a CHECK allows a token only while a
+task is held, and the condition would make PostgreSQL scan the index of all held tasks.
 """
 
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ p, t = project.c, task.c
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grip:
-    """A task by the names in a path, in the hands of someone."""
+class LeaseLookup:
+    """Which lease to extend: the ids from the path, and the holder or the token."""
 
     project_id: str
     task_id: str
@@ -35,7 +35,7 @@ class Grip:
 
     @property
     def shape(self) -> tuple[bool, bool]:
-        """What its statement looks like: whether a queue is named, and whether a token is."""
+        """Which conditions its statement has: whether a queue is given, and whether a token is."""
         return self.queue_id is not None, self.token is not None
 
     def values(self) -> dict[str, Any]:
@@ -45,19 +45,19 @@ class Grip:
         return values | ({"holder": self.holder} if self.token is None else {"token": self.token})
 
 
-async def renew(tx: Tx, grip: Grip, *, until: datetime) -> bool:
-    """Extend the lease of a task in these hands; False when it is not there, or the names do not say which it is."""
-    return bool(await _renew(*grip.shape).ids(tx, grip.values() | {"until": until}))
+async def renew(tx: Tx, lookup: LeaseLookup, *, until: datetime) -> bool:
+    """Extend a lease; False if the holder does not hold it, or the ids are ambiguous."""
+    return bool(await _renew(*lookup.shape).ids(tx, lookup.values() | {"until": until}))
 
 
-async def confirm(tx: Tx, grip: Grip, *, until: datetime) -> LeasedRow | None:
-    """The same with a receipt, of which the first counts; the row has `id` and `confirmed_at`."""
-    rows = await _confirm(*grip.shape).rows(tx, grip.values() | {"until": until, "now": tx.now})
+async def confirm(tx: Tx, lookup: LeaseLookup, *, until: datetime) -> LeasedRow | None:
+    """Extend a lease and confirm receipt; the first confirmation counts. The row has `id` and `confirmed_at`."""
+    rows = await _confirm(*lookup.shape).rows(tx, lookup.values() | {"until": until, "now": tx.now})
     return rows[0] if rows else None
 
 
-async def keep(tx: Tx, kept: Sequence[Task]) -> None:
-    """Write the leases and receipts of tasks that this transaction has locked."""
+async def move_leases(tx: Tx, kept: Sequence[Task]) -> None:
+    """Write `leased_until` and `confirmed_at` of tasks that this transaction has locked."""
     rows = [(one.id, one.leased_until, one.confirmed_at) for one in kept]
     await update_rows(tx, task, ("id", "leased_until", "confirmed_at"), rows)
 
@@ -76,7 +76,7 @@ def _confirm(in_queue: bool, by_token: bool) -> HotStatement:
 def _extended(in_queue: bool, by_token: bool) -> Update:
     named = select(p.id).where(p.project_id == bindparam("project", type_=Id), p.deleted_at.is_(None))
     mine = [t.partition_key == named.scalar_subquery(), t.task_id == bindparam("named", type_=Id)]
-    mine.append(t.queue_id == bindparam("queue", type_=Id) if in_queue else _is_meant())
+    mine.append(t.queue_id == bindparam("queue", type_=Id) if in_queue else _is_unambiguous())
     if by_token:
         mine.append(t.lease_token == bindparam("token", type_=String))
     else:
@@ -84,8 +84,8 @@ def _extended(in_queue: bool, by_token: bool) -> Update:
     return update(task).where(*mine).values(leased_until=bindparam("until", type_=UtcTime))
 
 
-def _is_meant() -> ColumnElement[bool]:
-    """Without a queue, a name means the task beside all queues, or the only one that has it."""
+def _is_unambiguous() -> ColumnElement[bool]:
+    """Without a queue, an id means the task outside all queues, or the only task with that id."""
     other = task.alias("other").c
     same = (other.partition_key == t.partition_key, other.task_id == t.task_id, other.id != t.id)
     return or_(t.queue_pk == "", ~select(other.id).where(*same, other.deleted_at.is_(None)).exists())

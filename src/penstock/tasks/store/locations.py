@@ -1,4 +1,4 @@
-"""Where a pull looks: a project, or one queue of it, found by its name in one read."""
+"""The location of a pull: a project, or one of its queues, resolved from client ids to primary keys."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from penstock.tasks.errors import ProjectNotFound, QueueNotFound
 from penstock.tasks.store.tables import project, queue
 
 p, q = project.c, queue.c
-MOST_PLACES = 10_000
+MAX_CACHED = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """A project, and a queue of it when one is meant."""
+class Location:
+    """A project, and a queue of it if one is named."""
 
     project_id: str
     project_pk: str
@@ -38,36 +38,36 @@ _QUEUE = HotStatement(
 )
 
 
-async def get_place(tx: Tx, project_id: str, queue_id: str | None) -> Place:
-    """The place of those names, or `ProjectNotFound` or `QueueNotFound`."""
+async def get_location(tx: Tx, project_id: str, queue_id: str | None) -> Location:
+    """Resolve a project and a queue. Raises `ProjectNotFound` or `QueueNotFound`."""
     found = await _PROJECT.ids(tx, {"project": project_id})
     if not found:
         raise ProjectNotFound(project_id=project_id)
     [project_pk] = found
     if queue_id is None:
-        return Place(project_id=project_id, project_pk=project_pk)
+        return Location(project_id=project_id, project_pk=project_pk)
     queues = await _QUEUE.ids(tx, {"project": project_pk, "queue": queue_id})
     if not queues:
         raise QueueNotFound(project_id=project_id, queue_id=queue_id)
     [queue_pk] = queues
-    return Place(project_id=project_id, project_pk=project_pk, queue_pk=queue_pk)
+    return Location(project_id=project_id, project_pk=project_pk, queue_pk=queue_pk)
 
 
-class Atlas:
-    """Places as they were last found. A place that is gone has nothing to hand out, so whoever finds something by a
-    remembered place was right, and whoever finds nothing has to look again."""
+class LocationCache:
+    """Resolved locations. A stale entry is harmless: a deleted location has no offers, so a pull that finds nothing
+    resolves the location again."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[str, str | None], Place] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str | None], Location] = OrderedDict()
 
-    def find(self, project_id: str, queue_id: str | None) -> Place | None:
-        """A place, if it is remembered."""
+    def find(self, project_id: str, queue_id: str | None) -> Location | None:
+        """A location, if it is cached."""
         return self._known.get((project_id, queue_id))
 
-    async def look_up(self, tx: Tx, project_id: str, queue_id: str | None) -> Place:
-        """A place as it is now, remembered from now on."""
+    async def refresh(self, tx: Tx, project_id: str, queue_id: str | None) -> Location:
+        """Resolve a location and cache it."""
         self._known.pop((project_id, queue_id), None)
-        place = self._known[project_id, queue_id] = await get_place(tx, project_id, queue_id)
-        if len(self._known) > MOST_PLACES:
+        location = self._known[project_id, queue_id] = await get_location(tx, project_id, queue_id)
+        if len(self._known) > MAX_CACHED:
             self._known.popitem(last=False)
-        return place
+        return location

@@ -1,4 +1,4 @@
-"""Projects: their rows, their metadata, and the lock that puts what happens in a project in order."""
+"""Projects: rows, metadata, and the row lock that serialises changes inside a project."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
@@ -17,21 +17,21 @@ from penstock.tasks.store.search import contains, folded
 from penstock.tasks.store.tables import project, project_tag
 
 p = project.c
-LIVES = p.deleted_at.is_(None)
+IS_ACTIVE = p.deleted_at.is_(None)
 COUNTS = tuple(status.value for status in Status)
 NAMES = tuple(known.name for known in fields(Project) if known.name != "counts")
-_CLAIM = HotStatement(select(project).where(p.project_id == bindparam("named", type_=Id), LIVES).with_for_update())
+_CLAIM = HotStatement(select(project).where(p.project_id == bindparam("named", type_=Id), IS_ACTIVE).with_for_update())
 
 
 def from_row(row: Row[Any] | LeasedRow) -> Project:
-    """Read a row of the table."""
+    """A project from its row."""
     known = {name: getattr(row, name) for name in NAMES}
     known |= {"tags": tuple(row.tags), "conflict_policy": Policy(row.conflict_policy)}
     return Project(**known, counts=Counts(**{name: getattr(row, name) for name in COUNTS}))
 
 
 def values_of(known: Project) -> dict[str, Any]:
-    """A project as the columns of its row."""
+    """The columns of a project's row."""
     values = {name: getattr(known, name) for name in NAMES} | vars(known.counts)
     values["tags"] = list(known.tags)
     values["search_text"] = folded(known.name, known.custom_title)
@@ -40,13 +40,13 @@ def values_of(known: Project) -> dict[str, Any]:
 
 
 async def find_project(tx: Tx, project_id: str) -> Project | None:
-    """A project by its own name, if it is there."""
-    row = (await tx.conn.execute(select(project).where(p.project_id == project_id, LIVES))).one_or_none()
+    """A project by its `project_id`, or None."""
+    row = (await tx.conn.execute(select(project).where(p.project_id == project_id, IS_ACTIVE))).one_or_none()
     return None if row is None else from_row(row)
 
 
 async def get_project(tx: Tx, project_id: str) -> Project:
-    """A project, or `ProjectNotFound`."""
+    """A project by its `project_id`. Raises `ProjectNotFound`."""
     found = await find_project(tx, project_id)
     if found is None:
         raise ProjectNotFound(project_id=project_id)
@@ -54,7 +54,7 @@ async def get_project(tx: Tx, project_id: str) -> Project:
 
 
 async def claim_project(tx: Tx, project_id: str) -> Project:
-    """Like `get_project`, and nothing else changes in it before this transaction ends."""
+    """Like `get_project`, and lock its row until this transaction ends."""
     found = await _CLAIM.rows(tx, {"named": project_id})
     if not found:
         raise ProjectNotFound(project_id=project_id)
@@ -62,25 +62,25 @@ async def claim_project(tx: Tx, project_id: str) -> Project:
 
 
 async def claim_project_by_pk(tx: Tx, project_pk: str) -> Project | None:
-    """The same by our own id; None when it was deleted meanwhile."""
-    mine = select(project).where(p.id == project_pk, LIVES).with_for_update()
+    """Lock a project by primary key; None if it was deleted in the meantime."""
+    mine = select(project).where(p.id == project_pk, IS_ACTIVE).with_for_update()
     row = (await tx.conn.execute(mine)).one_or_none()
     return None if row is None else from_row(row)
 
 
 async def insert_project(tx: Tx, new: Project) -> None:
-    """Add a project."""
+    """Insert a project."""
     await tx.conn.execute(insert(project).values(values_of(new)))
 
 
 async def insert_missing(tx: Tx, new: Project) -> bool:
-    """Add a project if there is none of that name; waits for a rival that is about to. Returns whether it was added."""
+    """Insert a project unless its id exists; waits for a concurrent insert. Returns whether it was inserted."""
     values = values_of(new)
     return bool(await insert_new(tx, project, list(values), [list(values.values())]))
 
 
 def move_project(writes: Writes, before: Project, after: Project) -> None:
-    """Write what changed in a project that this transaction has claimed."""
+    """Write the changed columns of a project that this transaction has locked."""
     old, new = values_of(before), values_of(after)
     changed = {name: value for name, value in new.items() if value != old[name]}
     if changed:
@@ -88,30 +88,30 @@ def move_project(writes: Writes, before: Project, after: Project) -> None:
 
 
 async def replace_tags(tx: Tx, project_pk: str, tags: Iterable[str]) -> None:
-    """Keep the tags of a project where they can be looked for."""
+    """Replace the searchable tags of a project."""
     await tx.conn.execute(delete(project_tag).where(project_tag.c.project_pk == project_pk))
     await insert_rows(tx, project_tag, ("tag", "project_pk"), [(tag, project_pk) for tag in tags])
 
 
 async def delete_project(tx: Tx, project_pk: str) -> None:
-    """Mark a project as deleted: nobody finds it any more, and nothing of what people wrote stays in its row.
+    """Turn a project into a tombstone: it is no longer found, and its texts are erased.
 
-    The empty row is kept for a while, so that those who ask what has changed hear of it.
+    The tombstone is kept for a while, so that clients that poll for changes see the deletion.
     """
-    words = ("custom_title", "notes", "username", "hostname", "project_path", "repository", "branch")
-    gone: dict[str, Any] = {"deleted_at": tx.now, "updated_at": tx.now, "name": "", "search_text": "", "tags": []}
-    await tx.conn.execute(update(project).where(p.id == project_pk).values(gone | dict.fromkeys(words)))
+    texts = ("custom_title", "notes", "username", "hostname", "project_path", "repository", "branch")
+    erased: dict[str, Any] = {"deleted_at": tx.now, "updated_at": tx.now, "name": "", "search_text": "", "tags": []}
+    await tx.conn.execute(update(project).where(p.id == project_pk).values(erased | dict.fromkeys(texts)))
     await replace_tags(tx, project_pk, ())
 
 
-async def delete_gone_projects(tx: Tx, *, before: datetime, limit: int = 1_000) -> int:
-    """Forget projects that were deleted long ago; returns how many."""
+async def delete_project_tombstones(tx: Tx, *, before: datetime, limit: int = 1_000) -> int:
+    """Delete tombstones older than `before`; returns how many."""
     old = select(p.id).where(p.deleted_at < before).order_by(p.deleted_at).limit(limit)
     return (await tx.conn.execute(delete(project).where(p.id.in_(old)))).rowcount
 
 
-def _wanted(statement: Select[Any], *, search: str, tags: Sequence[str], only: str | None) -> Select[Any]:
-    statement = statement.where(LIVES)
+def _filtered(statement: Select[Any], *, search: str, tags: Sequence[str], only: str | None) -> Select[Any]:
+    statement = statement.where(IS_ACTIVE)
     if only is not None:
         statement = statement.where(p.project_id == only)
     if search:
@@ -125,36 +125,36 @@ def _wanted(statement: Select[Any], *, search: str, tags: Sequence[str], only: s
 async def list_projects(
     tx: Tx, *, search: str = "", tags: Sequence[str] = (), only: str | None = None, offset: int, limit: int
 ) -> list[Project]:
-    """Projects with the newest task first; `only` is the one that a bound key may see."""
-    wanted = _wanted(select(project), search=search, tags=tags, only=only)
-    if only is None:  # one needs no order, and must be found by its name
-        wanted = wanted.order_by(p.active_at.desc(), p.id.desc())
-    return [from_row(row) for row in await tx.conn.execute(wanted.offset(offset).limit(limit))]
+    """Projects, most recently active first; `only` is the project of a bound API key."""
+    filtered = _filtered(select(project), search=search, tags=tags, only=only)
+    if only is None:  # a single project needs no order; with one, planners would scan by it
+        filtered = filtered.order_by(p.active_at.desc(), p.id.desc())
+    return [from_row(row) for row in await tx.conn.execute(filtered.offset(offset).limit(limit))]
 
 
 async def count_projects(tx: Tx, *, search: str = "", tags: Sequence[str] = (), only: str | None = None) -> int:
-    """How many projects a list has."""
-    wanted = _wanted(select(func.count()).select_from(project), search=search, tags=tags, only=only)
-    return await tx.conn.scalar(wanted) or 0
+    """How many projects `list_projects` would list in all."""
+    filtered = _filtered(select(func.count()).select_from(project), search=search, tags=tags, only=only)
+    return await tx.conn.scalar(filtered) or 0
 
 
 async def list_tags(tx: Tx, *, only: str | None, limit: int) -> list[str]:
     """The tags of projects, most used first."""
     used = select(project_tag.c.tag).group_by(project_tag.c.tag)
     if only is not None:
-        mine = select(p.id).where(p.project_id == only, LIVES).scalar_subquery()
+        mine = select(p.id).where(p.project_id == only, IS_ACTIVE).scalar_subquery()
         used = used.where(project_tag.c.project_pk == mine)
     rows = await tx.conn.scalars(used.order_by(func.count().desc(), project_tag.c.tag).limit(limit))
     return list(rows.all())
 
 
-async def last_change(tx: Tx, *, only: str | None) -> datetime | None:
-    """When any project was last changed, made or deleted; `only` is the one that a bound key may see."""
+async def find_last_change(tx: Tx, *, only: str | None) -> datetime | None:
+    """When a project was last created, changed or deleted; `only` is the project of a bound API key."""
     newest = select(p.updated_at).order_by(p.updated_at.desc()).limit(1)
     if only is None:
         latest: datetime | None = await tx.conn.scalar(newest)
         return latest
-    latest = await tx.conn.scalar(select(p.updated_at).where(p.project_id == only, LIVES))
+    latest = await tx.conn.scalar(select(p.updated_at).where(p.project_id == only, IS_ACTIVE))
     if latest is None:
         gone = select(p.deleted_at).where(p.project_id == only, p.deleted_at.is_not(None))
         latest = await tx.conn.scalar(gone.order_by(p.deleted_at.desc()).limit(1))

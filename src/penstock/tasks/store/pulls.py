@@ -1,4 +1,4 @@
-"""The history of pulls: who took which task, when, and how it ended. Also receipts, which find a lost answer again."""
+"""Pull history: who pulled which task, when, and how it ended. And receipts of pulls with an Idempotency-Key."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from sqlalchemy import Row, delete, func, select, update
 
 from penstock.kernel.bulk import Writes, among, insert_new
 from penstock.kernel.db import Tx
-from penstock.tasks.domain import Outcome, Task
+from penstock.tasks.domain import PullOutcome, Task
 from penstock.tasks.store.tables import pull_receipt, task_pull
 
 tp = task_pull.c
@@ -20,8 +20,8 @@ RECEIPT = ("actor", "key", "asked", "pull_id", "at")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pull:
-    """One task in one holder's hands."""
+class PullRecord:
+    """One pull of one task."""
 
     id: int
     task_pk: str
@@ -31,25 +31,25 @@ class Pull:
     confirmed_at: datetime | None
     ended_at: datetime | None
     ended_by: str | None
-    outcome: Outcome | None
+    outcome: PullOutcome | None
     seconds: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Receipt:
-    """What a key of a caller's stands for."""
+class PullReceipt:
+    """The request fingerprint and the pull of an Idempotency-Key."""
 
     asked: str
     pull_id: str
 
 
-def _pull(row: Row[Any]) -> Pull:
-    known = {name: row._mapping[name] for name in Pull.__dataclass_fields__}
-    return Pull(**{**known, "outcome": None if row.outcome is None else Outcome(row.outcome)})
+def _from_row(row: Row[Any]) -> PullRecord:
+    known = {name: row._mapping[name] for name in PullRecord.__dataclass_fields__}
+    return PullRecord(**{**known, "outcome": None if row.outcome is None else PullOutcome(row.outcome)})
 
 
-def end_pulls(writes: Writes, ended: Sequence[tuple[Task, Outcome, str]]) -> None:
-    """Write down how the open pulls of these tasks, as they were, ended, and by whom."""
+def end_pulls(writes: Writes, ended: Sequence[tuple[Task, PullOutcome, str]]) -> None:
+    """End the open pulls of these tasks (as they were before): with which outcome, and by whom."""
     now = writes.tx.now
     rows = [
         (before.id, outcome.value, now, by, (now - before.pulled_at).total_seconds())
@@ -61,15 +61,15 @@ def end_pulls(writes: Writes, ended: Sequence[tuple[Task, Outcome, str]]) -> Non
 
 
 async def confirm_pulls(tx: Tx, pks: Collection[str]) -> None:
-    """Note that the holders of these tasks said that they have them."""
+    """Mark the open pulls of these tasks as confirmed by their holders."""
     mine = update(task_pull).where(among(tx, tp.task_pk, pks), tp.ended_at.is_(None), tp.confirmed_at.is_(None))
     await tx.conn.execute(mine.values(confirmed_at=tx.now))
 
 
-async def list_pulls(tx: Tx, task_pk: str, *, offset: int, limit: int) -> list[Pull]:
+async def list_pulls(tx: Tx, task_pk: str, *, offset: int, limit: int) -> list[PullRecord]:
     """The pulls of one task, newest first."""
     mine = select(task_pull).where(tp.task_pk == task_pk).order_by(tp.id.desc()).offset(offset).limit(limit)
-    return [_pull(row) for row in await tx.conn.execute(mine)]
+    return [_from_row(row) for row in await tx.conn.execute(mine)]
 
 
 async def count_pulls(tx: Tx, task_pk: str) -> int:
@@ -77,51 +77,51 @@ async def count_pulls(tx: Tx, task_pk: str) -> int:
     return await tx.conn.scalar(select(func.count()).select_from(task_pull).where(tp.task_pk == task_pk)) or 0
 
 
-async def list_last_tokens(tx: Tx, pks: Collection[str]) -> dict[str, tuple[str, Outcome | None]]:
-    """The token of each task's last pull and how it ended: a holder may say the same thing twice."""
+async def list_last_tokens(tx: Tx, pks: Collection[str]) -> dict[str, tuple[str, PullOutcome | None]]:
+    """The lease token and outcome of each task's last pull, to recognise a repeated push."""
     newest = select(func.max(tp.id)).where(among(tx, tp.task_pk, pks)).group_by(tp.task_pk)
     rows = await tx.conn.execute(select(tp.task_pk, tp.lease_token, tp.outcome).where(tp.id.in_(newest)))
-    return {row.task_pk: (row.lease_token, None if row.outcome is None else Outcome(row.outcome)) for row in rows}
+    return {row.task_pk: (row.lease_token, None if row.outcome is None else PullOutcome(row.outcome)) for row in rows}
 
 
-async def list_taken(tx: Tx, token: str, pks: Collection[str]) -> set[str]:
-    """Those of these tasks that were ever taken under a token."""
-    taken = select(tp.task_pk).where(among(tx, tp.task_pk, pks), tp.lease_token == token)
-    return set((await tx.conn.scalars(taken)).all())
+async def list_pulled_under(tx: Tx, token: str, pks: Collection[str]) -> set[str]:
+    """Those of these tasks that were ever pulled under a lease token."""
+    pulled = select(tp.task_pk).where(among(tx, tp.task_pk, pks), tp.lease_token == token)
+    return set((await tx.conn.scalars(pulled)).all())
 
 
-async def find_pull(tx: Tx, task_pk: str, *, name: str, token: str | None) -> Pull | None:
-    """The pull of a task under that token, or without one the last by that name."""
+async def find_pull(tx: Tx, task_pk: str, *, name: str, token: str | None) -> PullRecord | None:
+    """The pull of a task under a lease token, or without one the last by that client."""
     whose = tp.lease_token == token if token is not None else tp.pulled_by == name
     mine = select(task_pull).where(tp.task_pk == task_pk, whose).order_by(tp.id.desc()).limit(1)
     row = (await tx.conn.execute(mine)).one_or_none()
-    return None if row is None else _pull(row)
+    return None if row is None else _from_row(row)
 
 
 async def delete_old_pulls(tx: Tx, *, before: datetime, limit: int = 10_000) -> int:
-    """Forget the oldest pulls that are over; returns how many."""
+    """Delete the oldest ended pulls; returns how many."""
     old = select(tp.id).where(tp.ended_at < before).order_by(tp.ended_at).limit(limit)
     return (await tx.conn.execute(delete(task_pull).where(tp.id.in_(old)))).rowcount
 
 
 async def insert_receipt(tx: Tx, *, actor: str, key: str, asked: str, pull_id: str) -> bool:
-    """Keep what a key stands for; False when it stands for something already. Waits for a rival that is under way."""
+    """Insert a receipt; False if the key has one. Waits for a concurrent insert of the same key."""
     return bool(await insert_new(tx, pull_receipt, RECEIPT, [(actor, key, asked, pull_id, tx.now)]))
 
 
-async def find_receipt(tx: Tx, *, actor: str, key: str) -> Receipt | None:
-    """What a key stands for."""
+async def find_receipt(tx: Tx, *, actor: str, key: str) -> PullReceipt | None:
+    """The receipt of an Idempotency-Key, or None."""
     row = (await tx.conn.execute(select(r.asked, r.pull_id).where(r.actor == actor, r.key == key))).one_or_none()
-    return None if row is None else Receipt(asked=row.asked, pull_id=row.pull_id)
+    return None if row is None else PullReceipt(asked=row.asked, pull_id=row.pull_id)
 
 
 async def delete_receipt(tx: Tx, *, actor: str, key: str) -> None:
-    """Let a key stand for nothing again."""
+    """Delete a receipt, so that its key can be used again."""
     await tx.conn.execute(delete(pull_receipt).where(r.actor == actor, r.key == key))
 
 
 async def delete_receipts(tx: Tx, *, before: datetime, limit: int = 10_000) -> int:
-    """Forget the oldest receipts; returns how many. Those of one moment go together."""
+    """Delete the oldest receipts; returns how many. Receipts with the same time are deleted together."""
     oldest = select(r.at).where(r.at < before).order_by(r.at).limit(limit).subquery()
     old = r.at <= select(func.max(oldest.c.at)).scalar_subquery()
     return (await tx.conn.execute(delete(pull_receipt).where(old))).rowcount

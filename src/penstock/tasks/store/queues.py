@@ -1,4 +1,4 @@
-"""Queues: their rows and lists."""
+"""Queues of projects."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import fields
@@ -17,15 +17,15 @@ from penstock.tasks.store.search import contains, folded
 from penstock.tasks.store.tables import queue
 
 q = queue.c
-LIVES = q.deleted_at.is_(None)
+IS_ACTIVE = q.deleted_at.is_(None)
 COUNTS = tuple(status.value for status in Status)
 NAMES = tuple(known.name for known in fields(Queue) if known.name != "counts")
 _NAMED = (q.project_pk == bindparam("in_project", type_=Id), q.queue_id == bindparam("named", type_=Id))
-_FIND = HotStatement(select(queue).where(*_NAMED, LIVES))
+_FIND = HotStatement(select(queue).where(*_NAMED, IS_ACTIVE))
 
 
 def from_row(row: Row[Any] | LeasedRow) -> Queue:
-    """Read a row of the table."""
+    """A queue from its row."""
     known = {name: getattr(row, name) for name in NAMES}
     if row.last_operation is not None:
         known["last_operation"] = Operation(row.last_operation)
@@ -33,7 +33,7 @@ def from_row(row: Row[Any] | LeasedRow) -> Queue:
 
 
 def values_of(known: Queue) -> dict[str, Any]:
-    """A queue as the columns of its row."""
+    """The columns of a queue's row."""
     values = {name: getattr(known, name) for name in NAMES} | vars(known.counts)
     values["search_text"] = folded(known.queue_id, known.name)
     values["active_at"] = known.active_at
@@ -41,13 +41,13 @@ def values_of(known: Queue) -> dict[str, Any]:
 
 
 async def find_queue(tx: Tx, project_pk: str, queue_id: str) -> Queue | None:
-    """A queue of a project, if it is there."""
+    """A queue of a project by its `queue_id`, or None."""
     found = await _FIND.rows(tx, {"in_project": project_pk, "named": queue_id})
     return from_row(found[0]) if found else None
 
 
 async def get_queue(tx: Tx, project_pk: str, queue_id: str, *, project_id: str) -> Queue:
-    """A queue of a project, or `QueueNotFound`."""
+    """A queue of a project by its `queue_id`. Raises `QueueNotFound`."""
     found = await find_queue(tx, project_pk, queue_id)
     if found is None:
         raise QueueNotFound(project_id=project_id, queue_id=queue_id)
@@ -55,58 +55,58 @@ async def get_queue(tx: Tx, project_pk: str, queue_id: str, *, project_id: str) 
 
 
 async def list_queues_by_pk(tx: Tx, pks: Collection[str]) -> list[Queue]:
-    """Some queues by our own ids."""
+    """Queues by primary key."""
     return [from_row(row) for row in await tx.conn.execute(select(queue).where(among(tx, q.id, pks)))] if pks else []
 
 
 async def insert_queue(tx: Tx, new: Queue) -> None:
-    """Add a queue."""
+    """Insert a queue."""
     await tx.conn.execute(insert(queue).values(values_of(new)))
 
 
 def move_queues(writes: Writes, moved: Sequence[tuple[Queue, Queue]]) -> None:
-    """Write what changed in queues whose project this transaction has claimed: a column of one is written for all."""
+    """Write the changed columns of queues whose project this transaction has locked, in one statement for all."""
     values = [(values_of(before), values_of(after)) for before, after in moved if before != after]
     names = sorted({name for old, new in values for name in new if old[name] != new[name]})
     writes.update(queue, ("id", *names), [(new["id"], *(new[name] for name in names)) for _, new in values])
 
 
 async def delete_queue(tx: Tx, queue_pk: str) -> None:
-    """Mark a queue as deleted: nobody finds it any more. Its empty row stays for a while, as a project's does."""
-    gone = {"deleted_at": tx.now, "updated_at": tx.now, "name": "", "search_text": "", "meta": None}
-    await tx.conn.execute(update(queue).where(q.id == queue_pk).values(gone))
+    """Turn a queue into a tombstone, which is kept for a while, as a project's is."""
+    erased = {"deleted_at": tx.now, "updated_at": tx.now, "name": "", "search_text": "", "meta": None}
+    await tx.conn.execute(update(queue).where(q.id == queue_pk).values(erased))
 
 
 async def delete_queues_of(tx: Tx, project_pk: str, *, limit: int = 2_000) -> int:
-    """Remove queues of a project that is deleted; returns how many."""
+    """Delete some queues of a deleted project; returns how many."""
     some = select(q.id).where(q.project_pk == project_pk).limit(limit)
     return (await tx.conn.execute(delete(queue).where(q.id.in_(some)))).rowcount
 
 
-async def delete_gone_queues(tx: Tx, *, before: datetime, limit: int = 1_000) -> int:
-    """Forget queues that were deleted long ago; returns how many."""
+async def delete_queue_tombstones(tx: Tx, *, before: datetime, limit: int = 1_000) -> int:
+    """Delete tombstones older than `before`; returns how many."""
     old = select(q.id).where(q.deleted_at < before).order_by(q.deleted_at).limit(limit)
     return (await tx.conn.execute(delete(queue).where(q.id.in_(old)))).rowcount
 
 
-def _wanted(statement: Select[Any], project_pk: str, search: str) -> Select[Any]:
-    statement = statement.where(q.project_pk == project_pk, LIVES)
+def _filtered(statement: Select[Any], project_pk: str, search: str) -> Select[Any]:
+    statement = statement.where(q.project_pk == project_pk, IS_ACTIVE)
     return statement.where(contains(q.search_text, search)) if search else statement
 
 
 async def list_queues(tx: Tx, project_pk: str, *, search: str = "", offset: int, limit: int) -> list[Queue]:
-    """The queues of a project, with the newest task first."""
-    wanted = _wanted(select(queue), project_pk, search).order_by(q.active_at.desc(), q.id.desc())
-    return [from_row(row) for row in await tx.conn.execute(wanted.offset(offset).limit(limit))]
+    """The queues of a project, most recently active first."""
+    filtered = _filtered(select(queue), project_pk, search).order_by(q.active_at.desc(), q.id.desc())
+    return [from_row(row) for row in await tx.conn.execute(filtered.offset(offset).limit(limit))]
 
 
 async def count_queues(tx: Tx, project_pk: str, *, search: str) -> int:
-    """How many queues a search finds."""
-    return await tx.conn.scalar(_wanted(select(func.count()).select_from(queue), project_pk, search)) or 0
+    """How many queues of a project match a search."""
+    return await tx.conn.scalar(_filtered(select(func.count()).select_from(queue), project_pk, search)) or 0
 
 
-async def last_change(tx: Tx, project_pk: str) -> datetime | None:
-    """When any queue of a project was last changed, made or deleted."""
+async def find_last_change(tx: Tx, project_pk: str) -> datetime | None:
+    """When a queue of a project was last created, changed or deleted."""
     newest = select(q.updated_at).where(q.project_pk == project_pk).order_by(q.updated_at.desc()).limit(1)
     latest: datetime | None = await tx.conn.scalar(newest)
     return latest

@@ -1,4 +1,4 @@
-"""Searching in names: case-insensitive in every script, the same on both databases."""
+"""Text search in names: case-insensitive in every script, the same on both databases."""
 
 from sqlalchemy import Column, ColumnElement
 
@@ -6,10 +6,10 @@ ESCAPE = "\\"
 
 
 def folded(*texts: str | None) -> str:
-    """Texts as they are kept to be searched."""
+    """The case-folded text that is stored for search."""
     return "\n".join(text.casefold() for text in texts if text)
 
 
 def contains(column: Column[str], search: str) -> ColumnElement[bool]:
-    """Whether a kept text contains what is looked for; `%` and `_` mean themselves."""
+    """Whether a stored text contains the search term; `%` and `_` are literal."""
     return column.contains(search.casefold(), autoescape=True, escape=ESCAPE)

@@ -1,7 +1,7 @@
-"""The tables of the room.
+"""Tables of the tasks module.
 
-`task` holds every task of every project; who waits for whom is told by partial indexes on what is on offer or held, so
-that a pull costs the same however many tasks are over. `task_offer_tag` has rows only while a task is on offer.
+`task` holds every task of every project. Partial indexes cover only offered or held tasks, so a pull costs the same
+however many finished tasks there are. `task_offer_tag` has rows only while a task is offered.
 """
 
 from enum import StrEnum
@@ -23,7 +23,7 @@ from sqlalchemy import (
 from penstock.kernel.columns import Id, Json, UtcTime
 from penstock.kernel.db import metadata
 from penstock.kernel.lease_sql import LeaseWords, lease_columns, lease_rules
-from penstock.tasks.domain import Alarm, Operation, Outcome, Policy, PullState, Side, Status
+from penstock.tasks.domain import AlertRule, Operation, Policy, PullOutcome, PullState, Side, Status
 
 LEASE = LeaseWords(state="state", waiting=PullState.OFFERED, held=PullState.HELD)
 
@@ -59,7 +59,7 @@ project = Table(
     Column("queue_count", Integer, nullable=False, server_default="0"),
     *_counts(),
     Column("last_task_at", UtcTime),
-    Column("active_at", UtcTime, nullable=False),  # its last task's time, or its own: what lists sort by
+    Column("active_at", UtcTime, nullable=False),  # last_task_at, or created_at: the sort order of lists
     Column("created_at", UtcTime, nullable=False),
     Column("updated_at", UtcTime, nullable=False),
     Column("deleted_at", UtcTime),
@@ -169,7 +169,7 @@ task = Table(
     *lease_rules(LEASE),
 )
 t = task.c
-# Constants, not parameters: only so can a planner see that a partial index will do.
+# Constants, not parameters: a planner matches a partial index only against constants.
 OFFERED = t.state == literal_column("'offered'")
 HELD = t.state == literal_column("'held'")
 LIVES = and_(t.deleted_at.is_(None), t.archived_at.is_(None))
@@ -201,7 +201,7 @@ for _name, _columns, _where in (
     ("finished_any", (t.status, t.finished_at), FINISHED),
 ):
     Index(f"ix_task_{_name}", *_columns, postgresql_where=_where, sqlite_where=_where)
-Index("ix_task_place", t.partition_key, t.queue_pk)  # the deleted and archived too: a queue goes as a whole
+Index("ix_task_place", t.partition_key, t.queue_pk)  # deleted and archived tasks too: a queue is removed as a whole
 
 task_offer_tag = Table(
     "task_offer_tag",
@@ -222,27 +222,27 @@ task_pull = Table(
     Column("project_pk", Id, nullable=False),
     Column("queue_pk", Id, nullable=False),
     Column("task_pk", Id, nullable=False),
-    Column("pull_id", Id, nullable=False),  # what one holder took with one call
+    Column("pull_id", Id, nullable=False),  # shared by the tasks of one pull request
     Column("lease_token", String, nullable=False),
     Column("pulled_at", UtcTime, nullable=False),
     Column("pulled_by", String, nullable=False),
-    Column("actor", String, nullable=False),  # the key behind that name
+    Column("actor", String, nullable=False),  # the API key of that client
     Column("confirmed_at", UtcTime),
     Column("ended_at", UtcTime),
     Column("ended_by", String),
     Column("outcome", String),
     Column("seconds", Float),  # from the pull to its end
-    _one_of("outcome", Outcome),
+    _one_of("outcome", PullOutcome),
     CheckConstraint("(ended_at IS NULL) = (outcome IS NULL)", name="ended"),
 )
 tp = task_pull.c
 _open = tp.ended_at.is_(None)
 _pushed = tp.outcome == literal_column("'pushed'")
-# The database itself refuses a second holder.
+# The database itself rejects a second holder.
 Index("uq_task_pull_open", tp.task_pk, unique=True, postgresql_where=_open, sqlite_where=_open)
 Index("ix_task_pull_task", tp.task_pk, tp.id)
 Index("ix_task_pull_pull", tp.pull_id)
-# Statistics are counted from these alone, without the rows.
+# Covering indexes for statistics.
 Index("ix_task_pull_project", tp.project_pk, tp.queue_pk, tp.outcome, tp.pulled_by, tp.seconds)
 Index("ix_task_pull_seconds", tp.project_pk, tp.seconds, tp.queue_pk, postgresql_where=_pushed, sqlite_where=_pushed)
 _ended = tp.ended_at.is_not(None)
@@ -276,7 +276,7 @@ task_change = Table(
     Column("queue_id", Id, nullable=False),
     Column("kind", String, nullable=False),
     Column("status", String, nullable=False),
-    Column("holder", String),  # who held it when this happened
+    Column("holder", String),  # who held the task at the time
     Column("by", String, nullable=False),
     Column("at", UtcTime, nullable=False),
     Index("ix_task_change_at", "at"),
@@ -287,7 +287,7 @@ pull_receipt = Table(
     metadata,
     Column("actor", Id, primary_key=True),
     Column("key", Id, primary_key=True),
-    Column("asked", String, nullable=False),  # what was asked for: the same key must ask the same
+    Column("asked", String, nullable=False),  # fingerprint of the request: a reused key must repeat it
     Column("pull_id", Id, nullable=False),
     Column("at", UtcTime, nullable=False),
     Index("ix_pull_receipt_at", "at"),
@@ -299,6 +299,6 @@ task_alarm = Table(
     Column("project_pk", Id, primary_key=True),
     Column("rule", Id, primary_key=True),
     Column("since", UtcTime, nullable=False),
-    Column("value", Float, nullable=False),  # what it was when the alarm was raised
-    _one_of("rule", Alarm),
+    Column("value", Float, nullable=False),  # the value that raised the alert
+    _one_of("rule", AlertRule),
 )

@@ -1,4 +1,4 @@
-"""What is said of a task: its messages and its log, numbered from 0. The last `KEPT` of each are kept."""
+"""Messages and log lines of tasks, numbered from 0. The last `MAX_KEPT` of each are kept."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from penstock.kernel.db import Tx
 from penstock.tasks.domain import Holder
 from penstock.tasks.store.tables import HELD, task, task_log, task_message
 
-KEPT = 10_000
+MAX_KEPT = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Message:
+class TaskMessage:
     """A message of a task's conversation."""
 
     number: int
@@ -34,98 +34,100 @@ class LogLine:
     created_at: datetime
 
 
-async def list_messages(tx: Tx, task_pk: str, *, limit: int = 10_000) -> list[Message]:
-    """The conversation from its beginning."""
+async def list_messages(tx: Tx, task_pk: str, *, limit: int = 10_000) -> list[TaskMessage]:
+    """The messages of a task, oldest first."""
     m = task_message.c
     mine = select(m.number, m.role, m.content, m.session_id, m.created_at).where(m.task_pk == task_pk)
-    return [Message(**row._mapping) for row in await tx.conn.execute(mine.order_by(m.number).limit(limit))]
+    return [TaskMessage(**row._mapping) for row in await tx.conn.execute(mine.order_by(m.number).limit(limit))]
 
 
 async def list_log(tx: Tx, task_pk: str, *, limit: int = 10_000) -> list[LogLine]:
-    """The log from its beginning."""
+    """The log of a task, oldest first."""
     line = task_log.c
     mine = select(line.number, line.content, line.created_at).where(line.task_pk == task_pk)
     return [LogLine(**row._mapping) for row in await tx.conn.execute(mine.order_by(line.number).limit(limit))]
 
 
-async def insert_messages(tx: Tx, said: Sequence[tuple[str, Message]]) -> None:
-    """Add messages, each with the task it belongs to."""
-    rows = [(pk, one.number, one.role, one.content, one.session_id, one.created_at) for pk, one in said]
+async def insert_messages(tx: Tx, new: Sequence[tuple[str, TaskMessage]]) -> None:
+    """Insert messages, each with its task's primary key."""
+    rows = [(pk, one.number, one.role, one.content, one.session_id, one.created_at) for pk, one in new]
     names = ("task_pk", "number", "role", "content", "session_id", "created_at")
     await insert_rows(tx, task_message, names, rows)
 
 
-async def insert_log(tx: Tx, said: Sequence[tuple[str, LogLine]]) -> None:
-    """Add lines, each with the task it belongs to."""
-    rows = [(pk, one.number, one.content, one.created_at) for pk, one in said]
+async def insert_log(tx: Tx, new: Sequence[tuple[str, LogLine]]) -> None:
+    """Insert log lines, each with its task's primary key."""
+    rows = [(pk, one.number, one.content, one.created_at) for pk, one in new]
     await insert_rows(tx, task_log, ("task_pk", "number", "content", "created_at"), rows)
 
 
 async def delete_messages(tx: Tx, pks: Sequence[str]) -> None:
-    """Forget conversations that a push replaces."""
+    """Delete all messages of tasks, when a push replaces them."""
     if pks:
         await tx.conn.execute(delete(task_message).where(among(tx, task_message.c.task_pk, pks)))
 
 
 async def delete_log(tx: Tx, pks: Sequence[str]) -> None:
-    """Forget logs that a push replaces."""
+    """Delete all log lines of tasks, when a push replaces them."""
     if pks:
         await tx.conn.execute(delete(task_log).where(among(tx, task_log.c.task_pk, pks)))
 
 
-async def insert_message(tx: Tx, task_pk: str, said: Message) -> None:
-    """Add one message; the oldest leaves when there are too many."""
-    await insert_messages(tx, [(task_pk, said)])
-    await _forget(tx, task_message, task_pk, said.number - KEPT)
+async def insert_message(tx: Tx, task_pk: str, message: TaskMessage) -> None:
+    """Insert one message; delete the oldest past `MAX_KEPT`."""
+    await insert_messages(tx, [(task_pk, message)])
+    await _delete_upto(tx, task_message, task_pk, message.number - MAX_KEPT)
 
 
 async def insert_line(tx: Tx, task_pk: str, content: str, *, holder: Holder, until: datetime) -> LogLine | None:
-    """Add one line to a log, and keep the task with its holder until then if they are the one who writes. None when the
-    task was deleted. The project is not locked: lines come often, and they change nothing that others wait for."""
+    """Insert one log line, and renew the lease if its holder writes it; None if the task was deleted.
+
+    The project is not locked: log lines are frequent and change nothing else.
+    """
     t = task.c
     mine = HELD & (t.lease_owner == holder.name if holder.token is None else t.lease_token == holder.token)
     values = {"log_count": t.log_count + 1, "leased_until": case((mine, until), else_=t.leased_until)}
-    next_one = update(task).where(t.id == task_pk, t.deleted_at.is_(None)).values(values).returning(t.log_count)
-    count = await tx.conn.scalar(next_one)
+    numbered = update(task).where(t.id == task_pk, t.deleted_at.is_(None)).values(values).returning(t.log_count)
+    count = await tx.conn.scalar(numbered)
     if count is None:
         return None
     line = LogLine(number=count - 1, content=content, created_at=tx.now)
     await insert_log(tx, [(task_pk, line)])
-    await _forget(tx, task_log, task_pk, line.number - KEPT)
+    await _delete_upto(tx, task_log, task_pk, line.number - MAX_KEPT)
     return line
 
 
-async def _forget(tx: Tx, table: Table, task_pk: str, upto: int) -> None:
+async def _delete_upto(tx: Tx, table: Table, task_pk: str, upto: int) -> None:
     if upto >= 0:
         await tx.conn.execute(delete(table).where(table.c.task_pk == task_pk, table.c.number <= upto))
 
 
 async def list_same_messages(tx: Tx, given: Mapping[str, Sequence[tuple[str, str | None, str]]]) -> set[str]:
-    """The tasks whose conversation is just this already: role, session and content of each message."""
+    """The tasks whose stored messages equal these: role, session and content of each."""
     return await _list_same(tx, task_message, ("role", "session_id", "content"), given)
 
 
 async def list_same_logs(tx: Tx, given: Mapping[str, Sequence[tuple[str]]]) -> set[str]:
-    """The tasks whose log is just this already: the content of each line."""
+    """The tasks whose stored log lines equal these."""
     return await _list_same(tx, task_log, ("content",), given)
 
 
 async def _list_same(
     tx: Tx, table: Table, names: Sequence[str], given: Mapping[str, Sequence[tuple[str | None, ...]]]
 ) -> set[str]:
-    """Only what is as long as what was given is read, so nobody can have more read than they sent."""
+    """Read only texts of the same size as the given ones: a client cannot make us read more than it sent."""
     if not given:
         return set()
     pk, content = table.c.task_pk, table.c.content
     sizes = select(pk, func.count(), func.sum(func.length(content))).where(among(tx, pk, list(given))).group_by(pk)
     known = {row[0]: (row[1], row[2]) for row in await tx.conn.execute(sizes)}
-    likely = [one for one, said in given.items() if known.get(one, (0, 0)) == _size(said)]
+    likely = [one for one, texts in given.items() if known.get(one, (0, 0)) == _size(texts)]
     kept: dict[str, list[tuple[str | None, ...]]] = {one: [] for one in likely}
     rows = select(pk, *(table.c[name] for name in names)).where(among(tx, pk, likely)).order_by(pk, table.c.number)
-    for one, *said in await tx.conn.execute(rows):
-        kept[one].append(tuple(said))
-    return {one for one, said in kept.items() if said == list(given[one])}
+    for one, *columns in await tx.conn.execute(rows):
+        kept[one].append(tuple(columns))
+    return {one for one, texts in kept.items() if texts == list(given[one])}
 
 
-def _size(said: Sequence[tuple[str | None, ...]]) -> tuple[int, int]:
-    return len(said), sum(len(one[-1] or "") for one in said)
+def _size(texts: Sequence[tuple[str | None, ...]]) -> tuple[int, int]:
+    return len(texts), sum(len(one[-1] or "") for one in texts)

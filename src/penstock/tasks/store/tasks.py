@@ -1,4 +1,4 @@
-"""Tasks: reading them, and writing what changed in them."""
+"""Tasks: lists, row locks, writes, and the removal of all tasks of a project or queue."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, replace
@@ -6,20 +6,32 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, Protocol
 
-from sqlalchemy import ColumnElement, Select, bindparam, delete, func, select, true, union_all
+from sqlalchemy import ColumnElement, Select, bindparam, delete, func, or_, select, true, union_all, update
 
-from penstock.kernel.bulk import Writes, among, among_given, as_given, insert_rows, pinned
+from penstock.kernel.bulk import Writes, among, among_given, as_given, insert_rows, pinned, update_rows
 from penstock.kernel.columns import Id
 from penstock.kernel.db import Tx
 from penstock.kernel.hot import HotStatement
-from penstock.tasks.domain import PullState, Side, Status, Task
+from penstock.tasks.domain import PullOutcome, PullState, Side, Status, Task
 from penstock.tasks.store.search import contains, folded
-from penstock.tasks.store.tables import LIVES, queue, task, task_log, task_message, task_offer_tag, task_pull
+from penstock.tasks.store.tables import (
+    HELD,
+    LIVES,
+    OFFERED,
+    queue,
+    task,
+    task_log,
+    task_message,
+    task_offer_tag,
+    task_pull,
+)
 
-t = task.c
+t, tp, o = task.c, task_pull.c, task_offer_tag.c
 NAMES = tuple(known.name for known in fields(Task))
 COLUMNS = tuple(t[name] for name in NAMES)
-IN_ORDER = (t.partition_key, t.id)  # in one project, the order in which tasks were made
+CREATION_ORDER = (t.partition_key, t.id)  # inside one project
+ENDED_PULL = ("task_pk", "outcome", "ended_at", "ended_by", "seconds")
+FREED = ("lease_owner", "lease_token", "leased_until", "pulled_at", "confirmed_at", "status_at_pull")
 SEARCHED = frozenset({"task_id", "name"})
 _values = attrgetter(*NAMES)
 
@@ -28,12 +40,12 @@ class TaskRow(Protocol):
     """A row with the columns of a task."""
 
     def __getattr__(self, name: str) -> Any:
-        """A column."""
+        """A column of the row."""
         ...
 
 
 def from_row(row: TaskRow) -> Task:
-    """Read a row that has the columns of a task."""
+    """A task from its row."""
     values = dict(zip(NAMES, _values(row), strict=True))
     at_pull = values["status_at_pull"]
     values["status"] = Status(values["status"])
@@ -43,48 +55,48 @@ def from_row(row: TaskRow) -> Task:
     return Task(**values)
 
 
-def _queue_lives() -> ColumnElement[bool]:
-    """Whether a task is in no deleted queue: the tasks of one are there until a job has removed them.
+def _queue_is_active() -> ColumnElement[bool]:
+    """Whether a task's queue is not deleted: tasks of a deleted queue exist until a job has removed them.
 
-    A value, not an EXISTS: that PostgreSQL may turn into a join with all queues there are.
+    A scalar subquery, not EXISTS, which PostgreSQL may turn into a join with all queues.
     """
     deleted_at = select(queue.c.deleted_at).where(queue.c.id == t.queue_pk).scalar_subquery()
     return deleted_at.is_(None)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Where:
-    """Where in a project tasks are looked for: in one queue, beside all queues (""), or anywhere (None)."""
+class QueueScope:
+    """Which tasks of a project: those of one queue, those outside all queues (""), or all (None)."""
 
     project_pk: str
     queue_pk: str | None = None
 
     @property
-    def place(self) -> ColumnElement[bool]:
-        """The same as a condition."""
+    def condition(self) -> ColumnElement[bool]:
+        """The scope as an SQL condition."""
         return (t.partition_key == self.project_pk) & self._in_queue
 
-    def walked(self, tx: Tx) -> ColumnElement[bool]:
-        """The same for a walk `IN_ORDER`."""
+    def scan_condition(self, tx: Tx) -> ColumnElement[bool]:
+        """The scope as a condition of a scan in `CREATION_ORDER`."""
         return pinned(tx, t.partition_key, self.project_pk) & self._in_queue
 
     @property
     def _in_queue(self) -> ColumnElement[bool]:
-        return _queue_lives() if self.queue_pk is None else t.queue_pk == self.queue_pk
+        return _queue_is_active() if self.queue_pk is None else t.queue_pk == self.queue_pk
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listing:
-    """Which tasks a list has."""
+class TaskListFilter:
+    """The filter of a task list."""
 
-    where: Where
+    where: QueueScope
     status: Status | None = None
     states: Collection[PullState] = ()
     search: str = ""
 
     def on(self, tx: Tx, statement: Select[Any]) -> Select[Any]:
-        """A statement about just those."""
-        statement = statement.where(self.where.walked(tx), LIVES)
+        """A statement restricted to the matching tasks."""
+        statement = statement.where(self.where.scan_condition(tx), LIVES)
         if self.status is not None:
             statement = statement.where(t.status == self.status)
         if self.states:
@@ -92,53 +104,58 @@ class Listing:
         return statement.where(contains(t.search_text, self.search)) if self.search else statement
 
 
-async def list_tasks(tx: Tx, listing: Listing, *, offset: int, limit: int) -> list[Task]:
-    """Tasks in the order in which they were made."""
-    statement = listing.on(tx, select(*COLUMNS)).order_by(*IN_ORDER).offset(offset).limit(limit)
-    if len(listing.states) > 1:  # a walk for each: along all of them together it would pass over all the others
-        walks = [
-            replace(listing, states=(state,)).on(tx, select(*COLUMNS)).order_by(*IN_ORDER).limit(offset + limit)
+async def list_tasks(tx: Tx, listing: TaskListFilter, *, offset: int, limit: int) -> list[Task]:
+    """Matching tasks in creation order."""
+    statement = listing.on(tx, select(*COLUMNS)).order_by(*CREATION_ORDER).offset(offset).limit(limit)
+    if len(listing.states) > 1:  # one scan per state: a single scan would read the other states too
+        scans = [
+            replace(listing, states=(state,)).on(tx, select(*COLUMNS)).order_by(*CREATION_ORDER).limit(offset + limit)
             for state in listing.states
         ]
-        found = union_all(*(select(walk.subquery(f"walk_{n}")) for n, walk in enumerate(walks))).subquery("found")
+        found = union_all(*(select(scan.subquery(f"scan_{n}")) for n, scan in enumerate(scans))).subquery("found")
         statement = select(found).order_by(found.c.id).offset(offset).limit(limit)
     return [from_row(row) for row in await tx.conn.execute(statement)]
 
 
-async def count_tasks(tx: Tx, listing: Listing) -> int:
-    """How many a list has."""
+async def count_tasks(tx: Tx, listing: TaskListFilter) -> int:
+    """How many tasks match."""
     return await tx.conn.scalar(listing.on(tx, select(func.count()).select_from(task))) or 0
 
 
-async def list_namesakes(tx: Tx, project_pk: str, task_ids: Collection[str]) -> list[Task]:
-    """All tasks of a project with one of these names, in whatever queue, deleted or not."""
-    return [from_row(row) for row in await tx.conn.execute(_namesakes(tx, project_pk, task_ids))]
+async def list_by_task_id(tx: Tx, project_pk: str, task_ids: Collection[str]) -> list[Task]:
+    """All tasks of a project with one of these ids, in any queue, including deleted ones."""
+    return [from_row(row) for row in await tx.conn.execute(_with_task_ids(tx, project_pk, task_ids))]
 
 
-async def claim_namesakes(tx: Tx, project_pk: str, task_ids: Collection[str]) -> list[Task]:
-    """The same, locked for this transaction: a pull takes tasks without the project's lock."""
+async def claim_by_task_id(tx: Tx, project_pk: str, task_ids: Collection[str]) -> list[Task]:
+    """Like `list_by_task_id`, with row locks: a pull claims tasks without the project's lock."""
     values = {"in_project": project_pk, "named": as_given(tx, task_ids)}
-    return [from_row(row) for row in await _claiming_namesakes(tx.on_postgres).rows(tx, values)]
+    return [from_row(row) for row in await _claim_by_task_id(tx.on_postgres).rows(tx, values)]
 
 
 @cache  # every push of a status runs it
-def _claiming_namesakes(on_postgres: bool) -> HotStatement:
+def _claim_by_task_id(on_postgres: bool) -> HotStatement:
     here = t.partition_key == bindparam("in_project", type_=Id)
     named = among_given(t.task_id, "named", on_postgres=on_postgres)
-    return HotStatement(select(*COLUMNS).where(here, named, _queue_lives()).order_by(t.id).with_for_update())
+    return HotStatement(select(*COLUMNS).where(here, named, _queue_is_active()).order_by(t.id).with_for_update())
 
 
-def _namesakes(tx: Tx, project_pk: str, task_ids: Collection[str]) -> Select[Any]:
-    named = (t.partition_key == project_pk, among(tx, t.task_id, task_ids), _queue_lives())
+def _with_task_ids(tx: Tx, project_pk: str, task_ids: Collection[str]) -> Select[Any]:
+    named = (t.partition_key == project_pk, among(tx, t.task_id, task_ids), _queue_is_active())
     return select(*COLUMNS).where(*named).order_by(t.id)
 
 
-async def claim_some(
-    tx: Tx, where: Where, *, after: str = "", limit: int, also: ColumnElement[bool] | None = None
+async def claim_page(
+    tx: Tx, where: QueueScope, *, after: str = "", limit: int, also: ColumnElement[bool] | None = None
 ) -> list[Task]:
-    """Some living tasks by our own id, after the last of the page before, locked for this transaction."""
+    """Lock the next active tasks by primary key, after the last one of the page before."""
     condition = true() if also is None else also
-    mine = select(*COLUMNS).where(where.walked(tx), LIVES, condition, t.id > after).order_by(*IN_ORDER).limit(limit)
+    mine = (
+        select(*COLUMNS)
+        .where(where.scan_condition(tx), LIVES, condition, t.id > after)
+        .order_by(*CREATION_ORDER)
+        .limit(limit)
+    )
     return [from_row(row) for row in await tx.conn.execute(mine.with_for_update())]
 
 
@@ -148,41 +165,40 @@ def in_status(status: Status | None) -> ColumnElement[bool] | None:
 
 
 async def claim_by_pk(tx: Tx, pks: Collection[str]) -> list[Task]:
-    """Tasks by our own ids, locked for this transaction."""
+    """Lock tasks by primary key."""
     mine = select(*COLUMNS).where(among(tx, t.id, pks)).order_by(t.id).with_for_update()
     return [from_row(row) for row in await tx.conn.execute(mine)]
 
 
-async def claim_named(tx: Tx, where: Where, task_ids: Collection[str]) -> list[Task]:
-    """Those of these tasks that are in one queue, deleted or not, locked for this transaction."""
-    mine = select(*COLUMNS).where(where.place, among(tx, t.task_id, task_ids)).order_by(t.id).with_for_update()
+async def claim_in_queue(tx: Tx, where: QueueScope, task_ids: Collection[str]) -> list[Task]:
+    """Lock those of these tasks that are in one queue, including deleted ones."""
+    mine = select(*COLUMNS).where(where.condition, among(tx, t.task_id, task_ids)).order_by(t.id).with_for_update()
     return [from_row(row) for row in await tx.conn.execute(mine)]
 
 
-async def list_pushed(tx: Tx, where: Where, *, after: str = "", limit: int) -> list[tuple[str, str]]:
-    """Some of the living tasks of a queue that clients made, which a push replaces: our id and theirs."""
-    mine = select(t.id, t.task_id).where(where.place, LIVES, t.origin == Side.CLIENT.value, t.id > after)
+async def list_pushed(tx: Tx, where: QueueScope, *, after: str = "", limit: int) -> list[tuple[str, str]]:
+    """Some active tasks of a queue that clients created, which a push replaces: primary key and task id."""
+    mine = select(t.id, t.task_id).where(where.condition, LIVES, t.origin == Side.CLIENT.value, t.id > after)
     return [(row.id, row.task_id) for row in await tx.conn.execute(mine.order_by(t.id).limit(limit))]
 
 
 async def list_held_by_pull(tx: Tx, pull_id: str) -> list[Task]:
-    """What one holder took with one call and still has, in order."""
-    tp = task_pull.c
+    """The tasks of one pull request that are still held, in order."""
     held = (tp.pull_id == pull_id, tp.ended_at.is_(None))
     mine = select(*COLUMNS).join_from(task_pull, task, t.id == tp.task_pk).where(*held).order_by(tp.id)
     return [from_row(row) for row in await tx.conn.execute(mine)]
 
 
 async def insert_tasks(tx: Tx, new: Sequence[Task]) -> None:
-    """Add tasks."""
+    """Insert tasks."""
     rows = [(*_values(one), folded(one.task_id, one.name)) for one in new]
     await insert_rows(tx, task, (*NAMES, "search_text"), rows)
 
 
 def move_tasks(writes: Writes, moved: Sequence[tuple[Task, Task]]) -> None:
-    """Write what changed between each `before` and `after`. The caller has locked these rows.
+    """Write the difference between each `before` and `after`. The caller has locked these rows.
 
-    A column that one of them changed is written for all: one statement for ten thousand tasks, whatever changed.
+    A column that one task changed is written for all: one statement for ten thousand tasks.
     """
     names = [name for name in NAMES if any(getattr(old, name) != getattr(new, name) for old, new in moved)]
     if not names:
@@ -196,14 +212,54 @@ def move_tasks(writes: Writes, moved: Sequence[tuple[Task, Task]]) -> None:
 
 
 async def move_task(tx: Tx, before: Task, after: Task) -> None:
-    """The same for one, at once."""
+    """Write the changes of one task immediately."""
     writes = Writes(tx)
     move_tasks(writes, [(before, after)])
     await writes.write()
 
 
 async def delete_tasks(tx: Tx, pks: Collection[str]) -> None:
-    """Remove tasks with everything that was said of them."""
+    """Delete tasks with their messages, logs and pulls."""
     for table in (task_message, task_log, task_pull, task_offer_tag):
         await tx.conn.execute(delete(table).where(among(tx, table.c.task_pk, pks)))
     await tx.conn.execute(delete(task).where(among(tx, t.id, pks)))
+
+
+def _removed_in(project_pk: str, queue_pk: str | None) -> ColumnElement[bool]:
+    """In one queue, or with None anywhere in the project, including deleted queues."""
+    here = t.partition_key == project_pk
+    return here if queue_pk is None else here & (t.queue_pk == queue_pk)
+
+
+async def withdraw_tasks(tx: Tx, project_pk: str, queue_pk: str | None, *, by: str) -> None:
+    """Withdraw every offered, held or expired task of a project or queue that is being removed.
+
+    Only these are updated, because the statements that look for them do not check their queue or project. All others
+    may be a million, and are not found once the queue or project is a tombstone. The caller has locked the project, so
+    no task is added. Pulls do not take that lock: the first update waits for running ones, and only then are held tasks
+    looked up.
+    """
+    here = _removed_in(project_pk, queue_pk)
+    withdrawn: dict[str, Any] = {"deleted_at": tx.now, "state": PullState.IDLE, **dict.fromkeys(FREED)}
+    await tx.conn.execute(update(task).where(here, or_(OFFERED, HELD), LIVES).values(withdrawn))
+    await tx.conn.execute(update(task).where(here, t.expired_at.is_not(None), LIVES).values(deleted_at=tx.now))
+    await _end_open_pulls(tx, project_pk, here, by=by)
+    tagged = select(t.id).where(t.id == o.task_pk, here)
+    await tx.conn.execute(delete(task_offer_tag).where(o.project_pk == project_pk, tagged.exists()))
+
+
+async def _end_open_pulls(tx: Tx, project_pk: str, here: ColumnElement[bool], *, by: str) -> None:
+    held = select(tp.task_pk, tp.pulled_at).join_from(task_pull, task, t.id == tp.task_pk)
+    found = await tx.conn.execute(held.where(tp.project_pk == project_pk, tp.outcome.is_(None), here))
+    rows = [
+        (row.task_pk, PullOutcome.REVOKED.value, tx.now, by, (tx.now - row.pulled_at).total_seconds()) for row in found
+    ]
+    await update_rows(tx, task_pull, ENDED_PULL, rows, tp.ended_at.is_(None))
+
+
+async def delete_some_tasks(tx: Tx, project_pk: str, queue_pk: str | None, *, limit: int = 2_000) -> int:
+    """Delete some tasks of a removed project or queue with all that belongs to them; returns how many."""
+    pks = (await tx.conn.scalars(select(t.id).where(_removed_in(project_pk, queue_pk)).limit(limit))).all()
+    if pks:
+        await delete_tasks(tx, pks)
+    return len(pks)
