@@ -265,7 +265,9 @@ PLACES = [
         run=lambda tx: queues.count_queues(tx, "prj_1", search="7"),
         whole=True,
     ),
-    PlanQuery(name="last change of queues", index="ix_queue_updated", run=lambda tx: queues.find_last_change(tx, "prj_1")),
+    PlanQuery(
+        name="last change of queues", index="ix_queue_updated", run=lambda tx: queues.find_last_change(tx, "prj_1")
+    ),
     PlanQuery(
         name="queues by our id", index=PRIMARY, run=lambda tx: queues.list_queues_by_pk(tx, ["que_1_2", "que_1_3"])
     ),

@@ -13,7 +13,7 @@ from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
 from penstock.kernel.events import event
 from penstock.tasks import alerts
-from penstock.tasks.alerts import AlertThresholds, watch
+from penstock.tasks.alerts import AlertThresholds, check_alerts
 from penstock.tasks.domain import AlertRule
 from penstock.tasks.metrics import MIN_ENDED_PULLS, PullHealthMetrics
 from penstock.tasks.store import alerts as alert_store
@@ -68,52 +68,52 @@ class TestSuccessRate:
         await end_pulls(api, "bad", pushed=7, released=3)
         began = clock.now()
         for _ in range(3):
-            await watch(api.db, AlertThresholds())
+            await check_alerts(api.db, AlertThresholds())
             clock.advance(seconds=60)
         about = {"rule": "success_rate", "threshold": 80.0, "since": began.isoformat()}
         assert await told(api.db) == [("alert", {**about, "value": 70.0})]
         await end_pulls(api, "good", pushed=5)
         for _ in range(3):
-            await watch(api.db, AlertThresholds())
+            await check_alerts(api.db, AlertThresholds())
         assert (await told(api.db))[1:] == [("alert_over", {**about, "value": 80.0})]
 
     async def test_a_few_pulls_prove_nothing(self, api: TasksApi):
         await end_pulls(api, "bad", released=MIN_ENDED_PULLS - 1)
-        await watch(api.db, AlertThresholds())
+        await check_alerts(api.db, AlertThresholds())
         assert await told(api.db) == []
 
     async def test_it_is_over_when_the_hour_is(self, api: TasksApi, clock: ManualClock):
         await end_pulls(api, "bad", released=MIN_ENDED_PULLS)
-        await watch(api.db, AlertThresholds())
+        await check_alerts(api.db, AlertThresholds())
         clock.advance(seconds=3601)
-        await watch(api.db, AlertThresholds())
+        await check_alerts(api.db, AlertThresholds())
         assert await kinds(api.db) == [("alert", "success_rate"), ("alert_over", "success_rate")]
         assert (await told(api.db))[1][1]["value"] is None, "nothing has ended since: there is nothing to measure"
 
     async def test_it_can_begin_again(self, api: TasksApi, clock: ManualClock):
         for round_ in ("one", "two"):
             await end_pulls(api, round_, released=MIN_ENDED_PULLS)
-            await watch(api.db, AlertThresholds())
+            await check_alerts(api.db, AlertThresholds())
             clock.advance(seconds=3601)
-            await watch(api.db, AlertThresholds())
+            await check_alerts(api.db, AlertThresholds())
         assert [kind for kind, _ in await kinds(api.db)] == ["alert", "alert_over"] * 2
 
 
 class TestOtherRules:
     async def test_pulls_that_time_out_are_told(self, api: TasksApi):
         await end_pulls(api, "silent", timed_out=3)
-        await watch(api.db, AlertThresholds(overdue=3))
+        await check_alerts(api.db, AlertThresholds(overdue=3))
         assert await told(api.db) == []
-        await watch(api.db, AlertThresholds(overdue=2))
+        await check_alerts(api.db, AlertThresholds(overdue=2))
         assert await kinds(api.db) == [("alert", "overdue")]
 
     async def test_a_project_that_is_pulled_from_too_often_is_told(self, api: TasksApi, clock: ManualClock):
         await end_pulls(api, "much", pushed=4)
-        await watch(api.db, AlertThresholds(requests=4))
+        await check_alerts(api.db, AlertThresholds(requests=4))
         assert await told(api.db) == []
-        await watch(api.db, AlertThresholds(requests=3))
+        await check_alerts(api.db, AlertThresholds(requests=3))
         clock.advance(seconds=61)
-        await watch(api.db, AlertThresholds(requests=3))
+        await check_alerts(api.db, AlertThresholds(requests=3))
         assert await kinds(api.db) == [("alert", "requests"), ("alert_over", "requests")]
 
     async def test_one_pull_of_many_tasks_is_one_request(self, api: TasksApi):
@@ -128,15 +128,15 @@ class TestOtherRules:
     async def test_every_queue_operation_counts(self, api: TasksApi, clock: ManualClock, operation: str):
         for _ in range(3):
             await api.data("POST", f"{PROJECT}/queues/q1/{operation}")
-        await watch(api.db, AlertThresholds(operations=2))
+        await check_alerts(api.db, AlertThresholds(operations=2))
         clock.advance(seconds=3601)
-        await watch(api.db, AlertThresholds(operations=2))
+        await check_alerts(api.db, AlertThresholds(operations=2))
         assert await kinds(api.db) == [("alert", "operations"), ("alert_over", "operations")]
 
     async def test_rules_that_are_off_tell_nothing(self, api: TasksApi):
         await end_pulls(api, "bad", released=MIN_ENDED_PULLS, timed_out=1)
         await api.data("POST", f"{PROJECT}/queues/q1/reset")
-        await watch(api.db, NEVER)
+        await check_alerts(api.db, NEVER)
         assert await told(api.db) == []
 
 
@@ -144,30 +144,30 @@ class TestManyProcesses:
     async def test_processes_that_watch_at_once_tell_it_once(self, api: TasksApi, db_url: str, clock: ManualClock):
         await end_pulls(api, "bad", released=MIN_ENDED_PULLS)
         others = [open_db(db_url, clock) for _ in range(3)]
-        await asyncio.gather(*(watch(db, AlertThresholds()) for db in others))
+        await asyncio.gather(*(check_alerts(db, AlertThresholds()) for db in others))
         assert await kinds(api.db) == [("alert", "success_rate")]
         clock.advance(seconds=3601)
-        await asyncio.gather(*(watch(db, AlertThresholds()) for db in others))
+        await asyncio.gather(*(check_alerts(db, AlertThresholds()) for db in others))
         assert await kinds(api.db) == [("alert", "success_rate"), ("alert_over", "success_rate")]
         for db in others:
             await db.close()
 
     async def test_a_project_that_was_deleted_leaves_no_alarm_behind(self, api: TasksApi):
         await end_pulls(api, "bad", released=MIN_ENDED_PULLS)
-        await watch(api.db, AlertThresholds())
+        await check_alerts(api.db, AlertThresholds())
         await api.data("DELETE", PROJECT)
-        await watch(api.db, AlertThresholds())
+        await check_alerts(api.db, AlertThresholds())
         assert await kinds(api.db) == [("alert", "success_rate")]
         async with api.db.read() as tx:
             assert await alert_store.list_alerts(tx) == []
 
     async def test_no_round_tells_more_than_it_may(self, api: TasksApi, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(alerts, "MOST_TOLD", 1)
+        monkeypatch.setattr(alerts, "MAX_EVENTS", 1)
         await end_pulls(api, "bad", released=MIN_ENDED_PULLS, timed_out=1)
         rules = AlertThresholds(overdue=0.5)
-        await watch(api.db, rules)
+        await check_alerts(api.db, rules)
         assert await kinds(api.db) == [("alert", "overdue")]
-        await watch(api.db, rules)
+        await check_alerts(api.db, rules)
         assert await kinds(api.db) == [("alert", "overdue"), ("alert", "success_rate")]
 
 
@@ -189,13 +189,13 @@ class TestCosts:
         async with many_pulls.db.read() as tx:
             since = clock.now() - alerts.MINUTE
             assert await alert_store.count_requests_by_project(tx, since=since) == {"p": 30}
-            bound = await alert_store._last_before(tx, since)
+            bound = await alert_store._find_pull_before(tx, since)
             assert bound > 0, "the beginning of the history is not read"
 
     @pytest.mark.parametrize("table", ["task_pull", "audit_log", "project", "task"])
     async def test_every_count_is_served_by_an_index(self, many_pulls: TasksApi, table: str):
         with recorded(many_pulls.db, table) as statements:
-            await watch(many_pulls.db, AlertThresholds())
+            await check_alerts(many_pulls.db, AlertThresholds())
             await PullHealthMetrics(many_pulls.db, pull_timeout=60).refresh()
         assert statements
         for statement, parameters in statements:

@@ -162,18 +162,18 @@ class TestRules:
     )
 
     def test_what_is_let_go_in_time_is_on_offer(self):
-        again = self.HELD.returned_or_failed("time_out", most_attempts=4, by="timeout", now=NOW)
+        again = self.HELD.returned_or_failed("time_out", max_attempts=4, by="timeout", now=NOW)
         assert (again.state, again.status, again.expired_at) == (PullState.OFFERED, Status.PENDING, None)
 
     def test_what_is_let_go_too_late_has_expired(self):
         late = NOW + timedelta(hours=1)
-        again = self.HELD.returned_or_failed("release", most_attempts=4, by="one", now=late)
+        again = self.HELD.returned_or_failed("release", max_attempts=4, by="one", now=late)
         assert (again.state, again.expired_at) == (PullState.IDLE, late)
 
     def test_what_is_let_go_once_too_often_is_in_error(self):
-        over = self.HELD.returned_or_failed("time_out", most_attempts=3, by="timeout", now=NOW)
+        over = self.HELD.returned_or_failed("time_out", max_attempts=3, by="timeout", now=NOW)
         assert (over.state, over.status) == (PullState.IDLE, Status.ERROR)
-        assert over.error_reason == "It was pulled 3 times without a push, last by one."
+        assert over.error_reason == "Pulled 3 times without a push, last by one."
 
     def test_a_reset_after_its_time_marks_a_task_as_expired(self):
         late = NOW + timedelta(hours=1)

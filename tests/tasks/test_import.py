@@ -92,7 +92,7 @@ class TestReading:
     )
     def test_a_bad_field_is_named(self, change: Mapping[str, Any], problem: str):
         [line] = read({**LEAST, **change})
-        assert line.entry is None
+        assert line.task is None
         assert problem in line.problem
 
     @pytest.mark.parametrize("text", ["{", "[]", '"text"', "7", '{"project_id": "\\ud800"}', "[" * 9999 + "]" * 9999])
@@ -103,7 +103,7 @@ class TestReading:
     def test_a_line_that_is_no_text_is_bad_and_the_next_is_read(self):
         first, second = read_lines(io.BytesIO(b'{"name": "\xff"}\n' + json.dumps(LEAST).encode()))
         assert first.problem
-        assert second.entry is not None
+        assert second.task is not None
 
     @pytest.mark.parametrize("missing", ["project_id", "task_id", "name", "prompt", "status"])
     def test_what_every_task_has_must_be_there(self, missing: str):
@@ -115,29 +115,29 @@ class TestReading:
         assert [(line.number, bool(line.problem)) for line in lines] == [(2, False), (4, True), (5, False)]
 
     def test_a_line_that_is_too_long_is_passed_over(self, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(import_format, "LONGEST_LINE", 200)
+        monkeypatch.setattr(import_format, "MAX_LINE_LENGTH", 200)
         lines = read({**LEAST, "prompt": "x" * 1000}, LEAST)
         assert "longer than 200 bytes" in lines[0].problem
         assert [line.number for line in lines] == [1, 2]
-        assert lines[1].entry is not None
+        assert lines[1].task is not None
 
     def test_one_project_of_many_can_be_read(self):
         nameless = {name: value for name, value in LEAST.items() if name != "project_id"}
         mine, other, unnamed = read(LEAST, {**LEAST, "project_id": "p2"}, nameless, project="p1")
-        assert mine.entry is not None
-        assert (other.entry, other.problem) == (None, "")
-        assert unnamed.entry is not None
-        assert unnamed.entry.project_id == "p1"
+        assert mine.task is not None
+        assert (other.task, other.problem) == (None, "")
+        assert unnamed.task is not None
+        assert unnamed.task.project_id == "p1"
 
     def test_numbers_may_be_names(self):
         [line] = read({**LEAST, "task_id": 7, "project_id": 12})
-        assert line.entry is not None
-        assert (line.entry.project_id, line.entry.task_id) == ("12", "7")
+        assert line.task is not None
+        assert (line.task.project_id, line.task.task_id) == ("12", "7")
 
     def test_a_backslash_before_a_u_is_no_nul(self):
         [line] = read({**LEAST, "prompt": "\\u0000"})
-        assert line.entry is not None
-        assert line.entry.fields["prompt"] == "\\u0000"
+        assert line.task is not None
+        assert line.task.fields["prompt"] == "\\u0000"
 
 
 class TestLoading:
@@ -231,14 +231,14 @@ class TestLoading:
         lines = [{**LEAST, "task_id": f"t{n}", "project_id": f"p{n % 3}"} for n in range(25)]
         told: list[int] = []
         loaded = await import_lines(
-            db, read_lines(export(*lines)), by="me", tell=lambda so_far: told.append(so_far.created)
+            db, read_lines(export(*lines)), by="me", on_progress=lambda so_far: told.append(so_far.created)
         )
         assert (loaded.created, told) == (25, [10, 20, 25])
 
     async def test_large_lines_make_small_batches(self, db: Db, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(loading, "BATCH_BYTES", 1)
         told: list[ImportCounts] = []
-        await import_lines(db, read_lines(export(LEAST, {**LEAST, "task_id": "t2"})), by="me", tell=told.append)
+        await import_lines(db, read_lines(export(LEAST, {**LEAST, "task_id": "t2"})), by="me", on_progress=told.append)
         assert told == [ImportCounts(created=1), ImportCounts(created=2)]
 
     async def test_who_took_what_in_is_on_record(self, api: TasksApi):

@@ -17,14 +17,14 @@ HAND = f"{PROJECT}/tasks/a/pull"
 VERBS = ("confirm", "renew", "release", "reset")
 
 
-class CountingMeters(TaskMetrics):
-    """Remembers how pulls ended."""
+class RecordingMetrics(TaskMetrics):
+    """Records how pulls ended."""
 
     def __init__(self) -> None:
         super().__init__()
         self.ended: list[tuple[str, float]] = []
 
-    def count_ended_pulls(self, outcome: str, seconds: float) -> None:
+    def count_ended(self, outcome: str, seconds: float) -> None:
         self.ended.append((outcome, seconds))
 
 
@@ -178,7 +178,7 @@ class TestRelease:
         assert noted.detail == {"by": "anna", "client": "one", "count": 1, "tasks": ["a"], "holders": ["one"]}
 
     async def test_how_it_ended_is_counted_once_it_is_written(self, deps: Deps, clock: ManualClock, profile: Profile):
-        metrics = CountingMeters()
+        metrics = RecordingMetrics()
         api = TasksApi(replace(deps, metrics=metrics), clock, profile)
         await api.submit()
         await hold(api)
@@ -228,7 +228,7 @@ class TestRelease:
         await hasty.data("POST", f"{HAND}/release", key="bert", x_client_id="two")
         task = await read(hasty)
         assert (task["status"], task["pull_state"]) == ("error", "unpulled")
-        assert task["error_reason"] == "It was pulled 2 times without a push, last by two."
+        assert task["error_reason"] == "Pulled 2 times without a push, last by two."
 
 
 class TestReset:

@@ -149,7 +149,7 @@ class TestGivingUp:
         assert await api.pull() == []
         task = await api.data("GET", f"{PROJECT}/tasks/a")
         assert (task["status"], task["pull_state"], task["pulled_by"]) == ("error", "unpulled", None)
-        assert task["error_reason"] == "It was pulled 10 times without a push, last by client-10."
+        assert task["error_reason"] == "Pulled 10 times without a push, last by client-10."
         project = await api.data("GET", PROJECT)
         assert (project["task_stats"]["error"], project["task_stats"]["pending"]) == (1, 0)
         line = (await api.data("GET", f"{PROJECT}/changes"))["changes"][-1]

@@ -52,7 +52,7 @@ async def test_where_nothing_is_noted_everything_is_null(api: TasksApi):
         "updatedAt": None,
     }
     assert answer.data == nothing
-    assert answer.json["message"] == "Nothing is noted about this project."
+    assert answer.json["message"] == "This project has no metadata."
     assert (await api.data("GET", PROJECT))["metadata"] is None
 
 

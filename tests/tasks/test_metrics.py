@@ -7,7 +7,7 @@ from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
 from penstock.kernel.metrics import Metrics
 from penstock.tasks.domain import PullOutcome
-from penstock.tasks.metrics import MIN_ENDED_PULLS, MAX_PAIRS, PullHealthMetrics, TaskMetrics
+from penstock.tasks.metrics import MAX_PAIRS, MIN_ENDED_PULLS, PullHealthMetrics, TaskMetrics
 from tests.conftest import open_db
 from tests.tasks.conftest import PROJECT, TasksApi
 from tests.tasks.ended_pulls import end_pulls

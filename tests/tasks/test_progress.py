@@ -79,7 +79,7 @@ class TestMessages:
     async def test_the_oldest_leave_when_there_are_too_many(
         self, planned: TasksApi, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(task_messages, "KEPT", 3)
+        monkeypatch.setattr(task_messages, "MAX_KEPT", 3)
         for number in range(5):
             await planned.data("POST", f"{TASK}/message", {"role": "user", "content": str(number)})
             await planned.data("POST", f"{TASK}/log", {"content": str(number)})

@@ -1,8 +1,15 @@
 """A pull with an Idempotency-Key gives the same lease again when its answer was lost."""
 
 import asyncio
+from datetime import UTC, datetime
 
+from penstock.access.domain import Caller, Scope
 from penstock.kernel.clock import ManualClock
+from penstock.tasks.claims import ClaimRequest, idempotency_key_of
+from penstock.tasks.domain import Holder, Status
+from penstock.tasks.pull import PullRequest
+from penstock.tasks.pull_by_id import PullByIdRequest
+from penstock.tasks.store.offers import PullFilter, ValueRange
 from tests.tasks.conftest import PROJECT, TasksApi
 
 PULL = f"{PROJECT}/tasks/pull"
@@ -83,3 +90,31 @@ async def test_tasks_by_their_ids_are_told_again_too(api: TasksApi):
     assert again == first
     one = await api.data("POST", f"{PROJECT}/tasks/b/pull", idempotency_key="k2", x_client_id="w")
     assert (await api.data("POST", f"{PROJECT}/tasks/b/pull", idempotency_key="k2", x_client_id="w")) == one
+
+
+def test_fingerprints_stay_the_same_across_releases():
+    """Receipts of the release before must match: a client may repeat its request after an upgrade."""
+    caller = Caller(name="root", user_id=1, scope=Scope.ADMIN, key_id="k")
+    claim = ClaimRequest(caller=caller, holder=Holder(name="worker-1"), limit=5)
+    wanted = PullFilter(
+        project_pk="",
+        statuses=(Status.PENDING, Status.ERROR),
+        tags=("a", "b'c"),
+        first_rank=2,
+        last_rank=9,
+        created=ValueRange(start=datetime(2026, 1, 2, tzinfo=UTC)),
+        version=ValueRange(start=7),
+    )
+
+    async def is_connected() -> bool:
+        return True
+
+    by_filter = PullRequest(project_id="p1", queue_id=None, filter=wanted, is_connected=is_connected)
+    by_ids = PullByIdRequest(project_id="p1", queue_id="q1", task_ids=("t1", "t2"), filter=wanted, idempotency_key="k1")
+    one = PullByIdRequest(project_id="p1", queue_id=None, task_ids=("t1",), idempotency_key="k1")
+    keys = [idempotency_key_of("k1", claim, identity=request.identity) for request in (by_filter, by_ids, one)]
+    assert [key and key.fingerprint for key in keys] == [
+        "4790371d40ec9a4712e23ea6864b2c7c56a1b64e0704f23cd28dc233bc2a22ad",
+        "0d06ba1bbd981f3589802f007b09b4c4940c8de82af1362b7a97389dcb0c1e94",
+        "49e1dc40adbddf51c27409cdaf145ef3e0108e7dc07004cd67eeec69a11c4986",
+    ]

@@ -306,7 +306,7 @@ class TestQuota:
         ten = limiter(limits, clock, quota=10)
         assert [await ten.reserve(ANNA, 4) for _ in range(3)] == [4, 4, 2]
         clock.advance(seconds=3600)
-        with pytest.raises(PullQuotaSpent, match="10 tasks a day") as refused:
+        with pytest.raises(PullQuotaSpent, match="10 tasks per day") as refused:
             await ten.reserve(ANNA, 1)
         assert refused.value.wait_seconds == 23 * 3600, "until midnight UTC"
         assert await ten.reserve(BERT, 10) == 10

@@ -189,7 +189,7 @@ class TestPushingAgain:
     async def test_messages_whose_oldest_had_left_are_numbered_anew(
         self, api: TasksApi, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(task_messages, "KEPT", 2)
+        monkeypatch.setattr(task_messages, "MAX_KEPT", 2)
         await api.submit({"id": "a"})
         for content in ("one", "two", "three"):
             await api.data("POST", "/tasks/p1/q1/a/message", {"role": "user", "content": content})

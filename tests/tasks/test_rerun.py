@@ -70,7 +70,7 @@ async def test_a_batch_runs_what_it_can_again_and_says_why_not_the_rest(api: Tas
         ("nobody", "TASK_NOT_FOUND"),
         ("twice", "AMBIGUOUS_TASK"),
     ]
-    assert data["failed_tasks"][0]["reason"] == "The task gone was deleted."
+    assert data["failed_tasks"][0]["reason"] == "Task gone was deleted."
     assert (await stored(api, "t1", "q1")).status is Status.PENDING
     assert (await stored(api, "t2", "q1")).status is Status.ERROR
 

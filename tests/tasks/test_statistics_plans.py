@@ -36,21 +36,21 @@ FIGURES: dict[str, tuple[str, Run]] = {
     "states": (r"ix_task_(any|list)\w*", lambda tx: statistics.count_server_tasks(tx, SMALL)),
     "states of a queue": (r"ix_task_list\w*", lambda tx: statistics.count_server_tasks(tx, QUEUE)),
     "held": ("ix_task_pending", lambda tx: statistics.list_held(tx, "prj_2", pulled_before=NOW, offset=0, limit=10)),
-    "waiting": (r"ix_task_(offered|pending|held)\w*", lambda tx: statistics.count_waiting(tx, SMALL)),
-    "waiting anywhere": (r"ix_task_(offered|pending|held)\w*", lambda tx: statistics.count_waiting(tx, None)),
+    "waiting": (r"ix_task_(offered|pending|held)\w*", lambda tx: statistics.count_open(tx, SMALL)),
+    "waiting anywhere": (r"ix_task_(offered|pending|held)\w*", lambda tx: statistics.count_open(tx, None)),
     "queues": ("ix_queue_active", lambda tx: statistics.list_queues(tx, SMALL, offset=0, limit=10)),
     "finished long ago": (
         "ix_task_finished",
-        lambda tx: statistics.find_finished(tx, SMALL, Status.DONE, position=100),
+        lambda tx: statistics.find_finish_time(tx, SMALL, Status.DONE, position=100),
     ),
     "finished long ago anywhere": (
         "ix_task_finished_any",
-        lambda tx: statistics.find_finished(tx, None, Status.DONE, position=100),
+        lambda tx: statistics.find_finish_time(tx, None, Status.DONE, position=100),
     ),
     "hours": ("ix_task_finished", lambda tx: statistics.count_finished(tx, SMALL, HOURS, after=None)),
     "hours anywhere": ("ix_task_finished_any", lambda tx: statistics.count_finished(tx, None, HOURS, after=None)),
     "errors": ("ix_task_finished", lambda tx: statistics.list_error_texts(tx, SMALL)),
-    "runs": ("ix_task_finished", lambda tx: statistics.list_runs(tx, SMALL)),
+    "runs": ("ix_task_finished", lambda tx: statistics.list_run_times(tx, SMALL)),
 }
 
 

@@ -168,7 +168,7 @@ class TestByHour:
             assert (status, error["details"]["field"]) == (400, "hours")
 
     async def test_what_is_too_much_to_count_is_cut_and_said(self, fresh: TasksApi, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(statistics, "MOST_FINISHED", 1)
+        monkeypatch.setattr(statistics, "MAX_FINISHED", 1)
         for queue in ("qa", "qb", "qc"):
             await fresh.submit({"id": "t", "status": "done"}, queue=queue)
             fresh.clock.advance(seconds=1)
@@ -181,7 +181,7 @@ class TestByHour:
 
 
 class TestByClient:
-    async def test_pull_storm_are_told_by_name(self, fresh: TasksApi):
+    async def test_pullers_are_told_by_name(self, fresh: TasksApi):
         await fresh.plan("a", "b", queue="q1")
         await fresh.pull(client="anna", key="anna")
         fresh.clock.advance(seconds=5)
@@ -288,7 +288,7 @@ class TestSystem:
 
     async def test_counting_ends_somewhere(self, fresh: TasksApi, monkeypatch: pytest.MonkeyPatch):
         await fresh.plan("a", "b", "c")
-        monkeypatch.setattr(statistics, "MOST_WAITING", 2)
+        monkeypatch.setattr(statistics, "MAX_OPEN", 2)
         assert (await fresh.data("GET", "/stats/system"))["offered"] == 2
 
 

@@ -225,7 +225,9 @@ def _tasks(settings: Settings, db: Db, backends: Backends) -> TasksDeps:
         min_interval=settings.pull_min_interval,
         quota=settings.pull_quota,
     )
-    return TasksDeps(db=db, queue=backends.queue, config=config, limiter=limiter, metrics=TaskMetrics(), coalescer=Coalescer())
+    return TasksDeps(
+        db=db, queue=backends.queue, config=config, limiter=limiter, metrics=TaskMetrics(), coalescer=Coalescer()
+    )
 
 
 def _rates(text: str) -> list[Rate]:

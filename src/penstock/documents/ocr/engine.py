@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
-from penstock.documents.ocr.orientation import Lie, Sight, is_readable, slant_of, turns_worth_trying
 from penstock.documents.ocr import layout, page_images
+from penstock.documents.ocr.orientation import Lie, Sight, is_readable, slant_of, turns_worth_trying
 from penstock.documents.pages import Page
 from penstock.documents.rejections import Refusal, TurnedAway
 from penstock.kernel.errors import Unavailable
