@@ -1,5 +1,5 @@
-"""Statements are compiled once per run, not once per test: every test opens a database of its own, and compiling what
-it says anew was a fifth of the time of the tests.
+"""Statements are compiled once per run, not once per test: every test opens its own database, and compiling its
+statements again took a fifth of the test time.
 
 SQLAlchemy keeps what it compiled with an engine, under the engine's dialect. Engines of one kind of database, made by
 the same code, may share both.

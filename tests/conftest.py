@@ -165,7 +165,7 @@ def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
 
 @pytest.fixture(scope="session")
 def sqlite_template() -> Iterator[Path]:
-    """A migrated SQLite file to copy from. In memory if there is room: some disks take 10 ms for each commit."""
+    """A migrated SQLite file to copy from. In memory if possible: some disks take 10 ms for each commit."""
     with tempfile.TemporaryDirectory(prefix="penstock-sqlite-", dir=quick_place()) as folder:
         path = Path(folder, "penstock.db")
         asyncio.run(_migrate(f"sqlite:///{path}"))

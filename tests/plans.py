@@ -41,7 +41,7 @@ def full_postgres(server: Databases, name: str, fill: Fill) -> Iterator[str]:
 
 @contextmanager
 def unseen_postgres(server: Databases, name: str, fill: Fill) -> Iterator[str]:
-    """The same before PostgreSQL has looked: it does so by itself after a minute or so, which no test lasts."""
+    """The plan before PostgreSQL has analyzed the table, which autovacuum does after a minute, longer than any test."""
     server.drop_database(name)
     server.create_database(name, template=TEMPLATE)
     asyncio.run(_fill(server.url(name), fill))

@@ -1,4 +1,4 @@
-"""Prints the reference pages that the code itself knows: `make docs` writes them, the house tests compare them."""
+"""Generates reference pages from the code: `make docs` writes them, the checks compare them."""
 
 from penstock.kernel.errors import PenstockError
 from penstock.settings import describe
@@ -8,23 +8,23 @@ from tests.checks.test_lifecycles_are_current import machines
 
 SETTINGS = """# Settings
 
-Every setting is an environment variable, read once at the start by `settings/`. An empty variable counts as not set.
+Every setting is an environment variable, read once at start. An empty variable counts as not set.
 
-| variable | default | what it does |
+| variable | default | meaning |
 |---|---|---|
 """
 ERRORS = """# Errors
 
-Every error has a code that stays as it is. Over HTTP it comes as `application/problem+json` with `status`, `code`,
-`detail`, `retryable` and `hint`. The nine kinds and what they mean stand at the top of `kernel/errors.py`.
+Every error has a stable code. Over HTTP it is `application/problem+json` with `status`, `code`, `detail`, `retryable`
+and `hint`. The nine kinds of errors are at the top of `kernel/errors.py`.
 
-| code | status | worth another try | what it means |
+| code | status | retryable | meaning |
 |---|---|---|---|
 """
 LIFECYCLES = """# Lifecycles
 
-How things move from state to state. Each picture is printed from the table in the code that decides the moves, and
-every move of a job is recorded in `state_transitions` with who made it and when.
+The states of jobs, messages, tasks and deliveries, generated from the state machines in the code. Every transition of
+a job is recorded in `state_transitions` with actor and time.
 
 """
 

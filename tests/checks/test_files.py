@@ -1,4 +1,4 @@
-"""Files stay small, are named by duty, and carry nothing of the machine they were written on."""
+"""Files stay small, have telling names, and contain nothing of the machine they were written on."""
 
 import re
 from pathlib import Path
@@ -35,7 +35,7 @@ def test_no_file_or_folder_has_a_name_that_invites_everything():
     code = [path for path in tree.files() if path.suffix in {".py", ".ts", ".tsx"}]
     names = [(path, part) for path in code for part in path.relative_to(tree.ROOT).with_suffix("").parts]
     vague = sorted({str(path.relative_to(tree.ROOT)) for path, part in names if VAGUE.fullmatch(part)})
-    assert not vague, f"name these by their duty: {vague}"
+    assert not vague, f"name these by what they do: {vague}"
 
 
 def test_every_open_end_carries_an_issue_number():

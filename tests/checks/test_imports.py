@@ -46,17 +46,17 @@ def test_the_contracts_hold():
         pytest.param(
             {"etl/stray.py": "", "gateway/stray.py": "import penstock.etl.stray\n"},
             "penstock.gateway is not allowed to import penstock.etl",
-            id="a room that imports a room",
+            id="a module that imports a module",
         ),
         pytest.param(
             {"tasks/stray.py": "", "kernel/stray.py": "from penstock.tasks import stray\n"},
             "penstock.kernel is not allowed to import penstock.tasks",
-            id="a kernel that imports a room",
+            id="a kernel that imports a module",
         ),
         pytest.param(
             {"ingest/stray.py": "from penstock.settings import Settings\n"},
             "penstock.ingest.stray -> penstock.settings",
-            id="a room that imports the settings",
+            id="a module that imports the settings",
         ),
         pytest.param(
             {"kernel/stray.py": "import fastapi\n"},

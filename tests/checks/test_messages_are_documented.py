@@ -1,4 +1,4 @@
-"""Every message that may pass between rooms is on its page."""
+"""Every message between modules is documented."""
 
 import dataclasses
 import importlib.util
@@ -7,7 +7,7 @@ from tests.checks import tree
 
 
 def message_names() -> set[str]:
-    """The messages of the house; none before the first room speaks."""
+    """All message classes."""
     if importlib.util.find_spec("penstock.messages") is None:
         return set()
     module = importlib.import_module("penstock.messages")

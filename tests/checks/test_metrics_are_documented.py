@@ -24,16 +24,16 @@ class NoStreams:
 
 
 async def shown_names(url: str) -> set[str]:
-    """The names that a house with every part shows."""
+    """All metric names."""
     db = open_db(url, ManualClock(datetime(2026, 1, 1, tzinfo=UTC)))
-    rooms = [
+    modules = [
         TaskMetrics(),
         PullHealthMetrics(db, pull_timeout=1),
         EtlMeters(),
         EtlFigures(db, queue_size=1),
         LlmMeters(),
     ]
-    metrics = Metrics(db, version="1", streams=NoStreams(), more=rooms)
+    metrics = Metrics(db, version="1", streams=NoStreams(), more=modules)
     page = (await metrics.page()).decode()
     await db.close()
     return {_name(family.name, family.type) for family in text_string_to_metric_families(page)}

@@ -1,4 +1,4 @@
-"""The repository and its package, as the house tests read them."""
+"""The repository and its package, as the checks read them."""
 
 import ast
 import importlib

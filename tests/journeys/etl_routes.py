@@ -1,4 +1,4 @@
-"""The routes of the etl room, each with a body that it takes, for the matrix of callers."""
+"""The routes of the etl module, each with a valid body, for the matrix of callers."""
 
 ETL = "/api/v1/etl"
 DOCUMENT = {"project_id": 7, "filename": "matrix.md"}

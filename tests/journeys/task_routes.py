@@ -1,4 +1,4 @@
-"""The routes of the tasks room, each with a body that it takes, for the matrix of callers."""
+"""The routes of the tasks module, each with a valid body, for the matrix of callers."""
 
 PROJECT, QUEUE, TASK = "matrix", "queue", "task"
 SUBMIT = {

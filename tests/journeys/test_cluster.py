@@ -1,4 +1,4 @@
-"""Two API processes and a worker: whichever a client is on, it sees the same house."""
+"""Two API processes and a worker: a client sees the same state on either server."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Workers of the etl room killed, frozen and robbed of their Redis: each document is done, and nothing of it twice."""
+"""Workers of the etl module are killed and frozen, and Redis is flushed: each document is processed, no page twice."""
 
 from collections.abc import AsyncIterator, Callable
 from multiprocessing.context import ForkServerProcess
@@ -35,11 +35,11 @@ pytestmark = pytest.mark.timeout(240)
 
 
 class Storm:
-    """A house to look into, workers to strike, and a folder where these write what they did."""
+    """A runtime to inspect, workers to kill, and a folder where they log what they did."""
 
-    def __init__(self, house: Runtime, folder: Path) -> None:
-        self.house = house
-        self.tools = house.modules.etl
+    def __init__(self, runtime: Runtime, folder: Path) -> None:
+        self.runtime = runtime
+        self.tools = runtime.modules.etl
         self.folder = folder
         self._workers = 0
 
@@ -58,14 +58,14 @@ class Storm:
     def start(self, stops: Stops) -> ForkServerProcess:
         """A worker."""
         self._workers += 1
-        return processes.start(etl_stops.work, self.house.settings, stops, str(self.log(self._workers)))
+        return processes.start(etl_stops.work, self.runtime.settings, stops, str(self.log(self._workers)))
 
     def log(self, number: int) -> Path:
         """What the first, second, … worker has to say."""
         return self.folder / f"worker-{number}.log"
 
     async def until(self, satisfied: Callable[[], bool]) -> None:
-        """Wait for other processes. Lapsed leases are looked for here too: a killed worker may have held that duty."""
+        """Wait for other processes. Expired leases are rescued here too, in case a worker died rescuing."""
 
         async def holds() -> bool:
             await self.rescue()
@@ -84,18 +84,18 @@ class Storm:
 
     async def rescue(self) -> None:
         """Let jobs wait again whose worker fell silent."""
-        async with self.house.db.tx(actor="storm") as tx:
-            await self.house.queue.rescue(tx)
+        async with self.runtime.db.tx(actor="storm") as tx:
+            await self.runtime.queue.rescue(tx)
 
     async def judge(self, task: EtlTask, pages: int) -> None:
         """It is completed, once, with its result, and nothing of it is left running."""
         shown = await track.get_task(self.tools, ANN, task.id)
         assert (shown.status, shown.progress, shown.error) == (Status.COMPLETED, 100, None)
         key = await track.key_of(self.tools, ANN, task.id, "result")
-        assert json.decode(await self.house.blobs.get(key)) == {"pages": pages}
-        markdown = await self.house.blobs.get(await track.key_of(self.tools, ANN, task.id, "markdown"))
+        assert json.decode(await self.runtime.blobs.get(key)) == {"pages": pages}
+        markdown = await self.runtime.blobs.get(await track.key_of(self.tools, ANN, task.id, "markdown"))
         assert [f"This is page {number}." in markdown.decode() for number in range(1, pages + 1)] == [True] * pages
-        async with self.house.db.read() as tx:
+        async with self.runtime.db.read() as tx:
             moves = await list_transitions(tx, "etl task", str(task.id))
             states = (await tx.conn.scalars(job.select().with_only_columns(job.c.state))).all()
         assert [move.trigger for move in moves] == ["submit", "complete"]
@@ -112,8 +112,8 @@ def settings(profile: Profile) -> Settings:
 async def storm(settings: Settings, tmp_path: Path) -> AsyncIterator[Storm]:
     folder = tmp_path / "storm"
     folder.mkdir()
-    async with open_runtime(settings) as house:
-        yield Storm(house, folder)
+    async with open_runtime(settings) as runtime:
+        yield Storm(runtime, folder)
 
 
 def once_each(*sizes: int, twice: tuple[str, ...] = ()) -> dict[str, int]:
@@ -173,7 +173,7 @@ async def test_a_worker_that_was_frozen_and_comes_late_changes_nothing(storm: St
     stops = storm.stops(stopped_at)
     first = storm.start(stops)
     await storm.until(stops.all_reached)
-    await processes.freeze_between_writes(first, storm.house.db)
+    await processes.freeze_between_writes(first, storm.runtime.db)
     storm.start(storm.stops())
     await storm.until_over([task])
     stops.let_go()

@@ -75,7 +75,7 @@ class Operation:
 
     @property
     def in_etl(self) -> bool:
-        """Whether it is of the etl room, where tasks are other things than elsewhere."""
+        """Whether it belongs to the etl module, whose tasks are not those of the tasks module."""
         return self.path.startswith(ETL)
 
     @property

@@ -1,7 +1,7 @@
 """A storm over the engines of scale: PostgreSQL, Redis with ARQ, and S3, each taken away while work goes on.
 
 Every job does what real ones will do: it takes from a rate, tells how far it is in the run state, writes a blob, and
-settles its effect. Workers are processes with a house of their own, as `penstock work` opens it.
+settles its effect. Workers are processes with a runtime of their own, as `penstock work` opens it.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from penstock.kernel.workers import Settle
 from penstock.settings import Settings, child_environment
 from penstock.wiring import Runtime, open_database, open_runtime
 
-ROOM = "storm"
+MODULE = "storm"
 KIND = "storm.touch"
 EVERY = Bucket(per_second=10_000, burst=10_000)  # never refuses: it is the way there that counts
 
@@ -36,14 +36,14 @@ def blob_key(job_id: str) -> str:
 class Toucher:
     """The handler of the storm's jobs."""
 
-    def __init__(self, house: Runtime) -> None:
-        self._house = house
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
 
     async def touch(self, job: Job) -> Settle:
         """Touch every engine once, then settle the effect."""
-        await self._house.limits.take("storm", EVERY)
+        await self._runtime.limits.take("storm", EVERY)
         await self._tell(RunEntry(key=f"storm:{job.id}", run=1, order=1, status="running"))
-        await self._house.blobs.put(blob_key(job.id), job.id.encode())
+        await self._runtime.blobs.put(blob_key(job.id), job.id.encode())
         await self._tell(RunEntry(key=f"storm:{job.id}", run=1, order=2, status="done", final=True))
 
         async def settle(tx: Tx) -> None:
@@ -56,7 +56,7 @@ class Toucher:
 
     async def _tell(self, entry: RunEntry) -> None:
         with suppress(RunMovedOn):  # an earlier try got further
-            await self._house.runs.put(entry)
+            await self._runtime.runs.put(entry)
 
 
 def work(settings: Settings) -> None:
@@ -65,9 +65,9 @@ def work(settings: Settings) -> None:
 
 
 async def _work(settings: Settings) -> None:
-    async with open_runtime(settings) as house, asyncio.TaskGroup() as tasks:
-        tasks.create_task(house.run_background(kind=ProcessKind.WORK, modules=[ROOM]))
-        tasks.create_task(house.workers({KIND: Toucher(house).touch}, [ROOM]).run())
+    async with open_runtime(settings) as runtime, asyncio.TaskGroup() as tasks:
+        tasks.create_task(runtime.run_background(kind=ProcessKind.WORK, modules=[MODULE]))
+        tasks.create_task(runtime.workers({KIND: Toucher(runtime).touch}, [MODULE]).run())
 
 
 def migrate_all(settings: Settings) -> None:
@@ -87,10 +87,10 @@ async def make_table(db: Db) -> None:
         await tx.conn.run_sync(effect.create, checkfirst=True)
 
 
-async def add_jobs(house: Runtime, numbers: range) -> None:
-    """Enqueue jobs as a room would: in a transaction, with ids of their own."""
-    async with house.db.tx(actor="storm") as tx:
-        await house.queue.enqueue(tx, *(NewJob(kind=KIND, id=f"job-{number}", room=ROOM) for number in numbers))
+async def add_jobs(runtime: Runtime, numbers: range) -> None:
+    """Enqueue jobs as a module does: in a transaction, with ids of their own."""
+    async with runtime.db.tx(actor="storm") as tx:
+        await runtime.queue.enqueue(tx, *(NewJob(kind=KIND, id=f"job-{number}", room=MODULE) for number in numbers))
 
 
 async def count_done(db: Db) -> int:
@@ -100,14 +100,14 @@ async def count_done(db: Db) -> int:
         return await tx.conn.scalar(done) or 0
 
 
-async def wrongs(house: Runtime, total: int) -> dict[str, object]:
+async def wrongs(runtime: Runtime, total: int) -> dict[str, object]:
     """What is wrong at the end: empty when every job was done, its effect is there once, and its blob too."""
-    async with house.db.read() as tx:
+    async with runtime.db.read() as tx:
         by_state = await tx.conn.execute(select(jobs.c.state, func.count()).group_by(jobs.c.state))
         states = {row[0]: row[1] for row in by_state}
         counted = (await tx.conn.execute(select(effect.c.job_id, effect.c.times))).all()
     doubled = [row.job_id for row in counted if row.times != 1]
-    blobs = {number for number in range(total) if await _whole(house, f"job-{number}")}
+    blobs = {number for number in range(total) if await _whole(runtime, f"job-{number}")}
     found = {
         "states": states if states != {JobState.DONE: total} else None,
         "doubled": doubled,
@@ -117,8 +117,8 @@ async def wrongs(house: Runtime, total: int) -> dict[str, object]:
     return {name: wrong for name, wrong in found.items() if wrong}
 
 
-async def _whole(house: Runtime, job_id: str) -> bool:
-    return await house.blobs.get(blob_key(job_id)) == job_id.encode()
+async def _whole(runtime: Runtime, job_id: str) -> bool:
+    return await runtime.blobs.get(blob_key(job_id)) == job_id.encode()
 
 
 def as_environment(settings: Settings) -> dict[str, str]:

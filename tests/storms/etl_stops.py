@@ -1,6 +1,6 @@
-"""Workers of the etl room that stop dead at points they are given, for a storm to kill, freeze or wake them there.
+"""Workers of the etl module that halt at given points, so that a storm can kill, freeze or resume them there.
 
-Each worker is a process with a house of its own, as `penstock work` opens it, and the real reader; only the OCR engine
+Each worker is a process with its own runtime, as `penstock work` opens it, and the real reader; only the OCR engine
 and the post-processor are the storm's. They write a line into a journal for every page that is read and every result
 that is made: whatever is done twice is found out, whichever process did it. Documents are told apart by their length.
 """
@@ -73,7 +73,7 @@ class Stops:
     points: frozenset[str] = frozenset()
 
     def write(self, line: str) -> None:
-        """A line of the journal: whole, whoever else writes."""
+        """A line of the journal, written atomically."""
         journal = os.open(self.folder / "journal", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.write(journal, f"{line}\n".encode())
         os.close(journal)
@@ -159,26 +159,26 @@ def work(settings: Settings, stops: Stops, log: str) -> None:
 
 
 async def _work(settings: Settings, stops: Stops) -> None:
-    async with open_runtime(settings) as house, parser_sandbox() as parsers, asyncio.TaskGroup() as tasks:
+    async with open_runtime(settings) as runtime, parser_sandbox() as parsers, asyncio.TaskGroup() as tasks:
         shapers = dict.fromkeys(Mode, JournalShaper(stops))
-        tools = replace(house.modules.etl, provider=_reader(house, parsers, stops), shapers=shapers)
-        tasks.create_task(house.run_background(kind=ProcessKind.WORK, modules=[worker.ROOM]))
-        tasks.create_task(house.workers(_handlers(tools, stops), [worker.ROOM], slots=SLOTS).run())
+        tools = replace(runtime.modules.etl, provider=_reader(runtime, parsers, stops), shapers=shapers)
+        tasks.create_task(runtime.run_background(kind=ProcessKind.WORK, modules=[worker.ROOM]))
+        tasks.create_task(runtime.workers(_handlers(tools, stops), [worker.ROOM], slots=SLOTS).run())
 
 
-def _reader(house: Runtime, parsers: Sandbox, stops: Stops) -> LocalReader:
+def _reader(runtime: Runtime, parsers: Sandbox, stops: Stops) -> LocalReader:
     return LocalReader(
-        house.blobs,
+        runtime.blobs,
         parsers=parsers,
         engine=JournalEngine(stops),
-        scratch=house.modules.etl.scratch,
+        scratch=runtime.modules.etl.scratch,
         profile="accurate",
         limits=ReaderLimits(),
     )
 
 
 def _handlers(tools: Deps, stops: Stops) -> dict[str, JobHandler]:
-    """The room's own, with a stop before and after each stage."""
+    """The module's own, with a stop before and after each stage."""
     handlers = worker.handlers(tools)
     return {kind: _stopping(handlers[kind], phase, stops) for phase, kind in KINDS.items()}
 

@@ -30,7 +30,7 @@ from tests.storms.stream_server import TENANTS, run_server
 SERVERS = 2
 ADMINS = 30  # of the listeners; they hear everything
 DEAF = 5
-LITTLE = 8192  # bytes that the socket of one who will go deaf takes in by itself
+LITTLE = 8192  # socket buffer of a listener that stops reading
 TOPICS = 40
 PADDING = "x" * 15_000  # at most; what a deaf listener does not read must be more than sockets and queues hold
 TELLERS = 4

@@ -37,7 +37,7 @@ def kill(process: ForkServerProcess) -> None:
 
 @atexit.register
 def end_all() -> None:
-    """Kill whoever a test left behind: a frozen process would be waited for until the end of time."""
+    """Kill the processes that a test left behind: the interpreter would wait forever for a frozen one."""
     while _started:
         kill(_started.pop())
 

@@ -1,4 +1,4 @@
-"""A relay that is killed right after a message left the house, before the outbox knows of it."""
+"""A relay that is killed right after it delivered a message, before it marked the message as sent."""
 
 import asyncio
 import os

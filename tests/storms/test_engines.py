@@ -54,7 +54,7 @@ def scale(tmp_path: Path) -> Iterator[Scale]:
 
 
 @pytest.fixture
-async def house(scale: Scale) -> AsyncIterator[Runtime]:
+async def runtime(scale: Scale) -> AsyncIterator[Runtime]:
     async with open_runtime(scale.settings) as opened:
         await engines.make_table(opened.db)
         keeping = asyncio.create_task(opened.relay.run())
@@ -64,7 +64,7 @@ async def house(scale: Scale) -> AsyncIterator[Runtime]:
 
 
 @pytest.fixture
-def serving(scale: Scale, house: Runtime) -> Iterator[list[Serving]]:
+def serving(scale: Scale, runtime: Runtime) -> Iterator[list[Serving]]:
     servers = [Serving("--no-workers", **engines.as_environment(scale.settings)) for _ in range(2)]
     yield servers
     for server in servers:
@@ -72,7 +72,7 @@ def serving(scale: Scale, house: Runtime) -> Iterator[list[Serving]]:
 
 
 @pytest.fixture
-def workers(scale: Scale, house: Runtime) -> Iterator[None]:
+def workers(scale: Scale, runtime: Runtime) -> Iterator[None]:
     started = [processes.start(engines.work, scale.settings) for _ in range(2)]
     yield
     for process in started:
@@ -98,62 +98,62 @@ async def health(session: aiohttp.ClientSession, server: Serving, part: str) -> 
         return (await answer.json())["checks"][part]["ok"], answer.status
 
 
-async def until_done(house: Runtime, least: int) -> None:
+async def until_done(runtime: Runtime, least: int) -> None:
     async with asyncio.timeout(DONE_SECONDS):
-        while await engines.count_done(house.db) < least:  # noqa: ASYNC110
+        while await engines.count_done(runtime.db) < least:  # noqa: ASYNC110
             await asyncio.sleep(0.1)  # the workers are other processes
 
 
-async def storm(scale: Scale, house: Runtime, strike: Callable[[], object], *, at: int) -> None:
+async def storm(scale: Scale, runtime: Runtime, strike: Callable[[], object], *, at: int) -> None:
     """Add jobs, let some be done, strike, and add the rest."""
-    await engines.add_jobs(house, range(JOBS // 2))
-    await until_done(house, at)
+    await engines.add_jobs(runtime, range(JOBS // 2))
+    await until_done(runtime, at)
     strike()
 
 
-async def end_well(house: Runtime) -> None:
-    await engines.add_jobs(house, range(JOBS // 2, JOBS))
-    await until_done(house, JOBS)
-    assert await engines.wrongs(house, JOBS) == {}
+async def end_well(runtime: Runtime) -> None:
+    await engines.add_jobs(runtime, range(JOBS // 2, JOBS))
+    await until_done(runtime, JOBS)
+    assert await engines.wrongs(runtime, JOBS) == {}
 
 
 @pytest.mark.usefixtures("workers")
 class TestStorms:
-    async def test_redis_is_killed_and_comes_back(self, scale: Scale, house: Runtime, serving, session):
+    async def test_redis_is_killed_and_comes_back(self, scale: Scale, runtime: Runtime, serving, session):
         await ready(serving, session)
-        await storm(scale, house, scale.redis.kill, at=10)
+        await storm(scale, runtime, scale.redis.kill, at=10)
         await until_health(session, serving, "redis", ok=False)
         scale.redis.start_again()
         await until_health(session, serving, "redis", ok=True)
-        await end_well(house)
+        await end_well(runtime)
 
-    async def test_redis_forgets_everything(self, scale: Scale, house: Runtime):
-        await storm(scale, house, scale.redis.flush, at=10)
-        await end_well(house)
+    async def test_redis_forgets_everything(self, scale: Scale, runtime: Runtime):
+        await storm(scale, runtime, scale.redis.flush, at=10)
+        await end_well(runtime)
 
-    async def test_redis_hangs_for_a_while(self, scale: Scale, house: Runtime, serving, session):
+    async def test_redis_hangs_for_a_while(self, scale: Scale, runtime: Runtime, serving, session):
         await ready(serving, session)
-        await storm(scale, house, scale.redis.pause, at=10)
+        await storm(scale, runtime, scale.redis.pause, at=10)
         await until_health(session, serving, "redis", ok=False)
         scale.redis.resume()
         await until_health(session, serving, "redis", ok=True)
-        await end_well(house)
+        await end_well(runtime)
 
-    async def test_postgres_is_killed_and_comes_back(self, scale: Scale, house: Runtime, serving, session):
+    async def test_postgres_is_killed_and_comes_back(self, scale: Scale, runtime: Runtime, serving, session):
         await ready(serving, session)
-        await storm(scale, house, scale.postgres.kill, at=10)
+        await storm(scale, runtime, scale.postgres.kill, at=10)
         await until_health(session, serving, "database", ok=False)
         scale.postgres.start_again()
         await until_health(session, serving, "database", ok=True)
-        await end_well(house)
+        await end_well(runtime)
 
-    async def test_the_object_store_is_gone_for_a_while(self, scale: Scale, house: Runtime, serving, session):
+    async def test_the_object_store_is_gone_for_a_while(self, scale: Scale, runtime: Runtime, serving, session):
         await ready(serving, session)
-        await storm(scale, house, scale.s3.kill, at=10)
+        await storm(scale, runtime, scale.s3.kill, at=10)
         await until_health(session, serving, "blobs", ok=False)
         scale.s3.start_again()
         await until_health(session, serving, "blobs", ok=True)
-        await end_well(house)
+        await end_well(runtime)
 
 
 async def ready(servers: list[Serving], session: aiohttp.ClientSession) -> None:
