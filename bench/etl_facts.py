@@ -21,10 +21,10 @@ from reportlab.pdfgen.canvas import Canvas
 
 from bench.etl_documents import chinese_font, latin_font
 from bench.etl_facts_words import Pen
-from penstock.documents.ocr.layout import Line, page_of
+from penstock.documents.ocr.layout import OcrLine, build_page
 from penstock.documents.pages import Page
-from penstock.documents.pdf.text_layer import Layers, read_layers
-from penstock.documents.text.batches import Part, read_part
+from penstock.documents.pdf.text_layer import TextLayers, read_text_layers
+from penstock.documents.text.batches import PageBatch, read_batch
 from penstock.kernel.plain import Plain
 
 LATIN, CHINESE, SIZE, LEADING = "Facts", "FactsChinese", 10, 16
@@ -217,8 +217,8 @@ def _as_pdf(blocks: Sequence[Block]) -> Iterator[Page]:
             canvas.drawString(piece.left, A4[1] - piece.top, piece.text)
         canvas.showPage()
     canvas.save()
-    layers = read_layers(io.BytesIO(out.getvalue()), 1, max(piece.page for piece in pieces), ())
-    assert isinstance(layers, Layers)
+    layers = read_text_layers(io.BytesIO(out.getvalue()), 1, max(piece.page for piece in pieces), ())
+    assert isinstance(layers, TextLayers)
     for layer in layers.layers:
         assert layer.page is not None, layer.distrust
         yield layer.page
@@ -229,14 +229,14 @@ def _as_scan(blocks: Sequence[Block]) -> Iterator[Page]:
     width, height = (side * PIXELS for side in A4)
     for page in range(1, 1 + max(piece.page for piece in pieces)):
         lines = [_seen(piece) for piece in pieces if piece.page == page]
-        yield page_of(lines, page, width=width, height=height)
+        yield build_page(lines, page, width=width, height=height)
 
 
-def _seen(piece: Piece) -> Line:
+def _seen(piece: Piece) -> OcrLine:
     """A piece as an engine gives it."""
     box = (piece.left, piece.top - piece.size, piece.left + piece.width, piece.top + 2)
     left, top, right, bottom = (round(edge * PIXELS, 1) for edge in box)
-    return Line(text=piece.text, box=(left, top, right, bottom), score=0.98)
+    return OcrLine(text=piece.text, box=(left, top, right, bottom), score=0.98)
 
 
 def _as_word(blocks: Sequence[Block]) -> Iterator[Page]:
@@ -245,8 +245,8 @@ def _as_word(blocks: Sequence[Block]) -> Iterator[Page]:
         _write(document, block)
     out = io.BytesIO()
     document.save(out)
-    part = read_part(io.BytesIO(out.getvalue()), "docx", 1, "")
-    assert isinstance(part, Part)
+    part = read_batch(io.BytesIO(out.getvalue()), "docx", 1, "")
+    assert isinstance(part, PageBatch)
     yield from part.pages
 
 

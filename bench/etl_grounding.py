@@ -23,7 +23,7 @@ from bench.etl_plants import plant
 from bench.rounds import Finding, summary
 from penstock.documents.grounding import Grounded, ground_value
 from penstock.documents.pages import write_page
-from penstock.documents.pdf.text_layer import Layers, read_layers
+from penstock.documents.pdf.text_layer import TextLayers, read_text_layers
 
 SEEDS = {"known": 11, "fresh": 2027}
 PLANTINGS = 6  # of each document
@@ -119,6 +119,6 @@ def _spent(pages: bytes, name: str) -> float:
 
 
 def _report(path: Path) -> bytes:
-    layers = read_layers(io.BytesIO(write_report(path, REPORT_PAGES).read_bytes()), 1, REPORT_PAGES, ())
-    assert isinstance(layers, Layers)
+    layers = read_text_layers(io.BytesIO(write_report(path, REPORT_PAGES).read_bytes()), 1, REPORT_PAGES, ())
+    assert isinstance(layers, TextLayers)
     return b"".join(write_page(layer.page) for layer in layers.layers if layer.page)

@@ -6,18 +6,18 @@ from typing import BinaryIO
 
 from penstock.adapters.local_reader.reader import PARSERS
 from penstock.documents.pdf import text_layer
-from penstock.documents.pdf.text_layer import Layers
+from penstock.documents.pdf.text_layer import TextLayers
 from penstock.documents.rejections import Refusal
 from penstock.kernel.sandbox.call import Sandbox, Warmup
 
 BAD_PAGES = {3, 4}
 
 
-def read_layers_or_hang(file: BinaryIO, first: int, last: int, suspects: Sequence[int]) -> Layers | Refusal:
+def read_layers_or_hang(file: BinaryIO, first: int, last: int, suspects: Sequence[int]) -> TextLayers | Refusal:
     """What the parser reads, while it is not asked for a bad page."""
     if BAD_PAGES & set(range(first, last + 1)):
         time.sleep(1000)
-    return text_layer.read_layers(file, first, last, suspects)
+    return text_layer.read_text_layers(file, first, last, suspects)
 
 
 def stumbling_sandbox() -> Sandbox:

@@ -15,8 +15,8 @@ import pptx
 from pptx.util import Inches
 
 from penstock.documents.pages import Page, Span
-from penstock.documents.text.batches import Named, Part, name_kind, read_part
-from penstock.documents.text.document import PRELOAD, kind_of_file, read_batches
+from penstock.documents.text.batches import DetectedKind, PageBatch, detect_kind_in_file, read_batch
+from penstock.documents.text.document import PRELOAD, detect_file_kind, read_batches
 from penstock.kernel.sandbox.call import Sandbox
 
 
@@ -24,13 +24,13 @@ def read_here(path: Path) -> list[Page]:
     """The pages of a file of our own making, read in this process, where a failure shows its trace."""
     pages: list[Page] = []
     with path.open("rb") as file:
-        named = name_kind(file, path.name)
-        assert isinstance(named, Named), named
+        named = detect_kind_in_file(file, path.name)
+        assert isinstance(named, DetectedKind), named
         page, resume = 1, ""
         while True:
             file.seek(0)
-            part = read_part(file, named.kind, page, resume)
-            assert isinstance(part, Part), part
+            part = read_batch(file, named.kind, page, resume)
+            assert isinstance(part, PageBatch), part
             pages += part.pages
             if part.following is None:
                 return pages
@@ -39,9 +39,9 @@ def read_here(path: Path) -> list[Page]:
 
 async def read_in_sandbox(path: Path) -> list[Page]:
     """The pages of a file, read as the product reads it."""
-    async with Sandbox(preload=PRELOAD) as sandbox, sandbox.session(path) as sitting:
-        kind = await kind_of_file(sitting, path.name)
-        return [page async for part in read_batches(sitting, kind, path.name) for page in part.pages]
+    async with Sandbox(preload=PRELOAD) as sandbox, sandbox.session(path) as session:
+        kind = await detect_file_kind(session, path.name)
+        return [page async for part in read_batches(session, kind, path.name) for page in part.pages]
 
 
 def cells(page: Page, table: int = 0) -> dict[tuple[int, int], str]:

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from penstock.adapters.disk import DiskBlobs
-from penstock.documents.blob_files import PIECE_BYTES, append, borrowed, pieces_of, scratch_file
+from penstock.documents.blob_files import CHUNK_BYTES, append, borrowed, pieces_of, scratch_file
 
-SIZES = [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 2 * PIECE_BYTES]
+SIZES = [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 2 * CHUNK_BYTES]
 
 
 @pytest.mark.parametrize("size_bytes", SIZES)
@@ -16,7 +16,7 @@ async def test_a_file_comes_whole_in_pieces_of_a_bounded_size(tmp_path: Path, si
     path.write_bytes(bytes(range(256)) * (size_bytes // 256) + b"x" * (size_bytes % 256))
     pieces = [piece async for piece in pieces_of(path)]
     assert b"".join(pieces) == path.read_bytes()
-    assert all(0 < len(piece) <= PIECE_BYTES for piece in pieces)
+    assert all(0 < len(piece) <= CHUNK_BYTES for piece in pieces)
 
 
 @pytest.mark.parametrize("size_bytes", SIZES)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from penstock.documents.errors import DocumentEmpty, DocumentEncrypted, DocumentKindUnknown
-from penstock.documents.kinds import FLAT, PICTURES, Kind, kind_of
-from penstock.documents.text.document import PRELOAD, kind_of_file
-from penstock.documents.text.encoding import codec_of
+from penstock.documents.kinds import IMAGES, TEXT_KINDS, Kind, detect_kind
+from penstock.documents.text.document import PRELOAD, detect_file_kind
+from penstock.documents.text.encoding import detect_encoding
 from penstock.kernel.sandbox.call import Sandbox
 from tests.documents.office_files import write_report, write_slides, write_workbook
 
@@ -32,7 +32,7 @@ OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 )
 @pytest.mark.parametrize("name", ["as.docx", "as.txt", "as", "as.pdf"])
 def test_content_decides_before_the_name(head, kind, name):
-    assert kind_of(head, name) is kind
+    assert detect_kind(head, name) is kind
 
 
 @pytest.mark.parametrize(
@@ -51,11 +51,11 @@ def test_content_decides_before_the_name(head, kind, name):
     ],
 )
 def test_the_name_decides_between_kinds_of_text(name, kind):
-    assert kind_of("名称,数量\n苹果,3\n".encode(), name) is kind
+    assert detect_kind("名称,数量\n苹果,3\n".encode(), name) is kind
 
 
 def test_a_text_about_pdf_is_a_text():
-    assert kind_of(b"A PDF begins with %PDF-1.7, and a mail with\nFrom: someone\n", "notes.md") is Kind.MD
+    assert detect_kind(b"A PDF begins with %PDF-1.7, and a mail with\nFrom: someone\n", "notes.md") is Kind.MD
 
 
 @pytest.mark.parametrize(
@@ -72,18 +72,18 @@ def test_a_text_about_pdf_is_a_text():
 )
 def test_what_cannot_be_read_is_named(head, seen):
     with pytest.raises(DocumentKindUnknown) as caught:
-        kind_of(head, "a.txt")
+        detect_kind(head, "a.txt")
     assert caught.value.values["seen"] == seen
 
 
 def test_nothing_is_empty():
     with pytest.raises(DocumentEmpty):
-        kind_of(b"", "a.pdf")
+        detect_kind(b"", "a.pdf")
 
 
 def test_every_kind_has_a_reader():
-    assert PICTURES | FLAT | {Kind.PDF} == set(Kind)
-    assert not PICTURES & FLAT
+    assert IMAGES | TEXT_KINDS | {Kind.PDF} == set(Kind)
+    assert not IMAGES & TEXT_KINDS
 
 
 @pytest.mark.parametrize(
@@ -100,17 +100,17 @@ def test_every_kind_has_a_reader():
     ],
 )
 def test_the_letters_of_a_text_are_found(text, codec):
-    assert codec_of(text.encode(codec)) == codec
+    assert detect_encoding(text.encode(codec)) == codec
 
 
 def test_a_sample_may_end_inside_a_letter():
-    assert codec_of("汉字".encode()[:-1]) == "utf-8"
-    assert codec_of("这是一段用来测试的文字".encode("gb18030")[:-1]) == "gb18030"
+    assert detect_encoding("汉字".encode()[:-1]) == "utf-8"
+    assert detect_encoding("这是一段用来测试的文字".encode("gb18030")[:-1]) == "gb18030"
 
 
 async def named(sandbox: Sandbox, path: Path) -> Kind:
-    async with sandbox.session(path) as sitting:
-        return await kind_of_file(sitting, path.name)
+    async with sandbox.session(path) as session:
+        return await detect_file_kind(session, path.name)
 
 
 class TestInTheSandbox:

@@ -1,8 +1,8 @@
-"""The pieces that readers make of a document, and how they become pages.
+"""Blocks that format readers yield, and how blocks become pages.
 
-A reader yields blocks in reading order; `to_pages` writes them as markdown with a span for each line and cell, and cuts
-pages where they get long. A `PageEnd` ends a page where the format itself has one (a slide, a sheet), and may say where
-reading can go on, so that a long file need not be read from its beginning for every part.
+A reader yields blocks in reading order. `to_pages` writes them as markdown, with a span for each line and cell, and
+starts a new page when one is full. A `PageBreak` ends a page where the format has one (a slide, a sheet); its `resume`
+value is a cursor from which the reader can continue, so that a long file is not read from the start for every batch.
 """
 
 import re
@@ -13,39 +13,39 @@ from penstock.documents.pages import Page, Span
 
 PAGE_CHARACTERS = 12_000  # about four printed pages
 PAGE_ROWS = 200
-PAGE_WEIGHT = 400_000  # of a table, in characters with all that each cell brings along
-MOST_COLUMNS = 16_384  # as many as a spreadsheet has
-CELL_WEIGHT = 40  # what a cell costs beside its text
+PAGE_WEIGHT = 400_000  # of a table on one page: characters, plus CELL_WEIGHT for each cell
+MAX_COLUMNS = 16_384  # the limit of spreadsheets
+CELL_WEIGHT = 40  # the cost of a cell besides its text: a span and its JSON
 
-PAGE_MARK = re.compile(r"<!--(\s*page\s)")
-NOT_MEANT = re.compile(r"^(\s*)(#{1,6}\s|\||```|~~~|(?:-{3,}|={3,})\s*$)", re.MULTILINE)
+PAGE_MARKER = re.compile(r"<!--(\s*page\s)")
+BLOCK_SYNTAX = re.compile(r"^(\s*)(#{1,6}\s|\||```|~~~|(?:-{3,}|={3,})\s*$)", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Heading:
-    """A title, with its level from 1."""
+    """A heading. Levels start at 1."""
 
     text: str
     level: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class Text:
-    """A paragraph, or lines that belong together."""
+class TextBlock:
+    """A paragraph, or several lines of text."""
 
     text: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class AsIs:
-    """Lines that are markdown already, or want to be left alone."""
+class RawMarkdown:
+    """Text that is written without escaping, such as markdown."""
 
     text: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Item:
-    """A line of a list. `number` is None where there is a bullet."""
+class ListItem:
+    """A list item. `number` is None for a bullet."""
 
     text: str
     level: int = 0
@@ -56,25 +56,25 @@ Row = tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
-    """Rows of cells, the first of them its head."""
+class TableBlock:
+    """A table. The first row is the header."""
 
     rows: tuple[Row, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PageEnd:
-    """Here ends a page of the document's own. With `resume`, its reader can begin right after it."""
+class PageBreak:
+    """The end of a page. `resume` is the cursor at which the reader can continue, or empty."""
 
     resume: str = ""
 
 
-Block = Heading | Text | AsIs | Item | Table | PageEnd
+Block = Heading | TextBlock | RawMarkdown | ListItem | TableBlock | PageBreak
 
 
 @dataclass(kw_only=True)
-class Rows:
-    """Rows of a table that are being gathered for one page."""
+class TableBuilder:
+    """Collects the rows of a table until a page is full."""
 
     head: Row
     rows: list[Row] = field(default_factory=list)
@@ -82,64 +82,64 @@ class Rows:
     _characters: int = 0
 
     def add(self, row: Row) -> None:
-        """One more row."""
+        """Add a row."""
         self.rows.append(row)
         self._widest = max(self._widest, len(row))
         self._characters += sum(len(cell) + CELL_WEIGHT for cell in row if cell)
 
     @property
     def full(self) -> bool:
-        """Whether the page should end here. Short rows are filled up to the widest, so width counts for all."""
+        """Whether the page should end. Every row is padded to the widest one, so the width counts for all rows."""
         weight = self._characters + 3 * max(self._widest, len(self.head)) * len(self.rows)
         return len(self.rows) >= PAGE_ROWS or weight >= PAGE_WEIGHT
 
-    def take(self) -> Table:
-        """What was gathered, under its head; then it is empty."""
-        table = Table(rows=(self.head, *self.rows))
+    def take(self) -> TableBlock:
+        """Return the collected rows below the header, and start over."""
+        table = TableBlock(rows=(self.head, *self.rows))
         self.rows, self._widest, self._characters = [], 0, 0
         return table
 
 
 def to_pages(blocks: Iterable[Block], *, first: int, longest: int = PAGE_CHARACTERS) -> Iterator[tuple[Page, str]]:
-    """Pages, numbered from `first`, each with the place after it where its reader can begin (or nothing)."""
-    leaf = _Leaf(number=first, longest=longest)
-    for block in _bounded(blocks):
-        if isinstance(block, PageEnd):
-            yield leaf.page(), block.resume
-            leaf = leaf.next()
+    """Yield pages numbered from `first`, each with the cursor after it (empty where reading cannot resume)."""
+    writer = _PageWriter(number=first, longest=longest)
+    for block in _split_long(blocks):
+        if isinstance(block, PageBreak):
+            yield writer.page(), block.resume
+            writer = writer.next()
             continue
-        if leaf.is_full_before(block):
-            yield leaf.page(), ""
-            leaf = leaf.next()
-        leaf.write(block)
-    if leaf.pieces or leaf.number == 1:
-        yield leaf.page(), ""
+        if writer.is_full_before(block):
+            yield writer.page(), ""
+            writer = writer.next()
+        writer.write(block)
+    if writer.pieces or writer.number == 1:
+        yield writer.page(), ""
 
 
-def _bounded(blocks: Iterable[Block]) -> Iterator[Block]:
-    """The same blocks, none of them much longer than a page."""
+def _split_long(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Split blocks that are much longer than a page."""
     for block in blocks:
-        if isinstance(block, Table):
-            yield from _short_tables(block)
-        elif isinstance(block, PageEnd | AsIs) or len(block.text) <= PAGE_CHARACTERS:
+        if isinstance(block, TableBlock):
+            yield from _split_table(block)
+        elif isinstance(block, PageBreak | RawMarkdown) or len(block.text) <= PAGE_CHARACTERS:
             yield block
         else:
-            yield from (Text(text=piece) for piece in cut(block.text))
+            yield from (TextBlock(text=piece) for piece in split_text(block.text))
 
 
-def _short_tables(table: Table) -> Iterator[Block]:
-    """A table that is too long for a page in pieces, each under the head of the whole on a page of its own."""
-    rows = Rows(head=table.rows[0] if table.rows else ())
+def _split_table(table: TableBlock) -> Iterator[Block]:
+    """Split a table that is longer than a page; each part repeats the header on a page of its own."""
+    rows = TableBuilder(head=table.rows[0] if table.rows else ())
     for row in table.rows[1:]:
         if rows.full:
             yield rows.take()
-            yield PageEnd()
+            yield PageBreak()
         rows.add(row)
     yield rows.take()
 
 
-def cut(text: str) -> Iterator[str]:
-    """A long text in pieces, cut between lines, else between words, else anywhere."""
+def split_text(text: str) -> Iterator[str]:
+    """Split a long text at a line break, else at a space, else anywhere."""
     begin = 0
     while begin < len(text):
         half, end = begin + PAGE_CHARACTERS // 2, begin + PAGE_CHARACTERS
@@ -151,40 +151,40 @@ def cut(text: str) -> Iterator[str]:
 
 
 @dataclass(kw_only=True)
-class _Leaf:
-    """A page that is being written."""
+class _PageWriter:
+    """Builds one page."""
 
     number: int
     pieces: list[str] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     characters: int = 0
     tables: int = 0
-    marker: str = ""  # of the list that the last block was in
+    marker: str = ""  # list marker of the last block
     longest: int = PAGE_CHARACTERS
 
     def is_full_before(self, block: Block) -> bool:
-        """Whether this block belongs on the next page; a heading goes there a little sooner, to stay with its text."""
+        """Whether the block starts the next page. A heading moves earlier, so that it stays with its text."""
         if isinstance(block, Heading):
             return self.characters >= self.longest * 3 // 4
         if self.characters < self.longest // 2:
             return False
-        size = sum(map(_weight, block.rows)) if isinstance(block, Table) else 0
+        size = sum(map(_weight, block.rows)) if isinstance(block, TableBlock) else 0
         return self.characters + size >= self.longest
 
     def write(self, block: Block) -> None:
-        """Put a block below the others."""
+        """Append a block to the page."""
         match block:
             case Heading(text=text, level=level):
-                self._put(f"{'#' * min(max(level, 1), 6)} {guarded(_one_line(text))}", text)
-            case Text(text=text):
-                self._put(NOT_MEANT.sub(r"\1\\\2", guarded(text)), text)
-            case AsIs(text=text):
-                self._put(guarded(text), text)
-            case Item(text=text, level=level, number=number):
+                self._put(f"{'#' * min(max(level, 1), 6)} {escape_page_markers(_one_line(text))}", text)
+            case TextBlock(text=text):
+                self._put(BLOCK_SYNTAX.sub(r"\1\\\2", escape_page_markers(text)), text)
+            case RawMarkdown(text=text):
+                self._put(escape_page_markers(text), text)
+            case ListItem(text=text, level=level, number=number):
                 mark = "-" if number is None else f"{number}."
-                line = f"{'   ' * min(level, 8)}{mark} {guarded(_one_line(text))}"
+                line = f"{'   ' * min(level, 8)}{mark} {escape_page_markers(_one_line(text))}"
                 self._put(line, text, marker=self.marker if level and self.marker else mark[-1])
-            case Table(rows=rows):
+            case TableBlock(rows=rows):
                 self._put_table(rows)
 
     def _put(self, markdown: str, text: str, *, marker: str = "") -> None:
@@ -209,19 +209,19 @@ class _Leaf:
         self.tables += 1
 
     def _append(self, markdown: str, *, marker: str) -> None:
-        """Items of one list stand close; all else is kept apart by an empty line."""
+        """Items of one list are adjacent lines; other blocks are separated by an empty line."""
         if self.pieces:
             self.pieces.append("\n" if marker and marker == self.marker else "\n\n")
         self.pieces.append(markdown)
         self.characters += len(markdown)
         self.marker = marker
 
-    def next(self) -> "_Leaf":
-        """The page after this, still empty."""
-        return _Leaf(number=self.number + 1, longest=self.longest)
+    def next(self) -> "_PageWriter":
+        """An empty writer for the next page."""
+        return _PageWriter(number=self.number + 1, longest=self.longest)
 
     def page(self) -> Page:
-        """As it is now."""
+        """The page as written so far."""
         return Page(number=self.number, origin="file", markdown="".join(self.pieces), spans=tuple(self.spans))
 
 
@@ -230,7 +230,7 @@ def _weight(row: Row) -> int:
 
 
 def _row(row: Row, width: int) -> str:
-    cells = [guarded(cell.strip()).replace("|", "\\|") for cell in row]
+    cells = [escape_page_markers(cell.strip()).replace("|", "\\|") for cell in row]
     shown = ["<br>".join(cell.splitlines()) for cell in cells]
     return "| " + " | ".join(shown + [""] * (width - len(shown))) + " |"
 
@@ -239,6 +239,6 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def guarded(text: str) -> str:
-    """No text may pass for the mark that stands between pages."""
-    return PAGE_MARK.sub(r"\\<!--\1", text) if "<!--" in text else text
+def escape_page_markers(text: str) -> str:
+    """Escape text that looks like the marker between pages."""
+    return PAGE_MARKER.sub(r"\\<!--\1", text) if "<!--" in text else text

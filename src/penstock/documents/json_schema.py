@@ -1,17 +1,17 @@
-"""The one way to make a validator of a schema that came from outside.
+"""Validators for JSON Schemas that users send.
 
-Nothing is fetched. Patterns are Rust's, which take a time that grows only with the text, and each is bounded in memory.
-What such a validator is put to still runs in the sandbox: a schema may lead into itself.
+References are never fetched. Patterns use Rust's regex engine, which runs in linear time, with a memory limit for each
+pattern. Validation still runs in the sandbox, because a schema can be recursive.
 """
 
 from typing import Any
 
 import jsonschema_rs
 
-PATTERN_BYTES = 100_000  # of memory, for one pattern
+PATTERN_BYTES = 100_000  # memory limit of one pattern
 
 
 def bounded_validator(schema: Any) -> jsonschema_rs.Validator:
-    """A validator for a schema of any draft; raises ValidationError or ReferencingError where it is none."""
+    """A validator for a schema of any draft. Raises ValidationError or ReferencingError for an invalid schema."""
     patterns = jsonschema_rs.RegexOptions(size_limit=PATTERN_BYTES, dfa_size_limit=PATTERN_BYTES)
     return jsonschema_rs.validator_for(schema, pattern_options=patterns, offline=True)

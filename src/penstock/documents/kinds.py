@@ -1,7 +1,7 @@
-"""What kind a file is: by its content first, by its name second.
+"""Detects the kind of a file, by content first and by name second.
 
-A PDF called .docx is a PDF. The name decides only between kinds of text that look alike (a table, notes, markdown), and
-what no content gives away. Office files are zip archives, so they are told apart by the names inside.
+A PDF named .docx is a PDF. The name decides only between text formats that look alike (csv, txt, md) and where the
+content is ambiguous. Office files are zip archives and are told apart by the names of their entries.
 """
 
 import re
@@ -10,14 +10,14 @@ from enum import StrEnum
 from pathlib import PurePath
 
 from penstock.documents.errors import DocumentEmpty, DocumentEncrypted, DocumentKindUnknown
-from penstock.documents.text.encoding import SAMPLE_BYTES, codec_of, decoded
+from penstock.documents.text.encoding import SAMPLE_BYTES, decode_text, detect_encoding
 
 HEAD_BYTES = SAMPLE_BYTES
-PDF_BYTES = 1024  # a PDF may begin with this much of something else
+PDF_BYTES = 1024  # the PDF header may start this late in the file
 
 
 class Kind(StrEnum):
-    """The kinds that can be read."""
+    """The supported kinds of files."""
 
     PDF = "pdf"
     PNG = "png"
@@ -34,10 +34,10 @@ class Kind(StrEnum):
     MD = "md"
 
 
-PICTURES = frozenset({Kind.PNG, Kind.JPEG, Kind.TIFF, Kind.WEBP})
-FLAT = frozenset(Kind) - PICTURES - {Kind.PDF}  # text already: nothing to look at with OCR
+IMAGES = frozenset({Kind.PNG, Kind.JPEG, Kind.TIFF, Kind.WEBP})
+TEXT_KINDS = frozenset(Kind) - IMAGES - {Kind.PDF}  # need no OCR
 
-BEGINNINGS = (
+SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", Kind.PNG),
     (b"\xff\xd8\xff", Kind.JPEG),
     (b"II*\0", Kind.TIFF),
@@ -57,7 +57,7 @@ FOREIGN_BYTES = (
 )
 ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-LOCKED_PACKAGE = "EncryptedPackage".encode("utf-16-le")  # how a password wraps a docx, pptx or xlsx
+LOCKED_PACKAGE = "EncryptedPackage".encode("utf-16-le")  # stream name in a password-protected docx, pptx or xlsx
 INSIDE = (("word/document", Kind.DOCX), ("ppt/presentation", Kind.PPTX), ("xl/workbook", Kind.XLSX))
 OFFICE = tuple(kind for _, kind in INSIDE)
 NAMES = {
@@ -78,11 +78,11 @@ WEB_PAGE = re.compile(
 )
 MAIL_HEADER = re.compile(r"^(from|to|cc|subject|date|received|return-path|message-id|mime-version):", re.IGNORECASE)
 ANY_HEADER = re.compile(r"^[!-9;-~]+:|^[ \t]|^From ")
-LEAST_MAIL_HEADERS = 3
+MIN_MAIL_HEADERS = 3
 
 
-def kind_of(head: bytes, filename: str, names: Collection[str] = ()) -> Kind:
-    """The kind of a file that begins with `head` (HEAD_BYTES of it, or all) and, as an archive, has these names."""
+def detect_kind(head: bytes, filename: str, names: Collection[str] = ()) -> Kind:
+    """The kind of a file, by its first HEAD_BYTES, its name, and the entry names if it is an archive."""
     if not head:
         raise DocumentEmpty(filename=filename)
     named = NAMES.get(PurePath(filename.lower()).suffix)
@@ -93,21 +93,21 @@ def kind_of(head: bytes, filename: str, names: Collection[str] = ()) -> Kind:
     certain = _by_beginning(head, filename)
     if certain is not None:
         return certain
-    codec = codec_of(head)
+    codec = detect_encoding(head)
     if codec is None:
         raise DocumentKindUnknown(filename=filename, seen=_seen(head, FOREIGN_BYTES) or "binary data")
     if seen := _seen(head, FOREIGN_TEXT):
         raise DocumentKindUnknown(filename=filename, seen=seen)
-    return _of_text(decoded(head, codec), named)
+    return _of_text(decode_text(head, codec), named)
 
 
 def is_archive(head: bytes) -> bool:
-    """Whether the names inside must be known to tell the kind."""
+    """Whether it is a zip archive, whose kind depends on its entry names."""
     return head.startswith(ZIP)
 
 
 def is_old_office(head: bytes) -> bool:
-    """Whether it is in the container that came before zip, which now mostly means a password."""
+    """Whether it is an OLE container: Office before 2007, or a newer file with a password."""
     return head.startswith(OLD_OFFICE)
 
 
@@ -126,9 +126,9 @@ def _old_office(head: bytes, filename: str) -> DocumentEncrypted | DocumentKindU
     return DocumentKindUnknown(filename=filename, seen="an Office file from before 2007")
 
 
-def by_mark(head: bytes) -> Kind | None:
-    """The kind of a file whose first bytes leave no doubt. They are compared with, and nothing more."""
-    for beginning, kind in BEGINNINGS:
+def kind_by_signature(head: bytes) -> Kind | None:
+    """The kind of a file with an unambiguous signature (magic number). Only compares bytes."""
+    for beginning, kind in SIGNATURES:
         if head.startswith(beginning):
             return kind
     if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
@@ -137,10 +137,10 @@ def by_mark(head: bytes) -> Kind | None:
 
 
 def _by_beginning(head: bytes, filename: str) -> Kind | None:
-    if (certain := by_mark(head)) is not None:
+    if (certain := kind_by_signature(head)) is not None:
         return certain
-    late = b"%PDF-" in head[:PDF_BYTES] and (filename.lower().endswith(".pdf") or codec_of(head) is None)
-    return Kind.PDF if late else None  # else it is a text that speaks of PDF
+    late = b"%PDF-" in head[:PDF_BYTES] and (filename.lower().endswith(".pdf") or detect_encoding(head) is None)
+    return Kind.PDF if late else None  # otherwise a text that mentions PDF
 
 
 def _seen(head: bytes, known: tuple[tuple[bytes, str], ...]) -> str | None:
@@ -158,7 +158,7 @@ def _of_text(text: str, named: Kind | None) -> Kind:
 
 
 def _is_mail(text: str) -> bool:
-    """Whether it begins with headers, among them several that every mail has."""
+    """Whether it starts with mail headers."""
     known = set()
     for line in text.splitlines()[:200]:
         if not line:
@@ -167,4 +167,4 @@ def _is_mail(text: str) -> bool:
             return False
         if header := MAIL_HEADER.match(line):
             known.add(header[1].lower())
-    return "from" in known and len(known) >= LEAST_MAIL_HEADERS
+    return "from" in known and len(known) >= MIN_MAIL_HEADERS

@@ -1,9 +1,9 @@
-"""Where text stands: pages, the pieces of text on them, and the way from a value back to its place.
+"""Pages of a document, the text spans on them, and citations: where a value of a result stands on a page.
 
-What was read from a document is kept as a file of lines, one `Page` in JSON each, so that a thousand pages can be
-written and read without holding them all. Boxes are (left, top, right, bottom) in the page's own units, from the top
-left corner; `width` and `height` are in the same units. A format without pages (a mail, a table) is one page without
-a size, and its spans have no box.
+The pages of a document are stored as JSON Lines, one `Page` per line, so that a thousand pages can be written and read
+without holding all of them in memory. A bounding box is (left, top, right, bottom) in the units of its page, measured
+from the top left corner; `width` and `height` are in the same units. A format without pages (a mail, a table) is one
+page without a size, and its spans have no box.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,21 +12,21 @@ from typing import Literal
 import msgspec
 
 Box = tuple[float, float, float, float]
-Origin = Literal["text", "ocr", "file"]  # the page's text layer, OCR of its picture, or a format that is text already
+Origin = Literal["text", "ocr", "file"]  # the text layer of a PDF, OCR, or a format that needs no OCR
 
 
-class Span(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):  # nothing in it can lead back to it
-    """A piece of text as it stands on the page: a line, or a cell of a table."""
+class Span(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):  # no reference cycles
+    """A piece of text on a page: a line, or a table cell."""
 
     text: str
     box: Box | None = None
-    table: int | None = None  # which table of the page it is a cell of, from 0
+    table: int | None = None  # index of the table on the page, from 0
     row: int | None = None
     column: int | None = None
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One page, in reading order."""
+    """One page: its markdown, and its spans in reading order."""
 
     number: int  # from 1
     origin: Origin
@@ -34,21 +34,21 @@ class Page(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     spans: tuple[Span, ...] = ()
     width: float = 0
     height: float = 0
-    confidence: float | None = None  # of OCR, from 0 to 1
+    confidence: float | None = None  # of OCR: 0 to 1
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where one value of a result came from. The pointer is a JSON Pointer (RFC 6901) into the result."""
+    """The source of one value of a result. `pointer` is a JSON Pointer (RFC 6901) into the result."""
 
     pointer: str
     grounded: bool
     page: int | None = None
     box: Box | None = None
-    text: str | None = None  # what stands there
+    text: str | None = None  # the cited text
 
 
 def rounded(box: Box) -> Box:
-    """As precise as anybody can see. `round` goes by way of a written number, which takes more than twice as long."""
+    """A box with one decimal. Faster than `round`, which formats and parses a decimal string."""
     left, top, right, bottom = box
     return (
         (left * 10 + 0.5) // 1 / 10,
@@ -59,16 +59,16 @@ def rounded(box: Box) -> Box:
 
 
 def write_page(page: Page) -> bytes:
-    """A page as a line of its file."""
+    """Encode a page as a line of the pages file."""
     return msgspec.json.encode(page) + b"\n"
 
 
 def read_pages(lines: Iterable[bytes]) -> Iterator[Page]:
-    """The pages of a file, one after another."""
+    """Decode the lines of a pages file."""
     decoder = msgspec.json.Decoder(Page)
     return (decoder.decode(line) for line in lines if line.strip())
 
 
 def page_mark(number: int) -> str:
-    """What stands in the markdown before each page."""
+    """The marker before each page in the markdown."""
     return f"<!-- page {number} -->"

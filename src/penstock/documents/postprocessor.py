@@ -1,4 +1,4 @@
-"""The shaping port: what was read becomes JSON, under a rule."""
+"""The postprocessor port: extracts JSON from the pages of a document, as a rule demands."""
 
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -10,7 +10,7 @@ from penstock.kernel.plain import Plain
 
 @dataclass(frozen=True, kw_only=True)
 class ShapeRule:
-    """What is wanted: the schema of the result, and how to get there."""
+    """The schema of the result, and how to produce it."""
 
     json_schema: Plain | None = None
     system_prompt: str | None = None
@@ -20,22 +20,22 @@ class ShapeRule:
 
 @dataclass(frozen=True, kw_only=True)
 class Shaped:
-    """A result, how it was made, and where each of its values stands in the document."""
+    """A result, how it was produced, and a citation for each of its values."""
 
     value: Any
     strategy: str
     places: tuple[Place, ...] = ()
-    usage: Plain = field(default_factory=dict)  # what a model cost; empty where there was none
-    notes: Plain = field(default_factory=dict)  # what else a reader of the result should know, such as conflicts
+    usage: Plain = field(default_factory=dict)  # tokens and cost; empty without a model
+    notes: Plain = field(default_factory=dict)  # remarks on the result, such as conflicting values
 
 
 class PostProcessor(Protocol):
-    """The port: leave it as it is (`skip`), find fields by their labels (`fields`), ask a model (`llm`)."""
+    """Implemented by `skip` (no extraction), `fields` (values by their labels) and `llm` (a language model)."""
 
     def identity(self, rule: ShapeRule) -> Plain | None:
-        """What a result depends on beside the pages and the rule; none when making it again costs next to nothing."""
+        """What a result depends on besides the pages and the rule; None when the result is too cheap to cache."""
         ...
 
     async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
-        """Make a value that satisfies the rule's schema."""
+        """Extract a value that satisfies the schema of the rule."""
         ...

@@ -1,7 +1,7 @@
-"""How a reader inside the sandbox says no.
+"""How a function inside the sandbox rejects a file.
 
-An error cannot cross the border of a child as itself, and the readers do not know what the file is called. So they
-raise `TurnedAway` with the error that it will become; the child answers with a `Refusal`, and outside it is made whole.
+Exceptions do not cross the process boundary, and sandboxed functions do not know the name of the file. They raise
+`TurnedAway` with an error class, the child process answers with a `Refusal`, and the parent builds the error from it.
 """
 
 import msgspec
@@ -22,19 +22,19 @@ ERRORS: dict[str, type[PenstockError]] = {
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The answer about a file that will not be read: the code of an error, and why."""
+    """The answer about a file that is not read: an error code and the reason."""
 
     code: str
     reason: str = ""
 
     def as_error(self, *, filename: str, kind: str) -> PenstockError:
-        """The error that the world outside is told."""
+        """The error for the caller."""
         error = ERRORS.get(self.code, DocumentUnreadable)
         return error(filename=filename, kind=kind, reason=self.reason, seen=self.reason)
 
 
 class TurnedAway(Exception):
-    """A reader will not go on with this file."""
+    """Raised inside the sandbox: the file is not read any further."""
 
     def __init__(self, error: type[PenstockError], reason: str = "") -> None:
         super().__init__(reason)
@@ -42,10 +42,10 @@ class TurnedAway(Exception):
 
 
 def too_large(reason: str) -> TurnedAway:
-    """To raise: the file is over a bound."""
+    """An exception for a file that exceeds a limit."""
     return TurnedAway(DocumentTooLarge, reason)
 
 
 def unreadable(reason: str) -> TurnedAway:
-    """To raise: the file is broken, or made to break its reader."""
+    """An exception for a file that is damaged or malicious."""
     return TurnedAway(DocumentUnreadable, reason)

@@ -1,8 +1,7 @@
-"""How a call to the sandbox ended, told as something about the document.
+"""Turns a failed sandbox call into an error of the document.
 
-What the document used up itself, processor time or memory, it would use up again. What took too long by the clock, or
-was killed by others, may be the fault of a busy machine, and is tried again. What says that the sandbox itself went
-away is let through: that is about us.
+A document that exhausts its CPU time or memory would do so again: not retried. A timeout or a kill may be the fault of
+a busy machine: retried. Errors of the sandbox itself pass through unchanged.
 """
 
 from collections.abc import Iterator
@@ -25,7 +24,7 @@ from penstock.kernel.sandbox.errors import (
 
 T = TypeVar("T")
 
-MOST_WORDS = 200  # characters; a library may say a whole traceback
+MAX_REASON_CHARACTERS = 200  # an error of a library may contain a whole traceback
 TOO_MUCH = (SandboxOutOfMemory, SandboxOutOfCpu, SandboxTooMuch)
 STOPPED = (SandboxTimedOut, SandboxKilled)  # by the clock or by others
 BROKEN = (SandboxCrashed, SandboxedFailure, SandboxBadAnswer)
@@ -33,7 +32,7 @@ BROKEN = (SandboxCrashed, SandboxedFailure, SandboxBadAnswer)
 
 @contextmanager
 def told_of(filename: str, kind: str, page: int | None = None) -> Iterator[None]:
-    """Calls inside the block are about this document, or about this page of it."""
+    """Raise sandbox failures inside the block as errors of this document, or of one page of it."""
     where = f"page {page}: " if page else ""
     try:
         yield
@@ -48,12 +47,12 @@ def told_of(filename: str, kind: str, page: int | None = None) -> Iterator[None]
 
 
 def accepted(answer: T | Refusal, filename: str, kind: str) -> T:
-    """The answer of a reader, unless it was a no."""
+    """The answer of a sandboxed function; raises the error that a rejection stands for."""
     if isinstance(answer, Refusal):
         raise answer.as_error(filename=filename, kind=kind)
     return answer
 
 
 def _reason(error: BaseException) -> str:
-    words = in_words(error)[:MOST_WORDS].rstrip(".")
+    words = in_words(error)[:MAX_REASON_CHARACTERS].rstrip(".")
     return words[:1].lower() + words[1:]

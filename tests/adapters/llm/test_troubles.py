@@ -61,8 +61,8 @@ class TestKinds:
             ("only-reasoning", ModelAway, "blank"),
             ("refusal", ModelDeclined, "I cannot help with that"),
             ("filtered", ModelDeclined, "filtered"),
-            ("length", AnswerCutOff, "cut off"),
-            ("length+blank", AnswerCutOff, "cut off"),
+            ("length", AnswerCutOff, "truncated"),
+            ("length+blank", AnswerCutOff, "truncated"),
         ],
     )
     async def test_each_oddity_is_an_error_with_a_name(
@@ -106,7 +106,11 @@ class TestKinds:
 
     async def test_a_server_or_a_model_that_is_not_set_is_told(self, opened: Open, server: LlmServer):
         nameless = opened(server_at(server.base_url, "fast", model=""))
-        for which, shown in [(Which(), "here."), (Which(server="slow"), "(slow)"), (Which(server="fast"), "(fast)")]:
+        for which, shown in [
+            (Which(), "configured."),
+            (Which(server="slow"), "(slow)"),
+            (Which(server="fast"), "(fast)"),
+        ]:
             with pytest.raises(ModelNotSet) as asked:
                 await nameless.ask(asking(which=which))
             with pytest.raises(ModelNotSet):

@@ -12,14 +12,14 @@ import pytest_asyncio
 
 from penstock.adapters.local_reader import ReaderLimits, engine_sandbox
 from penstock.documents.ocr import engine
-from penstock.documents.ocr.engine import OcrModelsMissing, Seen, read_frame
+from penstock.documents.ocr.engine import OcrModelsMissing, Seen, read_image_page
 from penstock.documents.pages import Page
 from penstock.kernel.sandbox.call import Sandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SCANS = Path(__file__).parents[2] / "fixtures" / "documents" / "scans"
-MOST_PIXELS = 50_000_000
+MAX_PIXELS = 50_000_000
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -41,7 +41,7 @@ def numbers_of_both() -> tuple[float, bool, bool]:
     picture = numpy.arange(300 * 200 * 3, dtype=numpy.uint32).astype(numpy.uint8).reshape(300, 200, 3)
     finder: Any = engine.load_engine("fast").text_det
     ours = finder.get_preprocess()(picture)
-    theirs: Any = DetPreProcess(engine.FINDING_SIDE, "max", finder.mean, finder.std)(picture)
+    theirs: Any = DetPreProcess(engine.DETECTION_SIDE, "max", finder.mean, finder.std)(picture)
     return float(abs(ours - theirs).max()), ours.flags.c_contiguous, theirs.flags.c_contiguous
 
 
@@ -54,7 +54,7 @@ async def test_the_models_get_the_same_numbers_as_from_the_engine_itself_and_in_
 
 async def seen(engine: Sandbox, name: str, profile: str) -> Page:
     file = SCANS / f"{name}.jpg"
-    answer = await engine.run(read_frame, 1, MOST_PIXELS, profile, file=file, limits=ReaderLimits().seeing(0))
+    answer = await engine.run(read_image_page, 1, MAX_PIXELS, profile, file=file, limits=ReaderLimits().seeing(0))
     assert isinstance(answer, Seen)
     return answer.page
 

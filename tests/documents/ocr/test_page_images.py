@@ -5,20 +5,26 @@ import io
 import pytest
 from PIL import Image
 
-from penstock.documents.ocr.page_images import Frames, Picture, count_frames, draw_page, open_frame
+from penstock.documents.ocr.page_images import (
+    ImagePages,
+    PageImage,
+    count_image_pages,
+    decode_image_page,
+    render_pdf_page,
+)
 from penstock.documents.rejections import Refusal, TurnedAway
 from tests.documents import pdf_files as making
 
-MOST_PIXELS = 50_000_000
+MAX_PIXELS = 50_000_000
 BLUE, RED = (0, 0, 250), (250, 0, 0)
 
 
-def count(file: bytes, most_pixels: int = MOST_PIXELS, most_pages: int = 100) -> Frames | Refusal:
-    return count_frames(io.BytesIO(file), most_pixels, most_pages)
+def count(file: bytes, max_pixels: int = MAX_PIXELS, max_pages: int = 100) -> ImagePages | Refusal:
+    return count_image_pages(io.BytesIO(file), max_pixels, max_pages)
 
 
-def frame(file: bytes, number: int = 1) -> Picture:
-    return open_frame(io.BytesIO(file), number, MOST_PIXELS)
+def frame(file: bytes, number: int = 1) -> PageImage:
+    return decode_image_page(io.BytesIO(file), number, MAX_PIXELS)
 
 
 def tiff(*pictures: Image.Image) -> bytes:
@@ -28,17 +34,17 @@ def tiff(*pictures: Image.Image) -> bytes:
 class TestFrames:
     def test_of_a_tiff_are_pages(self):
         file = tiff(*(Image.new("RGB", (30, 20 + at), RED) for at in range(3)))
-        assert count(file) == Frames(pages=3)
+        assert count(file) == ImagePages(pages=3)
         assert [frame(file, number).height for number in (1, 2, 3)] == [20, 21, 22]
 
     @pytest.mark.parametrize("kind", ["PNG", "WEBP"])
     def test_of_a_film_are_one_page(self, kind: str):
         moments = [Image.new("RGB", (30, 20), (at * 40, 0, 0)) for at in range(3)]
-        assert count(making.saved_as(moments[0], kind, save_all=True, append_images=moments[1:])) == Frames(pages=1)
+        assert count(making.saved_as(moments[0], kind, save_all=True, append_images=moments[1:])) == ImagePages(pages=1)
 
     def test_are_refused_when_there_are_too_many(self):
         file = tiff(*(Image.new("L", (9, 9)) for _ in range(3)))
-        assert count(file, most_pages=2) == Refusal(
+        assert count(file, max_pages=2) == Refusal(
             code="DOCUMENT_TOO_LARGE", reason="it has 3 pages, and 2 may be read (ETL_MAX_PAGES)"
         )
 
@@ -54,11 +60,11 @@ class TestSize:
         assert count(huge[:200]) == answer  # the rest of the file was not needed for it
 
     def test_of_every_frame_counts(self):
-        assert isinstance(count(tiff(Image.new("L", (9, 9)), Image.new("L", (50, 50))), most_pixels=1000), Refusal)
+        assert isinstance(count(tiff(Image.new("L", (9, 9)), Image.new("L", (50, 50))), max_pixels=1000), Refusal)
 
     def test_holds_for_the_decoder_too(self):
         with pytest.raises(TurnedAway):
-            open_frame(io.BytesIO(making.saved_as(Image.new("L", (50, 50)), "PNG")), 1, 1000)
+            decode_image_page(io.BytesIO(making.saved_as(Image.new("L", (50, 50)), "PNG")), 1, 1000)
 
 
 class TestADecodedPicture:
@@ -101,15 +107,15 @@ class TestABrokenImage:
 
 class TestADrawnPage:
     def test_has_200_dots_per_inch(self):
-        seen = draw_page(io.BytesIO(making.pages_of("one")), 1, MOST_PIXELS)
+        seen = render_pdf_page(io.BytesIO(making.pages_of("one")), 1, MAX_PIXELS)
         assert seen.pixels.shape[:2] == (2339, 1654)
         assert (seen.width, seen.height) == pytest.approx((595.28, 841.89), abs=0.01)
         assert seen.units_per_pixel == pytest.approx(0.36)
 
     def test_is_drawn_more_coarsely_where_it_is_too_large(self):
-        seen = draw_page(io.BytesIO(making.pages_of("one")), 1, 1_000_000)
+        seen = render_pdf_page(io.BytesIO(making.pages_of("one")), 1, 1_000_000)
         assert 990_000 < seen.pixels.shape[0] * seen.pixels.shape[1] < 1_005_000
 
     def test_that_is_not_there_is_refused(self):
         with pytest.raises(TurnedAway):
-            draw_page(io.BytesIO(making.pages_of("one")), 2, MOST_PIXELS)
+            render_pdf_page(io.BytesIO(making.pages_of("one")), 2, MAX_PIXELS)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.documents.ocr.text_sizes import Sizes, width_of
+from penstock.documents.ocr.text_sizes import TextSizes, width_of
 from penstock.documents.pages import Box
 
 TEXT = "The harbour took in more ships than in any year before"
@@ -13,18 +13,18 @@ def piece(text: str, *, size: float = 10.0, height: float = 14.0, wider: float =
 
 
 def ratio(text: str, **looks: float) -> float:
-    sizes = Sizes.of([piece(TEXT), piece(TEXT), piece("Title", size=18, height=25)])
+    sizes = TextSizes.of([piece(TEXT), piece(TEXT), piece("Title", size=18, height=25)])
     return sizes.of_line(*piece(text, **looks)) / sizes.letters
 
 
 def test_the_usual_size_is_that_of_most_letters():
-    sizes = Sizes.of([piece(TEXT), *[piece("Head", size=20, height=28) for _ in range(4)]])
+    sizes = TextSizes.of([piece(TEXT), *[piece("Head", size=20, height=28) for _ in range(4)]])
     assert sizes.letters == pytest.approx(10)
     assert sizes.height == 14
 
 
 def test_a_page_without_text_has_some_size():
-    assert Sizes.of([]).letters > 0
+    assert TextSizes.of([]).letters > 0
 
 
 @pytest.mark.parametrize(("size", "height", "most"), [(18, 24, 1.8), (14, 19, 1.4), (12, 16.5, 1.2)])

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from penstock.documents.ocr.layout import page_of
+from penstock.documents.ocr.layout import build_page
 from penstock.documents.pages import Page
 from tests.documents.ocr.test_layout import line
 
@@ -16,7 +16,7 @@ def table(*rows: tuple[float, Sequence[str]]) -> Page:
     for pitch, cells in rows:
         top += pitch
         lines += [line(cell, left, top) for left, cell in zip(LEFTS, cells, strict=False) if cell]
-    return page_of(lines, 1, width=800, height=1000)
+    return build_page(lines, 1, width=800, height=1000)
 
 
 def rows_of(page: Page) -> list[list[str]]:
@@ -152,18 +152,18 @@ class TestColumns:
         lines = [line("Pos.", 50, 50, width=80), line("Name", 115, 50, width=90), line("Qty", 500, 50)]
         for at, cells in enumerate(rows, 1):
             lines += [line(cell, left, 50 + 30 * at) for left, cell in zip((50, 128, 500), cells, strict=True)]
-        page = page_of(lines, 1, width=800, height=1000)
+        page = build_page(lines, 1, width=800, height=1000)
         assert rows_of(page)[:2] == [["Pos.", "Name", "Qty"], ["1", "Shaft of steel", "2"]]
 
     def test_are_one_where_a_header_is_centred_over_short_and_long_texts(self):
         lines = [line("No.", 50, 50), line("Goods", 260, 50), line("Qty", 500, 50)]
         lines += [line("1", 50, 80), line("Light panel, forty watts", 120, 80), line("7", 500, 80)]
         lines += [line("2", 50, 110), line("Driver", 120, 110), line("5", 500, 110)]
-        page = page_of(lines, 1, width=800, height=1000)
+        page = build_page(lines, 1, width=800, height=1000)
         assert rows_of(page) == [["No.", "Goods", "Qty"], ["1", "Light panel, forty watts", "7"], ["2", "Driver", "5"]]
 
     def test_stay_apart_under_a_title_over_both(self):
         lines = [line("Rope and oil in the year of 1931", 120, 50), line("Qty", 600, 50)]
         lines += [line("Rope", 120, 80), line("Oil", 350, 80), line("7", 600, 80)]
         lines += [line("Hemp", 120, 110), line("Whale", 350, 110), line("5", 600, 110)]
-        assert rows_of(page_of(lines, 1, width=800, height=1000))[1] == ["Rope", "Oil", "7"]
+        assert rows_of(build_page(lines, 1, width=800, height=1000))[1] == ["Rope", "Oil", "7"]

@@ -16,8 +16,8 @@ from penstock.documents.errors import (
 from penstock.documents.kinds import Kind
 from penstock.documents.pages import Page
 from penstock.documents.sandbox_errors import told_of
-from penstock.documents.text.batches import Bookmark, Part
-from penstock.documents.text.document import PART, PRELOAD, kind_of_file, read_batches
+from penstock.documents.text.batches import PageBatch, ReadCursor
+from penstock.documents.text.document import BATCH_LIMITS, PRELOAD, detect_file_kind, read_batches
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.sandbox import errors
 from penstock.kernel.sandbox.call import Sandbox
@@ -196,39 +196,39 @@ async def test_a_file_that_wants_too_much_is_refused_and_the_next_one_is_read(li
     greedy.write_text("<p>" + "text <b>and</b> more " * 50_000)
     modest.write_text("hello")
     async with Sandbox(preload=PRELOAD) as sandbox:
-        async with sandbox.session(greedy) as sitting:
+        async with sandbox.session(greedy) as session:
             with pytest.raises(error, match=reason):
-                [part async for part in read_batches(sitting, Kind.HTML, greedy.name, limits=limits)]
-        async with sandbox.session(modest) as sitting:
-            kind = await kind_of_file(sitting, modest.name)
-            (part,) = [part async for part in read_batches(sitting, kind, modest.name)]
+                [part async for part in read_batches(session, Kind.HTML, greedy.name, limits=limits)]
+        async with sandbox.session(modest) as session:
+            kind = await detect_file_kind(session, modest.name)
+            (part,) = [part async for part in read_batches(session, kind, modest.name)]
         assert part.pages[0].markdown == "hello"
 
 
 async def test_more_pages_than_allowed_are_too_large(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("line of text\n" * 10_000)
-    async with Sandbox(preload=PRELOAD) as sandbox, sandbox.session(path) as sitting:
+    async with Sandbox(preload=PRELOAD) as sandbox, sandbox.session(path) as session:
         with pytest.raises(DocumentTooLarge, match="more than the 3 pages"):
-            [part async for part in read_batches(sitting, Kind.TXT, path.name, most_pages=3)]
+            [part async for part in read_batches(session, Kind.TXT, path.name, max_pages=3)]
 
 
 class SittingTakenOver(SandboxSession):
     """Its child gives what the file behind it wants to be given."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: PageBatch) -> None:
         self.part = part
 
-    async def run(self, *_: object, limits: SandboxLimits = PART, **__: object):
+    async def run(self, *_: object, limits: SandboxLimits = BATCH_LIMITS, **__: object):
         return self.part
 
 
 @pytest.mark.parametrize(
     "part",
     [
-        Part(pages=(), following=Bookmark(page=1)),
-        Part(pages=(Page(number=7, origin="file", markdown=""),), following=None),
-        Part(pages=(Page(number=1, origin="file", markdown=""),), following=Bookmark(page=1)),
+        PageBatch(pages=(), following=ReadCursor(page=1)),
+        PageBatch(pages=(Page(number=7, origin="file", markdown=""),), following=None),
+        PageBatch(pages=(Page(number=1, origin="file", markdown=""),), following=ReadCursor(page=1)),
     ],
 )
 async def test_a_child_that_was_taken_over_cannot_keep_us_reading(part):

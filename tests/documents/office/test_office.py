@@ -8,7 +8,7 @@ import pytest
 
 from penstock.documents.blocks import to_pages
 from penstock.documents.office.xlsx import read_xlsx
-from penstock.documents.text.batches import Part, read_part
+from penstock.documents.text.batches import PageBatch, read_batch
 from tests.documents.office_files import (
     cells,
     part_of,
@@ -83,8 +83,8 @@ class TestDocx:
         assert len(pages) > 3
         assert re.findall(r"# Chapter (\d+)", "\n".join(page.markdown for page in pages)) == [str(n) for n in range(40)]
         with path.open("rb") as file:
-            part = read_part(file, "docx", 3, "")
-        assert isinstance(part, Part)
+            part = read_batch(file, "docx", 3, "")
+        assert isinstance(part, PageBatch)
         assert list(part.pages) == pages[2:]
 
 
@@ -110,8 +110,8 @@ class TestPptx:
 
     def test_reading_can_go_on_at_any_slide(self, slides):
         with slides.open("rb") as file:
-            part = read_part(file, "pptx", 2, "1")
-        assert isinstance(part, Part)
+            part = read_batch(file, "pptx", 2, "1")
+        assert isinstance(part, PageBatch)
         assert list(part.pages) == read_here(slides)[1:]
 
 
@@ -181,8 +181,8 @@ class TestXlsx:
         assert numbers == [str(number) for number in range(1001)]
         for page in (2, 4, 6):
             with path.open("rb") as file:
-                part = read_part(file, "xlsx", page, resume_of(path, page))
-            assert isinstance(part, Part)
+                part = read_batch(file, "xlsx", page, resume_of(path, page))
+            assert isinstance(part, PageBatch)
             assert list(part.pages) == pages[page - 1 :]
 
 

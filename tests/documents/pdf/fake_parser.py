@@ -27,7 +27,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """A cell of a table."""
 
     text: str
@@ -42,8 +42,8 @@ class Block:
     bbox: Rect | None
     text: str = ""
     lines: list[str] | None = None
-    header: list[Cell] | None = None
-    rows: list[list[Cell]] | None = None
+    header: list[TableCell] | None = None
+    rows: list[list[TableCell]] | None = None
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.documents.layout.lines import Line
-from penstock.documents.pdf.bold import SecondLook, is_bold
+from penstock.documents.layout.lines import TextLine
+from penstock.documents.pdf.bold import BoldDetector, is_bold
 from tests.documents.pdf import articles as making
 
 
@@ -22,8 +22,8 @@ def test_fonts_are_known_not_to_be_bold(font: str):
 
 def bold_words(paragraph: str, said: str, begin: int = 0, *, top: float = 78) -> str:
     """Of a line that says so, what is bold from a letter of it on."""
-    place = Line(said, 78, top, 400, top + 12, 10)
-    with SecondLook(making.paper(making.text(paragraph), making.text("<b>Below</b>"))) as second:
+    place = TextLine(said, 78, top, 400, top + 12, 10)
+    with BoldDetector(making.paper(making.text(paragraph), making.text("<b>Below</b>"))) as second:
         [end] = second.bold_ends(1, [(place, begin)])
     return said[begin:end]
 
@@ -50,5 +50,5 @@ def test_words_of_other_lines_do_not_count():
 
 
 def test_nothing_is_bold_on_a_page_that_cannot_be_opened():
-    with SecondLook(b"no PDF at all") as second:
-        assert second.bold_ends(1, [(Line("Ice", 78, 78, 400, 90, 10), 2)]) == [2]
+    with BoldDetector(b"no PDF at all") as second:
+        assert second.bold_ends(1, [(TextLine("Ice", 78, 78, 400, 90, 10), 2)]) == [2]

@@ -7,7 +7,7 @@ from PIL import Image
 from reportlab.lib import colors
 
 from penstock.documents.pdf.survey import PdfSurvey, survey_pdf
-from penstock.documents.pdf.text_layer import Layer, Layers, read_layers
+from penstock.documents.pdf.text_layer import TextLayer, TextLayers, read_text_layers
 from tests.documents import pdf_files as making
 from tests.documents.pdf_files import bar, in_a_form, painted, sheet, words
 
@@ -20,11 +20,11 @@ GLASS = Image.new("RGBA", (20, 30), (0, 0, 0, 0))
 NIGHT = Image.new("RGB", (20, 30), "navy")
 
 
-def layer_of(pdf: bytes) -> Layer:
+def layer_of(pdf: bytes) -> TextLayer:
     seen = survey_pdf(io.BytesIO(pdf), 10)
     assert isinstance(seen, PdfSurvey)
-    layers = read_layers(io.BytesIO(pdf), 1, 1, seen.suspects)
-    assert isinstance(layers, Layers)
+    layers = read_text_layers(io.BytesIO(pdf), 1, 1, seen.suspects)
+    assert isinstance(layers, TextLayers)
     return layers.layers[0]
 
 

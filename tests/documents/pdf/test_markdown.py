@@ -2,7 +2,7 @@
 
 import io
 
-from penstock.documents.pdf.text_layer import Layers, read_layers
+from penstock.documents.pdf.text_layer import TextLayers, read_text_layers
 from tests.documents import pdf_files
 from tests.documents.pdf import articles as making
 from tests.documents.pdf.articles import ICE, ICE_ZH, SPRING, SPRING_ZH, TOWN
@@ -11,8 +11,8 @@ TABLE = "| Month | Ships | Tonnes |\n|---|---|---|\n| January | 12 | 3,400 |\n| 
 
 
 def pages_of(pdf: bytes, first: int = 1, last: int = 1) -> list[str]:
-    layers = read_layers(io.BytesIO(pdf), first, last, ())
-    assert isinstance(layers, Layers)
+    layers = read_text_layers(io.BytesIO(pdf), first, last, ())
+    assert isinstance(layers, TextLayers)
     return [layer.page.markdown for layer in layers.layers if layer.page]
 
 
@@ -216,8 +216,8 @@ class TestEdgesOfThePage:
         for footer in ("%d", "- %d -", "Page %d", "Page %d of 9", "%d / 9"):
             pdf = making.paper(making.text(SPRING), footer=footer)
             assert read(pdf) == [SPRING], footer
-        layers = read_layers(io.BytesIO(making.paper(making.text(SPRING), footer="Page %d")), 1, 1, ())
-        assert isinstance(layers, Layers)
+        layers = read_text_layers(io.BytesIO(making.paper(making.text(SPRING), footer="Page %d")), 1, 1, ())
+        assert isinstance(layers, TextLayers)
         [layer] = layers.layers
         assert layer.page is not None
         assert layer.page.spans[-1].text == "Page 1"

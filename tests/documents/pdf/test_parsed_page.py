@@ -1,13 +1,13 @@
 """Runs of a page as the parser tells of them become parts in reading order."""
 
-from penstock.documents.layout.paragraphs import paragraphs_of
-from penstock.documents.pdf.parsed_page import sheet_of
-from tests.documents.pdf.fake_parser import Block, Cell, Parsed, Rect, Run
+from penstock.documents.layout.paragraphs import group_paragraphs
+from penstock.documents.pdf.parsed_page import parse_page
+from tests.documents.pdf.fake_parser import Block, Parsed, Rect, Run, TableCell
 
 
 def read(items: list[Run], *blocks: Block) -> list[str | list[str]]:
     """The parts: what is markdown, or the texts of lines."""
-    return [part.markdown or [line.text for line in part.lines] for part in sheet_of(Parsed(items, [*blocks])).parts]
+    return [part.markdown or [line.text for line in part.lines] for part in parse_page(Parsed(items, [*blocks])).parts]
 
 
 def test_a_heading_whose_box_is_too_small_has_all_of_its_lines():
@@ -24,11 +24,11 @@ def test_what_is_in_no_block_goes_below_what_it_stands_under():
 
 def test_a_page_whose_runs_have_no_blocks_does_not_take_long():
     items = [Run(f"line {at}", 50 + at % 3, 20.0 * at) for at in range(20_000)]
-    assert len(sheet_of(Parsed(items, [Block("heading", Rect(900, 0, 1, 1), "line 0")])).parts) == 1
+    assert len(parse_page(Parsed(items, [Block("heading", Rect(900, 0, 1, 1), "line 0")])).parts) == 1
 
 
 def test_a_page_without_blocks_is_read_from_top_to_bottom():
-    [part] = sheet_of(Parsed([Run("a", 0, 0), Run(" ", 0, 9), Run("b", 0, 20)], None)).parts
+    [part] = parse_page(Parsed([Run("a", 0, 0), Run(" ", 0, 9), Run("b", 0, 20)], None)).parts
     assert [line.text for line in part.lines] == ["a", "b"]
 
 
@@ -39,8 +39,8 @@ def test_runs_beside_each_other_are_one_line_with_a_space_where_there_is_one():
 
 def test_a_label_far_from_its_value_makes_a_line_spread_and_a_bullet_does_not():
     items = [Run("Total", 50, 50, 30), Run("7.00", 200, 50, 20), Run("•", 50, 80, 4), Run("Item", 90, 80, 30)]
-    [part] = sheet_of(Parsed(items, [Block("paragraph", Rect(40, 40, 300, 80))])).parts
-    assert [(line.text, line.is_spread) for line in part.lines] == [("Total 7.00", True), ("• Item", False)]
+    [part] = parse_page(Parsed(items, [Block("paragraph", Rect(40, 40, 300, 80))])).parts
+    assert [(line.text, line.has_wide_gap) for line in part.lines] == [("Total 7.00", True), ("• Item", False)]
 
 
 def test_a_block_over_two_columns_is_read_as_its_text_says():
@@ -54,7 +54,9 @@ def test_a_block_over_two_columns_is_read_as_its_text_says():
 
 
 def test_a_table_code_and_a_rule_are_markdown():
-    table = Block("table", Rect(0, 0, 90, 30), header=[Cell("a"), Cell("b")], rows=[[Cell("c"), Cell("")]])
+    table = Block(
+        "table", Rect(0, 0, 90, 30), header=[TableCell("a"), TableCell("b")], rows=[[TableCell("c"), TableCell("")]]
+    )
     code = Block("code", Rect(0, 40, 90, 30), lines=["if x:", "    y"])
     assert read([], table, code, Block("rule", None)) == [
         "| a | b |\n|---|---|\n| c |  |",
@@ -64,13 +66,13 @@ def test_a_table_code_and_a_rule_are_markdown():
 
 
 def test_letters_are_counted_by_size_and_font_and_an_impossible_size_is_guessed():
-    sheet = sheet_of(Parsed([Run("abc", 0, 0), Run("de", 0, 20), Run("f", 0, 40, height=20, font_size=1)]))
+    sheet = parse_page(Parsed([Run("abc", 0, 0), Run("de", 0, 20), Run("f", 0, 40, height=20, font_size=1)]))
     assert sheet.letters == {(10, "Helvetica"): 5, (17, "Helvetica"): 1}
     assert sheet.text == "abcdef"
 
 
 def test_numbers_that_are_none_do_not_break_a_page():
     odd = [Run("a", 0, float("inf")), Run("b", 0, float("nan")), Run("c", 0, 20, height=0, font_size=0)]
-    sheet = sheet_of(Parsed(odd, [Block("paragraph", Rect(0, 0, 200, 100))]))
+    sheet = parse_page(Parsed(odd, [Block("paragraph", Rect(0, 0, 200, 100))]))
     assert sorted(sheet.text) == ["a", "b", "c"]
-    assert len(list(paragraphs_of(sheet.parts))) >= 1
+    assert len(list(group_paragraphs(sheet.parts))) >= 1

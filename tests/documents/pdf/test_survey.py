@@ -10,8 +10,8 @@ from penstock.documents.rejections import Refusal
 from tests.documents import pdf_files as making
 
 
-def look(pdf: bytes, most_pages: int = 100) -> PdfSurvey | Refusal:
-    return survey_pdf(io.BytesIO(pdf), most_pages)
+def look(pdf: bytes, max_pages: int = 100) -> PdfSurvey | Refusal:
+    return survey_pdf(io.BytesIO(pdf), max_pages)
 
 
 class TestPages:
@@ -26,7 +26,7 @@ class TestPages:
         assert look(out.getvalue().replace(b"/Count 3", b"/Count 1")) == PdfSurvey(pages=3)
 
     def test_are_refused_when_there_are_too_many(self):
-        answer = look(making.pages_of("one", "two", "three"), most_pages=2)
+        answer = look(making.pages_of("one", "two", "three"), max_pages=2)
         assert answer == Refusal(code="DOCUMENT_TOO_LARGE", reason="it has 3 pages, and 2 may be read (ETL_MAX_PAGES)")
 
     def test_that_may_look_other_than_their_text_are_named(self):

@@ -2,14 +2,14 @@
 
 import pytest
 
-from penstock.documents.layout.lines import Cell
+from penstock.documents.layout.lines import TableCell
 from penstock.documents.pages import Box
-from penstock.documents.pdf.table_rows import markdown_of, pieces_of_row
+from penstock.documents.pdf.table_rows import split_row, table_markdown
 
 
-def row_of(*columns: list[str]) -> tuple[list[Cell], list[tuple[str, Box]]]:
+def row_of(*columns: list[str]) -> tuple[list[TableCell], list[tuple[str, Box]]]:
     """A row of cells and the runs that it was made of; the lines of each cell begin at the same height."""
-    cells = [Cell(" ".join(lines), (100.0 * at, 50, 100.0 * at + 90, 62)) for at, lines in enumerate(columns)]
+    cells = [TableCell(" ".join(lines), (100.0 * at, 50, 100.0 * at + 90, 62)) for at, lines in enumerate(columns)]
     pieces = [
         (text, (100.0 * at, 50 + 14.0 * line, 100.0 * at + 80, 60 + 14.0 * line))
         for at, lines in enumerate(columns)
@@ -27,7 +27,7 @@ def row_of(*columns: list[str]) -> tuple[list[Cell], list[tuple[str, Box]]]:
     ],
 )
 def test_labels_beside_their_values_are_taken_apart(columns: tuple[list[str], ...]):
-    apart = pieces_of_row(*row_of(*columns))
+    apart = split_row(*row_of(*columns))
     assert [[text for text, _ in cell] for cell in apart] == list(columns)
 
 
@@ -43,26 +43,26 @@ def test_labels_beside_their_values_are_taken_apart(columns: tuple[list[str], ..
     ],
 )
 def test_a_row_stays_one(columns: tuple[list[str], ...]):
-    assert pieces_of_row(*row_of(*columns)) == []
+    assert split_row(*row_of(*columns)) == []
 
 
 def test_a_row_stays_one_when_its_runs_say_something_else():
     cells, pieces = row_of(["No.:", "Date:"], ["A-17", "5 Jan"])
-    assert pieces_of_row(cells, pieces[:-1]) == []
+    assert split_row(cells, pieces[:-1]) == []
 
 
 class TestInMarkdown:
     def test_such_a_row_becomes_rows(self):
         head, _ = row_of(["a"], ["b"], ["c"])
         cells, pieces = row_of(["Mill Street"], ["No.:", "Date:"], ["A-17", "5 Jan"])
-        assert markdown_of([head, cells], pieces) == (
+        assert table_markdown([head, cells], pieces) == (
             "| a | b | c |\n|---|---|---|\n| Mill Street | No.: | A-17 |\n|  | Date: | 5 Jan |"
         )
 
     def test_a_bar_in_a_cell_is_no_border(self):
         cells, pieces = row_of(["O'Neil | Co"], ["3.00"])
-        assert markdown_of([cells], pieces) == "| O'Neil \\| Co | 3.00 |\n|---|---|"
+        assert table_markdown([cells], pieces) == "| O'Neil \\| Co | 3.00 |\n|---|---|"
 
     def test_a_tab_in_a_cell_begins_no_other(self):
         cells, pieces = row_of(["Pump\tXL"], ["3.00"])
-        assert markdown_of([cells], pieces) == "| Pump\tXL | 3.00 |\n|---|---|"
+        assert table_markdown([cells], pieces) == "| Pump\tXL | 3.00 |\n|---|---|"

@@ -9,11 +9,11 @@ import pytest
 from liteparse._liteparse import LiteParse
 
 from penstock.documents.pages import Page
-from penstock.documents.pdf.parsed_page import sheet_of
-from penstock.documents.pdf.text_layer import Layers, read_layers
+from penstock.documents.pdf.parsed_page import parse_page
+from penstock.documents.pdf.text_layer import TextLayers, read_text_layers
 from tests.documents import pdf_files
 from tests.documents.pdf import articles
-from tests.documents.pdf.fake_parser import Block, Cell, Parsed, Rect, Run
+from tests.documents.pdf.fake_parser import Block, Parsed, Rect, Run, TableCell
 from tests.documents.pdf_files import placed
 
 Row = tuple[float, list[tuple[float, str]]]
@@ -46,14 +46,14 @@ def rows_of(top: float, *rows: tuple[str, ...], pitch: float = 16.8) -> list[Row
 
 
 def page_of(pdf: bytes) -> Page:
-    layers = read_layers(io.BytesIO(pdf), 1, 1, ())
-    assert isinstance(layers, Layers)
+    layers = read_text_layers(io.BytesIO(pdf), 1, 1, ())
+    assert isinstance(layers, TextLayers)
     [layer] = layers.layers
     assert layer.page is not None
     return layer.page
 
 
-def tables_of(pdf: bytes) -> list[list[list[str]]]:
+def table_regions(pdf: bytes) -> list[list[list[str]]]:
     """The tables of the only page, by rows and cells."""
     blocks = [block.splitlines() for block in page_of(pdf).markdown.split("\n\n") if block.startswith("|")]
     return [[[*map(str.strip, line.split("|")[1:-1])] for line in block if "---" not in line] for block in blocks]
@@ -108,20 +108,20 @@ def test_each_word_of_a_page_is_written_once(name: str):
 
 class TestRows:
     def test_of_sums_are_no_part_of_the_last_item(self):
-        [rows] = tables_of(PAPERS["sums"]())
+        [rows] = table_regions(PAPERS["sums"]())
         assert rows == [[*HEAD], *map(list, ITEMS), *(["", "", "", label, total] for label, total in SUMS)]
 
     def test_of_labels_and_values_are_kept_apart(self):
-        [rows] = tables_of(PAPERS["letter head"]())
+        [rows] = table_regions(PAPERS["letter head"]())
         assert rows[-2:] == [["accounts@brightwater.example", "PO number", "PO 7781/C"], ["", "Account", "C-20931"]]
 
     def test_have_all_of_their_figures(self):
-        rows, sums = tables_of(with_rule())
+        rows, sums = table_regions(with_rule())
         assert rows[-2:] == [["D273", "Lamp with a long cord", "6", "300.95", "1,805.70"], [*ITEMS[1]]]
         assert sums == [*map(list, SUMS)]
 
     def test_are_found_across_columns_that_are_far_apart(self):
-        [rows] = tables_of(far_apart())
+        [rows] = table_regions(far_apart())
         assert rows[0] == ["SERVICE", "HOURS", "RATE", "LINE TOTAL"]
         assert rows[-1] == ["Board presentation", "4.0", "$185.00", "$740.00"]
 
@@ -130,13 +130,13 @@ class TestRows:
         texts = [(f"{at} Sep", "Card payment", f"{at}6.71", f"1,{at}43.84") for at in range(1, 6)]
         places = [[*zip(xs, row, strict=True)] for row in texts]
         items = [Run(text, x, y, 40, 10, 9) for y, row in zip(tops, places, strict=True) for x, text in row]
-        cells = [[Cell(text, Rect(x, y, 40, 10)) for x, text in row] for y, row in zip(tops, places, strict=True)]
+        cells = [[TableCell(text, Rect(x, y, 40, 10)) for x, text in row] for y, row in zip(tops, places, strict=True)]
         blocks = [
             Block("table", Rect(54, 50, 495, 26), header=cells[0], rows=cells[1:2]),
             Block("paragraph", Rect(54, 82, 495, 10), " ".join(texts[2])),
             Block("table", Rect(54, 98, 495, 26), header=cells[3], rows=cells[4:]),
         ]
-        [part] = sheet_of(Parsed(items, blocks)).parts
+        [part] = parse_page(Parsed(items, blocks)).parts
         assert [[cell.text for cell in row] for row in part.cells] == [*map(list, texts)]
 
 
@@ -144,10 +144,10 @@ class TestCells:
     def test_of_a_head_that_was_taken_for_one_are_above_their_columns(self):
         heads = [Run(text, x, 50, 30, 10, 9) for x, text in ((60, "Code"), (120, "Name"), (300, "Amount"))]
         items = [Run(text, x, 66, 25, 10, 9) for x, text in ((60, "D5"), (120, "Gasket"), (300, "5.16"))]
-        head = [Cell("Code Name Amount", Rect(60, 50, 270, 10)), Cell(""), Cell("")]
-        row = [Cell(item.text, Rect(item.x, 66, 25, 10)) for item in items]
+        head = [TableCell("Code Name Amount", Rect(60, 50, 270, 10)), TableCell(""), TableCell("")]
+        row = [TableCell(item.text, Rect(item.x, 66, 25, 10)) for item in items]
         block = Block("table", Rect(60, 50, 270, 26), header=head, rows=[row])
-        [part] = sheet_of(Parsed([*heads, *items], [block])).parts
+        [part] = parse_page(Parsed([*heads, *items], [block])).parts
         assert part.markdown == "| Code | Name | Amount |\n|---|---|---|\n| D5 | Gasket | 5.16 |"
 
     def test_hold_whole_words_where_another_row_has_a_border(self):
@@ -161,13 +161,13 @@ class TestCells:
         borders = (85, 193, 229, 301, 373, 517)
         cells = [
             [
-                Cell(text, Rect(left, y, right - left, 20))
+                TableCell(text, Rect(left, y, right - left, 20))
                 for text, (left, right) in zip(row, pairwise(borders), strict=True)
             ]
             for y, row in zip((48, 68), cut, strict=True)
         ]
         block = Block("table", Rect(85, 48, 432, 40), header=cells[0], rows=cells[1:])
-        [part] = sheet_of(Parsed(items, [block])).parts
+        [part] = parse_page(Parsed(items, [block])).parts
         assert [[cell.text for cell in row] for row in part.cells] == [[*row] for _, *row in texts]
 
     def test_hold_a_number_that_only_the_text_of_the_page_has(self):
@@ -175,12 +175,12 @@ class TestCells:
         items = [Run(text, 90, 50 + 14.0 * at) for at, text in enumerate(labels)]
         values = [Run("36 months", 306, 50), Run("EUR 4", 306, 78)]
         cells = [
-            [Cell(label, Rect(85, 48 + 14 * at, 216, 14)), Cell(value, Rect(301, 48 + 14 * at, 216, 14))]
+            [TableCell(label, Rect(85, 48 + 14 * at, 216, 14)), TableCell(value, Rect(301, 48 + 14 * at, 216, 14))]
             for at, (label, value) in enumerate(zip(labels, ("36 months", "", "EUR 4"), strict=True))
         ]
         block = Block("table", Rect(85, 48, 432, 42), header=cells[0], rows=cells[1:])
         text = "Initial term     36 months\nNotice period    90\nAnnual fee       EUR 4\n\n\n      7"
-        [part] = sheet_of(Parsed([items[0], values[0], *items[1:], values[1]], [block], text=text)).parts
+        [part] = parse_page(Parsed([items[0], values[0], *items[1:], values[1]], [block], text=text)).parts
         assert [row[1].text for row in part.cells] == ["36 months", "90", "EUR 4"]
         assert [round(row[1].box[0]) for row in part.cells if row[1].box] == [306, 306, 306]
 
@@ -190,11 +190,11 @@ def test_figures_beside_running_text_count_its_lines():
     items = [Run(str(at), 40, 50 + 14 * at, 10, 10, 9) for at in range(5)]
     items += [Run(prose, 80, 50 + 14 * at, 400, 10, 9) for at in range(5)]
     blocks = [Block("paragraph", Rect(40, 50, 10, 66)), Block("paragraph", Rect(80, 50, 400, 66))]
-    assert all(part.lines for part in sheet_of(Parsed(items, blocks)).parts)
+    assert all(part.lines for part in parse_page(Parsed(items, blocks)).parts)
 
 
 def test_a_table_of_very_many_runs_does_not_take_long():
     items = [Run(str(at), at % 500, 2.0 * (at // 9), 0.5, 1.5, 1) for at in range(6000)]
-    table = Block("table", Rect(0, 0, 600, 1400), header=[Cell("1")], rows=[[Cell("2")]])
-    [part] = sheet_of(Parsed(items, [table])).parts
+    table = Block("table", Rect(0, 0, 600, 1400), header=[TableCell("1")], rows=[[TableCell("2")]])
+    [part] = parse_page(Parsed(items, [table])).parts
     assert len(part.runs) == len(items)

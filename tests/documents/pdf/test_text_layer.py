@@ -6,18 +6,18 @@ import pytest
 
 from penstock.documents.pages import Page, Span
 from penstock.documents.pdf.survey import PdfSurvey, survey_pdf
-from penstock.documents.pdf.text_layer import Layer, Layers, read_layers
+from penstock.documents.pdf.text_layer import TextLayer, TextLayers, read_text_layers
 from tests.documents import pdf_files as making
 
 WORDS = "Words of an old machine that nobody can see on the page at all. "
 CIPHER = "bcdfghjklmnpqrstvwxz"
 
 
-def layers_of(pdf: bytes) -> tuple[Layer, ...]:
+def layers_of(pdf: bytes) -> tuple[TextLayer, ...]:
     seen = survey_pdf(io.BytesIO(pdf), 5000)
     assert isinstance(seen, PdfSurvey)
-    layers = read_layers(io.BytesIO(pdf), 1, seen.pages, seen.suspects)
-    assert isinstance(layers, Layers)
+    layers = read_text_layers(io.BytesIO(pdf), 1, seen.pages, seen.suspects)
+    assert isinstance(layers, TextLayers)
     return layers.layers
 
 
@@ -93,8 +93,8 @@ class TestAPage:
 
     def test_is_one_of_the_stretch_that_was_asked_for(self):
         pdf = making.pages_of(*(f"This is page {at}" for at in range(1, 8)))
-        layers = read_layers(io.BytesIO(pdf), 3, 5, ())
-        assert isinstance(layers, Layers)
+        layers = read_text_layers(io.BytesIO(pdf), 3, 5, ())
+        assert isinstance(layers, TextLayers)
         pages = [layer.page for layer in layers.layers if layer.page]
         assert [(page.number, page.markdown) for page in pages] == [(at, f"This is page {at}") for at in (3, 4, 5)]
 

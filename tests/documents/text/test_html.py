@@ -4,28 +4,28 @@ from pathlib import Path
 
 import pytest
 
-from penstock.documents.blocks import Heading, Item, Table, Text
-from penstock.documents.text.html import blocks_of
+from penstock.documents.blocks import Heading, ListItem, TableBlock, TextBlock
+from penstock.documents.text.html import html_blocks
 from tests.documents.office_files import read_here, read_in_sandbox
 
 
 def test_headings_paragraphs_and_lists_in_the_order_of_the_source():
-    assert blocks_of(
+    assert html_blocks(
         "<h1>标题 <i>one</i></h1>intro<p>a <a href='http://x/'>link</a><br>next</p><ol><li>x<li>y</ol>"
     ) == [
         Heading(text="标题 one", level=1),
-        Text(text="intro"),
-        Text(text="a link\nnext"),
-        Item(text="x", level=0, number=1),
-        Item(text="y", level=0, number=2),
+        TextBlock(text="intro"),
+        TextBlock(text="a link\nnext"),
+        ListItem(text="x", level=0, number=1),
+        ListItem(text="y", level=0, number=2),
     ]
 
 
 def test_lists_in_lists_keep_their_depth():
-    assert blocks_of("<ul><li>a<ul><li>b</li></ul></li><li>c</li></ul>") == [
-        Item(text="a", level=0),
-        Item(text="b", level=1),
-        Item(text="c", level=0),
+    assert html_blocks("<ul><li>a<ul><li>b</li></ul></li><li>c</li></ul>") == [
+        ListItem(text="a", level=0),
+        ListItem(text="b", level=1),
+        ListItem(text="c", level=0),
     ]
 
 
@@ -33,42 +33,45 @@ def test_cells_that_span_others_leave_them_empty():
     source = (
         "<table><tr><th colspan=2>wide</th><th rowspan=2>tall</th></tr><tr><td>1</td><td>2</td></tr><tr><td>3|4</table>"
     )
-    assert blocks_of(source) == [Table(rows=(("wide", "", "tall"), ("1", "2", ""), ("3|4",)))]
+    assert html_blocks(source) == [TableBlock(rows=(("wide", "", "tall"), ("1", "2", ""), ("3|4",)))]
 
 
 def test_blocks_in_a_cell_are_lines_of_it():
-    assert blocks_of("<table><tr><td><p>one</p><ul><li>two</ul></td></tr></table><p>after") == [
-        Table(rows=(("one\ntwo",),)),
-        Text(text="after"),
+    assert html_blocks("<table><tr><td><p>one</p><ul><li>two</ul></td></tr></table><p>after") == [
+        TableBlock(rows=(("one\ntwo",),)),
+        TextBlock(text="after"),
     ]
 
 
 def test_a_table_around_a_table_is_layout():
     source = "<table><tr><td>left</td><td>before<table><tr><td>cell</td></tr></table>behind</td></tr></table>"
-    assert blocks_of(source) == [
-        Text(text="left"),
-        Text(text="before"),
-        Table(rows=(("cell",),)),
-        Text(text="behind"),
+    assert html_blocks(source) == [
+        TextBlock(text="left"),
+        TextBlock(text="before"),
+        TableBlock(rows=(("cell",),)),
+        TextBlock(text="behind"),
     ]
 
 
 def test_scripts_styles_and_comments_are_dropped():
     head = "<title>t</title><style>p{}</style>"
     body = "<p>a<script>alert('<p>x</p>')</script>b<!-- c --><svg><text>d</text></svg></p>"
-    assert blocks_of(head + body) == [Text(text="ab")]
+    assert html_blocks(head + body) == [TextBlock(text="ab")]
 
 
 def test_a_script_that_never_ends_hides_the_rest_and_nothing_else():
-    assert blocks_of("<p>seen</p><script>var a = 1; <p>unseen</p>") == [Text(text="seen")]
+    assert html_blocks("<p>seen</p><script>var a = 1; <p>unseen</p>") == [TextBlock(text="seen")]
 
 
 def test_text_outside_of_any_cell_is_not_lost():
-    assert blocks_of("<table>stray<tr><td>cell</td></tr></table>") == [Text(text="stray"), Table(rows=(("cell",),))]
+    assert html_blocks("<table>stray<tr><td>cell</td></tr></table>") == [
+        TextBlock(text="stray"),
+        TableBlock(rows=(("cell",),)),
+    ]
 
 
 def test_preformatted_text_keeps_its_spaces():
-    assert blocks_of("<pre>a\n  b</pre>") == [Text(text="a\n  b")]
+    assert html_blocks("<pre>a\n  b</pre>") == [TextBlock(text="a\n  b")]
 
 
 @pytest.mark.parametrize(

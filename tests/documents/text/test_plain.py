@@ -5,10 +5,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from penstock.documents.blocks import PageEnd
+from penstock.documents.blocks import PageBreak
 from penstock.documents.errors import DocumentTooLarge
 from penstock.documents.kinds import Kind
-from penstock.documents.text.batches import Part, read_part
+from penstock.documents.text.batches import PageBatch, read_batch
 from penstock.documents.text.csv_tables import read_csv
 from penstock.documents.text.document import PRELOAD, read_batches
 from penstock.documents.text.plain import read_plain
@@ -105,8 +105,8 @@ class TestCsv:
         )
         ids: list[int] = []
         sizes: list[int] = []
-        async with Sandbox(preload=PRELOAD) as sandbox, sandbox.session(path) as sitting:
-            async for part in read_batches(sitting, Kind.CSV, path.name, limits=little):
+        async with Sandbox(preload=PRELOAD) as sandbox, sandbox.session(path) as session:
+            async for part in read_batches(session, Kind.CSV, path.name, limits=little):
                 ids += [int(span.text) for page in part.pages for span in page.spans if span.row and not span.column]
                 sizes.append(psutil.Process().memory_info().rss)
         assert ids == list(range(100_000))
@@ -137,10 +137,10 @@ class TestCsv:
 def _from_every_page(path: Path, reader, kind: str, pages):
     """Wherever the reader says that it can begin, it gives the same pages as one that began at the beginning."""
     with path.open("rb") as file:
-        resumes = [block.resume for block in reader(file, "") if isinstance(block, PageEnd)]
+        resumes = [block.resume for block in reader(file, "") if isinstance(block, PageBreak)]
     for at, resume in enumerate(resumes, start=1):
         with path.open("rb") as file:
-            part = read_part(file, kind, at + 1, resume)
-        assert isinstance(part, Part)
+            part = read_batch(file, kind, at + 1, resume)
+        assert isinstance(part, PageBatch)
         assert list(part.pages) == pages[at:]
         yield at

@@ -10,7 +10,7 @@ async def read_flat(book: Book) -> AsyncIterator[Batch]:
     """All pages in their order. How many there are is known at the last part only."""
     bounds, sitting = book.glasses.limits, book.glasses.parsers
     limits = bounds.parsing(book.size_bytes)
-    parts = read_batches(sitting, book.kind, book.filename, most_pages=bounds.max_pages, limits=limits)
+    parts = read_batches(sitting, book.kind, book.filename, max_pages=bounds.max_pages, limits=limits)
     async for part in parts:
         if part.pages:
             last = part.pages[-1].number

@@ -30,7 +30,7 @@ async def read_pdf(book: Book) -> AsyncIterator[Batch]:
                 yield Batch(pages=pages, of=survey.pages)
 
 
-async def _pages(book: Book, layers: Sequence[text_layer.Layer]) -> AsyncIterator[Sequence[Page]]:
+async def _pages(book: Book, layers: Sequence[text_layer.TextLayer]) -> AsyncIterator[Sequence[Page]]:
     """The pages of these layers in groups; of no layers, a group of none."""
     trusted: list[Page] = []
     for layer in layers:
@@ -47,11 +47,11 @@ async def _pages(book: Book, layers: Sequence[text_layer.Layer]) -> AsyncIterato
 
 async def _layers(
     book: Book, first: int, last: int, survey: PdfSurvey, limits: SandboxLimits | None = None
-) -> AsyncIterator[Sequence[text_layer.Layer]]:
+) -> AsyncIterator[Sequence[text_layer.TextLayer]]:
     """The text layers of a stretch, and nothing for each call that failed: the pages of that are read in halves."""
     suspects = [number for number in survey.suspects if first <= number <= last]
     try:
-        read = await book.parse(text_layer.read_layers, first, last, suspects, limits=limits)
+        read = await book.parse(text_layer.read_text_layers, first, last, suspects, limits=limits)
     except (*TOO_MUCH, *STOPPED, *BROKEN) as error:
         log.warning("pages %d to %d of %s break the parser: %s", first, last, book.filename, error.code)
         code = error.code
@@ -60,7 +60,7 @@ async def _layers(
         return
     yield ()
     if first == last:
-        yield (text_layer.Layer(number=first, distrust=code),)
+        yield (text_layer.TextLayer(number=first, distrust=code),)
         return
     middle = (first + last) // 2
     for start, stop in ((first, middle), (middle + 1, last)):

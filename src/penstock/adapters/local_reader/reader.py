@@ -18,12 +18,12 @@ from penstock.adapters.local_reader.pdfs import read_pdf
 from penstock.adapters.local_reader.pictures import read_picture
 from penstock.documents.blob_files import borrowed
 from penstock.documents.errors import DocumentEmpty, DocumentTooLarge
-from penstock.documents.kinds import PICTURES, Kind
+from penstock.documents.kinds import IMAGES, Kind
 from penstock.documents.ocr.engine import load_engine, model_files
 from penstock.documents.ocr.provider import Desk, Reading, Source
 from penstock.documents.pages import Origin
 from penstock.documents.pdf.text_layer import load_parser
-from penstock.documents.text.document import kind_of_file
+from penstock.documents.text.document import detect_file_kind
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.plain import Plain
 from penstock.kernel.sandbox.call import Sandbox, Warmup
@@ -119,7 +119,7 @@ class LocalReader:
             yield Book(
                 filename=source.filename,
                 size_bytes=source.size_bytes,
-                kind=await kind_of_file(parsers, source.filename, limits=limits),
+                kind=await detect_file_kind(parsers, source.filename, limits=limits),
                 papers=papers,
                 glasses=Glasses(parsers=parsers, engine=engine, profile=self._profile, limits=self._limits),
             )
@@ -145,4 +145,4 @@ class LocalReader:
 def _batches(book: Book) -> AsyncIterator[Batch]:
     if book.kind is Kind.PDF:
         return read_pdf(book)
-    return read_picture(book) if book.kind in PICTURES else read_flat(book)
+    return read_picture(book) if book.kind in IMAGES else read_flat(book)

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from penstock.documents.blocks import AsIs, Block, Heading, Item, Text, to_pages
+from penstock.documents.blocks import Block, Heading, ListItem, RawMarkdown, TextBlock, to_pages
 from penstock.documents.pages import Box, Page, Span
-from penstock.documents.text.html import blocks_of
+from penstock.documents.text.html import html_blocks
 
 SCALE = 1000.0
 EDGES = frozenset({"header", "footer", "page_number"})
@@ -54,7 +54,7 @@ def page_of(number: int, entries: Iterable[Entry]) -> Page:
 
 def plain_page(number: int, markdown: str) -> Page:
     """A text of which nobody said what stands on which page."""
-    written = next(_written([AsIs(text=markdown)]))
+    written = next(_written([RawMarkdown(text=markdown)]))
     return Page(number=number, origin="ocr", markdown=written.markdown, spans=written.spans)
 
 
@@ -63,16 +63,16 @@ def _blocks(entry: Entry) -> Iterator[Block]:
     if kind == "table":
         yield from _told(entry, "table_caption")
         for html in _texts(entry.get("table_body")):
-            yield from blocks_of(html)
+            yield from html_blocks(html)
         yield from _told(entry, "table_footnote")
     elif kind == "list":
         yield from _items(entry)
     elif kind == "code":
         yield from _told(entry, "code_caption")
-        yield from (AsIs(text=_fenced(body)) for body in _texts(entry.get("code_body")))
+        yield from (RawMarkdown(text=_fenced(body)) for body in _texts(entry.get("code_body")))
         yield from _told(entry, "code_footnote")
     elif kind == "equation":
-        yield from (AsIs(text=_formula(text)) for text in _texts(entry.get("text")))
+        yield from (RawMarkdown(text=_formula(text)) for text in _texts(entry.get("text")))
     elif kind in {"image", "chart"}:
         for name in (f"{kind}_caption", "text", "content", f"{kind}_footnote"):
             yield from _told(entry, name)
@@ -89,7 +89,7 @@ def _paragraph(entry: Entry) -> Iterator[Block]:
     level = entry.get("text_level")
     is_heading = isinstance(level, int) and level > 0
     for text in _texts(entry.get("text")):
-        yield Heading(text=text, level=min(int(level or 1), 6)) if is_heading else Text(text=text)
+        yield Heading(text=text, level=min(int(level or 1), 6)) if is_heading else TextBlock(text=text)
 
 
 def _items(entry: Entry) -> Iterator[Block]:
@@ -98,13 +98,13 @@ def _items(entry: Entry) -> Iterator[Block]:
         mark, _, rest = text.lstrip().partition(" ")
         number = mark[:-1] if mark[-1:] in {".", ")"} else ""
         if rest and number.isdecimal() and len(number) < 6 and number.isascii():
-            yield Item(text=rest, number=int(number))
+            yield ListItem(text=rest, number=int(number))
         else:
-            yield Item(text=rest if rest and mark in {"-", "*", "•", "·"} else text)
+            yield ListItem(text=rest if rest and mark in {"-", "*", "•", "·"} else text)
 
 
 def _told(entry: Entry, name: str) -> Iterator[Block]:
-    return (Text(text=text) for text in _texts(entry.get(name)))
+    return (TextBlock(text=text) for text in _texts(entry.get(name)))
 
 
 def _texts(value: object) -> list[str]:

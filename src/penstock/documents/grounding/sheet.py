@@ -12,7 +12,7 @@ from itertools import accumulate
 from penstock.documents.extract.fields import markdown
 from penstock.documents.extract.fields.layout import share_row
 from penstock.documents.grounding.tokens import Token, key_of, tokens
-from penstock.documents.layout.lines import around
+from penstock.documents.layout.lines import bounding_box
 from penstock.documents.pages import Box, Page
 
 MOST_PAGE = 2_000_000  # characters of a page that are read; a file without pages is one page
@@ -137,9 +137,9 @@ def _order(unit: tuple[Box | None, list[int]]) -> tuple[bool, float, int]:
 
 
 def around_known(boxes: Iterable[Box | None]) -> Box | None:
-    """The box around those that are known."""
+    """The bounding box of the known ones."""
     known = [box for box in boxes if box is not None]
-    return around(known) if known else None
+    return bounding_box(known) if known else None
 
 
 def _written(text: str, row: int) -> Iterator[Bit]:

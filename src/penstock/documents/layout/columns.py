@@ -1,4 +1,4 @@
-"""Columns of a table, found by where boxes overlap from left to right."""
+"""Columns of a table, from boxes that overlap horizontally."""
 
 from collections.abc import Sequence
 
@@ -8,15 +8,15 @@ Extent = tuple[float, float]  # left and right edge
 
 
 def table_row(cells: Sequence[str]) -> str:
-    """A row of such a table."""
+    """A row of a markdown table."""
     shown = (cell.replace("|", "\\|").replace("\n", " ") for cell in cells)
     return f"| {' | '.join(shown)} |"
 
 
 def columns_of(boxes: Sequence[Box]) -> list[Extent]:
-    """Extentes of the line that some piece stands on, from left to right.
+    """The horizontal extents of columns, from left to right.
 
-    The widest boxes come last and join nothing: a title over three columns must not make one of them."""
+    The widest boxes come last and do not merge columns: a title across three columns must not turn them into one."""
     stretches: list[Extent] = []
     for left, _, right, _ in sorted(boxes, key=lambda box: box[2] - box[0]):
         met = [each for each in stretches if each[0] < right and left < each[1]]
@@ -28,7 +28,7 @@ def columns_of(boxes: Sequence[Box]) -> list[Extent]:
 
 
 def column_at(columns: Sequence[Extent], box: Box) -> int:
-    """The column that a box stands in with most of its width."""
+    """The column that contains most of the width of a box."""
     return max(range(len(columns)), key=lambda at: overlap(columns[at], box))
 
 

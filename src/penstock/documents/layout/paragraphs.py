@@ -1,8 +1,8 @@
-"""Which lines are one paragraph.
+"""Groups lines into paragraphs.
 
-A paragraph ends where the next line stands lower than usual or is of another size; where there was room for the next
-word and it was not used; where the next line is indented, or begins with the mark of a list. Distances are in sizes of
-the letters. A sentence that goes on in small letters is not cut by how its lines end, unless they are short.
+A paragraph ends where the next line is further down than usual or has another size, where the next word would have fit
+on the line, and where the next line is indented or starts with a list marker. Distances are multiples of the font size.
+A sentence that continues in lower case is not split by how its lines end, unless they are short.
 """
 
 import re
@@ -11,23 +11,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from penstock.documents.layout.lines import Line, Part, is_chinese
+from penstock.documents.layout.lines import PageRegion, TextLine, is_cjk
 
-LOOSE = 1.22  # times the usual distance of lines, for one that begins a paragraph
-CLOSEST, FURTHEST = 0.9, 9.0  # lines of one text do not stand closer, nor further apart
-USUAL_PITCH = 1.35  # from line to line, where a page does not tell
-ENOUGH, WIDEST_PITCH = 3, 1.5  # lines that tell it; where there are fewer, it may be that between paragraphs
-SAME_SIZE = 0.13  # what sizes in one paragraph may differ by: a line is as large as its first word
-LARGER_NUMBER = 0.25  # what the number of an item may be larger by than its text
-INDENT = 0.8  # the least one
-HANGING = 4.0  # how far the lines of an item may stand right of its mark
-NEAR = 6.0  # how far apart the left edges of one column may be: lists are indented
-MANY_LINES, MOST_LINES = 5, 0.7  # lines that show together where a column ends, and their share of all
-HALF = 0.5  # of its column that a line fills, at least, whose sentence goes on
-MANY_PARTS = 500  # a page with more is a drawing, and has no columns
-SLACK = 1.5  # times the room that the next word seems to need
+LOOSE = 1.22  # times the usual line pitch: a larger one starts a paragraph
+CLOSEST, FURTHEST = 0.9, 9.0  # limits of the line pitch
+USUAL_PITCH = 1.35  # line pitch where the page does not show it
+ENOUGH, WIDEST_PITCH = 3, 1.5  # with fewer lines, the pitch may be that between paragraphs, so it is capped
+SAME_SIZE = 0.13  # tolerance for sizes in one paragraph: a line has the size of its first word
+LARGER_NUMBER = 0.25  # tolerance for a list number that is larger than its text
+INDENT = 0.8  # smallest indentation
+HANGING = 4.0  # largest indentation of the lines of a list item after its marker
+NEAR = 6.0  # tolerance for left edges in one column, since lists are indented
+MANY_LINES, MIN_SHARE = 5, 0.7  # lines needed to find the right edge of a column, and their share of all lines
+HALF = 0.5  # share of the column that a line fills if its sentence continues
+MANY_PARTS = 500  # a page with more regions is a drawing without columns
+SLACK = 1.5  # times the estimated width of the next word
 END = frozenset(".:;!?。：；！？…")
-SYMBOLS = "\uf0b7\uf0a7\uf0d8\uf076\uf06c\uf06e\uf075\uf09f\uf0e8"  # bullets of symbol fonts, which have no letters
+SYMBOLS = "\uf0b7\uf0a7\uf0d8\uf076\uf06c\uf06e\uf075\uf09f\uf0e8"  # bullets of symbol fonts (private use area)
 BULLETS = f"•·●○◦▪■□►‣∙–*-{SYMBOLS}"
 MARKED = re.compile(
     rf"(?:[•·●○◦▪►‣∙{SYMBOLS}]\s*"
@@ -35,60 +35,60 @@ MARKED = re.compile(
     r"|[(]?([a-z])[.)]\s+|[(]?[A-Z][)]\s+|[(]?[ivx]{1,4}[)]\s+|[（(]?[一二三四五六七八九十]{1,3}[)）、]\s*|[①-⑳]\s*)(?=\S)"
 )
 MARKS = frozenset(BULLETS + "(（0123456789一二三四五六七八九十①②③④⑤⑥⑦⑧⑨⑩")
-LEADER = re.compile(r"\.{4}|\. \. \.|……")  # to the number of a page, in a table of contents
-LABEL = re.compile(r"[^\W\d_][^:：]{0,39}[:：]")  # at the beginning of a line: "Invoice No: 7", "发票号码：7"
+LEADER = re.compile(r"\.{4}|\. \. \.|……")  # dots before a page number in a table of contents
+LABEL = re.compile(r"[^\W\d_][^:：]{0,39}[:：]")  # at the start of a line: "Invoice No: 7", "发票号码：7"
 
 
 @dataclass(kw_only=True, slots=True)
 class Paragraph:
-    """Lines that are one text. `mark` is that of an item of a list, with the space after it."""
+    """Lines of one paragraph. `marker` is the list marker with the space after it, or empty."""
 
-    lines: list[Line]
-    mark: str = ""
-    number: int | None = None  # in the mark; of a letter, its place in the alphabet
+    lines: list[TextLine]
+    marker: str = ""
+    number: int | None = None  # of the marker; for a letter, its position in the alphabet
 
 
-def paragraphs_of(parts: Sequence[Part]) -> Iterator[Paragraph | str]:
-    """The paragraphs of a page, and between them what is markdown already."""
+def group_paragraphs(parts: Sequence[PageRegion]) -> Iterator[Paragraph | str]:
+    """Yield the paragraphs of a page, and finished markdown between them."""
     pitches = _pitches(parts)
-    held: Paragraph | None = None
+    current: Paragraph | None = None
     edge = 0.0
     for part in parts:
         if not part.lines:
-            if held is not None:
-                yield held
-            held = None
+            if current is not None:
+                yield current
+            current = None
             yield part.markdown
             continue
         edge_before, edge = edge, _edge(part, parts)
         for line in part.lines:
-            if held is not None and not _begins(line, held, edge_before, pitches):
-                held.lines.append(line)
+            if current is not None and not _starts_paragraph(line, current, edge_before, pitches):
+                current.lines.append(line)
             else:
-                if held is not None:
-                    yield held
-                held = _begun(line)
+                if current is not None:
+                    yield current
+                current = _new_paragraph(line)
             edge_before = edge
-    if held is not None:
-        yield held
+    if current is not None:
+        yield current
 
 
-def mark_of(text: str) -> re.Match[str] | None:
-    """The mark of an item that a text begins with."""
+def list_marker(text: str) -> re.Match[str] | None:
+    """The list marker at the start of a text."""
     return MARKED.match(text) if text[0] in MARKS or text[1:2] in {".", ")"} else None
 
 
-def _begun(line: Line) -> Paragraph:
-    mark = mark_of(line.text)
-    if mark is None:
+def _new_paragraph(line: TextLine) -> Paragraph:
+    marker = list_marker(line.text)
+    if marker is None:
         return Paragraph(lines=[line])
-    number = int(mark[1]) if mark[1] else ord(mark[2]) - ord("a") + 1 if mark[2] else None
-    return Paragraph(lines=[line], mark=mark[0], number=number)
+    number = int(marker[1]) if marker[1] else ord(marker[2]) - ord("a") + 1 if marker[2] else None
+    return Paragraph(lines=[line], marker=marker[0], number=number)
 
 
-def _pitches(parts: Sequence[Part]) -> dict[float, float]:
-    """How far below each other lines of each size are, where they are close. Often there are more paragraphs than
-    lines that go on, so the closest of the usual distances counts."""
+def _pitches(parts: Sequence[PageRegion]) -> dict[float, float]:
+    """The usual line pitch for each font size. Often there are more paragraphs than continued lines, so the smallest
+    of the frequent distances counts."""
     found: dict[float, list[float]] = {}
     for part in parts:
         for above, below in pairwise(part.lines):
@@ -108,13 +108,13 @@ def _closest(pitches: Sequence[float], size: float) -> float:
     return sum(near) / len(near) if len(pitches) >= ENOUGH else min(closest, WIDEST_PITCH * size)
 
 
-def _pitch(above: Line, below: Line) -> float:
-    """From the middle of one line to that of the other: what is above and below it differs with its letters."""
+def _pitch(above: TextLine, below: TextLine) -> float:
+    """The distance between the middles of two lines: their top and bottom edges vary with the characters."""
     return (below.top + below.bottom - above.top - above.bottom) / 2
 
 
-def _edge(part: Part, parts: Sequence[Part]) -> float:
-    """Where the lines of a part's column end on the right."""
+def _edge(part: PageRegion, parts: Sequence[PageRegion]) -> float:
+    """The right edge of the column that a region stands in."""
     left, top, right, bottom = part.box
     if len(parts) > MANY_PARTS:
         return right
@@ -126,37 +126,37 @@ def _edge(part: Part, parts: Sequence[Part]) -> float:
     return max(each.box[2] for each in parts if abs(each.box[0] - left) <= near and each.box[2] <= wall)
 
 
-def _shared_edge(part: Part) -> float | None:
-    """Where most lines of a part end, when only one of them goes further: that one was not broken where it should."""
+def _shared_edge(part: PageRegion) -> float | None:
+    """The right edge of most lines, if only one line extends beyond it: that one was not wrapped."""
     lines, right = part.lines, part.box[2]
     if len(lines) < MANY_LINES or sum(right - line.right < line.size for line in lines) > 1:
         return None
     usual = sorted(line.right for line in lines)[len(lines) // 2]
     near = [line.right for line in lines if abs(line.right - usual) < line.size]
-    return max(near) if len(near) > MOST_LINES * len(lines) else None
+    return max(near) if len(near) > MIN_SHARE * len(lines) else None
 
 
-def _begins(line: Line, held: Paragraph, edge: float, pitches: Mapping[float, float]) -> bool:
-    """Whether a line is the first of the next paragraph."""
-    before = held.lines[-1]
+def _starts_paragraph(line: TextLine, current: Paragraph, edge: float, pitches: Mapping[float, float]) -> bool:
+    """Whether a line starts the next paragraph."""
+    before = current.lines[-1]
     size = line.size
-    if line.is_spread or before.is_spread or _ends_in_number_of_page(before.text):
+    if line.has_wide_gap or before.has_wide_gap or _ends_in_number_of_page(before.text):
         return True
     if size != before.size:
         size = max(size, before.size)
-        if abs(line.size - before.size) > SAME_SIZE * size and not _is_text_of_item(line, held):
+        if abs(line.size - before.size) > SAME_SIZE * size and not _is_text_of_item(line, current):
             return True
     is_long = before.right - before.left > HALF * (edge - before.left)
     goes_on = is_long and line.text[0].islower() and before.text[-1] not in END
     if line.bottom <= before.top or line.left >= before.right or line.right <= before.left:
-        return not goes_on  # in the next column
+        return not goes_on  # the line is in the next column
     if _pitch(before, line) > LOOSE * (pitches.get(size) or USUAL_PITCH * size):
         return True
-    mark = mark_of(line.text)
-    if mark is not None and (held.mark or before.text[-1] in END or mark[0][0] in BULLETS):
+    marker = list_marker(line.text)
+    if marker is not None and (current.marker or before.text[-1] in END or marker[0][0] in BULLETS):
         return True
     return not goes_on and (
-        _has_room(before, line, held, edge) or _is_indented(before, line, held) or _are_labelled(before, line)
+        _has_room(before, line, current, edge) or _is_indented(before, line, current) or _are_labelled(before, line)
     )
 
 
@@ -164,42 +164,44 @@ def _ends_in_number_of_page(text: str) -> bool:
     return text[-1].isdecimal() and LEADER.search(text) is not None
 
 
-def _are_labelled(one: Line, other: Line) -> bool:
-    """Lines that each begin with a label are no paragraph."""
+def _are_labelled(one: TextLine, other: TextLine) -> bool:
+    """Lines that both start with a label do not form a paragraph."""
     return LABEL.match(one.text) is not None and LABEL.match(other.text) is not None
 
 
-def _is_text_of_item(line: Line, held: Paragraph) -> bool:
-    """Numbers of lists are often larger than the text after them, and a line is as large as its beginning."""
-    first = held.lines[0]
-    return bool(held.mark) and len(held.lines) == 1 and line.size < first.size <= (1 + LARGER_NUMBER) * line.size
+def _is_text_of_item(line: TextLine, current: Paragraph) -> bool:
+    """A list number is often larger than its text, and a line takes the size of its first word."""
+    first = current.lines[0]
+    return (
+        bool(current.marker) and len(current.lines) == 1 and line.size < first.size <= (1 + LARGER_NUMBER) * line.size
+    )
 
 
-def _has_room(before: Line, line: Line, held: Paragraph, edge: float) -> bool:
-    """Whether the first word of a line could have stood at the end of the line before it."""
+def _has_room(before: TextLine, line: TextLine, current: Paragraph, edge: float) -> bool:
+    """Whether the first word of a line would have fit at the end of the line before it."""
     is_centred = _are_centred(before, line)
     if edge - before.right < line.size and not is_centred:
         return False
-    word = 2 if is_chinese(line.text[0]) else len(line.text.split(maxsplit=1)[0]) + 1
+    word = 2 if is_cjk(line.text[0]) else len(line.text.split(maxsplit=1)[0]) + 1
     needed = SLACK * word * (line.right - line.left) / len(line.text)
     if is_centred:
-        widest = max(each.right - each.left for each in (*held.lines, line))
+        widest = max(each.right - each.left for each in (*current.lines, line))
         return widest - (before.right - before.left) > needed
     return edge - before.right > needed
 
 
-def _are_centred(one: Line, other: Line) -> bool:
+def _are_centred(one: TextLine, other: TextLine) -> bool:
     off = abs(one.left + one.right - other.left - other.right) / 2
     return off < INDENT * one.size / 2 and abs(one.left - other.left) > INDENT * one.size
 
 
-def _is_indented(before: Line, line: Line, held: Paragraph) -> bool:
-    """Whether a line stands further in or out than those before it."""
+def _is_indented(before: TextLine, line: TextLine, current: Paragraph) -> bool:
+    """Whether a line is indented or outdented relative to the lines before it."""
     step = (line.left - before.left) / line.size
     if abs(step) < INDENT or _are_centred(before, line):
         return False
-    if held.mark:
-        return step > HANGING or line.left < held.lines[0].left - INDENT * line.size
+    if current.marker:
+        return step > HANGING or line.left < current.lines[0].left - INDENT * line.size
     if step > 0:
         return before.text[-1] in END
-    return len(held.lines) > 1 or step < -HANGING
+    return len(current.lines) > 1 or step < -HANGING

@@ -1,8 +1,8 @@
-"""Lines that OCR has seen become a page: reading order, paragraphs, headings, lists, simple tables.
+"""Turns recognized lines into a page: reading order, paragraphs, headings, lists, simple tables.
 
-The engine gives pieces of lines with boxes, nothing else. Pieces at one height are a row. Rows that leave the same gap
-free from top to bottom are a band: of columns when the pieces beside the gap are running text, else of a table. All
-other rows are lines of one column. Distances are in heights of a usual line, so no unit or resolution matters.
+The engine returns pieces of lines with boxes and nothing else. Pieces at one height form a row. Consecutive rows that
+leave the same vertical gap free form a band: columns if the pieces beside the gap are running text, otherwise a table.
+All other rows are lines of one column. Distances are multiples of the line height, so units and resolution cancel out.
 """
 
 import statistics
@@ -10,29 +10,28 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from penstock.documents.blocks import guarded
-from penstock.documents.layout import lines
-from penstock.documents.layout.lines import NO_SPACE, SPREAD, Part, Piece, around, together
-from penstock.documents.layout.markdown import Writing, markdown_of, without_page_numbers
-from penstock.documents.layout.paragraphs import paragraphs_of
-from penstock.documents.ocr.tables import cells_of, end_of, table_of
-from penstock.documents.ocr.text_sizes import Sizes
+from penstock.documents.blocks import escape_page_markers
+from penstock.documents.layout.lines import CJK, WIDE_GAP, BoxedText, PageRegion, TextLine, bounding_box, join_texts
+from penstock.documents.layout.markdown import MarkdownWriter, drop_page_numbers, render_markdown
+from penstock.documents.layout.paragraphs import group_paragraphs
+from penstock.documents.ocr.tables import markdown_table, table_cells, table_end
+from penstock.documents.ocr.text_sizes import TextSizes
 from penstock.documents.pages import Box, Page, Span
 
-GUTTER = 0.4  # the least width of a gap between columns, in heights of a line; the engine has parted them already
-LEFT_OVER = 0.1  # what many rows must leave free of it
-LEAST_ROWS = 3  # of columns of text; two lines side by side are a table
-LEAST_TABLE_ROWS = 2
-FILLED = 0.55  # how much of its column a line of running text fills, in the middle
-LEAST_LETTERS = 20  # in a line of running text, in the narrowest columns
-MOST_LINES = 4  # of the last cell of a table, after its first
-TABLE_GAP = 2.0  # an empty space that no table has between its rows
-LEVELS = {1.6: 1, 1.5: 2, 1.4: 2, 1.3: 2, 1.2: 3, 1.1: 3}  # of headings, by rank
+GUTTER = 0.4  # smallest gap between columns, in line heights; the engine has already separated them
+LEFT_OVER = 0.1  # smallest part of the gap that all rows must leave free
+MIN_ROWS = 3  # of text columns; two lines side by side are a table
+MIN_TABLE_ROWS = 2
+FILLED = 0.55  # median share of its column that a line of running text fills
+MIN_LETTERS = 20  # median characters of a line of running text
+MAX_LINES = 4  # continuation lines of the last cell of a table
+TABLE_GAP = 2.0  # vertical gap that ends a table
+LEVELS = {1.6: 1, 1.5: 2, 1.4: 2, 1.3: 2, 1.2: 3, 1.1: 3}  # heading levels by rank
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
-    """A piece of a line as the engine gives it."""
+class OcrLine:
+    """A line, or a piece of one, as the engine returns it."""
 
     text: str
     box: Box
@@ -43,21 +42,21 @@ class Line:
         return self.box[2] - self.box[0]
 
 
-Row = list[Line]
-Gap = tuple[float, float]  # from left to right
+Row = list[OcrLine]
+Gap = tuple[float, float]  # left and right edge
 
 
-def page_of(lines: Iterable[Line], number: int, *, width: float, height: float) -> Page:
-    """The page that these lines make."""
+def build_page(lines: Iterable[OcrLine], number: int, *, width: float, height: float) -> Page:
+    """Build a page from recognized lines."""
     seen = [line for line in lines if line.text.strip()]
-    sizes = Sizes.of([(line.text, line.box) for line in seen])
+    sizes = TextSizes.of([(line.text, line.box) for line in seen])
     layout = _Layout(sizes)
     layout.add(seen)
-    found = without_page_numbers(paragraphs_of(layout.parts), height)
+    found = drop_page_numbers(group_paragraphs(layout.parts), height)
     return Page(
         number=number,
         origin="ocr",
-        markdown=guarded(markdown_of(Writing(sizes.letters).write(found), LEVELS)),
+        markdown=escape_page_markers(render_markdown(MarkdownWriter(sizes.letters).write(found), LEVELS)),
         spans=tuple(layout.spans),
         width=round(width, 2),
         height=round(height, 2),
@@ -66,15 +65,15 @@ def page_of(lines: Iterable[Line], number: int, *, width: float, height: float) 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Band:
-    """Rows that belong together, and the gap that they all leave free; None for rows of one column."""
+class LineBand:
+    """Consecutive rows and the gap that all of them leave free; None for rows of one column."""
 
     rows: list[Row]
     gutter: Gap | None
 
 
-def _rows(lines: Sequence[Line]) -> list[Row]:
-    """Pieces at one height, from left to right; rows from top to bottom."""
+def _rows(lines: Sequence[OcrLine]) -> list[Row]:
+    """Group pieces at one height, from left to right; rows from top to bottom."""
     rows: list[Row] = []
     for line in sorted(lines, key=lambda each: (each.box[1] + each.box[3]) / 2):
         middle = (line.box[1] + line.box[3]) / 2
@@ -85,13 +84,13 @@ def _rows(lines: Sequence[Line]) -> list[Row]:
     return [sorted(row, key=lambda each: each.box[0]) for row in rows]
 
 
-def _covers(row: Row, line: Line) -> bool:
-    """Whether a piece stands over or under this one, so that the two cannot be in one row."""
+def _covers(row: Row, line: OcrLine) -> bool:
+    """Whether a piece of the row overlaps the line horizontally, so that they cannot share a row."""
     return any(min(each.box[2], line.box[2]) - max(each.box[0], line.box[0]) > 0.3 * line.width for each in row)
 
 
-def _bands(rows: Sequence[Row], usual: float) -> Iterator[Band]:
-    """Rows are taken as long as one gap is left that all of them keep free, or as long as none has one."""
+def _bands(rows: Sequence[Row], usual: float) -> Iterator[LineBand]:
+    """Split rows into bands: a band ends when its rows stop sharing a gap, or when a gap starts."""
     taken: list[Row] = []
     gaps: list[Gap] = []
     for row in rows:
@@ -105,8 +104,8 @@ def _bands(rows: Sequence[Row], usual: float) -> Iterator[Band]:
         yield _band(taken, gaps)
 
 
-def _band(rows: list[Row], gaps: Sequence[Gap]) -> Band:
-    return Band(rows=rows, gutter=max(gaps, key=lambda gap: gap[1] - gap[0], default=None))
+def _band(rows: list[Row], gaps: Sequence[Gap]) -> LineBand:
+    return LineBand(rows=rows, gutter=max(gaps, key=lambda gap: gap[1] - gap[0], default=None))
 
 
 def _gaps(row: Row, usual: float) -> list[Gap]:
@@ -115,13 +114,13 @@ def _gaps(row: Row, usual: float) -> list[Gap]:
 
 
 def _kept(gaps: Iterable[Gap], row: Row, usual: float) -> list[Gap]:
-    """What a row leaves of the gaps: it may only stand beside them."""
+    """The parts of the gaps that a row leaves free."""
     for line in row:
         gaps = [part for gap in gaps for part in _beside(gap, line)]
     return [gap for gap in gaps if gap[1] - gap[0] >= LEFT_OVER * usual]
 
 
-def _beside(gap: Gap, line: Line) -> list[Gap]:
+def _beside(gap: Gap, line: OcrLine) -> list[Gap]:
     left, _, right, _ = line.box
     if right <= gap[0] or left >= gap[1]:
         return [gap]
@@ -129,38 +128,40 @@ def _beside(gap: Gap, line: Line) -> list[Gap]:
 
 
 class _Layout:
-    """The parts of the page as they are found."""
+    """Collects the regions and spans of a page."""
 
-    def __init__(self, sizes: Sizes) -> None:
-        self.parts: list[Part] = []
+    def __init__(self, sizes: TextSizes) -> None:
+        self.parts: list[PageRegion] = []
         self.spans: list[Span] = []
         self._sizes = sizes
         self._tables = 0
 
-    def add(self, lines: Sequence[Line]) -> None:
-        """A page, or a column of one."""
+    def add(self, lines: Sequence[OcrLine]) -> None:
+        """Add a page, or one column of it."""
         for band in _bands(_rows(lines), self._sizes.height):
             self._add_band(band)
 
-    def _add_band(self, band: Band) -> None:
-        """Columns one after the other, a table, or lines."""
+    def _add_band(self, band: LineBand) -> None:
+        """Add a band as columns one after the other, as a table, or as lines."""
         if band.gutter is None:
             self._add_lines(band.rows)
             return
         left, right = _sides(band)
-        if all(len(side) >= LEAST_ROWS and _is_running_text(side) for side in (left, right)):
+        if all(len(side) >= MIN_ROWS and _is_running_text(side) for side in (left, right)):
             self.add(left)
             self.add(right)
             return
         for run in self._runs(band.rows):
-            if len(run) >= LEAST_TABLE_ROWS and len(run[0]) > 1:
+            if len(run) >= MIN_TABLE_ROWS and len(run[0]) > 1:
                 self._add_table(run)
             else:
                 self._add_lines(run)
 
     def _add_table(self, rows: Sequence[Row]) -> None:
-        cells = cells_of([_pieces(row) for row in rows])
-        self.parts.append(Part(box=around([line.box for row in rows for line in row]), markdown=table_of(cells)))
+        cells = table_cells([_pieces(row) for row in rows])
+        self.parts.append(
+            PageRegion(box=bounding_box([line.box for row in rows for line in row]), markdown=markdown_table(cells))
+        )
         self.spans.extend(
             Span(text=cell[0], box=cell[1], table=self._tables, row=at, column=column)
             for at, row in enumerate(cells)
@@ -171,19 +172,19 @@ class _Layout:
 
     def _add_lines(self, rows: Sequence[Row]) -> None:
         lines = [self._joined(row) for row in rows]
-        self.parts.append(Part(box=around([line.box for line in lines]), lines=lines))
+        self.parts.append(PageRegion(box=bounding_box([line.box for line in lines]), lines=lines))
         self.spans.extend(Span(text=line.text, box=line.box) for line in lines)
 
-    def _joined(self, row: Row) -> lines.Line:
-        """A row that is no table's as one line."""
-        box, longest = around([line.box for line in row]), max(row, key=lambda line: line.width)
-        is_spread = any(other.box[0] - one.box[2] > SPREAD * self._sizes.letters for one, other in pairwise(row))
+    def _joined(self, row: Row) -> TextLine:
+        """Join a row outside a table into one line."""
+        box, longest = bounding_box([line.box for line in row]), max(row, key=lambda line: line.width)
+        has_wide_gap = any(other.box[0] - one.box[2] > WIDE_GAP * self._sizes.letters for one, other in pairwise(row))
         size = self._sizes.of_line(longest.text, longest.box)
-        return lines.Line(together(line.text.strip() for line in row), *box, size, "", is_spread)
+        return TextLine(join_texts(line.text.strip() for line in row), *box, size, "", has_wide_gap)
 
     def _runs(self, rows: Sequence[Row]) -> Iterator[list[Row]]:
-        """Rows that may be one table: it begins with a row of several pieces, ends with one or with further
-        lines of its cells, and has no wide space in it, and no heading."""
+        """Split rows into candidate tables. A table starts with a row of several pieces, ends with such a row or with
+        continuation lines of its cells, and contains no wide vertical gap and no heading."""
         run: list[Row] = []
         for row in rows:
             gap = min(line.box[1] for line in row) - max(line.box[3] for line in run[-1]) if run else 0.0
@@ -204,28 +205,28 @@ def _trimmed(run: list[Row]) -> Iterator[list[Row]]:
         return
     rows, end = run[full[0] :], full[-1] - full[0] + 1
     if 1 < end < len(rows):
-        end = end_of([_pieces(row) for row in rows[: end + MOST_LINES]], end)
+        end = table_end([_pieces(row) for row in rows[: end + MAX_LINES]], end)
     yield from (part for part in (run[: full[0]], rows[:end], rows[end:]) if part)
 
 
-def _pieces(row: Row) -> list[Piece]:
+def _pieces(row: Row) -> list[BoxedText]:
     return [(line.text, line.box) for line in row]
 
 
-def _sides(band: Band) -> tuple[list[Line], list[Line]]:
+def _sides(band: LineBand) -> tuple[list[OcrLine], list[OcrLine]]:
     assert band.gutter is not None
     middle = sum(band.gutter) / 2
     lines = [line for row in band.rows for line in row]
     return [each for each in lines if each.box[2] <= middle], [each for each in lines if each.box[2] > middle]
 
 
-def _is_running_text(lines: Sequence[Line]) -> bool:
-    """Lines of a text fill their column; cells of a table are short, or of any length."""
+def _is_running_text(lines: Sequence[OcrLine]) -> bool:
+    """Lines of running text fill their column; table cells are short or vary in length."""
     width = max(line.box[2] for line in lines) - min(line.box[0] for line in lines)
     filled = statistics.median(line.width for line in lines) >= FILLED * width
-    return filled and statistics.median(map(_letters, lines)) >= LEAST_LETTERS
+    return filled and statistics.median(map(_letters, lines)) >= MIN_LETTERS
 
 
-def _letters(line: Line) -> int:
-    """How long it is; a Chinese letter is as wide as two."""
-    return len(line.text) * (2 if NO_SPACE.search(line.text) else 1)
+def _letters(line: OcrLine) -> int:
+    """The length of a line; a Chinese character counts as two."""
+    return len(line.text) * (2 if CJK.search(line.text) else 1)

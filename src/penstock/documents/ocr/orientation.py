@@ -1,8 +1,7 @@
-"""Which way up a scan lies. Pages go through scanners sideways, upside down, and a little askew.
+"""Orientation and skew of scanned pages: rotated by quarter turns, or slightly skewed.
 
-What the engine sees tells it: lines that stand on end, letters that it cannot make sense of, lines that rise or fall. A
-page is laid out as if it lay straight, and the boxes of its pieces are then put back to where they stand on the page as
-it is.
+The recognized lines show both: vertical lines, low scores, lines that slope. The page is laid out as if it were upright
+and deskewed, and the boxes of its spans are then mapped back to the original page.
 """
 
 import math
@@ -14,17 +13,17 @@ from msgspec.structs import replace
 
 from penstock.documents.pages import Box, Page, Span, rounded
 
-LEAST_LETTERS = 20  # fewer say nothing about the page: a stamp, a number in a margin
-READABLE = 0.8  # the least mean score of a page that lies upright; of one that lies otherwise it is below 0.7
-ON_END = 1.5  # how much higher than wide a line is which the engine turns by a quarter before it reads it
-LONG = 4.0  # how much longer than high a line is by whose slope something can be told
-LEAST_SLANT, MOST_SLANT = math.radians(0.3), math.radians(15)
+MIN_LETTERS = 20  # with fewer, the orientation is unknown: a stamp, a page number
+READABLE = 0.8  # smallest mean score of an upright page; other orientations score below 0.7
+ON_END = 1.5  # height to width ratio above which the engine rotates a line before recognition
+LONG = 4.0  # width to height ratio of a line that is long enough to measure its slope
+MIN_SKEW, MAX_SKEW = math.radians(0.3), math.radians(15)
 
 Point = tuple[float, float]
 
 
-class Sight(NamedTuple):
-    """A line as the engine sees it. Its corners go with the clock from the top left one."""
+class RecognizedLine(NamedTuple):
+    """A line as the engine returns it. Corners are clockwise from the top left."""
 
     corners: Sequence[Point]
     text: str
@@ -32,33 +31,33 @@ class Sight(NamedTuple):
 
     @property
     def size(self) -> tuple[float, float]:
-        """Its width and height, whatever its slope."""
+        """Width and height along the slope of the line."""
         top_left, top_right, _, bottom_left = self.corners
         return math.dist(top_left, top_right), math.dist(top_left, bottom_left)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lie:
-    """How a page of this size lies: by how many quarters it must be turned against the clock to be upright, and how
-    much its lines fall then, in radians."""
+class PageOrientation:
+    """The orientation of a page: the counterclockwise quarter turns that make it upright, and the skew angle in radians
+    after that (positive if lines fall to the right)."""
 
     width: float
     height: float
-    turns: int = 0
-    slant: float = 0.0
+    quarter_turns: int = 0
+    skew: float = 0.0
 
     @property
-    def upright_size(self) -> tuple[float, float]:
-        """Width and height of the page once it is turned."""
-        return (self.height, self.width) if self.turns % 2 else (self.width, self.height)
+    def rotated_size(self) -> tuple[float, float]:
+        """Width and height of the page after rotation."""
+        return (self.height, self.width) if self.quarter_turns % 2 else (self.width, self.height)
 
-    def straight(self, corners: Sequence[Point]) -> Box:
-        """The box of a line on the page as it should lie. The corners are those on the turned page."""
-        return _around([_rotated(point, -self.slant) for point in corners])
+    def deskew(self, corners: Sequence[Point]) -> Box:
+        """The bounding box of a line on the deskewed page, from its corners on the rotated page."""
+        return _around([_rotated(point, -self.skew) for point in corners])
 
-    def back(self, page: Page) -> Page:
-        """A page that was laid out straight, with its boxes where things stand on the page as it is."""
-        if not self.turns and not self.slant:
+    def to_original(self, page: Page) -> Page:
+        """Map the boxes of a page that was laid out upright and deskewed back to the original page."""
+        if not self.quarter_turns and not self.skew:
             return page
         spans = tuple(Span(span.text, span.box and self._back(span.box), *_cell(span)) for span in page.spans)
         return replace(page, spans=spans, width=round(self.width, 2), height=round(self.height, 2))
@@ -66,51 +65,55 @@ class Lie:
     def _back(self, box: Box) -> Box:
         left, top, right, bottom = box
         corners = (left, top), (right, top), (right, bottom), (left, bottom)
-        return _around([self._turned_back(_rotated(point, self.slant)) for point in corners])
+        return _around([self._rotated_back(_rotated(point, self.skew)) for point in corners])
 
-    def _turned_back(self, point: Point) -> Point:
-        (x, y), (width, height) = point, self.upright_size
-        for _ in range(self.turns):
+    def _rotated_back(self, point: Point) -> Point:
+        (x, y), (width, height) = point, self.rotated_size
+        for _ in range(self.quarter_turns):
             x, y = height - y, x
             width, height = height, width
         return x, y
 
 
-def turns_worth_trying(sights: Sequence[Sight]) -> int:
-    """By how many quarters a page should be turned against the clock to see whether it can be read then."""
-    letters = sum(len(sight.text) for sight in sights)
-    if letters < LEAST_LETTERS:
+def quarter_turns_to_try(lines_seen: Sequence[RecognizedLine]) -> int:
+    """How many counterclockwise quarter turns might make the page readable; 0 if it already is."""
+    letters = sum(len(line_seen.text) for line_seen in lines_seen)
+    if letters < MIN_LETTERS:
         return 0
-    on_end = sum(len(sight.text) for sight in sights if sight.size[1] >= ON_END * sight.size[0])
+    on_end = sum(len(line_seen.text) for line_seen in lines_seen if line_seen.size[1] >= ON_END * line_seen.size[0])
     if 2 * on_end > letters:
-        return 1 if is_readable(sights) else 3
-    return 0 if is_readable(sights) else 2
+        return 1 if is_readable(lines_seen) else 3
+    return 0 if is_readable(lines_seen) else 2
 
 
-def is_readable(sights: Sequence[Sight]) -> bool:
-    """Whether the engine makes sense of what it sees."""
-    letters = sum(len(sight.text) for sight in sights)
-    return sum(sight.score * len(sight.text) for sight in sights) >= READABLE * letters > 0
+def is_readable(lines_seen: Sequence[RecognizedLine]) -> bool:
+    """Whether the mean score is that of an upright page."""
+    letters = sum(len(line_seen.text) for line_seen in lines_seen)
+    return sum(line_seen.score * len(line_seen.text) for line_seen in lines_seen) >= READABLE * letters > 0
 
 
-def slant_of(sights: Sequence[Sight]) -> float:
-    """How much lines fall, in the middle of all long ones; 0 when that is too little to matter, or too odd."""
-    slopes = sorted((_slope(sight), sight.size[0]) for sight in sights if sight.size[0] >= LONG * sight.size[1])
+def skew_angle(lines_seen: Sequence[RecognizedLine]) -> float:
+    """The median slope of long lines, weighted by length; 0 if it is negligible or implausible."""
+    slopes = sorted(
+        (_slope(line_seen), line_seen.size[0])
+        for line_seen in lines_seen
+        if line_seen.size[0] >= LONG * line_seen.size[1]
+    )
     half, passed = sum(length for _, length in slopes) / 2, 0.0
     for slope, length in slopes:
         passed += length
         if passed >= half:
-            return slope if LEAST_SLANT <= abs(slope) <= MOST_SLANT else 0.0
+            return slope if MIN_SKEW <= abs(slope) <= MAX_SKEW else 0.0
     return 0.0
 
 
-def _slope(sight: Sight) -> float:
-    (left, top), (right, fallen), *_ = sight.corners
+def _slope(line_seen: RecognizedLine) -> float:
+    (left, top), (right, fallen), *_ = line_seen.corners
     return math.atan2(fallen - top, right - left)
 
 
 def _rotated(point: Point, angle: float) -> Point:
-    """With the clock, about the top left corner of the page."""
+    """Rotate a point clockwise about the top left corner of the page."""
     (x, y), cos, sin = point, math.cos(angle), math.sin(angle)
     return x * cos - y * sin, x * sin + y * cos
 

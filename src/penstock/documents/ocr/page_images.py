@@ -1,7 +1,7 @@
-"""Pages as pictures: drawn from a PDF by pdfium, or decoded from an image file by pillow.
+"""Page images: rendered from a PDF by pdfium, or decoded from an image file by pillow.
 
-Sizes are looked at before anything is drawn or decoded, since that is where bombs go off. All of it runs in the
-sandbox; the libraries are imported there and nowhere else.
+Sizes are checked before rendering and decoding, against decompression bombs. Everything runs in the sandbox; the
+libraries are imported only there.
 """
 
 from dataclasses import dataclass
@@ -16,36 +16,36 @@ if TYPE_CHECKING:
     import numpy
     from PIL import Image
 
-DPI = 200  # more costs time and wins nothing on print of 7 pt and larger; 150 loses Chinese strokes
+DPI = 200  # a higher resolution is slower and gains nothing for print of 7 pt and larger; 150 loses Chinese strokes
 POINTS = 72  # per inch
-DRAWN_PIXELS = 25_000_000  # A2 at 200 dpi; a larger sheet is drawn more coarsely, for its letters are large too
+DRAWN_PIXELS = 25_000_000  # A2 at 200 dpi; a larger page is rendered at a lower resolution, since its print is larger
 FORMATS = ("PNG", "JPEG", "TIFF", "WEBP")
-MANY_PAGES = frozenset({"TIFF"})  # frames of the others are moments of a film
+MANY_PAGES = frozenset({"TIFF"})  # frames of the other formats are an animation
 
 
-class Frames(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """How many pages an image file has."""
+class ImagePages(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The number of pages of an image file."""
 
     pages: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class Picture:
-    """A page to be looked at. Its pixels are rows of blue, green, red."""
+class PageImage:
+    """The image of a page. Pixels are in BGR order."""
 
     pixels: "numpy.ndarray[Any, Any]"
-    width: float  # in the page's own units
+    width: float  # in units of the page
     height: float
     units_per_pixel: float
 
     @property
     def is_blank(self) -> bool:
-        """Whether there is nothing to see: one colour, give or take the grain of paper."""
+        """Whether it has a single colour, apart from paper grain."""
         return bool(int(self.pixels.max()) - int(self.pixels.min()) < 16)
 
 
-def draw_page(file: BinaryIO, number: int, most_pixels: int) -> Picture:
-    """A page of a PDF as it looks, notes and filled forms included."""
+def render_pdf_page(file: BinaryIO, number: int, max_pixels: int) -> PageImage:
+    """Render a page of a PDF, including annotations and form fields."""
     import pypdfium2
 
     try:
@@ -58,52 +58,52 @@ def draw_page(file: BinaryIO, number: int, most_pixels: int) -> Picture:
     width, height = page.get_size()
     if not (width >= 1 and height >= 1):
         raise unreadable(f"page {number} has no size")
-    scale = _scale(width, height, min(most_pixels, DRAWN_PIXELS))
+    scale = _scale(width, height, min(max_pixels, DRAWN_PIXELS))
     pixels = page.render(scale=scale).to_numpy()
-    return Picture(pixels=pixels[:, :, :3], width=width, height=height, units_per_pixel=1 / scale)
+    return PageImage(pixels=pixels[:, :, :3], width=width, height=height, units_per_pixel=1 / scale)
 
 
-def _scale(width: float, height: float, most_pixels: int) -> float:
+def _scale(width: float, height: float, max_pixels: int) -> float:
     """Pixels per point."""
     usual = DPI / POINTS
-    return float(min(usual, (most_pixels / (width * height)) ** 0.5))
+    return float(min(usual, (max_pixels / (width * height)) ** 0.5))
 
 
-def count_frames(file: BinaryIO, most_pixels: int, most_pages: int) -> Frames | Refusal:
-    """The pages of an image file, none of them decoded; refused when one is too large."""
+def count_image_pages(file: BinaryIO, max_pixels: int, max_pages: int) -> ImagePages | Refusal:
+    """Count the pages of an image file without decoding them. Rejects the file if a page is too large."""
     try:
-        image = _opened(file)
+        image = _open_image(file)
         count = image.n_frames if image.format in MANY_PAGES and hasattr(image, "n_frames") else 1
-        if count > most_pages:
-            raise too_large(f"it has {count} pages, and {most_pages} may be read (ETL_MAX_PAGES)")
+        if count > max_pages:
+            raise too_large(f"it has {count} pages, and {max_pages} may be read (ETL_MAX_PAGES)")
         for at in range(count):
-            _turn_to(image, at)
-            _check_size(image, most_pixels)
+            _seek(image, at)
+            _check_size(image, max_pixels)
     except TurnedAway as no:
         return no.refusal
-    return Frames(pages=count)
+    return ImagePages(pages=count)
 
 
-def open_frame(file: BinaryIO, number: int, most_pixels: int) -> Picture:
-    """A page of an image file, turned the way the camera was held."""
+def decode_image_page(file: BinaryIO, number: int, max_pixels: int) -> PageImage:
+    """Decode a page of an image file and apply its EXIF orientation."""
     from PIL import ImageOps
 
-    image = _opened(file)
-    _turn_to(image, number - 1)
-    _check_size(image, most_pixels)
+    image = _open_image(file)
+    _seek(image, number - 1)
+    _check_size(image, max_pixels)
     try:
         upright = ImageOps.exif_transpose(image)
         pixels = _blue_green_red(upright)
     except (OSError, SyntaxError, ValueError) as error:
         raise unreadable(f"page {number} cannot be decoded ({_plain(error)})") from error
     height, width = pixels.shape[:2]
-    return Picture(pixels=pixels, width=width, height=height, units_per_pixel=1)
+    return PageImage(pixels=pixels, width=width, height=height, units_per_pixel=1)
 
 
-def _opened(file: BinaryIO) -> "Image.Image":
+def _open_image(file: BinaryIO) -> "Image.Image":
     from PIL import Image, UnidentifiedImageError
 
-    Image.MAX_IMAGE_PIXELS = None  # our own bound is stricter, and an error instead of a warning
+    Image.MAX_IMAGE_PIXELS = None  # our own limit is stricter, and an error instead of a warning
     try:
         return Image.open(file, formats=FORMATS)
     except UnidentifiedImageError as error:
@@ -112,7 +112,7 @@ def _opened(file: BinaryIO) -> "Image.Image":
         raise unreadable(_plain(error)) from error
 
 
-def _turn_to(image: "Image.Image", at: int) -> None:
+def _seek(image: "Image.Image", at: int) -> None:
     try:
         image.seek(at)
     except EOFError as error:
@@ -121,19 +121,19 @@ def _turn_to(image: "Image.Image", at: int) -> None:
         raise unreadable(f"page {at + 1} is broken ({_plain(error)})") from error
 
 
-def _check_size(image: "Image.Image", most_pixels: int) -> None:
+def _check_size(image: "Image.Image", max_pixels: int) -> None:
     width, height = image.size
     if not width or not height:
         raise TurnedAway(DocumentEmpty)
-    if width * height > most_pixels:
-        raise too_large(f"a picture of {width} x {height} pixels; {most_pixels} may be read (ETL_MAX_PAGE_PIXELS)")
+    if width * height > max_pixels:
+        raise too_large(f"a picture of {width} x {height} pixels; {max_pixels} may be read (ETL_MAX_PAGE_PIXELS)")
 
 
 def _blue_green_red(image: "Image.Image") -> "numpy.ndarray[Any, Any]":
     import numpy
     from PIL import Image
 
-    if image.mode[0] in "IF":  # 16 bits and more per pixel: brought down to eight, not cut off
+    if image.mode[0] in "IF":  # 16 or more bits per pixel: scaled to eight, not truncated
         values = numpy.asarray(image, dtype=numpy.float32)
         spread = max(float(numpy.ptp(values)), 1.0)
         image = Image.fromarray(((values - values.min()) * (255 / spread)).astype(numpy.uint8))

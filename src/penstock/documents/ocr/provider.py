@@ -1,7 +1,7 @@
-"""The OCR port: a file becomes markdown and pages, whoever reads it.
+"""The OCR port: a document becomes markdown and pages.
 
-A provider writes two objects into the desk's folder: `mineru.md` (markdown, a page mark before each page) and
-`pages.jsonl` (see `ground.py`). Killed at any point and called again, it goes on from what it has kept in the folder.
+A provider writes two objects under the folder of its desk: `mineru.md` (markdown with a marker before each page) and
+`pages.jsonl` (see `pages.py`). A provider that was killed continues from what it stored there when it is called again.
 """
 
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from typing import Protocol
 
 from penstock.kernel.plain import Plain
 
-MARKDOWN = "mineru.md"  # the name that callers of the older API know
+MARKDOWN = "mineru.md"  # the name that clients of the older API expect
 PAGES = "pages.jsonl"
 MARKDOWN_TYPE = "text/markdown; charset=utf-8"
 PAGES_TYPE = "application/x-ndjson"
@@ -17,7 +17,7 @@ PAGES_TYPE = "application/x-ndjson"
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """The document: an object of the blob store, and the name it came by."""
+    """The document: the key of a blob, and its file name."""
 
     key: str
     filename: str
@@ -26,7 +26,7 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What a provider made of a document. `metadata` has pages, seconds, version and whatever else it knows."""
+    """The result of a provider. `metadata` has pages, seconds, version and provider-specific values."""
 
     markdown_key: str
     pages_key: str
@@ -36,37 +36,37 @@ class Reading:
 
 
 class Desk(Protocol):
-    """Where a stage works: a place for its papers, and someone to tell how far it is."""
+    """The working context of a stage: its folder of artifacts, and progress."""
 
     @property
     def folder(self) -> str:
-        """The prefix, with its slash, of every key that this task's OCR writes."""
+        """The prefix, with a trailing slash, of every key that OCR writes for this task."""
         ...
 
     @property
     def provider_task_id(self) -> str | None:
-        """What an earlier attempt was told to remember."""
+        """The id that an earlier attempt stored with `remember`."""
         ...
 
     async def progress(self, done: int, of: int) -> None:
-        """Tell how many pages (or steps) are done. Raises when the task is not wanted any more: let it through."""
+        """Report how many pages (or steps) are done. Raises when the task was cancelled: do not catch it."""
         ...
 
     async def remember(self, provider_task_id: str) -> None:
-        """Keep a remote provider's task id, so that the next attempt can go on asking for it."""
+        """Store the task id of a remote provider, so that the next attempt can poll it."""
         ...
 
 
 class OCRProvider(Protocol):
-    """The port: the local reader, or a service far away."""
+    """Implemented by the local reader and by remote services."""
 
     name: str
 
     @property
     def identity(self) -> Plain:
-        """What a reading depends on beside the document: the reader, its version and its options."""
+        """What a reading depends on besides the document: the reader, its version and its options."""
         ...
 
     async def read(self, source: Source, desk: Desk) -> Reading:
-        """Read a document, going on where an earlier attempt stopped."""
+        """Read a document, continuing where an earlier attempt stopped."""
         ...

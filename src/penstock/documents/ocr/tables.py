@@ -1,44 +1,43 @@
-"""Tables from pieces of text that stand in rows and under each other."""
+"""Tables from recognized text that stands in rows and columns."""
 
 from collections import Counter
 from collections.abc import Sequence
 
 from penstock.documents.layout.columns import Extent, column_at, columns_of, overlap, table_row
-from penstock.documents.layout.lines import Piece, around
-from penstock.documents.ocr.wrapped_cells import Wraps, without_wraps
+from penstock.documents.layout.lines import BoxedText, bounding_box
+from penstock.documents.ocr.wrapped_cells import WrappedRows, merge_wrapped_rows
 from penstock.documents.pages import Box
 
-Cells = list[list[Piece | None]]
+Cells = list[list[BoxedText | None]]
 
 
-def cells_of(rows: Sequence[Sequence[Piece]]) -> Cells:
-    """Each piece in the column that it stands in; pieces of one cell are put together, and so are its lines."""
-    return without_wraps(_grid(rows))
+def table_cells(rows: Sequence[Sequence[BoxedText]]) -> Cells:
+    """Assign each text to its column, joining the texts and lines of one cell."""
+    return merge_wrapped_rows(_grid(rows))
 
 
-def end_of(rows: Sequence[Sequence[Piece]], end: int) -> int:
-    """Where a table ends of which `end` rows are sure: further lines of its last cells belong to it."""
-    wraps, last = Wraps(_grid(rows)), end - 1
+def table_end(rows: Sequence[Sequence[BoxedText]], end: int) -> int:
+    """The end of a table with at least `end` rows: continuation lines of its last cells are part of it."""
+    wraps, last = WrappedRows(_grid(rows)), end - 1
     while end < len(rows) and wraps.is_close(last, end):
         end += 1
     return end
 
 
-def _grid(rows: Sequence[Sequence[Piece]]) -> Cells:
+def _grid(rows: Sequence[Sequence[BoxedText]]) -> Cells:
     boxes = [[piece[1] for piece in row] for row in rows]
     apart = [_apart(row) for row in boxes]
     width, homes = _placed(apart)
     uses = Counter(home for row in homes for home in set(row))
     if any(uses[home] == 1 for row, cut, own in zip(boxes, apart, homes, strict=True) if cut != row for home in own):
-        width, homes = _placed(boxes)  # what only one row has is no column
+        width, homes = _placed(boxes)  # a column that only one row has is not a column
     return [_row(row, own, width) for row, own in zip(rows, homes, strict=True)]
 
 
 def _placed(rows: Sequence[Sequence[Box]]) -> tuple[int, list[list[int]]]:
-    """How many columns there are, and which of them each box stands in.
+    """The number of columns, and the column of each box.
 
-    Two are one where no row has both and a text reaches from one into the other: a header that is centred over texts
-    that begin at the left."""
+    Two columns are merged if no row has both and a box overlaps both: a header centred over left-aligned text."""
     columns = columns_of([box for row in rows for box in row])
     homes = _homes(rows, columns)
     for at in reversed(range(len(columns) - 1)):
@@ -56,8 +55,8 @@ def _homes(rows: Sequence[Sequence[Box]], columns: Sequence[Extent]) -> list[lis
 
 
 def _apart(row: Sequence[Box]) -> list[Box]:
-    """The boxes of a row, each up to the middle of what it shares with the next: the engine gives them air, and columns
-    that are close to each other would become one."""
+    """The boxes of a row, with overlaps split in the middle: the engine pads its boxes, and narrow columns would
+    merge."""
     apart: list[Box] = []
     for box in row:
         if apart and apart[-1][0] < box[0] < apart[-1][2] < box[2]:
@@ -68,16 +67,16 @@ def _apart(row: Sequence[Box]) -> list[Box]:
     return apart
 
 
-def table_of(cells: Cells) -> str:
-    """As a markdown table, its first row the head."""
+def markdown_table(cells: Cells) -> str:
+    """Format as a markdown table. The first row is the header."""
     lines = [table_row([cell[0] if cell else "" for cell in row]) for row in cells]
     lines.insert(1, table_row(["---"] * len(cells[0])))
     return "\n".join(lines)
 
 
-def _row(row: Sequence[Piece], homes: Sequence[int], width: int) -> list[Piece | None]:
-    cells: list[Piece | None] = [None] * width
+def _row(row: Sequence[BoxedText], homes: Sequence[int], width: int) -> list[BoxedText | None]:
+    cells: list[BoxedText | None] = [None] * width
     for at, (text, box) in zip(homes, row, strict=True):
         before = cells[at]
-        cells[at] = (text, box) if before is None else (f"{before[0]} {text}", around([before[1], box]))
+        cells[at] = (text, box) if before is None else (f"{before[0]} {text}", bounding_box([before[1], box]))
     return cells

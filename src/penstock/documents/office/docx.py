@@ -1,28 +1,28 @@
-"""Word documents: paragraphs, headings, lists, tables, text boxes and footnotes, in the order of the body.
+"""Word documents: paragraphs, headings, lists, tables, text boxes and footnotes, in document order.
 
-The body is read child by child, so a long document is never in memory as a whole. What was deleted with tracking on is
-left out, what was inserted is kept. Headers and footers, which repeat on every page, and comments are not read.
+The body is streamed child by child, so a long document is never in memory as a whole. Tracked deletions are dropped and
+tracked insertions kept. Headers, footers and comments are not read.
 """
 
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from penstock.documents.blocks import Block, Heading, Item, Row, Table, Text
+from penstock.documents.blocks import Block, Heading, ListItem, Row, TableBlock, TextBlock
 from penstock.documents.office.package import Package
 from penstock.documents.office.styles import Styles, styles_of
 from penstock.documents.office.xml_names import child, children, name_of, number, value
 from penstock.documents.rejections import unreadable
 
-AT_BODY = 3  # document, body, and what stands in it
-MOST_DEPTH = 100  # boxes in tables in boxes
-MOST_SPAN = 100
+AT_BODY = 3  # depth of the children of the body
+MAX_DEPTH = 100  # of nested text boxes and tables
+MAX_SPAN = 100
 LEFT_OUT = frozenset({"del", "moveFrom", "Fallback", "pPr", "rPr", "instrText", "delText"})
 WRAPPERS = frozenset({"sdt", "sdtContent", "customXml", "smartTag", "ins", "moveTo", "AlternateContent", "Choice"})
 
 
 def read_docx(file: BinaryIO, _resume: str) -> Iterator[Block]:
-    """The blocks of the body, then the footnotes."""
+    """Yield the blocks of the body, then the footnotes."""
     package = Package(file)
     main = package.main()
     styles = styles_of(package, main)
@@ -34,13 +34,13 @@ def read_docx(file: BinaryIO, _resume: str) -> Iterator[Block]:
 
 
 def _blocks(element: ET.Element, styles: Styles, depth: int) -> Iterator[Block]:
-    if depth > MOST_DEPTH:
-        raise unreadable(f"it nests deeper than {MOST_DEPTH} levels")
+    if depth > MAX_DEPTH:
+        raise unreadable(f"it nests deeper than {MAX_DEPTH} levels")
     name = name_of(element)
     if name == "p":
         yield from _paragraph(element, styles, depth)
     elif name == "tbl":
-        yield Table(rows=tuple(_rows(element)))
+        yield TableBlock(rows=tuple(_rows(element)))
     elif name in WRAPPERS:
         for each in element:
             yield from _blocks(each, styles, depth + 1)
@@ -56,16 +56,16 @@ def _paragraph(element: ET.Element, styles: Styles, depth: int) -> Iterator[Bloc
         if level is not None:
             yield Heading(text=text, level=level)
         elif place is not None:
-            yield Item(text=text, level=place[0], number=place[1])
+            yield ListItem(text=text, level=place[0], number=place[1])
         else:
-            yield Text(text=text)
+            yield TextBlock(text=text)
     for box in boxes:
         for each in box:
             yield from _blocks(each, styles, depth + 1)
 
 
 def _texts(element: ET.Element, boxes: list[ET.Element]) -> Iterator[str]:
-    """The text of a paragraph; text boxes that hang on it are put aside."""
+    """Yield the text of a paragraph. Its text boxes are appended to `boxes`."""
     waiting = [iter(element)]
     while waiting:
         each = next(waiting[-1], None)
@@ -90,20 +90,20 @@ def _texts(element: ET.Element, boxes: list[ET.Element]) -> Iterator[str]:
 
 
 def _rows(table: ET.Element) -> Iterator[Row]:
-    """Each row, as wide as its cells say. A cell that spans others leaves them empty."""
+    """Yield rows. Cells covered by a span are empty."""
     for row in _within(table, "tr"):
         cells: list[str] = []
-        cells += [""] * min(number(child(row, "trPr", "gridBefore")) or 0, MOST_SPAN)
+        cells += [""] * min(number(child(row, "trPr", "gridBefore")) or 0, MAX_SPAN)
         for cell in _within(row, "tc"):
             merged = child(cell, "tcPr", "vMerge")
             goes_on = merged is not None and value(merged) != "restart"
             cells.append("" if goes_on else _cell(cell))
-            cells += [""] * (min(number(child(cell, "tcPr", "gridSpan")) or 1, MOST_SPAN) - 1)
+            cells += [""] * (min(number(child(cell, "tcPr", "gridSpan")) or 1, MAX_SPAN) - 1)
         yield tuple(cells)
 
 
 def _within(element: ET.Element, name: str) -> Iterator[ET.Element]:
-    """Rows of a table or cells of a row, also those inside content controls."""
+    """Rows of a table or cells of a row, including those inside content controls."""
     waiting = [iter(element)]
     while waiting:
         each = next(waiting[-1], None)
@@ -116,13 +116,13 @@ def _within(element: ET.Element, name: str) -> Iterator[ET.Element]:
 
 
 def _cell(cell: ET.Element) -> str:
-    """All lines of a cell, those of tables inside it too."""
+    """All lines of a cell, including those of nested tables."""
     lines = ("".join(_texts(each, [])).strip() for each in _paragraphs(cell))
     return "\n".join(line for line in lines if line)
 
 
 def _paragraphs(element: ET.Element) -> Iterator[ET.Element]:
-    """All paragraphs inside, also those in tables and boxes."""
+    """All paragraphs inside an element, including those in tables and text boxes."""
     waiting = [iter(element)]
     while waiting:
         each = next(waiting[-1], None)
@@ -137,8 +137,8 @@ def _paragraphs(element: ET.Element) -> Iterator[ET.Element]:
 
 def _notes(package: Package, part: str) -> Iterator[Block]:
     for note in package.items(part, depth=2):
-        if value(note, "type") is not None:  # the line above the notes, not a note
+        if value(note, "type") is not None:  # a separator line, not a note
             continue
         text = " ".join("".join(_texts(each, [])).strip() for each in children(note, "p"))
         if text.strip():
-            yield Text(text=f"[^{value(note, 'id')}]: {text.strip()}")
+            yield TextBlock(text=f"[^{value(note, 'id')}]: {text.strip()}")

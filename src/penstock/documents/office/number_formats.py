@@ -1,7 +1,7 @@
-"""What the number in a cell means: a day, a share of a hundred, or just a number.
+"""Formats the numbers of spreadsheet cells: dates, times, percentages and plain numbers.
 
-A spreadsheet keeps days as counts and says only by the cell's format that they are days. They are written in ISO form
-here; other numbers are written plainly, with the 15 digits that spreadsheets count with.
+A spreadsheet stores a date as a count of days, and only the cell format says that it is a date. Dates are written in
+ISO 8601; other numbers with the 15 significant digits that spreadsheets have.
 """
 
 import re
@@ -14,32 +14,32 @@ from penstock.documents.office.xml_names import child, children, number, value
 BUILT_IN_DATES = frozenset({14, 15, 16, 17, 22, *range(27, 32), 36, *range(50, 59)})
 BUILT_IN_TIMES = frozenset({18, 19, 20, 21, 32, 33, 34, 35, 45, 46, 47})
 BUILT_IN_SHARES = frozenset({9, 10})
-NOT_CODE = re.compile(r'"[^"]*"|\\.|_.|\*.|\[(?![hms]+\])[^\]]*\]', re.IGNORECASE)  # words, colours, conditions
+NOT_CODE = re.compile(r'"[^"]*"|\\.|_.|\*.|\[(?![hms]+\])[^\]]*\]', re.IGNORECASE)  # literals, colours, conditions
 DAYS, CLOCK = re.compile(r"[yd]|m(?!\s*[:s])(?<!:m)", re.IGNORECASE), re.compile(r"[hs]", re.IGNORECASE)
-FIRST_DAY = datetime(1899, 12, 30)  # noqa: DTZ001  (a cell knows no zone); two days early, for 1900 had no 29 February
+FIRST_DAY = datetime(1899, 12, 30)  # noqa: DTZ001  (cells have no time zone); spreadsheets count a 29 February 1900
 FIRST_DAY_1904 = datetime(1904, 1, 1)  # noqa: DTZ001  (as above)
-MOST_DAYS = 2_958_465  # 9999-12-31
+MAX_DAYS = 2_958_465  # 9999-12-31
 
 
 @dataclass(frozen=True, kw_only=True)
-class Formats:
-    """The meaning of each cell format of a workbook, by its place in the list."""
+class CellFormats:
+    """The meaning of each cell format of a workbook, by index."""
 
-    meanings: tuple[str, ...]  # "date", "time", "share" or ""
+    meanings: tuple[str, ...]  # "date", "time", "share" (percent) or ""
     first_day: datetime
 
-    def shown(self, written: str, style: int | None) -> str:
-        """A number as people would write it; what is no number stays as it is."""
+    def formatted(self, written: str, style: int | None) -> str:
+        """The number as text; anything that is not a number is returned unchanged."""
         meaning = self.meanings[style] if style is not None and 0 <= style < len(self.meanings) else ""
         if not meaning and written.isdecimal():
-            return written  # whole numbers of any length, as they are
+            return written  # an integer of any length
         try:
             count = float(written)
         except ValueError:
             return written
         if meaning == "share":
             return f"{_plain(count * 100)}%"
-        if meaning and 0 <= count <= MOST_DAYS:
+        if meaning and 0 <= count <= MAX_DAYS:
             return self._moment(count, meaning)
         return _plain(count)
 
@@ -52,8 +52,8 @@ class Formats:
         return moment.strftime("%Y-%m-%d %H:%M:%S")
 
 
-def formats_of(styles: ET.Element | None, *, from_1904: bool) -> Formats:
-    """The formats that a workbook's styles declare."""
+def formats_of(styles: ET.Element | None, *, from_1904: bool) -> CellFormats:
+    """Read the cell formats from the styles of a workbook."""
     codes = {
         number(each, "numFmtId"): value(each, "formatCode") or ""
         for each in children(child(styles, "numFmts"), "numFmt")
@@ -61,7 +61,7 @@ def formats_of(styles: ET.Element | None, *, from_1904: bool) -> Formats:
     meanings = tuple(
         _meaning(number(each, "numFmtId") or 0, codes) for each in children(child(styles, "cellXfs"), "xf")
     )
-    return Formats(meanings=meanings, first_day=FIRST_DAY_1904 if from_1904 else FIRST_DAY)
+    return CellFormats(meanings=meanings, first_day=FIRST_DAY_1904 if from_1904 else FIRST_DAY)
 
 
 def _meaning(form: int, codes: dict[int | None, str]) -> str:

@@ -1,35 +1,35 @@
-"""Presentations: one page for each slide, title first, then the shapes from top to bottom, tables, and the notes."""
+"""Presentations: a page per slide with its title, its shapes and tables from top to bottom, and its notes."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from penstock.documents.blocks import Block, Heading, Item, PageEnd, Row, Table, Text
+from penstock.documents.blocks import Block, Heading, ListItem, PageBreak, Row, TableBlock, TextBlock
 from penstock.documents.office.package import Package
-from penstock.documents.office.xml_names import child, children, name_of, number, relation, value
+from penstock.documents.office.xml_names import child, children, name_of, number, relationship_id, value
 from penstock.documents.rejections import unreadable
 
 TITLES = frozenset({"title", "ctrTitle"})
-BODIES = frozenset({"body", "obj", "subTitle", None})  # None: what a layout's plain content box says of itself
+BODIES = frozenset({"body", "obj", "subTitle", None})  # None: a content placeholder without a type
 SMALL_PRINT = frozenset({"dt", "ftr", "sldNum", "hdr", "sldImg"})
-MOST_DEPTH = 50
+MAX_DEPTH = 50
 TITLE_LEVEL = 2
 
 
 def read_pptx(file: BinaryIO, resume: str) -> Iterator[Block]:
-    """The slides in the order of the show, from the one that `resume` counts."""
+    """Yield the slides in order, from index `resume` on."""
     package = Package(file)
     slides = _slides(package, package.main())
     if not slides:
         raise unreadable("it has no slide")
     for at, slide in enumerate(slides[int(resume or 0) :], start=int(resume or 0) + 1):
         yield from _slide(package, slide)
-        yield PageEnd(resume=str(at) if at < len(slides) else "")
+        yield PageBreak(resume=str(at) if at < len(slides) else "")
 
 
 def _slides(package: Package, main: str) -> list[str]:
-    related = package.relations(main)
-    ids = (relation(each) for each in children(child(package.tree(main), "sldIdLst"), "sldId"))
+    related = package.relationships(main)
+    ids = (relationship_id(each) for each in children(child(package.tree(main), "sldIdLst"), "sldId"))
     return [related[each][1] for each in ids if each in related]
 
 
@@ -43,9 +43,9 @@ def _slide(package: Package, part: str) -> Iterator[Block]:
 
 
 def _shapes(tree: ET.Element | None, depth: int) -> Iterator[ET.Element]:
-    """All shapes, those of groups too."""
-    if depth > MOST_DEPTH:
-        raise unreadable(f"its shapes are grouped deeper than {MOST_DEPTH} levels")
+    """All shapes, including those in groups."""
+    if depth > MAX_DEPTH:
+        raise unreadable(f"its shapes are grouped deeper than {MAX_DEPTH} levels")
     for each in tree if tree is not None else ():
         if name_of(each) in {"grpSp", "AlternateContent", "Choice"}:
             yield from _shapes(each, depth + 1)
@@ -54,14 +54,14 @@ def _shapes(tree: ET.Element | None, depth: int) -> Iterator[ET.Element]:
 
 
 def _place(shape: ET.Element) -> tuple[bool, int, int]:
-    """Titles first, then from top to bottom. A shape with no place of its own has the layout's, which is high up."""
+    """Sort key: titles first, then top to bottom. A shape without a position takes that of the layout, at the top."""
     frame = child(shape, "xfrm") if name_of(shape) == "graphicFrame" else child(shape, "spPr", "xfrm")
     corner = child(frame, "off")
     return _role(shape) not in TITLES, number(corner, "y") or 0, number(corner, "x") or 0
 
 
 def _role(shape: ET.Element) -> str | None:
-    """What a placeholder is for; "box" when it is none."""
+    """The placeholder type of a shape; "box" if it is not a placeholder."""
     held = child(child(shape, "nvSpPr", "nvPr"), "ph")
     return value(held, "type") if held is not None else "box"
 
@@ -70,7 +70,7 @@ def _shape(shape: ET.Element) -> Iterator[Block]:
     if name_of(shape) == "graphicFrame":
         table = child(shape, "graphic", "graphicData", "tbl")
         if table is not None:
-            yield Table(rows=tuple(_rows(table)))
+            yield TableBlock(rows=tuple(_rows(table)))
         return
     role, body = _role(shape), child(shape, "txBody")
     if role in SMALL_PRINT or body is None:
@@ -89,8 +89,8 @@ def _line(text: str, properties: ET.Element | None, *, has_bullets: bool) -> Blo
     marked = any(child(properties, each) is not None for each in ("buChar", "buAutoNum", "buBlip"))
     plain = child(properties, "buNone") is not None
     if marked or (has_bullets and not plain):
-        return Item(text=text, level=level)
-    return Text(text=text)
+        return ListItem(text=text, level=level)
+    return TextBlock(text=text)
 
 
 def _lines(body: ET.Element | None) -> list[str]:
@@ -109,7 +109,7 @@ def _text(paragraph: ET.Element) -> str:
 
 
 def _rows(table: ET.Element) -> Iterator[Row]:
-    """Each row; the cells that a merged one covers are there in the file, and are left empty."""
+    """Yield rows. Cells covered by a merged one are empty."""
     for row in children(table, "tr"):
         yield tuple("" if _is_covered(each) else _cell(each) for each in children(row, "tc"))
 
@@ -126,4 +126,4 @@ def _notes(package: Package, part: str) -> Iterator[Block]:
     for shape in _shapes(child(package.tree(part), "cSld", "spTree"), depth=0):
         text = "\n".join(filter(None, _lines(child(shape, "txBody"))))
         if text and _role(shape) == "body":
-            yield Text(text=f"Notes: {text}")
+            yield TextBlock(text=f"Notes: {text}")

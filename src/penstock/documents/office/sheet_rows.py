@@ -1,8 +1,7 @@
-"""The rows of a sheet, straight from the XML parser's events, with the place of each.
+"""Streams the rows of a sheet from XML parser events, with the byte offset of each.
 
-Sheets are the one part of an office file that may have millions of elements, so no tree is made of them. The parser is
-told of a row at its byte, which is what lets a later call begin there: it is shown the beginning of the sheet, up to
-the first row, and then goes on from that byte as if nothing had been between.
+A sheet can have millions of elements, so no tree is built. The byte offset of a row lets a later call resume there: the
+parser gets the beginning of the sheet, up to the first row, and then continues at that offset.
 """
 
 from collections.abc import Iterator
@@ -10,16 +9,16 @@ from dataclasses import dataclass, field
 from typing import IO
 from xml.parsers import expat
 
-from penstock.documents.blocks import MOST_COLUMNS
+from penstock.documents.blocks import MAX_COLUMNS
 from penstock.documents.rejections import too_large
 
 CHUNK_BYTES = 64 * 1024
-MOST_CELL_CHARACTERS = 1_000_000
+MAX_CELL_CHARACTERS = 1_000_000
 
 
 @dataclass(slots=True)
-class Cell:
-    """A cell as it is written: where, of which type and style, its value, and its formula."""
+class SheetCell:
+    """A cell as stored: reference, type, style, value and formula."""
 
     reference: str
     kind: str
@@ -30,33 +29,33 @@ class Cell:
 
 @dataclass(slots=True)
 class SheetRow:
-    """A row, and the byte of the sheet at which it begins."""
+    """A row, and the byte offset at which it starts."""
 
     at: int
-    cells: list[Cell]
+    cells: list[SheetCell]
 
 
 @dataclass(slots=True)
 class _Scan:
-    """What the events so far have come to. `before` is how far the bytes that were left out move the rest."""
+    """The state of the event parser. `before` is the number of bytes skipped when resuming."""
 
     rows: list[SheetRow] = field(default_factory=list)
     before: int = 0
     _open: SheetRow | None = None
-    _cell: Cell | None = None
+    _cell: SheetCell | None = None
     _reading: str = ""
-    _is_sound: bool = False  # inside of how a text is pronounced
+    _is_sound: bool = False  # inside a phonetic run (rPh)
     _text: list[str] = field(default_factory=list)
 
     def attach(self) -> expat.XMLParserType:
-        """A parser that tells its events here."""
+        """A parser that reports to this object."""
         parser = expat.ParserCreate()
         parser.buffer_text = True
 
         def start(tag: str, attributes: dict[str, str]) -> None:
             name = tag.rpartition(":")[2]
             if name == "c":
-                self._cell = Cell(attributes.get("r", ""), attributes.get("t", "n"), attributes.get("s", ""))
+                self._cell = SheetCell(attributes.get("r", ""), attributes.get("t", "n"), attributes.get("s", ""))
             elif name == "row":
                 self._open = SheetRow(self.before + parser.CurrentByteIndex, [])
             elif name == "rPh":
@@ -79,33 +78,33 @@ class _Scan:
         elif name == "c" and self._cell is not None and self._open is not None:
             self._open.cells.append(self._cell)
             self._cell = None
-            if len(self._open.cells) > MOST_COLUMNS:
-                raise too_large(f"a row has more than {MOST_COLUMNS} columns")
+            if len(self._open.cells) > MAX_COLUMNS:
+                raise too_large(f"a row has more than {MAX_COLUMNS} columns")
         elif name == "row" and self._open is not None:
             self.rows.append(self._open)
             self._open = None
         elif name == "rPh":
             self._is_sound = False
 
-    def _keep(self, cell: Cell, text: str) -> None:
+    def _keep(self, cell: SheetCell, text: str) -> None:
         if self._reading == "f":
             cell.formula = text
         else:
-            cell.value += text  # a text may come in several runs
-        if len(cell.value) > MOST_CELL_CHARACTERS:
-            raise too_large(f"a cell has more than {MOST_CELL_CHARACTERS} characters")
+            cell.value += text  # rich text comes in several runs
+        if len(cell.value) > MAX_CELL_CHARACTERS:
+            raise too_large(f"a cell has more than {MAX_CELL_CHARACTERS} characters")
         self._reading = ""
         self._text.clear()
 
 
 def scan(sheet: IO[bytes]) -> Iterator[SheetRow]:
-    """All rows."""
+    """Yield all rows."""
     found = _Scan()
     yield from _fed(sheet, found, found.attach())
 
 
 def scan_from(sheet: IO[bytes], first: int, at: int) -> Iterator[SheetRow]:
-    """The rows from the one at this byte on, in a sheet whose first row is at `first`."""
+    """Yield the rows from byte offset `at` on, in a sheet whose first row starts at `first`."""
     found = _Scan()
     parser = found.attach()
     sheet.seek(0)

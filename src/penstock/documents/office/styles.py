@@ -1,4 +1,4 @@
-"""What the styles and the numbering of a docx say about its paragraphs: which are headings, which are lists."""
+"""Headings and lists of a docx, resolved from its styles and numbering."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -8,14 +8,14 @@ from penstock.documents.office.package import Package
 from penstock.documents.office.xml_names import child, children, number, value
 
 HEADING = re.compile(r"(?:heading|标题)\s*([1-9])$", re.IGNORECASE)
-MOST_ANCESTORS = 20  # a style may be based on itself
+MAX_ANCESTORS = 20  # styles can be based on each other in a cycle
 LEVELS = 9  # of a list
-PLAIN_LEVEL = 9  # the outline level of what is no heading
+PLAIN_LEVEL = 9  # outline level of body text
 
 
 @dataclass(frozen=True, kw_only=True)
 class Style:
-    """A paragraph style, as far as it matters here."""
+    """A paragraph style: name, parent, paragraph properties."""
 
     name: str
     based_on: str | None
@@ -24,14 +24,14 @@ class Style:
 
 @dataclass(kw_only=True)
 class Styles:
-    """The styles and lists of one document. It counts the lines of numbered lists as they come."""
+    """The styles and lists of one document. Numbers list items in the order of the calls."""
 
     styles: dict[str, Style]
     formats: dict[tuple[str, int], str]  # by list and level: bullet, decimal, …
-    _counts: dict[str, list[int]] = field(default_factory=dict)  # by list: the last number of each level
+    _counts: dict[str, list[int]] = field(default_factory=dict)  # by list: the last number at each level
 
     def heading_level(self, properties: ET.Element | None) -> int | None:
-        """The level of a heading, from 1; None for any other paragraph."""
+        """The level of a heading, from 1; None for other paragraphs."""
         own = number(child(properties, "outlineLvl"))
         if own is not None:
             return own + 1 if 0 <= own < PLAIN_LEVEL else None
@@ -46,7 +46,7 @@ class Styles:
         return None
 
     def place_in_list(self, properties: ET.Element | None) -> tuple[int, int | None] | None:
-        """The level in its list and its number there (None for a bullet); None when it is in no list."""
+        """The list level and number of a paragraph (number None for a bullet); None outside lists."""
         listed, level = self._list_of(properties)
         form = self.formats.get((listed, level)) if listed else None
         if listed is None or form is None or form == "none":
@@ -69,14 +69,14 @@ class Styles:
     def _ancestry(self, properties: ET.Element | None) -> list[Style]:
         found: list[Style] = []
         name = value(child(properties, "pStyle"))
-        while name in self.styles and len(found) < MOST_ANCESTORS:
+        while name in self.styles and len(found) < MAX_ANCESTORS:
             found.append(self.styles[name])
             name = found[-1].based_on
         return found
 
 
 def styles_of(package: Package, main: str) -> Styles:
-    """What the package says, or nothing where it says nothing."""
+    """Read the styles and numbering of a package, which may have none."""
     styles, numbering = package.related(main, "styles"), package.related(main, "numbering")
     return Styles(
         styles=_styles(package.tree(styles)) if styles else {},
@@ -96,7 +96,7 @@ def _styles(root: ET.Element) -> dict[str, Style]:
 
 
 def _formats(root: ET.Element) -> dict[tuple[str, int], str]:
-    """A list refers to an abstract one, which has a format for each level."""
+    """Number formats by list and level. A list refers to an abstract list, which has a format for each level."""
     abstract = {
         value(each, "abstractNumId"): {
             number(level, "ilvl") or 0: value(child(level, "numFmt")) or "decimal" for level in children(each, "lvl")

@@ -1,21 +1,21 @@
-"""Elements and attributes of office files by their short names.
+"""Elements and attributes by local name.
 
-The same format comes under two sets of namespaces (transitional and strict), and the short names are the same in both.
+Office Open XML exists with two sets of namespaces (transitional and strict) that share their local names.
 """
 
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 
-MOST_DIGITS = 18  # of 64 bits
+MAX_DIGITS = 18  # fits 64 bits
 
 
 def name_of(element: ET.Element) -> str:
-    """Without the namespace."""
+    """The local name of an element."""
     return element.tag.rpartition("}")[2]
 
 
 def child(element: ET.Element | None, *path: str) -> ET.Element | None:
-    """The first child of that name, and its child, and so on; None where the path ends."""
+    """The descendant at a path of local names; None if it does not exist."""
     for name in path:
         if element is None:
             return None
@@ -24,12 +24,12 @@ def child(element: ET.Element | None, *path: str) -> ET.Element | None:
 
 
 def children(element: ET.Element | None, name: str) -> Iterator[ET.Element]:
-    """All children of that name."""
+    """The children with a local name."""
     return (each for each in (element if element is not None else ()) if name_of(each) == name)
 
 
 def value(element: ET.Element | None, name: str = "val") -> str | None:
-    """An attribute, with or without a namespace."""
+    """An attribute by local name."""
     if element is None:
         return None
     plain = element.get(name)
@@ -39,14 +39,14 @@ def value(element: ET.Element | None, name: str = "val") -> str | None:
 
 
 def number(element: ET.Element | None, name: str = "val") -> int | None:
-    """An attribute that is a whole number; None when it is anything else."""
+    """An integer attribute; None if it is missing or not an integer."""
     written = value(element, name)
     try:
-        return int(written) if written is not None and len(written) <= MOST_DIGITS else None
+        return int(written) if written is not None and len(written) <= MAX_DIGITS else None
     except ValueError:
         return None
 
 
-def relation(element: ET.Element) -> str | None:
-    """The id of a relation, which stands in a namespaced `id` beside a plain one of another meaning."""
+def relationship_id(element: ET.Element) -> str | None:
+    """The relationship id: an `id` attribute with a namespace, beside a plain `id` of another meaning."""
     return next((each for key, each in element.items() if key.endswith("}id")), None)

@@ -1,9 +1,9 @@
-"""Parts of a page that are one table together.
+"""Merges regions of a page that are one table.
 
-The parser reads a table without borders down its columns where they are far apart, cuts another in halves, and ends a
-third at a row that differs. What gives such parts away are figures: those that stand line by line beside other parts
-are a table with them, and so is the row over them that fits its columns. Where no part is left beside another then, the
-page is read from top to bottom. Figures beside running text count its lines, and are no table.
+The parser reads a borderless table column by column if the columns are far apart, cuts another in half, and ends a
+third at a row that differs. Figures reveal such regions: figures that stand line by line beside other regions form a
+table with them, together with the row above that fits the columns. If no region is beside another after that, the page
+is read from top to bottom. Figures beside running text are line numbers, not a table.
 """
 
 import re
@@ -12,25 +12,25 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from penstock.documents.layout.columns import columns_of
-from penstock.documents.layout.lines import Cell, Line, Part, around
+from penstock.documents.layout.lines import PageRegion, TableCell, TextLine, bounding_box
 from penstock.documents.pages import Box
-from penstock.documents.pdf.tables import lines_at_one_height, rebuilt
+from penstock.documents.pdf.tables import group_by_height, rebuild_table
 
 FIGURE = re.compile(r"(?:[A-Z]{3}\s)?[^\w\s]*\d[\d.,:/'\s-]*[^\w\s]*(?:\s?[A-Z]{3})?")  # "18.0", "($187.25)", "EUR 4"
-MOST_FIGURES = 0.6  # of the runs of a column, at least, that is one of figures
+MIN_FIGURES = 0.6  # share of the runs of a column of figures
 MANY_PARTS, MANY_RUNS = 200, 1500  # a page with more is a drawing
-LONGEST = 40  # letters of a line, in the middle, in what is no running text
-OFF = 0.35  # of the size of letters, by which runs of one row may stand higher or lower
-ALIGNED = 0.8  # of the lines of a column, that stand beside others
-NEAR = 1.5  # sizes of letters between a table and the next row of it
-SLACK = 1.0  # points by which parts below each other may overlap
+LONGEST = 40  # median characters of a line that is not running text
+OFF = 0.35  # vertical tolerance in one row, in font sizes
+ALIGNED = 0.8  # share of the lines of a column that are beside others
+NEAR = 1.5  # distance from a table to its next row, in font sizes
+SLACK = 1.0  # points by which regions below each other may overlap
 FEWEST_ROWS = 2
 
-Group = frozenset[int]  # the places of parts that are one table
+Group = frozenset[int]  # indexes of regions that are one table
 
 
-def with_aligned(parts: list[Part]) -> list[Part]:
-    """The parts of a page, those that are one table put together."""
+def merge_aligned_regions(parts: list[PageRegion]) -> list[PageRegion]:
+    """The regions of a page, with those merged that are one table."""
     if not _may_be_apart(parts) or len(parts) > MANY_PARTS or sum(len(part.runs) for part in parts) > MANY_RUNS:
         return parts
     groups = _groups({at: part for at, part in enumerate(parts) if _may_be_of_table(part)})
@@ -38,8 +38,8 @@ def with_aligned(parts: list[Part]) -> list[Part]:
         return parts
     heads = {min(group): group for group in groups}
     taken = frozenset().union(*groups)
-    boxes = [around([_box_of(parts[at]) for at in group]) for group in groups]
-    found: list[Part] = []
+    boxes = [bounding_box([_box_of(parts[at]) for at in group]) for group in groups]
+    found: list[PageRegion] = []
     for at, part in enumerate(parts):
         if at in heads:
             found += _rebuilt([parts[each] for each in sorted(heads[at])])
@@ -49,8 +49,8 @@ def with_aligned(parts: list[Part]) -> list[Part]:
     return found if _are_beside(in_order) else in_order
 
 
-def _may_be_apart(parts: Iterable[Part]) -> bool:
-    """Whether a part stands beside the one before it, or right below a table."""
+def _may_be_apart(parts: Iterable[PageRegion]) -> bool:
+    """Whether a region is beside the one before it, or right below a table."""
     bottom, end_of_table = float("-inf"), float("-inf")
     for part in parts:
         if part.runs:
@@ -62,7 +62,7 @@ def _may_be_apart(parts: Iterable[Part]) -> bool:
     return False
 
 
-def _may_be_of_table(part: Part) -> bool:
+def _may_be_of_table(part: PageRegion) -> bool:
     return bool(part.runs) and not part.pieces and (bool(part.cells) or not part.markdown)
 
 
@@ -70,28 +70,28 @@ def _is_within(inner: Box, outer: Box) -> bool:
     return outer[1] <= (inner[1] + inner[3]) / 2 <= outer[3]
 
 
-def _are_beside(parts: Sequence[Part]) -> bool:
+def _are_beside(parts: Sequence[PageRegion]) -> bool:
     return any(below.box[1] < above.box[3] - SLACK for above, below in pairwise(parts))
 
 
-def _box_of(part: Part) -> Box:
-    """That of its runs: a block's own may be too large."""
-    return around([run.box for run in part.runs])
+def _box_of(part: PageRegion) -> Box:
+    """The bounding box of the runs: the box of the parser's block may be too large."""
+    return bounding_box([run.box for run in part.runs])
 
 
-def _rebuilt(parts: Sequence[Part]) -> Iterable[Part]:
-    """Parts as one table; where they are no table, their lines are rows."""
+def _rebuilt(parts: Sequence[PageRegion]) -> Iterable[PageRegion]:
+    """Regions as one table. Regions that are not tables contribute their lines as rows."""
     rows = [row for part in parts for row in part.cells]
-    lines = lines_at_one_height([run for part in parts if not part.cells for run in part.runs])
-    rows += [[Cell(run.text, run.box) for run in line] for line in lines]
-    return rebuilt(sorted(rows, key=_top_of), [run for part in parts for run in part.runs])
+    lines = group_by_height([run for part in parts if not part.cells for run in part.runs])
+    rows += [[TableCell(run.text, run.box) for run in line] for line in lines]
+    return rebuild_table(sorted(rows, key=_top_of), [run for part in parts for run in part.runs])
 
 
-def _top_of(row: Iterable[Cell]) -> float:
+def _top_of(row: Iterable[TableCell]) -> float:
     return min((cell.box[1] for cell in row if cell.box), default=0.0)
 
 
-def _groups(parts: dict[int, Part]) -> list[Group]:
+def _groups(parts: dict[int, PageRegion]) -> list[Group]:
     boxes = {at: _box_of(part) for at, part in parts.items()}
     groups: list[Group] = []
     for at, part in parts.items():
@@ -104,8 +104,8 @@ def _groups(parts: dict[int, Part]) -> list[Group]:
     return [group for group in grown if len(group) > 1 and _is_table([parts[at] for at in group])]
 
 
-def _rows_beside(at: int, parts: dict[int, Part], boxes: dict[int, Box]) -> Group:
-    """The parts whose lines are rows with those of this one."""
+def _rows_beside(at: int, parts: dict[int, PageRegion], boxes: dict[int, Box]) -> Group:
+    """The regions whose lines form rows with those of this one."""
     _, top, _, bottom = boxes[at]
     levels = {other: (max(top, box[1]), min(bottom, box[3])) for other, box in boxes.items() if other != at}
     return frozenset(
@@ -114,20 +114,20 @@ def _rows_beside(at: int, parts: dict[int, Part], boxes: dict[int, Box]) -> Grou
 
 
 def _united(groups: Iterable[Group], other: Group) -> list[Group]:
-    """The groups, with all that share a part with the other in one."""
+    """The groups, with those merged that share a region with the other."""
     groups = [*groups]
     for group in groups:
         other = other | group if group & other else other
     return [*(group for group in groups if not group & other), other]
 
 
-def _has_figures(part: Part) -> bool:
+def _has_figures(part: PageRegion) -> bool:
     figures = sum(1 for run in part.runs if FIGURE.fullmatch(run.text))
-    return figures >= MOST_FIGURES * len(part.runs) if not part.cells else figures > 0
+    return figures >= MIN_FIGURES * len(part.runs) if not part.cells else figures > 0
 
 
-def _are_rows(one: Part, other: Part, level: tuple[float, float]) -> bool:
-    """Whether the lines of two parts stand at the same heights, side by side, as far as both go."""
+def _are_rows(one: PageRegion, other: PageRegion, level: tuple[float, float]) -> bool:
+    """Whether the lines of two regions are at the same heights, side by side, where the regions overlap vertically."""
     if not other.cells and statistics.median(len(line.text) for line in other.lines) > LONGEST:
         return False
     top, bottom = level
@@ -136,26 +136,26 @@ def _are_rows(one: Part, other: Part, level: tuple[float, float]) -> bool:
     return bool(few) and beside >= ALIGNED * len(few)
 
 
-def _is_beside(one: Line, other: Line) -> bool:
+def _is_beside(one: TextLine, other: TextLine) -> bool:
     is_level = abs(_middle(one) - _middle(other)) <= OFF * one.size
     return is_level and (one.right <= other.left or other.right <= one.left)
 
 
-def _middle(run: Line) -> float:
+def _middle(run: TextLine) -> float:
     return (run.top + run.bottom) / 2
 
 
-def _is_table(parts: Sequence[Part]) -> bool:
-    lines = lines_at_one_height([run for part in parts for run in part.runs])
+def _is_table(parts: Sequence[PageRegion]) -> bool:
+    lines = group_by_height([run for part in parts for run in part.runs])
     return sum(1 for line in lines if len(line) > 1) >= FEWEST_ROWS
 
 
-def _grown(group: Group, parts: dict[int, Part], boxes: dict[int, Box]) -> Group:
-    """With the rows right above and below that fit the columns."""
+def _grown(group: Group, parts: dict[int, PageRegion], boxes: dict[int, Box]) -> Group:
+    """The group with the rows right above and below that fit its columns."""
     more: Group | None = None
     while more is None or more:
         runs = [run for at in group for run in parts[at].runs]
-        box, near = around([boxes[at] for at in group]), NEAR * runs[0].size
+        box, near = bounding_box([boxes[at] for at in group]), NEAR * runs[0].size
         columns = columns_of([run.box for run in runs])
         above = frozenset(at for at in parts if at not in group and 0 <= box[1] - boxes[at][3] <= near)
         below = frozenset(at for at in parts if at not in group and 0 <= boxes[at][1] - box[3] <= near)
@@ -164,12 +164,12 @@ def _grown(group: Group, parts: dict[int, Part], boxes: dict[int, Box]) -> Group
     return group
 
 
-def _fit(parts: Sequence[Part], columns: Sequence[tuple[float, float]]) -> bool:
-    """Whether each line of these has several runs, each in a column of its own."""
-    lines = lines_at_one_height([run for part in parts for run in part.runs])
+def _fit(parts: Sequence[PageRegion], columns: Sequence[tuple[float, float]]) -> bool:
+    """Whether every line has several runs, each in a column of its own."""
+    lines = group_by_height([run for part in parts for run in part.runs])
     return bool(lines) and all(len(line) > 1 and _are_in_columns(line, columns) for line in lines)
 
 
-def _are_in_columns(line: Sequence[Line], columns: Sequence[tuple[float, float]]) -> bool:
+def _are_in_columns(line: Sequence[TextLine], columns: Sequence[tuple[float, float]]) -> bool:
     met = [[at for at, (left, right) in enumerate(columns) if left < run.right and run.left < right] for run in line]
     return all(len(each) == 1 for each in met) and all(one < other for one, other in pairwise(met))

@@ -1,8 +1,8 @@
-"""Which words at the beginning of a line are bold.
+"""Finds how many characters at the start of a line are bold.
 
-The parser makes one run of a line and tells the font that it begins with. Where that font is bold, a second library is
-asked how far it goes, since a line that is bold as a whole may be a heading and one that only begins so is none. It is
-asked about nothing else: to open a page costs half of what the parser takes for it.
+The parser returns a line as one run with the font of its first character. If that font is bold, pdfium is asked how far
+it extends: a line that is bold as a whole may be a heading, one that only starts in bold is not. pdfium is used for
+nothing else here, since opening a page takes half as long as parsing it.
 """
 
 import re
@@ -11,62 +11,62 @@ from ctypes import create_string_buffer
 from functools import cache
 from typing import TYPE_CHECKING
 
-from penstock.documents.layout.lines import Line
+from penstock.documents.layout.lines import TextLine
 
 if TYPE_CHECKING:
     import pypdfium2
 
 BOLD = re.compile(r"bold|black|heavy|demi|\bCMBX|\bCMB\d|\bSFBX|-Medi(?:Ital)?$|SimHei|Heiti|黑体", re.IGNORECASE)
 NAME_BYTES = 100
-NEAR = 0.6  # of a letter's size, around the place where the first is looked for
-BACK = 3  # letters that may stand before the one that is found there
+NEAR = 0.6  # tolerance for the position of the first character, in font sizes
+BACK = 3  # characters before the one found at that position that may be the first
 
 
 @cache
 def is_bold(font: str) -> bool:
-    """Whether a font of this name is bold."""
+    """Whether a font with this name is bold."""
     return BOLD.search(font) is not None
 
 
-class SecondLook:
-    """The second library, with a document that is opened when somebody asks."""
+class BoldDetector:
+    """A PDF document in pdfium, opened on first use."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
         self._document: pypdfium2.PdfDocument | None = None
 
-    def __enter__(self) -> "SecondLook":
+    def __enter__(self) -> "BoldDetector":
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._document is not None:
             self._document.close()
 
-    def bold_ends(self, number: int, asked: Sequence[tuple[Line, int]]) -> list[int]:
-        """Up to which letter these lines of a page are bold, each from one of its letters on; that one when not.
+    def bold_ends(self, number: int, asked: Sequence[tuple[TextLine, int]]) -> list[int]:
+        """For each line and start index: the end of its bold characters, or the start index if none is bold.
 
-        A page that this library cannot open is readable all the same: then nothing of it is bold."""
+        A page that pdfium cannot open is still readable: it has no bold text then."""
         import pypdfium2
 
         try:
             if self._document is None:
                 self._document = pypdfium2.PdfDocument(self._content)
-            letters = _Letters(self._document[number - 1])
+            letters = _PageCharacters(self._document[number - 1])
         except pypdfium2.PdfiumError:
             return [begin for _, begin in asked]
         return [_bold_end(line, begin, letters) for line, begin in asked]
 
 
-class _Letters:
-    """The letters of a page, in the order in which they are drawn."""
+class _PageCharacters:
+    """The characters of a page, in drawing order."""
 
     def __init__(self, page: "pypdfium2.PdfPage") -> None:
         self._left, _, _, self._top = page.get_bbox()
         self._text = page.get_textpage()
         self._name = create_string_buffer(NAME_BYTES)
 
-    def at(self, line: Line) -> int:
-        """Where the letters of a line begin, or a little later; -1 when there are none."""
+    def at(self, line: TextLine) -> int:
+        """The index of the first character of a line, or of one shortly after it; -1 if there is none."""
         import pypdfium2.raw as pdfium
 
         near = NEAR * line.size
@@ -75,20 +75,20 @@ class _Letters:
         return found
 
     def letter(self, at: int) -> str:
-        """The one in this place."""
+        """The character at an index."""
         import pypdfium2.raw as pdfium
 
         return chr(pdfium.FPDFText_GetUnicode(self._text, at))
 
     def is_bold(self, at: int) -> bool:
-        """Whether it is in a bold font."""
+        """Whether the character at an index is in a bold font."""
         import pypdfium2.raw as pdfium
 
         pdfium.FPDFText_GetFontInfo(self._text, at, self._name, NAME_BYTES, None)
         return is_bold(self._name.value.decode(errors="replace"))
 
 
-def _bold_end(line: Line, begin: int, letters: _Letters) -> int:
+def _bold_end(line: TextLine, begin: int, letters: _PageCharacters) -> int:
     found = letters.at(line)
     for first in range(found, max(found - BACK, -1), -1):
         if letters.letter(first) == line.text[0]:
@@ -96,8 +96,8 @@ def _bold_end(line: Line, begin: int, letters: _Letters) -> int:
     return begin
 
 
-def _last_bold(text: str, begin: int, first: int, letters: _Letters) -> int:
-    """The end of the bold letters among those that say what the text does."""
+def _last_bold(text: str, begin: int, first: int, letters: _PageCharacters) -> int:
+    """The end of the bold characters, as long as the page has the same characters as the text."""
     end = begin
     for place, at in _side_by_side(text, first, letters):
         if place >= begin:
@@ -107,8 +107,8 @@ def _last_bold(text: str, begin: int, first: int, letters: _Letters) -> int:
     return end
 
 
-def _side_by_side(text: str, first: int, letters: _Letters) -> Iterator[tuple[int, int]]:
-    """The letters of a text, spaces aside, each with its place on the page, for as long as they are the same there."""
+def _side_by_side(text: str, first: int, letters: _PageCharacters) -> Iterator[tuple[int, int]]:
+    """The characters of a text without spaces, each with its index on the page, until the two differ."""
     at = first
     for place, letter in enumerate(text):
         if letter.isspace():

@@ -1,7 +1,7 @@
-"""A first look at a PDF, before anything in it is read: can it be opened, how many pages, where may text be hidden.
+"""Survey of a PDF before anything is read: whether it opens, how many pages it has, which may contain hidden text.
 
-qpdf does this (by pikepdf), because it is not fooled by a wrong page count and says no to bombs that make others abort.
-All of it runs in the sandbox; the library is imported there and nowhere else.
+Uses qpdf (pikepdf), which ignores a wrong page count and rejects bombs that make other libraries abort. Everything runs
+in the sandbox; the library is imported only there.
 """
 
 import io
@@ -17,37 +17,37 @@ from penstock.documents.rejections import Refusal, TurnedAway, too_large, unread
 if TYPE_CHECKING:
     import pikepdf
 
-MOST_OBJECTS = 5_000_000  # a thousand rich pages have about 100,000
-MOST_CONTENT_BYTES = 128 * 1024 * 1024  # of a page; large maps have a tenth of that
-TAIL_BYTES = 2048  # the end of a PDF is marked at its end, give or take what a mail server has added
-OUR_NAME = re.compile(r"stream <[^>]*>[:,]? ?")  # how qpdf calls a file that it was handed open
+MAX_OBJECTS = 5_000_000  # a thousand complex pages have about 100,000
+MAX_CONTENT_BYTES = 128 * 1024 * 1024  # of a page; large maps have a tenth of that
+TAIL_BYTES = 2048  # the end marker is at the end of the file, before anything a mail server appended
+OUR_NAME = re.compile(r"stream <[^>]*>[:,]? ?")  # qpdf's name for an open file
 IN_MEMORY_BYTES = 64 * 1024 * 1024
-MUCH_INK_BYTES = 64 * 1024  # a dense page of text has a third of that; letters drawn as shapes have more
-# The operator for text without ink, or with an outline of any colour.
+MUCH_INK_BYTES = 64 * 1024  # three times a dense page of text; text drawn as paths has more
+# The operator for invisible text, or for outlined text of any colour.
 UNFILLED = re.compile(rb"(?<![\w.])[1357]\s+Tr\b")
-# Operators that choose a colour, and how many numbers they take at most.
+# Operators that set a colour, and their largest number of operands.
 COLOURS = {b" g": 1, b" rg": 3, b" k": 4, b" sc": 4}
-NUMBERS_BYTES = 48  # what four numbers take, and more than they need
+NUMBERS_BYTES = 48  # enough for four operands
 MAY_END_NUMBER = frozenset(b"0123456789. ")
-BRIGHT, LITTLE_INK = 0.9, 0.1  # of 1; what is darker can be seen on white paper
-FAINT = 0.25  # of 1; what is more opaque can be seen on any paper
+BRIGHT, LITTLE_INK = 0.9, 0.1  # of 1; anything darker is visible on white paper
+FAINT = 0.25  # of 1; anything more opaque is visible
 BLANKS = bytes.maketrans(b"\0\t\n\f\r", b"     ")
 
 
 class PdfSurvey(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """What is known of a PDF by looking through it."""
+    """The number of pages, and the pages to inspect further."""
 
     pages: int
-    suspects: tuple[int, ...] = ()  # pages that may look other than their text says: pictures, pale text, much ink
+    suspects: tuple[int, ...] = ()  # pages that may look different from their text: images, pale text, large content
 
 
-def survey_pdf(file: BinaryIO, most_pages: int) -> PdfSurvey | Refusal:
-    """Count the pages, and refuse what cannot or should not be read."""
+def survey_pdf(file: BinaryIO, max_pages: int) -> PdfSurvey | Refusal:
+    """Count the pages, and reject a file that cannot or must not be read."""
     import pikepdf
 
     try:
-        with pikepdf.open(_quickly(file)) as pdf:
-            return _look_through(pdf, file, most_pages)
+        with pikepdf.open(_in_memory(file)) as pdf:
+            return _inspect(pdf, file, max_pages)
     except pikepdf.PasswordError:
         return TurnedAway(DocumentEncrypted).refusal
     except pikepdf.PdfError as error:
@@ -56,23 +56,23 @@ def survey_pdf(file: BinaryIO, most_pages: int) -> PdfSurvey | Refusal:
         return no.refusal
 
 
-def _quickly(file: BinaryIO) -> BinaryIO:
-    """qpdf asks Python for every few bytes; a file that is not large is quicker in memory."""
+def _in_memory(file: BinaryIO) -> BinaryIO:
+    """qpdf reads a few bytes at a time through Python, so a small file is faster in memory."""
     content = file.read(IN_MEMORY_BYTES + 1)
     file.seek(0)
     return file if len(content) > IN_MEMORY_BYTES else io.BytesIO(content)
 
 
-def _look_through(pdf: "pikepdf.Pdf", file: BinaryIO, most_pages: int) -> PdfSurvey:
-    if len(pdf.objects) > MOST_OBJECTS:
-        raise too_large(f"it has more than {MOST_OBJECTS} objects")
+def _inspect(pdf: "pikepdf.Pdf", file: BinaryIO, max_pages: int) -> PdfSurvey:
+    if len(pdf.objects) > MAX_OBJECTS:
+        raise too_large(f"it has more than {MAX_OBJECTS} objects")
     count = len(pdf.pages)
     if _is_cut_short(pdf, file):
         raise unreadable("its end is missing")
     if not count:
         raise TurnedAway(DocumentEmpty)
-    if count > most_pages:
-        raise too_large(f"it has {count} pages, and {most_pages} may be read (ETL_MAX_PAGES)")
+    if count > max_pages:
+        raise too_large(f"it has {count} pages, and {max_pages} may be read (ETL_MAX_PAGES)")
     suspects = tuple(number for number, page in enumerate(pdf.pages, 1) if _is_suspect(page))
     return PdfSurvey(pages=count, suspects=suspects)
 
@@ -87,13 +87,13 @@ def _is_suspect(page: "pikepdf.Page") -> bool:
 
 
 def _has_pale_colour(contents: bytes) -> bool:
-    """Whether something is nearly white. Looks for operators and then back: one pattern for all takes far longer."""
+    """Whether some colour is nearly white. Finds operators first, then their operands: faster than one pattern."""
     spaced = contents.translate(BLANKS)
     for operator, most in COLOURS.items():
         at = spaced.find(operator)
         while at >= 0:
             is_word = spaced[at - 1] not in MAY_END_NUMBER
-            is_dark = most < 4 and spaced[at - 2 : at] == b" 0"  # which most are, so they are told first
+            is_dark = most < 4 and spaced[at - 2 : at] == b" 0"  # the common case, decided without parsing
             if not is_word and not is_dark and _is_pale(_numbers(spaced, at, most), operator):
                 return True
             at = spaced.find(operator, at + 1)
@@ -101,7 +101,7 @@ def _has_pale_colour(contents: bytes) -> bool:
 
 
 def _numbers(spaced: bytes, end: int, most: int) -> list[float]:
-    """Those before this place, the last one first."""
+    """The operands before this position, the last one first."""
     numbers: list[float] = []
     for word in reversed(spaced[max(0, end - NUMBERS_BYTES) : end].rsplit(None, most)[-most:]):
         try:
@@ -112,7 +112,7 @@ def _numbers(spaced: bytes, end: int, most: int) -> list[float]:
 
 
 def _is_pale(numbers: list[float], operator: bytes) -> bool:
-    """Whether a colour is nearly white: much light, or little ink of the one or the four that there are."""
+    """Whether a colour is nearly white: bright in RGB or grey, or little ink in CMYK or one channel."""
     if not numbers:
         return False
     is_ink = operator in {b" k", b" sc"} and len(numbers) in {1, 4} and max(numbers) <= LITTLE_INK
@@ -120,7 +120,7 @@ def _is_pale(numbers: list[float], operator: bytes) -> bool:
 
 
 def _has_faint_state(page: "pikepdf.Page") -> bool:
-    """Whether something may be as clear as glass."""
+    """Whether a graphics state is nearly transparent."""
     import pikepdf
 
     states = page.resources.get("/ExtGState")
@@ -133,18 +133,18 @@ def _opacity(state: "pikepdf.Object") -> float:
     try:
         return min(float(state.get(key, 1)) for key in ("/ca", "/CA"))
     except (TypeError, ValueError):
-        return 0.0  # a closer look will tell
+        return 0.0  # inspected further
 
 
 def _is_cut_short(pdf: "pikepdf.Pdf", file: BinaryIO) -> bool:
-    """qpdf mends what it can; but a file without its end has lost pages that nobody would miss."""
+    """qpdf repairs what it can, but a file without its end has lost pages without notice."""
     file.seek(0, io.SEEK_END)
     file.seek(max(0, file.tell() - TAIL_BYTES))
     return b"%%EOF" not in file.read() and bool(pdf.get_warnings())
 
 
 def _contents(page: "pikepdf.Page") -> bytes:
-    """What draws the page. A broken stream is no reason to give up here: the page itself will tell."""
+    """The content stream of a page. A damaged stream is ignored here: reading the page reports it."""
     import pikepdf
 
     contents = page.obj.get("/Contents")
@@ -156,7 +156,7 @@ def _contents(page: "pikepdf.Page") -> bytes:
 
 
 def _unpacked(stream: "pikepdf.Stream") -> bytes:
-    """The bytes of a stream. Those that are packed in the usual way are unpacked here, where there is a bound to it."""
+    """The decoded bytes of a stream. Flate streams are decoded here, with a size limit."""
     import pikepdf
 
     packed = stream.get("/Filter")
@@ -172,11 +172,11 @@ def _unpacked(stream: "pikepdf.Stream") -> bytes:
 def _inflated(content: bytes) -> bytes:
     unpacker = zlib.decompressobj()
     try:
-        unpacked = unpacker.decompress(content, MOST_CONTENT_BYTES)
+        unpacked = unpacker.decompress(content, MAX_CONTENT_BYTES)
     except zlib.error:
         return b""
     if unpacker.unconsumed_tail:
-        raise too_large(f"a page of it unpacks to more than {MOST_CONTENT_BYTES} bytes")
+        raise too_large(f"a page of it unpacks to more than {MAX_CONTENT_BYTES} bytes")
     return unpacked
 
 

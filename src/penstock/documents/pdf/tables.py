@@ -1,10 +1,10 @@
-"""Tables of a text layer whose cells and runs do not say the same.
+"""Rebuilds tables whose cells differ from their text runs.
 
-The parser loses runs that stand in a table, glues the first sum to the last item, puts a whole row into one cell and
-cuts words where another row has a border. Such a table is built again of its runs, so that each is written once. Runs
-at one height are a line; a line goes on with the row above it unless it looks like a row of its own; columns are where
-runs stand under each other. Of the parser's cells two things are kept: where rows begin, and where a run that goes
-through several cells is to be cut.
+The parser loses runs inside tables, appends the first total to the last item, puts a whole row into one cell, and
+splits words where another row has a border. Such a table is rebuilt from its runs, so that each is written once. Runs
+at one height form a line; a line continues the row above unless it looks like a row of its own; columns are where runs
+overlap horizontally. Two things are taken from the parser's cells: where rows start, and where a run across several
+cells is split.
 """
 
 import re
@@ -15,39 +15,48 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 
 from penstock.documents.layout.columns import column_at, columns_of
-from penstock.documents.layout.lines import WORD_GAP, Cell, Line, Part, around, bare, lines_of, together
+from penstock.documents.layout.lines import (
+    WORD_GAP,
+    PageRegion,
+    TableCell,
+    TextLine,
+    bounding_box,
+    join_texts,
+    merge_runs,
+    without_spaces,
+)
 from penstock.documents.pages import Box
-from penstock.documents.pdf.table_rows import markdown_of, pieces_of_row
+from penstock.documents.pdf.table_rows import split_row, table_markdown
 
 DIGIT = re.compile(r"\d")
 LABELLED = re.compile(r"[^\W\d_][^:：]{0,39}[:：]\s*\S")  # "Due date: 5 May"
-LARGER = 1.12  # than the rest of a table, for a line that is a heading in it
-CLOSEST = 0.9  # rows do not stand closer, in sizes of their letters
-AS_FAR = 0.8  # of the usual distance of rows, for a line that may be one
-NEARER = 0.8  # how near to the row below, beside how far from the one above, a line stands that belongs to the former
-LETTERS_OFF = 1.5  # by which a cut in a run may be off: letters differ in width
-SLACK = 1.0  # points by which a run may reach into the next column
+LARGER = 1.12  # size of a heading inside a table, relative to the rest
+CLOSEST = 0.9  # smallest row pitch, in font sizes
+AS_FAR = 0.8  # of the usual row pitch: a line this far down may be a row
+NEARER = 0.8  # ratio of the distances to the next and the previous line, for a line that belongs to the next row
+LETTERS_OFF = 1.5  # tolerance for the split of a run, in characters: their widths differ
+SLACK = 1.0  # points by which a run may extend into the next column
 SAME_PLACE = 0.05  # points between cells that share a border
-MOST_RUNS, MOST_COLUMNS = 3000, 60  # of a table; what has more is a drawing
+MAX_RUNS, MAX_COLUMNS = 3000, 60  # a table with more is a drawing
 
-Filled = dict[int, list[Line]]  # the runs of a line, by their columns
-Column = tuple[float, float]  # from left to right
+Filled = dict[int, list[TextLine]]  # the runs of a line, by column
+Column = tuple[float, float]  # left and right edge
 
 
-def tables_of(cells: Sequence[Sequence[Cell]], runs: list[Line], box: Box) -> Iterator[Part]:
-    """The parser's table; where its cells do not say what the runs do, the tables and lines that these are."""
+def table_regions(cells: Sequence[Sequence[TableCell]], runs: list[TextLine], box: Box) -> Iterator[PageRegion]:
+    """The parser's table; if its cells differ from the runs, the tables and lines that the runs form."""
     if not runs or _are_said(cells, runs):
-        yield Part(box=box, runs=runs, cells=cells, markdown=markdown_of(cells, ()))
+        yield PageRegion(box=box, runs=runs, cells=cells, markdown=table_markdown(cells, ()))
         return
     pieces = [(run.text, run.box) for run in runs]
-    if _have_letters_of(cells, runs) and any(pieces_of_row(row, pieces) for row in cells[1:]):
-        yield Part(box=box, runs=runs, cells=cells, pieces=pieces, markdown=markdown_of(cells, pieces))
+    if _have_letters_of(cells, runs) and any(split_row(row, pieces) for row in cells[1:]):
+        yield PageRegion(box=box, runs=runs, cells=cells, pieces=pieces, markdown=table_markdown(cells, pieces))
         return
-    yield from rebuilt(cells, runs)
+    yield from rebuild_table(cells, runs)
 
 
-def _are_said(cells: Sequence[Sequence[Cell]], runs: Sequence[Line]) -> bool:
-    """Whether the cells say the runs: each of them one, or several one that goes through them."""
+def _are_said(cells: Sequence[Sequence[TableCell]], runs: Sequence[TextLine]) -> bool:
+    """Whether the cells contain the runs: one run per cell, or one run across several cells."""
     filled = [cell for row in cells for cell in row if cell.text]
     if len(runs) > len(filled):
         return False
@@ -55,7 +64,7 @@ def _are_said(cells: Sequence[Sequence[Cell]], runs: Sequence[Line]) -> bool:
         return True
     at, texts = 0, [cell.text for cell in filled]
     for run in runs:
-        is_one = texts[at : at + 1] == [run.text]  # as nearly all are
+        is_one = texts[at : at + 1] == [run.text]  # the common case
         end = at + 1 if is_one else _end_of(run, filled, at)
         if end == at:
             return False
@@ -63,53 +72,55 @@ def _are_said(cells: Sequence[Sequence[Cell]], runs: Sequence[Line]) -> bool:
     return at == len(filled)
 
 
-def _have_letters_of(cells: Sequence[Sequence[Cell]], runs: Sequence[Line]) -> bool:
-    """Whether the cells have the letters of the runs, in whatever order."""
+def _have_letters_of(cells: Sequence[Sequence[TableCell]], runs: Sequence[TextLine]) -> bool:
+    """Whether the cells have the same characters as the runs, in any order."""
     texts = (cell.text for row in cells for cell in row)
-    return sorted(bare("".join(texts))) == sorted(bare("".join(run.text for run in runs)))
+    return sorted(without_spaces("".join(texts))) == sorted(without_spaces("".join(run.text for run in runs)))
 
 
-def rebuilt(cells: Sequence[Sequence[Cell]], runs: Sequence[Line]) -> Iterator[Part]:
-    """What the runs of a table are. A heading in it is none of its rows, and cuts it in two."""
-    if len(runs) > MOST_RUNS:
+def rebuild_table(cells: Sequence[Sequence[TableCell]], runs: Sequence[TextLine]) -> Iterator[PageRegion]:
+    """The regions that the runs of a table form. A heading is not a row, and splits the table."""
+    if len(runs) > MAX_RUNS:
         yield _text_part(runs)
         return
-    grid = _Grid(cells)
+    grid = _ParserGrid(cells)
     larger = LARGER * Counter([run.size for run in runs]).most_common(1)[0][0]
-    parted = groupby(lines_at_one_height(runs), lambda line: len(line) == 1 and line[0].size >= larger)
+    parted = groupby(group_by_height(runs), lambda line: len(line) == 1 and line[0].size >= larger)
     for is_heading, found in parted:
         lines = [*found]
         columns = _columns_of(lines, grid)
-        is_table = not is_heading and 1 < len(columns) <= MOST_COLUMNS
+        is_table = not is_heading and 1 < len(columns) <= MAX_COLUMNS
         rows = _rows_of(lines, columns, grid) if is_table else []
         some = [run for line in lines for run in line]
         yield _table_part(rows, len(columns), some) if len(rows) > 1 else _text_part(some)
 
 
-def _table_part(rows: Sequence[Sequence[Filled]], width: int, runs: list[Line]) -> Part:
+def _table_part(rows: Sequence[Sequence[Filled]], width: int, runs: list[TextLine]) -> PageRegion:
     cells = [[_cell_of([line[column] for line in row if column in line]) for column in range(width)] for row in rows]
-    return Part(box=around([run.box for run in runs]), runs=runs, cells=cells, markdown=markdown_of(cells, ()))
+    return PageRegion(
+        box=bounding_box([run.box for run in runs]), runs=runs, cells=cells, markdown=table_markdown(cells, ())
+    )
 
 
-def _text_part(runs: Sequence[Line]) -> Part:
-    return Part(box=around([run.box for run in runs]), runs=[*runs], lines=list(lines_of(runs)))
+def _text_part(runs: Sequence[TextLine]) -> PageRegion:
+    return PageRegion(box=bounding_box([run.box for run in runs]), runs=[*runs], lines=list(merge_runs(runs)))
 
 
-def _end_of(run: Line, cells: Sequence[Cell], begin: int) -> int:
-    """Up to which cell the cells from this one on say a run; this one when they do not."""
+def _end_of(run: TextLine, cells: Sequence[TableCell], begin: int) -> int:
+    """The end of the cells, from `begin` on, that contain a run; `begin` if they do not."""
     if begin < len(cells) and cells[begin].text == run.text:
         return begin + 1
-    whole, said = bare(run.text), ""
+    whole, said = without_spaces(run.text), ""
     for end in range(begin, len(cells)):
-        said += bare(cells[end].text)
+        said += without_spaces(cells[end].text)
         if len(said) >= len(whole):
             is_run = said == whole and (end == begin or _goes_through(run, cells[begin : end + 1]))
             return end + 1 if is_run else begin
     return begin
 
 
-def _goes_through(run: Line, cells: Sequence[Cell]) -> bool:
-    """Whether a run may stand in these cells as they cut it. When not, they cut words that belong together."""
+def _goes_through(run: TextLine, cells: Sequence[TableCell]) -> bool:
+    """Whether a run can stand in these cells as they split it. If not, they split words."""
     letter = (run.right - run.left) / len(run.text)
     off, end = LETTERS_OFF * letter, run.left
     for at, cell in enumerate(cells):
@@ -123,25 +134,25 @@ def _goes_through(run: Line, cells: Sequence[Cell]) -> bool:
     return True
 
 
-class _Grid:
-    """What the parser knew of a table: where its rows begin, and its columns where they have borders."""
+class _ParserGrid:
+    """What the parser knows of a table: where rows start, and its columns if they have borders."""
 
-    def __init__(self, cells: Sequence[Sequence[Cell]]) -> None:
+    def __init__(self, cells: Sequence[Sequence[TableCell]]) -> None:
         rows = [[cell for cell in row if cell.text and cell.box is not None] for row in cells]
         self._rows = [row for row in rows if row]
         self._tops = [min(cell.box[1] for cell in row if cell.box) for row in self._rows]
         steps = [below - above for above, below in pairwise(self._tops) if below > above]
-        self.pitch = statistics.median_low(steps) if steps else float("inf")  # from row to row
+        self.pitch = statistics.median_low(steps) if steps else float("inf")  # row pitch
         has_borders = all(_touch(one, other) for row in cells for one, other in pairwise(row))
         widest = max(cells, key=len)
         self.borders = [(cell.box[0], cell.box[2]) for cell in widest if cell.box] if has_borders else []
 
     def row_at(self, middle: float) -> int:
-        """Which row is at this height."""
+        """The row at this height."""
         return max(bisect_right(self._tops, middle) - 1, 0)
 
-    def pieces_of(self, run: Line) -> list[Line]:
-        """A run, cut where it goes through several cells of its row."""
+    def pieces_of(self, run: TextLine) -> list[TextLine]:
+        """Split a run at the cells of its row that it spans."""
         row = self._rows[self.row_at(_middle(run))] if self._rows else []
         for begin in range(len(row) - 1):
             end = _end_of(run, row, begin)
@@ -150,12 +161,12 @@ class _Grid:
         return [run]
 
 
-def _touch(one: Cell, other: Cell) -> bool:
+def _touch(one: TableCell, other: TableCell) -> bool:
     return one.box is not None and other.box is not None and abs(one.box[2] - other.box[0]) < SAME_PLACE
 
 
-def _cut(run: Line, cells: Sequence[Cell]) -> Iterator[Line]:
-    """The pieces of a run that goes through these cells, about where they stand, with a letter's space between them."""
+def _cut(run: TextLine, cells: Sequence[TableCell]) -> Iterator[TextLine]:
+    """The pieces of a run that spans these cells, at their approximate positions, one character apart."""
     letter, left = (run.right - run.left) / len(run.text), run.left
     for at, cell in enumerate(cells):
         width = letter * len(cell.text)
@@ -165,13 +176,13 @@ def _cut(run: Line, cells: Sequence[Cell]) -> Iterator[Line]:
         left = right + letter
 
 
-def _middle(run: Line) -> float:
+def _middle(run: TextLine) -> float:
     return (run.top + run.bottom) / 2
 
 
-def lines_at_one_height(runs: Sequence[Line]) -> list[list[Line]]:
-    """Runs at one height, from left to right; lines from top to bottom."""
-    lines: list[list[Line]] = []
+def group_by_height(runs: Sequence[TextLine]) -> list[list[TextLine]]:
+    """Group runs at one height, from left to right; lines from top to bottom."""
+    lines: list[list[TextLine]] = []
     for run in sorted(runs, key=_middle):
         if lines and any(each.top <= _middle(run) <= each.bottom and not _covers(each, run) for each in lines[-1]):
             lines[-1].append(run)
@@ -180,31 +191,31 @@ def lines_at_one_height(runs: Sequence[Line]) -> list[list[Line]]:
     return [sorted(line, key=lambda run: run.left) for line in lines]
 
 
-def _covers(one: Line, other: Line) -> bool:
+def _covers(one: TextLine, other: TextLine) -> bool:
     return min(one.right, other.right) - max(one.left, other.left) > (other.right - other.left) / 3
 
 
-def _columns_of(lines: Sequence[Sequence[Line]], grid: _Grid) -> list[Column]:
-    """Between borders, or else where runs stand under each other. Two columns are one when far more runs go through
-    both than stand beside each other in them: there is a wide space in the text of a few rows."""
+def _columns_of(lines: Sequence[Sequence[TextLine]], grid: _ParserGrid) -> list[Column]:
+    """Columns from borders, or else from runs that overlap horizontally. Two columns are merged if far more runs span
+    both than stand side by side in them: then the gap is a wide space in a few rows."""
     pieces = [piece for line in lines for run in line for piece in grid.pieces_of(run)]
     columns = grid.borders
     if not columns or _hold_several(columns, lines):
         columns = columns_of([piece.box for piece in pieces])
-    while len(columns) <= MOST_COLUMNS and (torn := _torn(columns, lines, pieces)) is not None:
+    while len(columns) <= MAX_COLUMNS and (torn := _torn(columns, lines, pieces)) is not None:
         columns = [*columns[:torn], (columns[torn][0], columns[torn + 1][1]), *columns[torn + 2 :]]
     filled = {_column_of(columns, piece) for piece in pieces}
     return [column for at, column in enumerate(columns) if at in filled]
 
 
-def _hold_several(columns: Sequence[Column], lines: Sequence[Sequence[Line]]) -> bool:
-    """Whether the runs of most lines stand beside each other between the same borders: then there are others."""
+def _hold_several(columns: Sequence[Column], lines: Sequence[Sequence[TextLine]]) -> bool:
+    """Whether most lines have several runs between the same borders: then the table has other columns."""
     met = [[_met(columns, run) for run in line] for line in lines]
     return sum(1 for line in met if any(one == other for one, other in pairwise(line))) > len(lines) / 2
 
 
-def _torn(columns: Sequence[Column], lines: Sequence[Sequence[Line]], pieces: Sequence[Line]) -> int | None:
-    """The first of two columns that are one."""
+def _torn(columns: Sequence[Column], lines: Sequence[Sequence[TextLine]], pieces: Sequence[TextLine]) -> int | None:
+    """The first of two columns to merge."""
     met = [_met(columns, piece) for piece in pieces]
     through = Counter([each[0] for each in met if len(each) == 2])
     if not through:
@@ -216,18 +227,18 @@ def _torn(columns: Sequence[Column], lines: Sequence[Sequence[Line]], pieces: Se
     return next((at for at in sorted(through) if through[at] >= 2 * beside[at]), None)
 
 
-def _met(columns: Sequence[Column], run: Line) -> list[int]:
+def _met(columns: Sequence[Column], run: TextLine) -> list[int]:
     return [at for at, (left, right) in enumerate(columns) if left + SLACK < run.right and run.left + SLACK < right]
 
 
-def _column_of(columns: Sequence[Column], run: Line) -> int:
-    """Where it begins when it goes through several, as the text of a wide cell does."""
+def _column_of(columns: Sequence[Column], run: TextLine) -> int:
+    """The first column that a run overlaps if it spans several, as the text of a wide cell does."""
     met = _met(columns, run)
     return met[0] if len(met) > 2 else column_at(columns, run.box)
 
 
-def _rows_of(lines: Sequence[Sequence[Line]], columns: Sequence[Column], grid: _Grid) -> list[list[Filled]]:
-    """Lines that are one row together."""
+def _rows_of(lines: Sequence[Sequence[TextLine]], columns: Sequence[Column], grid: _ParserGrid) -> list[list[Filled]]:
+    """Group lines into rows."""
     rows: list[list[Filled]] = []
     band = -1
     for line in lines:
@@ -242,8 +253,8 @@ def _rows_of(lines: Sequence[Sequence[Line]], columns: Sequence[Column], grid: _
     return rows if grid.borders else _with_lines_that_lead(rows)
 
 
-def _begins_row(line: Filled, row: Sequence[Filled], grid: _Grid) -> bool:
-    """Whether a line is a row of its own, though the parser has taken it for more of the row above."""
+def _begins_row(line: Filled, row: Sequence[Filled], grid: _ParserGrid) -> bool:
+    """Whether a line is a row of its own, although the parser counts it to the row above."""
     before = {column for each in row for column in each}
     pitch = _top(line) - _top(row[-1])
     if pitch >= CLOSEST * next(iter(line.values()))[0].size and len(before) > 1 and not line.keys() <= before:
@@ -267,7 +278,7 @@ def _top(line: Filled) -> float:
 
 
 def _with_lines_that_lead(rows: list[list[Filled]]) -> list[list[Filled]]:
-    """Where the text of a cell begins above the other cells of its row, its first line belongs to the row below it."""
+    """If the text of a cell starts above the other cells of its row, move its first line to the row below."""
     found: list[list[Filled]] = []
     for row in rows:
         lead: list[Filled] = []
@@ -279,23 +290,23 @@ def _with_lines_that_lead(rows: list[list[Filled]]) -> list[list[Filled]]:
 
 
 def _ends_with_lead(rows: Sequence[Sequence[Filled]], below: Filled) -> bool:
-    """Whether the last line stands nearer to the one below than to the one above, and has but one cell."""
+    """Whether the last line has a single cell and is nearer to the next line than to the previous one."""
     above, line = [{}, {}, *(line for row in rows[-2:] for line in row)][-2:]
     if not above or len(line) > 1 or 0 in line or not line.keys() < below.keys():
         return False
     return _top(below) - _top(line) < NEARER * (_top(line) - _top(above))
 
 
-def _cell_of(lines: Sequence[Sequence[Line]]) -> Cell:
+def _cell_of(lines: Sequence[Sequence[TextLine]]) -> TableCell:
     if not lines:
-        return Cell("", None)
+        return TableCell("", None)
     text = ""
     for more in map(_text_of, lines):
-        text = f"{text} {more}" if text and LABELLED.match(more) else together([text, more] if text else [more])
-    return Cell(text, around([run.box for line in lines for run in line]))
+        text = f"{text} {more}" if text and LABELLED.match(more) else join_texts([text, more] if text else [more])
+    return TableCell(text, bounding_box([run.box for line in lines for run in line]))
 
 
-def _text_of(line: Sequence[Line]) -> str:
+def _text_of(line: Sequence[TextLine]) -> str:
     text = line[0].text
     for one, other in pairwise(line):
         text += (" " if other.left - one.right > WORD_GAP * other.size else "") + other.text

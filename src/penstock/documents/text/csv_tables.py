@@ -1,23 +1,23 @@
-"""Tables as text (csv, tsv): their dialect is sniffed, and they are read in pages of 200 rows under their head."""
+"""CSV and TSV: detects the dialect and reads pages of 200 rows, each below the header."""
 
 import csv
 import itertools
 from collections.abc import Iterator
 from typing import BinaryIO, TextIO
 
-from penstock.documents.blocks import MOST_COLUMNS, Block, PageEnd, Row, Rows
+from penstock.documents.blocks import MAX_COLUMNS, Block, PageBreak, Row, TableBuilder
 from penstock.documents.rejections import too_large
-from penstock.documents.text.plain import opened
+from penstock.documents.text.plain import open_text
 
 SAMPLE_CHARACTERS = 16_384
-MOST_FIELD_CHARACTERS = 1_000_000
-MOST_LINE_CHARACTERS = 4_000_000
+MAX_FIELD_CHARACTERS = 1_000_000
+MAX_LINE_CHARACTERS = 4_000_000
 SEPARATORS = ",;\t|"
 
 
 def read_csv(file: BinaryIO, resume: str) -> Iterator[Block]:
-    """The rows after `resume`, which is a place in the text."""
-    with opened(file, newline="") as text:
+    """Yield tables from a position in the text on."""
+    with open_text(file, newline="") as text:
         dialect = _dialect(text.read(SAMPLE_CHARACTERS))
         text.seek(0)
         head = next(_rows(text, dialect), None)
@@ -25,25 +25,25 @@ def read_csv(file: BinaryIO, resume: str) -> Iterator[Block]:
             return
         if resume:
             text.seek(int(resume))
-        gathered, is_first = Rows(head=head), not resume
+        gathered, is_first = TableBuilder(head=head), not resume
         for row in _rows(text, dialect):
             gathered.add(row)
             if gathered.full:
                 yield gathered.take()
-                yield PageEnd(resume=str(text.tell()))
+                yield PageBreak(resume=str(text.tell()))
                 is_first = False
         if gathered.rows or is_first:
             yield gathered.take()
 
 
 def _rows(text: TextIO, dialect: type[csv.Dialect]) -> Iterator[Row]:
-    """Rows that have something in them. Lines are asked for one by one, so that the text knows its own place."""
-    csv.field_size_limit(MOST_FIELD_CHARACTERS)
+    """Rows that are not empty. Lines are read one by one, so that `tell` gives the position after a row."""
+    csv.field_size_limit(MAX_FIELD_CHARACTERS)
     reader = csv.reader(_lines(text), dialect)
     try:
         for row in reader:
-            if len(row) > MOST_COLUMNS:
-                raise too_large(f"line {reader.line_num} has more than {MOST_COLUMNS} columns")
+            if len(row) > MAX_COLUMNS:
+                raise too_large(f"line {reader.line_num} has more than {MAX_COLUMNS} columns")
             if any(cell.strip() for cell in row):
                 yield tuple(row)
     except csv.Error as error:
@@ -51,15 +51,15 @@ def _rows(text: TextIO, dialect: type[csv.Dialect]) -> Iterator[Row]:
 
 
 def _lines(text: TextIO) -> Iterator[str]:
-    while line := text.readline(MOST_LINE_CHARACTERS + 1):
-        if len(line) > MOST_LINE_CHARACTERS:
-            raise too_large(f"a line has more than {MOST_LINE_CHARACTERS} characters")
+    while line := text.readline(MAX_LINE_CHARACTERS + 1):
+        if len(line) > MAX_LINE_CHARACTERS:
+            raise too_large(f"a line has more than {MAX_LINE_CHARACTERS} characters")
         yield line.replace("\0", "")
 
 
 def _dialect(sample: str) -> type[csv.Dialect]:
-    """Fields in double quotes, between the separator that cuts most lines alike. Python's sniffer guesses more freely,
-    takes letters for separators, and can be made to think for minutes."""
+    """Double quotes, and the separator that splits most lines evenly. Python's sniffer takes letters for separators and
+    can be made to run for minutes."""
     lines = [line for line in sample.splitlines()[:50] if line.strip()]
     best = max(SEPARATORS, key=lambda each: _evenness(lines, each))
 
@@ -70,7 +70,7 @@ def _dialect(sample: str) -> type[csv.Dialect]:
 
 
 def _evenness(lines: list[str], separator: str) -> tuple[int, int]:
-    """In how many lines it occurs as often as it mostly does, and how often that is."""
+    """How many lines have the most frequent count of a separator, and that count."""
     counts = [_unquoted(line).count(separator) for line in lines]
     groups = [(len(list(group)), count) for count, group in itertools.groupby(sorted(counts)) if count]
     return max(groups, default=(0, 0))

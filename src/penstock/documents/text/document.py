@@ -1,7 +1,7 @@
-"""Files that are text already, from outside: `kind_of_file` and `read_batches`.
+"""Reading formats that need no OCR, seen from outside the sandbox.
 
-All work on their bytes is done in the sandbox (`parts.py`); only a mark at the beginning is looked at here. What comes
-back is checked once more, since a child that a file has taken over may answer anything.
+All parsing runs in the sandbox (`batches.py`); only the file signature is read here. Answers are validated, since a
+child process that a file has compromised can answer anything.
 """
 
 import asyncio
@@ -9,42 +9,49 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from penstock.documents.errors import DocumentTooLarge, DocumentUnreadable
-from penstock.documents.kinds import Kind, by_mark
+from penstock.documents.kinds import Kind, kind_by_signature
 from penstock.documents.sandbox_errors import accepted, told_of
-from penstock.documents.text.batches import Bookmark, Part, name_kind, read_part
+from penstock.documents.text.batches import PageBatch, ReadCursor, detect_kind_in_file, read_batch
 from penstock.kernel.sandbox.limits import SandboxLimits
 from penstock.kernel.sandbox.session import SandboxSession
 
-PRELOAD = ("penstock.documents.text.batches",)  # what a sandbox should have imported before it runs these
-MOST_PAGES = 5000
-MARK_BYTES = 32  # of a file, in which the kinds that have a mark show it
-LOOK = SandboxLimits(memory_bytes=256 * 1024 * 1024, cpu_seconds=5, seconds=20.0)
-PART = SandboxLimits(memory_bytes=512 * 1024 * 1024, cpu_seconds=30, seconds=120.0, result_bytes=12 * 1024 * 1024)
+PRELOAD = ("penstock.documents.text.batches",)  # modules that the sandbox imports before a call
+MAX_PAGES = 5000
+SIGNATURE_BYTES = 32  # long enough for every signature
+DETECT_LIMITS = SandboxLimits(memory_bytes=256 * 1024 * 1024, cpu_seconds=5, seconds=20.0)
+BATCH_LIMITS = SandboxLimits(
+    memory_bytes=512 * 1024 * 1024, cpu_seconds=30, seconds=120.0, result_bytes=12 * 1024 * 1024
+)
 
 
-async def kind_of_file(sitting: SandboxSession, filename: str, *, limits: SandboxLimits = LOOK) -> Kind:
-    """The kind of a file by its content, then its name. DocumentEmpty, DocumentEncrypted or DocumentKindUnknown."""
-    if (certain := by_mark(await asyncio.to_thread(_beginning, sitting.file))) is not None:
-        return certain  # a sandbox would cost more than the look
+async def detect_file_kind(session: SandboxSession, filename: str, *, limits: SandboxLimits = DETECT_LIMITS) -> Kind:
+    """The kind of a file, by content and then by name. Raises DocumentEmpty, DocumentEncrypted, DocumentKindUnknown."""
+    if (certain := kind_by_signature(await asyncio.to_thread(_beginning, session.file))) is not None:
+        return certain  # cheaper than a sandbox call
     with told_of(filename, "a document"):
-        answer = await sitting.run(name_kind, filename, limits=limits)
+        answer = await session.run(detect_kind_in_file, filename, limits=limits)
     return accepted(answer, filename, "a document").kind
 
 
 async def read_batches(
-    sitting: SandboxSession, kind: Kind, filename: str, *, most_pages: int = MOST_PAGES, limits: SandboxLimits = PART
-) -> AsyncIterator[Part]:
-    """The pages of a file in parts, of which one at a time is in memory; the last one says that nothing follows."""
-    following: Bookmark | None = Bookmark()
+    session: SandboxSession,
+    kind: Kind,
+    filename: str,
+    *,
+    max_pages: int = MAX_PAGES,
+    limits: SandboxLimits = BATCH_LIMITS,
+) -> AsyncIterator[PageBatch]:
+    """Yield the pages of a file in batches, with one batch in memory at a time."""
+    following: ReadCursor | None = ReadCursor()
     while following is not None:
         with told_of(filename, kind):
-            answer = await sitting.run(read_part, kind, following.page, following.resume, limits=limits)
+            answer = await session.run(read_batch, kind, following.page, following.resume, limits=limits)
         part = accepted(answer, filename, kind)
         after = following.page + len(part.pages)
-        if not _goes_on(part, following.page, after):
+        if not _is_in_order(part, following.page, after):
             raise DocumentUnreadable(filename=filename, kind=kind, reason="its reader gave pages out of order")
-        if after - 1 > most_pages:
-            reason = f"it has more than the {most_pages} pages that may be read (ETL_MAX_PAGES)"
+        if after - 1 > max_pages:
+            reason = f"it has more than the {max_pages} pages that may be read (ETL_MAX_PAGES)"
             raise DocumentTooLarge(filename=filename, reason=reason)
         yield part
         following = part.following
@@ -52,10 +59,10 @@ async def read_batches(
 
 def _beginning(path: Path) -> bytes:
     with path.open("rb") as file:
-        return file.read(MARK_BYTES)
+        return file.read(SIGNATURE_BYTES)
 
 
-def _goes_on(part: Part, first: int, after: int) -> bool:
-    """Pages must follow each other, or a child could keep us reading for ever."""
+def _is_in_order(part: PageBatch, first: int, after: int) -> bool:
+    """Pages must be consecutive, or a compromised child could keep us reading forever."""
     in_order = [page.number for page in part.pages] == list(range(first, after))
     return in_order and (part.following is None or first < after == part.following.page)

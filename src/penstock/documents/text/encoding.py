@@ -1,13 +1,13 @@
-"""Which letters a text is written in.
+"""Detects the character encoding of a text.
 
-A mark at its beginning decides; else UTF-8 when it is that; else GB18030 when the bytes make sense as Chinese; else
-cp1252, which reads anything. A NUL or many control characters mean that it is no text at all.
+A byte order mark decides; otherwise UTF-8 if it decodes; otherwise GB18030 if the characters are common Chinese ones;
+otherwise cp1252, which decodes anything. A NUL or many control characters mean binary data.
 """
 
 import codecs
 import re
 
-SAMPLE_BYTES = 64 * 1024  # enough to tell, and little enough to look at more than once
+SAMPLE_BYTES = 64 * 1024  # enough to decide, and cheap to scan more than once
 MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),
@@ -15,15 +15,15 @@ MARKS = (
 )
 CONTROLS = bytes(
     each for each in range(32) if each not in b"\t\n\r\f\x1b"
-)  # with those that plain text may have left out
+)  # control characters that plain text does not contain
 
 DECLARED = re.compile(
     r"utf-8|us-ascii|gb2312|gbk|gb18030|big5|shift_jis|euc-(?:jp|kr)|koi8-[ru]|iso-2022-jp|iso-8859-\d{1,2}|windows-125\d"
 )
 
 
-def codec_of(sample: bytes) -> str | None:
-    """The name of the codec that reads a text which begins like this; None when it is not a text."""
+def detect_encoding(sample: bytes) -> str | None:
+    """The codec for a text that starts with this sample; None for binary data."""
     for mark, name in MARKS:
         if sample.startswith(mark):
             return name if _decodes(sample, name) else None
@@ -34,21 +34,21 @@ def codec_of(sample: bytes) -> str | None:
     return "gb18030" if _is_chinese(sample) else "cp1252"
 
 
-def declared_codec(name: str | None) -> str | None:
-    """The codec that a file names, when it is one for text. Chinese ones are read by the one that holds them all."""
+def declared_encoding(name: str | None) -> str | None:
+    """The codec that a file declares, if it is a known text encoding. GB18030 covers every Chinese one."""
     known = DECLARED.fullmatch((name or "").strip().lower())
     if known is None:
         return None
     return "gb18030" if known[0].startswith("gb") else known[0]
 
 
-def decoded(text: bytes, codec: str) -> str:
-    """The text; what its codec cannot read shows as a question mark of its own, and no letter is lost around it."""
+def decode_text(text: bytes, codec: str) -> str:
+    """Decode a text. Invalid bytes become U+FFFD, and the characters around them are kept."""
     return text.decode(codec, errors="replace")
 
 
 def _decodes(sample: bytes, name: str) -> bool:
-    """Whether it is clean, but for a letter that the end of the sample has cut."""
+    """Whether it decodes, apart from a character truncated at the end of the sample."""
     try:
         codecs.getincrementaldecoder(name)().decode(sample, final=False)
     except UnicodeDecodeError:
@@ -61,7 +61,7 @@ def _controls(sample: bytes) -> int:
 
 
 def _is_chinese(sample: bytes) -> bool:
-    """GB18030 takes nearly all pairs of high bytes, so that it decodes says little: the letters must be common ones."""
+    """GB18030 decodes nearly all pairs of high bytes, so most characters must be common ones as well."""
     if not _decodes(sample, "gb18030"):
         return False
     letters = [each for each in codecs.getincrementaldecoder("gb18030")().decode(sample) if each > "\x7f"]
@@ -69,7 +69,7 @@ def _is_chinese(sample: bytes) -> bool:
 
 
 def _is_common(letter: str) -> bool:
-    """Whether it is in the first plane of Han letters as GB2312 knows them, or a mark that goes with them."""
+    """Whether GB2312 contains it: the common Chinese characters and their punctuation."""
     try:
         pair = letter.encode("gb2312")
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
-"""Web pages: headings, paragraphs, lists and tables in the order of the source. Scripts and styles are dropped.
+"""HTML: headings, paragraphs, lists and tables in source order. Scripts and styles are dropped.
 
-The parser knows no tree and no depth, so nesting costs nothing. Nothing is fetched: links are kept as their text. A
-table that holds another one is there for the layout, so its cells are read as paragraphs.
+The parser builds no tree, so nesting depth costs nothing. Nothing is fetched, and links become their text. A table that
+contains another table is layout, so its cells are read as paragraphs.
 """
 
 import re
@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import BinaryIO
 
-from penstock.documents.blocks import Block, Heading, Item, Row, Table, Text
+from penstock.documents.blocks import Block, Heading, ListItem, Row, TableBlock, TextBlock
 from penstock.documents.rejections import too_large, unreadable
-from penstock.documents.text.encoding import SAMPLE_BYTES, codec_of, declared_codec, decoded
+from penstock.documents.text.encoding import SAMPLE_BYTES, declared_encoding, decode_text, detect_encoding
 
-MOST_BYTES = 32 * 1024 * 1024
-MOST_SPAN = 100
+MAX_BYTES = 32 * 1024 * 1024
+MAX_SPAN = 100
 DROPPED = frozenset({"script", "style", "template", "title", "svg", "math", "iframe", "object", "select", "noscript"})
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
 LISTS = frozenset({"ul", "ol", "menu"})
@@ -29,23 +29,23 @@ META_BYTES = 2048
 
 
 def read_html(file: BinaryIO, _resume: str) -> Iterator[Block]:
-    """The blocks of a page."""
-    source = file.read(MOST_BYTES + 1)
-    if len(source) > MOST_BYTES:
-        raise too_large(f"a web page of more than {MOST_BYTES} bytes")
-    codec = codec_of(source[:SAMPLE_BYTES])
+    """Yield the blocks of an HTML file."""
+    source = file.read(MAX_BYTES + 1)
+    if len(source) > MAX_BYTES:
+        raise too_large(f"a web page of more than {MAX_BYTES} bytes")
+    codec = detect_encoding(source[:SAMPLE_BYTES])
     if codec is None:
         raise unreadable("it is not text")
     if codec == "utf-8":
-        codec = codec_of(source) or codec  # other letters may come late, after much script
+        codec = detect_encoding(source) or codec  # the first other character may come late, after scripts
     if not codec.startswith("utf"):
         codec = _named(source) or codec
-    yield from blocks_of(decoded(source, codec))
+    yield from html_blocks(decode_text(source, codec))
 
 
-def blocks_of(source: str) -> list[Block]:
-    """The blocks of a page that is text already."""
-    reader = _Reader()
+def html_blocks(source: str) -> list[Block]:
+    """The blocks of decoded HTML."""
+    reader = _HtmlReader()
     reader.feed(source)
     reader.close()
     reader.finish()
@@ -53,34 +53,34 @@ def blocks_of(source: str) -> list[Block]:
 
 
 def _named(source: bytes) -> str | None:
-    """The codec that the page names for itself."""
+    """The encoding that the page declares."""
     found = META_CHARSET.search(source, 0, META_BYTES)
-    return declared_codec(found[1].decode("ascii", errors="replace")) if found else None
+    return declared_encoding(found[1].decode("ascii", errors="replace")) if found else None
 
 
 @dataclass(kw_only=True)
-class _Table:
-    """A table that is being read."""
+class _OpenTable:
+    """A table whose end tag has not been read."""
 
     rows: list[Row] = field(default_factory=list)
     cells: list[str] = field(default_factory=list)
-    covered: dict[int, int] = field(default_factory=dict)  # columns that a cell above still covers, and for how long
+    covered: dict[int, int] = field(default_factory=dict)  # columns covered by a rowspan, and for how many rows
     is_layout: bool = False
 
 
-class _Reader(HTMLParser):
+class _HtmlReader(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.blocks: list[Block] = []
         self._text: list[str] = []
-        self._dropped = ""  # the tag whose content is dropped, and how often it is open
+        self._dropped = ""  # the open tag whose content is dropped
         self._dropped_depth = 0
-        self._level: int | None = None  # of the heading we are in
-        self._lists: list[int | None] = []  # the number of the last item, None for bullets
+        self._level: int | None = None  # of the open heading
+        self._lists: list[int | None] = []  # of each open list: the last number, None for bullets
         self._in_item = False
         self._verbatim = 0
-        self._tables: list[_Table] = []
-        self._span: tuple[int, int] | None = None  # of the cell we are in
+        self._tables: list[_OpenTable] = []
+        self._span: tuple[int, int] | None = None  # colspan and rowspan of the open cell
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if self._dropped or tag in DROPPED:
@@ -124,7 +124,7 @@ class _Reader(HTMLParser):
             self._text.append(data if self._verbatim else _spaced(data))
 
     def finish(self) -> None:
-        """The source is over: whatever is open ends here."""
+        """Close everything that is still open at the end of the source."""
         self._dropped = ""
         while self._tables:
             self._end_in_table("table")
@@ -145,7 +145,7 @@ class _Reader(HTMLParser):
         return "\n".join(lines).strip()
 
     def _end_block(self) -> None:
-        """What was gathered becomes a block; inside a cell it stays there, on a line of its own."""
+        """Emit the collected text as a block; inside a cell, end the line."""
         if self._span is not None:
             self._text.append("\n")
             return
@@ -156,17 +156,17 @@ class _Reader(HTMLParser):
             self.blocks.append(Heading(text=text, level=self._level))
         elif self._in_item:
             number = self._lists[-1] if self._lists else None
-            self.blocks.append(Item(text=text, level=max(len(self._lists) - 1, 0), number=number))
-            self._in_item = False  # what follows inside the same item is a paragraph below it
+            self.blocks.append(ListItem(text=text, level=max(len(self._lists) - 1, 0), number=number))
+            self._in_item = False  # further text of the item is a paragraph below it
         else:
-            self.blocks.append(Text(text=text))
+            self.blocks.append(TextBlock(text=text))
 
     def _begin_in_table(self, tag: str, attrs: dict[str, str | None]) -> None:
         if tag == "table":
             if self._tables:
                 self._give_up(self._tables[-1])
             self._end_block()
-            self._tables.append(_Table())
+            self._tables.append(_OpenTable())
         elif self._tables and tag == "tr":
             self._end_row(self._tables[-1])
         elif self._tables:
@@ -186,9 +186,9 @@ class _Reader(HTMLParser):
             self._end_block()
             self._tables.pop()
             if any(any(row) for row in table.rows):
-                self.blocks.append(Table(rows=tuple(table.rows)))
+                self.blocks.append(TableBlock(rows=tuple(table.rows)))
 
-    def _end_cell(self, table: _Table) -> None:
+    def _end_cell(self, table: _OpenTable) -> None:
         if self._span is None:
             return
         (across, down), self._span = self._span, None
@@ -203,7 +203,7 @@ class _Reader(HTMLParser):
         if down > 1:
             table.covered.update(dict.fromkeys(range(at, at + across), down))
 
-    def _end_row(self, table: _Table) -> None:
+    def _end_row(self, table: _OpenTable) -> None:
         self._end_cell(table)
         if not table.cells:
             return
@@ -212,25 +212,25 @@ class _Reader(HTMLParser):
         table.cells = []
         table.covered = {at: left - 1 for at, left in table.covered.items() if left > 1}
 
-    def _skip_covered(self, table: _Table) -> None:
+    def _skip_covered(self, table: _OpenTable) -> None:
         while table.covered.get(len(table.cells)):
             table.cells.append("")
 
-    def _give_up(self, table: _Table) -> None:
-        """A table turns out to hold another: what it has so far are paragraphs."""
+    def _give_up(self, table: _OpenTable) -> None:
+        """Treat a table that contains another one as layout: emit its cells as paragraphs."""
         table.is_layout = True
         gathered = [cell for row in (*table.rows, table.cells) for cell in row if cell]
         table.rows, table.cells, table.covered = [], [], {}
-        self.blocks += [Text(text=cell) for cell in gathered]
+        self.blocks += [TextBlock(text=cell) for cell in gathered]
         self._end_cell(table)
 
 
 def _spaced(data: str) -> str:
-    """A line break in the source is a space on the page."""
+    """Replace line breaks of the source by spaces."""
     return data.replace("\n", " ").replace("\r", " ")
 
 
 def _count(written: str | None) -> int:
     if not written or not written.isdecimal():
         return 1
-    return min(max(int(written[:5]), 1), MOST_SPAN)
+    return min(max(int(written[:5]), 1), MAX_SPAN)

@@ -1,7 +1,7 @@
-"""Mails: who wrote to whom and when, the text, and the names of what is attached.
+"""Mail messages: headers, text, and the names of attachments.
 
-The text of a mail is preferred over its web page. Attachments are named with their size, not opened: each of them is a
-document of its own. Headers are decoded here, since the parser's own way with addresses fails on broken ones.
+The plain text part is preferred over HTML. Attachments are listed with their size, not opened: each is a document of
+its own. Headers are decoded here, because the address parser of the standard library fails on malformed ones.
 """
 
 from collections.abc import Iterator
@@ -12,23 +12,23 @@ from email.message import Message
 from email.parser import BytesParser
 from typing import BinaryIO
 
-from penstock.documents.blocks import Block, Heading, Item, Text
+from penstock.documents.blocks import Block, Heading, ListItem, TextBlock
 from penstock.documents.rejections import too_large, unreadable
-from penstock.documents.text.encoding import codec_of, declared_codec, decoded
-from penstock.documents.text.html import blocks_of
+from penstock.documents.text.encoding import declared_encoding, decode_text, detect_encoding
+from penstock.documents.text.html import html_blocks
 
-MOST_BYTES = 64 * 1024 * 1024
-MOST_DEPTH = 30
-MOST_PARTS = 1000
-MOST_HEADER_CHARACTERS = 10_000
+MAX_BYTES = 64 * 1024 * 1024
+MAX_DEPTH = 30
+MAX_PARTS = 1000
+MAX_HEADER_CHARACTERS = 10_000
 SHOWN = ("From", "To", "Cc", "Date", "Subject")
 
 
 def read_mail(file: BinaryIO, _resume: str) -> Iterator[Block]:
-    """The headers, the text and the list of attachments."""
-    source = file.read(MOST_BYTES + 1)
-    if len(source) > MOST_BYTES:
-        raise too_large(f"a mail of more than {MOST_BYTES} bytes")
+    """Yield the headers, the text and the list of attachments."""
+    source = file.read(MAX_BYTES + 1)
+    if len(source) > MAX_BYTES:
+        raise too_large(f"a mail of more than {MAX_BYTES} bytes")
     try:
         message = BytesParser(policy=policy.compat32).parsebytes(source)
     except RecursionError:
@@ -40,7 +40,7 @@ def read_mail(file: BinaryIO, _resume: str) -> Iterator[Block]:
     yield from _body(message, attached, depth=0)
     if attached:
         yield Heading(text="Attachments", level=2)
-        yield from (Item(text=_described(each)) for each in attached)
+        yield from (ListItem(text=_described(each)) for each in attached)
 
 
 def _headers(message: Message) -> Iterator[Block]:
@@ -48,7 +48,7 @@ def _headers(message: Message) -> Iterator[Block]:
     if subject:
         yield Heading(text=subject, level=1)
     lines = ((name, _header(message, name)) for name in SHOWN)
-    yield Text(text="\n".join(f"{name}: {written}" for name, written in lines if written))
+    yield TextBlock(text="\n".join(f"{name}: {written}" for name, written in lines if written))
 
 
 def _header(message: Message, name: str) -> str:
@@ -56,8 +56,8 @@ def _header(message: Message, name: str) -> str:
 
 
 def _readable(written: str) -> str:
-    """A header in one line, whatever it was packed in."""
-    written = written[:MOST_HEADER_CHARACTERS]
+    """A decoded header on one line."""
+    written = written[:MAX_HEADER_CHARACTERS]
     try:
         shown = str(make_header(decode_header(written)))
     except (HeaderParseError, LookupError, UnicodeError, ValueError):
@@ -66,10 +66,10 @@ def _readable(written: str) -> str:
 
 
 def _body(part: Message, attached: list[Message], depth: int) -> Iterator[Block]:
-    if depth > MOST_DEPTH:
-        raise unreadable(f"its parts nest deeper than {MOST_DEPTH} levels")
-    if len(attached) > MOST_PARTS:
-        raise too_large(f"it has more than {MOST_PARTS} attachments")
+    if depth > MAX_DEPTH:
+        raise unreadable(f"its parts nest deeper than {MAX_DEPTH} levels")
+    if len(attached) > MAX_PARTS:
+        raise too_large(f"it has more than {MAX_PARTS} attachments")
     kind = part.get_content_type()
     if part.is_multipart() and kind.startswith("multipart/"):
         for each in _chosen(part, kind):
@@ -77,13 +77,13 @@ def _body(part: Message, attached: list[Message], depth: int) -> Iterator[Block]
     elif part.get_content_disposition() == "attachment" or part.get_filename() or not kind.startswith("text/"):
         attached.append(part)
     elif kind == "text/html":
-        yield from blocks_of(_text(part))
+        yield from html_blocks(_text(part))
     else:
-        yield Text(text=_text(part))
+        yield TextBlock(text=_text(part))
 
 
 def _chosen(part: Message, kind: str) -> list[Message]:
-    """All parts; of those that say the same in several ways, the plain one, else the richest."""
+    """All parts; of a multipart/alternative, the plain text part or else the last."""
     parts = [each for each in part.get_payload() if isinstance(each, Message)]
     if kind != "multipart/alternative":
         return parts
@@ -91,12 +91,12 @@ def _chosen(part: Message, kind: str) -> list[Message]:
 
 
 def _text(part: Message) -> str:
-    """A text part in its letters; a mail may name them wrongly, and then they are guessed."""
+    """Decode a text part. The declared encoding may be wrong, so it is detected if unknown."""
     payload = part.get_payload(decode=True)
     if not isinstance(payload, bytes):
         return ""
-    codec = declared_codec(part.get_content_charset()) or codec_of(payload) or "cp1252"
-    return decoded(payload, codec).replace("\r\n", "\n").replace("\0", "").strip()
+    codec = declared_encoding(part.get_content_charset()) or detect_encoding(payload) or "cp1252"
+    return decode_text(payload, codec).replace("\r\n", "\n").replace("\0", "").strip()
 
 
 def _described(part: Message) -> str:

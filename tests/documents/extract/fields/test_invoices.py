@@ -3,7 +3,7 @@
 import io
 
 from penstock.documents.pages import Box, Page, Span
-from penstock.documents.pdf.text_layer import Layers, read_layers
+from penstock.documents.pdf.text_layer import TextLayers, read_text_layers
 from tests.documents import pdf_files as making
 from tests.documents.extract.fields.filling import DATE, NUMBER, TEXT, WHOLE, array, find, place, record
 
@@ -144,8 +144,8 @@ def test_a_chinese_invoice_that_ocr_has_made_one_table_of():
 
 
 def test_an_invoice_with_its_head_right_of_the_seller_and_its_sums_at_the_edge():
-    layers = read_layers(io.BytesIO(making.whole_invoice()), 1, 1, ())
-    assert isinstance(layers, Layers)
+    layers = read_text_layers(io.BytesIO(making.whole_invoice()), 1, 1, ())
+    assert isinstance(layers, TextLayers)
     wanted = record(
         invoice_number=TEXT,
         invoice_date=DATE,
