@@ -22,7 +22,7 @@ from bench.rounds import ROUNDS, Finding, summary
 from bench.task_rows import fill
 from bench.wire import Wire, crowd
 from penstock.access.domain import Scope
-from penstock.access.door import open_to
+from penstock.access.guard import requires
 from penstock.access.keys import ensure_admin_key
 from penstock.settings import Settings
 from penstock.web.app import ROUTERS, build_app
@@ -49,7 +49,7 @@ RETURNING *
 nothing = APIRouter()
 
 
-@nothing.get("/api/v1/nothing", **open_to(Scope.READ, bound=True))
+@nothing.get("/api/v1/nothing", **requires(Scope.READ, bound=True))
 async def do_nothing() -> dict[str, object]:
     """Know the caller, and answer."""
     return {"success": True, "data": None}

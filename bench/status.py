@@ -16,7 +16,7 @@ from fastapi import APIRouter, FastAPI, Request
 
 from bench.rounds import ROUNDS, Finding, summary
 from penstock.access.domain import Scope
-from penstock.access.door import open_to
+from penstock.access.guard import requires
 from penstock.access.keys import ensure_admin_key
 from penstock.kernel.runstate import RunEntry
 from penstock.settings import Settings
@@ -37,14 +37,14 @@ status = APIRouter()
 bare = APIRouter()
 
 
-@status.get("/api/v1/status/{key}", **open_to(Scope.READ))
+@status.get("/api/v1/status/{key}", **requires(Scope.READ))
 async def read_status(key: str, request: Request) -> dict[str, Any]:
     """What a room's status route does: read the run state, and show it."""
     entry = await request.app.state.runs.get(key)
     return {"task_id": entry.key, "status": entry.status, "run": entry.run, **entry.fields}
 
 
-@bare.get("/api/v1/status/{key}", **open_to(Scope.READ))
+@bare.get("/api/v1/status/{key}", **requires(Scope.READ))
 async def read_bare(key: str, request: Request) -> dict[str, Any]:
     """The same caller, one GET, the same answer in size."""
     await request.app.state.redis.get(key)

@@ -8,9 +8,9 @@ from argon2 import PasswordHasher
 from fastapi import APIRouter, FastAPI
 
 from penstock.access import api, keys
+from penstock.access.authenticate import Authenticator
 from penstock.access.domain import IssuedKey, NewKey, Scope
-from penstock.access.door import CallerHere, open_to
-from penstock.access.identify import Access
+from penstock.access.guard import CurrentCaller, requires
 from penstock.access.login import Logins
 from penstock.access.passwords import Passwords
 from penstock.access.tokens import Tokens
@@ -24,13 +24,13 @@ ATTEMPTS, LOCK_SECONDS, SESSION_SECONDS = 3, 60.0, 3600.0
 room = APIRouter(prefix="/api/v1/room", route_class=EnvelopeRoute)
 
 
-@room.get("/inside", **open_to(Scope.READ, bound=True))
-async def inside(caller: CallerHere, say: SayHere) -> Said[str | None]:
+@room.get("/inside", **requires(Scope.READ, bound=True))
+async def inside(caller: CurrentCaller, say: SayHere) -> Said[str | None]:
     return say(caller.project, "Inside.", "在里面。")
 
 
-@room.post("/push", **open_to(Scope.WRITE))
-async def push(caller: CallerHere, say: SayHere) -> Said[int]:
+@room.post("/push", **requires(Scope.WRITE))
+async def push(caller: CurrentCaller, say: SayHere) -> Said[int]:
     return say(caller.user_id, "Pushed.", "已推送。")
 
 
@@ -66,8 +66,8 @@ def passwords() -> Passwords:
 
 
 @pytest.fixture
-def access(db: Db) -> Access:
-    return Access(db, tokens=Tokens(db.clock, secret=SECRET))
+def access(db: Db) -> Authenticator:
+    return Authenticator(db, tokens=Tokens(db.clock, secret=SECRET))
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def make(db: Db) -> Make:
 
 
 @pytest.fixture
-async def door(db: Db, access: Access, logins: Logins) -> Door:
+async def door(db: Db, access: Authenticator, logins: Logins) -> Door:
     app = FastAPI()
     app.state.db, app.state.access, app.state.logins = db, access, logins
     app.router.routes += [*api.router.routes, *room.routes]  # as wiring does; including them would build each anew

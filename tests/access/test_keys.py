@@ -9,9 +9,9 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError
 
 from penstock.access import audit, keys, store
+from penstock.access.credentials import hash_secret
 from penstock.access.domain import Caller, Key, KeyState, NewKey, Scope
 from penstock.access.errors import BadAdminKey, ExpiryInThePast, KeyNotActive, NoSuchKey
-from penstock.access.secret import hash_of
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
 from tests.access.conftest import Make
@@ -22,7 +22,7 @@ ADMIN = Caller(name="ann", user_id=7, scope=Scope.ADMIN, key_id="key_ann", reque
 
 async def key_of(db: Db, secret: str) -> Key | None:
     async with db.read() as tx:
-        return await store.find_key(tx, hash_of(secret))
+        return await store.find_key(tx, hash_secret(secret))
 
 
 async def state_of(db: Db, key_id: str) -> KeyState:

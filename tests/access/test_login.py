@@ -8,11 +8,11 @@ from argon2 import PasswordHasher
 from sqlalchemy import func, select, text
 
 from penstock.access import audit, store
+from penstock.access.credentials import hash_secret
 from penstock.access.domain import Scope
 from penstock.access.errors import AlreadyInitialised, LoginBusy, LoginLocked, WrongLogin
 from penstock.access.login import MOST_SESSIONS, Login, Logins, Origin
 from penstock.access.passwords import MOST_WAITING, Passwords
-from penstock.access.secret import hash_of
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
 from tests.access.conftest import ATTEMPTS, LOCK_SECONDS, SESSION_SECONDS
@@ -84,7 +84,7 @@ class TestLogin:
         assert (made.expires_at - clock.now()).total_seconds() == SESSION_SECONDS
         async with db.read() as tx:
             assert made.token not in str((await tx.conn.execute(select(store.console_session))).all())
-            found = await store.find_session(tx, hash_of(made.token))
+            found = await store.find_session(tx, hash_secret(made.token))
         assert found is not None
         assert found.user == made.user
 
@@ -112,7 +112,7 @@ class TestLogin:
             made.append(await logins.login("ann", PASSWORD))
             clock.advance(seconds=1)
         async with db.read() as tx:
-            there = [await store.find_session(tx, hash_of(one.token)) is not None for one in made]
+            there = [await store.find_session(tx, hash_secret(one.token)) is not None for one in made]
         assert there == [False] * 2 + [True] * MOST_SESSIONS
 
     async def test_a_hash_with_older_parameters_is_replaced_at_the_next_login(self, db: Db, logins: Logins, ann: None):
@@ -128,8 +128,8 @@ class TestLogin:
         one, two = await logins.login("ann", PASSWORD), await logins.login("ann", PASSWORD)
         await logins.logout(one.token, by=one.user.caller())
         async with db.read() as tx:
-            assert await store.find_session(tx, hash_of(one.token)) is None
-            assert await store.find_session(tx, hash_of(two.token)) is not None
+            assert await store.find_session(tx, hash_secret(one.token)) is None
+            assert await store.find_session(tx, hash_secret(two.token)) is not None
 
     async def test_what_happened_is_in_the_audit_log_with_the_address(self, db: Db, logins: Logins):
         origin = Origin(request_id="req-1", address="192.0.2.1")

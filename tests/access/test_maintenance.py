@@ -1,4 +1,4 @@
-"""What access keeps is bounded in time, and what may still matter is kept."""
+"""The cleanup of access: old rows are deleted, and rows that still matter stay."""
 
 from datetime import datetime, timedelta
 
@@ -8,17 +8,16 @@ from sqlalchemy import Table, select
 from penstock.access import audit, keys, store
 from penstock.access.errors import LoginLocked, WrongLogin
 from penstock.access.login import Logins
-from penstock.access.maintenance import periodic_tasks
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
+from penstock.wiring.modules import access_cleaner
 from tests.access.conftest import LOCK_SECONDS, SESSION_SECONDS, Make
 
 YEAR = timedelta(days=365)
 
 
-async def tidy(db: Db) -> None:
-    [duty] = periodic_tasks(db, audit_age=YEAR, lock=timedelta(seconds=LOCK_SECONDS))
-    await duty.run()
+async def clean(db: Db) -> None:
+    await access_cleaner(db, audit_age=YEAR, lock=timedelta(seconds=LOCK_SECONDS)).run()
 
 
 async def left(db: Db, table: Table) -> int:
@@ -28,20 +27,20 @@ async def left(db: Db, table: Table) -> int:
 
 async def test_old_lines_of_the_audit_log_go(db: Db, clock: ManualClock):
     async with db.tx() as tx:
-        await audit.note(tx, "test", "old", "x")
+        await audit.record(tx, "test", "old", "x")
     clock.advance(seconds=1)
     async with db.tx() as tx:
-        await audit.note(tx, "test", "new", "x")
+        await audit.record(tx, "test", "new", "x")
     clock.advance(seconds=YEAR.total_seconds())
-    await tidy(db)
+    await clean(db)
     async with db.read() as tx:
         assert [line.action for line in await audit.list_lines(tx)] == ["new"]
 
 
-async def test_a_bite_takes_the_oldest_and_no_more_than_its_limit(db: Db, clock: ManualClock):
+async def test_a_batch_deletes_the_oldest_up_to_its_limit(db: Db, clock: ManualClock):
     for number in range(5):
         async with db.tx() as tx:
-            await audit.note(tx, "test", str(number), "x")
+            await audit.record(tx, "test", str(number), "x")
         clock.advance(seconds=1)
     async with db.tx() as tx:
         assert await audit.delete_lines(tx, before=tx.now, limit=3) == 3
@@ -54,10 +53,10 @@ async def test_keys_go_a_year_after_they_opened_nothing_and_others_stay(db: Db, 
     async with db.tx() as tx:
         await keys.revoke(tx, revoked.key.id, by="test")
     clock.advance(seconds=YEAR.total_seconds())
-    await tidy(db)
+    await clean(db)
     assert await left(db, store.api_key) == 3
     clock.advance(seconds=86401)
-    await tidy(db)
+    await clean(db)
     async with db.read() as tx:
         assert [key.id for key in await store.list_keys(tx)] == [stays.key.id]
     assert ends.key.id != stays.key.id
@@ -67,10 +66,10 @@ async def test_logins_go_when_they_end(db: Db, logins: Logins, clock: ManualCloc
     await logins.init("ann", "correct horse")
     await logins.login("ann", "correct horse")
     clock.advance(seconds=SESSION_SECONDS)
-    await tidy(db)
+    await clean(db)
     assert await left(db, store.console_session) == 1
     clock.advance(seconds=1)
-    await tidy(db)
+    await clean(db)
     assert await left(db, store.console_session) == 0
 
 
@@ -83,10 +82,10 @@ async def test_attempts_go_when_they_no_longer_count_and_a_lock_stays_as_long_as
         with pytest.raises(WrongLogin):
             await logins.login("locked", "wrong")
     clock.advance(seconds=LOCK_SECONDS - 1)
-    await tidy(db)
+    await clean(db)
     assert await left(db, store.login_attempt) == 2
     with pytest.raises(LoginLocked):
         await logins.login("locked", "wrong")
     clock.advance(seconds=2)
-    await tidy(db)
+    await clean(db)
     assert await left(db, store.login_attempt) == 0

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from penstock.access import audit, store
-from penstock.access.secret import hash_of
+from penstock.access.credentials import hash_secret
 from penstock.kernel.bulk import insert_rows
 from penstock.kernel.db import Db, Tx
 from tests.plans import explain, reads_a_whole_table, recorded, sorts
@@ -25,7 +25,7 @@ VERBS: list[tuple[str, str, Verb]] = [
     ("console_session", "console_session", lambda tx: store.find_session(tx, "x")),
     ("console_session", "ix_console_session_expires_at", lambda tx: store.delete_sessions(tx, before=tx.now, limit=10)),
     ("console_user", "login", lambda tx: store.find_user(tx, "ann")),
-    ("login_attempt", "login_attempt", lambda tx: store.delete_attempt(tx, hash_of("ann"))),
+    ("login_attempt", "login_attempt", lambda tx: store.delete_attempt(tx, hash_secret("ann"))),
     ("login_attempt", "ix_login_attempt_last_at", lambda tx: store.delete_attempts(tx, before=tx.now, limit=10)),
     ("audit_log", "audit_log", lambda tx: audit.list_lines(tx, before=100)),
     ("audit_log", "ix_audit_log_actor", lambda tx: audit.list_lines(tx, actor="actor 7", before=ROWS)),

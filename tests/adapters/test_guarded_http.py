@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from penstock.adapters.addresses import Reach, readable_url
-from penstock.adapters.guarded_http import ANSWER_BYTES, GuardedPoster, Lookup, Permits
-from penstock.notify.domain import AddressRefused, Answer, NoAnswer, UrlRefused
+from penstock.adapters.guarded_http import ANSWER_BYTES, GuardedHttpClient, Lookup, Permits
+from penstock.notify.domain import AddressRefused, UrlRefused, WebhookResponse, WebhookUnreachable
 from tests.fakes.receivers import (
     PlainSocket,
     Receiver,
@@ -101,16 +101,18 @@ class TestUrls:
         assert readable_url(url).host
 
 
-def poster(reach: Permits = LOOPBACK, lookup: Lookup | None = None, seconds: float = PATIENCE_SECONDS) -> GuardedPoster:
-    return GuardedPoster(reach, seconds=seconds, lookup=lookup)
+def poster(
+    reach: Permits = LOOPBACK, lookup: Lookup | None = None, seconds: float = PATIENCE_SECONDS
+) -> GuardedHttpClient:
+    return GuardedHttpClient(reach, seconds=seconds, lookup=lookup)
 
 
 @pytest.fixture
-async def opened() -> AsyncIterator[Callable[..., GuardedPoster]]:
+async def opened() -> AsyncIterator[Callable[..., GuardedHttpClient]]:
     """Makes posters that are closed after the test."""
     async with AsyncExitStack() as stack:
 
-        def make(*options: Permits, **named: object) -> GuardedPoster:
+        def make(*options: Permits, **named: object) -> GuardedHttpClient:
             made = poster(*options, **named)  # type: ignore[arg-type]  # the keywords of `poster`
             stack.push_async_callback(made.close)
             return made
@@ -118,7 +120,7 @@ async def opened() -> AsyncIterator[Callable[..., GuardedPoster]]:
         yield make
 
 
-async def send(poster: GuardedPoster, url: str) -> Answer:
+async def send(poster: GuardedHttpClient, url: str) -> WebhookResponse:
     return await poster.post(url, headers={"X-Test": "yes"}, body=b"{}")
 
 
@@ -187,7 +189,7 @@ class TestGuard:
 
     async def test_a_socket_is_looked_at_when_it_is_made(self, opened):
         async with PlainSocket() as inside:
-            with pytest.raises(NoAnswer):
+            with pytest.raises(WebhookUnreachable):
                 await send(
                     opened(PermitsFirst(1), lookup=NamesThatAre("127.0.0.1")), f"http://a.example:{inside.port}/"
                 )
@@ -215,12 +217,12 @@ class TestGuard:
             await opened(NOWHERE, lookup=LookupThatFails(reason)).check("https://nobody.example/")
 
     async def test_a_lookup_that_fails_for_now_is_worth_another_try(self, opened):
-        with pytest.raises(NoAnswer, match="looked up") as failed:
+        with pytest.raises(WebhookUnreachable, match="looked up") as failed:
             await opened(lookup=LookupThatFails(socket.EAI_AGAIN)).check("https://hooks.example/")
         assert failed.value.retryable
 
     async def test_a_lookup_is_bounded_in_time(self, opened):
-        with pytest.raises(NoAnswer, match=r"within 0\.05 s"):
+        with pytest.raises(WebhookUnreachable, match=r"within 0\.05 s"):
             await opened(lookup=LookupThatHangs(), seconds=0.05).check("https://hooks.example/")
 
     async def test_a_name_that_is_too_long_for_any_resolver_is_refused(self, opened):
@@ -248,7 +250,7 @@ class TestPosting:
         assert posted.headers["Penstock-Id"] == "msg_1"
         assert posted.headers["Host"] == f"127.0.0.1:{receiver.port}"
         assert posted.headers["Accept-Encoding"] == "identity"
-        assert answer == Answer(status=200, text="thank you")
+        assert answer == WebhookResponse(status=200, text="thank you")
 
     async def test_a_cookie_is_not_kept(self, opened):
         async with ReceiverThatSays(200, headers={"Set-Cookie": "a=b; Path=/"}) as receiver:
@@ -263,24 +265,24 @@ class TestPosting:
 
     async def test_a_receiver_that_does_not_answer_is_given_up_in_time(self, opened):
         async with ReceiverThatStalls() as receiver:
-            with pytest.raises(NoAnswer, match=r"within 0\.2 s"):
+            with pytest.raises(WebhookUnreachable, match=r"within 0\.2 s"):
                 await send(opened(seconds=0.2), receiver.url)
 
     async def test_a_status_counts_although_the_rest_of_the_answer_never_comes(self, opened):
         async with ReceiverThatTrickles() as receiver, asyncio.timeout(PATIENCE_SECONDS):
-            assert await send(opened(seconds=0.3), receiver.url) == Answer(status=200, text="well, ")
+            assert await send(opened(seconds=0.3), receiver.url) == WebhookResponse(status=200, text="well, ")
 
     async def test_no_more_of_an_answer_is_read_than_the_bound(self, opened):
         async with ReceiverThatNeverStops() as receiver:
             answer = await send(opened(), receiver.url)
             await asyncio.wait_for(receiver.cut_off.wait(), PATIENCE_SECONDS)
-        assert answer == Answer(status=200, text="z" * ANSWER_BYTES)
+        assert answer == WebhookResponse(status=200, text="z" * ANSWER_BYTES)
         assert receiver.sent < 100 * ANSWER_BYTES  # what lay in the buffers of both ends, and no more
 
     async def test_a_compressed_answer_is_not_unfolded(self, opened):
         headers = {"Content-Encoding": "gzip", "Content-Type": "text/plain"}
         async with ReceiverThatSendsBytes(gzip.compress(b"z" * 1_000_000), headers) as receiver:
-            assert await send(opened(), receiver.url) == Answer(status=200)
+            assert await send(opened(), receiver.url) == WebhookResponse(status=200)
 
     @pytest.mark.parametrize(
         ("kind", "body", "text"),
@@ -296,24 +298,24 @@ class TestPosting:
 
     async def test_a_cut_connection_is_no_answer(self, opened):
         async with ReceiverThatHangsUp() as receiver:
-            with pytest.raises(NoAnswer, match="broke"):
+            with pytest.raises(WebhookUnreachable, match="broke"):
                 await send(opened(), receiver.url)
 
     @pytest.mark.parametrize("says", [b"220 mail.example ESMTP\r\n", b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 100_000])
     async def test_what_is_no_sound_http_is_no_answer(self, opened, says: bytes):
         async with PlainSocket(says) as server:
-            with pytest.raises(NoAnswer):
+            with pytest.raises(WebhookUnreachable):
                 await send(opened(seconds=5), server.url)
 
     async def test_a_closed_port_is_no_answer(self, opened):
         async with Receiver() as receiver:
             url = receiver.url
-        with pytest.raises(NoAnswer, match="no connection"):
+        with pytest.raises(WebhookUnreachable, match="no connection"):
             await send(opened(), url)
 
     async def test_a_certificate_that_nobody_vouches_for_is_not_trusted(self, opened, tmp_path: Path):
         async with Receiver(tls=self_signed(tmp_path)) as receiver:
-            with pytest.raises(NoAnswer, match="certificate"):
+            with pytest.raises(WebhookUnreachable, match="certificate"):
                 await send(opened(), receiver.url)
         assert receiver.heard == []
 

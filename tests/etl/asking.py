@@ -28,7 +28,7 @@ from penstock.kernel.queue import Queue
 from penstock.kernel.runstate import SqlRunState
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.workers import Workers
-from tests.fakes.doors import OpenDoor
+from tests.fakes.authenticators import FixedCallers
 from tests.fakes.ocr import EchoOcr
 from tests.kernel.http.asking import SILENT, Answer, ask
 
@@ -164,7 +164,7 @@ def room_of(tools: Deps, **changes: Any) -> Room:
     """A room with these tools, some of them changed."""
     tools = replace(tools, **changes)
     app = FastAPI()
-    app.state.db, app.state.etl, app.state.access = tools.db, tools, OpenDoor(**CALLERS)
+    app.state.db, app.state.etl, app.state.access = tools.db, tools, FixedCallers(**CALLERS)
     app.router.routes[:] = [RouteIndex([route for router in api.ROUTERS for route in router.routes])]
     install_error_handlers(app)
     return Room(tools=tools, app=app)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from starlette.datastructures import Headers
 
+from penstock.access.authenticate import Authenticator
 from penstock.access.domain import Caller, Scope
 from penstock.access.errors import InvalidApiKey
-from penstock.access.identify import Access
 from penstock.access.tokens import Tokens
 from tests.conftest import open_db
 from tests.journeys.command import run
@@ -40,11 +40,11 @@ def rows(settings: Mapping[str, Any]) -> list[list[str]]:
     return [re.split(r"  +", line) for line in shown.stdout.splitlines()[1:]]
 
 
-async def caller_with(access: Access, secret: str) -> Caller | None:
+async def caller_with(access: Authenticator, secret: str) -> Caller | None:
     return await access.identify(Headers({"X-API-Key": secret}))
 
 
-async def refused(access: Access, secret: str) -> bool:
+async def refused(access: Authenticator, secret: str) -> bool:
     try:
         await caller_with(access, secret)
     except InvalidApiKey:
@@ -59,7 +59,7 @@ async def test_a_key_is_made_listed_rotated_and_revoked(settings: Mapping[str, A
     assert "robot" in made.stderr
 
     db = open_db(database(settings))
-    access = Access(db, tokens=Tokens(db.clock))
+    access = Authenticator(db, tokens=Tokens(db.clock))
     secret = made.stdout.strip()
     caller = await caller_with(access, secret)
     assert caller is not None

@@ -7,19 +7,18 @@ import pytest
 
 from penstock.access.domain import Caller, Scope
 from penstock.adapters.addresses import Reach
-from penstock.adapters.guarded_http import GuardedPoster
+from penstock.adapters.guarded_http import GuardedHttpClient
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
 from penstock.kernel.message import Message
 from penstock.kernel.outbox import Relay
 from penstock.kernel.queue import Queue
 from penstock.kernel.workers import Workers
-from penstock.notify import store, subscribe
+from penstock.notify import store, webhooks
+from penstock.notify.delivery_jobs import ROOM
 from penstock.notify.deps import Deps
 from penstock.notify.domain import Delivery, Webhook
-from penstock.notify.fan_out import FanOut
-from penstock.notify.tries import ROOM
-from penstock.notify.worker import handlers
+from penstock.notify.worker import WebhookFanOut, handlers
 
 MOST_ATTEMPTS = 3
 ADMIN = Caller(name="root", user_id=1, scope=Scope.ADMIN)
@@ -51,12 +50,12 @@ class Secretly(Paid):
 class Room:
     """Everything a message passes through on its way out, driven step by step."""
 
-    def __init__(self, tools: Deps, clock: ManualClock) -> None:
-        self.tools = tools
-        self.db = tools.db
+    def __init__(self, deps: Deps, clock: ManualClock) -> None:
+        self.deps = deps
+        self.db = deps.db
         self.clock = clock
-        self.relay = Relay(self.db, {Secretly: []}, carriers=[FanOut(tools)], owner="relay")
-        self.workers = Workers(self.db, tools.queue, handlers(tools), owner="worker", rooms=[ROOM], slots=1)
+        self.relay = Relay(self.db, {Secretly: []}, carriers=[WebhookFanOut(deps)], owner="relay")
+        self.workers = Workers(self.db, deps.queue, handlers(deps), owner="worker", rooms=[ROOM], slots=1)
 
     async def send(self, *messages: Message) -> None:
         """Say something, and let what is due now go its way."""
@@ -78,7 +77,7 @@ class Room:
 
     async def add(self, caller: Caller, url: str, channels: Sequence[str] = ("*",)) -> Webhook:
         """A new webhook."""
-        return await subscribe.add(self.tools, caller, url=url, channels=channels)
+        return await webhooks.add(self.deps, caller, url=url, channels=channels)
 
     async def get(self, webhook: Webhook) -> Webhook:
         """The webhook as it is now."""
@@ -97,19 +96,19 @@ class Room:
 
 
 @pytest.fixture
-async def poster() -> AsyncIterator[GuardedPoster]:
+async def poster() -> AsyncIterator[GuardedHttpClient]:
     """The real client; loopback is allowed, since that is where the receivers are."""
-    made = GuardedPoster(Reach.of(["127.0.0.0/8"]), seconds=30)
+    made = GuardedHttpClient(Reach.of(["127.0.0.0/8"]), seconds=30)
     yield made
     await made.close()
 
 
 @pytest.fixture
-def tools(db: Db, poster: GuardedPoster) -> Deps:
+def deps(db: Db, poster: GuardedHttpClient) -> Deps:
     return Deps(
         db=db,
         queue=Queue(),
-        poster=poster,
+        client=poster,
         channels=frozenset({"Paid", "Shipped"}),
         most_attempts=MOST_ATTEMPTS,
         user_agent="penstock/0",
@@ -117,13 +116,13 @@ def tools(db: Db, poster: GuardedPoster) -> Deps:
 
 
 @pytest.fixture
-def room(tools: Deps, clock: ManualClock) -> Room:
-    return Room(tools, clock)
+def room(deps: Deps, clock: ManualClock) -> Room:
+    return Room(deps, clock)
 
 
 @pytest.fixture
 async def hasty(room: Room, clock: ManualClock) -> AsyncIterator[Room]:
     """The room with a client that waits for an answer no longer than a moment."""
-    made = GuardedPoster(Reach.of(["127.0.0.0/8"]), seconds=0.3)
-    yield Room(replace(room.tools, poster=made), clock)
+    made = GuardedHttpClient(Reach.of(["127.0.0.0/8"]), seconds=0.3)
+    yield Room(replace(room.deps, client=made), clock)
     await made.close()

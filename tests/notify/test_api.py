@@ -8,8 +8,8 @@ import pytest
 from fastapi import FastAPI
 
 from penstock.access import keys
+from penstock.access.authenticate import Authenticator
 from penstock.access.domain import NewKey, Scope
-from penstock.access.identify import Access
 from penstock.access.tokens import Tokens
 from penstock.kernel.http.problems import install_error_handlers
 from penstock.kernel.http.routes import RouteIndex
@@ -39,8 +39,8 @@ async def ask(room: Room) -> Ask:
     app = FastAPI()
     install_error_handlers(app)
     app.router.routes[:] = [RouteIndex(router.routes)]
-    app.state.db, app.state.notify = room.db, room.tools
-    app.state.access = Access(room.db, tokens=Tokens(room.clock, secret="a secret of thirty-two bytes or more"))
+    app.state.db, app.state.notify = room.db, room.deps
+    app.state.access = Authenticator(room.db, tokens=Tokens(room.clock, secret="a secret of thirty-two bytes or more"))
     async with room.db.tx() as tx:
         secrets = {name: (await keys.create(tx, new, by="test")).secret for name, new in KEYS.items()}
 

@@ -11,11 +11,11 @@ from penstock.access.audit import list_lines
 from penstock.kernel.events import event
 from penstock.kernel.queue import Job, JobState, get_job
 from penstock.kernel.transitions import list_transitions
-from penstock.notify import subscribe
+from penstock.notify import webhooks
 from penstock.notify.deliver import RESPONSE_CHARACTERS, deliver
-from penstock.notify.domain import BOTH_SECRETS, DELIVERY, FAILED_IN_ROW, FAILING_FOR, DeliveryState, Webhook
+from penstock.notify.delivery_jobs import BACKOFF, JITTER
+from penstock.notify.domain import DELIVERY, DISABLE_AFTER, DISABLE_AFTER_FAILURES, SECRET_GRACE, DeliveryState, Webhook
 from penstock.notify.signing import sign
-from penstock.notify.tries import SPREAD, WAITS
 from tests.fakes.receivers import (
     Posted,
     Receiver,
@@ -26,7 +26,7 @@ from tests.fakes.receivers import (
 )
 from tests.notify.conftest import ANNA, BERT, MOST_ATTEMPTS, Paid, Room
 
-LONGEST = max(WAITS).total_seconds() * (1 + SPREAD)  # longer than any wait between two tries
+LONGEST = max(BACKOFF).total_seconds() * (1 + JITTER)  # longer than any wait between two tries
 MINE = Paid(user_id=5)
 
 
@@ -99,9 +99,9 @@ class TestArriving:
     async def test_a_new_secret_signs_at_once_and_the_old_one_for_a_while(self, room: Room):
         async with Receiver() as receiver:
             old = await room.add(ANNA, receiver.url)
-            new = await subscribe.rotate_secret(room.tools, ANNA, old.id)
+            new = await webhooks.rotate_secret(room.deps, ANNA, old.id)
             await room.send(MINE)
-            await room.wait(BOTH_SECRETS.total_seconds())
+            await room.wait(SECRET_GRACE.total_seconds())
             await room.send(MINE)
         first, second = receiver.heard
         assert signatures(first) == signed_by(new, old, posted=first)
@@ -116,11 +116,11 @@ class TestTryingAgain:
         await room.send(MINE)
         waiting = await room.delivery(webhook)
         assert (waiting.state, waiting.attempts, waiting.status_code) == (DeliveryState.PENDING, 1, None)
-        assert waiting.error == "There is no answer: no connection could be made."
+        assert waiting.error == "No response: no connection could be made."
         async with Receiver(port=receiver.port) as back:
-            await room.wait(WAITS[0].total_seconds() - 1)
+            await room.wait(BACKOFF[0].total_seconds() - 1)
             assert back.heard == []
-            await room.wait(WAITS[0].total_seconds() * SPREAD + 1)
+            await room.wait(BACKOFF[0].total_seconds() * JITTER + 1)
         assert len(back.heard) == 1
         assert (await room.delivery(webhook)).state is DeliveryState.DELIVERED
         assert await life(room, webhook) == ["retry", "deliver"]
@@ -143,7 +143,7 @@ class TestTryingAgain:
         async with ReceiverThatStalls() as receiver:
             webhook = await hasty.add(ANNA, receiver.url)
             await hasty.send(MINE)
-        assert (await hasty.delivery(webhook)).error == "There is no answer: nothing came within 0.3 s."
+        assert (await hasty.delivery(webhook)).error == "No response: nothing came within 0.3 s."
 
     async def test_a_receiver_that_hangs_up_is_tried_again(self, room: Room):
         async with ReceiverThatHangsUp() as receiver:
@@ -202,8 +202,8 @@ class TestSwitchingOff:
                 tx.send(MINE)
             await room.relay.deliver()
             async with room.db.tx() as tx:
-                jobs = await room.tools.queue.claim(tx, owner="two", seconds=60, limit=2, room="notify")
-            for settle in [await deliver(room.tools, job) for job in jobs]:
+                jobs = await room.deps.queue.claim(tx, owner="two", seconds=60, limit=2, room="notify")
+            for settle in [await deliver(room.deps, job) for job in jobs]:
                 assert settle is not None
                 async with room.db.tx() as tx:
                     await settle(tx)
@@ -219,29 +219,32 @@ class TestSwitchingOff:
         assert len(receiver.heard) == 2
         assert [delivery.error for delivery in await room.deliveries(webhook)] == [
             "The receiver answered 410.",
-            "The webhook is switched off.",
+            "The webhook is disabled.",
         ]
 
     async def test_failures_in_a_row_over_days_switch_it_off_once(self, room: Room):
         async with ReceiverThatSays(500) as receiver:
             webhook = await room.add(ANNA, receiver.url)
-            for number in range(1, FAILED_IN_ROW):
+            for number in range(1, DISABLE_AFTER_FAILURES):
                 await fail_for_good(room)
                 assert (await room.get(webhook)).failed_in_row == number
-            await room.wait(FAILING_FOR.total_seconds())
+            await room.wait(DISABLE_AFTER.total_seconds())
             assert (await room.get(webhook)).active
             await fail_for_good(room)
             await fail_for_good(room)
         off = await room.get(webhook)
-        assert (off.active, off.disabled_reason) == (False, f"{FAILED_IN_ROW} deliveries in a row failed, over days.")
+        assert (off.active, off.disabled_reason) == (
+            False,
+            f"{DISABLE_AFTER_FAILURES} deliveries in a row failed, over days.",
+        )
         assert await disabled_events(room) == [(f"webhook:{webhook.id}", "user:5")]
-        assert len(receiver.heard) == FAILED_IN_ROW * MOST_ATTEMPTS
+        assert len(receiver.heard) == DISABLE_AFTER_FAILURES * MOST_ATTEMPTS
 
     async def test_failures_in_a_row_on_one_bad_day_do_not(self, room: Room):
-        quick = Room(replace(room.tools, most_attempts=1), room.clock)
+        quick = Room(replace(room.deps, most_attempts=1), room.clock)
         async with ReceiverThatSays(500) as receiver:
             webhook = await room.add(ANNA, receiver.url)
-            for _ in range(FAILED_IN_ROW + 1):
+            for _ in range(DISABLE_AFTER_FAILURES + 1):
                 await quick.send(MINE)
         assert (await room.get(webhook)).active
 
@@ -264,17 +267,17 @@ async def held(room: Room) -> AsyncIterator[tuple[Webhook, Receiver, Job]]:
             tx.send(MINE)
         await room.relay.deliver()
         async with room.db.tx() as tx:
-            [job] = await room.tools.queue.claim(tx, owner="lost", seconds=60, limit=1, room="notify")
+            [job] = await room.deps.queue.claim(tx, owner="lost", seconds=60, limit=1, room="notify")
         yield webhook, receiver, job
 
 
 class TestDying:
     async def test_killed_between_post_and_settle_it_arrives_twice_under_one_id(self, room: Room, held):
         webhook, receiver, job = held
-        settle = await deliver(room.tools, job)  # posted; and here the worker dies, with the settle in its hands
+        settle = await deliver(room.deps, job)  # posted; and here the worker dies, with the settle in its hands
         room.clock.advance(seconds=61)
         async with room.db.tx() as tx:
-            await room.tools.queue.rescue(tx)
+            await room.deps.queue.rescue(tx)
         await room.work()
         assert settle is not None
         first, second = receiver.heard
@@ -287,9 +290,9 @@ class TestDying:
 
     async def test_a_job_that_runs_again_after_its_settle_posts_nothing(self, room: Room, held):
         webhook, receiver, job = held
-        settle = await deliver(room.tools, job)
+        settle = await deliver(room.deps, job)
         assert settle is not None
         async with room.db.tx() as tx:
             await settle(tx)
-        assert await deliver(room.tools, job) is None
+        assert await deliver(room.deps, job) is None
         assert (len(receiver.heard), (await room.delivery(webhook)).attempts) == (1, 1)

@@ -5,20 +5,20 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from penstock.kernel.machine import WrongState
+from penstock.notify.delivery_jobs import BACKOFF, JITTER, backoff_after
 from penstock.notify.domain import (
-    BOTH_SECRETS,
     DELIVERY,
-    FAILED_IN_ROW,
-    FAILING_FOR,
+    DISABLE_AFTER,
+    DISABLE_AFTER_FAILURES,
     MOST_RETRY_AFTER,
-    Answer,
+    SECRET_GRACE,
     ChannelUnknown,
     DeliveryState,
     Webhook,
+    WebhookResponse,
+    check_channels,
     owners_of,
-    refuse_unknown_channels,
 )
-from penstock.notify.tries import SPREAD, WAITS, wait_after
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -60,50 +60,50 @@ class TestRetryAfter:
         ],
     )
     def test_it_is_understood_within_a_bound(self, text: str, seconds: float):
-        assert Answer(status=503, retry_after=text).asks_to_wait(NOW).total_seconds() == seconds
+        assert WebhookResponse(status=503, retry_after=text).retry_delay(NOW).total_seconds() == seconds
 
     def test_it_means_nothing_with_another_status(self):
-        waits = [Answer(status=status, retry_after="60").asks_to_wait(NOW) for status in (429, 503, 500, 200)]
+        waits = [WebhookResponse(status=status, retry_after="60").retry_delay(NOW) for status in (429, 503, 500, 200)]
         assert waits == [timedelta(minutes=1), timedelta(minutes=1), timedelta(), timedelta()]
 
 
 class TestWaits:
     def test_they_grow_and_the_last_one_stays(self):
         for attempts in range(1, 20):
-            middle = WAITS[min(attempts, len(WAITS)) - 1]
-            assert middle <= wait_after(attempts) <= middle * (1 + SPREAD)
+            middle = BACKOFF[min(attempts, len(BACKOFF)) - 1]
+            assert middle <= backoff_after(attempts) <= middle * (1 + JITTER)
 
 
 class TestSecrets:
     def test_the_old_one_signs_beside_the_new_one_for_a_while(self):
         before = webhook()
-        after = before.rotated(now=NOW)
+        after = before.with_new_secret(now=NOW)
         assert before.secrets_at(NOW) == ["whsec_one"]
-        assert after.secrets_at(NOW + BOTH_SECRETS - timedelta(seconds=1)) == [after.secret, "whsec_one"]
-        assert after.secrets_at(NOW + BOTH_SECRETS) == [after.secret]
+        assert after.secrets_at(NOW + SECRET_GRACE - timedelta(seconds=1)) == [after.secret, "whsec_one"]
+        assert after.secrets_at(NOW + SECRET_GRACE) == [after.secret]
         assert after.secret.startswith("whsec_")
 
     def test_they_are_in_no_printed_form(self):
-        assert "whsec" not in repr(webhook().rotated(now=NOW))
+        assert "whsec" not in repr(webhook().with_new_secret(now=NOW))
 
 
 class TestGivingUp:
     @pytest.mark.parametrize(
         ("failed", "since", "lost"),
         [
-            (FAILED_IN_ROW, NOW - FAILING_FOR, True),
-            (FAILED_IN_ROW - 1, NOW - FAILING_FOR, False),
-            (FAILED_IN_ROW, NOW - FAILING_FOR + timedelta(seconds=1), False),
+            (DISABLE_AFTER_FAILURES, NOW - DISABLE_AFTER, True),
+            (DISABLE_AFTER_FAILURES - 1, NOW - DISABLE_AFTER, False),
+            (DISABLE_AFTER_FAILURES, NOW - DISABLE_AFTER + timedelta(seconds=1), False),
             (0, None, False),
         ],
     )
     def test_it_takes_both_many_failures_and_days(self, failed: int, since: datetime | None, lost: bool):
-        assert webhook(failed_in_row=failed, failing_since=since).is_lost(NOW) is lost
+        assert webhook(failed_in_row=failed, failing_since=since).has_failed_for_days(NOW) is lost
 
     def test_switched_on_again_nothing_is_held_against_it(self):
-        off = webhook(failed_in_row=9, failing_since=NOW).switched_off("gone")
+        off = webhook(failed_in_row=9, failing_since=NOW).disabled("gone")
         assert (off.active, off.disabled_reason) == (False, "gone")
-        assert off.switched_on() == webhook()
+        assert off.enabled() == webhook()
 
 
 class TestWhoHears:
@@ -120,14 +120,14 @@ class TestWhoHears:
         assert owners_of(payload) == owners
 
     def test_channels_are_asked_for_by_name_or_all_at_once(self):
-        assert webhook().wants("Paid")
-        assert webhook(channels=["Paid"]).wants("Paid")
-        assert not webhook(channels=["Shipped"]).wants("Paid")
+        assert webhook().is_subscribed_to("Paid")
+        assert webhook(channels=["Paid"]).is_subscribed_to("Paid")
+        assert not webhook(channels=["Shipped"]).is_subscribed_to("Paid")
 
     def test_an_unknown_channel_is_named(self):
-        refuse_unknown_channels(["*", "Paid"], {"Paid"})
-        with pytest.raises(ChannelUnknown, match="channels names 'Lost'"):
-            refuse_unknown_channels(["Paid", "Lost"], {"Paid"})
+        check_channels(["*", "Paid"], {"Paid"})
+        with pytest.raises(ChannelUnknown, match="channels contains 'Lost'"):
+            check_channels(["Paid", "Lost"], {"Paid"})
 
     @pytest.mark.parametrize(
         ("owner", "audience"),

@@ -8,10 +8,9 @@ from penstock.access.domain import Caller
 from penstock.kernel.outbox import Parcel
 from penstock.kernel.queue import JobState, get_job
 from penstock.messages import WebhookPing
-from penstock.notify import store, subscribe
+from penstock.notify import store, webhooks
 from penstock.notify.domain import DeliveryState
-from penstock.notify.fan_out import FanOut
-from penstock.notify.subscribe import Changes
+from penstock.notify.worker import WebhookFanOut
 from tests.fakes.receivers import Receiver
 from tests.notify.conftest import ADMIN, ANNA, BERT, CARLA, DORA, Paid, Room, Secretly, Shipped
 
@@ -47,10 +46,10 @@ class TestWhoHears:
     async def test_a_webhook_that_is_off_gets_nothing(self, room: Room):
         async with Receiver() as receiver:
             webhook = await room.add(ANNA, receiver.url)
-            await subscribe.change(room.tools, ANNA, webhook.id, Changes(active=False))
+            await webhooks.change(room.deps, ANNA, webhook.id, active=False)
             await room.send(Paid(user_id=5))
             assert await room.deliveries(webhook) == []
-            await subscribe.change(room.tools, ANNA, webhook.id, Changes(active=True))
+            await webhooks.change(room.deps, ANNA, webhook.id, active=True)
             await room.send(Paid(user_id=5))
         assert len(receiver.heard) == 1
 
@@ -59,7 +58,7 @@ class TestWhoHears:
             webhook = await room.add(ANNA, f"{receiver.url}?one", channels=["Paid"])
             await room.add(ANNA, f"{receiver.url}?two")
             await room.add(ADMIN, f"{receiver.url}?three")
-            await subscribe.ping(room.tools, ANNA, webhook.id)
+            await webhooks.ping(room.deps, ANNA, webhook.id)
             await room.work()
         [posted] = receiver.heard
         assert posted.path.endswith("?one")
@@ -68,16 +67,16 @@ class TestWhoHears:
     async def test_a_ping_for_a_webhook_that_is_off_meanwhile_is_not_delivered(self, room: Room):
         async with Receiver() as receiver:
             webhook = await room.add(ANNA, receiver.url)
-            await subscribe.ping(room.tools, ANNA, webhook.id)
-            await subscribe.change(room.tools, ANNA, webhook.id, Changes(active=False))
+            await webhooks.ping(room.deps, ANNA, webhook.id)
+            await webhooks.change(room.deps, ANNA, webhook.id, active=False)
             await room.work()
         assert await room.deliveries(webhook) == []
 
     async def test_a_ping_for_a_webhook_that_is_gone_meanwhile_ends_quietly(self, room: Room):
         async with Receiver() as receiver:
             webhook = await room.add(ANNA, receiver.url)
-            await subscribe.ping(room.tools, ANNA, webhook.id)
-            await subscribe.remove(room.tools, ANNA, webhook.id)
+            await webhooks.ping(room.deps, ANNA, webhook.id)
+            await webhooks.remove(room.deps, ANNA, webhook.id)
             await room.work()
         assert receiver.heard == []
 
@@ -106,7 +105,7 @@ class TestWhatIsWritten:
                 id="msg_1", channel="Paid", dedup_key="", payload={"user_id": 5}, created_at=room.clock.now()
             )
             for _ in range(2):
-                write = await FanOut(room.tools).carry(parcel)
+                write = await WebhookFanOut(room.deps).carry(parcel)
                 async with room.db.tx() as tx:
                     await write(tx)
             await room.work()
@@ -127,7 +126,7 @@ class TestWhatIsWritten:
         assert await room.deliveries(webhook) == []
 
     def test_it_carries_what_may_leave_the_house_and_pings(self, room: Room):
-        assert set(FanOut(room.tools).channels) == {"Paid", "Shipped", WebhookPing.__name__}
+        assert set(WebhookFanOut(room.deps).channels) == {"Paid", "Shipped", WebhookPing.__name__}
 
 
 @pytest.mark.parametrize("caller", CALLERS.values(), ids=CALLERS)

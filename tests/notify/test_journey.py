@@ -16,8 +16,8 @@ from granian.log import LogLevels
 from granian.server.embed import Server
 
 from penstock.access import keys
+from penstock.access.authenticate import Authenticator
 from penstock.access.domain import NewKey, Scope
-from penstock.access.identify import Access
 from penstock.access.tokens import Tokens
 from penstock.kernel.clock import SystemClock
 from penstock.kernel.db import Db
@@ -25,10 +25,9 @@ from penstock.kernel.http.problems import install_error_handlers
 from penstock.kernel.outbox import Relay
 from penstock.kernel.workers import Workers
 from penstock.notify.api import router
+from penstock.notify.delivery_jobs import ROOM
 from penstock.notify.deps import Deps
-from penstock.notify.fan_out import FanOut
-from penstock.notify.tries import ROOM
-from penstock.notify.worker import handlers
+from penstock.notify.worker import WebhookFanOut, handlers
 from tests.conftest import open_db
 from tests.fakes.receivers import Receiver
 from tests.journeys.command import free_port
@@ -57,15 +56,17 @@ async def live(db_url: str) -> AsyncIterator[Db]:
 
 
 @asynccontextmanager
-async def running(tools: Deps) -> AsyncIterator[str]:
+async def running(deps: Deps) -> AsyncIterator[str]:
     """The API, the relay and a worker; gives the API's address."""
     app = FastAPI()
     install_error_handlers(app)
     app.include_router(router)
-    app.state.notify = tools
-    app.state.access = Access(tools.db, tokens=Tokens(tools.db.clock, secret="a secret of thirty-two bytes or more"))
-    relay = Relay(tools.db, {}, carriers=[FanOut(tools)], owner="relay")
-    workers = Workers(tools.db, tools.queue, handlers(tools), owner="worker", rooms=[ROOM])
+    app.state.notify = deps
+    app.state.access = Authenticator(
+        deps.db, tokens=Tokens(deps.db.clock, secret="a secret of thirty-two bytes or more")
+    )
+    relay = Relay(deps.db, {}, carriers=[WebhookFanOut(deps)], owner="relay")
+    workers = Workers(deps.db, deps.queue, handlers(deps), owner="worker", rooms=[ROOM])
     port = free_port()
     server = Server(app, address="127.0.0.1", port=port, interface=Interfaces.ASGI, log_level=LogLevels.error)
     parts = [asyncio.ensure_future(part) for part in (relay.run(), workers.run())]
@@ -92,12 +93,12 @@ async def answering(port: int) -> None:
                 return
 
 
-async def test_a_message_reaches_a_receiver_that_checks_it(tools: Deps, live: Db):
+async def test_a_message_reaches_a_receiver_that_checks_it(deps: Deps, live: Db):
     async with live.tx() as tx:
         key = await keys.create(tx, NewKey(name="anna", scope=Scope.WRITE, user_id=5), by="test")
     headers = {"X-API-Key": key.secret}
     async with (
-        running(replace(tools, db=live)) as url,
+        running(replace(deps, db=live)) as url,
         ReceiverThatChecks() as receiver,
         aiohttp.ClientSession(headers=headers) as session,
     ):

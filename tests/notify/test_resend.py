@@ -3,11 +3,9 @@
 import pytest
 
 from penstock.access.audit import list_lines
-from penstock.notify import subscribe
-from penstock.notify.deliver import deliver
+from penstock.notify import webhooks
+from penstock.notify.deliver import deliver, resend
 from penstock.notify.domain import DeliveryNotFound, DeliveryState, WebhookNotFound, WebhookOff
-from penstock.notify.resend import resend
-from penstock.notify.subscribe import Changes
 from tests.fakes.receivers import Receiver, ReceiverThatSays
 from tests.notify.conftest import ANNA, BERT, MOST_ATTEMPTS, Paid, Room
 from tests.notify.test_deliver import LONGEST, fail_for_good, life
@@ -21,7 +19,7 @@ async def test_what_failed_is_sent_again_with_its_tries_counted_from_nothing(roo
         await fail_for_good(room)
         failed = await room.delivery(webhook)
         assert failed.state is DeliveryState.FAILED
-        again = await resend(room.tools, ANNA, webhook.id, failed.id)
+        again = await resend(room.deps, ANNA, webhook.id, failed.id)
         assert (again.state, again.attempts, again.finished_at) == (DeliveryState.PENDING, 0, None)
         for _ in range(MOST_ATTEMPTS):
             await room.wait(LONGEST)
@@ -35,7 +33,7 @@ async def test_what_arrived_can_be_sent_again_too(room: Room):
     async with Receiver() as receiver:
         webhook = await room.add(ANNA, receiver.url)
         await room.send(MINE)
-        await resend(room.tools, ANNA, webhook.id, (await room.delivery(webhook)).id)
+        await resend(room.deps, ANNA, webhook.id, (await room.delivery(webhook)).id)
         await room.work()
     assert len(receiver.heard) == 2
     assert await life(room, webhook) == ["deliver", "resend", "deliver"]
@@ -45,7 +43,7 @@ async def test_what_waits_for_its_next_try_goes_at_once_and_the_older_job_does_n
     async with ReceiverThatSays(500) as receiver:
         webhook = await room.add(ANNA, receiver.url)
         await room.send(MINE)
-        await resend(room.tools, ANNA, webhook.id, (await room.delivery(webhook)).id)
+        await resend(room.deps, ANNA, webhook.id, (await room.delivery(webhook)).id)
         await room.work()
         assert len(receiver.heard) == 2
         await room.wait(LONGEST)  # now both the older job and the new one are due
@@ -60,10 +58,10 @@ async def test_a_try_that_was_under_way_has_no_say_any_more(room: Room):
             tx.send(MINE)
         await room.relay.deliver()
         async with room.db.tx() as tx:
-            [job] = await room.tools.queue.claim(tx, owner="slow", seconds=60, limit=1, room="notify")
-        late = await deliver(room.tools, job)
+            [job] = await room.deps.queue.claim(tx, owner="slow", seconds=60, limit=1, room="notify")
+        late = await deliver(room.deps, job)
         assert late is not None
-        await resend(room.tools, ANNA, webhook.id, (await room.delivery(webhook)).id)
+        await resend(room.deps, ANNA, webhook.id, (await room.delivery(webhook)).id)
         async with room.db.tx() as tx:
             await late(tx)
         assert (await room.delivery(webhook)).attempts == 0
@@ -77,7 +75,7 @@ async def test_it_is_written_down_who_sent_it_again(room: Room):
         webhook = await room.add(ANNA, receiver.url)
         await room.send(MINE)
         delivery = await room.delivery(webhook)
-        await resend(room.tools, ANNA, webhook.id, delivery.id)
+        await resend(room.deps, ANNA, webhook.id, delivery.id)
     async with room.db.read() as tx:
         line = (await list_lines(tx, limit=1))[0]
     assert (line.action, line.target) == ("webhook.resend", f"webhook:{webhook.id}")
@@ -90,11 +88,11 @@ async def test_only_through_its_own_webhook_and_only_by_its_owner(room: Room):
         await room.send(MINE)
         delivery = await room.delivery(mine)
         with pytest.raises(DeliveryNotFound):
-            await resend(room.tools, ANNA, other.id, delivery.id)
+            await resend(room.deps, ANNA, other.id, delivery.id)
         with pytest.raises(WebhookNotFound):
-            await resend(room.tools, BERT, mine.id, delivery.id)
-        await subscribe.change(room.tools, ANNA, mine.id, Changes(active=False))
+            await resend(room.deps, BERT, mine.id, delivery.id)
+        await webhooks.change(room.deps, ANNA, mine.id, active=False)
         with pytest.raises(WebhookOff):
-            await resend(room.tools, ANNA, mine.id, delivery.id)
+            await resend(room.deps, ANNA, mine.id, delivery.id)
         await room.work()
     assert len(receiver.heard) == 1

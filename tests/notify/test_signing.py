@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.kernel.outbox import Parcel
-from penstock.notify.signing import MOST_BODY_BYTES, body_of, sign, signed_headers
+from penstock.notify.signing import MOST_BODY_BYTES, build_body, sign, signed_headers
 from tests.checks import tree
 
 Check = Callable[[str, Mapping[str, str], bytes], bool]
@@ -75,7 +75,7 @@ def test_a_receiver_that_follows_the_howto_refuses_what_is_played_again_later():
 
 
 def test_the_body_tells_the_message_and_its_channel():
-    assert json.loads(body_of(parcel(invoice=7))) == {
+    assert json.loads(build_body(parcel(invoice=7))) == {
         "id": "msg_1",
         "channel": "Paid",
         "created_at": "2026-01-01T00:00:00+00:00",
@@ -84,7 +84,7 @@ def test_the_body_tells_the_message_and_its_channel():
 
 
 def test_a_payload_over_the_bound_is_left_out_and_the_body_says_so():
-    body = body_of(parcel(text="é" * (MOST_BODY_BYTES // 2)))
+    body = build_body(parcel(text="é" * (MOST_BODY_BYTES // 2)))
     assert len(body) < 1000
     said = json.loads(body)
     assert (said["id"], said["payload"]) == ("msg_1", None)

@@ -9,7 +9,7 @@ from penstock.kernel.http.problems import install_error_handlers
 from penstock.kernel.hub import Hub
 from penstock.web.events import router
 from tests.conftest import open_db
-from tests.fakes.doors import OpenDoor
+from tests.fakes.authenticators import FixedCallers
 from tests.servers.http import serving
 
 MOST_STREAMS = 2000
@@ -36,7 +36,7 @@ async def _serve(url: str, port: int) -> None:
     app = FastAPI()
     install_error_handlers(app)
     app.include_router(router)
-    app.state.db, app.state.hub, app.state.access = db, hub, OpenDoor(**callers())
+    app.state.db, app.state.hub, app.state.access = db, hub, FixedCallers(**callers())
 
     @app.get("/dropped")
     async def dropped() -> int:

@@ -36,7 +36,7 @@ from penstock.tasks.deps import Config, Deps
 from penstock.tasks.metrics import TaskMetrics
 from penstock.tasks.pull_limits import PullLimiter, read_rates
 from tests.asgi import Answer, call
-from tests.fakes.doors import OpenDoor
+from tests.fakes.authenticators import FixedCallers
 
 PROJECT = "/api/v1/projects/p1"
 CALLERS = {
@@ -68,7 +68,7 @@ class TasksApi:
         self.app = FastAPI()
         self.app.state.db = deps.db
         self.app.state.tasks = deps
-        self.app.state.access = OpenDoor(**CALLERS)
+        self.app.state.access = FixedCallers(**CALLERS)
         self.app.router.routes[:] = [RouteIndex([route for router in ROUTERS for route in router.routes])]
         install_error_handlers(self.app)
 

@@ -8,12 +8,12 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel
 
 from penstock.access.domain import Caller, Scope
-from penstock.access.door import open_to, open_to_all
+from penstock.access.guard import public, requires
 from penstock.settings import Settings
 from penstock.web import health
 from penstock.web.app import App, build_app
 from penstock.wiring import Runtime, open_runtime
-from tests.fakes.doors import OpenDoor
+from tests.fakes.authenticators import FixedCallers
 from tests.kernel.http.asking import ask
 
 SHOP = "https://shop.example"
@@ -28,20 +28,20 @@ class Order(BaseModel):
 def shop() -> APIRouter:
     router = APIRouter(prefix="/api/v1/orders", tags=["orders"])
 
-    @router.get("/{order_id}", summary="Read an order", **open_to(Scope.READ))
+    @router.get("/{order_id}", summary="Read an order", **requires(Scope.READ))
     async def read(request: Request, order_id: int) -> dict[str, Any]:
         return {"id": order_id, "by": request.state.caller.name}
 
-    @router.post("", summary="Order", **open_to(Scope.WRITE))
+    @router.post("", summary="Order", **requires(Scope.WRITE))
     async def order(order: Order) -> Order:
         return order
 
-    @router.get("", summary="What can be ordered", **open_to_all())
+    @router.get("", summary="What can be ordered", **public())
     async def offer() -> list[str]:
         return ["tea"]
 
     @router.delete(
-        "/{order_id}", responses={"default": {"description": "In a shape of its own."}}, **open_to(Scope.ADMIN)
+        "/{order_id}", responses={"default": {"description": "In a shape of its own."}}, **requires(Scope.ADMIN)
     )
     async def cancel(order_id: int) -> None:
         """Cancel an order."""
@@ -52,7 +52,7 @@ def shop() -> APIRouter:
 @pytest.fixture
 def app(house: Runtime) -> App:
     made = build_app(house, routers=[health.router, shop()])
-    made.state.access = OpenDoor(ann=Caller(name="ann", user_id=1, scope=Scope.READ))
+    made.state.access = FixedCallers(ann=Caller(name="ann", user_id=1, scope=Scope.READ))
     return made
 
 

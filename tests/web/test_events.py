@@ -17,7 +17,7 @@ from penstock.kernel.hub import Hub
 from penstock.kernel.message import Event
 from penstock.web.events import router
 from tests.conftest import open_db
-from tests.fakes.doors import OpenDoor
+from tests.fakes.authenticators import FixedCallers
 from tests.fakes.listeners import Heard, Listener, listening
 from tests.servers.http import serving
 
@@ -35,7 +35,7 @@ class Runtime:
     def __init__(self, db: Db, hub: Hub) -> None:
         self.db = db
         self.hub = hub
-        self.door = OpenDoor(admin=ADMIN, ann=ANN, bound=BOUND)
+        self.door = FixedCallers(admin=ADMIN, ann=ANN, bound=BOUND)
         self.url = ""
 
     def app(self) -> FastAPI:

@@ -11,7 +11,7 @@ from penstock.settings.etl import EtlSettings
 from penstock.web.app import App, build_app
 from penstock.wiring import open_runtime
 from tests.etl.asking import BOUNDARY, form_of
-from tests.fakes.doors import OpenDoor
+from tests.fakes.authenticators import FixedCallers
 from tests.kernel.http.asking import Answer, ask
 
 
@@ -20,7 +20,7 @@ async def app(tmp_path: Path) -> AsyncIterator[App]:
     settings = Settings(data_dir=tmp_path, body_bytes=1000, etl=EtlSettings(max_file_bytes=100_000))
     async with open_runtime(settings) as house:
         built = build_app(house)
-        built.state.access = OpenDoor(anna=Caller(name="anna", user_id=5, scope=Scope.WRITE))
+        built.state.access = FixedCallers(anna=Caller(name="anna", user_id=5, scope=Scope.WRITE))
         yield built
 
 

@@ -1,9 +1,10 @@
-"""Access: who is calling.
+"""Access: who is calling, and what they may do.
 
-A request shows an API key, a JWT or a console login, and `identify.py` makes a `Caller` of it. Routes say with
-`door.py` what they ask of a caller; the scope matrix in the tests is read from what they say. `keys.py` makes, rotates
-and revokes keys, `login.py` lets people into the console, `tokens.py` reads JWTs, and `audit.py` keeps who did what.
+A request carries an API key, a JWT or a console login; `authenticate.py` turns it into a `Caller`. Routes declare the
+scope they require with `guard.py`; the tests read their matrix of callers and routes from these declarations. `keys.py`
+creates, rotates and revokes keys, `login.py` signs people in to the console, `tokens.py` verifies JWTs, and `audit.py`
+is the audit log.
 
-`secret.py` and `passwords.py` say what is kept of a secret, `memory.py` what is remembered for a moment, `key_set.py`
-where the keys of JWTs come from, and `upkeep.py` what is forgotten when.
+`credentials.py` and `passwords.py` create and hash secrets, `memory.py` caches lookups for a few seconds, and `jwks.py`
+fetches the public keys that verify JWTs.
 """

@@ -1,6 +1,6 @@
-"""The routes of access: keys, logins and the audit log. They speak the envelope of the tasks family.
+"""The routes of access: keys, logins and the audit log. They use the response envelope of the tasks API.
 
-Field names are camelCase, as that family's clients send them. A secret is in the answer that makes it and in no other.
+Field names are camelCase, as in the tasks API. A secret is only in the response that creates it.
 """
 
 from datetime import UTC, datetime
@@ -12,6 +12,7 @@ from pydantic.alias_generators import to_camel
 
 from penstock.access import audit, keys, store
 from penstock.access.audit import AuditLine
+from penstock.access.authenticate import address_of, find_credential, require_local_or_admin
 from penstock.access.domain import (
     MOST_GRACE_SECONDS,
     MOST_ID,
@@ -24,9 +25,8 @@ from penstock.access.domain import (
     Scope,
     User,
 )
-from penstock.access.door import CallerHere, open_to, open_to_all
 from penstock.access.errors import NotALogin
-from penstock.access.identify import address_of, credential_of, refuse_far_stranger
+from penstock.access.guard import CurrentCaller, public, requires
 from penstock.access.login import Logins, Origin
 from penstock.kernel.http.dependencies import DbHere
 from penstock.kernel.http.envelope import (
@@ -51,7 +51,7 @@ def _in_utc(moment: datetime) -> datetime:
     try:
         return moment.astimezone(UTC)
     except OverflowError as error:
-        raise ValueError("it lies too far away") from error
+        raise ValueError("it is out of range") from error
 
 
 Expiry = Annotated[AwareDatetime, AfterValidator(_in_utc)]
@@ -70,14 +70,14 @@ LoginsHere = Annotated[Logins, Depends(_logins)]
 OriginHere = Annotated[Origin, Depends(_origin)]
 
 
-class Shape(BaseModel):
-    """How things look on the wire. A field nobody knows is refused: a mistyped `expiresAt` must not go unnoticed."""
+class AccessModel(BaseModel):
+    """Base of requests and responses. Unknown fields are refused: a mistyped `expiresAt` must not go unnoticed."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
 
 
-class KeyAsked(Shape):
-    """A key to be made."""
+class KeyAsked(AccessModel):
+    """A key to create."""
 
     name: Word
     scope: Scope
@@ -88,14 +88,14 @@ class KeyAsked(Shape):
     expires_at: Expiry | None = None
 
     def new_key(self) -> NewKey:
-        """The same in our words."""
+        """Convert to the domain value."""
         return NewKey(**self.model_dump())
 
 
-class KeyEdit(Shape):
-    """What is to change about a key; what is absent stays."""
+class KeyEdit(AccessModel):
+    """Changes to a key; absent fields stay."""
 
-    name: Word = ""  # the defaults are never used: only what was sent counts
+    name: Word = ""  # the defaults are never used: only fields that were sent count
     scope: Scope = Scope.READ
     project: Word | None = Field(default=None, alias="projectId")
     merchant_id: Number | None = None
@@ -103,18 +103,18 @@ class KeyEdit(Shape):
     expires_at: Expiry | None = None
 
     def changes(self) -> KeyChanges:
-        """The same in our words."""
+        """Only the fields that were sent."""
         return cast("KeyChanges", self.model_dump(exclude_unset=True))
 
 
-class Rotation(Shape):
+class Rotation(AccessModel):
     """How a key is rotated."""
 
     grace_seconds: float = Field(default=0, ge=0, le=MOST_GRACE_SECONDS)
 
 
-class KeyShown(Shape):
-    """A key as everyone may see it; `key` is the secret where it was just made, and masked everywhere else."""
+class KeyShown(AccessModel):
+    """A key. `key` is the secret in the response that creates it, and masked everywhere else."""
 
     id: str
     name: str
@@ -145,22 +145,22 @@ class KeyShown(Shape):
         return cls.of(issued.key, now).model_copy(update={"key": issued.secret})
 
 
-class LoginAsked(Shape):
-    """A name and a password."""
+class LoginAsked(AccessModel):
+    """A user name and a password."""
 
     username: Word
     password: SecretStr = Field(min_length=1, max_length=1024)
 
 
-class FirstUser(Shape):
-    """The first user to be."""
+class FirstUser(AccessModel):
+    """The first user to create."""
 
     username: Word
     password: SecretStr = Field(min_length=8, max_length=1024)
 
 
-class UserShown(Shape):
-    """Someone who logs in."""
+class UserShown(AccessModel):
+    """A user of the console."""
 
     id: str
     username: str
@@ -172,25 +172,25 @@ class UserShown(Shape):
 
     @classmethod
     def of(cls, user: User) -> Self:
-        """Everything but the password's hash."""
+        """Everything except the password hash."""
         return cls(**{name: getattr(user, name) for name in cls.model_fields})
 
 
-class Initialised(Shape):
+class Initialised(AccessModel):
     """Whether the first user exists."""
 
     initialized: bool
 
 
-class LoggedIn(Shape):
-    """A login."""
+class LoggedIn(AccessModel):
+    """A new login."""
 
     token: str
     expires_at: Moment
     user: UserShown
 
 
-class Me(Shape):
+class Me(AccessModel):
     """Who is calling."""
 
     name: str
@@ -201,12 +201,12 @@ class Me(Shape):
 
     @classmethod
     def of(cls, caller: Caller) -> Self:
-        """What they may know of themselves."""
+        """The fields that callers may see of themselves."""
         return cls(**{name: getattr(caller, name) for name in cls.model_fields})
 
 
-class AuditLineShown(Shape):
-    """One thing that was done."""
+class AuditLineShown(AccessModel):
+    """One line of the audit log."""
 
     id: int
     at: Moment
@@ -219,18 +219,18 @@ class AuditLineShown(Shape):
 
     @classmethod
     def of(cls, line: AuditLine) -> Self:
-        """As it is."""
+        """Convert from the domain value."""
         return cls(**{name: getattr(line, name) for name in cls.model_fields})
 
 
-class AuditPage(Shape):
-    """Lines, newest first; `next` goes into `before` for the page after it."""
+class AuditPage(AccessModel):
+    """Lines, newest first; pass `next` as `before` to get the next page."""
 
     items: list[AuditLineShown]
     next: int | None
 
 
-@router.get("/api-keys", summary="The keys, newest first", **open_to(Scope.ADMIN))
+@router.get("/api-keys", summary="List keys, newest first", **requires(Scope.ADMIN))
 async def list_api_keys(db: DbHere, say: SayHere, asked: PageHere) -> Said[Paged[KeyShown]]:
     async with db.read() as tx:
         found = await store.list_keys(tx, offset=asked.offset, limit=asked.size)
@@ -238,83 +238,83 @@ async def list_api_keys(db: DbHere, say: SayHere, asked: PageHere) -> Said[Paged
     return say.page([KeyShown.of(key, tx.now) for key in found], asked, total=total)
 
 
-@router.post("/api-keys", status_code=201, summary="Make a key; its secret is shown once", **open_to(Scope.ADMIN))
-async def create_api_key(body: KeyAsked, caller: CallerHere, db: DbHere, say: SayHere) -> Said[KeyShown]:
+@router.post("/api-keys", status_code=201, summary="Create a key; its secret is shown once", **requires(Scope.ADMIN))
+async def create_api_key(body: KeyAsked, caller: CurrentCaller, db: DbHere, say: SayHere) -> Said[KeyShown]:
     async with db.tx(actor=caller.name) as tx:
         issued = await keys.create(tx, body.new_key(), by=caller)
-    return say(KeyShown.once(issued, tx.now), "The key is shown only this once.", "密钥仅显示这一次。")
+    return say(KeyShown.once(issued, tx.now), "The key is shown only once.", "密钥仅显示这一次。")
 
 
-@router.get("/api-keys/{key_id}", summary="One key", **open_to(Scope.ADMIN))
+@router.get("/api-keys/{key_id}", summary="Get a key", **requires(Scope.ADMIN))
 async def get_api_key(key_id: KeyId, db: DbHere, say: SayHere) -> Said[KeyShown]:
     async with db.read() as tx:
         key = await store.get_key(tx, key_id)
     return say(KeyShown.of(key, tx.now), "Found.", "已找到。")
 
 
-@router.put("/api-keys/{key_id}", summary="Change a key", **open_to(Scope.ADMIN))
-async def edit_api_key(key_id: KeyId, body: KeyEdit, caller: CallerHere, db: DbHere, say: SayHere) -> Said[KeyShown]:
+@router.put("/api-keys/{key_id}", summary="Change a key", **requires(Scope.ADMIN))
+async def edit_api_key(key_id: KeyId, body: KeyEdit, caller: CurrentCaller, db: DbHere, say: SayHere) -> Said[KeyShown]:
     async with db.tx(actor=caller.name) as tx:
         key = await keys.edit(tx, key_id, body.changes(), by=caller)
-    return say(KeyShown.of(key, tx.now), "The key was changed.", "密钥已修改。")
+    return say(KeyShown.of(key, tx.now), "Key updated.", "密钥已更新。")
 
 
-@router.delete("/api-keys/{key_id}", summary="Revoke a key", **open_to(Scope.ADMIN))
-async def revoke_api_key(key_id: KeyId, caller: CallerHere, db: DbHere, say: SayHere) -> Said[KeyShown]:
+@router.delete("/api-keys/{key_id}", summary="Revoke a key", **requires(Scope.ADMIN))
+async def revoke_api_key(key_id: KeyId, caller: CurrentCaller, db: DbHere, say: SayHere) -> Said[KeyShown]:
     async with db.tx(actor=caller.name) as tx:
         key = await keys.revoke(tx, key_id, by=caller)
-    return say(KeyShown.of(key, tx.now), "The key was revoked.", "密钥已撤销。")
+    return say(KeyShown.of(key, tx.now), "Key revoked.", "密钥已撤销。")
 
 
-@router.post("/api-keys/{key_id}/rotate", summary="Put a new key in its place", **open_to(Scope.ADMIN))
+@router.post("/api-keys/{key_id}/rotate", summary="Replace a key with a new one", **requires(Scope.ADMIN))
 async def rotate_api_key(
-    key_id: KeyId, caller: CallerHere, db: DbHere, say: SayHere, body: Rotation | None = None
+    key_id: KeyId, caller: CurrentCaller, db: DbHere, say: SayHere, body: Rotation | None = None
 ) -> Said[KeyShown]:
     grace_seconds = body.grace_seconds if body is not None else 0
     async with db.tx(actor=caller.name) as tx:
         issued = await keys.rotate(tx, key_id, by=caller, grace_seconds=grace_seconds)
-    return say(KeyShown.once(issued, tx.now), "The key is shown only this once.", "密钥仅显示这一次。")
+    return say(KeyShown.once(issued, tx.now), "The key is shown only once.", "密钥仅显示这一次。")
 
 
-@router.get("/auth/check-init", summary="Does the first user exist?", **open_to_all())
+@router.get("/auth/check-init", summary="Does the first user exist?", **public())
 async def check_init(logins: LoginsHere, say: SayHere) -> Said[Initialised]:
     done = await logins.is_initialised()
     if done:
         return say(Initialised(initialized=True), "The first user exists.", "首个用户已创建。")
-    return say(Initialised(initialized=False), "The first user is still to be made.", "尚未创建首个用户。")
+    return say(Initialised(initialized=False), "The first user does not exist yet.", "尚未创建首个用户。")
 
 
-@router.post("/auth/init", status_code=201, summary="Make the first user, once", **open_to_all())
+@router.post("/auth/init", status_code=201, summary="Create the first user", **public())
 async def init(
     body: FirstUser, request: Request, logins: LoginsHere, origin: OriginHere, say: SayHere
 ) -> Said[UserShown]:
-    await refuse_far_stranger(request)
+    await require_local_or_admin(request)
     user = await logins.init(body.username, body.password.get_secret_value(), origin=origin)
-    return say(UserShown.of(user), "The first user was made.", "首个用户已创建。")
+    return say(UserShown.of(user), "First user created.", "首个用户已创建。")
 
 
-@router.post("/auth/login", summary="Log in to the console", **open_to_all())
+@router.post("/auth/login", summary="Log in to the console", **public())
 async def log_in(body: LoginAsked, logins: LoginsHere, origin: OriginHere, say: SayHere) -> Said[LoggedIn]:
-    made = await logins.login(body.username, body.password.get_secret_value(), origin=origin)
-    shown = LoggedIn(token=made.token, expires_at=made.expires_at, user=UserShown.of(made.user))
+    login = await logins.login(body.username, body.password.get_secret_value(), origin=origin)
+    shown = LoggedIn(token=login.token, expires_at=login.expires_at, user=UserShown.of(login.user))
     return say(shown, "Logged in.", "登录成功。")
 
 
-@router.post("/auth/logout", summary="End this login", **open_to(Scope.READ))
-async def log_out(request: Request, caller: CallerHere, logins: LoginsHere, say: SayHere) -> Said[None]:
-    credential = credential_of(request.headers)
+@router.post("/auth/logout", summary="End this login", **requires(Scope.READ))
+async def log_out(request: Request, caller: CurrentCaller, logins: LoginsHere, say: SayHere) -> Said[None]:
+    credential = find_credential(request.headers)
     if credential is None or not credential.is_login:
         raise NotALogin
     await logins.logout(credential.text, by=caller)
     return say(None, "Logged out.", "已退出登录。")
 
 
-@router.get("/auth/me", summary="Who is calling?", **open_to(Scope.READ))
-async def me(caller: CallerHere, say: SayHere) -> Said[Me]:
-    return say(Me.of(caller), "This is you.", "这是您的身份。")
+@router.get("/auth/me", summary="Who is calling?", **requires(Scope.READ))
+async def me(caller: CurrentCaller, say: SayHere) -> Said[Me]:
+    return say(Me.of(caller), "Current caller.", "当前调用者。")
 
 
-@router.get("/audit", summary="Who did what, newest first", **open_to(Scope.ADMIN))
+@router.get("/audit", summary="List the audit log, newest first", **requires(Scope.ADMIN))
 async def list_audit(
     db: DbHere,
     say: SayHere,
@@ -325,6 +325,6 @@ async def list_audit(
 ) -> Said[AuditPage]:
     async with db.read() as tx:
         lines = await audit.list_lines(tx, before=before, actor=actor, action=action, limit=page_size)
-    following = lines[-1].id if len(lines) == page_size else None
-    page = AuditPage(items=[AuditLineShown.of(line) for line in lines], next=following)
+    next_before = lines[-1].id if len(lines) == page_size else None
+    page = AuditPage(items=[AuditLineShown.of(line) for line in lines], next=next_before)
     return say(page, f"{len(lines)} found.", f"共 {len(lines)} 条。")

@@ -1,6 +1,6 @@
-"""The audit log: who did what, to what, when and from where. A line shares the transaction of what it tells of.
+"""The audit log: who did what, to what, when and from where. A line is written in the transaction of the action.
 
-`detail` holds plain values and never a secret. Lines are read newest first, by id, and go when they are old.
+`detail` holds plain values and never a secret. Lines are read newest first, by id, and deleted when they are old.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ COLUMNS = ("at", "action", "target", "actor", "detail", "request_id", "address")
 
 @dataclass(frozen=True, kw_only=True)
 class AuditLine:
-    """One thing that was done; `id` grows with time."""
+    """One action; `id` grows with time."""
 
     id: int
     at: datetime
@@ -49,59 +49,40 @@ class AuditLine:
     address: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Line:
-    """Something to be written down. A caller is told of with their name, request and address."""
-
-    by: Caller | str
-    action: str
-    target: str
-    detail: Plain
-
-    def values(self, at: datetime) -> tuple[object, ...]:
-        """It as the columns of a row."""
-        if isinstance(self.by, Caller):
-            who = (self.by.actor, {"by": self.by.name, **self.detail}, self.by.request_id, self.by.address)
-        else:
-            who = (self.by, self.detail, "", "")
-        return (at, self.action, self.target, *who)
-
-
-def lines_from(lines: Select[Any]) -> Insert:
-    """A statement that writes down what another one selects, in the order of COLUMNS; its detail is JSON as text."""
+def insert_selected(lines: Select[Any]) -> Insert:
+    """An INSERT of the lines that a SELECT returns, in the order of COLUMNS; its detail is JSON as text."""
     at, action, target, actor, detail, *origin = lines.selected_columns
     source = lines.with_only_columns(at, action, target, actor, cast(detail, JsonText), *origin)
     return insert(audit_log).from_select(list(COLUMNS), source, include_defaults=False)
 
 
-async def note(tx: Tx, by: Caller | str, action: str, target: str, **detail: object) -> None:
-    """Write down that it was done."""
-    await note_lines(tx, [Line(by=by, action=action, target=target, detail=detail)])
-
-
-async def note_lines(tx: Tx, lines: Sequence[Line]) -> None:
-    """Write down many things that were done, in one statement."""
-    await insert_rows(tx, audit_log, COLUMNS, [line.values(tx.now) for line in lines])
+async def record(tx: Tx, by: Caller | str, action: str, target: str, **detail: object) -> None:
+    """Write one line. For a `Caller` it includes their name, request id and address."""
+    if isinstance(by, Caller):
+        origin = (by.actor, {"by": by.name, **detail}, by.request_id, by.address)
+    else:
+        origin = (by, detail, "", "")
+    await insert_rows(tx, audit_log, COLUMNS, [(tx.now, action, target, *origin)])
 
 
 async def list_lines(
     tx: Tx, *, before: int | None = None, actor: str | None = None, action: str | None = None, limit: int = 20
 ) -> Sequence[AuditLine]:
-    """Lines, newest first; `before` is the id of the last line of the page before."""
+    """Lines, newest first; `before` is the id of the last line of the previous page."""
     a = audit_log.c
-    wanted = select(audit_log)
+    query = select(audit_log)
     if before is not None:
-        wanted = wanted.where(a.id < before)
+        query = query.where(a.id < before)
     if actor is not None:
-        wanted = wanted.where(a.actor == actor)
+        query = query.where(a.actor == actor)
     if action is not None:
-        wanted = wanted.where(a.action == action)
-    rows = await tx.conn.execute(wanted.order_by(a.id.desc()).limit(limit))
+        query = query.where(a.action == action)
+    rows = await tx.conn.execute(query.order_by(a.id.desc()).limit(limit))
     return [AuditLine(**row._mapping) for row in rows]
 
 
 async def delete_lines(tx: Tx, *, before: datetime, limit: int = 10_000) -> int:
-    """Forget the oldest lines; returns how many."""
+    """Delete the oldest lines; returns how many."""
     a = audit_log.c
     old = select(a.id).where(a.at < before).order_by(a.at).limit(limit)
     return (await tx.conn.execute(delete(audit_log).where(a.id.in_(old)))).rowcount

@@ -1,12 +1,12 @@
-"""Who may do what: scopes, the caller, keys and logins as values, and what can be wrong with them."""
+"""Scopes, callers, keys, users and sessions as values."""
 
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import TypedDict
 
-MOST_ID = 2**63 - 1  # a user or a merchant is known by a number that every database can keep
-MOST_GRACE_SECONDS = 30 * 86400  # for two keys to work side by side
+MOST_ID = 2**63 - 1  # the largest id of users and merchants that both databases can store
+MOST_GRACE_SECONDS = 30 * 86400  # both keys of a rotation work for at most 30 days
 
 
 class Scope(StrEnum):
@@ -17,43 +17,43 @@ class Scope(StrEnum):
     ADMIN = "admin"  # everything, of everyone
 
     def covers(self, needed: "Scope") -> bool:
-        """Whether this scope is enough for what is needed."""
+        """Whether this scope includes the needed one."""
         order = list(Scope)
         return order.index(self) >= order.index(needed)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Caller:
-    """Who is calling, and from where. `name` is how records show them."""
+    """Who is calling, and from where. `name` is how records show the caller."""
 
     name: str
     user_id: int
     scope: Scope
     merchant_id: int | None = None
     role: str | None = None
-    project: str | None = None  # bound to one project of the tasks room: opens nothing else
+    project: str | None = None  # bound to one project of the tasks module: gives access to nothing else
     key_id: str | None = None
     request_id: str = ""
     address: str = ""
 
     @property
     def is_admin(self) -> bool:
-        """Whether they see everyone's things; who is bound to a project sees only what is in it, whatever the scope."""
+        """Whether the caller sees all records. A key bound to a project sees only that project, whatever its scope."""
         return self.scope is Scope.ADMIN and self.project is None
 
     @property
     def tenant(self) -> str:
-        """Whose limits they share: their merchant's, or their own."""
+        """The tenant whose limits apply: the merchant, or else the user."""
         return f"merchant:{self.merchant_id}" if self.merchant_id is not None else f"user:{self.user_id}"
 
     @property
     def actor(self) -> str:
-        """Who they are in the audit log: names may repeat, these do not."""
+        """The actor in the audit log; unlike names, it is unique."""
         return f"key:{self.key_id}" if self.key_id is not None else f"user:{self.user_id}"
 
     @property
     def audiences(self) -> tuple[str, ...]:
-        """The event audiences they belong to."""
+        """The event audiences the caller belongs to."""
         own = [f"user:{self.user_id}"]
         if self.merchant_id is not None:
             own.append(f"merchant:{self.merchant_id}")
@@ -63,7 +63,7 @@ class Caller:
 
 
 class KeyState(StrEnum):
-    """Whether a key opens anything. It is worked out from its times, so nothing has to run when one expires."""
+    """Whether a key is valid. Computed from its times, so that nothing has to run when one expires."""
 
     ACTIVE = "active"
     EXPIRED = "expired"
@@ -72,7 +72,7 @@ class KeyState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Key:
-    """An API key as it is kept: everything but the secret, which nobody can read again."""
+    """An API key as it is stored, without its secret."""
 
     id: str
     name: str
@@ -87,17 +87,17 @@ class Key:
     expires_at: datetime | None
     last_used_at: datetime | None
     revoked_at: datetime | None
-    replaced_by: str | None  # the key that a rotation put in its place
+    replaced_by: str | None  # the key that replaced it in a rotation
 
     def state(self, now: datetime) -> KeyState:
-        """What it is worth now."""
+        """Its state at this time."""
         if self.revoked_at is not None:
             return KeyState.REVOKED
-        over = self.expires_at is not None and self.expires_at <= now
-        return KeyState.EXPIRED if over else KeyState.ACTIVE
+        expired = self.expires_at is not None and self.expires_at <= now
+        return KeyState.EXPIRED if expired else KeyState.ACTIVE
 
     def caller(self) -> Caller:
-        """Who calls with it."""
+        """The caller that this key stands for."""
         return Caller(
             name=self.name,
             user_id=self.user_id,
@@ -111,7 +111,7 @@ class Key:
 
 @dataclass(frozen=True, kw_only=True)
 class NewKey:
-    """A key to be made. Without a `user_id` it belongs to its maker, or to a new user when a program makes it."""
+    """A key to create. Without a `user_id` it belongs to the caller, or to a new user if a program creates it."""
 
     name: str
     scope: Scope
@@ -123,7 +123,7 @@ class NewKey:
 
 
 class KeyChanges(TypedDict, total=False):
-    """What may be changed about a key; what is absent stays. Whose it is cannot change: things belong to them."""
+    """The fields of a key that may change; absent ones stay. Its owner cannot change: records belong to them."""
 
     name: str
     scope: Scope
@@ -135,7 +135,7 @@ class KeyChanges(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class IssuedKey:
-    """A key with its secret, which is shown now and never again."""
+    """A new key with its secret, which is shown only once."""
 
     key: Key
     secret: str
@@ -143,7 +143,7 @@ class IssuedKey:
 
 @dataclass(frozen=True, kw_only=True)
 class User:
-    """Someone who logs in to the console."""
+    """A user of the console."""
 
     id: str
     username: str
@@ -155,13 +155,13 @@ class User:
     last_login_at: datetime | None
 
     def caller(self) -> Caller:
-        """Who calls when they are logged in."""
+        """The caller when this user is logged in."""
         return Caller(name=self.username, user_id=self.user_id, scope=self.scope, role=self.role)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """A login that lasts until then, unless it is ended before."""
+    """A console login."""
 
     user: User
     expires_at: datetime

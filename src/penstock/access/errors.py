@@ -1,22 +1,22 @@
-"""What can be wrong with a caller, a key or a login.
+"""Errors of authentication, authorization and keys.
 
-Whoever holds a whole key may be told that it expired or was revoked: nobody comes to hold one by guessing. Of a JWT or
-a login nothing is told but that it is not good.
+A holder of a whole key may learn that it expired or was revoked: nobody can guess one. For a JWT or a login the error
+reveals only that it is not valid.
 """
 
 from typing import ClassVar
 
 from penstock.kernel.errors import Conflict, Invalid, NotFound, Refused, TooMany, Unauthenticated, Unavailable
 
-CHALLENGE = 'Bearer realm="penstock"'  # goes out as WWW-Authenticate, which every 401 has to carry
+CHALLENGE = 'Bearer realm="penstock"'  # sent as WWW-Authenticate, which every 401 must carry
 BAD_TOKEN = f'{CHALLENGE}, error="invalid_token"'
 
 
 class NoCredential(Unauthenticated):
-    """The request shows neither a key nor a token."""
+    """The request carries neither a key nor a token."""
 
     code = "NO_CREDENTIAL"
-    message = "This needs a key or a token, and the request shows none."
+    message = "This needs a key or a token, and the request carries none."
     message_zh = "此操作需要密钥或令牌，但请求中没有提供。"
     hint = "Send a key in X-API-Key, or a key or a token in Authorization: Bearer."
     hint_zh = "请在 X-API-Key 中提供密钥，或在 Authorization: Bearer 中提供密钥或令牌。"
@@ -29,19 +29,19 @@ class InvalidApiKey(Unauthenticated):
     code = "INVALID_API_KEY"
     message = "The API key is not valid: {reason}."
     message_zh = "API 密钥无效：{reason_zh}。"
-    hint = "Ask an admin for a new key, or make one with: penstock keys create"
-    hint_zh = "请向管理员索取新的密钥，或运行：penstock keys create"
+    hint = "Ask an admin for a new key, or create one with: penstock keys create"
+    hint_zh = "请向管理员索取新的密钥，或用以下命令创建：penstock keys create"
     www_authenticate: ClassVar[str] = BAD_TOKEN
 
 
 class InvalidToken(Unauthenticated):
-    """The JWT is not one we take."""
+    """The JWT is not valid."""
 
     code = "INVALID_TOKEN"
     message = "The token is not valid."
     message_zh = "令牌无效。"
-    hint = "Get a fresh token. It needs a signature we know, `exp`, `user_id`, and the issuer and audience set here."
-    hint_zh = "请获取新的令牌。令牌需有可验证的签名、exp、user_id，以及此处设定的签发者与受众。"
+    hint = "Get a new token. It needs a valid signature, `exp`, `user_id`, and the configured issuer and audience."
+    hint_zh = "请获取新的令牌。令牌需有有效的签名、exp、user_id，以及所配置的签发者与受众。"
     www_authenticate: ClassVar[str] = BAD_TOKEN
 
 
@@ -73,26 +73,26 @@ class LoginLocked(TooMany):
     code = "LOGIN_LOCKED"
     message = "Too many wrong passwords in a row; try again in {whole_seconds} s."
     message_zh = "连续输错密码次数过多，请在 {whole_seconds} 秒后重试。"
-    hint = "Keys go on working meanwhile."
-    hint_zh = "在此期间密钥仍可使用。"
+    hint = "API keys still work."
+    hint_zh = "API 密钥仍可使用。"
 
 
 class LoginBusy(TooMany):
-    """More people log in at once than passwords can be checked."""
+    """More logins are waiting for a password check than allowed."""
 
     code = "LOGIN_BUSY"
     message = "Too many logins at once; try again in {whole_seconds} s."
     message_zh = "同时登录的人过多，请在 {whole_seconds} 秒后重试。"
-    hint = "Nothing was counted against the name; just try again."
-    hint_zh = "此次不计入错误次数，请稍后重试。"
+    hint = "This attempt was not counted. Try again."
+    hint_zh = "此次尝试未计入次数，请重试。"
 
 
 class AlreadyInitialised(Conflict):
     """The first console user exists already."""
 
     code = "ALREADY_INITIALISED"
-    message = "The first user has been made already."
-    message_zh = "首个用户已经创建。"
+    message = "The first user exists already."
+    message_zh = "首个用户已存在。"
     hint = "Log in instead."
     hint_zh = "请直接登录。"
 
@@ -101,24 +101,24 @@ class NotALogin(Invalid):
     """Only a console login can be logged out."""
 
     code = "NOT_A_LOGIN"
-    message = "This request shows a key or a JWT; only a console login can be ended."
-    message_zh = "此请求使用的是密钥或 JWT；只有控制台登录才能注销。"
+    message = "The request uses a key or a JWT; only a console login can be logged out."
+    message_zh = "请求使用的是密钥或 JWT；只有控制台登录才能注销。"
     hint = "Revoke a key with DELETE /api/v1/api-keys/{id}."
     hint_zh = "撤销密钥请用 DELETE /api/v1/api-keys/{id}。"
 
 
 class TwoCredentials(Invalid):
-    """The request shows two different credentials."""
+    """The request carries two different credentials."""
 
     code = "TWO_CREDENTIALS"
-    message = "The request shows two different keys or tokens."
+    message = "The request carries two different keys or tokens."
     message_zh = "请求中提供了两个不同的密钥或令牌。"
-    hint = "Send one: X-API-Key or Authorization, each once."
-    hint_zh = "请只提供一个：X-API-Key 或 Authorization，且只出现一次。"
+    hint = "Send one credential, once: in X-API-Key or in Authorization."
+    hint_zh = "请只提供一个凭证且只出现一次：用 X-API-Key 或 Authorization。"
 
 
 class ScopeTooSmall(Refused):
-    """The caller's scope does not cover what the route asks for."""
+    """The caller's scope does not include the scope that the route requires."""
 
     code = "SCOPE_TOO_SMALL"
     message = "This needs the scope {needed}; the caller has {held}."
@@ -128,37 +128,37 @@ class ScopeTooSmall(Refused):
 
 
 class KeyIsBound(Refused):
-    """The key is bound to one project and opens nothing else."""
+    """The key is bound to one project and gives access to nothing else."""
 
     code = "KEY_IS_BOUND"
-    message = "This key is bound to one project and opens nothing else."
-    message_zh = "此密钥只绑定一个项目，不能用于其他操作。"
+    message = "This key is bound to one project and gives access to nothing else."
+    message_zh = "此密钥只绑定一个项目，不能访问其他内容。"
     hint = "Use a key that is not bound to a project."
     hint_zh = "请使用未绑定项目的密钥。"
 
 
 class NoSuchKey(NotFound):
-    """There is no API key by that id."""
+    """No API key has this id."""
 
     code = "NO_SUCH_KEY"
     message = "There is no API key {id}."
     message_zh = "没有 API 密钥 {id}。"
-    hint = "The ids are listed by GET /api/v1/api-keys and by: penstock keys list"
+    hint = "List the ids with GET /api/v1/api-keys or: penstock keys list"
     hint_zh = "可用 GET /api/v1/api-keys 或 penstock keys list 查看所有 id。"
 
 
 class KeyNotActive(Conflict):
-    """The key was revoked, rotated away or has expired, so it cannot be changed any more."""
+    """The key was revoked, replaced or has expired, so it cannot be changed."""
 
     code = "KEY_NOT_ACTIVE"
     message = "The key {id} was revoked, replaced or has expired."
     message_zh = "密钥 {id} 已被撤销、替换或已过期。"
-    hint = "Make a new one; an expired key can be given a later expiry first."
+    hint = "Create a new one, or give an expired key a later expiry first."
     hint_zh = "请新建密钥；已过期的密钥可先延长有效期。"
 
 
 class ExpiryInThePast(Invalid):
-    """A key cannot expire before it is made."""
+    """The expiry of a key must be in the future."""
 
     code = "EXPIRY_IN_THE_PAST"
     message = "The expiry {expires_at} is not in the future."
@@ -176,38 +176,38 @@ class BadAdminKey(Invalid):
     code = "BAD_ADMIN_KEY"
     message = "PENSTOCK_ADMIN_KEY cannot be used: {reason}."
     message_zh = "PENSTOCK_ADMIN_KEY 无法使用：{reason}。"
-    hint = "Choose at least 16 printable ASCII characters without spaces; `openssl rand -hex 32` makes good ones."
+    hint = "Choose at least 16 printable ASCII characters without spaces, for example from `openssl rand -hex 32`."
     hint_zh = "请使用至少 16 个不含空格的可打印 ASCII 字符，例如 openssl rand -hex 32 的输出。"
 
 
 class BadTokenSettings(Invalid):
-    """What is set for JWTs cannot be used safely."""
+    """A JWT setting is not safe or not valid."""
 
     code = "BAD_TOKEN_SETTINGS"
     message = "{setting} cannot be used: {reason}."
     message_zh = "{setting} 无法使用：{reason}。"
     hint = (
-        "PENSTOCK_JWT_SECRET takes 32 bytes or more; PENSTOCK_JWT_ALGORITHMS takes RS256, ES256, EdDSA and their kin."
+        "PENSTOCK_JWT_SECRET needs 32 bytes; PENSTOCK_JWT_ALGORITHMS lists asymmetric algorithms such as RS256, ES256."
     )
-    hint_zh = "PENSTOCK_JWT_SECRET 至少 32 字节；PENSTOCK_JWT_ALGORITHMS 可用 RS256、ES256、EdDSA 等非对称算法。"
+    hint_zh = "PENSTOCK_JWT_SECRET 至少 32 字节；PENSTOCK_JWT_ALGORITHMS 列出非对称算法，例如 RS256、ES256。"
 
 
 class InitRefused(Refused):
-    """The first user can be made from this machine or by an admin, and by nobody else."""
+    """Only this host or an admin can create the first user."""
 
     code = "INIT_REFUSED"
-    message = "The first user can only be made from the machine itself, or with an admin key."
+    message = "The first user can only be created from this host or with an admin key."
     message_zh = "只能在本机上或使用管理员密钥创建首个用户。"
-    hint = "Send an admin key in X-API-Key, or call from the machine that serves."
+    hint = "Send an admin key in X-API-Key, or call from the host of the server."
     hint_zh = "请在 X-API-Key 中提供管理员密钥，或在服务器本机上调用。"
 
 
-class KeySetAway(Unavailable):
-    """The keys that sign JWTs cannot be fetched, and none are kept."""
+class JwksUnavailable(Unavailable):
+    """The keys that verify JWTs cannot be fetched, and none are cached."""
 
     code = "JWKS_UNAVAILABLE"
-    message = "The keys that sign tokens cannot be fetched: {reason}."
+    message = "The keys that verify tokens cannot be fetched: {reason}."
     message_zh = "无法获取用于验证令牌的密钥：{reason}。"
-    hint = "Check PENSTOCK_JWKS_URL and that its server answers; it is tried again by itself."
+    hint = "Check PENSTOCK_JWKS_URL and that its server responds. Retried automatically."
     hint_zh = "请检查 PENSTOCK_JWKS_URL 及其服务器是否可用；系统会自动重试。"
     ours = True

@@ -1,7 +1,7 @@
-"""What was looked up a moment ago, so that a busy caller does not cost a read per request.
+"""A cache of lookups, so that a busy caller does not cost one read per request.
 
-Nothing is remembered for longer than a few seconds, and `forget` empties it at once. What was not found is remembered
-too, in a small place of its own: made-up keys can neither reach the database each time nor push out the real ones.
+Entries live for a few seconds at most, and `forget` clears the cache at once. Misses are cached too, separately and in
+a smaller space: made-up keys can neither reach the database each time nor evict valid ones.
 """
 
 from collections import OrderedDict
@@ -16,8 +16,8 @@ T = TypeVar("T")
 MOST_FOUND, MOST_MISSING = 10_000, 1_000
 
 
-class Memory(Generic[T]):
-    """Remembers by hash."""
+class CredentialCache(Generic[T]):
+    """Keys or sessions by hash."""
 
     def __init__(
         self, clock: Clock, *, seconds: float, most_found: int = MOST_FOUND, most_missing: int = MOST_MISSING
@@ -25,13 +25,13 @@ class Memory(Generic[T]):
         self._clock = clock
         self._most_found = most_found
         self._most_missing = most_missing
-        self._lasts = timedelta(seconds=seconds)
+        self._ttl = timedelta(seconds=seconds)
         self._found: OrderedDict[str, tuple[T, datetime]] = OrderedDict()
         self._missing: OrderedDict[str, datetime] = OrderedDict()
-        self._times_forgotten = 0
+        self._generation = 0
 
-    async def get(self, hashed: str, look: Callable[[str], Awaitable[T | None]]) -> T | None:
-        """What is remembered, or what a look finds."""
+    async def get(self, hashed: str, load: Callable[[str], Awaitable[T | None]]) -> T | None:
+        """The cached value, or the loaded one."""
         now = self._clock.now()
         known = self._found.get(hashed)
         if known is not None and now < known[1]:
@@ -39,31 +39,32 @@ class Memory(Generic[T]):
             return known[0]
         if now < self._missing.get(hashed, now):
             return None
-        before = self._times_forgotten
-        found = await look(hashed)
-        if before == self._times_forgotten:  # else what was seen may be what was to be forgotten
-            self._keep(hashed, found, now + self._lasts)
-        return found
+        before = self._generation
+        loaded = await load(hashed)
+        if before == self._generation:  # otherwise the value may be older than the change that cleared the cache
+            self._put(hashed, loaded, now + self._ttl)
+        return loaded
 
     def forget(self) -> None:
-        """Remember nothing."""
-        self._times_forgotten += 1
+        """Clear the cache."""
+        self._generation += 1
         self._found.clear()
         self._missing.clear()
 
-    def _keep(self, hashed: str, found: T | None, until: datetime) -> None:
-        if found is None:
+    def _put(self, hashed: str, loaded: T | None, until: datetime) -> None:
+        if loaded is None:
             self._found.pop(hashed, None)
-            _put(self._missing, hashed, until, most=self._most_missing)
+            _put_bounded(self._missing, hashed, until, most=self._most_missing)
         else:
-            _put(self._found, hashed, (found, until), most=self._most_found)
+            _put_bounded(self._found, hashed, (loaded, until), most=self._most_found)
 
 
 V = TypeVar("V")
 
 
-def _put(kept: OrderedDict[str, V], hashed: str, value: V, *, most: int) -> None:
-    kept[hashed] = value
-    kept.move_to_end(hashed)
-    if len(kept) > most:
-        kept.popitem(last=False)
+def _put_bounded(entries: OrderedDict[str, V], hashed: str, value: V, *, most: int) -> None:
+    """Add an entry and evict the least recently used one if there are too many."""
+    entries[hashed] = value
+    entries.move_to_end(hashed)
+    if len(entries) > most:
+        entries.popitem(last=False)

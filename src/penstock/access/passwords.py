@@ -1,8 +1,8 @@
-"""Passwords: hashed with argon2id, off the event loop, a few at a time.
+"""Passwords, hashed with argon2id in a small thread pool.
 
-A hash takes tens of milliseconds and 64 MiB on purpose. Two threads do the work, so that logins cannot starve the
-process of memory; a bounded number may wait for them, and the rest are asked to come back. A name that nobody has is
-checked against a hash of nothing: how long the answer takes does not tell who exists.
+A hash takes tens of milliseconds and 64 MiB on purpose. Two threads do the work, so that logins cannot exhaust memory;
+a bounded number of requests may wait for them, others get `LoginBusy`. The password of an unknown user is checked
+against a dummy hash, so that timing does not reveal which users exist.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 from penstock.access.errors import LoginBusy
 
-AT_ONCE = 2
+THREADS = 2
 MOST_WAITING = 32
 BUSY_SECONDS = 1.0
 
@@ -25,50 +25,50 @@ T = TypeVar("T")
 
 
 class Passwords:
-    """Makes and checks hashes of passwords."""
+    """Hashes and verifies passwords."""
 
     def __init__(self, hasher: PasswordHasher | None = None) -> None:
         self._hasher = hasher or PasswordHasher()
-        self._threads = ThreadPoolExecutor(max_workers=AT_ONCE, thread_name_prefix="passwords")
-        self._under_way = 0
-        self._of_nothing = ""
+        self._threads = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="passwords")
+        self._waiting = 0
+        self._dummy_hash = ""
 
     async def hash(self, password: str) -> str:
-        """What is kept of a password."""
-        return await self._run(lambda: self._hasher.hash(_same_everywhere(password)))
+        """The hash under which a password is stored."""
+        return await self._run(lambda: self._hasher.hash(_normalized(password)))
 
-    async def check(self, kept: str | None, password: str) -> bool:
-        """Whether it is the password; for nobody's password it takes as long and is always wrong."""
-        return await self._run(lambda: self._check(kept, _same_everywhere(password)))
+    async def check(self, hashed: str | None, password: str) -> bool:
+        """Whether the password matches. Without a hash it takes as long and is always False."""
+        return await self._run(lambda: self._check(hashed, _normalized(password)))
 
-    def outdated(self, kept: str) -> bool:
-        """Whether it was hashed with other parameters than are used now."""
-        return self._hasher.check_needs_rehash(kept)
+    def is_outdated(self, hashed: str) -> bool:
+        """Whether the hash uses other parameters than the current ones."""
+        return self._hasher.check_needs_rehash(hashed)
 
     @contextmanager
-    def place(self) -> Iterator[None]:
-        """A place among those who wait, for as long as the block takes; `LoginBusy` when there is none."""
-        if self._under_way >= MOST_WAITING:
+    def slot(self) -> Iterator[None]:
+        """Hold one of the bounded waiting slots; raises `LoginBusy` if all are taken."""
+        if self._waiting >= MOST_WAITING:
             raise LoginBusy(wait_seconds=BUSY_SECONDS)
-        self._under_way += 1
+        self._waiting += 1
         try:
             yield
         finally:
-            self._under_way -= 1
+            self._waiting -= 1
 
-    def _check(self, kept: str | None, password: str) -> bool:
-        if not self._of_nothing:  # made by whoever comes first, so that it takes everyone after them the same time
-            self._of_nothing = self._hasher.hash("")
+    def _check(self, hashed: str | None, password: str) -> bool:
+        if not self._dummy_hash:  # made by the first check, so that all later ones take the same time
+            self._dummy_hash = self._hasher.hash("")
         try:
-            self._hasher.verify(kept or self._of_nothing, password)
+            self._hasher.verify(hashed or self._dummy_hash, password)
         except (VerificationError, InvalidHashError):
             return False
-        return kept is not None
+        return hashed is not None
 
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
-def _same_everywhere(password: str) -> str:
-    """Keyboards send `é` as one character or as two; it is one password."""
+def _normalized(password: str) -> str:
+    """Keyboards send `é` as one character or as two; both are the same password."""
     return unicodedata.normalize("NFKC", password)

@@ -1,6 +1,6 @@
-"""The tables of access and every statement on them; the audit log has its own file.
+"""The tables of access and every statement on them; the audit log is in `audit.py`.
 
-Secrets are here only as hashes. Names that people typed at the login are too: one of them may be a password.
+Secrets are stored only as hashes. So are names typed at login: one of them may be a password by mistake.
 """
 
 from collections.abc import Mapping, Sequence
@@ -71,7 +71,7 @@ console_user = Table(
     metadata,
     Column("id", Id, primary_key=True),
     Column("username", String, nullable=False),
-    Column("login", String, nullable=False),  # the username as it is compared
+    Column("login", String, nullable=False),  # the normalized username
     Column("password_hash", String, nullable=False),
     Column("user_id", BigInteger, nullable=False),
     Column("role", String, nullable=False),
@@ -96,12 +96,12 @@ login_attempt = Table(
     "login_attempt",
     metadata,
     Column("login_hash", Id, primary_key=True),
-    Column("failures", Integer, nullable=False),  # in a row; one that is under way counts until it turns out well
+    Column("failures", Integer, nullable=False),  # in a row; an attempt counts until it succeeds
     Column("last_at", UtcTime, nullable=False),
     Column("locked_until", UtcTime),
     Index("ix_login_attempt_last_at", "last_at"),
 )
-access_counter = Table(  # one row: whoever makes a first thing, or takes a number, holds it until their commit
+access_counter = Table(  # one row, locked until commit while the first key, the first user or a user id is created
     "access_counter",
     metadata,
     Column("id", SmallInteger, primary_key=True, autoincrement=False),
@@ -111,22 +111,22 @@ access_counter = Table(  # one row: whoever makes a first thing, or takes a numb
 
 KEY_COLUMNS = [api_key.c[name] for name in Key.__dataclass_fields__]
 USER_COLUMNS = [console_user.c[name] for name in User.__dataclass_fields__]
-FIRST_USER_ID = 1  # whoever sets the house up
-PRESET = "PENSTOCK_ADMIN_KEY"  # who made the key that this setting names
+FIRST_USER_ID = 1  # the first admin
+PRESET = "PENSTOCK_ADMIN_KEY"  # the creator of the key that this setting presets
 
 
 # Keys
 
 
 async def insert_key(tx: Tx, key: Key, *, hashed: str) -> bool:
-    """Keep a key; False, and nothing is written, when its secret is here already."""
+    """Insert a key; False if its secret exists already."""
     values = {name: getattr(key, name) for name in Key.__dataclass_fields__}
     statement = upsert(tx, api_key).values(values | {"hash": hashed}).on_conflict_do_nothing(index_elements=["hash"])
     return (await tx.conn.execute(statement)).rowcount == 1
 
 
 async def get_key(tx: Tx, key_id: str) -> Key:
-    """The key by that id."""
+    """The key with this id, or `NoSuchKey`."""
     row = (await tx.conn.execute(select(*KEY_COLUMNS).where(api_key.c.id == key_id))).one_or_none()
     if row is None:
         raise NoSuchKey(id=key_id)
@@ -146,12 +146,12 @@ async def list_keys(tx: Tx, *, offset: int = 0, limit: int = 100) -> Sequence[Ke
 
 
 async def count_keys(tx: Tx) -> int:
-    """How many keys there are, also those that open nothing any more."""
+    """The number of keys, including revoked and expired ones."""
     return await tx.conn.scalar(select(func.count()).select_from(api_key)) or 0
 
 
 async def move_key(tx: Tx, key: Key, changes: KeyChanges | Mapping[str, object]) -> Key:
-    """Change a key that is still as the caller read it: not revoked and not replaced meanwhile."""
+    """Update a key unless it was revoked or replaced in the meantime."""
     k = api_key.c
     mine = update(api_key).where(k.id == key.id, k.revoked_at.is_(None), k.replaced_by.is_(None))
     row = (await tx.conn.execute(mine.values(dict(changes)).returning(*KEY_COLUMNS))).one_or_none()
@@ -161,13 +161,14 @@ async def move_key(tx: Tx, key: Key, changes: KeyChanges | Mapping[str, object])
 
 
 async def move_revoked(tx: Tx, key_id: str) -> bool:
-    """Revoke a key, also one that was replaced and is in its grace; False when it was revoked before."""
+    """Revoke a key, also one that was replaced and is in its grace period; False if it is revoked already."""
     mine = update(api_key).where(api_key.c.id == key_id, api_key.c.revoked_at.is_(None))
     return (await tx.conn.execute(mine.values(revoked_at=tx.now))).rowcount == 1
 
 
 async def move_last_used(tx: Tx, used: Mapping[str, datetime], *, apart: timedelta) -> None:
-    """Write down when keys were last used, unless someone has done so a moment ago. By id, so that rivals queue up."""
+    """Write when keys were last used, unless another process did so recently. Sorted by id, so that writers do not
+    deadlock."""
     k = api_key.c
     stale = or_(k.last_used_at.is_(None), k.last_used_at <= bindparam("stale_at", type_=UtcTime))
     statement = update(api_key).where(k.id == bindparam("key_id"), stale)
@@ -176,62 +177,64 @@ async def move_last_used(tx: Tx, used: Mapping[str, datetime], *, apart: timedel
 
 
 async def delete_keys(tx: Tx, *, before: datetime, limit: int = 10_000) -> int:
-    """Forget keys that have opened nothing since before then; returns how many. A preset one is remembered: were it
-    forgotten, the same setting would make it anew at the next start, revoked or not."""
-    k, gone = api_key.c, 0
-    for over in (k.revoked_at, k.expires_at):
-        old = select(k.id).where(over < before, k.created_by != PRESET).order_by(over).limit(limit)
-        gone += (await tx.conn.execute(delete(api_key).where(k.id.in_(old), over < before))).rowcount
-    return gone
+    """Delete keys that were revoked or expired before this time; returns how many.
+
+    The preset key stays: otherwise the same setting would create it again at the next start, even if it was revoked.
+    """
+    k, deleted = api_key.c, 0
+    for ended_at in (k.revoked_at, k.expires_at):
+        old = select(k.id).where(ended_at < before, k.created_by != PRESET).order_by(ended_at).limit(limit)
+        deleted += (await tx.conn.execute(delete(api_key).where(k.id.in_(old), ended_at < before))).rowcount
+    return deleted
 
 
 def _key(row: Row[Any]) -> Key:
     return Key(**{**row._mapping, "scope": Scope(row.scope)})
 
 
-# First things, and numbers
+# The first key and user, and user ids
 
 
-async def hold_counter(tx: Tx) -> None:
-    """Let nobody else make a first thing until this transaction ends."""
+async def lock_counter(tx: Tx) -> None:
+    """Lock the counter row until this transaction ends, so that only one process creates the first key or user."""
     statement = upsert(tx, access_counter).values(id=1, next_user_id=FIRST_USER_ID + 1)
     await tx.conn.execute(statement.on_conflict_do_update(index_elements=["id"], set_={"id": 1}))
 
 
 async def claim_user_id(tx: Tx) -> int:
-    """A user number that nothing here belongs to yet."""
+    """A user id that no key uses yet."""
     c = access_counter.c
     first = upsert(tx, access_counter).values(id=1, next_user_id=FIRST_USER_ID + 2)
     taken = first.on_conflict_do_update(index_elements=["id"], set_={"next_user_id": c.next_user_id + 1})
-    while True:  # numbers that were given by hand are passed over
+    while True:  # skip ids that were given explicitly
         number: int = (await tx.conn.execute(taken.returning(c.next_user_id))).scalar_one() - 1
         known = select(api_key.c.id).where(api_key.c.user_id == number).limit(1)
         if await tx.conn.scalar(known) is None:
             return number
 
 
-# Users and their logins
+# Users and sessions
 
 
 async def has_users(tx: Tx) -> bool:
-    """Whether anyone can log in."""
+    """Whether any user exists."""
     return await tx.conn.scalar(select(console_user.c.id).limit(1)) is not None
 
 
 async def insert_user(tx: Tx, user: User, *, login: str) -> None:
-    """Keep a new user."""
+    """Insert a user."""
     values = {name: getattr(user, name) for name in User.__dataclass_fields__}
     await tx.conn.execute(insert(console_user).values(values | {"login": login}))
 
 
 async def find_user(tx: Tx, login: str) -> User | None:
-    """The user who logs in by this name."""
+    """The user with this normalized name."""
     row = (await tx.conn.execute(select(*USER_COLUMNS).where(console_user.c.login == login))).one_or_none()
     return _user(row) if row is not None else None
 
 
 async def move_logged_in(tx: Tx, user: User, *, password_hash: str) -> None:
-    """Write down a login and, where the password was hashed anew, its new hash, unless it was changed meanwhile."""
+    """Write the time of a login and a rehashed password, unless the password was changed in the meantime."""
     u = console_user.c
     mine = update(console_user).where(u.id == user.id)
     kept = case((u.password_hash == user.password_hash, password_hash), else_=u.password_hash)
@@ -239,16 +242,16 @@ async def move_logged_in(tx: Tx, user: User, *, password_hash: str) -> None:
 
 
 async def insert_session(tx: Tx, user: User, *, hashed: str, expires_at: datetime) -> None:
-    """Keep a new login."""
+    """Insert a session."""
     values = {"hash": hashed, "user": user.id, "created_at": tx.now, "expires_at": expires_at}
     await tx.conn.execute(insert(console_session).values(values))
 
 
 async def find_session(tx: Tx, hashed: str) -> Session | None:
-    """The login whose token has this hash."""
+    """The session whose token has this hash."""
     s, joined = console_session.c, console_session.join(console_user)
-    wanted = select(*USER_COLUMNS, s.expires_at).select_from(joined).where(s.hash == hashed)
-    row = (await tx.conn.execute(wanted)).one_or_none()
+    query = select(*USER_COLUMNS, s.expires_at).select_from(joined).where(s.hash == hashed)
+    row = (await tx.conn.execute(query)).one_or_none()
     if row is None:
         return None
     *of_user, expires_at = row
@@ -256,19 +259,19 @@ async def find_session(tx: Tx, hashed: str) -> Session | None:
 
 
 async def delete_session(tx: Tx, hashed: str) -> None:
-    """End a login."""
+    """Delete a session."""
     await tx.conn.execute(delete(console_session).where(console_session.c.hash == hashed))
 
 
 async def delete_extra_sessions(tx: Tx, user: User, *, most: int) -> None:
-    """End the oldest logins of a user who has more than that."""
+    """Delete the oldest sessions of a user beyond the given number."""
     s = console_session.c
     newest_first = select(s.hash).where(s.user == user.id).order_by(s.created_at.desc())
     await tx.conn.execute(delete(console_session).where(s.hash.in_(newest_first.offset(most).limit(most))))
 
 
 async def delete_sessions(tx: Tx, *, before: datetime, limit: int = 10_000) -> int:
-    """Forget logins that ended before then; returns how many."""
+    """Delete sessions that expired before this time; returns how many."""
     s = console_session.c
     old = select(s.hash).where(s.expires_at < before).order_by(s.expires_at).limit(limit)
     return (await tx.conn.execute(delete(console_session).where(s.hash.in_(old)))).rowcount
@@ -279,13 +282,13 @@ def _user(values: Sequence[Any]) -> User:
     return User(**{**fields, "scope": Scope(fields["scope"])})
 
 
-# Attempts to log in
+# Login attempts
 
 
 async def claim_attempt(tx: Tx, login_hash: str, *, most: int, lock: timedelta) -> int | datetime:
-    """Count an attempt before its password is looked at, so that many at once are no more than many in a row.
+    """Count an attempt before its password is checked, so that parallel attempts count like consecutive ones.
 
-    Returns how many it makes in a row, or until when the name is locked.
+    Returns the number of attempts in a row, or the time until which the name is locked.
     """
     a = login_attempt.c
     locks_at = tx.now + lock
@@ -307,12 +310,12 @@ async def claim_attempt(tx: Tx, login_hash: str, *, most: int, lock: timedelta) 
 
 
 async def delete_attempt(tx: Tx, login_hash: str) -> None:
-    """The attempt turned out well: count from nothing again."""
+    """Reset the count after a successful login."""
     await tx.conn.execute(delete(login_attempt).where(login_attempt.c.login_hash == login_hash))
 
 
 async def delete_attempts(tx: Tx, *, before: datetime, limit: int = 10_000) -> int:
-    """Forget attempts from before then that lock nothing; returns how many."""
+    """Delete attempts before this time that lock nothing; returns how many."""
     a = login_attempt.c
     over = and_(a.last_at < before, or_(a.locked_until.is_(None), a.locked_until <= tx.now))
     old = select(a.login_hash).where(over).order_by(a.last_at).limit(limit)

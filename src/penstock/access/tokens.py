@@ -1,11 +1,11 @@
-"""JWTs: whose signature we take, by which algorithm, and what a token has to say.
+"""JWT verification: accepted signatures, algorithms and claims.
 
-The algorithm decides which key may be tried, never the other way round: HS256 goes with the shared secret alone, the
-configured asymmetric ones with published keys alone. So a public key cannot be passed off as a secret, and what a token
-brings along in `jku`, `x5u` or `jwk` is never looked at. Times are measured by our clock, with some skew.
+The algorithm decides which key is tried: HS256 only with the shared secret, the configured asymmetric algorithms only
+with published keys. So a public key cannot be used as a secret, and the `jku`, `x5u` and `jwk` headers of a token are
+ignored. Times are checked against our clock, with some skew.
 
-Claims: `exp` and `user_id` (a whole number) are needed; `merchant_id`, `role` and `scope` may be there. Without `scope`
-a token may write. A `role` of "admin" opens nothing by itself: roles are words of the one who signs, scopes are ours.
+Claims: `exp` and `user_id` (an integer) are required; `merchant_id`, `role` and `scope` are optional. Without `scope` a
+token has the scope `write`. A `role` of "admin" grants nothing: roles are the issuer's words, scopes are ours.
 """
 
 import logging
@@ -16,7 +16,7 @@ import jwt
 
 from penstock.access.domain import MOST_ID, Caller, Scope
 from penstock.access.errors import BadTokenSettings, InvalidToken
-from penstock.access.key_set import KeySet
+from penstock.access.jwks import JwkSet
 from penstock.kernel.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ SECRET_ALGORITHM = "HS256"  # noqa: S105  (the name of an algorithm)
 PUBLIC_ALGORITHMS = frozenset(
     {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 )
-LEAST_SECRET_BYTES = 32  # as long as the hash: a shorter secret could be found from one token
+LEAST_SECRET_BYTES = 32  # as long as the hash: a shorter secret could be brute-forced from one token
 MOST_BYTES = 8192
 MOST_ROLE = 100
 # Signatures are checked here; every claim is checked below, by our clock.
@@ -37,50 +37,50 @@ SIGNATURE_ONLY: Any = {
 
 
 class Tokens:
-    """Reads JWTs. Without a secret and a key set it takes none."""
+    """Verifies JWTs. Without a secret and a JWK Set it accepts none."""
 
     def __init__(
         self,
         clock: Clock,
         *,
         secret: str = "",
-        key_set: KeySet | None = None,
+        key_set: JwkSet | None = None,
         issuer: str = "",
         audience: str = "",
         skew_seconds: float = 30,
     ) -> None:
         self._clock = clock
-        self._secret = _checked(secret)
+        self._secret = _check_secret(secret)
         self._key_set = key_set
         self._issuer = issuer
         self._audience = audience
         self._skew_seconds = skew_seconds
 
-    async def read(self, token: str) -> Caller:
-        """Who calls with this token, or `InvalidToken`, which tells them nothing more."""
+    async def verify(self, token: str) -> Caller:
+        """The caller of a token; raises `InvalidToken`, which does not reveal the reason."""
         try:
             return self._caller(await self._claims(token))
-        except (jwt.PyJWTError, _Unfit) as error:
-            log.debug("a token was refused: %s", error)
+        except (jwt.PyJWTError, _ClaimError) as error:
+            log.debug("Token refused: %s", error)
             raise InvalidToken from error
 
-    async def keep_fresh(self) -> None:
-        """Fetch published keys anew every so often, until cancelled."""
+    async def refresh_keys(self) -> None:
+        """Refresh the JWK Set until cancelled."""
         if self._key_set is not None:
-            await self._key_set.keep_fresh()
+            await self._key_set.refresh_periodically()
 
     async def _claims(self, token: str) -> Mapping[str, Any]:
         if len(token) > MOST_BYTES:
-            raise _Unfit("it is too long")
+            raise _ClaimError("it is too long")
         header = jwt.get_unverified_header(token)
         algorithm, kid = header.get("alg"), header.get("kid")
         if algorithm == SECRET_ALGORITHM and self._secret:
             return jwt.decode(token, self._secret, algorithms=[SECRET_ALGORITHM], options=SIGNATURE_ONLY)
         if self._key_set is None or not isinstance(algorithm, str) or algorithm not in self._key_set.algorithms:
-            raise _Unfit("its algorithm is not taken")
+            raise _ClaimError("its algorithm is not accepted")
         key = await self._key_set.find(kid, algorithm)
         if key is None:
-            raise _Unfit("its key is not known")
+            raise _ClaimError("its key is not known")
         return jwt.decode(token, key, algorithms=[algorithm], options=SIGNATURE_ONLY)
 
     def _caller(self, claims: Mapping[str, Any]) -> Caller:
@@ -88,7 +88,7 @@ class Tokens:
         self._check_parties(claims)
         user_id = _number(claims, "user_id")
         if user_id is None:
-            raise _Unfit("it has no user_id")
+            raise _ClaimError("it has no user_id")
         return Caller(
             name=f"user:{user_id}",
             user_id=user_id,
@@ -99,37 +99,37 @@ class Tokens:
 
     def _check_times(self, claims: Mapping[str, Any]) -> None:
         now, skew = self._clock.now().timestamp(), self._skew_seconds
-        ends_at = _moment(claims, "exp")
-        if ends_at is None or now >= ends_at + skew:
-            raise _Unfit("it has expired, or never does")
+        expires_at = _time(claims, "exp")
+        if expires_at is None or now >= expires_at + skew:
+            raise _ClaimError("it has expired or has no exp")
         for claim in ("nbf", "iat"):
-            begins_at = _moment(claims, claim)
-            if begins_at is not None and begins_at > now + skew:
-                raise _Unfit(f"its {claim} lies in the future")
+            valid_from = _time(claims, claim)
+            if valid_from is not None and valid_from > now + skew:
+                raise _ClaimError(f"its {claim} is in the future")
 
     def _check_parties(self, claims: Mapping[str, Any]) -> None:
         if self._issuer and claims.get("iss") != self._issuer:
-            raise _Unfit("it is from another issuer")
+            raise _ClaimError("it is from another issuer")
         given = claims.get("aud")
         if self._audience and self._audience not in (given if isinstance(given, list) else [given]):
-            raise _Unfit("it is for another audience")
+            raise _ClaimError("it is for another audience")
 
 
-class _Unfit(Exception):
-    """Why a token is refused; for our log only."""
+class _ClaimError(Exception):
+    """Why a token is refused, for the log only."""
 
 
-def algorithms_of(listed: str) -> Sequence[str]:
-    """The algorithms of a setting, by comma. A shared secret, or none at all, is not among what can be published."""
+def parse_algorithms(listed: str) -> Sequence[str]:
+    """Parse a comma-separated list of algorithms; only asymmetric ones can be verified with published keys."""
     names = [name for part in listed.split(",") if (name := part.strip())]
     if not names or (unknown := sorted(set(names) - PUBLIC_ALGORITHMS)):
-        reason = f"{unknown[0]} is not one of {', '.join(sorted(PUBLIC_ALGORITHMS))}" if names else "it names none"
+        reason = f"{unknown[0]} is not one of {', '.join(sorted(PUBLIC_ALGORITHMS))}" if names else "it is empty"
         raise BadTokenSettings(setting="PENSTOCK_JWT_ALGORITHMS", reason=reason)
     return names
 
 
-def _checked(secret: str) -> bytes:
-    """The secret's bytes. A weak one is refused at the start, not with the first forged token."""
+def _check_secret(secret: str) -> bytes:
+    """The secret as bytes. A weak one is refused at start, not with the first forged token."""
     text = secret.encode()
     if 0 < len(text) < LEAST_SECRET_BYTES:
         raise BadTokenSettings(setting="PENSTOCK_JWT_SECRET", reason=f"it has {len(text)} bytes, too few to be safe")
@@ -137,18 +137,18 @@ def _checked(secret: str) -> bytes:
         if text:
             jwt.get_algorithm_by_name(SECRET_ALGORITHM).prepare_key(text)
     except jwt.InvalidKeyError as error:
-        reason = "it is a public key or a certificate, which anyone can have"
+        reason = "it is a public key or a certificate, which is not secret"
         raise BadTokenSettings(setting="PENSTOCK_JWT_SECRET", reason=reason) from error
     return text
 
 
-def _moment(claims: Mapping[str, Any], claim: str) -> float | None:
-    """A claim that is a time, in seconds since 1970."""
+def _time(claims: Mapping[str, Any], claim: str) -> float | None:
+    """A claim with a time, in seconds since 1970."""
     value = claims.get(claim)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not -MOST_ID < value < MOST_ID:
-        raise _Unfit(f"its {claim} is no time")  # NaN and infinity end here too
+        raise _ClaimError(f"its {claim} is not a time")  # also NaN and infinity
     return float(value)
 
 
@@ -157,7 +157,7 @@ def _number(claims: Mapping[str, Any], claim: str) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= MOST_ID:
-        raise _Unfit(f"its {claim} is no whole number")
+        raise _ClaimError(f"its {claim} is not a positive integer")
     return value
 
 
@@ -166,12 +166,12 @@ def _role(claims: Mapping[str, Any]) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str) or not value.isprintable() or len(value) > MOST_ROLE:
-        raise _Unfit("its role is no word")
+        raise _ClaimError("its role is not a short printable string")
     return value
 
 
 def _scope(claims: Mapping[str, Any]) -> Scope:
     value = claims.get("scope", Scope.WRITE)
     if value not in list(Scope):
-        raise _Unfit("its scope is not one of ours")
+        raise _ClaimError("its scope is not known")
     return Scope(value)

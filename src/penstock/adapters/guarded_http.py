@@ -21,7 +21,7 @@ from aiohttp.connector import AddrInfoType, Connection
 from aiohttp.tracing import Trace
 
 from penstock.adapters.addresses import readable_url
-from penstock.notify.domain import AddressRefused, Answer, NoAnswer
+from penstock.notify.domain import AddressRefused, WebhookResponse, WebhookUnreachable
 
 ANSWER_BYTES = 64 * 1024
 CONNECTIONS = 100  # of one process; more wait for a free one within their own time
@@ -68,7 +68,7 @@ def _look_up(host: str) -> list[str]:
     return [str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
 
 
-class GuardedPoster:
+class GuardedHttpClient:
     """The `Poster` of the house. Make it inside a running loop; close it afterwards."""
 
     def __init__(self, reach: Permits, *, seconds: float, lookup: Lookup | None = None) -> None:
@@ -84,12 +84,12 @@ class GuardedPoster:
         )
 
     async def check(self, url: str) -> None:
-        """Whether this address may be called now: `UrlRefused`, `AddressRefused` or `NoAnswer` when not."""
+        """Whether this address may be called now: `UrlRefused`, `AddressRefused` or `WebhookUnreachable` when not."""
         host = readable_url(url).raw_host or ""
         async with _answered(self._seconds):
             await self._guard.addresses(host)
 
-    async def post(self, url: str, *, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def post(self, url: str, *, headers: Mapping[str, str], body: bytes) -> WebhookResponse:
         """Post once, following no redirect. A status counts as soon as it is there, however slow the rest comes."""
         target = readable_url(url)
         if _is_literal(host := target.raw_host or ""):
@@ -98,7 +98,7 @@ class GuardedPoster:
         async with _answered(self._seconds):
             answer = await self._session.post(target, headers=headers, data=body, allow_redirects=False)
         try:
-            return Answer(
+            return WebhookResponse(
                 status=answer.status,
                 text=await _beginning(answer, deadline),
                 retry_after=answer.headers.get("Retry-After", ""),
@@ -142,7 +142,7 @@ class _Guard(AbstractResolver):
             if error.errno in NO_SUCH_NAME:
                 raise AddressRefused(host=host) from error
             reason = f"the name {host} cannot be looked up for now"
-            raise NoAnswer(reason=reason, reason_zh=f"暂时无法解析域名 {host}") from error
+            raise WebhookUnreachable(reason=reason, reason_zh=f"暂时无法解析域名 {host}") from error
         except UnicodeError as error:  # a label that is longer than any name's
             raise AddressRefused(host=host) from error
 
@@ -201,17 +201,17 @@ async def _answered(seconds: float) -> AsyncIterator[None]:
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError as error:
-        raise NoAnswer(
+        raise WebhookUnreachable(
             reason=f"nothing came within {seconds:g} s", reason_zh=f"{seconds:g} 秒内没有收到任何内容"
         ) from error
     except (aiohttp.ClientSSLError, aiohttp.ClientConnectorCertificateError) as error:
         reason = "its certificate cannot be trusted, or it does not speak TLS"
-        raise NoAnswer(reason=reason, reason_zh="证书不可信，或对方不支持 TLS") from error
+        raise WebhookUnreachable(reason=reason, reason_zh="证书不可信，或对方不支持 TLS") from error
     except aiohttp.ClientConnectorError as error:
-        raise NoAnswer(reason="no connection could be made", reason_zh="无法建立连接") from error
+        raise WebhookUnreachable(reason="no connection could be made", reason_zh="无法建立连接") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
         reason = "the connection broke, or what came is no HTTP"
-        raise NoAnswer(reason=reason, reason_zh="连接中断，或收到的内容不是 HTTP") from error
+        raise WebhookUnreachable(reason=reason, reason_zh="连接中断，或收到的内容不是 HTTP") from error
 
 
 async def _beginning(answer: ClientResponse, deadline: float) -> str:

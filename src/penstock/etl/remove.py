@@ -53,7 +53,7 @@ async def delete_task(tools: Deps, caller: Caller, task_id: int) -> None:
         if not await _remove(tools, tx, [row]):
             raise EtlTaskRunning(task_id=task_id, status=row.status.value)
         detail = {"filename": row.filename, "project_id": row.project_id, "status": row.status.value}
-        await audit.note(tx, caller, "etl.delete_task", f"etl:{task_id}", **detail)
+        await audit.record(tx, caller, "etl.delete_task", f"etl:{task_id}", **detail)
     await runs.hide_soon(tools, row)
 
 

@@ -274,7 +274,7 @@ async def _keep(tools: Deps, caller: Caller, scene: _Scene, said: Said, change: 
         review = await _say(tx, scene, change.examined, said.reviewed)
         pointers = [one.pointer for one in made[:NOTED]]
         detail = {"run": task.run, "corrections": len(made), "pointers": pointers, "reviewed": review.is_whole}
-        await audit.note(tx, caller, "etl.correct", f"etl:{task.id}", **detail)
+        await audit.record(tx, caller, "etl.correct", f"etl:{task.id}", **detail)
     return _answer(scene, review, said, [*scene.standing, *made], is_new=bool(made))
 
 
@@ -286,7 +286,7 @@ async def _withdrawn(tools: Deps, caller: Caller, scene: _Scene, one: Correction
         await reviews.move_withdrawn(tx, one.id)
         await _say(tx, scene, examined, None)
         detail = {"run": one.run, "correction_id": one.id, "pointer": one.pointer}
-        await audit.note(tx, caller, "etl.withdraw_correction", f"etl:{one.task_id}", **detail)
+        await audit.record(tx, caller, "etl.withdraw_correction", f"etl:{one.task_id}", **detail)
     return True
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from penstock.access.audit import note
+from penstock.access import audit
 from penstock.access.domain import Caller
 from penstock.etl import rule_files
 from penstock.etl.deps import Deps
@@ -40,7 +40,7 @@ async def add(tools: Deps, caller: Caller, body: RuleBody) -> Rule:
         if await store.count_rules_of(tx, caller.user_id, most=MOST_RULES) >= MOST_RULES:
             raise RulesFull(most=MOST_RULES, what="rules", what_zh="规则数")
         made = await store.insert_rule(tx, body, user_id=caller.user_id)
-        await note(tx, caller, "etl_rule.add", f"etl_rule:{made.id}", name=body.name)
+        await audit.record(tx, caller, "etl_rule.add", f"etl_rule:{made.id}", name=body.name)
     return made
 
 
@@ -80,7 +80,7 @@ async def change(tools: Deps, caller: Caller, rule_id: int, changes: dict[str, A
         after = await store.move_rule(tx, before, body)
         if after is None:
             raise MovedAlready(entity="rule", id=rule_id, state=f"in version {before.version}")
-        await note(tx, caller, "etl_rule.change", f"etl_rule:{rule_id}", version=after.version)
+        await audit.record(tx, caller, "etl_rule.change", f"etl_rule:{rule_id}", version=after.version)
     return after
 
 
@@ -90,7 +90,7 @@ async def remove(tools: Deps, caller: Caller, rule_id: int) -> None:
         held = await store.claim_rule(tx, caller, rule_id, default_id=_default(tools))
         _changeable(_found(held, rule_id))
         await store.delete_rule(tx, rule_id)
-        await note(tx, caller, "etl_rule.remove", f"etl_rule:{rule_id}")
+        await audit.record(tx, caller, "etl_rule.remove", f"etl_rule:{rule_id}")
 
 
 async def forget(tools: Deps) -> None:

@@ -1,8 +1,8 @@
-"""Notify: what happened goes out to those who asked to be told.
+"""Notify: webhooks.
 
-A webhook says where to post which messages. `fan_out.py` turns a message of the outbox into one delivery per webhook,
-`deliver.py` posts it, signed (`signing.py`), from a job of its own; a try that fails writes the job of the next one
-(`tries.py`), and every try is kept in the delivery log. `subscribe.py` makes, changes and removes webhooks, `resend.py`
-sends a delivery again, and `forget.py` deletes what is old. The client that posts comes from outside, as a `Poster`:
-`adapters/guarded_http.py`, which reaches public addresses only.
+A webhook names a URL and the messages to post to it. `worker.py` has the outbox sink that turns a message into one
+delivery per subscribed webhook, the job handlers and the cleanup of old deliveries. `deliver.py` posts a delivery,
+signed (`signing.py`), from a job of its own; a failed attempt enqueues the next one (`delivery_jobs.py`), and the
+delivery log shows the last attempt. `webhooks.py` creates, changes and removes webhooks. The HTTP client is passed in
+as a `WebhookClient`: `adapters/guarded_http.py`, which only calls public addresses.
 """

@@ -1,4 +1,4 @@
-"""HTTP for webhooks: shapes and routes. A secret is in the answer that made it, and in no other."""
+"""The routes of webhooks. A secret is only in the response that creates it."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -7,43 +7,42 @@ from fastapi import APIRouter, Depends, Path, Query, Request, status
 from pydantic import BaseModel, ConfigDict, Field
 
 from penstock.access.domain import Scope
-from penstock.access.door import CallerHere, open_to
-from penstock.notify import store, subscribe
+from penstock.access.guard import CurrentCaller, requires
+from penstock.notify import store, webhooks
+from penstock.notify.deliver import resend
 from penstock.notify.deps import Deps
-from penstock.notify.domain import EVERYTHING, MOST_URL_CHARACTERS, DeliveryNotFound, DeliveryState
-from penstock.notify.resend import resend
-from penstock.notify.subscribe import Changes
+from penstock.notify.domain import ALL_CHANNELS, MOST_URL_CHARACTERS, DeliveryNotFound, DeliveryState
 
 router = APIRouter(prefix="/api/v1/webhooks", tags=["webhooks"])
-ID = r"^[A-Za-z0-9_]+$"  # what no database chokes on
+ID = r"^[A-Za-z0-9_]+$"  # valid in both databases
 
 WebhookId = Annotated[str, Path(pattern=ID, max_length=64)]
 DeliveryId = Annotated[str, Path(pattern=ID, max_length=64)]
-After = Annotated[str | None, Query(pattern=ID, max_length=64, description="The `next` of the page before.")]
+After = Annotated[str | None, Query(pattern=ID, max_length=64, description="The `next` of the previous page.")]
 PageSize = Annotated[int, Query(ge=1, le=100)]
 Url = Annotated[str, Field(min_length=1, max_length=MOST_URL_CHARACTERS)]
 Channels = Annotated[list[Annotated[str, Field(max_length=100)]], Field(min_length=1, max_length=100)]
 
 
-async def _tools(request: Request) -> Deps:
-    tools: Deps = request.app.state.notify
-    return tools
+async def _deps(request: Request) -> Deps:
+    deps: Deps = request.app.state.notify
+    return deps
 
 
-ToolsHere = Annotated[Deps, Depends(_tools)]
+NotifyDeps = Annotated[Deps, Depends(_deps)]
 
 
 class NewWebhook(BaseModel):
-    """A webhook to be made."""
+    """A webhook to create."""
 
     model_config = ConfigDict(extra="forbid")
 
     url: Url
-    channels: Channels = [EVERYTHING]
+    channels: Channels = [ALL_CHANNELS]
 
 
 class WebhookChanges(BaseModel):
-    """What is to be different; what is left out stays."""
+    """Changes to a webhook; absent fields stay."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -64,7 +63,7 @@ class WebhookView(BaseModel):
     disabled_reason: str | None
     failing_since: datetime | None
     failed_in_row: int
-    previous_until: datetime | None = Field(description="Until then the secret before this one signs as well.")
+    previous_until: datetime | None = Field(description="Until then the previous secret signs as well.")
     user_id: int
     merchant_id: int | None
     sees_all: bool
@@ -73,20 +72,20 @@ class WebhookView(BaseModel):
 
 
 class WebhookWithSecret(WebhookView):
-    """A webhook whose secret was made just now; it is not shown again."""
+    """A webhook with its new secret, which is shown only once."""
 
     secret: str
 
 
 class WebhookPage(BaseModel):
-    """Some webhooks, by id."""
+    """A page of webhooks, by id."""
 
     items: list[WebhookView]
     next: str | None
 
 
 class DeliveryView(BaseModel):
-    """A delivery with what became of its last try."""
+    """A delivery with the outcome of its last attempt."""
 
     model_config = ConfigDict(from_attributes=True)
 
@@ -106,97 +105,99 @@ class DeliveryView(BaseModel):
 
 
 class DeliveryWithBody(DeliveryView):
-    """A delivery with what is posted."""
+    """A delivery with its body."""
 
     body: str
 
 
 class DeliveryPage(BaseModel):
-    """Some deliveries, newest first."""
+    """A page of deliveries, newest first."""
 
     items: list[DeliveryView]
     next: str | None
 
 
 class Accepted(BaseModel):
-    """It will be done; the deliveries show how it went."""
+    """Accepted; the deliveries show the outcome."""
 
     status: Literal["accepted"] = "accepted"
 
 
-@router.post("", status_code=status.HTTP_201_CREATED, **open_to(Scope.WRITE))
-async def add_webhook(new: NewWebhook, caller: CallerHere, tools: ToolsHere) -> WebhookWithSecret:
-    """Make a webhook. The answer shows its secret, this once."""
-    return WebhookWithSecret.model_validate(await subscribe.add(tools, caller, url=new.url, channels=new.channels))
+@router.post("", status_code=status.HTTP_201_CREATED, **requires(Scope.WRITE))
+async def add_webhook(new: NewWebhook, caller: CurrentCaller, deps: NotifyDeps) -> WebhookWithSecret:
+    """Create a webhook. Its secret is shown only in this response."""
+    return WebhookWithSecret.model_validate(await webhooks.add(deps, caller, url=new.url, channels=new.channels))
 
 
-@router.get("", **open_to(Scope.READ))
-async def list_webhooks(caller: CallerHere, tools: ToolsHere, after: After = None, limit: PageSize = 50) -> WebhookPage:
-    """The caller's webhooks and their merchant's; an admin sees all."""
-    async with tools.db.read() as tx:
+@router.get("", **requires(Scope.READ))
+async def list_webhooks(
+    caller: CurrentCaller, deps: NotifyDeps, after: After = None, limit: PageSize = 50
+) -> WebhookPage:
+    """List the webhooks of the caller and their merchant; an admin sees all."""
+    async with deps.db.read() as tx:
         found = await store.list_webhooks(tx, caller=caller, after=after or "", limit=limit)
     last = found[-1].id if len(found) == limit else None
     return WebhookPage(items=[WebhookView.model_validate(webhook) for webhook in found], next=last)
 
 
-@router.get("/{webhook_id}", **open_to(Scope.READ))
-async def get_webhook(webhook_id: WebhookId, caller: CallerHere, tools: ToolsHere) -> WebhookView:
-    """One webhook."""
-    async with tools.db.read() as tx:
+@router.get("/{webhook_id}", **requires(Scope.READ))
+async def get_webhook(webhook_id: WebhookId, caller: CurrentCaller, deps: NotifyDeps) -> WebhookView:
+    """Get a webhook."""
+    async with deps.db.read() as tx:
         return WebhookView.model_validate(await store.get_webhook(tx, webhook_id, caller=caller))
 
 
-@router.patch("/{webhook_id}", **open_to(Scope.WRITE))
+@router.patch("/{webhook_id}", **requires(Scope.WRITE))
 async def change_webhook(
-    webhook_id: WebhookId, wanted: WebhookChanges, caller: CallerHere, tools: ToolsHere
+    webhook_id: WebhookId, body: WebhookChanges, caller: CurrentCaller, deps: NotifyDeps
 ) -> WebhookView:
-    """Change its address or channels, or switch it on or off."""
-    changes = Changes(url=wanted.url, channels=wanted.channels, active=wanted.active)
-    return WebhookView.model_validate(await subscribe.change(tools, caller, webhook_id, changes))
+    """Change the URL or the channels of a webhook, or enable or disable it."""
+    changed = await webhooks.change(deps, caller, webhook_id, url=body.url, channels=body.channels, active=body.active)
+    return WebhookView.model_validate(changed)
 
 
-@router.delete("/{webhook_id}", status_code=status.HTTP_204_NO_CONTENT, **open_to(Scope.WRITE))
-async def remove_webhook(webhook_id: WebhookId, caller: CallerHere, tools: ToolsHere) -> None:
-    """Remove it with everything that was sent to it."""
-    await subscribe.remove(tools, caller, webhook_id)
+@router.delete("/{webhook_id}", status_code=status.HTTP_204_NO_CONTENT, **requires(Scope.WRITE))
+async def remove_webhook(webhook_id: WebhookId, caller: CurrentCaller, deps: NotifyDeps) -> None:
+    """Remove a webhook and its deliveries."""
+    await webhooks.remove(deps, caller, webhook_id)
 
 
-@router.post("/{webhook_id}/rotate-secret", **open_to(Scope.WRITE))
-async def rotate_secret(webhook_id: WebhookId, caller: CallerHere, tools: ToolsHere) -> WebhookWithSecret:
-    """Make a new secret and show it, this once. For a day the old one signs as well."""
-    return WebhookWithSecret.model_validate(await subscribe.rotate_secret(tools, caller, webhook_id))
+@router.post("/{webhook_id}/rotate-secret", **requires(Scope.WRITE))
+async def rotate_secret(webhook_id: WebhookId, caller: CurrentCaller, deps: NotifyDeps) -> WebhookWithSecret:
+    """Create a new secret, shown only in this response. For a day the old one signs as well."""
+    return WebhookWithSecret.model_validate(await webhooks.rotate_secret(deps, caller, webhook_id))
 
 
-@router.post("/{webhook_id}/ping", status_code=status.HTTP_202_ACCEPTED, **open_to(Scope.WRITE))
-async def ping_webhook(webhook_id: WebhookId, caller: CallerHere, tools: ToolsHere) -> Accepted:
-    """Send a WebhookPing to this webhook alone."""
-    await subscribe.ping(tools, caller, webhook_id)
+@router.post("/{webhook_id}/ping", status_code=status.HTTP_202_ACCEPTED, **requires(Scope.WRITE))
+async def ping_webhook(webhook_id: WebhookId, caller: CurrentCaller, deps: NotifyDeps) -> Accepted:
+    """Send a WebhookPing to this webhook only."""
+    await webhooks.ping(deps, caller, webhook_id)
     return Accepted()
 
 
-@router.get("/{webhook_id}/deliveries", **open_to(Scope.READ))
+@router.get("/{webhook_id}/deliveries", **requires(Scope.READ))
 async def list_deliveries(
     webhook_id: WebhookId,
-    caller: CallerHere,
-    tools: ToolsHere,
+    caller: CurrentCaller,
+    deps: NotifyDeps,
     state: DeliveryState | None = None,
     after: After = None,
     limit: PageSize = 50,
 ) -> DeliveryPage:
-    """What was sent to it, newest first."""
-    async with tools.db.read() as tx:
+    """List the deliveries of a webhook, newest first."""
+    async with deps.db.read() as tx:
         await store.get_webhook(tx, webhook_id, caller=caller)
         found = await store.list_deliveries(tx, webhook_id, state=state, before=after or "", limit=limit)
     last = found[-1].id if len(found) == limit else None
     return DeliveryPage(items=[DeliveryView.model_validate(delivery) for delivery in found], next=last)
 
 
-@router.get("/{webhook_id}/deliveries/{delivery_id}", **open_to(Scope.READ))
+@router.get("/{webhook_id}/deliveries/{delivery_id}", **requires(Scope.READ))
 async def get_delivery(
-    webhook_id: WebhookId, delivery_id: DeliveryId, caller: CallerHere, tools: ToolsHere
+    webhook_id: WebhookId, delivery_id: DeliveryId, caller: CurrentCaller, deps: NotifyDeps
 ) -> DeliveryWithBody:
-    """One delivery, with the body that is posted."""
-    async with tools.db.read() as tx:
+    """Get a delivery with its body."""
+    async with deps.db.read() as tx:
         await store.get_webhook(tx, webhook_id, caller=caller)
         delivery = await store.get_delivery(tx, webhook_id, delivery_id)
         body = await store.find_body(tx, delivery)
@@ -206,10 +207,10 @@ async def get_delivery(
 
 
 @router.post(
-    "/{webhook_id}/deliveries/{delivery_id}/resend", status_code=status.HTTP_202_ACCEPTED, **open_to(Scope.WRITE)
+    "/{webhook_id}/deliveries/{delivery_id}/resend", status_code=status.HTTP_202_ACCEPTED, **requires(Scope.WRITE)
 )
 async def resend_delivery(
-    webhook_id: WebhookId, delivery_id: DeliveryId, caller: CallerHere, tools: ToolsHere
+    webhook_id: WebhookId, delivery_id: DeliveryId, caller: CurrentCaller, deps: NotifyDeps
 ) -> DeliveryView:
-    """Send it again now, whatever became of it, with its tries counted from nothing."""
-    return DeliveryView.model_validate(await resend(tools, caller, webhook_id, delivery_id))
+    """Send a delivery again now, whatever its state, with its attempts reset."""
+    return DeliveryView.model_validate(await resend(deps, caller, webhook_id, delivery_id))

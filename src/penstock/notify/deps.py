@@ -1,19 +1,19 @@
-"""What the verbs of notify work with; `wiring.py` puts it together once."""
+"""The dependencies of the notify module; wiring builds them once."""
 
 from dataclasses import dataclass
 
 from penstock.kernel.db import Db
 from penstock.kernel.queue import Queue
-from penstock.notify.domain import Poster
+from penstock.notify.domain import WebhookClient
 
 
 @dataclass(frozen=True, kw_only=True)
 class Deps:
-    """The tools of the room."""
+    """The dependencies of the notify module."""
 
     db: Db
     queue: Queue
-    poster: Poster
-    channels: frozenset[str]  # the messages that may leave the house
+    client: WebhookClient
+    channels: frozenset[str]  # messages that webhooks may receive
     most_attempts: int
     user_agent: str

@@ -1,4 +1,4 @@
-"""Webhooks and their deliveries: values, states, rules and errors; nothing here touches a database or the network."""
+"""Webhooks and their deliveries: values, states and errors, without I/O."""
 
 import secrets
 from collections.abc import Collection, Mapping
@@ -12,17 +12,18 @@ from penstock.kernel.errors import Conflict, Invalid, NotFound, Unavailable
 from penstock.kernel.machine import Machine
 from penstock.kernel.plain import Plain
 
-EVERYTHING = "*"
-MOST_WEBHOOKS = 20  # per owner: one message is posted at most that often for each
+ALL_CHANNELS = "*"
+MOST_WEBHOOKS = 20  # per owner: the most deliveries of one message
 MOST_URL_CHARACTERS = 2048
-BOTH_SECRETS = timedelta(hours=24)  # how long a receiver has to take over a new secret
-FAILED_IN_ROW = 5  # deliveries that failed for good, with none in between that arrived, …
-FAILING_FOR = timedelta(days=5)  # … over that long: nobody is at home any more
-MOST_RETRY_AFTER = timedelta(hours=12)  # a little more than our own longest wait
+SECRET_GRACE = timedelta(hours=24)  # the time a receiver has to switch to a new secret
+# A webhook is disabled after this many failed deliveries in a row, over at least this time.
+DISABLE_AFTER_FAILURES = 5
+DISABLE_AFTER = timedelta(days=5)
+MOST_RETRY_AFTER = timedelta(hours=12)  # a little more than the longest backoff
 
 
 class DeliveryState(StrEnum):
-    """Where a delivery is."""
+    """The state of a delivery."""
 
     PENDING = "pending"
     DELIVERED = "delivered"
@@ -39,68 +40,68 @@ DELIVERY = Machine(
     },
     start=DeliveryState.PENDING,
     words={
-        DeliveryState.PENDING: "It will be posted, or posted again, when due.",
-        DeliveryState.DELIVERED: "The receiver answered with a 2xx.",
-        DeliveryState.FAILED: "Tried often enough, or its webhook is off. It can be sent again.",
+        DeliveryState.PENDING: "Waiting for its first or next attempt.",
+        DeliveryState.DELIVERED: "The receiver answered 2xx.",
+        DeliveryState.FAILED: "All attempts failed, or the webhook is disabled. It can be resent.",
     },
 )
 
 
 class UrlRefused(Invalid):
-    """The address of a webhook is not one that can be called."""
+    """The URL of a webhook is not valid."""
 
     code = "WEBHOOK_URL_INVALID"
     message = "The field url cannot be used: {reason}."
     message_zh = "字段 url 无法使用：{reason_zh}。"
-    hint = "Give an http or https address without user name and password."
+    hint = "Use an http or https URL without user name and password."
     hint_zh = "请提供不含用户名和密码的 http 或 https 地址。"
 
 
 class AddressRefused(Invalid):
-    """The host of a webhook is not known, or leads to a network that webhooks may not call.
+    """The host of a webhook is unknown, or resolves to a network that webhooks may not call.
 
-    One error for both: two would let a caller ask which names exist inside.
+    One error for both: two errors would let a caller probe which internal host names exist.
     """
 
     code = "WEBHOOK_ADDRESS_REFUSED"
-    message = "The field url cannot be used: {host} is not known, or is no public address."
+    message = "The field url cannot be used: {host} is unknown or not a public address."
     message_zh = "字段 url 无法使用：{host} 无法解析，或不是公网地址。"
     hint = "Use a public address; the operator can allow private networks with PENSTOCK_WEBHOOK_ALLOW."
     hint_zh = "请使用公网地址；运维人员可通过 PENSTOCK_WEBHOOK_ALLOW 放行私有网络。"
 
 
 class ChannelUnknown(Invalid):
-    """A webhook asks for messages that do not exist or do not leave the house."""
+    """A webhook subscribes to a message that does not exist or is internal."""
 
     code = "WEBHOOK_CHANNEL_UNKNOWN"
-    message = "The field channels names {channel!r}, which is no message that webhooks can get."
-    message_zh = "字段 channels 中的 {channel!r} 不是 webhook 可以接收的消息。"
+    message = "The field channels contains {channel!r}, which webhooks cannot subscribe to."
+    message_zh = "字段 channels 中的 {channel!r} 不是 webhook 可以订阅的消息。"
     hint = 'Use "*" for all of them, or names from docs/reference/messages.md.'
     hint_zh = "可用 “*” 表示全部，或使用 docs/reference/messages.md 中的名称。"
 
 
 class TooManyWebhooks(Conflict):
-    """An owner has as many webhooks as one may have."""
+    """The owner has reached the limit of webhooks."""
 
     code = "WEBHOOK_LIMIT"
-    message = "There are {most} webhooks already, which is the most one owner may have."
-    message_zh = "已有 {most} 个 webhook，达到单个所有者的上限。"
+    message = "The limit of {most} webhooks per owner is reached."
+    message_zh = "已达到每个所有者 {most} 个 webhook 的上限。"
     hint = "Delete one that is no longer needed."
     hint_zh = "请先删除不再需要的 webhook。"
 
 
 class WebhookOff(Conflict):
-    """Something was to be sent to a webhook that is switched off."""
+    """The webhook is disabled."""
 
     code = "WEBHOOK_OFF"
-    message = "The webhook {id} is switched off."
+    message = "The webhook {id} is disabled."
     message_zh = "webhook {id} 已停用。"
-    hint = "Switch it on first: PATCH it with active = true."
+    hint = "Enable it first: PATCH it with active = true."
     hint_zh = "请先用 PATCH 将 active 设为 true 以启用。"
 
 
 class WebhookNotFound(NotFound):
-    """There is no webhook by that id, or it is someone else's."""
+    """No webhook has this id, or it belongs to someone else."""
 
     code = "WEBHOOK_NOT_FOUND"
     message = "There is no webhook {id}."
@@ -108,77 +109,77 @@ class WebhookNotFound(NotFound):
 
 
 class DeliveryNotFound(NotFound):
-    """There is no delivery by that id in this webhook."""
+    """This webhook has no delivery with this id."""
 
     code = "WEBHOOK_DELIVERY_NOT_FOUND"
     message = "There is no delivery {id}."
     message_zh = "没有投递记录 {id}。"
 
 
-class NoAnswer(Unavailable):
-    """A receiver could not be reached, or did not answer in time."""
+class WebhookUnreachable(Unavailable):
+    """The receiver could not be reached or did not respond in time."""
 
     code = "WEBHOOK_NO_ANSWER"
-    message = "There is no answer: {reason}."
-    message_zh = "没有应答：{reason_zh}。"
-    hint = "Try again in a moment."
+    message = "No response: {reason}."
+    message_zh = "没有响应：{reason_zh}。"
+    hint = "Try again later."
     hint_zh = "请稍后重试。"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
-    """What a receiver said. `text` is the beginning of it, as far as it is text."""
+class WebhookResponse:
+    """The response of a receiver. `text` is the beginning of the body, if it is text."""
 
     status: int
     text: str = ""
     retry_after: str = ""
 
     @property
-    def taken(self) -> bool:
-        """Whether the receiver has it."""
+    def accepted(self) -> bool:
+        """Whether the receiver accepted the message."""
         return 200 <= self.status < 300
 
     @property
     def gone(self) -> bool:
-        """Whether the receiver asks never to be called again."""
+        """Whether the receiver must not be called again."""
         return self.status == 410
 
-    def asks_to_wait(self, now: datetime) -> timedelta:
-        """What Retry-After asks for, within a bound; nothing when it says nothing that can be understood."""
+    def retry_delay(self, now: datetime) -> timedelta:
+        """The delay that Retry-After asks for, within bounds; zero if there is none."""
         if self.status not in {429, 503}:
             return timedelta()
-        return min(max(_wait(self.retry_after, now), timedelta()), MOST_RETRY_AFTER)
+        return min(max(_parse_retry_after(self.retry_after, now), timedelta()), MOST_RETRY_AFTER)
 
 
-def _wait(retry_after: str, now: datetime) -> timedelta:
+def _parse_retry_after(retry_after: str, now: datetime) -> timedelta:
     try:
         if retry_after.isascii() and retry_after.isdigit():
             return timedelta(seconds=min(int(retry_after[:9]), MOST_RETRY_AFTER.total_seconds()))
         return parsedate_to_datetime(retry_after) - now
-    except (ValueError, TypeError, IndexError, OverflowError):  # no date, one without a zone, one out of all bounds
+    except (ValueError, TypeError, IndexError, OverflowError):  # not a date, without a time zone, or out of range
         return timedelta()
 
 
-class Poster(Protocol):
-    """Posts to addresses that outsiders gave us, and to nothing else."""
+class WebhookClient(Protocol):
+    """The HTTP client for URLs that callers choose."""
 
     async def check(self, url: str) -> None:
-        """Whether this address may be called now: `UrlRefused`, `AddressRefused` or `NoAnswer` when not."""
+        """Raise `UrlRefused`, `AddressRefused` or `WebhookUnreachable` if this URL may not be called."""
         ...
 
-    async def post(self, url: str, *, headers: Mapping[str, str], body: bytes) -> Answer:
-        """Post once, checked again, following no redirect; raises what `check` raises."""
+    async def post(self, url: str, *, headers: Mapping[str, str], body: bytes) -> WebhookResponse:
+        """Check and post once, without following redirects; raises what `check` raises."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Webhook:
-    """Where to post which messages. The secrets are kept in clear, since they sign; nothing shows them again."""
+    """A URL and the messages to post to it. Its secrets are stored in plain text, since they sign, and never shown."""
 
     id: str
     user_id: int
     merchant_id: int | None
-    sees_all: bool  # an admin's: gets everyone's messages, and only admins see it
+    sees_all: bool  # created by an admin: receives the messages of all users, and only admins see it
     url: str
     channels: list[str]
     secret: str = field(repr=False)
@@ -186,50 +187,50 @@ class Webhook:
     previous_until: datetime | None = None
     active: bool = True
     disabled_reason: str | None = None
-    failing_since: datetime | None = None  # the first failed try after the last that arrived
+    failing_since: datetime | None = None  # the first failed attempt since the last success
     failed_in_row: int = 0
     created_at: datetime
     created_by: str
 
     @property
     def audience(self) -> str:
-        """Who may watch what happens to it, beside admins."""
+        """The audience of its events, besides admins."""
         if self.sees_all:
             return ""
         return f"user:{self.user_id}" if self.merchant_id is None else f"merchant:{self.merchant_id}"
 
     def secrets_at(self, now: datetime) -> list[str]:
-        """The secrets that sign now, the newest first."""
+        """The secrets that sign at this time, newest first."""
         if self.previous_secret is None or self.previous_until is None or now >= self.previous_until:
             return [self.secret]
         return [self.secret, self.previous_secret]
 
-    def wants(self, channel: str) -> bool:
-        """Whether it asked for messages of this channel."""
-        return EVERYTHING in self.channels or channel in self.channels
+    def is_subscribed_to(self, channel: str) -> bool:
+        """Whether it receives messages of this channel."""
+        return ALL_CHANNELS in self.channels or channel in self.channels
 
-    def rotated(self, *, now: datetime) -> "Webhook":
-        """With a new secret; the old one signs too for a while."""
-        until = now + BOTH_SECRETS
+    def with_new_secret(self, *, now: datetime) -> "Webhook":
+        """With a new secret; for a while the old one signs as well."""
+        until = now + SECRET_GRACE
         return replace(self, secret=new_secret(), previous_secret=self.secret, previous_until=until)
 
-    def switched_on(self) -> "Webhook":
-        """Active, with nothing held against it."""
+    def enabled(self) -> "Webhook":
+        """Active, with its failures reset."""
         return replace(self, active=True, disabled_reason=None, failing_since=None, failed_in_row=0)
 
-    def switched_off(self, reason: str) -> "Webhook":
-        """Gets nothing any more, and says why."""
+    def disabled(self, reason: str) -> "Webhook":
+        """Inactive, with the reason."""
         return replace(self, active=False, disabled_reason=reason)
 
-    def is_lost(self, now: datetime) -> bool:
-        """Whether it has failed so often and for so long that posting to it is only noise."""
+    def has_failed_for_days(self, now: datetime) -> bool:
+        """Whether it failed often and long enough to be disabled."""
         since = self.failing_since
-        return self.failed_in_row >= FAILED_IN_ROW and since is not None and now - since >= FAILING_FOR
+        return self.failed_in_row >= DISABLE_AFTER_FAILURES and since is not None and now - since >= DISABLE_AFTER
 
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """One message on its way to one webhook, with what became of the last try."""
+    """The delivery of one message to one webhook, with the outcome of the last attempt."""
 
     id: str
     webhook_id: str
@@ -237,7 +238,7 @@ class Delivery:
     channel: str
     state: DeliveryState
     attempts: int
-    turn: int  # which job may try next; a job of an earlier turn has no say any more
+    turn: int  # the job that may make the next attempt; jobs of earlier turns are ignored
     status_code: int | None = None
     error: str | None = None
     response: str | None = None
@@ -248,22 +249,22 @@ class Delivery:
 
 
 def new_secret() -> str:
-    """A secret to sign with: 256 random bits."""
+    """A signing secret: 256 random bits."""
     return f"whsec_{secrets.token_urlsafe(32)}"
 
 
-def refuse_unknown_channels(channels: Collection[str], known: Collection[str]) -> None:
-    """`ChannelUnknown` names the first that webhooks cannot get."""
+def check_channels(channels: Collection[str], known: Collection[str]) -> None:
+    """Raise `ChannelUnknown` for the first channel that webhooks cannot subscribe to."""
     for channel in channels:
-        if channel != EVERYTHING and channel not in known:
+        if channel != ALL_CHANNELS and channel not in known:
             raise ChannelUnknown(channel=channel)
 
 
 def owners_of(payload: Plain) -> tuple[int | None, int | None]:
-    """The user and the merchant that a message says it belongs to."""
+    """The user and the merchant of a message."""
     user_id, merchant_id = payload.get("user_id"), payload.get("merchant_id")
-    return _whole(user_id), _whole(merchant_id)
+    return _integer(user_id), _integer(merchant_id)
 
 
-def _whole(value: object) -> int | None:
+def _integer(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,8 +1,7 @@
-"""What a delivery looks like on the wire, and how it is signed.
+"""The body of a delivery and its signature.
 
-The signature covers the time and the body, so neither can be changed or replayed later; the message's id is in the body
-and thereby signed too. While a secret is being replaced there are two signatures, and a receiver needs to find one of
-them right.
+The signature covers the timestamp and the body, so neither can be changed or replayed later; the body contains the
+message id. While a secret is rotated there are two signatures, and a receiver accepts either of them.
 """
 
 import hmac
@@ -12,18 +11,17 @@ from hashlib import sha256
 from penstock.kernel.columns import to_json
 from penstock.kernel.outbox import Parcel
 
-MOST_BODY_BYTES = 256 * 1024  # a body is kept once per delivery; messages carry ids, not documents
+MOST_BODY_BYTES = 256 * 1024  # a body is stored once per delivery; messages carry ids, not documents
 
 
-def body_of(parcel: Parcel) -> str:
-    """The JSON that is posted, the same at every try."""
-    said = {"id": parcel.id, "channel": parcel.channel, "created_at": parcel.created_at.isoformat()}
-    text = to_json(said | {"payload": parcel.payload})
+def build_body(parcel: Parcel) -> str:
+    """The JSON to post, the same in every attempt."""
+    envelope = {"id": parcel.id, "channel": parcel.channel, "created_at": parcel.created_at.isoformat()}
+    text = to_json(envelope | {"payload": parcel.payload})
     if (size := len(text.encode())) <= MOST_BODY_BYTES:
         return text
-    return to_json(
-        said | {"payload": None, "omitted": f"{size} bytes are more than the {MOST_BODY_BYTES} of a webhook"}
-    )
+    omitted = f"{size} bytes exceed the limit of {MOST_BODY_BYTES} for a webhook"
+    return to_json(envelope | {"payload": None, "omitted": omitted})
 
 
 def sign(secret: str, *, timestamp: int, body: bytes) -> str:
@@ -32,7 +30,7 @@ def sign(secret: str, *, timestamp: int, body: bytes) -> str:
 
 
 def signed_headers(secrets: Sequence[str], *, message_id: str, timestamp: int, body: bytes) -> dict[str, str]:
-    """The headers that let a receiver check where a body comes from."""
+    """The headers with which a receiver verifies the origin of a body."""
     signatures = (sign(secret, timestamp=timestamp, body=body) for secret in secrets)
     return {
         "Content-Type": "application/json",

@@ -1,7 +1,7 @@
 """The tables of notify and every statement on them.
 
-`webhook` keeps its secrets in clear: they have to sign. `webhook_delivery` is the log: one row per message and webhook,
-with what became of the last try.
+`webhook` stores its secrets in plain text, since they sign. `webhook_delivery` is the delivery log: one row per message
+and webhook, with the outcome of the last attempt.
 """
 
 from collections.abc import Sequence
@@ -66,14 +66,16 @@ webhook = Table(
     CheckConstraint("failed_in_row >= 0", name="failed_in_row"),
 )
 w = webhook.c
-# What sees all stands apart in both: it is never looked for by its owner, only as a whole.
+# sees_all comes first in both: such webhooks are never found by owner, only all together.
 Index("ix_webhook_user", w.sees_all, w.user_id, w.id)
 Index("ix_webhook_merchant", w.sees_all, w.merchant_id, w.id)
 
 webhook_delivery = Table(
     "webhook_delivery",
     metadata,
-    Column("webhook_id", Id, primary_key=True),  # first, so that nobody walks over others' to list one's own
+    Column(
+        "webhook_id", Id, primary_key=True
+    ),  # first, so that listing one webhook's deliveries does not scan those of others
     Column("id", Id, primary_key=True),
     Column("message_id", Id, nullable=False),
     Column("channel", String, nullable=False),
@@ -137,56 +139,56 @@ async def list_webhooks(tx: Tx, *, caller: Caller, after: str = "", limit: int) 
     return [Webhook(**row._mapping) for row in await tx.conn.execute(mine)]
 
 
-async def list_listeners(tx: Tx, *, user_id: int | None, merchant_id: int | None) -> list[Webhook]:
-    """The active webhooks of those who may hear a message of this user and merchant."""
-    may_hear: list[ColumnElement[bool]] = [w.sees_all]
+async def list_active_webhooks(tx: Tx, *, user_id: int | None, merchant_id: int | None) -> list[Webhook]:
+    """The active webhooks that may receive a message of this user and merchant."""
+    allowed: list[ColumnElement[bool]] = [w.sees_all]
     if user_id is not None:
-        # A webhook that was made for a merchant hears of that merchant only, whoever its user works for now.
+        # A webhook of a merchant only receives messages of that merchant, whatever its user's merchant is now.
         same = or_(w.merchant_id.is_(None), w.merchant_id == merchant_id) if merchant_id is not None else true()
-        may_hear.append(and_(not_(w.sees_all), w.user_id == user_id, same))
+        allowed.append(and_(not_(w.sees_all), w.user_id == user_id, same))
     if merchant_id is not None:
-        may_hear.append(and_(not_(w.sees_all), w.merchant_id == merchant_id))
-    rows = await tx.conn.execute(select(webhook).where(w.active, or_(*may_hear)))
+        allowed.append(and_(not_(w.sees_all), w.merchant_id == merchant_id))
+    rows = await tx.conn.execute(select(webhook).where(w.active, or_(*allowed)))
     return [Webhook(**row._mapping) for row in rows]
 
 
-async def count_webhooks_beside(tx: Tx, new: Webhook) -> int:
-    """How many webhooks the owner of this one has; until this transaction ends they can add no other."""
-    owned = _owned_like(new)
-    # Locked first and counted then: on PostgreSQL the count sees what a rival added while we waited for the locks.
+async def lock_and_count_webhooks(tx: Tx, new: Webhook) -> int:
+    """The number of webhooks of the same owner, locked: until this transaction ends the owner cannot add another."""
+    owned = _same_owner(new)
+    # Lock first, then count: on PostgreSQL the count sees what was added while we waited for the lock.
     await tx.conn.execute(select(w.id).where(owned).order_by(w.id).with_for_update())
     return await tx.conn.scalar(select(func.count()).select_from(webhook).where(owned)) or 0
 
 
 async def move_webhook(tx: Tx, after: Webhook) -> None:
-    """Write a webhook back that this transaction has claimed."""
+    """Update a webhook that this transaction has claimed."""
     values = {name: value for name, value in asdict(after).items() if name != "id"}
     await tx.conn.execute(update(webhook).where(w.id == after.id).values(values))
 
 
 async def move_to_failing(tx: Tx, webhook_id: str, *, failed: int) -> Webhook | None:
-    """Note a failed try, and with `failed` = 1 a failed delivery; returns the webhook, unless it is gone."""
+    """Record a failed attempt, and with `failed` = 1 a failed delivery; returns the webhook unless it was removed."""
     since = func.coalesce(w.failing_since, literal(tx.now, UtcTime))
-    worse = (
+    statement = (
         update(webhook).where(w.id == webhook_id).values(failing_since=since, failed_in_row=w.failed_in_row + failed)
     )
-    row = (await tx.conn.execute(worse.returning(*webhook.c))).one_or_none()
+    row = (await tx.conn.execute(statement.returning(*webhook.c))).one_or_none()
     return None if row is None else Webhook(**row._mapping)
 
 
-async def move_to_well(tx: Tx, webhook_id: str) -> None:
-    """Note that the receiver is there; writes only when it was not."""
+async def move_to_healthy(tx: Tx, webhook_id: str) -> None:
+    """Record a success; writes only if the webhook was failing."""
     failing = update(webhook).where(w.id == webhook_id, w.failing_since.is_not(None))
     await tx.conn.execute(failing.values(failing_since=None, failed_in_row=0))
 
 
 async def delete_webhook(tx: Tx, webhook_id: str) -> None:
-    """Remove a webhook with its secrets; its deliveries are deleted apart."""
+    """Delete a webhook with its secrets; its deliveries are deleted separately."""
     await tx.conn.execute(delete(webhook).where(w.id == webhook_id))
 
 
 async def insert_deliveries(tx: Tx, deliveries: Sequence[Delivery], *, body: str) -> set[str]:
-    """Add deliveries of one message; returns the ids of those whose webhook did not have it yet."""
+    """Insert deliveries of one message; returns the ids of those that did not exist yet."""
     rows = [(*(getattr(new, name) for name in DELIVERY_NAMES), body) for new in deliveries]
     return await insert_new(tx, webhook_delivery, (*DELIVERY_NAMES, "body"), rows)
 
@@ -206,7 +208,7 @@ async def get_delivery(tx: Tx, webhook_id: str, delivery_id: str) -> Delivery:
 
 
 async def find_body(tx: Tx, delivery: Delivery) -> str | None:
-    """What is posted; None when the delivery was deleted meanwhile."""
+    """The body to post; None if the delivery was deleted."""
     body: str | None = await tx.conn.scalar(select(d.body).where(*_is(delivery)))
     return body
 
@@ -214,7 +216,7 @@ async def find_body(tx: Tx, delivery: Delivery) -> str | None:
 async def list_deliveries(
     tx: Tx, webhook_id: str, *, state: DeliveryState | None = None, before: str = "", limit: int
 ) -> list[Delivery]:
-    """The deliveries of a webhook, newest first, from the one before `before`."""
+    """The deliveries of a webhook, newest first, older than `before`."""
     newest = _delivery.where(d.webhook_id == webhook_id).order_by(d.id.desc()).limit(limit)
     if state is not None:
         newest = newest.where(d.state == state.value)
@@ -224,7 +226,7 @@ async def list_deliveries(
 
 
 async def move_delivery(tx: Tx, before: Delivery, verb: str, **values: object) -> bool:
-    """Use a verb on a delivery as it was read; False, and nothing is written, when it has had another turn since."""
+    """Move a delivery by a verb; False, and nothing is written, if it has had another turn since it was read."""
     after = DELIVERY.move(verb, before.state)
     same = (*_is(before), d.state == before.state.value, d.turn == before.turn)
     moved = await tx.conn.execute(update(webhook_delivery).where(*same).values(state=after.value, **values))
@@ -235,19 +237,19 @@ async def move_delivery(tx: Tx, before: Delivery, verb: str, **values: object) -
 
 
 async def delete_delivery(tx: Tx, delivery: Delivery) -> None:
-    """Remove one delivery."""
+    """Delete one delivery."""
     await tx.conn.execute(delete(webhook_delivery).where(*_is(delivery)))
 
 
 async def delete_deliveries_of(tx: Tx, webhook_id: str, *, limit: int = 10_000) -> int:
-    """Remove some of a webhook's deliveries; returns how many."""
+    """Delete some deliveries of a webhook; returns how many."""
     some = select(d.id).where(d.webhook_id == webhook_id).order_by(d.id).limit(limit)
     mine = delete(webhook_delivery).where(d.webhook_id == webhook_id, d.id.in_(some))
     return (await tx.conn.execute(mine)).rowcount
 
 
 async def delete_old_deliveries(tx: Tx, *, before: datetime, limit: int = 10_000) -> int:
-    """Forget the oldest deliveries, whatever became of them; returns how many."""
+    """Delete the oldest deliveries in any state; returns how many."""
     old = select(d.webhook_id, d.id).where(d.created_at < before).order_by(d.created_at).limit(limit)
     return (await tx.conn.execute(delete(webhook_delivery).where(tuple_(d.webhook_id, d.id).in_(old)))).rowcount
 
@@ -261,7 +263,7 @@ def _to_delivery(row: Row[Any]) -> Delivery:
 
 
 def _seen_by(caller: Caller) -> ColumnElement[bool]:
-    """Admins see all; others see their own and their merchant's, but never one that gets everyone's messages."""
+    """Admins see all; others see their own and their merchant's, but never one that receives all messages."""
     if caller.is_admin:
         return true()
     own = and_(not_(w.sees_all), w.user_id == caller.user_id)
@@ -270,8 +272,8 @@ def _seen_by(caller: Caller) -> ColumnElement[bool]:
     return or_(own, and_(not_(w.sees_all), w.merchant_id == caller.merchant_id))
 
 
-def _owned_like(new: Webhook) -> ColumnElement[bool]:
-    """Those that count together: all admins', one merchant's, or one user's without a merchant."""
+def _same_owner(new: Webhook) -> ColumnElement[bool]:
+    """Webhooks that share a limit: those of all admins, of one merchant, or of one user without a merchant."""
     if new.sees_all:
         return w.sees_all
     if new.merchant_id is not None:

@@ -268,7 +268,7 @@ async def _write(deps: Deps, uow: UnitOfWork, caller: Caller, action: str, **det
     holders = {str(change.before.lease_owner) for change in uow.changes if change.before and change.outcome}
     detail |= {"count": len(changed), "tasks": [one.task_id for one in changed[:MAX_LISTED_IDS]]}
     detail |= {"queues": sorted(queues)[:MAX_LISTED_IDS], "taken_from": sorted(holders)[:MAX_LISTED_IDS]}
-    await audit.note(uow.tx, caller, action, f"project:{uow.project.project_id}", **detail)
+    await audit.record(uow.tx, caller, action, f"project:{uow.project.project_id}", **detail)
     uow.announce()
     count_ended_pulls(uow, deps.metrics)
     await uow.close(by=caller.name)

@@ -166,7 +166,7 @@ async def _store_in_project(tx: Tx, project_id: str, imported: Sequence[Imported
         made.append((task, one))
     if made:
         shown = [task.task_id for task, _ in made[:MAX_LISTED_IDS]]
-        await audit.note(tx, by, "tasks.import", f"project:{project_id}", count=len(made), tasks=shown)
+        await audit.record(tx, by, "tasks.import", f"project:{project_id}", count=len(made), tasks=shown)
         uow.announce()
         await uow.close(by=by)
         await _write_messages(tx, made)

@@ -172,7 +172,7 @@ async def _write(deps: Deps, uow: UnitOfWork, caller: Caller, action: str, *, by
         "tasks": [change.task.task_id for change in uow.changes[:MAX_LISTED_IDS]],
         "holders": list(dict.fromkeys(holders))[:MAX_LISTED_IDS],
     }
-    await audit.note(uow.tx, caller, action, f"project:{uow.project.project_id}", **detail)
+    await audit.record(uow.tx, caller, action, f"project:{uow.project.project_id}", **detail)
     count_ended_pulls(uow, deps.metrics)
     uow.announce()
     await uow.close(by=by)

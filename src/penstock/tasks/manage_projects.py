@@ -141,4 +141,4 @@ def _with_metadata(known: Project, changes: MetadataChanges, *, since: datetime 
 
 
 async def _audit(tx: Tx, caller: Caller, action: str, project_id: str, **detail: object) -> None:
-    await audit.note(tx, caller, action, f"project:{project_id}", **detail)
+    await audit.record(tx, caller, action, f"project:{project_id}", **detail)

@@ -89,7 +89,7 @@ async def run_operation(
         affected = await _apply_to_queue(uow, deps.metrics, queue.id, options, by=caller.name)
         await _close(uow, deps.metrics, by=caller.name)
         detail = {"queue": queue_id, "affected": affected}
-        await audit.note(tx, caller, AUDIT_ACTIONS[operation], f"project:{project_id}", **detail)
+        await audit.record(tx, caller, AUDIT_ACTIONS[operation], f"project:{project_id}", **detail)
     deps.metrics.count_operation(operation)
     return OperationResult(queue=operated, operation=operation, affected=affected)
 
@@ -104,7 +104,7 @@ async def rerun_task(deps: Deps, caller: Caller, project_id: str, task_id: str, 
         uow.record(task, after, options.kind)
         await _close(uow, deps.metrics, by=caller.name)
         detail = {"queue": task.queue_id, "affected": 1, "tasks": [task_id]}
-        await audit.note(tx, caller, RERUN_TASKS_ACTION, f"project:{project_id}", **detail)
+        await audit.record(tx, caller, RERUN_TASKS_ACTION, f"project:{project_id}", **detail)
     return replace(after, version=uow.project.version)
 
 
@@ -120,7 +120,7 @@ async def rerun_tasks(
             uow.record(task, options.applied(task, by=caller.name, now=tx.now), options.kind)
         await _close(uow, deps.metrics, by=caller.name)
         detail = {"queue": queue_id, "affected": len(found), "tasks": [task.task_id for task in found[:MAX_LISTED_IDS]]}
-        await audit.note(tx, caller, RERUN_TASKS_ACTION, f"project:{project_id}", **detail)
+        await audit.record(tx, caller, RERUN_TASKS_ACTION, f"project:{project_id}", **detail)
     return BatchResult(done=found, failed=failed)
 
 

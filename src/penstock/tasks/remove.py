@@ -48,7 +48,7 @@ async def delete_project(deps: Deps, caller: Caller, project_id: str) -> None:
         _announce_removal(uow)
         await uow.close(by=caller.name)
         await projects.delete_project(tx, pk)
-        await audit.note(tx, caller, "tasks.delete_project", f"project:{project_id}", tasks=count)
+        await audit.record(tx, caller, "tasks.delete_project", f"project:{project_id}", tasks=count)
         await deps.queue.enqueue(tx, _remove_job(pk, None))
 
 
@@ -64,7 +64,7 @@ async def delete_queue(deps: Deps, caller: Caller, project_id: str, queue_id: st
         await uow.close(by=caller.name)
         await queues.delete_queue(tx, queue.id)
         detail = {"queue": queue_id, "tasks": queue.counts.total}
-        await audit.note(tx, caller, "tasks.delete_queue", f"project:{project_id}", **detail)
+        await audit.record(tx, caller, "tasks.delete_queue", f"project:{project_id}", **detail)
         await deps.queue.enqueue(tx, _remove_job(uow.project.id, queue.id))
 
 

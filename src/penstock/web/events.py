@@ -12,7 +12,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request
 from pydantic import BaseModel, Field
 
 from penstock.access.domain import Caller, Scope
-from penstock.access.door import CallerHere, open_to
+from penstock.access.guard import CurrentCaller, requires
 from penstock.kernel.errors import Invalid, PenstockError, Refused, Unauthenticated
 from penstock.kernel.events import MOST_ID, NAME, Interest, list_events, oldest_id
 from penstock.kernel.http.dependencies import DbHere
@@ -114,10 +114,10 @@ AfterHere = Annotated[int, Depends(_after)]
     status_code=200,
     response_class=EventStream,
     responses=STREAM,
-    **open_to(Scope.READ, bound=True),
+    **requires(Scope.READ, bound=True),
 )
 async def watch_events(
-    request: Request, caller: CallerHere, hub: HubHere, topic: TopicHere, last_seen: LastSeenHere
+    request: Request, caller: CurrentCaller, hub: HubHere, topic: TopicHere, last_seen: LastSeenHere
 ) -> EventStream:
     """Events from now on, or after the last one seen, for as long as the connection is kept."""
     interest = _interest(caller, topic)
@@ -125,9 +125,9 @@ async def watch_events(
     return EventStream(hub, Watch(interest=interest, tenant=caller.tenant, after=last_seen, allowed=allowed))
 
 
-@router.get("/events/log", summary="Read events page by page", **open_to(Scope.READ, bound=True))
+@router.get("/events/log", summary="Read events page by page", **requires(Scope.READ, bound=True))
 async def list_past_events(
-    caller: CallerHere,
+    caller: CurrentCaller,
     db: DbHere,
     topic: TopicHere,
     after: AfterHere,
@@ -154,7 +154,7 @@ def _still_allowed(request: Request, interest: Interest) -> Callable[[], Awaitab
 
     async def ask() -> bool:
         try:
-            caller: Caller = await request.app.state.access.admit(request, Scope.READ, bound=True)
+            caller: Caller = await request.app.state.access.authorize(request, Scope.READ, bound=True)
         except (Unauthenticated, Refused):
             return False
         except PenstockError:

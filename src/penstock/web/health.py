@@ -21,7 +21,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
-from penstock.access.door import open_to_all
+from penstock.access.guard import public
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.http.in_flight import InFlight
 from penstock.kernel.looks import Look, NoAnswer
@@ -167,7 +167,7 @@ router = APIRouter(tags=["health"])
     summary="Is everything well?",
     response_model=Health,
     responses={503: {"model": Health, "description": "A part that is needed is unwell."}},
-    **open_to_all(),
+    **public(),
 )
 async def health(checkup: CheckupHere) -> Response:
     """Every part, one by one."""
@@ -175,7 +175,7 @@ async def health(checkup: CheckupHere) -> Response:
     return JSONResponse(found.model_dump(), status_code=503 if found.status == "unwell" else 200)
 
 
-@router.get("/livez", summary="Does the process answer?", **open_to_all())
+@router.get("/livez", summary="Does the process answer?", **public())
 async def alive() -> Word:
     """It does."""
     return Word(status="ok")
@@ -186,7 +186,7 @@ async def alive() -> Word:
     summary="Can it serve requests?",
     response_model=Word,
     responses={503: {"model": Word, "description": "Not now."}},
-    **open_to_all(),
+    **public(),
 )
 async def ready(checkup: CheckupHere, stopping: StoppingHere) -> Response:
     """Whether to send requests here."""
@@ -201,7 +201,7 @@ async def ready(checkup: CheckupHere, stopping: StoppingHere) -> Response:
     summary="Figures for Prometheus",
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
-    **open_to_all(),
+    **public(),
 )
 async def show_metrics(metrics: MetricsHere) -> Response:
     """The figures of this process, and of the work that waits."""

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from penstock.access.key_set import KeySet
-from penstock.access.tokens import Tokens, algorithms_of
+from penstock.access.jwks import JwkSet
+from penstock.access.tokens import Tokens, parse_algorithms
 from penstock.adapters.addresses import Reach
 from penstock.adapters.arq_queue import QueueNames, Tickets
 from penstock.adapters.disk import DiskBlobs
-from penstock.adapters.guarded_http import GuardedPoster
+from penstock.adapters.guarded_http import GuardedHttpClient
 from penstock.adapters.jwks import jwks_over_http
 from penstock.adapters.llm import ChatCompletions
 from penstock.adapters.llm_shaper import PRELOAD as SHAPER_PRELOAD
@@ -76,7 +76,7 @@ class Backends:
     runs: SqlRunState | RedisRunState
     limits: FallbackLimits
     limit_engine: SqlRateLimits | RedisRateLimits
-    poster: GuardedPoster
+    webhook_client: GuardedHttpClient
     sandbox: Sandbox
     document_sandboxes: DocumentSandboxes
     models: ChatCompletions
@@ -91,7 +91,7 @@ class Backends:
                 self.mineru,
                 self.document_sandboxes,
                 self.sandbox,
-                self.poster,
+                self.webhook_client,
                 self.notifier,
                 self.redis,
                 self.tracing,
@@ -117,7 +117,7 @@ def build_backends(settings: Settings, db: Db, *, owner: str) -> Backends:
         runs=build_runs(settings, db, redis),
         limits=limits,
         limit_engine=rates,
-        poster=build_poster(settings),
+        webhook_client=build_webhook_client(settings),
         sandbox=Sandbox(preload=SANDBOX_PRELOAD),
         document_sandboxes=sandboxes,
         models=build_models(settings, db.clock, limits),
@@ -184,14 +184,14 @@ def build_document_sandboxes(settings: Settings) -> DocumentSandboxes:
     )
 
 
-def build_poster(settings: Settings) -> GuardedPoster:
+def build_webhook_client(settings: Settings) -> GuardedHttpClient:
     """The HTTP client for webhooks, whose addresses callers choose: it calls only allowed networks."""
     try:
         reach = Reach.of(settings.webhook_allow.split(","))
     except ValueError as error:
         reason = f"expected networks like 10.0.0.0/8: {error}"
         raise BadSetting(env="PENSTOCK_WEBHOOK_ALLOW", value=settings.webhook_allow, reason=reason) from error
-    return GuardedPoster(reach, seconds=settings.webhook_seconds)
+    return GuardedHttpClient(reach, seconds=settings.webhook_seconds)
 
 
 def build_notifier(settings: Settings, redis: RedisLink | None, *, owner: str) -> Notifier | None:
@@ -230,8 +230,8 @@ def build_tokens(settings: Settings, clock: Clock) -> Tokens:
     """The verifier of JWTs."""
     key_set = None
     if settings.jwks_url:
-        algorithms = algorithms_of(settings.jwt_algorithms)
-        key_set = KeySet(jwks_over_http(settings.jwks_url), clock, algorithms=algorithms)
+        algorithms = parse_algorithms(settings.jwt_algorithms)
+        key_set = JwkSet(jwks_over_http(settings.jwks_url), clock, algorithms=algorithms)
     return Tokens(
         clock,
         secret=settings.jwt_secret,

@@ -12,8 +12,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from penstock.access import maintenance as access_maintenance
-from penstock.access.identify import Access
+from penstock.access.authenticate import Authenticator
 from penstock.access.login import Logins
 from penstock.access.passwords import Passwords
 from penstock.adapters.arq_queue import ArqWorkers, Reconciler
@@ -45,7 +44,7 @@ from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.scheduler import PeriodicTask, Scheduler
 from penstock.kernel.workers import JobHandler, Workers
 from penstock.notify.deps import Deps as NotifyDeps
-from penstock.notify.fan_out import FanOut
+from penstock.notify.worker import WebhookFanOut
 from penstock.settings import BadSetting, Settings
 from penstock.tasks import alerts
 from penstock.tasks.alerts import AlertThresholds
@@ -55,7 +54,7 @@ from penstock.tasks.metrics import TaskMetrics
 from penstock.tasks.pull_limits import BadRate, PullLimiter, Rate, read_rates
 from penstock.wiring.backends import Backends, build_backends, build_tokens, open_db, queue_names, uses_arq
 from penstock.wiring.etl import build_etl
-from penstock.wiring.modules import MODULES, PUBLIC, ROUTES, Modules
+from penstock.wiring.modules import MODULES, PUBLIC, ROUTES, Modules, access_cleaner
 
 if TYPE_CHECKING:
     from penstock.adapters.otel import OtelTracing
@@ -81,7 +80,7 @@ class Runtime:
     scheduler: Scheduler
     notifier: Notifier | None
     hub: Hub
-    access: Access
+    access: Authenticator
     logins: Logins
     sandbox: Sandbox
     models: ChatCompletions
@@ -184,7 +183,7 @@ def _build(settings: Settings, db: Db, backends: Backends, owner: str) -> Runtim
         scheduler=Scheduler(db, _periodic_tasks(settings, db, backends, relay, modules), owner=owner),
         notifier=backends.notifier,
         hub=_hub(settings, db),
-        access=Access(db, tokens=build_tokens(settings, db.clock)),
+        access=Authenticator(db, tokens=build_tokens(settings, db.clock)),
         logins=_logins(settings, db),
         sandbox=backends.sandbox,
         models=backends.models,
@@ -197,7 +196,7 @@ def _modules(settings: Settings, db: Db, backends: Backends) -> Modules:
     notify = NotifyDeps(
         db=db,
         queue=backends.queue,
-        poster=backends.poster,
+        client=backends.webhook_client,
         channels=PUBLIC,
         most_attempts=settings.webhook_attempts,
         user_agent=f"penstock/{version('penstock')}",
@@ -248,7 +247,7 @@ def _alert_thresholds(settings: Settings) -> AlertThresholds:
 
 
 def _carriers(settings: Settings, backends: Backends, modules: Modules) -> list[Carrier]:
-    carriers: list[Carrier] = [FanOut(modules.notify), *modules.carriers()]
+    carriers: list[Carrier] = [WebhookFanOut(modules.notify), *modules.carriers()]
     if backends.redis is not None:
         carriers.append(StreamCarrier(backends.redis, PUBLIC, length=settings.stream_length))
     if backends.tickets is not None:
@@ -272,7 +271,7 @@ def _periodic_tasks(
 
     periodic_tasks = [
         *maintenance.periodic_tasks(backends.runs, backends.limit_engine),
-        *access_maintenance.periodic_tasks(db, audit_age=audit, lock=lock),
+        access_cleaner(db, audit_age=audit, lock=lock),
         *modules.periodic_tasks(history=history),
         alerts.periodic_task(db, _alert_thresholds(settings)),
         PeriodicTask(name="forget-events", every_seconds=TIDY_SECONDS, run=partial(until_none, delete_old_events)),

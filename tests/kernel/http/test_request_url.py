@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.access.secret import KEY_MARK, SESSION_MARK, new_secret
+from penstock.access.credentials import KEY_PREFIX, SESSION_PREFIX, new_secret
 from penstock.kernel.http.request_url import KeyInUrl, refuse_key_in_url
 
 TOKEN = jwt.encode({"user_id": 5}, secrets.token_bytes(32), algorithm="HS256")
@@ -48,7 +48,7 @@ def test_by_its_name(query: str):
     assert refused(query)
 
 
-@pytest.mark.parametrize("mark", [KEY_MARK, SESSION_MARK])
+@pytest.mark.parametrize("mark", [KEY_PREFIX, SESSION_PREFIX])
 def test_by_its_looks_wherever_it_stands(mark: str):
     for _ in range(20):
         secret = new_secret(mark)

@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from penstock.access.domain import Scope
-from penstock.access.door import open_to
+from penstock.access.guard import requires
 from penstock.etl.api.parts import ToolsHere, new_router
 from penstock.etl.deps import Deps
 from penstock.etl.store.tasks import count_under_way
@@ -46,7 +46,7 @@ class EtlHealth(BaseModel):
     summary="How the room is",
     response_model=EtlHealth,
     responses={503: {"model": EtlHealth, "description": "A part is away."}},
-    **open_to(Scope.READ),
+    **requires(Scope.READ),
 )
 async def health(tools: ToolsHere) -> Response:
     """Queue depth, workers, Redis, database, object store."""

@@ -11,7 +11,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from penstock.access.domain import MOST_ID, Scope
-from penstock.access.door import CallerHere, open_to
+from penstock.access.guard import CurrentCaller, requires
 from penstock.etl import assess, review, review_files
 from penstock.etl.api.parts import Plainly, RuleId, TaskId, ToolsHere, new_router, refusals
 from penstock.etl.assess import Wanted
@@ -170,10 +170,10 @@ FormAsked = Annotated[
             }
         ),
     },
-    **open_to(Scope.WRITE),
+    **requires(Scope.WRITE),
 )
 async def correct_task(
-    task_id: TaskId, given: ReviewGiven, caller: CallerHere, tools: ToolsHere, response: Response
+    task_id: TaskId, given: ReviewGiven, caller: CurrentCaller, tools: ToolsHere, response: Response
 ) -> ReviewView:
     """All of it is kept, or nothing. The result with every correction that stands must satisfy the rule's schema in the
     version that the task has; what the original itself lacks there is not held against anybody. A later correction of
@@ -192,9 +192,9 @@ async def correct_task(
     return ReviewView(**_review_view(told, told.corrections))
 
 
-@router.get("/tasks/{task_id}/corrections", summary="What was said about a task's results", **open_to(Scope.READ))
+@router.get("/tasks/{task_id}/corrections", summary="What was said about a task's results", **requires(Scope.READ))
 async def list_task_corrections(
-    task_id: TaskId, caller: CallerHere, tools: ToolsHere, limit: PageSize = None, after: After = None
+    task_id: TaskId, caller: CurrentCaller, tools: ToolsHere, limit: PageSize = None, after: After = None
 ) -> ReviewPage:
     """The newest first, of every run, with what stands no more: superseded, or withdrawn."""
     size = limit or PAGE
@@ -208,10 +208,10 @@ async def list_task_corrections(
     status_code=status.HTTP_204_NO_CONTENT,
     summary="Take a correction back",
     responses=refusals({409: "It stands no more, others build on it, or the task is not completed."}),
-    **open_to(Scope.WRITE),
+    **requires(Scope.WRITE),
 )
 async def withdraw_correction(
-    task_id: TaskId, correction_id: CorrectionId, caller: CallerHere, tools: ToolsHere
+    task_id: TaskId, correction_id: CorrectionId, caller: CurrentCaller, tools: ToolsHere
 ) -> None:
     """It stays in the list, as withdrawn; the original value shows again. To do it twice is harmless."""
     await review.withdraw(tools, caller, task_id, correction_id)
@@ -222,11 +222,11 @@ async def withdraw_correction(
     response_model=CorrectionPage,
     summary="What was corrected in the results of a rule",
     responses={200: {"content": {media.partition(";")[0]: {"schema": {}} for media in MEDIA.values()}}},
-    **open_to(Scope.READ),
+    **requires(Scope.READ),
 )
 async def list_rule_corrections(
     rule_id: RuleId,
-    caller: CallerHere,
+    caller: CurrentCaller,
     tools: ToolsHere,
     *,
     limit: PageSize = None,
@@ -250,9 +250,9 @@ async def list_rule_corrections(
     return StreamingResponse(content, media_type=MEDIA[kind], headers={"Content-Disposition": name})
 
 
-@router.get("/rules/{rule_id}/accuracy", summary="How good a rule is", **open_to(Scope.READ))
+@router.get("/rules/{rule_id}/accuracy", summary="How good a rule is", **requires(Scope.READ))
 async def get_rule_accuracy(
-    rule_id: RuleId, caller: CallerHere, tools: ToolsHere, version: Version = None
+    rule_id: RuleId, caller: CurrentCaller, tools: ToolsHere, version: Version = None
 ) -> AccuracyView:
     """The share of values that were right, of those that somebody looked at: all values of a result that was said to be
     reviewed, else those that a correction is about. Of the caller's own tasks; an admin's are everyone's."""

@@ -7,7 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 from pydantic_core import PydanticCustomError
 
 from penstock.access.domain import MOST_ID, Scope
-from penstock.access.door import CallerHere, open_to
+from penstock.access.guard import CurrentCaller, requires
 from penstock.etl import rehearse, rules
 from penstock.etl.api.parts import Limit, Offset, RuleId, ToolsHere, new_router, refusals
 from penstock.etl.api.shapes import SCHEMA, RulePage, RuleVersions, RuleView, next_offset, rule_view
@@ -115,8 +115,8 @@ class Tried(BaseModel):
     usage: dict[str, Any] = Field(description="What a model cost; empty where there was none.")
 
 
-@router.get("/rules", summary="Rules that can be used", **open_to(Scope.READ))
-async def list_rules(caller: CallerHere, tools: ToolsHere, limit: Limit = 100, offset: Offset = 0) -> RulePage:
+@router.get("/rules", summary="Rules that can be used", **requires(Scope.READ))
+async def list_rules(caller: CurrentCaller, tools: ToolsHere, limit: Limit = 100, offset: Offset = 0) -> RulePage:
     """The caller's own and the system's, with the built-in default first; an admin sees everyone's."""
     found = await rules.list_rules(tools, caller, limit=limit + 1, offset=offset)
     return RulePage(
@@ -132,15 +132,15 @@ async def list_rules(caller: CallerHere, tools: ToolsHere, limit: Limit = 100, o
     status_code=status.HTTP_201_CREATED,
     summary="Make a rule",
     responses=refusals({409: "The caller has as many as may be."}),
-    **open_to(Scope.WRITE),
+    **requires(Scope.WRITE),
 )
-async def add_rule(new: NewRule, caller: CallerHere, tools: ToolsHere) -> RuleView:
+async def add_rule(new: NewRule, caller: CurrentCaller, tools: ToolsHere) -> RuleView:
     """The answer has its number, rule_id."""
     return _view(tools, await rules.add(tools, caller, RuleBody(**_values(new))))
 
 
-@router.get("/rules/{rule_id}", summary="One rule", **open_to(Scope.READ))
-async def get_rule(rule_id: RuleId, caller: CallerHere, tools: ToolsHere) -> RuleView:
+@router.get("/rules/{rule_id}", summary="One rule", **requires(Scope.READ))
+async def get_rule(rule_id: RuleId, caller: CurrentCaller, tools: ToolsHere) -> RuleView:
     """As it is now."""
     return _view(tools, await rules.get_rule(tools, caller, rule_id))
 
@@ -149,24 +149,24 @@ async def get_rule(rule_id: RuleId, caller: CallerHere, tools: ToolsHere) -> Rul
     "/rules/{rule_id}",
     summary="Change a rule",
     responses=refusals({409: "Somebody else changed it meanwhile, or it has as many versions as may be."}),
-    **open_to(Scope.WRITE),
+    **requires(Scope.WRITE),
 )
-async def change_rule(rule_id: RuleId, changes: RuleChanges, caller: CallerHere, tools: ToolsHere) -> RuleView:
+async def change_rule(rule_id: RuleId, changes: RuleChanges, caller: CurrentCaller, tools: ToolsHere) -> RuleView:
     """Makes a new version, for tasks to come; what is left out stays as it is."""
     return _view(tools, await rules.change(tools, caller, rule_id, _values(changes)))
 
 
 @router.delete(
-    "/rules/{rule_id}", status_code=status.HTTP_204_NO_CONTENT, summary="Delete a rule", **open_to(Scope.WRITE)
+    "/rules/{rule_id}", status_code=status.HTTP_204_NO_CONTENT, summary="Delete a rule", **requires(Scope.WRITE)
 )
-async def remove_rule(rule_id: RuleId, caller: CallerHere, tools: ToolsHere) -> None:
+async def remove_rule(rule_id: RuleId, caller: CurrentCaller, tools: ToolsHere) -> None:
     """Tasks that began with it end with it."""
     await rules.remove(tools, caller, rule_id)
 
 
-@router.get("/rules/{rule_id}/versions", summary="What a rule has said", **open_to(Scope.READ))
+@router.get("/rules/{rule_id}/versions", summary="What a rule has said", **requires(Scope.READ))
 async def list_rule_versions(
-    rule_id: RuleId, caller: CallerHere, tools: ToolsHere, limit: Limit = 20, offset: Offset = 0
+    rule_id: RuleId, caller: CurrentCaller, tools: ToolsHere, limit: Limit = 20, offset: Offset = 0
 ) -> RuleVersions:
     """The latest version first."""
     found = await rules.list_versions(tools, caller, rule_id, limit=limit + 1, offset=offset)
@@ -182,9 +182,9 @@ async def list_rule_versions(
     "/rules/{rule_id}/try",
     summary="Try a rule on a sample",
     responses=refusals({409: "The task was not read."}),
-    **open_to(Scope.WRITE),
+    **requires(Scope.WRITE),
 )
-async def try_rule(rule_id: RuleId, sample: TrySample, caller: CallerHere, tools: ToolsHere) -> Tried:
+async def try_rule(rule_id: RuleId, sample: TrySample, caller: CurrentCaller, tools: ToolsHere) -> Tried:
     """Runs the rule's post-processor on a text, or on what was read for a task. Nothing is kept."""
     given = Sample(markdown=sample.markdown, task_id=sample.task_id)
     rule, shaped = await rehearse.try_rule(tools, caller, rule_id, given)

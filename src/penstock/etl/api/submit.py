@@ -7,7 +7,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from penstock.access.domain import Scope
-from penstock.access.door import CallerHere, open_to
+from penstock.access.guard import CurrentCaller, requires
 from penstock.etl import receive, submit
 from penstock.etl.api.form import FILE, Form, read_form
 from penstock.etl.api.parts import BASE, BlobKey, Filename, Number, ToolsHere, Words, WordsHere, new_router, refusals
@@ -90,16 +90,16 @@ FORM: dict[str, Any] = {
     status_code=status.HTTP_202_ACCEPTED,
     summary="Submit a document",
     responses=refusals({404: "No such object, or no such rule."}),
-    **open_to(Scope.WRITE),
+    **requires(Scope.WRITE),
 )
-async def submit_document(new: NewDocument, caller: CallerHere, tools: ToolsHere, words: WordsHere) -> Submitted:
+async def submit_document(new: NewDocument, caller: CurrentCaller, tools: ToolsHere, words: WordsHere) -> Submitted:
     """Answers at once; GET /tasks/{task_id} tells how far it is."""
     wanted = NewTask(**new.model_dump())
     return _submitted(await submit.submit(tools, caller, wanted), words)
 
 
 def _open_with_form() -> dict[str, Any]:
-    given = open_to(Scope.WRITE)
+    given = requires(Scope.WRITE)
     return {**given, "openapi_extra": {**given["openapi_extra"], **FORM}}
 
 
@@ -110,7 +110,7 @@ def _open_with_form() -> dict[str, Any]:
     responses=refusals({404: "No such rule."}),
     **_open_with_form(),
 )
-async def upload_and_submit(request: Request, caller: CallerHere, tools: ToolsHere, words: WordsHere) -> Submitted:
+async def upload_and_submit(request: Request, caller: CurrentCaller, tools: ToolsHere, words: WordsHere) -> Submitted:
     """A multipart form with `file`, `project_id`, and perhaps `rule_id` and `force`. A refused task keeps no file."""
     async with read_form(request, tools.scratch, most_bytes=tools.terms.max_file_bytes) as form:
         given = _fields(form)

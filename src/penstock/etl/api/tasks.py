@@ -6,7 +6,7 @@ from fastapi import Query, status
 from pydantic import BaseModel, ConfigDict, Field
 
 from penstock.access.domain import MOST_ID, Scope
-from penstock.access.door import CallerHere, open_to
+from penstock.access.guard import CurrentCaller, requires
 from penstock.etl import remove, steer, track
 from penstock.etl.api.parts import Limit, Offset, TaskId, ToolsHere, WordsHere, new_router, refusals
 from penstock.etl.api.shapes import MovedTask, TaskList, TaskPage, TaskView, next_offset, shown_task, task_view
@@ -47,10 +47,10 @@ Ids = Annotated[
 Force = Annotated[bool, Query(description="Cancel a running task, too: its worker stops at its next step.")]
 
 
-@router.get("/tasks", summary="Tasks, the newest first", **open_to(Scope.READ))
+@router.get("/tasks", summary="Tasks, the newest first", **requires(Scope.READ))
 async def list_tasks(
     *,
-    caller: CallerHere,
+    caller: CurrentCaller,
     tools: ToolsHere,
     words: WordsHere,
     project_id: ProjectAsked = None,
@@ -69,16 +69,16 @@ async def list_tasks(
     )
 
 
-@router.get("/tasks/batch", summary="Several tasks by their numbers", **open_to(Scope.READ))
-async def list_these_tasks(caller: CallerHere, tools: ToolsHere, words: WordsHere, task_ids: Ids) -> TaskList:
+@router.get("/tasks/batch", summary="Several tasks by their numbers", **requires(Scope.READ))
+async def list_these_tasks(caller: CurrentCaller, tools: ToolsHere, words: WordsHere, task_ids: Ids) -> TaskList:
     """Those that exist and are the caller's; others are left out without a word."""
     ids = _numbers(task_ids)
     found = {task.id: task for task in await track.list_these(tools, caller, ids)}
     return TaskList(tasks=[task_view(found[task_id], words) for task_id in ids if task_id in found])
 
 
-@router.get("/tasks/{task_id}", summary="One task", **open_to(Scope.READ))
-async def get_task(task_id: TaskId, caller: CallerHere, tools: ToolsHere, words: WordsHere) -> TaskView:
+@router.get("/tasks/{task_id}", summary="One task", **requires(Scope.READ))
+async def get_task(task_id: TaskId, caller: CurrentCaller, tools: ToolsHere, words: WordsHere) -> TaskView:
     """How far it is, and what became of it."""
     return task_view(await track.get_task(tools, caller, task_id), words)
 
@@ -87,10 +87,10 @@ async def get_task(task_id: TaskId, caller: CallerHere, tools: ToolsHere, words:
     "/tasks/{task_id}/cancel",
     summary="Take a task back",
     responses=refusals({409: "It runs, or is over."}),
-    **open_to(Scope.WRITE),
+    **requires(Scope.WRITE),
 )
 async def cancel_task(
-    task_id: TaskId, caller: CallerHere, tools: ToolsHere, words: WordsHere, force: Force = False
+    task_id: TaskId, caller: CurrentCaller, tools: ToolsHere, words: WordsHere, force: Force = False
 ) -> MovedTask:
     """Only a task that waits can be cancelled; a running one (409) with `force`."""
     move = steer.abort if force else steer.cancel
@@ -102,10 +102,10 @@ async def cancel_task(
     "/tasks/{task_id}/retry",
     summary="Try a task again",
     responses=refusals({409: "It is under way, or completed and not forced, or was never read."}),
-    **open_to(Scope.WRITE),
+    **requires(Scope.WRITE),
 )
 async def retry_task(
-    task_id: TaskId, caller: CallerHere, tools: ToolsHere, words: WordsHere, retry: Retry | None = None
+    task_id: TaskId, caller: CurrentCaller, tools: ToolsHere, words: WordsHere, retry: Retry | None = None
 ) -> MovedTask:
     """A failed or cancelled task; a completed one with `force`. A running one is refused (409)."""
     wanted = retry or Retry()
@@ -118,9 +118,9 @@ async def retry_task(
     status_code=status.HTTP_204_NO_CONTENT,
     summary="Forget a task with its document and results",
     responses=refusals({409: "It is under way: cancel it first."}),
-    **open_to(Scope.WRITE),
+    **requires(Scope.WRITE),
 )
-async def delete_task(task_id: TaskId, caller: CallerHere, tools: ToolsHere) -> None:
+async def delete_task(task_id: TaskId, caller: CurrentCaller, tools: ToolsHere) -> None:
     """The row, the artifacts and the results go; the audit log keeps that there was one."""
     await remove.delete_task(tools, caller, task_id)
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, Query, Response
 
 from penstock.access.domain import Scope
-from penstock.access.door import open_to
+from penstock.access.guard import requires
 from penstock.kernel.http.envelope import Said, SayHere
 from penstock.tasks import change_feed
 from penstock.tasks.api.params import DepsHere, HolderHere, ProjectHere, new_router
@@ -33,7 +33,7 @@ async def _query(
 @router.get(
     "/projects/{project_id}/changes",
     summary="Change feed of a project",
-    **open_to(Scope.READ, bound=True),
+    **requires(Scope.READ, bound=True),
 )
 async def list_changes(
     query: Annotated[FeedQuery, Depends(_query)], deps: DepsHere, say: SayHere, response: Response, wait: Wait = 0

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import Query
 
 from penstock.access.domain import Scope
-from penstock.access.door import open_to
+from penstock.access.guard import requires
 from penstock.kernel.http.envelope import PageAsked, PageHere, Said, Say, SayHere
 from penstock.tasks import statistics
 from penstock.tasks.api.params import DepsHere, ProjectHere, QueueId, TaskId, new_router
@@ -24,7 +24,9 @@ Timeout = Annotated[
 
 
 @router.get(
-    "/projects/{project_id}/tasks/pull/stats", summary="Pull statistics of a project", **open_to(Scope.READ, bound=True)
+    "/projects/{project_id}/tasks/pull/stats",
+    summary="Pull statistics of a project",
+    **requires(Scope.READ, bound=True),
 )
 async def get_pull_stats(project_id: ProjectHere, deps: DepsHere, say: SayHere) -> Said[dict[str, Any]]:
     return _stats_response(say, await statistics.pull_stats(deps, project_id, None))
@@ -33,7 +35,7 @@ async def get_pull_stats(project_id: ProjectHere, deps: DepsHere, say: SayHere) 
 @router.get(
     "/projects/{project_id}/queues/{queue_id}/tasks/pull/stats",
     summary="Pull statistics of a queue",
-    **open_to(Scope.READ, bound=True),
+    **requires(Scope.READ, bound=True),
 )
 async def get_queue_pull_stats(
     project_id: ProjectHere, queue_id: QueueId, deps: DepsHere, say: SayHere
@@ -44,7 +46,7 @@ async def get_queue_pull_stats(
 @router.get(
     "/projects/{project_id}/tasks/pull/pending",
     summary="Tasks pulled and not pushed, the longest held first",
-    **open_to(Scope.READ, bound=True),
+    **requires(Scope.READ, bound=True),
 )
 async def list_pending_pulls(
     project_id: ProjectHere, deps: DepsHere, say: SayHere, page: PageHere, timeout: Timeout = 3600
@@ -69,7 +71,7 @@ async def list_pending_pulls(
 @router.get(
     "/projects/{project_id}/tasks/{task_id}/pull/history",
     summary="Pull history of a task, newest first",
-    **open_to(Scope.READ, bound=True),
+    **requires(Scope.READ, bound=True),
 )
 async def get_pull_history(
     project_id: ProjectHere, task_id: TaskId, deps: DepsHere, say: SayHere, page: PageHere
@@ -81,7 +83,7 @@ async def get_pull_history(
 @router.get(
     "/projects/{project_id}/queues/{queue_id}/tasks/{task_id}/pull/history",
     summary="Pull history of a task of a queue, newest first",
-    **open_to(Scope.READ, bound=True),
+    **requires(Scope.READ, bound=True),
 )
 async def get_queue_pull_history(
     project_id: ProjectHere, queue_id: QueueId, task_id: TaskId, deps: DepsHere, say: SayHere, page: PageHere

@@ -8,7 +8,7 @@ from fastapi import Depends, Request
 from pydantic import AliasChoices, BaseModel, Field
 
 from penstock.access.domain import Caller, Scope
-from penstock.access.door import CallerHere, open_to
+from penstock.access.guard import CurrentCaller, requires
 from penstock.kernel.http.envelope import Said, Say, SayHere
 from penstock.tasks import leases
 from penstock.tasks.api.params import (
@@ -46,7 +46,7 @@ class LeaseContext:
     holder: Holder
 
 
-async def _context(project_id: ProjectHere, caller: CallerHere, holder: HolderHere, deps: DepsHere) -> LeaseContext:
+async def _context(project_id: ProjectHere, caller: CurrentCaller, holder: HolderHere, deps: DepsHere) -> LeaseContext:
     return LeaseContext(deps=deps, project_id=project_id, caller=caller, holder=holder)
 
 
@@ -103,7 +103,7 @@ class RenewSeveralAsked(HandSeveralAsked):
 @router.post(
     "/projects/{project_id}/tasks/pull/confirm/batch",
     summary="Confirm receipt of pulled tasks",
-    **open_to(Scope.READ, bound=True),
+    **requires(Scope.READ, bound=True),
 )
 async def confirm_pulls(context: LeaseContextHere, body: HandSeveralAsked, request: Request, say: SayHere) -> Answer:
     result = await leases.confirm_several(context.deps, context.holder, context.project_id, body.refs())
@@ -115,7 +115,7 @@ async def confirm_pulls(context: LeaseContextHere, body: HandSeveralAsked, reque
 @router.post(
     "/projects/{project_id}/tasks/pull/renew/batch",
     summary="Renew the leases of pulled tasks",
-    **open_to(Scope.READ, bound=True),
+    **requires(Scope.READ, bound=True),
 )
 async def renew_pulls(context: LeaseContextHere, body: RenewSeveralAsked, request: Request, say: SayHere) -> Answer:
     result = await leases.renew_several(context.deps, context.holder, context.project_id, body.refs(), body.seconds)
@@ -127,7 +127,7 @@ async def renew_pulls(context: LeaseContextHere, body: RenewSeveralAsked, reques
 @router.post(
     "/projects/{project_id}/tasks/pull/release/batch",
     summary="Release pulled tasks",
-    **open_to(Scope.READ, bound=True),
+    **requires(Scope.READ, bound=True),
 )
 async def release_pulls(context: LeaseContextHere, body: HandSeveralAsked, request: Request, say: SayHere) -> Answer:
     result = await leases.release(context.deps, context.caller, context.holder, context.project_id, body.refs())
@@ -139,7 +139,7 @@ async def release_pulls(context: LeaseContextHere, body: HandSeveralAsked, reque
 @router.post(
     "/projects/{project_id}/tasks/pull/reset/batch",
     summary="Reset the pulls of tasks",
-    **open_to(Scope.ADMIN, bound=True),
+    **requires(Scope.ADMIN, bound=True),
 )
 async def reset_pulls(context: LeaseContextHere, body: HandSeveralAsked, request: Request, say: SayHere) -> Answer:
     result = await leases.reset(context.deps, context.caller, context.project_id, body.refs())
@@ -151,7 +151,7 @@ async def reset_pulls(context: LeaseContextHere, body: HandSeveralAsked, request
 @router.post(
     "/projects/{project_id}/tasks/{task_id}/pull/confirm",
     summary="Confirm receipt of a pulled task and renew its lease",
-    **open_to(Scope.READ, bound=True),
+    **requires(Scope.READ, bound=True),
 )
 async def confirm_pull(
     task_id: TaskId, context: LeaseContextHere, say: SayHere, body: HandAsked | None = None
@@ -162,7 +162,7 @@ async def confirm_pull(
 @router.post(
     "/projects/{project_id}/queues/{queue_id}/tasks/{task_id}/pull/confirm",
     summary="Confirm receipt of a pulled task of a queue and renew its lease",
-    **open_to(Scope.READ, bound=True),
+    **requires(Scope.READ, bound=True),
 )
 async def confirm_queue_pull(
     queue_id: QueueId, task_id: TaskId, context: LeaseContextHere, say: SayHere, body: HandAsked | None = None
@@ -173,7 +173,7 @@ async def confirm_queue_pull(
 @router.post(
     "/projects/{project_id}/tasks/{task_id}/pull/renew",
     summary="Renew the lease of a pulled task",
-    **open_to(Scope.READ, bound=True),
+    **requires(Scope.READ, bound=True),
 )
 async def renew_pull(
     task_id: TaskId, context: LeaseContextHere, say: SayHere, body: RenewAsked | None = None
@@ -184,7 +184,7 @@ async def renew_pull(
 @router.post(
     "/projects/{project_id}/queues/{queue_id}/tasks/{task_id}/pull/renew",
     summary="Renew the lease of a pulled task of a queue",
-    **open_to(Scope.READ, bound=True),
+    **requires(Scope.READ, bound=True),
 )
 async def renew_queue_pull(
     queue_id: QueueId, task_id: TaskId, context: LeaseContextHere, say: SayHere, body: RenewAsked | None = None
@@ -195,7 +195,7 @@ async def renew_queue_pull(
 @router.post(
     "/projects/{project_id}/tasks/{task_id}/pull/release",
     summary="Release a pulled task: it is offered again",
-    **open_to(Scope.READ, bound=True),
+    **requires(Scope.READ, bound=True),
 )
 async def release_pull(
     task_id: TaskId, context: LeaseContextHere, say: SayHere, body: HandAsked | None = None
@@ -206,7 +206,7 @@ async def release_pull(
 @router.post(
     "/projects/{project_id}/queues/{queue_id}/tasks/{task_id}/pull/release",
     summary="Release a pulled task of a queue: it is offered again",
-    **open_to(Scope.READ, bound=True),
+    **requires(Scope.READ, bound=True),
 )
 async def release_queue_pull(
     queue_id: QueueId, task_id: TaskId, context: LeaseContextHere, say: SayHere, body: HandAsked | None = None
@@ -217,7 +217,7 @@ async def release_queue_pull(
 @router.post(
     "/projects/{project_id}/tasks/{task_id}/pull/reset",
     summary="Reset the pull of a task",
-    **open_to(Scope.ADMIN, bound=True),
+    **requires(Scope.ADMIN, bound=True),
 )
 async def reset_pull(task_id: TaskId, context: LeaseContextHere, say: SayHere) -> Answer:
     return await _reset(context, say, LeaseRef(task_id=task_id))
@@ -226,7 +226,7 @@ async def reset_pull(task_id: TaskId, context: LeaseContextHere, say: SayHere) -
 @router.post(
     "/projects/{project_id}/queues/{queue_id}/tasks/{task_id}/pull/reset",
     summary="Reset the pull of a task of a queue",
-    **open_to(Scope.ADMIN, bound=True),
+    **requires(Scope.ADMIN, bound=True),
 )
 async def reset_queue_pull(queue_id: QueueId, task_id: TaskId, context: LeaseContextHere, say: SayHere) -> Answer:
     return await _reset(context, say, LeaseRef(task_id=task_id, queue_id=queue_id))

@@ -7,7 +7,7 @@ from fastapi import Depends, Request
 from pydantic import AliasChoices, BaseModel, Field
 
 from penstock.access.domain import Scope
-from penstock.access.door import CallerHere, open_to
+from penstock.access.guard import CurrentCaller, requires
 from penstock.kernel.http.envelope import Said, Say, SayHere
 from penstock.tasks import edit
 from penstock.tasks.api.fields import (
@@ -30,7 +30,7 @@ from penstock.tasks.edit import NewTask, QueuePath, TaskEdits
 
 router = new_router()
 
-ADMIN = open_to(Scope.ADMIN, bound=True)
+ADMIN = requires(Scope.ADMIN, bound=True)
 IN_PROJECT = "/projects/{project_id}/tasks"
 IN_QUEUE = "/projects/{project_id}/queues/{queue_id}/tasks"
 
@@ -122,7 +122,7 @@ class DeletionsAsked(BaseModel):
 
 @router.post(IN_PROJECT, summary="Create a task outside all queues", status_code=201, **ADMIN)
 async def create_task(
-    path: ProjectPathHere, body: TaskAsked, caller: CallerHere, deps: DepsHere, say: SayHere
+    path: ProjectPathHere, body: TaskAsked, caller: CurrentCaller, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
     (created,) = await edit.create(deps, caller, path, [body.new_task()])
     return _task_created(say, path, created)
@@ -130,7 +130,7 @@ async def create_task(
 
 @router.post(IN_QUEUE, summary="Create a task in a queue", status_code=201, **ADMIN)
 async def create_queue_task(
-    path: QueuePathHere, body: TaskAsked, caller: CallerHere, deps: DepsHere, say: SayHere
+    path: QueuePathHere, body: TaskAsked, caller: CurrentCaller, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
     (created,) = await edit.create(deps, caller, path, [body.new_task()])
     return _task_created(say, path, created)
@@ -138,42 +138,42 @@ async def create_queue_task(
 
 @router.post(f"{IN_PROJECT}/batch", summary="Create tasks outside all queues, all or none", status_code=201, **ADMIN)
 async def create_tasks(
-    path: ProjectPathHere, body: TasksAsked, caller: CallerHere, deps: DepsHere, say: SayHere
+    path: ProjectPathHere, body: TasksAsked, caller: CurrentCaller, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
     return _tasks_created(say, path, await edit.create(deps, caller, path, body.new_tasks()))
 
 
 @router.post(f"{IN_QUEUE}/batch", summary="Create tasks in a queue, all or none", status_code=201, **ADMIN)
 async def create_queue_tasks(
-    path: QueuePathHere, body: TasksAsked, caller: CallerHere, deps: DepsHere, say: SayHere
+    path: QueuePathHere, body: TasksAsked, caller: CurrentCaller, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
     return _tasks_created(say, path, await edit.create(deps, caller, path, body.new_tasks()))
 
 
 @router.put(f"{IN_PROJECT}/{{task_id}}", summary="Edit a task of a project", **ADMIN)
 async def edit_task(
-    path: ProjectPathHere, task_id: TaskId, body: TaskEdit, caller: CallerHere, deps: DepsHere, say: SayHere
+    path: ProjectPathHere, task_id: TaskId, body: TaskEdit, caller: CurrentCaller, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
     return _task_edited(say, path, await edit.edit(deps, caller, path, task_id, body.edits()))
 
 
 @router.put(f"{IN_QUEUE}/{{task_id}}", summary="Edit a task of a queue", **ADMIN)
 async def edit_queue_task(
-    path: QueuePathHere, task_id: TaskId, body: TaskEdit, caller: CallerHere, deps: DepsHere, say: SayHere
+    path: QueuePathHere, task_id: TaskId, body: TaskEdit, caller: CurrentCaller, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
     return _task_edited(say, path, await edit.edit(deps, caller, path, task_id, body.edits()))
 
 
 @router.delete(f"{IN_PROJECT}/{{task_id}}", summary="Delete a task of a project; its history stays", **ADMIN)
 async def delete_task(
-    path: ProjectPathHere, task_id: TaskId, caller: CallerHere, deps: DepsHere, say: SayHere
+    path: ProjectPathHere, task_id: TaskId, caller: CurrentCaller, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
     return _task_deleted(say, path, (await edit.delete(deps, caller, path, [task_id])).one())
 
 
 @router.delete(f"{IN_QUEUE}/{{task_id}}", summary="Delete a task of a queue; its history stays", **ADMIN)
 async def delete_queue_task(
-    path: QueuePathHere, task_id: TaskId, caller: CallerHere, deps: DepsHere, say: SayHere
+    path: QueuePathHere, task_id: TaskId, caller: CurrentCaller, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
     return _task_deleted(say, path, (await edit.delete(deps, caller, path, [task_id])).one())
 
@@ -182,7 +182,7 @@ async def delete_queue_task(
 async def delete_tasks(
     path: ProjectPathHere,
     body: DeletionsAsked,
-    caller: CallerHere,
+    caller: CurrentCaller,
     deps: DepsHere,
     request: Request,
     say: SayHere,
@@ -195,7 +195,7 @@ async def delete_tasks(
 
 @router.post(f"{IN_PROJECT}/move/batch", summary="Move tasks into a queue, or out of all queues", **ADMIN)
 async def move_tasks(
-    path: ProjectPathHere, body: MovesAsked, caller: CallerHere, deps: DepsHere, request: Request, say: SayHere
+    path: ProjectPathHere, body: MovesAsked, caller: CurrentCaller, deps: DepsHere, request: Request, say: SayHere
 ) -> Said[dict[str, Any]]:
     here = QueuePath(project_id=path.project_id, queue_id=body.from_queue_id)
     result = await edit.move(deps, caller, here, body.task_ids, to=body.queue_id)
@@ -205,7 +205,7 @@ async def move_tasks(
 
 @router.post(f"{IN_PROJECT}/{{task_id}}/move", summary="Move a task into a queue, or out of all queues", **ADMIN)
 async def move_task(
-    path: ProjectPathHere, task_id: TaskId, body: MoveAsked, caller: CallerHere, deps: DepsHere, say: SayHere
+    path: ProjectPathHere, task_id: TaskId, body: MoveAsked, caller: CurrentCaller, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
     here = QueuePath(project_id=path.project_id, queue_id=body.from_queue_id)
     return _task_moved(say, path, (await edit.move(deps, caller, here, [task_id], to=body.queue_id)).one())
@@ -215,21 +215,21 @@ async def move_task(
     f"{IN_QUEUE}/{{task_id}}/move", summary="Move a task of a queue into another, or out of all queues", **ADMIN
 )
 async def move_queue_task(
-    path: QueuePathHere, task_id: TaskId, body: Target, caller: CallerHere, deps: DepsHere, say: SayHere
+    path: QueuePathHere, task_id: TaskId, body: Target, caller: CurrentCaller, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
     return _task_moved(say, path, (await edit.move(deps, caller, path, [task_id], to=body.queue_id)).one())
 
 
 @router.post(f"{IN_PROJECT}/{{task_id}}/restore", summary="Undo the deletion of a task of a project", **ADMIN)
 async def restore_task(
-    path: ProjectPathHere, task_id: TaskId, caller: CallerHere, deps: DepsHere, say: SayHere
+    path: ProjectPathHere, task_id: TaskId, caller: CurrentCaller, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
     return _task_restored(say, path, await edit.restore(deps, caller, path, task_id))
 
 
 @router.post(f"{IN_QUEUE}/{{task_id}}/restore", summary="Undo the deletion of a task of a queue", **ADMIN)
 async def restore_queue_task(
-    path: QueuePathHere, task_id: TaskId, caller: CallerHere, deps: DepsHere, say: SayHere
+    path: QueuePathHere, task_id: TaskId, caller: CurrentCaller, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
     return _task_restored(say, path, await edit.restore(deps, caller, path, task_id))
 

@@ -6,7 +6,7 @@ from fastapi import Request
 from pydantic import BaseModel, Field
 
 from penstock.access.domain import Scope
-from penstock.access.door import CallerHere, open_to
+from penstock.access.guard import CurrentCaller, requires
 from penstock.kernel.http.envelope import Said, SayHere
 from penstock.tasks import queue_operations
 from penstock.tasks.api.params import DepsHere, Name, ProjectHere, QueueId, TaskId, TaskIds, new_router
@@ -27,10 +27,10 @@ class RunAgainAsked(BaseModel):
 @router.post(
     "/projects/{project_id}/queues/{queue_id}/reset",
     summary="Reset a queue: every task is pending, without report and result",
-    **open_to(Scope.ADMIN, bound=True),
+    **requires(Scope.ADMIN, bound=True),
 )
 async def reset_queue(
-    project_id: ProjectHere, queue_id: QueueId, caller: CallerHere, deps: DepsHere, say: SayHere
+    project_id: ProjectHere, queue_id: QueueId, caller: CurrentCaller, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
     result = await queue_operations.run_operation(deps, caller, project_id, queue_id, Operation.RESET)
     return say(_operation_view(result), f"{result.affected} tasks reset.", f"已重置 {result.affected} 个任务。")
@@ -39,10 +39,10 @@ async def reset_queue(
 @router.post(
     "/projects/{project_id}/queues/{queue_id}/reset-error",
     summary="Reset the failed tasks of a queue",
-    **open_to(Scope.ADMIN, bound=True),
+    **requires(Scope.ADMIN, bound=True),
 )
 async def reset_queue_errors(
-    project_id: ProjectHere, queue_id: QueueId, caller: CallerHere, deps: DepsHere, say: SayHere
+    project_id: ProjectHere, queue_id: QueueId, caller: CurrentCaller, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
     result = await queue_operations.run_operation(deps, caller, project_id, queue_id, Operation.RESET_ERROR)
     return say(_operation_view(result), f"{result.affected} tasks reset.", f"已重置 {result.affected} 个任务。")
@@ -51,10 +51,10 @@ async def reset_queue_errors(
 @router.post(
     "/projects/{project_id}/queues/{queue_id}/re-run",
     summary="Re-run every task of a queue, keeping reports and results",
-    **open_to(Scope.ADMIN, bound=True),
+    **requires(Scope.ADMIN, bound=True),
 )
 async def rerun_queue(
-    project_id: ProjectHere, queue_id: QueueId, caller: CallerHere, deps: DepsHere, say: SayHere
+    project_id: ProjectHere, queue_id: QueueId, caller: CurrentCaller, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
     result = await queue_operations.run_operation(deps, caller, project_id, queue_id, Operation.RE_RUN)
     return say(_operation_view(result), f"{result.affected} tasks re-run.", f"已重新运行 {result.affected} 个任务。")
@@ -63,12 +63,12 @@ async def rerun_queue(
 @router.post(
     "/projects/{project_id}/tasks/re-run/batch",
     summary="Re-run tasks",
-    **open_to(Scope.ADMIN, bound=True),
+    **requires(Scope.ADMIN, bound=True),
 )
 async def rerun_tasks(
     project_id: ProjectHere,
     body: RunAgainAsked,
-    caller: CallerHere,
+    caller: CurrentCaller,
     deps: DepsHere,
     request: Request,
     say: SayHere,
@@ -82,10 +82,10 @@ async def rerun_tasks(
 @router.post(
     "/projects/{project_id}/queues/{queue_id}/tasks/{task_id}/re-run",
     summary="Re-run a task of a queue",
-    **open_to(Scope.ADMIN, bound=True),
+    **requires(Scope.ADMIN, bound=True),
 )
 async def rerun_queue_task(
-    project_id: ProjectHere, queue_id: QueueId, task_id: TaskId, caller: CallerHere, deps: DepsHere, say: SayHere
+    project_id: ProjectHere, queue_id: QueueId, task_id: TaskId, caller: CurrentCaller, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
     task = await queue_operations.rerun_task(deps, caller, project_id, task_id, queue_id=queue_id)
     return say(task_view(task, project_id=project_id), "Task re-run.", "任务已重新运行。")
@@ -94,10 +94,10 @@ async def rerun_queue_task(
 @router.post(
     "/projects/{project_id}/tasks/{task_id}/re-run",
     summary="Re-run a task of a project",
-    **open_to(Scope.ADMIN, bound=True),
+    **requires(Scope.ADMIN, bound=True),
 )
 async def rerun_task(
-    project_id: ProjectHere, task_id: TaskId, caller: CallerHere, deps: DepsHere, say: SayHere
+    project_id: ProjectHere, task_id: TaskId, caller: CurrentCaller, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
     task = await queue_operations.rerun_task(deps, caller, project_id, task_id)
     return say(task_view(task, project_id=project_id), "Task re-run.", "任务已重新运行。")

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from pydantic import AfterValidator, Field, StringConstraints
 
 from penstock.access.domain import Caller, Scope
-from penstock.access.door import CallerHere
+from penstock.access.guard import CurrentCaller
 from penstock.kernel.http.envelope import ERRORS, EnvelopeRoute
 from penstock.tasks.deps import Deps
 from penstock.tasks.domain import Holder
@@ -39,7 +39,7 @@ TaskIds = Annotated[list[Name], Field(min_length=1, max_length=MAX_IDS)]
 
 
 async def _open_project(
-    project_id: Annotated[str, Path(min_length=1, max_length=MAX_ID_LENGTH, pattern=NO_CONTROLS)], caller: CallerHere
+    project_id: Annotated[str, Path(min_length=1, max_length=MAX_ID_LENGTH, pattern=NO_CONTROLS)], caller: CurrentCaller
 ) -> str:
     """The project id of the path. A bound key gets the same error for other projects and for unknown ones."""
     refuse_other_project(caller, project_id)
@@ -83,7 +83,7 @@ ClientId = Annotated[str | None, Header(alias="X-Client-Id")]
 LeaseToken = Annotated[str | None, Header(alias="X-Lease-Token", max_length=MAX_TOKEN_LENGTH)]
 
 
-async def _holder(caller: CallerHere, client_id: ClientId = None, lease_token: LeaseToken = None) -> Holder:
+async def _holder(caller: CurrentCaller, client_id: ClientId = None, lease_token: LeaseToken = None) -> Holder:
     """The client that pulls or pushes: named by X-Client-Id, or else by its API key."""
     is_admin = caller.scope is Scope.ADMIN  # also an admin of this project alone: access was checked above
     name = read_client_name(client_id) or caller.name

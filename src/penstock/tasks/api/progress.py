@@ -10,7 +10,7 @@ from fastapi import Depends
 from pydantic import Field, StringConstraints
 
 from penstock.access.domain import Scope
-from penstock.access.door import open_to
+from penstock.access.guard import requires
 from penstock.kernel.http.envelope import Said, SayHere
 from penstock.tasks import progress
 from penstock.tasks.api.fields import MAX_CONTENT_LENGTH, NullAsAbsent, Result, RoleWord, StatusWord, Text, Token
@@ -75,7 +75,7 @@ async def _in_project(project_id: ProjectHere, task_id: TaskId) -> TaskPath:
 
 QueueTaskPath = Annotated[TaskPath, Depends(_in_queue)]
 ProjectTaskPath = Annotated[TaskPath, Depends(_in_project)]
-WRITE = open_to(Scope.WRITE, bound=True)
+WRITE = requires(Scope.WRITE, bound=True)
 
 
 @router.post(f"{IN_QUEUE}/message", summary="Add a message to a task", **WRITE)

@@ -7,7 +7,7 @@ from fastapi import Query
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from penstock.access.domain import Scope
-from penstock.access.door import CallerHere, open_to
+from penstock.access.guard import CurrentCaller, requires
 from penstock.kernel.http.envelope import Paged, PageHere, Said, SayHere
 from penstock.tasks import manage_projects, remove
 from penstock.tasks.api.fields import MAX_TAG_LENGTH, MAX_TAGS, Name, NewId, Tags
@@ -83,9 +83,9 @@ class Metadata(BaseModel):
         return cast("MetadataChanges", sent | ({"tags": tuple(self.tags)} if "tags" in sent else {}))
 
 
-@router.get("/projects", summary="Projects, most recently active first", **open_to(Scope.READ, bound=True))
+@router.get("/projects", summary="Projects, most recently active first", **requires(Scope.READ, bound=True))
 async def list_projects(
-    caller: CallerHere, deps: DepsHere, say: SayHere, page: PageHere, search: Search = "", tags: TagFilters = ()
+    caller: CurrentCaller, deps: DepsHere, say: SayHere, page: PageHere, search: Search = "", tags: TagFilters = ()
 ) -> Said[Paged[dict[str, Any]]]:
     only = caller.project
     async with deps.db.read() as tx:
@@ -96,23 +96,25 @@ async def list_projects(
     return say.page([project_view(project) for project in found], page, total=total)
 
 
-@router.post("/projects", status_code=201, summary="Create a project", **open_to(Scope.ADMIN, bound=True))
-async def create_project(body: ProjectAsked, caller: CallerHere, deps: DepsHere, say: SayHere) -> Said[dict[str, Any]]:
+@router.post("/projects", status_code=201, summary="Create a project", **requires(Scope.ADMIN, bound=True))
+async def create_project(
+    body: ProjectAsked, caller: CurrentCaller, deps: DepsHere, say: SayHere
+) -> Said[dict[str, Any]]:
     refuse_other_project(caller, body.project_id)
     created = await manage_projects.create_project(deps, caller, **body.model_dump())
     return say(project_view(created), "Project created.", "项目已创建。")
 
 
-@router.get("/projects/check", summary="Has any project changed?", **open_to(Scope.READ, bound=True))
-async def check_projects(caller: CallerHere, deps: DepsHere, say: SayHere, since: When) -> Said[dict[str, Any]]:
+@router.get("/projects/check", summary="Has any project changed?", **requires(Scope.READ, bound=True))
+async def check_projects(caller: CurrentCaller, deps: DepsHere, say: SayHere, since: When) -> Said[dict[str, Any]]:
     async with deps.db.read() as tx:
         last = await projects.find_last_change(tx, only=caller.project)
     return say(check_view(last, since=since, now=tx.now), "Checked.", "已检查。")
 
 
-@router.get("/projects/tags", summary="Tags of projects, most used first", **open_to(Scope.READ, bound=True))
+@router.get("/projects/tags", summary="Tags of projects, most used first", **requires(Scope.READ, bound=True))
 async def list_project_tags(
-    caller: CallerHere,
+    caller: CurrentCaller,
     deps: DepsHere,
     say: SayHere,
     limit: Annotated[int, Query(ge=1, le=MAX_LISTED_TAGS)] = DEFAULT_LISTED_TAGS,
@@ -122,32 +124,32 @@ async def list_project_tags(
     return say({"tags": tags, "count": len(tags)}, f"{len(tags)} found.", f"共 {len(tags)} 条。")
 
 
-@router.get("/projects/{project_id}", summary="One project", **open_to(Scope.READ, bound=True))
+@router.get("/projects/{project_id}", summary="One project", **requires(Scope.READ, bound=True))
 async def get_project(project_id: ProjectHere, deps: DepsHere, say: SayHere) -> Said[dict[str, Any]]:
     async with deps.db.read() as tx:
         found = await projects.get_project(tx, project_id)
     return say(project_view(found), "Found.", "已找到。")
 
 
-@router.put("/projects/{project_id}", summary="Change a project", **open_to(Scope.ADMIN, bound=True))
+@router.put("/projects/{project_id}", summary="Change a project", **requires(Scope.ADMIN, bound=True))
 async def change_project(
-    project_id: ProjectHere, body: ProjectEdit, caller: CallerHere, deps: DepsHere, say: SayHere
+    project_id: ProjectHere, body: ProjectEdit, caller: CurrentCaller, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
     changed = await manage_projects.change_project(deps, caller, project_id, body.changes())
     return say(project_view(changed), "Project updated.", "项目已修改。")
 
 
 @router.delete(
-    "/projects/{project_id}", summary="Delete a project with all its tasks", **open_to(Scope.ADMIN, bound=True)
+    "/projects/{project_id}", summary="Delete a project with all its tasks", **requires(Scope.ADMIN, bound=True)
 )
 async def delete_project(
-    project_id: ProjectHere, caller: CallerHere, deps: DepsHere, say: SayHere
+    project_id: ProjectHere, caller: CurrentCaller, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
     await remove.delete_project(deps, caller, project_id)
     return say({"project_id": project_id, "deleted": True}, "Project deleted.", "项目已删除。")
 
 
-@router.get("/projects/{project_id}/metadata", summary="Metadata of a project", **open_to(Scope.READ, bound=True))
+@router.get("/projects/{project_id}/metadata", summary="Metadata of a project", **requires(Scope.READ, bound=True))
 async def get_metadata(project_id: ProjectHere, deps: DepsHere, say: SayHere) -> Said[dict[str, Any]]:
     async with deps.db.read() as tx:
         found = await projects.get_project(tx, project_id)
@@ -156,19 +158,19 @@ async def get_metadata(project_id: ProjectHere, deps: DepsHere, say: SayHere) ->
     return say(metadata_response(found), "Found.", "已找到。")
 
 
-@router.put("/projects/{project_id}/metadata", summary="Set metadata of a project", **open_to(Scope.ADMIN, bound=True))
+@router.put("/projects/{project_id}/metadata", summary="Set metadata of a project", **requires(Scope.ADMIN, bound=True))
 async def put_metadata(
-    project_id: ProjectHere, body: Metadata, caller: CallerHere, deps: DepsHere, say: SayHere
+    project_id: ProjectHere, body: Metadata, caller: CurrentCaller, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
     changed = await manage_projects.put_metadata(deps, caller, project_id, body.changes())
     return say(metadata_response(changed), "Metadata saved.", "元数据已保存。")
 
 
 @router.delete(
-    "/projects/{project_id}/metadata", summary="Delete metadata of a project", **open_to(Scope.ADMIN, bound=True)
+    "/projects/{project_id}/metadata", summary="Delete metadata of a project", **requires(Scope.ADMIN, bound=True)
 )
 async def delete_metadata(
-    project_id: ProjectHere, caller: CallerHere, deps: DepsHere, say: SayHere
+    project_id: ProjectHere, caller: CurrentCaller, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
     await manage_projects.delete_metadata(deps, caller, project_id)
     return say({"projectId": project_id, "deleted": True}, "Metadata deleted.", "元数据已删除。")

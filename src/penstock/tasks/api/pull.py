@@ -18,7 +18,7 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from penstock.access.domain import Caller, Scope
-from penstock.access.door import CallerHere, open_to
+from penstock.access.guard import CurrentCaller, requires
 from penstock.kernel.errors import PenstockError, TooMany
 from penstock.kernel.http.envelope import EnvelopeRoute, in_millis
 from penstock.kernel.http.language import speaks_chinese, words
@@ -180,7 +180,9 @@ class PullCall:
         return Response(msgspec.json.encode(body), media_type="application/json", headers=headers)
 
 
-async def _call(request: Request, deps: DepsHere, caller: CallerHere, holder: HolderHere, key: Key = None) -> PullCall:
+async def _call(
+    request: Request, deps: DepsHere, caller: CurrentCaller, holder: HolderHere, key: Key = None
+) -> PullCall:
     return PullCall(request, deps, caller, holder, key)
 
 
@@ -189,7 +191,7 @@ PullCallHere = Annotated[PullCall, Depends(_call)]
 
 def _described(*path_names: str) -> dict[str, Any]:
     """Decorator arguments of a fast route: required scope and the parameters that FastAPI cannot see."""
-    given = open_to(Scope.READ, bound=True)
+    given = requires(Scope.READ, bound=True)
     given["openapi_extra"]["parameters"] = [
         *({"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in path_names),
         *(
@@ -215,9 +217,9 @@ async def pull_from_queue(request: Request) -> Response:
     return await _pull(_fast_call(request, parameters), parameters.project_id, parameters.queue_id, parameters)
 
 
-@router.head("/projects/{project_id}/tasks/pull", include_in_schema=False, **open_to(Scope.READ, bound=True))
+@router.head("/projects/{project_id}/tasks/pull", include_in_schema=False, **requires(Scope.READ, bound=True))
 @router.head(
-    "/projects/{project_id}/queues/{queue_id}/tasks/pull", include_in_schema=False, **open_to(Scope.READ, bound=True)
+    "/projects/{project_id}/queues/{queue_id}/tasks/pull", include_in_schema=False, **requires(Scope.READ, bound=True)
 )
 async def pull_nothing() -> Response:
     """HEAD claims nothing: it has no body, so claimed tasks would be lost until their lease expires."""
@@ -252,7 +254,7 @@ def _fast_call(request: Request, parameters: PullParameters) -> PullCall:
     return PullCall(request, request.app.state.tasks, caller, holder, parameters.idempotency_key)
 
 
-@router.post("/projects/{project_id}/tasks/pull/batch", responses=PULLED, **open_to(Scope.READ, bound=True))
+@router.post("/projects/{project_id}/tasks/pull/batch", responses=PULLED, **requires(Scope.READ, bound=True))
 async def pull_batch(
     project: ProjectHere,
     body: Batch,
@@ -270,7 +272,7 @@ async def pull_batch(
     return await _pull(call, project, queue_id, query, NO_FAILURES)
 
 
-@router.post("/projects/{project_id}/tasks/{task_id}/pull", responses=PULLED, **open_to(Scope.READ, bound=True))
+@router.post("/projects/{project_id}/tasks/{task_id}/pull", responses=PULLED, **requires(Scope.READ, bound=True))
 async def pull_task(
     project: ProjectHere,
     task_id: TaskId,
@@ -283,7 +285,7 @@ async def pull_task(
 @router.post(
     "/projects/{project_id}/queues/{queue_id}/tasks/{task_id}/pull",
     responses=PULLED,
-    **open_to(Scope.READ, bound=True),
+    **requires(Scope.READ, bound=True),
 )
 async def pull_queue_task(
     project: ProjectHere,

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, StringConstraints
 
 from penstock.access.domain import Scope
-from penstock.access.door import CallerHere, open_to
+from penstock.access.guard import CurrentCaller, requires
 from penstock.kernel.http.envelope import Said, SayHere
 from penstock.kernel.http.fields import MOST_ERRORS, BadField
 from penstock.kernel.http.problems import BadFields
@@ -143,9 +143,9 @@ def _refuse_duplicates(body: Submit) -> None:
         raise BadFields(errors=duplicates[:MOST_ERRORS])
 
 
-@router.post("/submit", summary="Push a queue with its tasks", **open_to(Scope.WRITE, bound=True))
+@router.post("/submit", summary="Push a queue with its tasks", **requires(Scope.WRITE, bound=True))
 async def submit(
-    body: Submit, caller: CallerHere, holder: HolderHere, deps: DepsHere, say: SayHere
+    body: Submit, caller: CurrentCaller, holder: HolderHere, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
     refuse_other_project(caller, body.project_id)
     _refuse_duplicates(body)

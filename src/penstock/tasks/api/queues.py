@@ -5,7 +5,7 @@ from typing import Any, cast
 from pydantic import AliasChoices, BaseModel, Field
 
 from penstock.access.domain import Scope
-from penstock.access.door import CallerHere, open_to
+from penstock.access.guard import CurrentCaller, requires
 from penstock.kernel.http.envelope import Paged, PageHere, Said, SayHere
 from penstock.tasks import manage_projects, remove
 from penstock.tasks.api.fields import Meta, Name, NewId
@@ -40,7 +40,7 @@ class QueueEdit(BaseModel):
 
 
 @router.get(
-    "/projects/{project_id}/queues", summary="Queues, most recently active first", **open_to(Scope.READ, bound=True)
+    "/projects/{project_id}/queues", summary="Queues, most recently active first", **requires(Scope.READ, bound=True)
 )
 async def list_queues(
     project_id: ProjectHere, deps: DepsHere, say: SayHere, page: PageHere, search: Search = ""
@@ -53,16 +53,16 @@ async def list_queues(
 
 
 @router.post(
-    "/projects/{project_id}/queues", status_code=201, summary="Create a queue", **open_to(Scope.ADMIN, bound=True)
+    "/projects/{project_id}/queues", status_code=201, summary="Create a queue", **requires(Scope.ADMIN, bound=True)
 )
 async def create_queue(
-    project_id: ProjectHere, body: QueueAsked, caller: CallerHere, deps: DepsHere, say: SayHere
+    project_id: ProjectHere, body: QueueAsked, caller: CurrentCaller, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
     created = await manage_projects.create_queue(deps, caller, project_id, NewQueue(**body.model_dump()))
     return say(queue_view(created, project_id=project_id), "Queue created.", "队列已创建。")
 
 
-@router.get("/projects/{project_id}/queues/check", summary="Has a queue changed?", **open_to(Scope.READ, bound=True))
+@router.get("/projects/{project_id}/queues/check", summary="Has a queue changed?", **requires(Scope.READ, bound=True))
 async def check_queues(project_id: ProjectHere, deps: DepsHere, say: SayHere, since: When) -> Said[dict[str, Any]]:
     async with deps.db.read() as tx:
         project = await projects.get_project(tx, project_id)
@@ -70,7 +70,7 @@ async def check_queues(project_id: ProjectHere, deps: DepsHere, say: SayHere, si
     return say(check_view(last, since=since, now=tx.now), "Checked.", "已检查。")
 
 
-@router.get("/projects/{project_id}/queues/{queue_id}", summary="One queue", **open_to(Scope.READ, bound=True))
+@router.get("/projects/{project_id}/queues/{queue_id}", summary="One queue", **requires(Scope.READ, bound=True))
 async def get_queue(project_id: ProjectHere, queue_id: QueueId, deps: DepsHere, say: SayHere) -> Said[dict[str, Any]]:
     async with deps.db.read() as tx:
         project = await projects.get_project(tx, project_id)
@@ -78,9 +78,9 @@ async def get_queue(project_id: ProjectHere, queue_id: QueueId, deps: DepsHere, 
     return say(queue_view(found, project_id=project_id), "Found.", "已找到。")
 
 
-@router.put("/projects/{project_id}/queues/{queue_id}", summary="Change a queue", **open_to(Scope.ADMIN, bound=True))
+@router.put("/projects/{project_id}/queues/{queue_id}", summary="Change a queue", **requires(Scope.ADMIN, bound=True))
 async def change_queue(
-    project_id: ProjectHere, queue_id: QueueId, body: QueueEdit, caller: CallerHere, deps: DepsHere, say: SayHere
+    project_id: ProjectHere, queue_id: QueueId, body: QueueEdit, caller: CurrentCaller, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
     changed = await manage_projects.change_queue(deps, caller, project_id, queue_id, body.changes())
     return say(queue_view(changed, project_id=project_id), "Queue updated.", "队列已修改。")
@@ -89,10 +89,10 @@ async def change_queue(
 @router.delete(
     "/projects/{project_id}/queues/{queue_id}",
     summary="Delete a queue with its tasks",
-    **open_to(Scope.ADMIN, bound=True),
+    **requires(Scope.ADMIN, bound=True),
 )
 async def delete_queue(
-    project_id: ProjectHere, queue_id: QueueId, caller: CallerHere, deps: DepsHere, say: SayHere
+    project_id: ProjectHere, queue_id: QueueId, caller: CurrentCaller, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
     await remove.delete_queue(deps, caller, project_id, queue_id)
     data = {"project_id": project_id, "queue_id": queue_id, "deleted": True}

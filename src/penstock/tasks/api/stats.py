@@ -11,7 +11,7 @@ from fastapi import Depends, Query
 
 from penstock import __version__
 from penstock.access.domain import Scope
-from penstock.access.door import CallerHere, open_to
+from penstock.access.guard import CurrentCaller, requires
 from penstock.kernel.http.envelope import PageHere, Said, SayHere
 from penstock.tasks import statistics
 from penstock.tasks.api.params import (
@@ -42,7 +42,7 @@ MESSAGES = ("Statistics counted.", "统计完成。")
 
 
 async def _project_filter(
-    caller: CallerHere,
+    caller: CurrentCaller,
     project_id: Annotated[str | None, Query(min_length=1, max_length=MAX_ID_LENGTH, pattern=NO_CONTROLS)] = None,
 ) -> str | None:
     """The requested project; for a bound API key always its own."""
@@ -55,7 +55,7 @@ ProjectFilter = Annotated[str | None, Depends(_project_filter)]
 Hours = Annotated[int, Query(ge=1, le=MAX_HOURS)]
 
 
-@router.get("/stats", summary="Totals", **open_to(Scope.READ, bound=True))
+@router.get("/stats", summary="Totals", **requires(Scope.READ, bound=True))
 async def get_stats(project_id: ProjectFilter, deps: DepsHere, say: SayHere) -> Said[dict[str, Any]]:
     """Projects, queues, tasks by status, and pulls: all pulls of a project, or the latest 10,000 of all projects."""
     cached = await statistics.overview(deps, project_id)
@@ -64,7 +64,7 @@ async def get_stats(project_id: ProjectFilter, deps: DepsHere, say: SayHere) -> 
     return say({**shown, "cached_at": format_time(cached.at)}, *MESSAGES)
 
 
-@router.get("/stats/project/{project_id}", summary="Totals of a project", **open_to(Scope.READ, bound=True))
+@router.get("/stats/project/{project_id}", summary="Totals of a project", **requires(Scope.READ, bound=True))
 async def get_project_stats(project_id: ProjectHere, deps: DepsHere, say: SayHere) -> Said[dict[str, Any]]:
     """Queues, tasks by status and pulls of one project."""
     cached = await statistics.overview(deps, project_id)
@@ -73,8 +73,10 @@ async def get_project_stats(project_id: ProjectHere, deps: DepsHere, say: SayHer
     return say({**shown, "pulls": pull_counts_view(cached.value.pulls), "cached_at": format_time(cached.at)}, *MESSAGES)
 
 
-@router.get("/stats/projects", summary="Tasks by status, per project", **open_to(Scope.READ, bound=True))
-async def list_project_stats(caller: CallerHere, deps: DepsHere, say: SayHere, page: PageHere) -> Said[dict[str, Any]]:
+@router.get("/stats/projects", summary="Tasks by status, per project", **requires(Scope.READ, bound=True))
+async def list_project_stats(
+    caller: CurrentCaller, deps: DepsHere, say: SayHere, page: PageHere
+) -> Said[dict[str, Any]]:
     """Pages of projects, most recently active first."""
     cached = await statistics.by_project(deps, caller.project, slice_of(page))
     found, total = cached.value
@@ -88,7 +90,7 @@ async def list_project_stats(caller: CallerHere, deps: DepsHere, say: SayHere, p
     )
 
 
-@router.get("/stats/by-queue", summary="Tasks by status, per queue", **open_to(Scope.READ, bound=True))
+@router.get("/stats/by-queue", summary="Tasks by status, per queue", **requires(Scope.READ, bound=True))
 async def list_queue_stats(
     project_id: ProjectFilter, deps: DepsHere, say: SayHere, page: PageHere
 ) -> Said[dict[str, Any]]:
@@ -105,7 +107,7 @@ async def list_queue_stats(
     )
 
 
-@router.get("/stats/by-hour", summary="Finished tasks per hour", **open_to(Scope.READ, bound=True))
+@router.get("/stats/by-hour", summary="Finished tasks per hour", **requires(Scope.READ, bound=True))
 async def get_stats_by_hour(
     project_id: ProjectFilter, deps: DepsHere, say: SayHere, hours: Hours = 24
 ) -> Said[dict[str, Any]]:
@@ -119,7 +121,7 @@ async def get_stats_by_hour(
     )
 
 
-@router.get("/stats/by-client", summary="Clients that pull, and hosts that push", **open_to(Scope.READ, bound=True))
+@router.get("/stats/by-client", summary="Clients that pull, and hosts that push", **requires(Scope.READ, bound=True))
 async def get_stats_by_client(project_id: ProjectFilter, deps: DepsHere, say: SayHere) -> Said[dict[str, Any]]:
     """`pullers` are clients by X-Client-Id; `pushers` are users and hosts from the `clientInfo` of projects."""
     cached = await statistics.by_client(deps, project_id)
@@ -128,7 +130,7 @@ async def get_stats_by_client(project_id: ProjectFilter, deps: DepsHere, say: Sa
     return say({"pullers": pullers, "pushers": pushers, "cached_at": format_time(cached.at)}, *MESSAGES)
 
 
-@router.get("/stats/error-types", summary="Error reasons", **open_to(Scope.READ, bound=True))
+@router.get("/stats/error-types", summary="Error reasons", **requires(Scope.READ, bound=True))
 async def get_error_types(project_id: ProjectFilter, deps: DepsHere, say: SayHere) -> Said[dict[str, Any]]:
     """The most frequent error reasons, or first lines of reports, of the latest 10,000 failed tasks; null if none."""
     cached = await statistics.error_types(deps, project_id)
@@ -136,7 +138,7 @@ async def get_error_types(project_id: ProjectFilter, deps: DepsHere, say: SayHer
     return say({"error_types": types, "counted": cached.value.counted, "cached_at": format_time(cached.at)}, *MESSAGES)
 
 
-@router.get("/stats/execution-duration", summary="Execution durations", **open_to(Scope.READ, bound=True))
+@router.get("/stats/execution-duration", summary="Execution durations", **requires(Scope.READ, bound=True))
 async def get_execution_duration(project_id: ProjectFilter, deps: DepsHere, say: SayHere) -> Said[dict[str, Any]]:
     """Seconds from start (or from the pull, if no start was reported) to finish, of the latest 10,000 tasks."""
     cached = await statistics.execution_durations(deps, project_id)
@@ -145,7 +147,7 @@ async def get_execution_duration(project_id: ProjectFilter, deps: DepsHere, say:
     return say({**shown, "cached_at": format_time(cached.at)}, *MESSAGES)
 
 
-@router.get("/stats/system", summary="Number of rows in the database", **open_to(Scope.READ, bound=True))
+@router.get("/stats/system", summary="Number of rows in the database", **requires(Scope.READ, bound=True))
 async def get_system_stats(project_id: ProjectFilter, deps: DepsHere, say: SayHere) -> Said[dict[str, Any]]:
     """Version, database, and row counts. `offered` and `held` are counted up to `counted_most`, 100,000."""
     cached = await statistics.inventory(deps, project_id)

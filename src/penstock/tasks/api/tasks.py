@@ -7,7 +7,7 @@ from fastapi import Depends
 from pydantic import BeforeValidator
 
 from penstock.access.domain import Scope
-from penstock.access.door import open_to
+from penstock.access.guard import requires
 from penstock.kernel.db import Tx
 from penstock.kernel.http.envelope import PageAsked, Paged, PageHere, Said, SayHere
 from penstock.tasks.api.params import DepsHere, ProjectHere, QueueId, Search, TaskId, When, new_router
@@ -62,7 +62,7 @@ TaskListHere = Annotated[TaskListQuery, Depends(_list_query)]
 @router.get(
     "/projects/{project_id}/tasks",
     summary="Tasks outside all queues, or all tasks of a project",
-    **open_to(Scope.READ, bound=True),
+    **requires(Scope.READ, bound=True),
 )
 async def list_project_tasks(
     project_id: ProjectHere,
@@ -83,7 +83,7 @@ async def list_project_tasks(
 @router.get(
     "/projects/{project_id}/tasks/check",
     summary="Check whether a task of a project changed",
-    **open_to(Scope.READ, bound=True),
+    **requires(Scope.READ, bound=True),
 )
 async def check_project_tasks(
     project_id: ProjectHere, deps: DepsHere, say: SayHere, since: When
@@ -93,7 +93,7 @@ async def check_project_tasks(
     return say(check_view(project.active_at, since=since, now=tx.now), "Checked.", "已检查。")
 
 
-@router.get("/projects/{project_id}/tasks/{task_id}", summary="One task", **open_to(Scope.READ, bound=True))
+@router.get("/projects/{project_id}/tasks/{task_id}", summary="One task", **requires(Scope.READ, bound=True))
 async def get_project_task(
     project_id: ProjectHere, task_id: TaskId, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
@@ -104,7 +104,7 @@ async def get_project_task(
 
 
 @router.get(
-    "/projects/{project_id}/queues/{queue_id}/tasks", summary="Tasks of a queue", **open_to(Scope.READ, bound=True)
+    "/projects/{project_id}/queues/{queue_id}/tasks", summary="Tasks of a queue", **requires(Scope.READ, bound=True)
 )
 async def list_queue_tasks(
     project_id: ProjectHere, queue_id: QueueId, deps: DepsHere, say: SayHere, query: TaskListHere, page: PageHere
@@ -119,7 +119,7 @@ async def list_queue_tasks(
 @router.get(
     "/projects/{project_id}/queues/{queue_id}/tasks/check",
     summary="Check whether a task of a queue changed",
-    **open_to(Scope.READ, bound=True),
+    **requires(Scope.READ, bound=True),
 )
 async def check_queue_tasks(
     project_id: ProjectHere, queue_id: QueueId, deps: DepsHere, say: SayHere, since: When
@@ -132,7 +132,7 @@ async def check_queue_tasks(
 @router.get(
     "/projects/{project_id}/queues/{queue_id}/tasks/{task_id}",
     summary="One task of a queue",
-    **open_to(Scope.READ, bound=True),
+    **requires(Scope.READ, bound=True),
 )
 async def get_queue_task(
     project_id: ProjectHere, queue_id: QueueId, task_id: TaskId, deps: DepsHere, say: SayHere

@@ -23,7 +23,7 @@ from sqlalchemy import (
     update,
 )
 
-from penstock.access.audit import lines_from
+from penstock.access.audit import insert_selected
 from penstock.access.domain import Caller
 from penstock.kernel.columns import UtcTime, to_json
 from penstock.kernel.db import Tx
@@ -129,7 +129,7 @@ def _writes(tables: Tables) -> Sequence[Write]:
         update(task).where(t.id == mine.id).values(hold),
         insert(task_pull).from_select(HISTORY, line, include_defaults=False),
         delete(task_offer_tag).where(task_offer_tag.c.task_pk.in_(select(tables.rows.c.id))),
-        lines_from(_audit(tables, ask, now)),
+        insert_selected(_audit(tables, ask, now)),
     ]
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from penstock.access.errors import BadTokenSettings, InvalidToken, KeySetAway
-from penstock.access.key_set import FRESH_SECONDS, LOOK_SECONDS, STALE_TIME, KeySet
+from penstock.access.errors import BadTokenSettings, InvalidToken, JwksUnavailable
+from penstock.access.jwks import LEAST_FETCH_SECONDS, MOST_AGE, REFRESH_SECONDS, JwkSet
 from penstock.access.tokens import Tokens
 from penstock.adapters.jwks import MOST_BYTES, jwks_over_http
 from penstock.kernel.clock import ManualClock
@@ -52,12 +52,12 @@ async def publisher() -> AsyncIterator[Publisher]:
 
 
 @pytest.fixture
-def key_set(publisher: Publisher, clock: ManualClock) -> KeySet:
-    return KeySet(jwks_over_http(publisher.url), clock, algorithms=["RS256", "ES256"])
+def key_set(publisher: Publisher, clock: ManualClock) -> JwkSet:
+    return JwkSet(jwks_over_http(publisher.url), clock, algorithms=["RS256", "ES256"])
 
 
 @pytest.fixture
-def tokens(key_set: KeySet, clock: ManualClock) -> Tokens:
+def tokens(key_set: JwkSet, clock: ManualClock) -> Tokens:
     return Tokens(clock, key_set=key_set)
 
 
@@ -67,8 +67,8 @@ def token_of(signer: Signer, clock: ManualClock) -> str:
 
 async def test_keys_are_fetched_once_and_kept(tokens: Tokens, publisher: Publisher, clock: ManualClock):
     for _ in range(5):
-        assert (await tokens.read(token_of(OLD, clock))).user_id == 5
-        clock.advance(seconds=LOOK_SECONDS)
+        assert (await tokens.verify(token_of(OLD, clock))).user_id == 5
+        clock.advance(seconds=LEAST_FETCH_SECONDS)
     assert publisher.asked == 1
 
 
@@ -79,19 +79,19 @@ async def test_an_algorithm_that_is_not_taken_causes_no_fetch(tokens: Tokens, pu
 
 
 async def test_many_first_tokens_at_once_cause_one_fetch(tokens: Tokens, publisher: Publisher, clock: ManualClock):
-    await asyncio.gather(*(tokens.read(token_of(OLD, clock)) for _ in range(20)))
+    await asyncio.gather(*(tokens.verify(token_of(OLD, clock)) for _ in range(20)))
     assert publisher.asked == 1
 
 
 async def test_an_unknown_key_is_looked_for_at_most_every_thirty_seconds(
     tokens: Tokens, publisher: Publisher, clock: ManualClock
 ):
-    await tokens.read(token_of(OLD, clock))
+    await tokens.verify(token_of(OLD, clock))
     publisher.signers = [OLD, NEW]
-    clock.advance(seconds=LOOK_SECONDS - 0.001)
+    clock.advance(seconds=LEAST_FETCH_SECONDS - 0.001)
     for _ in range(5):
         with pytest.raises(InvalidToken):
-            await tokens.read(token_of(NEW, clock))
+            await tokens.verify(token_of(NEW, clock))
     assert publisher.asked == 1
     clock.advance(seconds=0.001)
     assert await _taken(tokens, token_of(NEW, clock))
@@ -101,11 +101,11 @@ async def test_an_unknown_key_is_looked_for_at_most_every_thirty_seconds(
 async def test_a_withdrawn_key_is_refused_after_the_next_fetch(
     tokens: Tokens, publisher: Publisher, clock: ManualClock
 ):
-    keeping = asyncio.create_task(tokens.keep_fresh())
+    keeping = asyncio.create_task(tokens.refresh_keys())
     await _asked(publisher, 1)
     assert await _taken(tokens, token_of(OLD, clock))
     publisher.signers = [NEW]
-    clock.advance(seconds=FRESH_SECONDS)
+    clock.advance(seconds=REFRESH_SECONDS)
     await _asked(publisher, 2)
 
     async def is_refused() -> bool:
@@ -119,15 +119,15 @@ async def test_a_withdrawn_key_is_refused_after_the_next_fetch(
 async def test_keys_stay_good_while_the_server_is_away_but_not_for_ever(
     tokens: Tokens, publisher: Publisher, clock: ManualClock
 ):
-    await tokens.read(token_of(OLD, clock))
+    await tokens.verify(token_of(OLD, clock))
     publisher.fail()
-    clock.advance(seconds=STALE_TIME.total_seconds() - 1)
+    clock.advance(seconds=MOST_AGE.total_seconds() - 1)
     assert await _taken(tokens, token_of(OLD, clock))
     with pytest.raises(InvalidToken):
-        await tokens.read(token_of(NEW, clock))
-    clock.advance(seconds=LOOK_SECONDS)
-    with pytest.raises(KeySetAway):
-        await tokens.read(token_of(OLD, clock))
+        await tokens.verify(token_of(NEW, clock))
+    clock.advance(seconds=LEAST_FETCH_SECONDS)
+    with pytest.raises(JwksUnavailable):
+        await tokens.verify(token_of(OLD, clock))
 
 
 async def test_without_any_keys_callers_learn_that_a_part_of_the_house_is_away(
@@ -135,33 +135,33 @@ async def test_without_any_keys_callers_learn_that_a_part_of_the_house_is_away(
 ):
     publisher.fail()
     for _ in range(3):
-        with pytest.raises(KeySetAway, match="answered 500"):
-            await tokens.read(token_of(OLD, clock))
-    assert KeySetAway.ours
+        with pytest.raises(JwksUnavailable, match="answered 500"):
+            await tokens.verify(token_of(OLD, clock))
+    assert JwksUnavailable.ours
     assert publisher.asked == 1
     publisher.answer = None
-    clock.advance(seconds=LOOK_SECONDS)
+    clock.advance(seconds=LEAST_FETCH_SECONDS)
     assert await _taken(tokens, token_of(OLD, clock))
 
 
 async def test_a_server_that_is_not_there(clock: ManualClock):
-    tokens = Tokens(clock, key_set=KeySet(jwks_over_http("http://127.0.0.1:1/keys"), clock, algorithms=["RS256"]))
-    with pytest.raises(KeySetAway):
-        await tokens.read(token_of(OLD, clock))
+    tokens = Tokens(clock, key_set=JwkSet(jwks_over_http("http://127.0.0.1:1/keys"), clock, algorithms=["RS256"]))
+    with pytest.raises(JwksUnavailable):
+        await tokens.verify(token_of(OLD, clock))
 
 
 @pytest.mark.parametrize(
     ("document", "told"),
     [
-        (b"not json", "no key set"),
-        (b"[" * 100_000, "no key set"),
-        (b"[]", "no key set"),
-        (b"{}", "no key set"),
-        (b'{"keys": 5}', "no key set"),
-        (b'{"keys": []}', "no key that fits"),
+        (b"not json", "not a JWK Set"),
+        (b"[" * 100_000, "not a JWK Set"),
+        (b"[]", "not a JWK Set"),
+        (b"{}", "not a JWK Set"),
+        (b'{"keys": 5}', "not a JWK Set"),
+        (b'{"keys": []}', "no usable key"),
         (
             b'{"keys": [5, {}, {"kty": []}, {"kty": "RSA", "n": 5, "e": []}, {"kty": "EC", "alg": [], "kid": {}}]}',
-            "fits",
+            "no usable key",
         ),
         (b"x" * (MOST_BYTES + 1), "longer than"),
     ],
@@ -169,14 +169,14 @@ async def test_a_server_that_is_not_there(clock: ManualClock):
 )
 async def test_nonsense_is_named(tokens: Tokens, publisher: Publisher, clock: ManualClock, document: bytes, told: str):
     publisher.answer = web.Response(body=document)
-    with pytest.raises(KeySetAway, match=told):
-        await tokens.read(token_of(OLD, clock))
+    with pytest.raises(JwksUnavailable, match=told):
+        await tokens.verify(token_of(OLD, clock))
 
 
 async def test_redirects_are_not_followed(tokens: Tokens, publisher: Publisher, clock: ManualClock):
     publisher.answer = web.Response(status=302, headers={"Location": publisher.url})
-    with pytest.raises(KeySetAway, match="answered 302"):
-        await tokens.read(token_of(OLD, clock))
+    with pytest.raises(JwksUnavailable, match="answered 302"):
+        await tokens.verify(token_of(OLD, clock))
     assert publisher.asked == 1
 
 
@@ -186,7 +186,7 @@ async def test_keys_for_other_purposes_are_left_out(
 ):
     publisher.answer = web.Response(body=json.dumps({"keys": [OLD.jwk | more, NEW.jwk]}).encode())
     with pytest.raises(InvalidToken):
-        await tokens.read(token_of(OLD, clock))
+        await tokens.verify(token_of(OLD, clock))
     assert await _taken(tokens, token_of(NEW, clock))
 
 
@@ -205,7 +205,7 @@ async def _asked(publisher: Publisher, times: int) -> None:
 
 async def _taken(tokens: Tokens, token: str) -> bool:
     try:
-        await tokens.read(token)
+        await tokens.verify(token)
     except InvalidToken:
         return False
     return True

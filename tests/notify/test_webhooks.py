@@ -3,12 +3,13 @@
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from penstock.access.audit import list_lines
 from penstock.access.domain import Caller
-from penstock.notify import store, subscribe
+from penstock.notify import store, webhooks
 from penstock.notify.domain import (
     MOST_WEBHOOKS,
     AddressRefused,
@@ -19,9 +20,7 @@ from penstock.notify.domain import (
     WebhookNotFound,
     WebhookOff,
 )
-from penstock.notify.forget import forget_old
-from penstock.notify.subscribe import Changes
-from penstock.notify.worker import periodic_tasks
+from penstock.notify.worker import delete_old_deliveries, periodic_tasks
 from tests.fakes.receivers import Receiver, ReceiverThatSays
 from tests.notify.conftest import ADMIN, ANNA, BERT, CARLA, DORA, Paid, Room
 
@@ -74,10 +73,10 @@ class TestAdding:
 
         async def count() -> int:
             async with room.db.tx() as tx:
-                return await store.count_webhooks_beside(tx, first)
+                return await store.lock_and_count_webhooks(tx, first)
 
         async with room.db.tx() as tx:
-            assert await store.count_webhooks_beside(tx, first) == 2
+            assert await store.lock_and_count_webhooks(tx, first) == 2
             rival = asyncio.create_task(count())
             await asyncio.wait([rival], timeout=0.2)  # time enough for one that does not wait its turn
             await store.insert_webhook(tx, second)
@@ -87,31 +86,31 @@ class TestAdding:
 class TestChanging:
     async def test_what_is_given_changes_and_the_rest_stays(self, room: Room):
         before = await room.add(ANNA, URL, channels=["Paid"])
-        await subscribe.change(room.tools, ANNA, before.id, Changes(channels=["Shipped"]))
-        after = await subscribe.change(room.tools, ANNA, before.id, Changes(url=ELSEWHERE))
+        await webhooks.change(room.deps, ANNA, before.id, channels=["Shipped"])
+        after = await webhooks.change(room.deps, ANNA, before.id, url=ELSEWHERE)
         assert (after.url, after.channels, after.secret) == (ELSEWHERE, ["Shipped"], before.secret)
         assert await room.get(before) == after
 
     @pytest.mark.parametrize(
         ("changes", "error"),
         [
-            (Changes(url="http://10.0.0.1/"), AddressRefused),
-            (Changes(channels=["Nobody"]), ChannelUnknown),
+            ({"url": "http://10.0.0.1/"}, AddressRefused),
+            ({"channels": ["Nobody"]}, ChannelUnknown),
         ],
     )
-    async def test_what_cannot_work_is_refused_and_nothing_changes(self, room: Room, changes: Changes, error):
+    async def test_what_cannot_work_is_refused_and_nothing_changes(self, room: Room, changes: dict[str, Any], error):
         before = await room.add(ANNA, URL)
         with pytest.raises(error):
-            await subscribe.change(room.tools, ANNA, before.id, changes)
+            await webhooks.change(room.deps, ANNA, before.id, **changes)
         assert await room.get(before) == before
 
     async def test_who_switched_it_off_is_told(self, room: Room):
         webhook = await room.add(ANNA, URL)
-        off = await subscribe.change(room.tools, ANNA, webhook.id, Changes(active=False))
-        assert (off.active, off.disabled_reason) == (False, "Switched off by anna.")
-        again = await subscribe.change(room.tools, ADMIN, webhook.id, Changes(active=False))
-        assert again.disabled_reason == "Switched off by anna."
-        on = await subscribe.change(room.tools, ANNA, webhook.id, Changes(active=True))
+        off = await webhooks.change(room.deps, ANNA, webhook.id, active=False)
+        assert (off.active, off.disabled_reason) == (False, "Disabled by anna.")
+        again = await webhooks.change(room.deps, ADMIN, webhook.id, active=False)
+        assert again.disabled_reason == "Disabled by anna."
+        on = await webhooks.change(room.deps, ANNA, webhook.id, active=True)
         assert on == webhook
 
     async def test_another_address_is_a_new_start(self, room: Room):
@@ -119,13 +118,13 @@ class TestChanging:
             webhook = await room.add(ANNA, receiver.url)
             await room.send(Paid(user_id=5))
         assert (await room.get(webhook)).failing_since is not None
-        assert (await subscribe.change(room.tools, ANNA, webhook.id, Changes(url=URL))).failing_since is None
+        assert (await webhooks.change(room.deps, ANNA, webhook.id, url=URL)).failing_since is None
 
     async def test_what_is_off_cannot_be_pinged(self, room: Room):
         webhook = await room.add(ANNA, URL)
-        await subscribe.change(room.tools, ANNA, webhook.id, Changes(active=False))
+        await webhooks.change(room.deps, ANNA, webhook.id, active=False)
         with pytest.raises(WebhookOff):
-            await subscribe.ping(room.tools, ANNA, webhook.id)
+            await webhooks.ping(room.deps, ANNA, webhook.id)
 
 
 class TestRemoving:
@@ -133,14 +132,14 @@ class TestRemoving:
         async with Receiver() as receiver:
             gone, stays = await room.add(ANNA, receiver.url), await room.add(ADMIN, receiver.url)
             await room.send(Paid(user_id=5), Paid(user_id=5))
-            await subscribe.remove(room.tools, ANNA, gone.id)
+            await webhooks.remove(room.deps, ANNA, gone.id)
             await room.work()
         with pytest.raises(WebhookNotFound):
             await room.get(gone)
         assert (len(await room.deliveries(gone)), len(await room.deliveries(stays))) == (0, 2)
 
     async def test_deliveries_are_forgotten_after_their_time_whatever_became_of_them(self, room: Room):
-        [duty] = periodic_tasks(room.tools, history=HISTORY)
+        [duty] = periodic_tasks(room.deps, history=HISTORY)
         async with ReceiverThatSays(200, 500) as receiver:
             webhook = await room.add(ANNA, receiver.url)
             await room.send(Paid(user_id=5), Paid(user_id=5))
@@ -149,7 +148,7 @@ class TestRemoving:
             await duty.run()
             assert len(await room.deliveries(webhook)) == 3
             room.clock.advance(seconds=1)
-            await forget_old(room.tools, HISTORY)
+            await delete_old_deliveries(room.deps, HISTORY)
         assert [delivery.state for delivery in await room.deliveries(webhook)] == [DeliveryState.PENDING]
 
 
@@ -159,36 +158,36 @@ class TestWhoMay:
         webhook = await room.add(BERT, URL)
         async with room.db.read() as tx:
             assert [found.id for found in await store.list_webhooks(tx, caller=caller, limit=9)] == [webhook.id]
-        await subscribe.rotate_secret(room.tools, caller, webhook.id)
-        await subscribe.remove(room.tools, caller, webhook.id)
+        await webhooks.rotate_secret(room.deps, caller, webhook.id)
+        await webhooks.remove(room.deps, caller, webhook.id)
 
-    @pytest.mark.parametrize("verb", [subscribe.rotate_secret, subscribe.remove, subscribe.ping])
+    @pytest.mark.parametrize("verb", [webhooks.rotate_secret, webhooks.remove, webhooks.ping])
     @pytest.mark.parametrize("caller", [ANNA, DORA])
     async def test_for_everyone_else_it_is_not_there(self, room: Room, caller: Caller, verb):
         webhook = await room.add(BERT, URL)
         with pytest.raises(WebhookNotFound):
-            await verb(room.tools, caller, webhook.id)
+            await verb(room.deps, caller, webhook.id)
         with pytest.raises(WebhookNotFound):
-            await subscribe.change(room.tools, caller, webhook.id, Changes(active=False))
+            await webhooks.change(room.deps, caller, webhook.id, active=False)
         with pytest.raises(WebhookNotFound):  # and no word about the address
-            await subscribe.change(room.tools, caller, webhook.id, Changes(url="http://10.0.0.1/"))
+            await webhooks.change(room.deps, caller, webhook.id, url="http://10.0.0.1/")
         assert await room.get(webhook) == webhook
 
     async def test_a_lesser_key_of_the_same_user_cannot_touch_what_gets_everyones_messages(self, room: Room):
         webhook = await room.add(ADMIN, URL)
         lesser = Caller(name="root's other key", user_id=ADMIN.user_id, scope=ANNA.scope)
         with pytest.raises(WebhookNotFound):
-            await subscribe.change(room.tools, lesser, webhook.id, Changes(url=ELSEWHERE))
+            await webhooks.change(room.deps, lesser, webhook.id, url=ELSEWHERE)
         async with room.db.read() as tx:
             assert await store.list_webhooks(tx, caller=lesser, limit=9) == []
 
 
 async def test_every_change_is_written_down_without_secrets(room: Room):
     webhook = await room.add(ANNA, ELSEWHERE)
-    await subscribe.change(room.tools, ANNA, webhook.id, Changes(channels=["Paid"]))
-    rotated = await subscribe.rotate_secret(room.tools, ANNA, webhook.id)
-    await subscribe.ping(room.tools, ANNA, webhook.id)
-    await subscribe.remove(room.tools, ANNA, webhook.id)
+    await webhooks.change(room.deps, ANNA, webhook.id, channels=["Paid"])
+    rotated = await webhooks.rotate_secret(room.deps, ANNA, webhook.id)
+    await webhooks.ping(room.deps, ANNA, webhook.id)
+    await webhooks.remove(room.deps, ANNA, webhook.id)
     verbs = ["add", "change", "rotate_secret", "ping", "remove"]
     assert await actions(room) == [f"webhook.{verb}" for verb in verbs]
     async with room.db.read() as tx:

@@ -12,12 +12,12 @@ from sqlalchemy import text
 from starlette.datastructures import Headers
 
 from penstock.access import keys, store
+from penstock.access.authenticate import Authenticator
+from penstock.access.credentials import hash_secret
 from penstock.access.domain import Caller, Scope
 from penstock.access.errors import InvalidApiKey, InvalidToken, SessionOver, TwoCredentials
-from penstock.access.identify import Access
 from penstock.access.login import Logins
-from penstock.access.memory import Memory
-from penstock.access.secret import hash_of
+from penstock.access.memory import CredentialCache
 from penstock.access.tokens import Tokens
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
@@ -44,7 +44,7 @@ async def revoke(db: Db, key_id: str) -> None:
 
 
 @asynccontextmanager
-async def running(access: Access) -> AsyncIterator[None]:
+async def running(access: Authenticator) -> AsyncIterator[None]:
     task = asyncio.create_task(access.run())
     await asyncio.sleep(0)  # it listens from its first step on
     try:
@@ -54,7 +54,7 @@ async def running(access: Access) -> AsyncIterator[None]:
         await asyncio.wait([task])
 
 
-async def opens(access: Access, secret: str) -> bool:
+async def opens(access: Authenticator, secret: str) -> bool:
     try:
         return await access.identify(with_key(secret)) is not None
     except InvalidApiKey:
@@ -62,41 +62,43 @@ async def opens(access: Access, secret: str) -> bool:
 
 
 class TestCredentials:
-    async def test_nothing_shown_is_nobody(self, access: Access):
+    async def test_nothing_shown_is_nobody(self, access: Authenticator):
         assert await access.identify(shown()) is None
         assert await access.identify(shown(("X-API-Key", " "), ("Authorization", "Bearer "))) is None
 
-    async def test_a_key_is_taken_from_either_header(self, access: Access, make: Make):
+    async def test_a_key_is_taken_from_either_header(self, access: Authenticator, make: Make):
         issued = await make(Scope.READ, merchant_id=4)
         expected = issued.key.caller()
         assert await access.identify(with_key(issued.secret)) == expected
         assert await access.identify(shown(("Authorization", f"bearer  {issued.secret}"))) == expected
 
-    async def test_the_same_key_twice_is_one_key(self, access: Access, make: Make):
+    async def test_the_same_key_twice_is_one_key(self, access: Authenticator, make: Make):
         secret = (await make()).secret
         both = shown(("X-API-Key", secret), ("X-API-Key", secret), ("Authorization", f"Bearer {secret}"))
         assert await access.identify(both) is not None
 
     @pytest.mark.parametrize("second", [("X-API-Key", "sk-other"), ("Authorization", "Bearer sk-other")])
-    async def test_two_different_ones_are_refused(self, access: Access, make: Make, second: tuple[str, str]):
+    async def test_two_different_ones_are_refused(self, access: Authenticator, make: Make, second: tuple[str, str]):
         secret = (await make()).secret
         with pytest.raises(TwoCredentials):
             await access.identify(shown(("X-API-Key", secret), second))
 
-    async def test_another_scheme_is_for_whoever_stands_before_us(self, access: Access, make: Make):
+    async def test_another_scheme_is_for_whoever_stands_before_us(self, access: Authenticator, make: Make):
         secret = (await make()).secret
         basic = ("Authorization", "Basic YTpi")
         assert await access.identify(shown(basic)) is None
         assert await access.identify(shown(basic, ("X-API-Key", secret))) is not None
 
-    async def test_a_jwt_is_taken_as_a_bearer_and_nowhere_else(self, access: Access, clock: ManualClock):
+    async def test_a_jwt_is_taken_as_a_bearer_and_nowhere_else(self, access: Authenticator, clock: ManualClock):
         claims = {"user_id": 5, "exp": clock.now().timestamp() + 60}
         token = jwt.encode(claims, SECRET, algorithm="HS256")
         assert await access.identify(bearer(token)) == Caller(name="user:5", user_id=5, scope=Scope.WRITE)
         with pytest.raises(InvalidApiKey):
             await access.identify(with_key(token))
 
-    async def test_a_login_is_taken_as_a_bearer_until_it_ends(self, access: Access, logins: Logins, clock: ManualClock):
+    async def test_a_login_is_taken_as_a_bearer_until_it_ends(
+        self, access: Authenticator, logins: Logins, clock: ManualClock
+    ):
         await logins.init("ann", "correct horse")
         token = (await logins.login("ann", "correct horse")).token
         found = await access.identify(bearer(token))
@@ -108,17 +110,17 @@ class TestCredentials:
             await access.identify(bearer(token))
 
     @pytest.mark.parametrize("garbage", ["x", "sk-", "sk-" + "a" * 43, "a" * 70_000, "ключ", "\x01\x02", "a b c"])
-    async def test_garbage_is_an_unknown_key(self, access: Access, garbage: str):
+    async def test_garbage_is_an_unknown_key(self, access: Authenticator, garbage: str):
         with pytest.raises(InvalidApiKey, match="not known"):
             await access.identify(with_key(garbage))
 
-    async def test_garbage_with_two_dots_is_a_bad_token(self, access: Access):
+    async def test_garbage_with_two_dots_is_a_bad_token(self, access: Authenticator):
         for garbage in ("..", "a.b.c", "eyJ.eyJ.x"):
             with pytest.raises(InvalidToken):
                 await access.identify(bearer(garbage))
 
     async def test_whoever_holds_the_key_learns_why_it_is_not_good(
-        self, db: Db, access: Access, make: Make, clock: ManualClock
+        self, db: Db, access: Authenticator, make: Make, clock: ManualClock
     ):
         ends = await make(expires_at=clock.now() + timedelta(seconds=1))
         revoked = await make()
@@ -132,7 +134,7 @@ class TestCredentials:
 
 class TestRemembering:
     async def test_a_known_key_costs_no_read_for_two_seconds(
-        self, access: Access, make: Make, clock: ManualClock, db: Db
+        self, access: Authenticator, make: Make, clock: ManualClock, db: Db
     ):
         secret = (await make()).secret
         assert await opens(access, secret)
@@ -144,21 +146,21 @@ class TestRemembering:
         assert not await opens(access, secret)
 
     async def test_a_key_that_expires_while_it_is_remembered_is_refused(
-        self, access: Access, make: Make, clock: ManualClock
+        self, access: Authenticator, make: Make, clock: ManualClock
     ):
         secret = (await make(expires_at=clock.now() + timedelta(seconds=1))).secret
         assert await opens(access, secret)
         clock.advance(seconds=1)
         assert not await opens(access, secret)
 
-    async def test_a_revoke_in_this_process_is_known_at_once(self, db: Db, access: Access, make: Make):
+    async def test_a_revoke_in_this_process_is_known_at_once(self, db: Db, access: Authenticator, make: Make):
         issued = await make()
         async with running(access):
             assert await opens(access, issued.secret)
             await revoke(db, issued.key.id)
             await _until_refused(access, issued.secret)
 
-    async def test_an_edit_in_this_process_is_known_at_once(self, db: Db, access: Access, make: Make):
+    async def test_an_edit_in_this_process_is_known_at_once(self, db: Db, access: Authenticator, make: Make):
         issued = await make(Scope.ADMIN)
         async with running(access):
             assert await opens(access, issued.secret)
@@ -172,10 +174,10 @@ class TestRemembering:
             await until(is_no_admin)
 
     async def test_a_revoke_in_another_process_is_known_within_two_seconds(
-        self, db: Db, db_url: str, access: Access, make: Make, clock: ManualClock
+        self, db: Db, db_url: str, access: Authenticator, make: Make, clock: ManualClock
     ):
         other = open_db(db_url, clock)
-        elsewhere = Access(other, tokens=Tokens(clock))
+        elsewhere = Authenticator(other, tokens=Tokens(clock))
         issued = await make()
         assert await opens(elsewhere, issued.secret)
         await revoke(db, issued.key.id)
@@ -187,7 +189,7 @@ class TestRemembering:
         self, db: Db, db_url: str, make: Make, clock: ManualClock
     ):
         other = open_db(db_url, clock)
-        elsewhere = Access(other, tokens=Tokens(clock))
+        elsewhere = Authenticator(other, tokens=Tokens(clock))
         issued = await make()
         async with running(elsewhere):
             assert await opens(elsewhere, issued.secret)
@@ -197,7 +199,7 @@ class TestRemembering:
         await other.close()
 
     async def test_a_look_that_began_before_the_change_is_not_remembered(self, clock: ManualClock):
-        remembered: Memory[str] = Memory(clock, seconds=2)
+        remembered: CredentialCache[str] = CredentialCache(clock, seconds=2)
         let_go = asyncio.Event()
 
         async def slow(_hashed: str) -> str:
@@ -214,19 +216,21 @@ class TestRemembering:
         assert await looking == "old"
         assert await remembered.get("k", quick) == "new"
 
-    async def test_an_unknown_key_costs_no_read_either(self, db: Db, access: Access, make: Make, clock: ManualClock):
+    async def test_an_unknown_key_costs_no_read_either(
+        self, db: Db, access: Authenticator, make: Make, clock: ManualClock
+    ):
         secret = "sk-" + secrets.token_urlsafe(32)
         assert not await opens(access, secret)
         issued = await make()
         async with db.tx() as tx:
             renamed = store.api_key.update().where(store.api_key.c.id == issued.key.id)
-            await tx.conn.execute(renamed.values(hash=hash_of(secret)))
+            await tx.conn.execute(renamed.values(hash=hash_secret(secret)))
         assert not await opens(access, secret)
         clock.advance(seconds=2)
         assert await opens(access, secret)
 
     async def test_made_up_keys_push_out_no_real_one_and_do_not_pile_up(self, clock: ManualClock):
-        remembered: Memory[str] = Memory(clock, seconds=2, most_missing=10)
+        remembered: CredentialCache[str] = CredentialCache(clock, seconds=2, most_missing=10)
         looks = []
 
         async def look(hashed: str) -> str | None:
@@ -244,7 +248,7 @@ class TestRemembering:
         assert looks.count("made up 19") == 2
 
     async def test_the_least_used_is_forgotten_first_when_there_are_too_many(self, clock: ManualClock):
-        remembered: Memory[str] = Memory(clock, seconds=2, most_found=2)
+        remembered: CredentialCache[str] = CredentialCache(clock, seconds=2, most_found=2)
         looks = []
 
         async def look(hashed: str) -> str:
@@ -262,7 +266,7 @@ class TestLastUsed:
             return (await store.get_key(tx, key_id)).last_used_at
 
     async def test_it_is_written_in_the_background_after_a_minute(
-        self, db: Db, access: Access, make: Make, clock: ManualClock
+        self, db: Db, access: Authenticator, make: Make, clock: ManualClock
     ):
         issued = await make()
         async with running(access):
@@ -276,44 +280,46 @@ class TestLastUsed:
 
             await until(is_written)
 
-    async def test_two_processes_write_it_once_a_minute(self, db: Db, access: Access, make: Make, clock: ManualClock):
+    async def test_two_processes_write_it_once_a_minute(
+        self, db: Db, access: Authenticator, make: Make, clock: ManualClock
+    ):
         issued = await make()
-        other = Access(db, tokens=Tokens(clock))
+        other = Authenticator(db, tokens=Tokens(clock))
         assert await opens(access, issued.secret)
         first = clock.now()
-        await access.write_used()
+        await access.write_last_used()
         clock.advance(seconds=30)
         assert await opens(other, issued.secret)
-        await other.write_used()
+        await other.write_last_used()
         assert await self.last_used(db, issued.key.id) == first
         clock.advance(seconds=30)
         assert await opens(other, issued.secret)
-        await other.write_used()
+        await other.write_last_used()
         assert await self.last_used(db, issued.key.id) == clock.now()
 
     async def test_what_cannot_be_written_now_is_written_the_next_time(
-        self, db: Db, access: Access, make: Make, caplog: pytest.LogCaptureFixture
+        self, db: Db, access: Authenticator, make: Make, caplog: pytest.LogCaptureFixture
     ):
         issued = await make()
         assert await opens(access, issued.secret)
         async with db.tx() as tx:
             await tx.conn.execute(text("ALTER TABLE api_key RENAME TO away"))
-        await access.write_used()
-        assert "written later" in caplog.text
+        await access.write_last_used()
+        assert "will retry" in caplog.text
         async with db.tx() as tx:
             await tx.conn.execute(text("ALTER TABLE away RENAME TO api_key"))
-        await access.write_used()
+        await access.write_last_used()
         assert await self.last_used(db, issued.key.id) is not None
 
-    async def test_a_refused_key_was_not_used(self, db: Db, access: Access, make: Make):
+    async def test_a_refused_key_was_not_used(self, db: Db, access: Authenticator, make: Make):
         issued = await make()
         await revoke(db, issued.key.id)
         assert not await opens(access, issued.secret)
-        await access.write_used()
+        await access.write_last_used()
         assert await self.last_used(db, issued.key.id) is None
 
 
-async def _until_refused(access: Access, secret: str) -> None:
+async def _until_refused(access: Authenticator, secret: str) -> None:
     async def is_refused() -> bool:
         return not await opens(access, secret)
 

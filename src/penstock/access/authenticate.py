@@ -1,0 +1,191 @@
+"""Authentication: find the credential of a request, look it up, and return its `Caller`.
+
+`X-API-Key` carries a key; `Authorization: Bearer` carries a key, a console login or a JWT. A request with two different
+credentials is refused, since one of them would be ignored. A lookup is one indexed read and is cached for at most two
+seconds; a change to a key or a login notifies every process, which then clears its cache. The last use of keys is
+written in the background, about once a minute.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+
+from penstock.access import store
+from penstock.access.credentials import KEY_PREFIX, SESSION_PREFIX, hash_secret
+from penstock.access.domain import Caller, Key, KeyState, Scope, Session
+from penstock.access.errors import (
+    InitRefused,
+    InvalidApiKey,
+    KeyIsBound,
+    NoCredential,
+    ScopeTooSmall,
+    SessionOver,
+    TwoCredentials,
+)
+from penstock.access.keys import CHANNEL, JWT_DOTS
+from penstock.access.memory import CredentialCache
+from penstock.access.tokens import Tokens
+from penstock.kernel.db import Db
+from penstock.kernel.errors import Unavailable
+
+log = logging.getLogger(__name__)
+
+CACHE_SECONDS = 2.0
+LAST_USED_SECONDS = 60.0
+MOST_PENDING_USES = 10_000  # keys whose last use is not written yet
+USES_PER_STATEMENT = 500
+REASONS = {
+    KeyState.EXPIRED: ("it has expired", "已过期"),
+    KeyState.REVOKED: ("it was revoked", "已被撤销"),
+}
+UNKNOWN_KEY = ("it is not known", "未知")
+MOST_CHARACTERS = 1000  # of a key that are hashed; every valid key is shorter
+LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+PROXY_HEADERS = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Credential:
+    """The credential of a request."""
+
+    text: str
+    key_only: bool  # it came in X-API-Key
+
+    @property
+    def is_login(self) -> bool:
+        """Whether it is a console login."""
+        return not self.key_only and self.text.startswith(SESSION_PREFIX)
+
+    @property
+    def is_jwt(self) -> bool:
+        """Whether it is a JWT; our keys contain no dots."""
+        return not self.key_only and self.text.count(".") == JWT_DOTS and not self.text.startswith(KEY_PREFIX)
+
+
+class Authenticator:
+    """Identifies and authorizes callers. `run` must run in the background."""
+
+    def __init__(self, db: Db, *, tokens: Tokens, cache_seconds: float = CACHE_SECONDS) -> None:
+        self._db = db
+        self._tokens = tokens
+        self._keys: CredentialCache[Key] = CredentialCache(db.clock, seconds=cache_seconds)
+        self._sessions: CredentialCache[Session] = CredentialCache(db.clock, seconds=cache_seconds)
+        self._last_used: dict[str, datetime] = {}
+
+    async def authorize(self, request: Request, scope: Scope, *, bound: bool) -> Caller:
+        """The caller, if their scope is enough; `bound` also admits keys that are bound to a project."""
+        caller = await self.identify(request.headers)
+        if caller is None:
+            raise NoCredential
+        if caller.project is not None and not bound:
+            raise KeyIsBound
+        if not caller.scope.covers(scope):
+            raise ScopeTooSmall(needed=str(scope), held=str(caller.scope))
+        return replace(caller, request_id=getattr(request.state, "request_id", ""), address=address_of(request))
+
+    async def identify(self, headers: Headers) -> Caller | None:
+        """The caller of a request, or None without a credential; raises if the credential is not valid."""
+        credential = find_credential(headers)
+        if credential is None:
+            return None
+        if credential.is_login:
+            return await self._by_login(credential.text)
+        if credential.is_jwt:
+            return await self._tokens.verify(credential.text)
+        return await self._by_key(credential.text)
+
+    async def run(self) -> None:
+        """Clear the cache on notification, write the last use of keys, and refresh the JWKS, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._clear_on_notify())
+            tasks.create_task(self._write_last_used_periodically())
+            tasks.create_task(self._tokens.refresh_keys())
+
+    def clear_cache(self) -> None:
+        """Look everything up again."""
+        self._keys.forget()
+        self._sessions.forget()
+
+    async def write_last_used(self) -> None:
+        """Write when keys were last used. If the database is unavailable, keep them for the next time."""
+        used, self._last_used = self._last_used, {}
+        try:
+            for first in range(0, len(used), USES_PER_STATEMENT):
+                batch = dict(list(used.items())[first : first + USES_PER_STATEMENT])
+                async with self._db.tx(actor="access") as tx:
+                    await store.move_last_used(tx, batch, apart=timedelta(seconds=LAST_USED_SECONDS))
+        except Unavailable as error:
+            self._last_used = used | self._last_used  # batches that were written are skipped next time
+            log.warning("Could not write when keys were last used, will retry: %s", error)
+
+    async def _by_key(self, secret: str) -> Caller:
+        key = await self._keys.get(hash_secret(secret[:MOST_CHARACTERS]), self._find_key)
+        now = self._db.clock.now()
+        if key is None or (state := key.state(now)) is not KeyState.ACTIVE:
+            reason, reason_zh = UNKNOWN_KEY if key is None else REASONS[state]
+            raise InvalidApiKey(reason=reason, reason_zh=reason_zh)
+        if key.id in self._last_used or len(self._last_used) < MOST_PENDING_USES:
+            self._last_used[key.id] = now
+        return key.caller()
+
+    async def _by_login(self, token: str) -> Caller:
+        session = await self._sessions.get(hash_secret(token), self._find_session)
+        if session is None or session.expires_at <= self._db.clock.now():
+            raise SessionOver
+        return session.user.caller()
+
+    async def _find_key(self, hashed: str) -> Key | None:
+        async with self._db.read() as tx:
+            return await store.find_key(tx, hashed)
+
+    async def _find_session(self, hashed: str) -> Session | None:
+        async with self._db.read() as tx:
+            return await store.find_session(tx, hashed)
+
+    async def _clear_on_notify(self) -> None:
+        with self._db.wakeups.reflex(CHANNEL, self.clear_cache):
+            await asyncio.Event().wait()
+
+    async def _write_last_used_periodically(self) -> None:
+        while True:
+            await self._db.clock.sleep(LAST_USED_SECONDS)
+            if self._last_used:
+                await self.write_last_used()
+
+
+def find_credential(headers: Headers) -> Credential | None:
+    """The credential of a request. Authorization schemes other than Bearer are for a proxy in front of us: ignored."""
+    keys = {text for value in headers.getlist("x-api-key") if (text := value.strip())}
+    bearers = {text for value in headers.getlist("authorization") if (text := _bearer(value))}
+    if len(keys | bearers) > 1:
+        raise TwoCredentials
+    for text in keys | bearers:
+        return Credential(text=text, key_only=not bearers)
+    return None
+
+
+def address_of(request: Request) -> str:
+    """The peer address of the connection; headers could claim any other."""
+    return request.client.host if request.client is not None else ""
+
+
+async def require_local_or_admin(request: Request) -> None:
+    """Raise `InitRefused` unless the request comes from this host without a proxy, or carries an admin credential.
+
+    The first console user becomes an admin, so on a server that only uses keys, strangers must not create it.
+    """
+    proxied = any(name in request.headers for name in PROXY_HEADERS)
+    if address_of(request) in LOOPBACK and not proxied:
+        return
+    caller = await request.app.state.access.identify(request.headers)
+    if caller is None or not caller.is_admin:
+        raise InitRefused
+
+
+def _bearer(value: str) -> str:
+    scheme, _, text = value.strip().partition(" ")
+    return text.strip() if scheme.lower() == "bearer" else ""
