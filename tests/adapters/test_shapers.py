@@ -11,7 +11,7 @@ import pytest
 from penstock.adapters.disk import DiskBlobs
 from penstock.adapters.shapers import MOST_SCHEMA_BYTES, FieldsShaper, SkipShaper
 from penstock.documents.errors import DocumentTookTooLong
-from penstock.documents.extract.fields.errors import FieldsSchemaUnusable, FieldsTooCostly
+from penstock.documents.extract.errors import FieldsSchemaUnusable, FieldsTooCostly
 from penstock.documents.extract.fields.find import find_fields
 from penstock.documents.ocr.provider import Reading
 from penstock.documents.pages import Page, write_page
@@ -20,7 +20,7 @@ from penstock.kernel.blobs import BlobNotFound
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.sandbox.errors import SandboxedFailure
 from penstock.kernel.sandbox.limits import SandboxLimits
-from tests.documents.extract.fields.filling import DATE, NUMBER, TEXT, array, boxed, lines, record, tabled
+from tests.documents.extract.fields.fill import DATE, NUMBER, TEXT, array, boxed, lines, record, tabled
 from tests.kernel.sandbox.processes import children_of, until, zygote, zygotes
 
 READING = Reading(

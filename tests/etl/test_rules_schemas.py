@@ -114,7 +114,7 @@ async def test_nothing_in_a_rule_is_without_a_bound(sandbox: Sandbox, body: Rule
         ({"model": ""}, "options.model"),
         ({"temperature": "hot"}, "options.temperature must be a number from 0 to 2"),
         ({"null_ungrounded": "yes"}, "options.null_ungrounded must be true or false"),
-        ({"chunk_size_chars": 1.5}, "options.chunk_size_chars must be a whole number"),
+        ({"chunk_size_chars": 1.5}, "options.chunk_size_chars must be an integer"),
     ],
 )
 async def test_what_a_rule_tells_a_model_is_checked(sandbox: Sandbox, options: dict[str, Any], says: str):

@@ -26,7 +26,7 @@ def ground_by_letters(file: BinaryIO, null_ungrounded: bool, schema_json: bytes)
 
 def ground_nothing_for_its_size(file: BinaryIO, null_ungrounded: bool, schema_json: bytes) -> Grounded:
     """Finds that there is too much."""
-    return Grounded(excess=ENDLESS)
+    return Grounded(limit_exceeded=ENDLESS)
 
 
 def ground_late(file: BinaryIO, null_ungrounded: bool, schema_json: bytes) -> Grounded:

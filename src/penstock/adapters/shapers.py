@@ -7,8 +7,8 @@ import msgspec
 
 from penstock.documents.blob_files import borrowed
 from penstock.documents.errors import DocumentTookTooLong
-from penstock.documents.extract.fields.errors import FieldsSchemaUnusable, FieldsTooCostly
-from penstock.documents.extract.fields.find import Found, find_fields
+from penstock.documents.extract.errors import FieldsSchemaUnusable, FieldsTooCostly
+from penstock.documents.extract.fields.find import FieldsResult, find_fields
 from penstock.documents.ocr.provider import Desk, Reading
 from penstock.documents.postprocessor import Shaped, ShapeRule
 from penstock.documents.sandbox_errors import TOO_MUCH
@@ -64,17 +64,17 @@ class FieldsShaper:
         usage = {"ambiguous": list(found.ambiguous)} if found.ambiguous else {}
         return Shaped(value=found.value, strategy="fields", places=found.places, usage=usage)
 
-    async def _find(self, filename: str, pages: Path, schema: bytes) -> Found:
+    async def _find(self, filename: str, pages: Path, schema: bytes) -> FieldsResult:
         try:
             found = await self._sandbox.run(find_fields, schema, file=pages, limits=self._limits)
         except TOO_MUCH as error:
             raise FieldsTooCostly(filename=filename, reason=str(error).rstrip(".")) from error
         except SandboxTimedOut as error:  # the machine may have been busy
             raise DocumentTookTooLong(filename=filename, reason=str(error).rstrip(".")) from error
-        if found.flaw is not None:
-            raise FieldsSchemaUnusable(reason=found.flaw)
-        if found.excess is not None:
-            raise FieldsTooCostly(filename=filename, reason=found.excess)
+        if found.schema_error is not None:
+            raise FieldsSchemaUnusable(reason=found.schema_error)
+        if found.limit_exceeded is not None:
+            raise FieldsTooCostly(filename=filename, reason=found.limit_exceeded)
         return found
 
 

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import jsonschema_rs
 import msgspec
 
-from penstock.documents.extract.fields.schema import escaped
+from penstock.documents.extract.fields.schema import escape_pointer
 from penstock.documents.json_schema import bounded_validator
 from penstock.etl.domain.review import MOST_RESULT_BYTES, MOST_VALUE_BYTES, Problem, Tally
 from penstock.etl.pointers import (
@@ -223,7 +223,7 @@ class _Count:
         """Compare what is with what should be, at one place and below it."""
         if isinstance(original, dict) and isinstance(corrected, dict):
             for name in original | corrected:
-                self.add(original.get(name, ABSENT), corrected.get(name, ABSENT), f"{field}/{escaped(name)}")
+                self.add(original.get(name, ABSENT), corrected.get(name, ABSENT), f"{field}/{escape_pointer(name)}")
         elif isinstance(original, list) and isinstance(corrected, list):
             for number in range(max(len(original), len(corrected))):
                 one, other = (part[number] if number < len(part) else ABSENT for part in (original, corrected))
@@ -252,7 +252,7 @@ def _leaves(value: Any, field: str) -> Iterator[str]:
     """The field of each text, number, boolean and null; empty objects and lists hold no value."""
     if isinstance(value, dict):
         for name, inner in value.items():
-            yield from _leaves(inner, f"{field}/{escaped(name)}")
+            yield from _leaves(inner, f"{field}/{escape_pointer(name)}")
     elif isinstance(value, list):
         for inner in value:
             yield from _leaves(inner, f"{field}/*")

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from penstock.documents.extract.fields.schema import escaped, unescaped
-from penstock.documents.extract.llm.facets import listed, referred
+from penstock.documents.extract.fields.schema import escape_pointer, unescape_pointer
+from penstock.documents.extract.llm.subschemas import as_list, resolve_ref
 from penstock.kernel.plain import Plain
 
 MOST_POINTER = 1000  # characters
@@ -44,12 +44,12 @@ def tokens_of(pointer: str) -> Tokens:
         raise BadPointer("A JSON Pointer begins with a slash.", "JSON Pointer 以斜杠开头。")
     if HALF_ESCAPE.search(pointer):
         raise BadPointer("After a ~ comes 0 or 1.", "~ 之后应为 0 或 1。")
-    return tuple(map(unescaped, pointer[1:].split("/")))
+    return tuple(map(unescape_pointer, pointer[1:].split("/")))
 
 
 def pointer_of(tokens: Sequence[str | int]) -> str:
     """The pointer of these steps."""
-    return "".join(f"/{escaped(str(token))}" for token in tokens)
+    return "".join(f"/{escape_pointer(str(token))}" for token in tokens)
 
 
 def lies_in(inner: Tokens, outer: Tokens) -> bool:
@@ -95,7 +95,7 @@ def field_of(whole: Any, tokens: Tokens) -> str:
     """A pointer with * for each number in a list."""
     told = ""
     for token in tokens:
-        told += "/*" if isinstance(whole, list) else f"/{escaped(token)}"
+        told += "/*" if isinstance(whole, list) else f"/{escape_pointer(token)}"
         whole = found(whole, (token,))
     return told
 
@@ -126,9 +126,9 @@ def _spread(schema: Plain, parts: Sequence[Any]) -> list[Plain]:
             continue
         seen.add(id(part))
         spread.append(part)
-        ahead += (choice for name in BRANCHES for choice in listed(part.get(name)))
+        ahead += (choice for name in BRANCHES for choice in as_list(part.get(name)))
         ahead += (part.get(name) for name in CONDITIONS)
-        ahead.append(referred(schema, part.get("$ref")))
+        ahead.append(resolve_ref(schema, part.get("$ref")))
     return spread
 
 
@@ -141,5 +141,5 @@ def _below(part: Plain, token: str) -> Iterator[Any]:
     for word in ("additionalProperties", "items"):
         if isinstance(part.get(word), dict):
             yield part[word]
-    yield from listed(part.get("items"))
-    yield from listed(part.get("prefixItems"))
+    yield from as_list(part.get("items"))
+    yield from as_list(part.get("prefixItems"))

@@ -12,8 +12,8 @@ from unicodedata import category
 import jsonschema_rs
 import msgspec
 
-from penstock.documents.extract.fields.schema import SchemaFlaw, read_schema
-from penstock.documents.extract.llm.options import flaw_of_options
+from penstock.documents.extract.fields.schema import UnusableSchema, parse_schema
+from penstock.documents.extract.llm.options import options_error
 from penstock.documents.json_schema import bounded_validator
 from penstock.etl.domain import Mode, RuleBody
 from penstock.etl.errors import BadRule
@@ -66,8 +66,8 @@ def why_no_schema(written: bytes, for_fields: bool) -> str:
     try:
         bounded_validator(schema).is_valid({})  # to be tried, not to be known: it may have no end
         if for_fields:
-            read_schema(schema)
-    except SchemaFlaw as flaw:
+            parse_schema(schema)
+    except UnusableSchema as flaw:
         return f"json_schema cannot be used to find fields: {flaw}"[:MOST_REASON]
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as error:
         place = "".join(f"/{step}" for step in getattr(error, "instance_path", ()))
@@ -86,7 +86,7 @@ def _plain_flaw(body: RuleBody) -> str | None:
         return f"options are longer than {MOST_OPTIONS_BYTES} bytes"
     if not body.json_schema and body.postprocess_mode is not Mode.SKIP:
         return f"json_schema is needed when postprocess_mode is {body.postprocess_mode}"
-    return flaw_of_options(body.options) if body.postprocess_mode is Mode.LLM else None
+    return options_error(body.options) if body.postprocess_mode is Mode.LLM else None
 
 
 def _can_be_shown(name: str) -> bool:

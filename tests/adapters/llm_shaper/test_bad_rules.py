@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from penstock.documents.extract.llm.errors import ModelRuleUnusable, ResultNotValid
+from penstock.documents.extract.errors import ModelRuleUnusable, ResultNotValid
 from penstock.etl.schemas import flaw_of
 from tests.adapters.llm_shaper.study import TEXT, Study
 from tests.fakes.models import ModelThatIsNotToBeAsked, ModelThatSays

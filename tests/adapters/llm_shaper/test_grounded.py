@@ -9,7 +9,7 @@ import pytest
 
 from penstock.adapters.llm_shaper.checking import GROUNDING, ground_result
 from penstock.documents.errors import DocumentTookTooLong
-from penstock.documents.extract.llm.errors import ResultNotGrounded
+from penstock.documents.extract.errors import ResultNotGrounded
 from tests.adapters.llm_shaper.study import SCHEMA, TEXT, Study
 from tests.fakes.grounds import (
     ENDLESS,

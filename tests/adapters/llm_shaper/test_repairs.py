@@ -8,7 +8,7 @@ import pytest
 from penstock.adapters.llm_shaper.checking import READING, Checker
 from penstock.documents.chat_model import AnswerCutOff, ModelDeclined
 from penstock.documents.errors import DocumentTookTooLong
-from penstock.documents.extract.llm.errors import ResultNotValid
+from penstock.documents.extract.errors import ResultNotValid
 from penstock.kernel.errors import PenstockError
 from tests.adapters.llm_shaper.study import SCHEMA, Study
 from tests.fakes.models import ModelThatFails, ModelThatSays, data_of
@@ -104,7 +104,7 @@ class TestWhatCannotBeChecked:
         assert "cannot be checked" in data_of(model.questions[1], "PROBLEMS")
 
     async def test_for_a_busy_machine_is_tried_again_later(self, study: Study, monkeypatch: pytest.MonkeyPatch):
-        bounds = replace(READING, seconds=0.5)
+        bounds = replace(READING, seconds=0.1)
         monkeypatch.setattr("penstock.adapters.llm_shaper.checking.READING", bounds)
         checker = Checker(sandbox=study.sandbox, scratch=study.scratch)
         with pytest.raises(DocumentTookTooLong) as caught:

@@ -10,7 +10,7 @@ import pytest
 from penstock.adapters.llm_shaper import AskingTerms
 from penstock.documents.chat_model import ModelNotSet, Question, QuestionTooLong, Which
 from penstock.documents.errors import DocumentUnreadable
-from penstock.documents.extract.llm.errors import (
+from penstock.documents.extract.errors import (
     DocumentHasNoText,
     DocumentHasTooManyChunks,
     ModelRuleUnusable,
@@ -130,7 +130,7 @@ class TestSize:
         study.terms = SHORT
         with pytest.raises(DocumentHasTooManyChunks) as caught:
             await study.shape(ModelThatIsNotToBeAsked(), *[FILLER] * 9, strategy=strategy)
-        assert str(caught.value).startswith("paper.pdf is more than 5 chunks of 200 characters")
+        assert str(caught.value).startswith("paper.pdf is longer than the limit of 5 chunks of 200 characters")
         assert "ETL_POSTPROCESS_MAX_CHUNKS" in caught.value.hint
         assert "ETL_POSTPROCESS_CHUNK_SIZE_CHARS" in caught.value.hint
         assert caught.value.code == "DOCUMENT_HAS_TOO_MANY_CHUNKS"

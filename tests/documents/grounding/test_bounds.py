@@ -10,8 +10,8 @@ import pytest
 from penstock.documents.grounding import ground_value
 from penstock.documents.pages import Page, Span, write_page
 from penstock.kernel.sandbox.call import Sandbox
-from tests.documents.extract.fields.filling import NUMBER, TEXT, lines, record
-from tests.documents.grounding.grounds import flagged, ground
+from tests.documents.extract.fields.fill import NUMBER, TEXT, lines, record
+from tests.documents.grounding.ground import flagged, ground
 
 SENTENCE = "international obligations of the contracting parties concerning number {}"
 
@@ -24,7 +24,7 @@ def seconds_for(value: Any, *pages: Page, schema: Any = None) -> float:
 
 def test_a_result_of_too_many_values_is_left_as_it_is_and_told():
     found = ground([1] * 20_001, lines("1"))
-    assert found.excess is not None
+    assert found.limit_exceeded is not None
     assert found.places == ()
     assert len(found.value) == 20_001
 
@@ -33,7 +33,7 @@ def test_a_result_that_is_nested_too_deep_is_told():
     value: Any = "x"
     for _ in range(80):
         value = [value]
-    assert ground(value, lines("x")).excess is not None
+    assert ground(value, lines("x")).limit_exceeded is not None
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """A value that stands on the page, but by another label than its own, is seen where its own label has another."""
 
-from tests.documents.extract.fields.filling import DATE, NUMBER, TEXT, TRUTH, boxed, lines, record, tabled
-from tests.documents.grounding.grounds import flagged, ground, place
+from tests.documents.extract.fields.fill import DATE, NUMBER, TEXT, TRUTH, boxed, lines, record, tabled
+from tests.documents.grounding.ground import flagged, ground, place
 
 HEAD = lines("Invoice No.: A-17", "Customer No.: C-991", "Invoice date: 2026-01-05", "Due date: 2026-02-04")
 SCHEMA = record(invoice_number=TEXT, customer_number=TEXT, invoice_date=DATE, due_date=DATE)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.documents.extract.fields.filling import boxed, lines, tabled
-from tests.documents.grounding.grounds import ground, is_grounded, place
+from tests.documents.extract.fields.fill import boxed, lines, tabled
+from tests.documents.grounding.ground import ground, is_grounded, place
 
 
 @pytest.mark.parametrize(

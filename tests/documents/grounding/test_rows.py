@@ -3,8 +3,8 @@
 from typing import Any
 
 from penstock.documents.pages import Page
-from tests.documents.extract.fields.filling import NUMBER, TEXT, array, boxed, lines, record, tabled
-from tests.documents.grounding.grounds import flagged, ground, place
+from tests.documents.extract.fields.fill import NUMBER, TEXT, array, boxed, lines, record, tabled
+from tests.documents.grounding.ground import flagged, ground, place
 
 HEADER = ["Pos", "Description", "Qty", "Price", "Sum"]
 ROWS = [

@@ -3,8 +3,8 @@
 import pytest
 
 from penstock.documents.pages import Page
-from tests.documents.extract.fields.filling import boxed, lines, tabled, written
-from tests.documents.grounding.grounds import ground, is_grounded, place
+from tests.documents.extract.fields.fill import boxed, lines, tabled, written
+from tests.documents.grounding.ground import ground, is_grounded, place
 
 CLAUSE = (
     "The supplier shall deliver the goods to the place named in the order within thirty days of its receipt, and shall "

@@ -14,11 +14,11 @@ import msgspec
 from penstock.adapters.llm_shaper.checking import Checker
 from penstock.documents.blob_files import find_value
 from penstock.documents.chat_model import ChatModel, Message, Question, Reply, Which
-from penstock.documents.extract.llm.answers import Problem, Verdict
-from penstock.documents.extract.llm.errors import ModelRuleUnusable, ResultNotValid
-from penstock.documents.extract.llm.pieces import without_thoughts
-from penstock.documents.extract.llm.prompts import ask_again
-from penstock.documents.extract.llm.strict import strict_copy
+from penstock.documents.extract.errors import ModelRuleUnusable, ResultNotValid
+from penstock.documents.extract.llm.json_candidates import strip_reasoning
+from penstock.documents.extract.llm.prompts import retry_prompt
+from penstock.documents.extract.llm.responses import ParsedResponse, ResponseProblem
+from penstock.documents.extract.llm.schema_variants import strict_schema
 from penstock.documents.ocr.provider import Desk
 from penstock.kernel.blobs import JSON_TYPE, Blobs
 from penstock.kernel.plain import Plain
@@ -43,7 +43,7 @@ class Wanted:
             raise ModelRuleUnusable(reason="it has no json_schema")
         try:
             written = msgspec.json.encode(schema)
-            strict = strict_copy(schema)
+            strict = strict_schema(schema)
         except RecursionError as error:
             raise ModelRuleUnusable(reason="its json_schema is nested too deep") from error
         if len(written) > MOST_SCHEMA_BYTES:
@@ -85,40 +85,40 @@ class Asker:
         while True:
             reply = await self._ask(asked, wanted, turn)
             verdict = await self.check(reply.text, wanted)
-            if verdict.holds:
+            if verdict.is_valid:
                 return self.taken(verdict)
             if turn == most:
                 raise self.failure(verdict.problems)
-            asked, turn = ask_again(messages, reply.text, verdict.problems), turn + 1
+            asked, turn = retry_prompt(messages, reply.text, verdict.problems), turn + 1
             self.repairs += 1
 
     async def prose(self, messages: Sequence[Message]) -> str:
         """What the model says, in its own words. One that only thinks is asked again: its part would be lost."""
         for turn in range(self.repair_rounds + 1):
             self.repairs += turn > 0
-            said = without_thoughts((await self._ask(messages, turn=turn)).text).strip()
+            said = strip_reasoning((await self._ask(messages, turn=turn)).text).strip()
             if said:
                 return said
-        raise self.failure([Problem("", "the model only thinks and says nothing")])
+        raise self.failure([ResponseProblem("", "the model only thinks and says nothing")])
 
-    async def check(self, answer: str, wanted: Wanted) -> Verdict:
+    async def check(self, answer: str, wanted: Wanted) -> ParsedResponse:
         """The verdict on an answer. A schema that cannot be used is none of the model's faults, and ends it all."""
         verdict = await self.checker.read(self.filename, answer, wanted.written)
-        if verdict.flaw is not None:
-            raise ModelRuleUnusable(reason=f"its json_schema cannot be used ({verdict.flaw})")
+        if verdict.schema_error is not None:
+            raise ModelRuleUnusable(reason=f"its json_schema cannot be used ({verdict.schema_error})")
         return verdict
 
-    async def check_value(self, value: Plain, wanted: Wanted) -> Verdict:
+    async def check_value(self, value: Plain, wanted: Wanted) -> ParsedResponse:
         """The verdict on a value."""
         return await self.check(msgspec.json.encode(value).decode(), wanted)
 
-    def taken(self, verdict: Verdict) -> Plain:
+    def taken(self, verdict: ParsedResponse) -> Plain:
         """The value of a good verdict."""
-        self.mended += verdict.mended
+        self.mended += verdict.repaired
         value: Plain = verdict.value
         return value
 
-    def failure(self, problems: Sequence[Problem]) -> ResultNotValid:
+    def failure(self, problems: Sequence[ResponseProblem]) -> ResultNotValid:
         """Why there is no value."""
         shown = "; ".join(f"{problem.pointer or '/'}: {problem.message}" for problem in problems[:SHOWN_PROBLEMS])
         more = len(problems) - SHOWN_PROBLEMS

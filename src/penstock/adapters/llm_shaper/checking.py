@@ -16,7 +16,7 @@ import msgspec
 
 from penstock.documents.blob_files import scratch_file
 from penstock.documents.errors import DocumentTookTooLong
-from penstock.documents.extract.llm.answers import Problem, Verdict, read_answer
+from penstock.documents.extract.llm.responses import ParsedResponse, ResponseProblem, parse_response
 from penstock.documents.grounding import Grounded, ground_value
 from penstock.kernel.errors import Invalid
 from penstock.kernel.plain import Plain
@@ -26,7 +26,7 @@ from penstock.kernel.sandbox.limits import SandboxLimits
 
 Ground: TypeAlias = Callable[[BinaryIO, bool, bytes], Grounded]
 
-PRELOAD = (__name__, read_answer.__module__, ground_value.__module__)  # what a sandbox should have imported for this
+PRELOAD = (__name__, parse_response.__module__, ground_value.__module__)  # what a sandbox should have imported for this
 READING = SandboxLimits(memory_bytes=512 * 1024 * 1024, cpu_seconds=20, seconds=120.0, result_bytes=16 * 1024 * 1024)
 GROUNDING = SandboxLimits(memory_bytes=512 * 1024 * 1024, cpu_seconds=120, seconds=300.0, result_bytes=32 * 1024 * 1024)
 
@@ -44,15 +44,15 @@ class Checker:
     scratch: Path
     ground: Ground = ground_result
 
-    async def read(self, filename: str, answer: str, schema_json: bytes) -> Verdict:
+    async def read(self, filename: str, answer: str, schema_json: bytes) -> ParsedResponse:
         """The verdict on an answer."""
         async with self._written(answer.encode(errors="replace")) as path:
             try:
-                return await self.sandbox.run(read_answer, schema_json, file=path, limits=READING)
+                return await self.sandbox.run(parse_response, schema_json, file=path, limits=READING)
             except SandboxTimedOut as error:
                 raise DocumentTookTooLong(filename=filename, reason=str(error).rstrip(".")) from error
             except Invalid as error:  # it hung, crashed, or wanted too much
-                return Verdict(problems=(Problem("", f"the answer cannot be checked: {error}"),))
+                return ParsedResponse(problems=(ResponseProblem("", f"the answer cannot be checked: {error}"),))
 
     async def find(
         self, filename: str, value: Plain, pages: Path, schema_json: bytes, *, null_ungrounded: bool
@@ -64,7 +64,7 @@ class Checker:
             except SandboxTimedOut as error:
                 raise DocumentTookTooLong(filename=filename, reason=str(error).rstrip(".")) from error
             except Invalid as error:
-                return Grounded(value=value, excess=str(error).rstrip("."))
+                return Grounded(value=value, limit_exceeded=str(error).rstrip("."))
 
     @asynccontextmanager
     async def _written(self, content: bytes, then: Path | None = None) -> AsyncIterator[Path]:

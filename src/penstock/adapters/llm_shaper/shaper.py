@@ -11,9 +11,9 @@ from penstock.adapters.llm_shaper.text import TextTooLong, read_text
 from penstock.documents import grounding
 from penstock.documents.blob_files import borrowed
 from penstock.documents.chat_model import ChatModel
-from penstock.documents.extract.llm.chunks import Chunk, TooManyChunks, cut
-from penstock.documents.extract.llm.errors import DocumentHasTooManyChunks, ModelRuleUnusable, ResultNotGrounded
-from penstock.documents.extract.llm.options import Options, read_options
+from penstock.documents.extract.errors import DocumentHasTooManyChunks, ModelRuleUnusable, ResultNotGrounded
+from penstock.documents.extract.llm.chunks import Chunk, TooManyChunks, chunk_pages
+from penstock.documents.extract.llm.options import LlmOptions, read_options
 from penstock.documents.extract.llm.prompts import PROMPT_VERSION
 from penstock.documents.ocr.provider import Desk, Reading
 from penstock.documents.pages import Place
@@ -92,28 +92,28 @@ class LlmShaper:
             if strategy == DIRECT:
                 whole = "".join(words for _, words in text)
                 return strategy, [Chunk(text=whole, first_page=text[0][0], last_page=text[-1][0])]
-            return strategy, cut(text, most_characters=terms.chunk_characters, most_chunks=terms.most_chunks)
+            return strategy, chunk_pages(text, max_characters=terms.chunk_characters, max_chunks=terms.most_chunks)
         except (TextTooLong, TooManyChunks) as error:
             raise DocumentHasTooManyChunks(
                 filename=filename, most=terms.most_chunks, size=terms.chunk_characters
             ) from error
 
     async def _ground(
-        self, asker: Asker, wanted: Wanted, pages: Path, made: Outcome, options: Options
+        self, asker: Asker, wanted: Wanted, pages: Path, made: Outcome, options: LlmOptions
     ) -> tuple[Outcome, tuple[Place, ...]]:
         """The value with its places. A value that nobody can look for stands as it is, and that is told."""
         nulls = options.null_ungrounded
         found = await self._checker.find(asker.filename, made.value, pages, wanted.written, null_ungrounded=nulls)
-        if found.excess is not None and nulls:
-            raise ResultNotGrounded(filename=asker.filename, reason=found.excess)
-        if found.excess is not None:
-            return replace(made, notes={**made.notes, "not_grounded": found.excess}), ()
-        if found.value != made.value and (await asker.check_value(found.value, wanted)).holds:
+        if found.limit_exceeded is not None and nulls:
+            raise ResultNotGrounded(filename=asker.filename, reason=found.limit_exceeded)
+        if found.limit_exceeded is not None:
+            return replace(made, notes={**made.notes, "not_grounded": found.limit_exceeded}), ()
+        if found.value != made.value and (await asker.check_value(found.value, wanted)).is_valid:
             return replace(made, value=found.value), found.places
         if nulls and not all(place.grounded for place in found.places):
             return replace(made, notes={**made.notes, "not_nulled": "the schema wants these values"}), found.places
         return made, found.places
 
-    def _terms_for(self, options: Options) -> AskingTerms:
+    def _terms_for(self, options: LlmOptions) -> AskingTerms:
         size = self._terms.chunk_characters
         return replace(self._terms, chunk_characters=min(size, options.chunk_characters or size))

@@ -16,8 +16,8 @@ from penstock.adapters.llm_shaper.asker import Asker, Wanted
 from penstock.documents.chat_model import QuestionTooLong
 from penstock.documents.extract.llm import prompts
 from penstock.documents.extract.llm.chunks import Chunk
-from penstock.documents.extract.llm.merge import Merged, Part, merge
-from penstock.documents.extract.llm.relaxed import relaxed
+from penstock.documents.extract.llm.merge import MergedResult, PartialResult, merge
+from penstock.documents.extract.llm.schema_variants import relaxed_schema
 from penstock.kernel.plain import Plain
 from penstock.kernel.retry import worth_retrying
 
@@ -75,9 +75,7 @@ async def summarize(asker: Asker, matter: Matter) -> Outcome:
 
     async def summed_up(chunk: Chunk) -> str:
         said = await asker.prose(
-            prompts.ask_for_summary(
-                matter.wanted.schema, chunk, most_characters=most, system_prompt=matter.system_prompt
-            )
+            prompts.summary_prompt(matter.wanted.schema, chunk, max_characters=most, system_prompt=matter.system_prompt)
         )
         await asker.step()
         return f"<!-- pages {chunk.first_page} to {chunk.last_page} -->\n\n{said}\n\n"
@@ -93,13 +91,13 @@ async def summarize(asker: Asker, matter: Matter) -> Outcome:
 async def extract(asker: Asker, matter: Matter) -> Outcome:
     """A question about each chunk for what it says, merged."""
     await asker.plan(len(matter.chunks) + 2)
-    loose = await asyncio.to_thread(lambda: Wanted.by(relaxed(matter.wanted.schema)))
+    loose = await asyncio.to_thread(lambda: Wanted.by(relaxed_schema(matter.wanted.schema)))
 
-    async def taken_out(chunk: Chunk) -> Part:
-        question = prompts.ask_about_part(loose.schema, chunk, system_prompt=matter.system_prompt)
+    async def taken_out(chunk: Chunk) -> PartialResult:
+        question = prompts.partial_extraction_prompt(loose.schema, chunk, system_prompt=matter.system_prompt)
         value = await asker.value(question, loose)
         await asker.step()
-        return Part(value=value, pages=chunk.pages)
+        return PartialResult(value=value, pages=chunk.pages)
 
     parts = await side_by_side(taken_out, matter.chunks, most=matter.terms.side_by_side)
     merged = await asyncio.to_thread(merge, parts)
@@ -152,22 +150,22 @@ def _error_of(worker: asyncio.Task[None]) -> BaseException | None:
 
 
 async def _about(asker: Asker, matter: Matter, text: Chunk) -> Outcome:
-    question = prompts.ask_for_value(matter.wanted.schema, text, system_prompt=matter.system_prompt)
+    question = prompts.extraction_prompt(matter.wanted.schema, text, system_prompt=matter.system_prompt)
     value = await asker.value(question, matter.wanted)
     await asker.step()
     return Outcome(value=value)
 
 
-async def _whole(asker: Asker, matter: Matter, merged: Merged) -> Plain:
+async def _whole(asker: Asker, matter: Matter, merged: MergedResult) -> Plain:
     """The merged value, if need be in another form."""
     wanted = matter.wanted
     verdict = await asker.check_value(merged.value, wanted)
-    if verdict.holds:
+    if verdict.is_valid:
         return asker.taken(verdict)
     if not matter.terms.repair_rounds or len(msgspec.json.encode(merged.value)) > MOST_TO_MEND:
         raise asker.failure(verdict.problems)
     asker.repairs += 1
-    question = prompts.ask_to_mend(wanted.schema, merged.value, verdict.problems, system_prompt=matter.system_prompt)
+    question = prompts.repair_prompt(wanted.schema, merged.value, verdict.problems, system_prompt=matter.system_prompt)
     return await asker.value(question, wanted, rounds=0)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.documents.errors import DocumentUnreadable
-from penstock.documents.extract.llm.errors import DocumentHasNoText
+from penstock.documents.extract.errors import DocumentHasNoText
 from penstock.documents.pages import page_mark
 
 

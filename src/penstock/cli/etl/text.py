@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
-from penstock.documents.extract.fields.schema import escaped
+from penstock.documents.extract.fields.schema import escape_pointer
 from penstock.documents.pages import Box, Place
 
 ROWS = ("top", "middle", "bottom")
@@ -64,7 +64,7 @@ def _leaves(value: Any, pointer: str) -> Iterator[tuple[str, Any]]:
         yield pointer, value
         return
     for name, inner in parts:
-        yield from _leaves(inner, f"{pointer}/{escaped(str(name))}")
+        yield from _leaves(inner, f"{pointer}/{escape_pointer(str(name))}")
 
 
 def _centre(box: Box, width: float, height: float) -> tuple[float, float]:

@@ -1,26 +1,27 @@
-"""Grounding: from a value of a result back to its page and box, or the verdict that it stands nowhere.
+"""Grounding: cite the page and bounding box of each value of a result, or report that the value is not in the document.
 
-    leaves.py    what a result states, value by value       sought.py   all ways in which a document may have it
-    tokens.py    text as words                              spelled.py  numbers, days and currencies in other words
-    sheet.py     a page as bits in rows                     spots.py    where a value stands on it
-    search.py    one page against all that is looked for
-        amounts.py   numbers, by their value                days.py     days, by their day
-        loosely.py   text that does not stand in one piece
-    labelled.py  which label a value stands by              saidby.py   what stands by a label (extract/fields)
-    tongues.py   what labels are called elsewhere           items.py    which row an item came from
-    judge.py     the verdict                                pruned.py   a result without what stands nowhere
-    ground.py    the whole, as the one function that runs in the sandbox
+    result_leaves.py   the scalar values of a result          search_terms.py       every form to search a value in
+    tokens.py          text as tokens                         spellings.py          numbers, dates, currencies in words
+    page_text.py       a page as segments in rows             occurrences.py        where a value occurs on a page
+    search.py          all terms against one page
+        amounts.py     numbers, compared by value             dates.py              dates, compared by date
+        fuzzy.py       text that is not contiguous
+    nearby_labels.py   the labels next to an occurrence       field_lookup.py       the value next to a label
+    label_translations.py   labels in other languages         items.py              the page row of an array item
+    citations.py       the citation of each value
+    ground.py          the entry point, which runs in the sandbox
 
-`grounded: true` says that the value stands at that place. `grounded: false` without a page says that it stands nowhere;
-with a page, that its own label or its own row has something else there, which is then shown. Null and empty text claim
-nothing and have no place. Yes and no are grounded by a word or a box at their label only: what was concluded from prose
-or from silence stands nowhere, however right it may be. Letters and digits are never forgiven for looking alike.
+`grounded: true` means that the value occurs at the cited place. `grounded: false` without a page means that it does not
+occur at all; with a page, that its label or its row shows another value, which is cited instead. Null and empty text
+claim nothing and get no citation. A boolean is grounded only by a word or a checkbox at its label: an answer inferred
+from prose, or from the absence of text, is not grounded even when it is right. Similar-looking letters and digits never
+match.
 
-A page is read once against all values, so time grows with the pages and with the values, not with their product.
+Each page is read once against all values, so the cost grows with pages plus values, not with their product.
 """
 
 from penstock.documents.grounding.ground import Grounded, ground_value
 
 __all__ = ["VERSION", "Grounded", "ground_value"]
 
-VERSION = 1  # another verdict on the same result makes another result: count it up, or old ones are taken for new
+VERSION = 1  # part of the result's identity: increase it when the verdict on the same result changes

@@ -1,54 +1,90 @@
-"""Ground a result: pages and a value in, the value and the place of each leaf out. Runs in the sandbox."""
+"""Ground a result: pages and a value in, the value and the citation of each leaf out. Runs in the sandbox."""
 
+import copy
+from collections.abc import Iterable
 from typing import Any, BinaryIO
 
+import jsonschema_rs
 import msgspec
 
-from penstock.documents.extract.fields.schema import SchemaFlaw, read_schema
-from penstock.documents.extract.fields.tree import Node
-from penstock.documents.grounding.judge import Verdicts
-from penstock.documents.grounding.leaves import MOST_LEAVES, TooManyLeaves, claims_of
-from penstock.documents.grounding.pruned import pruned
-from penstock.documents.grounding.saidby import SaidBy
-from penstock.documents.grounding.search import Index
-from penstock.documents.grounding.sheet import sheet_of
-from penstock.documents.grounding.sought import sought_for
-from penstock.documents.grounding.tongues import with_other_words
+from penstock.documents.extract.fields.schema import UnusableSchema, parse_schema, unescape_pointer
+from penstock.documents.extract.fields.schema_tree import Node, SchemaValidator
+from penstock.documents.grounding.citations import CitationFinder
+from penstock.documents.grounding.field_lookup import FieldLookup
+from penstock.documents.grounding.label_translations import with_translated_labels
+from penstock.documents.grounding.page_text import page_text
+from penstock.documents.grounding.result_leaves import MAX_LEAVES, ResultLeaf, TooManyResultLeaves, result_leaves
+from penstock.documents.grounding.search import TermIndex
+from penstock.documents.grounding.search_terms import search_terms
+from penstock.documents.json_schema import bounded_validator
 from penstock.documents.pages import Place, read_pages
 
 
 class Grounded(msgspec.Struct, frozen=True, kw_only=True):
-    """A result with the places of its values. Or why nothing was looked for, and the result as it was."""
+    """A result with a citation per value. When the result is too large, the unchanged result and the limit exceeded."""
 
     value: Any = None
     places: tuple[Place, ...] = ()
-    excess: str | None = None
+    limit_exceeded: str | None = None
 
 
 def ground_value(file: BinaryIO, value_json: bytes, null_ungrounded: bool, schema_json: bytes) -> Grounded:
-    """Look for each value of a result in a file of pages."""
+    """Search the pages of a file for each value of a result. With `null_ungrounded`, remove the values not found."""
     value: Any = None
-    tree = _tree(schema_json)
+    tree = _parse_tree(schema_json)
     try:
         value = msgspec.json.decode(value_json)
-        claims = claims_of(value, tree)
-    except (TooManyLeaves, RecursionError):
-        return Grounded(value=value, excess=f"it has more than {MOST_LEAVES} values, or is nested too deep")
-    wanted = sought_for(claims)
-    index, verdicts, labels = Index.of(wanted), Verdicts.of(wanted), SaidBy.of(tree)
+        leaves = result_leaves(value, tree)
+    except (TooManyResultLeaves, RecursionError):
+        return Grounded(value=value, limit_exceeded=f"it has more than {MAX_LEAVES} values, or is nested too deep")
+    terms = search_terms(leaves)
+    index, finder, fields = TermIndex.of(terms), CitationFinder.of(terms), FieldLookup.of(tree)
     for page in read_pages(file):
-        sheet = sheet_of(page)
-        verdicts.hear(sheet, index.look(sheet))
-        labels.read(page, sheet)
-    places = verdicts.places(labels)
+        text = page_text(page)
+        finder.add_page(text, index.search(text))
+        fields.add_page(page, text)
+    citations = finder.citations(fields)
     if null_ungrounded:
-        value = pruned(value, [claim for claim in claims if not places[claim].grounded], schema_json)
-    return Grounded(value=value, places=tuple(places[claim] for claim in claims))
+        value = _without_leaves(value, [leaf for leaf in leaves if not citations[leaf].grounded], schema_json)
+    return Grounded(value=value, places=tuple(citations[leaf] for leaf in leaves))
 
 
-def _tree(schema_json: bytes) -> Node | None:
-    """What the schema says; nothing when it cannot be read, which is not for us to complain about."""
+def _parse_tree(schema_json: bytes) -> Node | None:
+    """The schema tree, or None for a schema that cannot be used: grounding then works without labels."""
     try:
-        return read_schema(with_other_words(msgspec.json.decode(schema_json)))
-    except (SchemaFlaw, msgspec.DecodeError, RecursionError):
+        return parse_schema(with_translated_labels(msgspec.json.decode(schema_json)))
+    except (UnusableSchema, msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _without_leaves(value: Any, leaves: Iterable[ResultLeaf], schema_json: bytes) -> Any:
+    """A copy without these leaves: null where the schema allows it, removed where optional, else unchanged. The value
+    itself when the copy breaks a constraint that spans several values."""
+    pruned = copy.deepcopy(value)
+    for leaf in leaves:
+        pruned = _without_leaf(pruned, leaf)
+    validator = _validator(schema_json)
+    return pruned if validator is None or validator.is_valid(pruned) or not validator.is_valid(value) else value
+
+
+def _without_leaf(value: Any, leaf: ResultLeaf) -> Any:
+    allows_null = leaf.node is None or leaf.node.validator.is_valid(None)
+    if not leaf.pointer:
+        return None if allows_null else value
+    *path, last = map(unescape_pointer, leaf.pointer.split("/")[1:])
+    inner = value
+    for step in path:
+        inner = inner[int(step)] if isinstance(inner, list) else inner[step]
+    if allows_null:
+        inner[int(last) if isinstance(inner, list) else last] = None
+    elif not leaf.is_required:
+        del inner[last]
+    return value
+
+
+def _validator(schema_json: bytes) -> SchemaValidator | None:
+    """A validator of the whole schema; None for a schema that cannot be used and so constrains nothing."""
+    try:
+        return bounded_validator(msgspec.json.decode(schema_json))
+    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError, RecursionError):
         return None

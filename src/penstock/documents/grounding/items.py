@@ -1,8 +1,7 @@
-"""Items of arrays and the rows of the page that they came from.
+"""Array items and the page rows that they came from.
 
-Most values of an item stand in one row. Which row that is, its values decide together; so a "1" is found in the right
-row, and a value that was taken from the row below is not at home in its own. Of each item the few rows that fit best
-are kept, as pages go by.
+Most values of an item are in one row, and all values together decide which one. So a "1" is found in the right row, and
+a value taken from the row below does not match. The few best rows per item are kept, page by page.
 """
 
 import re
@@ -10,169 +9,169 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from penstock.documents.extract.fields.words import key_of as label_key
-from penstock.documents.grounding.amounts import atoms
-from penstock.documents.grounding.days import apart
-from penstock.documents.grounding.leaves import Claim
-from penstock.documents.grounding.sheet import Bit, Sheet
-from penstock.documents.grounding.sought import Sought
-from penstock.documents.grounding.spots import Hits, Spot
+from penstock.documents.extract.fields.label_keys import label_key
+from penstock.documents.grounding.amounts import digit_spans
+from penstock.documents.grounding.dates import non_overlapping_dates
+from penstock.documents.grounding.occurrences import Hits, Occurrence
+from penstock.documents.grounding.page_text import PageText, Segment
+from penstock.documents.grounding.result_leaves import ResultLeaf
+from penstock.documents.grounding.search_terms import SearchTerm
 from penstock.documents.pages import Box
 
-MOST_ROWS = 3  # kept of each item
-MOST_SHARED = 8  # items that a value may stand in and still tell where an item is
-MOST_PIECES = 60  # of a row
-MOST_TEXT = 300
-FEW_LETTERS = 4  # around a value that is still alone in its bit
-SAME_EDGE = 0.006  # of the page's width: some three points
+MAX_ROWS = 3  # kept per item
+MAX_SHARING_ITEMS = 8  # a value that more items share does not locate an item
+MAX_CELLS = 60  # per row
+MAX_TEXT = 300
+MAX_EXTRA_LETTERS = 4  # around a value that still fills its segment
+EDGE_TOLERANCE = 0.006  # of the page width: about three points
 
 _LETTERS = re.compile(r"[^\W\d_]{2,}")
 
 
-class Slot(NamedTuple):
-    """Where in its row a thing stands: in which column of a table; or from where to where on the page, as shares of its
-    width; or as which number of its line, from the end, or as which day or stretch of words, from the start."""
+class RowSlot(NamedTuple):
+    """A position within a row: a table column; or a horizontal extent, as fractions of the page width; or the index of
+    a number in its line, counted from the end, or of a date or a run of words, counted from the start."""
 
     column: int | None = None
-    stretch: tuple[float, float] | None = None
+    extent: tuple[float, float] | None = None
     number: int | None = None
-    day: int | None = None
+    date: int | None = None
     words: int | None = None
 
     @property
-    def is_sure(self) -> bool:
-        """Whether nothing else of the row can stand there: lines need not have the same number of things in them."""
-        return self.column is not None or self.stretch is not None
+    def is_exclusive(self) -> bool:
+        """Whether only one value fits there. An index is not exclusive: lines differ in what they contain."""
+        return self.column is not None or self.extent is not None
 
 
-class Piece(NamedTuple):
-    """Something in a row, and the key of what stands over its column."""
+class RowCell(NamedTuple):
+    """A text in a row, with the key of its column header."""
 
-    slot: Slot
+    slot: RowSlot
     text: str
     box: Box | None
     header: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Home:
-    """A row that may be an item's, and the values of the item that stand in it, each in so many places."""
+class RowCandidate:
+    """A row that may belong to an item, with the values of the item found in it and their positions."""
 
     page: int
     row: int
-    pieces: tuple[Piece, ...]
-    found: Mapping[Claim, tuple[tuple[Slot, Spot], ...]]
-    weight: int
+    cells: tuple[RowCell, ...]
+    leaves: Mapping[ResultLeaf, tuple[tuple[RowSlot, Occurrence], ...]]
+    text_length: int
 
     @property
     def rank(self) -> tuple[int, int]:
-        return len(self.found), self.weight
+        return len(self.leaves), self.text_length
 
 
-Members: TypeAlias = dict[str, list[tuple[Claim, Sought]]]
+Members: TypeAlias = dict[str, list[tuple[ResultLeaf, SearchTerm]]]
 
 
 @dataclass(kw_only=True)
-class Items:
-    """The items of a result, and the rows that they may be at home in."""
+class ItemRows:
+    """The items of a result and the rows that they may come from."""
 
     members: Members
-    homes: dict[str, list[Home]] = field(default_factory=dict)
+    candidates: dict[str, list[RowCandidate]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, wanted: list[Sought]) -> "Items":
+    def of(cls, terms: list[SearchTerm]) -> "ItemRows":
         """All items with more than one value."""
         members: Members = {}
-        for sought in wanted:
-            for claim in sought.claims:
-                if claim.item:
-                    members.setdefault(claim.item, []).append((claim, sought))
+        for term in terms:
+            for leaf in term.leaves:
+                if leaf.item:
+                    members.setdefault(leaf.item, []).append((leaf, term))
         return cls(members={item: inner for item, inner in members.items() if len(inner) > 1})
 
-    def read(self, sheet: Sheet, hits: Hits) -> None:
-        """See which items have a row on this page."""
+    def add_page(self, page: PageText, hits: Hits) -> None:
+        """Collect the candidate rows of a page."""
         present = dict.fromkeys(
-            claim.item
-            for sought in hits
-            if len(sought.claims) <= MOST_SHARED
-            for claim in sought.claims
-            if claim.item in self.members
+            leaf.item
+            for term in hits
+            if len(term.leaves) <= MAX_SHARING_ITEMS
+            for leaf in term.leaves
+            if leaf.item in self.members
         )
         for item in present:
-            kept = self.homes.setdefault(item, [])
-            least = kept[-1].rank if len(kept) == MOST_ROWS else (0, 0)
-            kept += _homes(sheet, self.members[item], hits, better_than=least)
+            kept = self.candidates.setdefault(item, [])
+            least = kept[-1].rank if len(kept) == MAX_ROWS else (0, 0)
+            kept += _row_candidates(page, self.members[item], hits, better_than=least)
             kept.sort(key=lambda each: each.rank, reverse=True)
-            del kept[MOST_ROWS:]
+            del kept[MAX_ROWS:]
 
 
-def _homes(
-    sheet: Sheet, members: list[tuple[Claim, Sought]], hits: Hits, *, better_than: tuple[int, int]
-) -> Iterator[Home]:
-    rows: dict[int, dict[Claim, list[Spot]]] = {}
-    weights: dict[int, int] = {}
-    for claim, sought in members:
-        for spot in hits.get(sought, ()):
-            row = rows.setdefault(spot.row, {})
-            if claim not in row:
-                weights[spot.row] = weights.get(spot.row, 0) + min(len(spot.text), 12)
-            row.setdefault(claim, []).append(spot)
-    best = sorted(rows, key=lambda row: (len(rows[row]), weights[row]), reverse=True)[:MOST_ROWS]
+def _row_candidates(
+    page: PageText, members: list[tuple[ResultLeaf, SearchTerm]], hits: Hits, *, better_than: tuple[int, int]
+) -> Iterator[RowCandidate]:
+    rows: dict[int, dict[ResultLeaf, list[Occurrence]]] = {}
+    text_lengths: dict[int, int] = {}
+    for leaf, term in members:
+        for occurrence in hits.get(term, ()):
+            row = rows.setdefault(occurrence.row, {})
+            if leaf not in row:
+                text_lengths[occurrence.row] = text_lengths.get(occurrence.row, 0) + min(len(occurrence.text), 12)
+            row.setdefault(leaf, []).append(occurrence)
+    best = sorted(rows, key=lambda row: (len(rows[row]), text_lengths[row]), reverse=True)[:MAX_ROWS]
     for number in best:
-        if (len(rows[number]), weights[number]) <= better_than:
+        if (len(rows[number]), text_lengths[number]) <= better_than:
             return
-        found = {
-            claim: tuple((slot_of(sheet, spot), spot) for spot in spots[:MOST_ROWS])
-            for claim, spots in rows[number].items()
+        leaves = {
+            leaf: tuple((slot_of(page, occurrence), occurrence) for occurrence in occurrences[:MAX_ROWS])
+            for leaf, occurrences in rows[number].items()
         }
-        pieces = tuple(_pieces(sheet, number))
-        yield Home(page=sheet.number, row=number, pieces=pieces, found=found, weight=weights[number])
+        cells = tuple(_row_cells(page, number))
+        yield RowCandidate(page=page.number, row=number, cells=cells, leaves=leaves, text_length=text_lengths[number])
 
 
-def slot_of(sheet: Sheet, spot: Spot) -> Slot:
-    """Where in its row a value stands."""
-    bit = sheet.bits[spot.bit]
-    if bit.table is not None:
-        return Slot(column=bit.column)
-    if not spot.start and len(bit.text) <= len(spot.text) + FEW_LETTERS:
-        return _stretch(sheet, bit)
-    return next((slot for slot, start, end in _inner(bit.text) if start <= spot.start < end), Slot())
+def slot_of(page: PageText, occurrence: Occurrence) -> RowSlot:
+    """The position of an occurrence within its row."""
+    segment = page.segments[occurrence.segment]
+    if segment.table is not None:
+        return RowSlot(column=segment.column)
+    if not occurrence.start and len(segment.text) <= len(occurrence.text) + MAX_EXTRA_LETTERS:
+        return _extent(page, segment)
+    return next((slot for slot, start, end in _line_parts(segment.text) if start <= occurrence.start < end), RowSlot())
 
 
-def _inner(text: str) -> Iterator[tuple[Slot, int, int]]:
-    """The days and numbers of a line, and the words between them."""
-    text = text[:MOST_TEXT]
-    found = list(apart(text))
-    yield from ((Slot(day=at), day.start, day.end) for at, day in enumerate(found))
-    free = [each for each in atoms(text) if not any(day.start <= each[0] < day.end for day in found)]
-    yield from ((Slot(number=len(free) - at), start, end) for at, (start, end) in enumerate(free))
-    taken = sorted([*((day.start, day.end) for day in found), *free])
+def _line_parts(text: str) -> Iterator[tuple[RowSlot, int, int]]:
+    """The dates and numbers of a line, and the words between them."""
+    text = text[:MAX_TEXT]
+    dates = list(non_overlapping_dates(text))
+    yield from ((RowSlot(date=at), date.start, date.end) for at, date in enumerate(dates))
+    free = [each for each in digit_spans(text) if not any(date.start <= each[0] < date.end for date in dates)]
+    yield from ((RowSlot(number=len(free) - at), start, end) for at, (start, end) in enumerate(free))
+    taken = sorted([*((date.start, date.end) for date in dates), *free])
     starts, ends = [0, *(end for _, end in taken)], [*(start for start, _ in taken), len(text)]
     between = [(start, end) for start, end in zip(starts, ends, strict=True) if _LETTERS.search(text[start:end])]
-    yield from ((Slot(words=at), start, end) for at, (start, end) in enumerate(between))
+    yield from ((RowSlot(words=at), start, end) for at, (start, end) in enumerate(between))
 
 
-def _stretch(sheet: Sheet, bit: Bit) -> Slot:
-    return Slot(stretch=(bit.box[0] / sheet.width, bit.box[2] / sheet.width)) if bit.box else Slot()
+def _extent(page: PageText, segment: Segment) -> RowSlot:
+    return RowSlot(extent=(segment.box[0] / page.width, segment.box[2] / page.width)) if segment.box else RowSlot()
 
 
-def _pieces(sheet: Sheet, row: int) -> Iterator[Piece]:
-    for at in sheet.rows[row][:MOST_PIECES]:
-        bit = sheet.bits[at]
-        if bit.table is not None:
-            over = sheet.headers.get((bit.table, bit.column or 0), at)
-            header = label_key(sheet.bits[over].text) if over != at else ""
-            yield Piece(Slot(column=bit.column), bit.text[:MOST_TEXT], bit.box, header)
+def _row_cells(page: PageText, row: int) -> Iterator[RowCell]:
+    for at in page.rows[row][:MAX_CELLS]:
+        segment = page.segments[at]
+        if segment.table is not None:
+            over = page.headers.get((segment.table, segment.column or 0), at)
+            header = label_key(page.segments[over].text) if over != at else ""
+            yield RowCell(RowSlot(column=segment.column), segment.text[:MAX_TEXT], segment.box, header)
             continue
-        yield Piece(_stretch(sheet, bit), bit.text[:MOST_TEXT], bit.box)
-        for slot, start, end in _inner(bit.text):
-            yield Piece(slot, bit.text[start:end], bit.box)
+        yield RowCell(_extent(page, segment), segment.text[:MAX_TEXT], segment.box)
+        for slot, start, end in _line_parts(segment.text):
+            yield RowCell(slot, segment.text[start:end], segment.box)
 
 
-def share_slot(one: Slot, other: Slot) -> bool:
-    """Whether two things of different rows stand in one column."""
-    if one.stretch is not None and other.stretch is not None:
-        (left, right), (other_left, other_right) = one.stretch, other.stretch
-        middles = abs(left + right - other_left - other_right) / 2
-        return min(abs(left - other_left), abs(right - other_right), middles) < SAME_EDGE
-    return one == other != Slot()
+def share_slot(one: RowSlot, other: RowSlot) -> bool:
+    """Whether two positions of different rows are in one column."""
+    if one.extent is not None and other.extent is not None:
+        (left, right), (other_left, other_right) = one.extent, other.extent
+        centers = abs(left + right - other_left - other_right) / 2
+        return min(abs(left - other_left), abs(right - other_right), centers) < EDGE_TOLERANCE
+    return one == other != RowSlot()

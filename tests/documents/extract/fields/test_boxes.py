@@ -1,6 +1,6 @@
 """Labels and values that belong together by where they stand."""
 
-from tests.documents.extract.fields.filling import DATE, NUMBER, TEXT, boxed, fill, find, place, record
+from tests.documents.extract.fields.fill import DATE, NUMBER, TEXT, boxed, fill, find, place, record
 
 INVOICE = record(invoice_no=TEXT, date=DATE, total=NUMBER)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from penstock.documents.pages import Page, Span
-from tests.documents.extract.fields.filling import DATE, NUMBER, TEXT, WHOLE, array, fill, find, record, tabled
+from tests.documents.extract.fields.fill import DATE, NUMBER, TEXT, WHOLE, array, fill, find, record, tabled
 
 LEFTS = (50.0, 150.0, 300.0, 400.0, 500.0)
 HEADER = ("Date", "Details", "Paid out", "Paid in", "Balance")

@@ -5,7 +5,7 @@ import io
 from penstock.documents.pages import Box, Page, Span
 from penstock.documents.pdf.text_layer import TextLayers, read_text_layers
 from tests.documents import pdf_files as making
-from tests.documents.extract.fields.filling import DATE, NUMBER, TEXT, WHOLE, array, find, place, record
+from tests.documents.extract.fields.fill import DATE, NUMBER, TEXT, WHOLE, array, find, place, record
 
 
 def titled(title: str, schema: dict[str, object]) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.documents.extract.fields.filling import (
+from tests.documents.extract.fields.fill import (
     DATE,
     NUMBER,
     TEXT,

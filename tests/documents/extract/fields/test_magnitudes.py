@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.documents.extract.fields.numbers import readings
-from tests.documents.extract.fields.filling import (
+from tests.documents.extract.fields.fill import (
     NUMBER,
     TEXT,
     WHOLE,

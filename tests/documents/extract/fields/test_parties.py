@@ -4,7 +4,7 @@ import pytest
 
 from penstock.documents.pages import Page
 from penstock.kernel.plain import Plain
-from tests.documents.extract.fields.filling import NUMBER, TEXT, array, boxed, fill, lines, record, tabled, written
+from tests.documents.extract.fields.fill import NUMBER, TEXT, array, boxed, fill, lines, record, tabled, written
 
 SELLER = record(seller=record(tax_id=TEXT))
 BOTH = record(buyer=record(tax_id=TEXT), seller=record(tax_id=TEXT))

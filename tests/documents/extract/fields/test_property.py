@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.documents.pages import Page, Place, Span
-from tests.documents.extract.fields.filling import DATE, NUMBER, TEXT, TRUTH, WHOLE, array, find, record
+from tests.documents.extract.fields.fill import DATE, NUMBER, TEXT, TRUTH, WHOLE, array, find, record
 
 WANTED = record(
     number={"type": "string", "title": "Invoice No. / 发票号码"},
@@ -132,7 +132,7 @@ def stands(place: Place, page: Page) -> bool:
 @given(documents())
 def test_what_is_found_fits_and_stands_where_it_is_said_to(pages: list[Page]):
     found = find(WANTED, *pages)
-    assert found.flaw is None
+    assert found.schema_error is None
     known = {place.pointer: place for place in found.places}
     filled = list(leaves(found.value, WANTED))
     assert set(known) == {pointer for pointer, _, _ in filled}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.documents.extract.fields.filling import (
+from tests.documents.extract.fields.fill import (
     DATE,
     NUMBER,
     TEXT,
@@ -57,7 +57,7 @@ class TestAReference:
     )
     def test_that_leads_elsewhere_is_refused_and_not_followed(self, reference: str):
         found = find(record(x={"$ref": reference}), lines("x: 1"))
-        assert found.flaw
+        assert found.schema_error
         assert found.value is None
 
 
@@ -136,7 +136,7 @@ class TestAHostileSchema:
         schema: dict[str, Any] = dict(TEXT)
         for _ in range(100):
             schema = record(a=schema)
-        assert find(schema, lines("a: 1")).flaw == "it is nested more than 64 deep"
+        assert find(schema, lines("a: 1")).schema_error == "it is nested more than 64 deep"
 
     def test_that_doubles_with_each_reference_is_refused(self):
         names = [f"d{at}" for at in range(14)]
@@ -145,7 +145,7 @@ class TestAHostileSchema:
             for name, after in zip(names, [*names[1:], "end"], strict=True)
         }
         found = find({**record(x={"$ref": "#/$defs/d0"}), "$defs": {**links, "end": TEXT}}, lines("x: 1"))
-        assert found.flaw == "it comes to more than 5000 fields"
+        assert found.schema_error == "it has more than 5000 fields"
 
     def test_of_a_thousand_properties_is_filled(self):
         wanted = record(**{f"field_{at}": {"type": "integer"} for at in range(1000)})
@@ -161,10 +161,10 @@ class TestAHostileSchema:
     )
     def test_that_is_none_is_refused_or_empty(self, schema: Any):
         found = find(schema, lines("x: 1"))
-        assert found.flaw or found.value is None
+        assert found.schema_error or found.value is None
 
     def test_with_ids_of_its_own_inside_is_refused(self):
-        assert find(record(x={"$id": "https://example.com/x", **TEXT}), lines("x: 1")).flaw
+        assert find(record(x={"$id": "https://example.com/x", **TEXT}), lines("x: 1")).schema_error
         assert fill({"$id": "https://example.com/x", **record(x=TEXT)}, lines("x: 1")) == {"x": "1"}
 
 
@@ -175,7 +175,7 @@ def test_a_schema_that_says_nothing_takes_any_text_and_one_that_forbids_all_take
 def test_older_drafts_are_read_too_and_unknown_ones_are_refused():
     older = {"$schema": "http://json-schema.org/draft-07/schema#", **record(a={"$ref": "#/definitions/n"})}
     assert fill({**older, "definitions": {"n": NUMBER}}, lines("a: 1")) == {"a": 1}
-    assert find({"$schema": "https://example.com/own", **record(a=TEXT)}, lines("a: 1")).flaw
+    assert find({"$schema": "https://example.com/own", **record(a=TEXT)}, lines("a: 1")).schema_error
 
 
 def test_labels_that_are_no_texts_are_passed_over():

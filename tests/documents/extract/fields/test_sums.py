@@ -1,6 +1,6 @@
 """Rows below the items that are none: sums, taxes, discounts, and blocks of the document in the same table."""
 
-from tests.documents.extract.fields.filling import NUMBER, TEXT, array, fill, record, tabled
+from tests.documents.extract.fields.fill import NUMBER, TEXT, array, fill, record, tabled
 
 HEADER = ("Description", "Qty", "Amount")
 WANTED = record(items=array(description=TEXT, qty=NUMBER, amount=NUMBER), total=NUMBER)

@@ -1,7 +1,7 @@
 """Tables: arrays of objects, labels with values, and what goes on over pages."""
 
 from penstock.documents.pages import Page, Span
-from tests.documents.extract.fields.filling import (
+from tests.documents.extract.fields.fill import (
     DATE,
     NUMBER,
     TEXT,

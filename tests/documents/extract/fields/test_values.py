@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.documents.extract.fields.filling import (
+from tests.documents.extract.fields.fill import (
     DATE,
     NUMBER,
     TEXT,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.documents.extract.llm.chunks import Chunk, TooManyChunks, cut
+from penstock.documents.extract.llm.chunks import Chunk, TooManyChunks, chunk_pages
 
 PAGES = st.lists(st.text(alphabet="ab#. \n\t界", max_size=120), max_size=8)
 
@@ -14,7 +14,7 @@ def texts(pages: list[str], most: int) -> list[str]:
 
 
 def chunks(pages: list[str], most: int) -> list[Chunk]:
-    return cut(enumerate(pages, 1), most_characters=most, most_chunks=1000)
+    return chunk_pages(enumerate(pages, 1), max_characters=most, max_chunks=1000)
 
 
 @given(pages=PAGES, most=st.integers(1, 60))
@@ -63,6 +63,6 @@ def test_what_is_left_of_a_long_page_is_joined_by_the_next():
 
 def test_too_many_chunks_are_an_error_and_never_fewer():
     pages = list(enumerate(["a" * 10] * 3, 1))
-    assert len(cut(pages, most_characters=10, most_chunks=3)) == 3
+    assert len(chunk_pages(pages, max_characters=10, max_chunks=3)) == 3
     with pytest.raises(TooManyChunks):
-        cut(pages, most_characters=10, most_chunks=2)
+        chunk_pages(pages, max_characters=10, max_chunks=2)

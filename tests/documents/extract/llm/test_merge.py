@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from penstock.documents.extract.llm.merge import Merged, Part, agree, merge
+from penstock.documents.extract.llm.merge import MergedResult, PartialResult, agree, merge
 
 
-def merged(*values: dict[str, Any]) -> Merged:
-    return merge([Part(value=value, pages=[at, at]) for at, value in enumerate(values, 1)])
+def merged(*values: dict[str, Any]) -> MergedResult:
+    return merge([PartialResult(value=value, pages=[at, at]) for at, value in enumerate(values, 1)])
 
 
 def test_nothing_gives_way_to_something():

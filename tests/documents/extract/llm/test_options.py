@@ -5,18 +5,18 @@ from typing import Any
 import pytest
 
 from penstock.documents.chat_model import Which
-from penstock.documents.extract.llm.errors import ModelRuleUnusable
-from penstock.documents.extract.llm.options import Options, flaw_of_options, read_options
+from penstock.documents.extract.errors import ModelRuleUnusable
+from penstock.documents.extract.llm.options import LlmOptions, options_error, read_options
 
 
 def test_options_are_read():
     given = {"server": "near", "model": "m", "temperature": 1, "null_ungrounded": True, "chunk_size_chars": 900}
     which = Which(server="near", model="m", temperature=1.0)
-    assert read_options(given) == Options(which=which, null_ungrounded=True, chunk_characters=900)
+    assert read_options(given) == LlmOptions(which=which, null_ungrounded=True, chunk_characters=900)
 
 
 def test_no_options_are_options_and_so_are_unknown_ones_and_nulls():
-    assert read_options({}) == read_options({"server": None, "temperature": None, "colour": [1]}) == Options()
+    assert read_options({}) == read_options({"server": None, "temperature": None, "colour": [1]}) == LlmOptions()
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,6 @@ def test_no_options_are_options_and_so_are_unknown_ones_and_nulls():
     ],
 )
 def test_what_is_none_is_named(option: str, value: Any):
-    assert f"options.{option} must be" in (flaw_of_options({option: value}) or "")
+    assert f"options.{option} must be" in (options_error({option: value}) or "")
     with pytest.raises(ModelRuleUnusable, match=option):
         read_options({option: value})

@@ -1,7 +1,7 @@
-"""Dates and times as people print them, written as RFC 3339 has them.
+"""Parse dates and times in common notations into RFC 3339.
 
-A date whose day and month cannot be told apart ("03/04/2026") is not read, nor is a year of two digits, nor a time of
-day without its zone where the format asks for one: all of these would be guesses.
+An ambiguous date ("03/04/2026"), a two-digit year, and a time without a zone where the format requires one are not
+parsed: they would be guesses.
 """
 
 import re
@@ -13,18 +13,18 @@ MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),
 )
-# Each also by its first three letters, and as German and French have it. None of these is another month elsewhere.
-_FOREIGN = (
+# Also accepted: the first three letters, German and French names. None of these is another month in another language.
+_MONTHS_DE_FR = (
     *("januar jänner janvier janv", "februar février fevrier févr fevr", "märz maerz mär mrz mars", "avril avr"),
     *("mai", "juni juin", "juli juillet juil", "août aout", "sept septembre", "oktober okt octobre"),
     *("novembre", "dezember dez décembre decembre déc"),
 )
-_MONTH_OF = {
+_MONTH_BY_NAME = {
     name: at
-    for at, (month, others) in enumerate(zip(MONTHS, _FOREIGN, strict=True), 1)
+    for at, (month, others) in enumerate(zip(MONTHS, _MONTHS_DE_FR, strict=True), 1)
     for name in (month, month[:3], *others.split())
 }
-_NAMES = "|".join(sorted(_MONTH_OF, key=len, reverse=True))
+_NAMES = "|".join(sorted(_MONTH_BY_NAME, key=len, reverse=True))
 _HAN_DIGITS = {sign: at for at, signs in enumerate(("〇零○", *"一二三四五六七八九")) for sign in signs}
 _HAN_DAY = re.compile(
     r"([〇零○一二三四五六七八九]{4})年([一二三四五六七八九十]{1,2})月([一二三四五六七八九十]{1,3})[日号]"
@@ -41,39 +41,39 @@ _WEEKDAY = re.compile(
 _TIME = re.compile(
     r"(\d{1,2})[:时](\d{2})(?:[:分](\d{2})(\.\d{1,6})?)?[分秒]?\s*([ap]\.?m\.?)?\s*(z|utc|gmt|[+-]\d{2}:?\d{2})?"
 )
-_WHEN = re.compile(r"(?P<day>.*?[\d日号])(?:t|\s+|,\s*)(?P<time>\d{1,2}[:时]\d{2}.*)")
+_DATE_TIME = re.compile(r"(?P<day>.*?[\d日号])(?:t|\s+|,\s*)(?P<time>\d{1,2}[:时]\d{2}.*)")
 
 
 def dates(text: str) -> Iterator[str]:
-    """The date that a text is, if it is one."""
+    """The date of a text, if the whole text is one."""
     plain = _WEEKDAY.sub("", _plain(text)).strip()
     found = _year_first(plain) or _year_last(plain) or _with_name(plain) or _in_han(plain)
     if found is not None:
         yield found
 
 
-def days(text: str) -> Iterator[str]:
-    """The day that a text is, with or without a time of day after it."""
-    when = _WHEN.fullmatch(_plain(text))
+def dates_ignoring_time(text: str) -> Iterator[str]:
+    """The date of a text, with or without a time after it."""
+    when = _DATE_TIME.fullmatch(_plain(text))
     is_timed = when is not None and next(times(when["time"]), None) is not None
     return dates(when["day"] if when is not None and is_timed else text)
 
 
 def times(text: str) -> Iterator[str]:
-    """The time of day that a text is, with its zone where it has one."""
+    """The time of a text, with its zone if it has one."""
     match = _TIME.fullmatch(_plain(text))
     if match is None:
         return
-    hour, minute, second, part, half, zone = match.groups()
-    hours = _hours(int(hour), half)
+    hour, minute, second, part, meridiem, zone = match.groups()
+    hours = _hours(int(hour), meridiem)
     if hours is None or int(minute) > 59 or int(second or 0) > 59:
         return
     yield f"{time(hours, int(minute), int(second or 0)).isoformat()}{part or ''}{_zone(zone)}"
 
 
-def moments(text: str) -> Iterator[str]:
-    """The date with a time that a text is."""
-    match = _WHEN.fullmatch(_plain(text))
+def date_times(text: str) -> Iterator[str]:
+    """The date and time of a text."""
+    match = _DATE_TIME.fullmatch(_plain(text))
     if match is None:
         return
     for day in dates(match["day"]):
@@ -95,10 +95,10 @@ def _year_last(text: str) -> str | None:
     if match is None:
         return None
     first, mark, second, year = match.groups()
-    if mark == ".":  # only those who put the day first write points
+    if mark == ".":  # with points, the day always comes first
         return _iso(int(year), int(second), int(first))
-    ways = {_iso(int(year), int(first), int(second)), _iso(int(year), int(second), int(first))} - {None}
-    return ways.pop() if len(ways) == 1 else None
+    readings = {_iso(int(year), int(first), int(second)), _iso(int(year), int(second), int(first))} - {None}
+    return readings.pop() if len(readings) == 1 else None
 
 
 def _with_name(text: str) -> str | None:
@@ -108,7 +108,7 @@ def _with_name(text: str) -> str | None:
         name, day, year = match.groups()
     else:
         return None
-    return _iso(int(year), _MONTH_OF[name], int(day))
+    return _iso(int(year), _MONTH_BY_NAME[name], int(day))
 
 
 def _in_han(text: str) -> str | None:
@@ -120,7 +120,7 @@ def _in_han(text: str) -> str | None:
 
 
 def _below_hundred(text: str) -> int:
-    """A number such as 二十三; 0 when it is none."""
+    """The value of a numeral such as 二十三; 0 for anything else."""
     match = _HAN_TENS.fullmatch(text)
     if match is None:
         return 0
@@ -136,10 +136,10 @@ def _iso(year: int, month: int, day: int) -> str | None:
         return None
 
 
-def _hours(hour: int, half: str | None) -> int | None:
-    if half is None:
+def _hours(hour: int, meridiem: str | None) -> int | None:
+    if meridiem is None:
         return hour if hour <= 23 else None
-    return hour % 12 + (12 if half.startswith("p") else 0) if 1 <= hour <= 12 else None
+    return hour % 12 + (12 if meridiem.startswith("p") else 0) if 1 <= hour <= 12 else None
 
 
 def _zone(zone: str | None) -> str:

@@ -1,7 +1,7 @@
-"""A page as lines and tables, in reading order.
+"""The layout of a page: lines and tables in reading order.
 
-The page's spans say what stands where; its markdown says which lines are headings, and where tables are when the spans
-do not. A page without spans is read from its markdown alone.
+Spans give texts and their boxes; markdown gives headings, and tables where the spans have none. A page without spans is
+read from its markdown alone.
 """
 
 from collections import Counter
@@ -12,12 +12,12 @@ from typing import TypeAlias
 from penstock.documents.extract.fields import markdown
 from penstock.documents.pages import Box, Page, Span
 
-MOST_LINE = 4000  # characters of a line in which labels are looked for; what comes after is running text
+MAX_LINE = 4000  # characters of a line that are read; the rest is running text
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Text:
-    """A line or a cell as it stands on its page. `heading` is its level, 0 for none."""
+class LayoutText:
+    """A line or a table cell. `heading` is its heading level, or 0."""
 
     text: str
     page: int
@@ -26,50 +26,50 @@ class Text:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Table:
-    """Rows of cells; all rows are of one length, and where there is nothing there is None."""
+class LayoutTable:
+    """Rows of cells, all of the same length; an empty cell is None."""
 
-    rows: tuple[tuple[Text | None, ...], ...]
+    rows: tuple[tuple[LayoutText | None, ...], ...]
 
     @property
     def width(self) -> int:
         return len(self.rows[0]) if self.rows else 0
 
 
-Piece: TypeAlias = Text | Table
+LayoutElement: TypeAlias = LayoutText | LayoutTable
 
 
-def pieces(page: Page) -> list[Piece]:
-    """What stands on a page."""
+def page_elements(page: Page) -> list[LayoutElement]:
+    """The lines and tables of a page."""
     if not page.spans:
         return list(_from_markdown(page))
     headings = markdown.headings(page.markdown)
-    grids = [block for block in markdown.blocks(page.markdown) if isinstance(block, markdown.Grid)]
-    if not grids or any(span.table is not None for span in page.spans):
+    tables = [block for block in markdown.blocks(page.markdown) if isinstance(block, markdown.MarkdownTable)]
+    if not tables or any(span.table is not None for span in page.spans):
         return list(_from_spans(page, headings))
-    return list(_from_both(page, headings, grids))
+    return list(_from_both(page, headings, tables))
 
 
-def lines(found: list[Piece]) -> list[Text]:
-    """The lines among the pieces."""
-    return [piece for piece in found if isinstance(piece, Text)]
+def text_lines(elements: list[LayoutElement]) -> list[LayoutText]:
+    """The lines among the elements."""
+    return [element for element in elements if isinstance(element, LayoutText)]
 
 
-def share_row(one: Box, other: Box) -> bool:
-    """Whether two boxes stand in one row of the page."""
+def in_same_row(one: Box, other: Box) -> bool:
+    """Whether two boxes are in the same row of the page."""
     shared = min(one[3], other[3]) - max(one[1], other[1])
     return shared > 0.5 * min(one[3] - one[1], other[3] - other[1])
 
 
-def _from_markdown(page: Page) -> Iterator[Piece]:
+def _from_markdown(page: Page) -> Iterator[LayoutElement]:
     for block in markdown.blocks(page.markdown):
-        if isinstance(block, markdown.Grid):
-            yield _table([[Text(text=cell, page=page.number) for cell in row] for row in block.rows])
+        if isinstance(block, markdown.MarkdownTable):
+            yield _table([[LayoutText(text=cell, page=page.number) for cell in row] for row in block.rows])
         else:
-            yield Text(text=block.text[:MOST_LINE], page=page.number, heading=block.level)
+            yield LayoutText(text=block.text[:MAX_LINE], page=page.number, heading=block.level)
 
 
-def _from_spans(page: Page, headings: dict[str, int]) -> Iterator[Piece]:
+def _from_spans(page: Page, headings: dict[str, int]) -> Iterator[LayoutElement]:
     cells: dict[int, list[Span]] = {}
     for span in page.spans:
         if span.table is not None:
@@ -78,64 +78,67 @@ def _from_spans(page: Page, headings: dict[str, int]) -> Iterator[Piece]:
         if span.table is None:
             yield _line(page, span, headings)
         elif span.table in cells:
-            yield _grid(page, cells.pop(span.table))
+            yield _table_from_spans(page, cells.pop(span.table))
 
 
-def _from_both(page: Page, headings: dict[str, int], grids: list[markdown.Grid]) -> Iterator[Piece]:
-    """Lines by the spans, tables by the markdown. A span that is a cell's text is no line of its own."""
-    spans = _by_cell(page, grids)
-    home = {
-        markdown.bare(cell): at for at, grid in reversed(list(enumerate(grids))) for row in grid.rows for cell in row
+def _from_both(page: Page, headings: dict[str, int], tables: list[markdown.MarkdownTable]) -> Iterator[LayoutElement]:
+    """Lines from the spans, tables from the markdown. A span with the text of a cell is not a line."""
+    spans = _spans_by_cell(page, tables)
+    table_of_cell = {
+        markdown.normalize(cell): at
+        for at, table in reversed(list(enumerate(tables)))
+        for row in table.rows
+        for cell in row
     }
-    left = dict(enumerate(grids))
+    remaining = dict(enumerate(tables))
     for span in page.spans:
-        at = home.get(markdown.bare(span.text))
+        at = table_of_cell.get(markdown.normalize(span.text))
         if at is None:
             yield _line(page, span, headings)
-        elif at in left:
-            yield _placed(page, left.pop(at), spans)
-    for grid in left.values():
-        yield _placed(page, grid, spans)
+        elif at in remaining:
+            yield _table_with_boxes(page, remaining.pop(at), spans)
+    for table in remaining.values():
+        yield _table_with_boxes(page, table, spans)
 
 
-def _by_cell(page: Page, grids: list[markdown.Grid]) -> dict[str, Iterator[Span]]:
-    """The spans of each cell's text, in order; none where lines say it too, and it cannot be told which is which."""
-    cells = Counter(markdown.bare(cell) for grid in grids for row in grid.rows for cell in row)
+def _spans_by_cell(page: Page, tables: list[markdown.MarkdownTable]) -> dict[str, Iterator[Span]]:
+    """The spans of each cell text, in order; none for a text that also occurs outside of tables."""
+    cells = Counter(markdown.normalize(cell) for table in tables for row in table.rows for cell in row)
     found: dict[str, list[Span]] = {}
     for span in page.spans:
-        found.setdefault(markdown.bare(span.text), []).append(span)
+        found.setdefault(markdown.normalize(span.text), []).append(span)
     return {text: iter(spans) for text, spans in found.items() if len(spans) == cells[text]}
 
 
-def _placed(page: Page, grid: markdown.Grid, spans: dict[str, Iterator[Span]]) -> Table:
-    """A table of the markdown, its cells in the boxes of the spans that say the same."""
-    return _table([[_cell(page, cell, spans) for cell in row] for row in grid.rows])
+def _table_with_boxes(page: Page, table: markdown.MarkdownTable, spans: dict[str, Iterator[Span]]) -> LayoutTable:
+    """A table of the markdown, with the boxes of the spans that have the same text."""
+    return _table([[_cell(page, cell, spans) for cell in row] for row in table.rows])
 
 
-def _cell(page: Page, text: str, spans: dict[str, Iterator[Span]]) -> Text:
-    span = next(spans.get(markdown.bare(text), iter(())), None)
-    return Text(text=(span.text if span else text)[:MOST_LINE], page=page.number, box=span.box if span else None)
+def _cell(page: Page, text: str, spans: dict[str, Iterator[Span]]) -> LayoutText:
+    span = next(spans.get(markdown.normalize(text), iter(())), None)
+    return LayoutText(text=(span.text if span else text)[:MAX_LINE], page=page.number, box=span.box if span else None)
 
 
-def _line(page: Page, span: Span, headings: dict[str, int]) -> Text:
-    text = span.text[:MOST_LINE]
-    level = markdown.level(text) or (headings.get(markdown.bare(text), 0) if headings else 0)
-    return Text(text=markdown.inner(text), page=page.number, box=span.box, heading=level)
+def _line(page: Page, span: Span, headings: dict[str, int]) -> LayoutText:
+    text = span.text[:MAX_LINE]
+    level = markdown.level(text) or (headings.get(markdown.normalize(text), 0) if headings else 0)
+    return LayoutText(text=markdown.strip_heading(text), page=page.number, box=span.box, heading=level)
 
 
-def _grid(page: Page, spans: list[Span]) -> Table:
-    """Cells by the rows and columns that there are: their numbers come from a file and could be any."""
+def _table_from_spans(page: Page, spans: list[Span]) -> LayoutTable:
+    """A table from cell spans. Row and column numbers are untrusted, so only those in use count."""
     columns = {column: at for at, column in enumerate(sorted({span.column or 0 for span in spans}))}
-    rows: dict[int, list[Text | None]] = {
+    rows: dict[int, list[LayoutText | None]] = {
         row: [None] * len(columns) for row in sorted({span.row or 0 for span in spans})
     }
     for span in spans:
         row, column = rows[span.row or 0], columns[span.column or 0]
-        row[column] = row[column] or Text(text=span.text[:MOST_LINE], page=page.number, box=span.box)
+        row[column] = row[column] or LayoutText(text=span.text[:MAX_LINE], page=page.number, box=span.box)
     return _table(list(rows.values()))
 
 
-def _table(rows: "list[list[Text]] | list[list[Text | None]]") -> Table:
+def _table(rows: "list[list[LayoutText]] | list[list[LayoutText | None]]") -> LayoutTable:
     width = max((len(row) for row in rows), default=0)
     kept = ([cell if cell and cell.text.strip() else None for cell in row] for row in rows)
-    return Table(rows=tuple((*row, *[None] * (width - len(row))) for row in kept if any(row)))
+    return LayoutTable(rows=tuple((*row, *[None] * (width - len(row))) for row in kept if any(row)))

@@ -1,7 +1,7 @@
-"""Words of magnitude after a number: "million", "Mrd.", "k", "千万".
+"""Magnitudes after a number: "million", "Mrd.", "k", "千万".
 
-Only a word that can mean nothing else multiplies. A word that may be a magnitude or a sign, or may be something else,
-leaves a number without a reading: "m" is metres or millions, "Cr" is a crore or a credit. All other words are units.
+Only an unambiguous word multiplies. A word that may or may not be a magnitude or a sign makes the number unreadable:
+"m" is metres or millions, "Cr" a crore or a credit. All other words are units.
 """
 
 import math
@@ -19,13 +19,13 @@ WORDS = {
 }
 LETTERS = {"k": 10**3, "t": 10**3, "m": 10**6, "mm": 10**6, "b": 10**9, "tn": 10**12}
 
-# Magnitudes of languages that write 1,5 for one and a half.
-_OF_DECIMAL_COMMA = """
+# Magnitudes of languages with a decimal comma.
+_DECIMAL_COMMA_WORDS = """
     t tsd hundert tausend mio mln millionen mrd milliard milliards milliarde milliarden billionen
 """
-OF_DECIMAL_COMMA = frozenset(_OF_DECIMAL_COMMA.split())
+DECIMAL_COMMA_WORDS = frozenset(_DECIMAL_COMMA_WORDS.split())
 
-# How they are written. A word ends where no letter of its script follows, so that "5 millionaires" are no millions.
+# Patterns. No letter of the same script may follow a word: "5 millionaires" are no millions.
 WORD = rf"(?i:{'|'.join(sorted(WORDS, key=len, reverse=True))})"
 END = r"(?![A-Za-z\u00c0-\u024f])"
 _UNITS = r"(?!字节|斤顶|[克米瓦卡帕伏赫焦牛安升分兆])"  # 千克 is a kilogram, 千斤顶 a jack
@@ -33,7 +33,7 @@ HAN = (
     rf"(?:[十拾百佰千仟]?[万萬]?[亿億]|[十拾百佰千仟]?[万萬](?![能用向])"
     rf"|[十拾](?!字)|[百佰](?![货叶合分帕])|[千仟]{_UNITS})"
 )
-_TIMES_HAN = {
+_HAN_MULTIPLIERS = {
     **dict.fromkeys("十拾", 10),
     **dict.fromkeys("百佰", 10**2),
     **dict.fromkeys("千仟", 10**3),
@@ -41,32 +41,32 @@ _TIMES_HAN = {
     **dict.fromkeys("亿億", 10**8),
 }
 
-_LETTERS_IN_DOUBT = frozenset({*"kKmMbBTSHD", "MM"})  # S and H are Soll and Haben, D is a debit
-_LETTERS_IN_DOUBT_OF_MONEY = frozenset("tlLgG")  # litres and grams elsewhere; of money lakhs and grands
-_DOUBTS = """
+_AMBIGUOUS_LETTERS = frozenset({*"kKmMbBTSHD", "MM"})  # S and H are Soll and Haben, D is a debit
+_AMBIGUOUS_MONEY_LETTERS = frozenset("tlLgG")  # litres and grams elsewhere; of money lakhs and grands
+_AMBIGUOUS = """
     tn trn bio mia mil mille mila mld miljoen miljard millones milioni miliardi milhões tys тыс млн млрд ths thou grand
     trillionen quadrillion dozen dozens doz dz dutzend kpc kpcs
     cr dr od credit debit overdrawn overdraft negative minus below less loss deficit soll haben verlust
 """
-_WORDS_IN_DOUBT = frozenset(_DOUBTS.split())
-_HAN_IN_DOUBT = re.compile(
-    r"[万萬亿億]|分之|[多余餘几幾][十百千]|^[十百千]$"  # what is left of a magnitude, or is about one: 10多万
-    r"|^兆(?![瓦赫帕欧焦字])|^[십백천만억조]|^打"  # a million here and a billion there; Korean; dozens
+_AMBIGUOUS_WORDS = frozenset(_AMBIGUOUS.split())
+_AMBIGUOUS_HAN = re.compile(
+    r"[万萬亿億]|分之|[多余餘几幾][十百千]|^[十百千]$"  # the rest of a magnitude, or an approximate one: 10多万
+    r"|^兆(?![瓦赫帕欧焦字])|^[십백천만억조]|^打"  # 10^6 or 10^12; Korean; dozens
     r"|^[借贷貸欠亏虧]|^透支"
 )
 
 
-def times_of(magnitude: str) -> int:
-    """What a magnitude multiplies by, as `WORD`, `HAN` or a letter has it."""
+def multiplier(magnitude: str) -> int:
+    """The factor of a magnitude that `WORD`, `HAN` or a letter matched."""
     plain = magnitude.rstrip(".").casefold()
-    return WORDS.get(plain) or LETTERS.get(plain) or math.prod(_TIMES_HAN[sign] for sign in plain)
+    return WORDS.get(plain) or LETTERS.get(plain) or math.prod(_HAN_MULTIPLIERS[sign] for sign in plain)
 
 
-def is_in_doubt(unit: str, *, is_money: bool) -> bool:
-    """Whether a word after a number may change its size or its sign."""
+def is_ambiguous_unit(unit: str, *, is_money: bool) -> bool:
+    """Whether a word after a number may change its value or its sign."""
     plain = unit.rstrip(".")
-    if plain in _LETTERS_IN_DOUBT or (is_money and plain in _LETTERS_IN_DOUBT_OF_MONEY):
+    if plain in _AMBIGUOUS_LETTERS or (is_money and plain in _AMBIGUOUS_MONEY_LETTERS):
         return True
     word = plain.casefold()
-    begun = any(word.startswith(known) for known in WORDS if len(known) > 3)  # "thousandths"
-    return begun or word in WORDS or word in _WORDS_IN_DOUBT or _HAN_IN_DOUBT.search(word) is not None
+    is_derived = any(word.startswith(known) for known in WORDS if len(known) > 3)  # "thousandths"
+    return is_derived or word in WORDS or word in _AMBIGUOUS_WORDS or _AMBIGUOUS_HAN.search(word) is not None

@@ -1,8 +1,8 @@
-"""A JSON Schema becomes the tree of what is wanted.
+"""Parse a JSON Schema into a schema tree.
 
-References lead into the schema itself and nowhere else: nothing is ever fetched. One that leads into itself ends in
-`Nothing`. The schema comes from outside, so how deep it is and how many fields it comes to, references counted each
-time, are bounded; all this runs in the sandbox anyway.
+Only references into the same schema are resolved; nothing is fetched. A recursive reference ends in an `EmptyNode`.
+Schemas are untrusted, so their depth and number of fields, with references counted each time, are limited, and they are
+parsed in the sandbox.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,52 +12,61 @@ from urllib.parse import quote, unquote
 
 import jsonschema_rs
 
-from penstock.documents.extract.fields.tree import Choice, Judge, Labels, Leaf, Node, Nothing, Record, Rows
-from penstock.documents.extract.fields.words import clauses_of, keys_wanted, parts_of
+from penstock.documents.extract.fields.label_keys import clauses_of, parts_of, schema_label_keys
+from penstock.documents.extract.fields.schema_tree import (
+    ArrayNode,
+    ChoiceNode,
+    EmptyNode,
+    Labels,
+    LeafNode,
+    Node,
+    ObjectNode,
+    SchemaValidator,
+)
 from penstock.kernel.plain import Plain
 
-MOST_NESTING = 64  # of the schema's own text
-MOST_DEPTH = 16  # of the result
-MOST_NODES = 5000
-MOST_FACETS = 64  # schemas that hold for one value
-MOST_REASON = 200
-MOST_LABELS = 50
-HERE = "urn:penstock:rule"
+MAX_NESTING = 64  # of the schema itself
+MAX_DEPTH = 16  # of the result
+MAX_NODES = 5000
+MAX_SUBSCHEMAS = 64  # per value
+MAX_REASON = 200
+MAX_LABELS = 50
+BASE_URI = "urn:penstock:rule"
 
-Facet: TypeAlias = tuple[str, Plain]  # a pointer into the schema, and what stands there
-
-
-class SchemaFlaw(Exception):
-    """Why a schema cannot be used."""
+Subschema: TypeAlias = tuple[str, Plain]  # with its pointer into the schema
 
 
-def read_schema(schema: Any) -> Node:
-    """The tree of a schema; SchemaFlaw when it has none."""
+class UnusableSchema(Exception):
+    """A schema that cannot be used, with the reason."""
+
+
+def parse_schema(schema: Any) -> Node:
+    """The tree of a schema. Raises `UnusableSchema`."""
     if not isinstance(schema, dict):
-        raise SchemaFlaw("it is no object")
+        raise UnusableSchema("it is not an object")
     _check_nesting(schema)
-    schema = {word: value for word, value in schema.items() if word != "$id"}  # its references begin at its own root
+    schema = {word: value for word, value in schema.items() if word != "$id"}  # references are relative to its own root
     try:
         jsonschema_rs.Draft202012Validator(schema, offline=True)
-        registry = jsonschema_rs.Registry([(HERE, schema)])
+        registry = jsonschema_rs.Registry([(BASE_URI, schema)])
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
-        raise SchemaFlaw(str(getattr(error, "message", error))[:MOST_REASON]) from error
-    return _Reader(root=schema, registry=registry).node([""], pointer="", name="", around=())
+        raise UnusableSchema(str(getattr(error, "message", error))[:MAX_REASON]) from error
+    return _SchemaParser(root=schema, registry=registry).node([""], pointer="", name="", ancestors=())
 
 
-def escaped(name: str) -> str:
-    """A property's name as a step of a JSON Pointer."""
+def escape_pointer(name: str) -> str:
+    """Escape a property name for a JSON Pointer."""
     return name.replace("~", "~0").replace("/", "~1")
 
 
-def unescaped(step: str) -> str:
-    """A step of a JSON Pointer as the name that it stands for."""
+def unescape_pointer(step: str) -> str:
+    """Unescape a step of a JSON Pointer."""
     return step.replace("~1", "/").replace("~0", "~")
 
 
 def _check_nesting(schema: Any) -> None:
     level = [schema]
-    for _ in range(MOST_NESTING):
+    for _ in range(MAX_NESTING):
         level = [
             inner
             for part in level
@@ -65,148 +74,160 @@ def _check_nesting(schema: Any) -> None:
             if isinstance(inner, dict | list)
         ]
         if any(isinstance(part, dict) and isinstance(part.get("$id"), str) for part in level):
-            raise SchemaFlaw("only the schema as a whole may have an $id")
+            raise UnusableSchema("only the root of the schema may have an $id")
         if not level:
             return
-    raise SchemaFlaw(f"it is nested more than {MOST_NESTING} deep")
+    raise UnusableSchema(f"it is nested more than {MAX_NESTING} deep")
 
 
 @dataclass(kw_only=True)
-class _Reader:
-    """Walks one schema. `around` are the places of the schema that the way to a node has led through."""
+class _SchemaParser:
+    """Parses one schema. `ancestors` are the locations of the schemas around a node, to detect recursion."""
 
     root: Plain
     registry: jsonschema_rs.Registry
     count: int = field(default=0)
 
-    def node(self, places: Sequence[str], *, pointer: str, name: str, around: tuple[str, ...]) -> Node:
+    def node(self, locations: Sequence[str], *, pointer: str, name: str, ancestors: tuple[str, ...]) -> Node:
         self.count += 1
-        if self.count > MOST_NODES:
-            raise SchemaFlaw(f"it comes to more than {MOST_NODES} fields")
-        facets = self._facets(places)
-        if any(place in around for place, _ in facets) or pointer.count("/") > MOST_DEPTH:
-            return Nothing(pointer=pointer)
-        ways = [way for way in self._ways(facets) if not _is_null(way)] or [facets]
-        labels = _labels(facets, places, name)
-        if all(_shape(way) == "leaf" for way in ways):
-            hints = tuple(_hint(way) for way in ways)
-            return Leaf(pointer=pointer, labels=labels, hints=hints, judge=self._judge(places))
-        options = [self._option(way, places, pointer=pointer, labels=labels, around=around) for way in ways]
-        return options[0] if len(options) == 1 else Choice(pointer=pointer, options=tuple(options))
+        if self.count > MAX_NODES:
+            raise UnusableSchema(f"it has more than {MAX_NODES} fields")
+        subschemas = self._subschemas(locations)
+        if any(location in ancestors for location, _ in subschemas) or pointer.count("/") > MAX_DEPTH:
+            return EmptyNode(pointer=pointer)
+        alternatives = [each for each in self._alternatives(subschemas) if not _is_null(each)] or [subschemas]
+        labels = _labels(subschemas, locations, name)
+        if all(_node_type(each) == "leaf" for each in alternatives):
+            hints = tuple(_hint(each) for each in alternatives)
+            return LeafNode(pointer=pointer, labels=labels, hints=hints, validator=self._validator(locations))
+        options = [
+            self._option(each, locations, pointer=pointer, labels=labels, ancestors=ancestors) for each in alternatives
+        ]
+        return options[0] if len(options) == 1 else ChoiceNode(pointer=pointer, options=tuple(options))
 
     def _option(
-        self, way: list[Facet], places: Sequence[str], *, pointer: str, labels: Labels, around: tuple[str, ...]
+        self,
+        subschemas: list[Subschema],
+        locations: Sequence[str],
+        *,
+        pointer: str,
+        labels: Labels,
+        ancestors: tuple[str, ...],
     ) -> Node:
-        shape = _shape(way)
-        if shape == "leaf":
-            return Leaf(pointer=pointer, labels=labels, hints=(_hint(way),), judge=self._judge(places))
-        around = (*around, *(place for place, _ in way))
-        if shape == "rows":
-            items = [f"{place}/items" for place, facet in way if isinstance(facet.get("items"), dict)]
-            item = self.node(items, pointer="", name="", around=around) if items else Nothing(pointer="")
-            return Rows(pointer=pointer, labels=labels, item=item)
-        return Record(
+        node_type = _node_type(subschemas)
+        if node_type == "leaf":
+            return LeafNode(
+                pointer=pointer, labels=labels, hints=(_hint(subschemas),), validator=self._validator(locations)
+            )
+        ancestors = (*ancestors, *(location for location, _ in subschemas))
+        if node_type == "array":
+            items = [f"{location}/items" for location, schema in subschemas if isinstance(schema.get("items"), dict)]
+            item = self.node(items, pointer="", name="", ancestors=ancestors) if items else EmptyNode(pointer="")
+            return ArrayNode(pointer=pointer, labels=labels, item=item)
+        return ObjectNode(
             pointer=pointer,
             labels=labels,
             fields={
-                name: self.node(inner, pointer=f"{pointer}/{escaped(name)}", name=name, around=around)
-                for name, inner in _properties(way).items()
+                name: self.node(inner, pointer=f"{pointer}/{escape_pointer(name)}", name=name, ancestors=ancestors)
+                for name, inner in _properties(subschemas).items()
             },
-            required=frozenset(name for _, facet in way for name in facet.get("required", ())),
+            required=frozenset(name for _, schema in subschemas for name in schema.get("required", ())),
         )
 
-    def _judge(self, places: Sequence[str]) -> Judge:
-        held = [{"$ref": f"{HERE}#{quote(place)}"} for place in places]
+    def _validator(self, locations: Sequence[str]) -> SchemaValidator:
+        refs = [{"$ref": f"{BASE_URI}#{quote(location)}"} for location in locations]
         return jsonschema_rs.Draft202012Validator(
-            {"allOf": held},
+            {"allOf": refs},
             registry=self.registry,
             offline=True,
             validate_formats=True,
-            email_options=jsonschema_rs.EmailOptions(allow_display_text=False),  # a mail address, not whose it is
+            email_options=jsonschema_rs.EmailOptions(allow_display_text=False),  # "a@b.org", not "Ann <a@b.org>"
         )
 
-    def _facets(self, places: Sequence[str]) -> list[Facet]:
-        """All schemas that a value must satisfy at once: those at the places, their references, and `allOf`."""
+    def _subschemas(self, locations: Sequence[str]) -> list[Subschema]:
+        """All schemas that a value must satisfy: those at the locations, their references and `allOf`, recursively."""
         found: dict[str, Plain] = {}
-        waiting = list(places)
-        while waiting and len(found) < MOST_FACETS:
-            place = waiting.pop(0)
-            facet = self._at(place)
-            if place in found or not isinstance(facet, dict):
+        pending = list(locations)
+        while pending and len(found) < MAX_SUBSCHEMAS:
+            location = pending.pop(0)
+            schema = self._at(location)
+            if location in found or not isinstance(schema, dict):
                 continue
-            found[place] = facet
-            waiting += [f"{place}/allOf/{at}" for at in range(len(facet.get("allOf", ())))]
-            if isinstance(facet.get("$ref"), str):
-                waiting.append(_place_of(facet["$ref"]))
+            found[location] = schema
+            pending += [f"{location}/allOf/{at}" for at in range(len(schema.get("allOf", ())))]
+            if isinstance(schema.get("$ref"), str):
+                pending.append(_pointer_of(schema["$ref"]))
         return list(found.items())
 
-    def _ways(self, facets: list[Facet]) -> Iterator[list[Facet]]:
-        """The facets with each branch of their first `anyOf` or `oneOf`; the judge sees to the others."""
-        for place, facet in facets:
+    def _alternatives(self, subschemas: list[Subschema]) -> Iterator[list[Subschema]]:
+        """The subschemas with each branch of their first `anyOf` or `oneOf`; the validator checks the others."""
+        for location, schema in subschemas:
             for word in ("anyOf", "oneOf"):
-                branches = facet.get(word)
+                branches = schema.get(word)
                 if branches:
-                    for at in range(min(len(branches), MOST_FACETS)):
-                        yield [*self._facets([f"{place}/{word}/{at}"]), *facets]
+                    for at in range(min(len(branches), MAX_SUBSCHEMAS)):
+                        yield [*self._subschemas([f"{location}/{word}/{at}"]), *subschemas]
                     return
-        yield facets
+        yield subschemas
 
-    def _at(self, place: str) -> Any:
+    def _at(self, location: str) -> Any:
         found: Any = self.root
-        for step in place.split("/")[1:]:
-            name = unescaped(step)
+        for step in location.split("/")[1:]:
+            name = unescape_pointer(step)
             if isinstance(found, list) and name.isdecimal() and int(name) < len(found):
                 found = found[int(name)]
             elif isinstance(found, dict) and name in found:
                 found = found[name]
             else:
-                raise SchemaFlaw("a $ref leads nowhere")
+                raise UnusableSchema("a $ref has no target")
         return found
 
 
-def _place_of(reference: str) -> str:
-    place = unquote(reference.removeprefix("#"))
-    if not reference.startswith("#") or (place and not place.startswith("/")):
-        raise SchemaFlaw("a $ref may only lead into the schema itself, as #/$defs/name does")
-    return place
+def _pointer_of(reference: str) -> str:
+    location = unquote(reference.removeprefix("#"))
+    if not reference.startswith("#") or (location and not location.startswith("/")):
+        raise UnusableSchema("a $ref must point into the schema itself, like #/$defs/name")
+    return location
 
 
-def _shape(way: list[Facet]) -> str:
-    if any("properties" in facet or facet.get("type") == "object" for _, facet in way):
-        return "record"
-    return "rows" if any("items" in facet or facet.get("type") == "array" for _, facet in way) else "leaf"
+def _node_type(subschemas: list[Subschema]) -> str:
+    if any("properties" in schema or schema.get("type") == "object" for _, schema in subschemas):
+        return "object"
+    return "array" if any("items" in schema or schema.get("type") == "array" for _, schema in subschemas) else "leaf"
 
 
-def _is_null(way: list[Facet]) -> bool:
-    return any(facet.get("type") == "null" or facet.get("const", 0) is None for _, facet in way)
+def _is_null(subschemas: list[Subschema]) -> bool:
+    return any(schema.get("type") == "null" or schema.get("const", 0) is None for _, schema in subschemas)
 
 
-def _hint(way: list[Facet]) -> Plain:
-    return {word: value for _, facet in reversed(way) for word, value in facet.items()}
+def _hint(subschemas: list[Subschema]) -> Plain:
+    return {word: value for _, schema in reversed(subschemas) for word, value in schema.items()}
 
 
-def _properties(way: list[Facet]) -> dict[str, list[str]]:
+def _properties(subschemas: list[Subschema]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for place, facet in way:
-        for name in facet.get("properties", ()):
-            found.setdefault(name, []).append(f"{place}/properties/{escaped(name)}")
+    for location, schema in subschemas:
+        for name in schema.get("properties", ()):
+            found.setdefault(name, []).append(f"{location}/properties/{escape_pointer(name)}")
     return found
 
 
-def _labels(facets: list[Facet], own: Sequence[str], name: str) -> Labels:
-    """What names a property, best first: its `x-labels` one by one, its title, its name, its description; and last
-    what a definition that it refers to says of itself, which others may refer to as well."""
-    near = [facet for place, facet in facets if place in own] or [{}]  # a schema that is just `true` says nothing
-    said = [texts for facet in near for texts in _said(facet, name)]
-    far = [texts for place, facet in facets if place not in own for texts in _said(facet, "")]
-    return tuple(filter(None, (_keys(texts) for texts in [*said, *far][:MOST_LABELS])))
+def _labels(subschemas: list[Subschema], own_locations: Sequence[str], name: str) -> Labels:
+    """The labels of a property, best first: each of its `x-labels`, its title, its name, its description; and last
+    those of a definition that it refers to, which other properties may refer to as well."""
+    own_schemas = [schema for location, schema in subschemas if location in own_locations]
+    own_texts = [texts for schema in own_schemas or [{}] for texts in _label_texts(schema, name)]
+    referred_texts = [
+        texts for location, schema in subschemas if location not in own_locations for texts in _label_texts(schema, "")
+    ]
+    return tuple(filter(None, (_keys(texts) for texts in [*own_texts, *referred_texts][:MAX_LABELS])))
 
 
-def _said(facet: Plain, name: str) -> Iterator[list[str]]:
-    words = facet.get("x-labels")
+def _label_texts(schema: Plain, name: str) -> Iterator[list[str]]:
+    words = schema.get("x-labels")
     if isinstance(words, list):
         yield from ([word] for word in words if isinstance(word, str))
-    title, description = facet.get("title"), facet.get("description")
+    title, description = schema.get("title"), schema.get("description")
     if isinstance(title, str):
         yield [title, *parts_of(title)]
     yield [name]
@@ -215,4 +236,4 @@ def _said(facet: Plain, name: str) -> Iterator[list[str]]:
 
 
 def _keys(texts: list[str]) -> frozenset[str]:
-    return frozenset(key for text in texts for key in keys_wanted(text))
+    return frozenset(key for text in texts for key in schema_label_keys(text))

@@ -1,7 +1,11 @@
-"""Asking a model about a document: values in, values out; nobody is called from here.
+"""Extraction with a language model, without the calls to it: values in, values out.
 
-The way of one question: `chunks.py` cuts the text, `prompts.py` puts the question, `strict.py` and `relaxed.py` make
-the schemas that go along, `answers.py` reads what comes back (`pieces.py` finds the JSON in it, `absent.py` takes the
-nulls away that say nothing), `merge.py` makes one value of many. `facets.py` is how a schema is looked into,
-`options.py` what a rule may say about all this.
+chunks.py            split the text of a document
+prompts.py           the prompts, in which a document is data and never an instruction
+schema_variants.py   the strict schema for structured output, the relaxed one for a part of a document
+responses.py         parse and validate a response
+    json_candidates.py   find the JSON in it       optional_nulls.py   drop nulls that mean "absent"
+merge.py             merge the results of the parts
+subschemas.py        resolve references and branches of a schema
+options.py           the options of a rule that concern the model
 """

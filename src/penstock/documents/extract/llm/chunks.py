@@ -1,20 +1,22 @@
-"""Chunks: a text by pages, in parts that a model can take in.
+"""Chunks: the pages of a text, split to fit a model's context.
 
-A chunk ends at the border of a page; where a page is too long for one, before a heading, else after a paragraph, a line
-or a word, and only a word that is too long is cut. Nothing is dropped: the chunks, one after another, are the text.
+A chunk ends at a page boundary; within a page that is too long, before a heading, else after a paragraph, a line or a
+word. Only a word that is too long is cut. Nothing is dropped: the concatenated chunks are the text.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-# Where a text may be cut, best first: each part begins where a match ends, or with the heading itself.
-BORDERS = tuple(re.compile(border, re.MULTILINE) for border in (r"^(?=#{1,6}\s)", r"\n\n+", r"\n", r"[ \t\u3000]+"))
+# Where a text may be split, best first. A part starts where a match ends, or with the heading itself.
+BOUNDARIES = tuple(
+    re.compile(boundary, re.MULTILINE) for boundary in (r"^(?=#{1,6}\s)", r"\n\n+", r"\n", r"[ \t\u3000]+")
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """A part of a text, and the pages that it is of."""
+    """A part of a text and its page range."""
 
     text: str
     first_page: int
@@ -22,73 +24,73 @@ class Chunk:
 
     @property
     def pages(self) -> list[int]:
-        """First and last, as they are shown."""
+        """First and last page, as reported."""
         return [self.first_page, self.last_page]
 
 
 class TooManyChunks(Exception):
-    """A text is cut into more parts than there may be."""
+    """A text needs more chunks than allowed."""
 
 
-def cut(pages: Iterable[tuple[int, str]], *, most_characters: int, most_chunks: int) -> list[Chunk]:
-    """The chunks of pages, which are given by number and text. `TooManyChunks` instead of leaving anything out."""
+def chunk_pages(pages: Iterable[tuple[int, str]], *, max_characters: int, max_chunks: int) -> list[Chunk]:
+    """Split pages, given by number and text, into chunks. Raises `TooManyChunks` rather than dropping text."""
     chunks: list[Chunk] = []
-    for chunk in _packed(_units(pages, most_characters), most_characters):
-        if len(chunks) == most_chunks:
+    for chunk in _pack(_units(pages, max_characters), max_characters):
+        if len(chunks) == max_chunks:
             raise TooManyChunks
         chunks.append(chunk)
     return chunks
 
 
-def _units(pages: Iterable[tuple[int, str]], most: int) -> Iterator[Chunk]:
-    """Whole pages, and the parts of those that are too long."""
+def _units(pages: Iterable[tuple[int, str]], limit: int) -> Iterator[Chunk]:
+    """Whole pages, and the parts of pages that are too long."""
     for number, text in pages:
-        for part in _parts(text, most):
+        for part in _split(text, limit):
             yield Chunk(text=part, first_page=number, last_page=number)
 
 
-def _packed(units: Iterable[Chunk], most: int) -> Iterator[Chunk]:
-    """As many units together as fit."""
-    held: list[Chunk] = []
+def _pack(units: Iterable[Chunk], limit: int) -> Iterator[Chunk]:
+    """Join consecutive units as long as they fit."""
+    pending: list[Chunk] = []
     length = 0
     for unit in units:
-        if held and length + len(unit.text) > most:
-            yield _joined(held)
-            held, length = [], 0
-        held.append(unit)
+        if pending and length + len(unit.text) > limit:
+            yield _join(pending)
+            pending, length = [], 0
+        pending.append(unit)
         length += len(unit.text)
-    if held:
-        yield _joined(held)
+    if pending:
+        yield _join(pending)
 
 
-def _joined(units: Sequence[Chunk]) -> Chunk:
+def _join(units: Sequence[Chunk]) -> Chunk:
     text = "".join(unit.text for unit in units)
     return Chunk(text=text, first_page=units[0].first_page, last_page=units[-1].last_page)
 
 
-def _parts(text: str, most: int, borders: Sequence[re.Pattern[str]] = BORDERS) -> Iterator[str]:
-    """A text in parts that are short enough, by the best border that makes them so."""
-    if len(text) <= most:
+def _split(text: str, limit: int, boundaries: Sequence[re.Pattern[str]] = BOUNDARIES) -> Iterator[str]:
+    """Split a text into parts within the limit, at the best possible boundaries."""
+    if len(text) <= limit:
         yield text
         return
-    if not borders:
-        yield from (text[start : start + most] for start in range(0, len(text), most))
+    if not boundaries:
+        yield from (text[start : start + limit] for start in range(0, len(text), limit))
         return
-    held = ""
-    for piece in _pieces(text, borders[0]):
-        if len(held) + len(piece) > most:
-            if held:
-                yield held
-            *done, held = _parts(piece, most, borders[1:])
+    pending = ""
+    for part in _split_at(text, boundaries[0]):
+        if len(pending) + len(part) > limit:
+            if pending:
+                yield pending
+            *done, pending = _split(part, limit, boundaries[1:])
             yield from done
         else:
-            held += piece
-    yield held
+            pending += part
+    yield pending
 
 
-def _pieces(text: str, border: re.Pattern[str]) -> Iterator[str]:
+def _split_at(text: str, boundary: re.Pattern[str]) -> Iterator[str]:
     start = 0
-    for found in border.finditer(text):
+    for found in boundary.finditer(text):
         if found.end() > start:
             yield text[start : found.end()]
             start = found.end()

@@ -1,8 +1,8 @@
-"""Merging: what the parts of a document say becomes one value.
+"""Merge the results of the parts of a document into one value.
 
-Objects are merged field by field. Null gives way. Of scalars that differ the first stands, and the others are told as a
-conflict with the pages they came from. Arrays are put one after another; a row that an earlier part has given already
-is not put again, and how many were left out so is told. Rows that one part gives twice stand twice: it saw them both.
+Objects are merged by property, and any value replaces null. Of different scalars the first wins, and all are reported
+as a conflict with their pages. Arrays are concatenated; a row that an earlier part already has is skipped, and the
+number of skipped rows is reported. Equal rows of one part are all kept, since the part contains them more than once.
 """
 
 import math
@@ -13,47 +13,47 @@ from typing import Any
 
 import msgspec
 
-from penstock.documents.extract.fields.schema import escaped
+from penstock.documents.extract.fields.schema import escape_pointer
 from penstock.kernel.plain import Plain
 
-MOST_CONFLICTS = 200  # that are told
+MAX_CONFLICTS = 200  # reported
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
-    """What one part of a document says, and of which pages it is."""
+class PartialResult:
+    """The result of one part of a document, and the first and last page of the part."""
 
     value: Plain
     pages: list[int]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Merged:
-    """One value, and what was not agreed upon."""
+class MergedResult:
+    """The merged value, its conflicts and skipped rows."""
 
     value: Plain
     conflicts: list[Plain]
-    repeats: dict[str, int]  # rows that were left out, by the pointer of their array
+    repeats: dict[str, int]  # number of skipped rows, by the pointer of their array
 
 
-def merge(parts: Sequence[Part]) -> Merged:
-    """One value of several, in the order of the document."""
-    merging = _Merging()
+def merge(parts: Sequence[PartialResult]) -> MergedResult:
+    """Merge results in document order."""
+    merger = _Merger()
     value: Any = {}
     for part in parts:
-        value = merging.merged(value, part.value, "", part.pages)
-    conflicts = [{"pointer": pointer, "values": values} for pointer, values in merging.conflicts.items()]
-    return Merged(value=value, conflicts=conflicts[:MOST_CONFLICTS], repeats=merging.repeats)
+        value = merger.merge(value, part.value, "", part.pages)
+    conflicts = [{"pointer": pointer, "values": values} for pointer, values in merger.conflicts.items()]
+    return MergedResult(value=value, conflicts=conflicts[:MAX_CONFLICTS], repeats=merger.repeats)
 
 
 @dataclass
-class _Merging:
+class _Merger:
     conflicts: dict[str, list[Plain]] = field(default_factory=dict)
     repeats: dict[str, int] = field(default_factory=dict)
-    rows: dict[str, set[bytes]] = field(default_factory=dict)  # of each array, what it holds
-    pages: dict[str, list[int]] = field(default_factory=dict)  # where a value that stands came from
+    rows: dict[str, set[bytes]] = field(default_factory=dict)  # the encoded rows of each array
+    pages: dict[str, list[int]] = field(default_factory=dict)  # the pages of each kept value
 
-    def merged(self, one: Any, other: Any, pointer: str, pages: list[int]) -> Any:
+    def merge(self, one: Any, other: Any, pointer: str, pages: list[int]) -> Any:
         if other is None:
             return one
         if one is None:
@@ -65,43 +65,43 @@ class _Merging:
         if one is None:
             return other
         if not agree(one, other):
-            self._note(one, other, pointer, pages)
+            self._add_conflict(one, other, pointer, pages)
         return one
 
     def _fields(self, one: Plain, other: Plain, pointer: str, pages: list[int]) -> Plain:
-        made = dict(one)
+        merged = dict(one)
         for name, value in other.items():
-            made[name] = self.merged(one.get(name), value, f"{pointer}/{escaped(name)}", pages)
-        return made
+            merged[name] = self.merge(one.get(name), value, f"{pointer}/{escape_pointer(name)}", pages)
+        return merged
 
     def _rows(self, one: list[Any], other: list[Any], pointer: str) -> list[Any]:
-        held = self.rows.setdefault(pointer, set())
+        seen = self.rows.setdefault(pointer, set())
         other = [row for row in other if row is not None]
-        written = [msgspec.json.encode(row, order="sorted") for row in other]
-        new = [row for row, words in zip(other, written, strict=True) if words not in held]
-        if left := sum(words in held for words in written):
-            self.repeats[pointer] = self.repeats.get(pointer, 0) + left
-        held.update(written)
+        encoded = [msgspec.json.encode(row, order="sorted") for row in other]
+        new = [row for row, row_json in zip(other, encoded, strict=True) if row_json not in seen]
+        if skipped := sum(row_json in seen for row_json in encoded):
+            self.repeats[pointer] = self.repeats.get(pointer, 0) + skipped
+        seen.update(encoded)
         return [*one, *new]
 
-    def _note(self, one: Any, other: Any, pointer: str, pages: list[int]) -> None:
+    def _add_conflict(self, one: Any, other: Any, pointer: str, pages: list[int]) -> None:
         first = {"value": one, "pages": self.pages.get(pointer, pages)}
-        told = self.conflicts.setdefault(pointer, [first])
-        same = next((each for each in told if agree(each["value"], other)), None)
+        values = self.conflicts.setdefault(pointer, [first])
+        same = next((each for each in values if agree(each["value"], other)), None)
         if same is None:
-            told.append({"value": other, "pages": pages})
+            values.append({"value": other, "pages": pages})
 
 
 def agree(one: Any, other: Any) -> bool:
-    """Whether two values say the same: numbers by their value, text by its letters."""
+    """Whether two values are equal: numbers by value, text without case, width and spacing."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, int | float) and isinstance(other, int | float):
         return math.isclose(one, other, rel_tol=1e-12)
     if isinstance(one, str) and isinstance(other, str):
-        return _letters(one) == _letters(other)
+        return _normalize(one) == _normalize(other)
     return bool(one == other)
 
 
-def _letters(text: str) -> str:
+def _normalize(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())

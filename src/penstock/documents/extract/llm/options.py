@@ -1,33 +1,33 @@
-"""What a rule's options may say about asking a model. Options that nobody here knows are let alone."""
+"""The options of a rule that concern the model. Unknown options are ignored."""
 
 import math
 from dataclasses import dataclass
 
 from penstock.documents.chat_model import Which
-from penstock.documents.extract.llm.errors import ModelRuleUnusable
+from penstock.documents.extract.errors import ModelRuleUnusable
 from penstock.kernel.plain import Plain
 
-MOST_NAME = 200
-MOST_TEMPERATURE = 2
-LEAST_CHUNK = 200  # characters; a model makes nothing of less
+MAX_NAME = 200
+MAX_TEMPERATURE = 2
+MIN_CHUNK = 200  # characters; less is useless to a model
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """The options, each as it was meant."""
+class LlmOptions:
+    """Parsed options."""
 
     which: Which = Which()  # noqa: RUF009  (a frozen value)
     null_ungrounded: bool = False
-    chunk_characters: int | None = None  # no more than the settings allow
+    chunk_characters: int | None = None  # capped by the settings
 
 
-def read_options(options: Plain) -> Options:
-    """The options of a rule; `ModelRuleUnusable` where one is none."""
-    flaw = flaw_of_options(options)
-    if flaw is not None:
-        raise ModelRuleUnusable(reason=flaw)
+def read_options(options: Plain) -> LlmOptions:
+    """Parse the options of a rule. Raises `ModelRuleUnusable` for an invalid one."""
+    error = options_error(options)
+    if error is not None:
+        raise ModelRuleUnusable(reason=error)
     temperature = options.get("temperature")
-    return Options(
+    return LlmOptions(
         which=Which(
             server=options.get("server"),
             model=options.get("model"),
@@ -38,33 +38,33 @@ def read_options(options: Plain) -> Options:
     )
 
 
-def flaw_of_options(options: Plain) -> str | None:
-    """Why the options are not taken, or None when they are. An option that is null is as good as none."""
+def options_error(options: Plain) -> str | None:
+    """Why the options are invalid; None when they are valid. Null counts as not set."""
     for name in ("server", "model"):
         if not _is_name(options.get(name)):
-            return f"options.{name} must be a text of 1 to {MOST_NAME} characters"
+            return f"options.{name} must be a string of 1 to {MAX_NAME} characters"
     if not _is_temperature(options.get("temperature")):
-        return f"options.temperature must be a number from 0 to {MOST_TEMPERATURE}"
+        return f"options.temperature must be a number from 0 to {MAX_TEMPERATURE}"
     if not isinstance(options.get("null_ungrounded"), bool | None):
         return "options.null_ungrounded must be true or false"
     if not _is_chunk(options.get("chunk_size_chars")):
-        return f"options.chunk_size_chars must be a whole number of at least {LEAST_CHUNK}"
+        return f"options.chunk_size_chars must be an integer of at least {MIN_CHUNK}"
     return None
 
 
-def _is_name(given: object) -> bool:
-    if given is None:
+def _is_name(value: object) -> bool:
+    if value is None:
         return True
-    return isinstance(given, str) and bool(given.strip()) and len(given) <= MOST_NAME and given.isprintable()
+    return isinstance(value, str) and bool(value.strip()) and len(value) <= MAX_NAME and value.isprintable()
 
 
-def _is_temperature(given: object) -> bool:
-    if given is None:
+def _is_temperature(value: object) -> bool:
+    if value is None:
         return True
-    if isinstance(given, bool) or not isinstance(given, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return 0 <= given <= MOST_TEMPERATURE and math.isfinite(given)
+    return 0 <= value <= MAX_TEMPERATURE and math.isfinite(value)
 
 
-def _is_chunk(given: object) -> bool:
-    return given is None or (isinstance(given, int) and not isinstance(given, bool) and given >= LEAST_CHUNK)
+def _is_chunk(value: object) -> bool:
+    return value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= MIN_CHUNK)
