@@ -16,7 +16,7 @@ from penstock.access.passwords import Passwords
 from penstock.access.tokens import Tokens
 from penstock.kernel.db import Db
 from penstock.kernel.http.envelope import EnvelopeRoute, Said, SayHere
-from tests.asgi import Answer, call
+from tests.asgi import Response, call
 
 SECRET = "a shared secret of more than thirty-two bytes"
 ATTEMPTS, LOCK_SECONDS, SESSION_SECONDS = 3, 60.0, 3600.0
@@ -44,7 +44,7 @@ class Door:
     app: FastAPI
     admin: str
 
-    async def knock(self, method: str, path: str, body: object = None, *, key: str = "", **headers: str) -> Answer:
+    async def knock(self, method: str, path: str, body: object = None, *, key: str = "", **headers: str) -> Response:
         """Call with this key, or with the first admin's; `bearer` goes to Authorization instead."""
         given = [(name.replace("_", "-"), value) for name, value in headers.items() if name != "bearer"]
         if "bearer" in headers:
@@ -53,7 +53,7 @@ class Door:
             given.append(("X-API-Key", key or self.admin))
         return await call(self.app, method, path, body, headers=given)
 
-    async def unknown(self, method: str, path: str, body: object = None, **headers: str) -> Answer:
+    async def unknown(self, method: str, path: str, body: object = None, **headers: str) -> Response:
         """Call without showing anything."""
         given = [(name.replace("_", "-"), value) for name, value in headers.items()]
         return await call(self.app, method, path, body, headers=given)

@@ -22,8 +22,8 @@ from penstock.settings import Settings
 from penstock.web import health
 from penstock.web.app import App, build_app
 from penstock.wiring import open_runtime
+from tests.asgi import send_request
 from tests.fakes.collector import Collector, attributes, collecting
-from tests.kernel.http.asking import ask
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 NOWHERE = "http://127.0.0.1:9"
@@ -70,7 +70,7 @@ class TestRequests:
     async def test_a_request_is_a_span_with_its_template_and_no_query(
         self, app: App, tracing: OtelTracing, collector: Collector
     ):
-        await ask(app, "GET", "/things/7?note=hunter2", x_request_id="mine")
+        await send_request(app, "GET", "/things/7?note=hunter2", x_request_id="mine")
         await tracing.flush()
         [span] = collector.spans
         assert (span.name, span.kind) == ("GET /things/{thing_id}", Span.SPAN_KIND_SERVER)
@@ -85,7 +85,7 @@ class TestRequests:
         assert collector.resource["service.instance.id"] == "host:1"
 
     async def test_a_callers_trace_is_taken_and_given_on(self, app: App, tracing: OtelTracing, collector: Collector):
-        answer = await ask(app, "GET", "/things/7", traceparent=f"00-{TRACE}-{PARENT}-01")
+        answer = await send_request(app, "GET", "/things/7", traceparent=f"00-{TRACE}-{PARENT}-01")
         await tracing.flush()
         [span] = collector.spans
         assert (span.trace_id.hex(), span.parent_span_id.hex()) == (TRACE, PARENT)
@@ -93,14 +93,14 @@ class TestRequests:
 
     @pytest.mark.parametrize("odd", ["nonsense", "00-0-0-01", f"00-{'0' * 32}-{PARENT}-01", "é", ""])
     async def test_an_odd_trace_is_left_aside(self, app: App, tracing: OtelTracing, collector: Collector, odd: str):
-        assert (await ask(app, "GET", "/things/7", traceparent=odd)).status == 200
+        assert (await send_request(app, "GET", "/things/7", traceparent=odd)).status == 200
         await tracing.flush()
         [span] = collector.spans
         assert span.parent_span_id == b""
 
     async def test_a_failure_is_one_without_what_it_said(self, app: App, tracing: OtelTracing, collector: Collector):
-        assert (await ask(app, "GET", "/fail")).status == 500
-        assert (await ask(app, "GET", "/nope")).status == 404
+        assert (await send_request(app, "GET", "/fail")).status == 500
+        assert (await send_request(app, "GET", "/nope")).status == 404
         await tracing.flush()
         failed, unknown = collector.spans
         assert failed.status.code == Status.STATUS_CODE_ERROR
@@ -147,7 +147,7 @@ class TestACollectorThatIsAway:
             app = build_app(replace(house, tracing=tracing), routers=[health.router, things(tracing)])
             began = monotonic()
             for _ in range(3000):  # more than the queue of spans holds
-                assert (await ask(app, "GET", "/livez")).status == 200
+                assert (await send_request(app, "GET", "/livez")).status == 200
             each = (monotonic() - began) / 3000
         assert each < 0.02
         began = monotonic()

@@ -28,9 +28,9 @@ from penstock.kernel.queue import Queue
 from penstock.kernel.runstate import SqlRunState
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.workers import Workers
+from tests.asgi import STALL, Response, send_request
 from tests.fakes.authenticators import FixedCallers
 from tests.fakes.ocr import EchoOcr
-from tests.kernel.http.asking import SILENT, Answer, ask
 
 CALLERS = {
     "root": Caller(name="root", user_id=1, scope=Scope.ADMIN, key_id="k-root"),
@@ -71,12 +71,12 @@ class Room:
         assert isinstance(self.tools.provider, EchoOcr)
         return self.tools.provider
 
-    async def call(self, method: str, path: str, body: object = None, *, key: str = "anna", **headers: str) -> Answer:
+    async def call(self, method: str, path: str, body: object = None, *, key: str = "anna", **headers: str) -> Response:
         """One request below /api/v1/etl; names of headers have their hyphens as underscores."""
         raw = b"" if body is None else json.dumps(body).encode()
-        parts = (raw, SILENT) if method == "GET" else (raw,)  # who is gone is not sent the rest of a long answer
+        parts = (raw, STALL) if method == "GET" else (raw,)  # who is gone is not sent the rest of a long answer
         given = {"content_type": "application/json", "x_api_key": key, **headers}
-        return await ask(self.app, method, f"/api/v1/etl{path}", *parts, **given)
+        return await send_request(self.app, method, f"/api/v1/etl{path}", *parts, **given)
 
     async def json(self, method: str, path: str, body: object = None, *, key: str = "anna") -> Any:
         """What is answered where it must be a success."""
@@ -91,22 +91,22 @@ class Room:
         assert answer.headers["content-type"] == "application/problem+json"
         return answer.status, answer.json["code"]
 
-    async def upload(self, content: bytes, **fields: str) -> Answer:
+    async def upload(self, content: bytes, **fields: str) -> Response:
         """A form with a file, which may be called by a `filename`, and fields."""
         filename = fields.pop("filename", "invoice.md")
         parts = {f'name="file"; filename="{filename}"': content}
         parts |= {f'name="{name}"': value.encode() for name, value in {"project_id": "3", **fields}.items()}
         return await self.send_form(form_of(parts))
 
-    async def send_form(self, form: bytes, *, piece_bytes: int = 1000, **headers: str) -> Answer:
+    async def send_form(self, form: bytes, *, piece_bytes: int = 1000, **headers: str) -> Response:
         """A form as it is, in pieces of this size."""
         pieces = [form[start : start + piece_bytes] for start in range(0, len(form), piece_bytes)]
         return await self.send_pieces(pieces, **headers)
 
-    async def send_pieces(self, pieces: Sequence[bytes], **headers: str) -> Answer:
+    async def send_pieces(self, pieces: Sequence[bytes], **headers: str) -> Response:
         """A form in these pieces."""
         given = {"content_type": f"multipart/form-data; boundary={BOUNDARY}", "x_api_key": "anna", **headers}
-        return await ask(self.app, "POST", "/api/v1/etl/upload_and_submit", *pieces, **given)
+        return await send_request(self.app, "POST", "/api/v1/etl/upload_and_submit", *pieces, **given)
 
     async def submit(self, text: str = "Total: 12.5", *, name: str = "a.md", key: str = "anna", **more: Any) -> int:
         """A document in the store and a task for it; the task's number."""

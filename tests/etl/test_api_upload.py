@@ -16,8 +16,8 @@ from penstock.etl.submit import NewTask, submit
 from penstock.kernel.blobs import why_bad_key
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
+from tests.asgi import DISCONNECT, STALL
 from tests.etl.asking import BOUNDARY, CALLERS, Room, form_of, open_room, room_of
-from tests.kernel.http.asking import GONE, SILENT
 
 MEBIBYTE = 1024 * 1024
 FILE = 'name="file"; filename="invoice.md"'
@@ -192,14 +192,14 @@ async def test_json_where_a_form_belongs_is_refused(room: Room):
 
 
 async def test_a_client_that_leaves_in_the_middle_leaves_nothing(room: Room):
-    answer = await room.send_pieces([form_of({PROJECT: b"3", FILE: b"x" * 5000})[:3000], GONE])
+    answer = await room.send_pieces([form_of({PROJECT: b"3", FILE: b"x" * 5000})[:3000], DISCONNECT])
     assert (answer.status, answer.json["code"]) == (400, "BAD_BODY")
     assert (await room.keys(""), nothing_is_left(room)) == ([], True)
 
 
 async def test_a_client_that_falls_silent_is_not_waited_for(room: Room, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(form, "SILENT_SECONDS", 0.1)
-    answer = await room.send_pieces([form_of({PROJECT: b"3", FILE: b"x" * 5000})[:3000], SILENT])
+    answer = await room.send_pieces([form_of({PROJECT: b"3", FILE: b"x" * 5000})[:3000], STALL])
     assert (answer.status, answer.json["code"]) == (408, "BODY_TOO_SLOW")
     assert (await room.keys(""), nothing_is_left(room)) == ([], True)
 

@@ -135,7 +135,7 @@ async def the_worker_stops(cluster: Cluster) -> None:
     async def alive(number: int) -> bool:
         async with cluster.session.get(f"{cluster.first.url}/api/v1/health") as answer:
             detail = json.loads(await answer.text())["checks"]["workers"]["detail"]
-        return bool(detail == (f"{number} alive" if number else "nobody takes up jobs"))
+        return bool(detail == (f"{number} alive" if number else "no worker is running"))
 
     assert await cluster.until(lambda: alive(1))
     cluster.worker.send_signal(signal.SIGTERM)

@@ -34,5 +34,5 @@ def test_a_demo_whose_port_is_taken_says_so_and_claims_nothing():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ended = run("demo", "--exit", "--port", str(taken.getsockname()[1]))
     assert ended.returncode == 1
-    assert "cannot be listened on" in ended.stderr
+    assert "Cannot listen on" in ended.stderr
     assert "A server is up" not in ended.stdout

@@ -73,7 +73,7 @@ async def test_every_answer_names_its_request_and_figures_are_shown(serving: Ser
 async def test_a_second_server_on_the_same_port_is_told_so(serving: Serving, tmp_path: Path):
     second = run("serve", "--port", str(serving.port), "--data-dir", str(tmp_path / "second"))
     assert second.returncode == 1
-    assert f"127.0.0.1:{serving.port} cannot be listened on" in second.stderr
+    assert f"Cannot listen on 127.0.0.1:{serving.port}" in second.stderr
     assert "Traceback" not in second.stderr
     assert "serves" not in second.stdout
     assert not (tmp_path / "second").exists()

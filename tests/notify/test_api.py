@@ -15,13 +15,13 @@ from penstock.kernel.http.problems import install_error_handlers
 from penstock.kernel.http.routes import RouteIndex
 from penstock.notify.api import router
 from penstock.notify.domain import DeliveryState
-from tests.asgi import Answer, call
+from tests.asgi import Response, call
 from tests.fakes.receivers import Receiver, ReceiverThatSays
 from tests.notify.conftest import Paid, Room
 
 BASE = "/api/v1/webhooks"
 URL = "http://127.0.0.1:8000/hook"
-Ask = Callable[..., Awaitable[Answer]]
+Ask = Callable[..., Awaitable[Response]]
 
 KEYS = {
     "admin": NewKey(name="admin", scope=Scope.ADMIN, user_id=1),
@@ -44,7 +44,7 @@ async def ask(room: Room) -> Ask:
     async with room.db.tx() as tx:
         secrets = {name: (await keys.create(tx, new, by="test")).secret for name, new in KEYS.items()}
 
-    async def ask_as(who: str, method: str, path: str = "", body: object = None, **headers: str) -> Answer:
+    async def ask_as(who: str, method: str, path: str = "", body: object = None, **headers: str) -> Response:
         given = [("X-API-Key", secrets[who])] if who else []
         return await call(app, method, BASE + path, body, headers=[*given, *headers.items()])
 

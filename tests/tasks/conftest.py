@@ -35,7 +35,7 @@ from penstock.tasks.api import ROUTERS
 from penstock.tasks.deps import Config, Deps
 from penstock.tasks.metrics import TaskMetrics
 from penstock.tasks.pull_limits import PullLimiter, read_rates
-from tests.asgi import Answer, call
+from tests.asgi import Response, call
 from tests.fakes.authenticators import FixedCallers
 
 PROJECT = "/api/v1/projects/p1"
@@ -72,7 +72,7 @@ class TasksApi:
         self.app.router.routes[:] = [RouteIndex([route for router in ROUTERS for route in router.routes])]
         install_error_handlers(self.app)
 
-    async def call(self, method: str, path: str, body: object = None, *, key: str = "root", **headers: str) -> Answer:
+    async def call(self, method: str, path: str, body: object = None, *, key: str = "root", **headers: str) -> Response:
         """One request. Names of headers have their hyphens as underscores; paths may leave out /api/v1."""
         named = [(name.replace("_", "-"), value) for name, value in headers.items()]
         target = path if path.startswith("/api/") else f"/api/v1{path}"

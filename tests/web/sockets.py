@@ -1,4 +1,4 @@
-"""Raw sockets: what no HTTP client would let a test send."""
+"""Raw sockets, for requests that no HTTP client would send."""
 
 import asyncio
 import re
@@ -12,8 +12,8 @@ READ_SECONDS = 20.0
 
 
 @dataclass(kw_only=True)
-class Heard:
-    """All that came back on one connection."""
+class RawResponse:
+    """Everything that was received on one connection."""
 
     text: bytes = b""
     closed: bool = False
@@ -24,7 +24,7 @@ class Heard:
 
 @asynccontextmanager
 async def opened(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """A connection of one's own."""
+    """An open connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         yield reader, writer
@@ -32,52 +32,54 @@ async def opened(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio
         writer.close()
 
 
-async def talk(port: int, *parts: bytes, pause: float = 0.0, quiet: float = 1.0, half_close: bool = False) -> Heard:
-    """Send these parts and listen until the other side closes or has been quiet for so long."""
-    heard, began = Heard(), monotonic()
+async def send_raw(
+    port: int, *parts: bytes, pause: float = 0.0, quiet: float = 1.0, half_close: bool = False
+) -> RawResponse:
+    """Send these parts, and read until the server closes or has been quiet for `quiet` seconds."""
+    response, began = RawResponse(), monotonic()
     async with opened(port) as (reader, writer):
-        sending = asyncio.create_task(_send(writer, parts, pause, heard, half_close=half_close))
+        sending = asyncio.create_task(_send(writer, parts, pause, response, half_close=half_close))
         try:
             async with asyncio.timeout(READ_SECONDS):
-                while await _listen(reader, heard, quiet) or not (heard.closed or sending.done()):
+                while await _read(reader, response, quiet) or not (response.closed or sending.done()):
                     pass
         finally:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
-    heard.seconds = monotonic() - began
-    heard.statuses = [int(status) for status in STATUS.findall(heard.text)]
-    return heard
+    response.seconds = monotonic() - began
+    response.statuses = [int(status) for status in STATUS.findall(response.text)]
+    return response
 
 
 async def _send(
-    writer: asyncio.StreamWriter, parts: tuple[bytes, ...], pause: float, heard: Heard, *, half_close: bool
+    writer: asyncio.StreamWriter, parts: tuple[bytes, ...], pause: float, response: RawResponse, *, half_close: bool
 ) -> None:
     try:
         for part in parts:
             writer.write(part)
             await writer.drain()
-            heard.sent_bytes += len(part)
+            response.sent_bytes += len(part)
             await asyncio.sleep(pause)
         if half_close:
             writer.write_eof()
     except OSError:
-        return  # it was closed on us, which is an answer too
+        return  # the server closed the connection, which is a result too
 
 
-async def _listen(reader: asyncio.StreamReader, heard: Heard, quiet: float) -> bool:
-    """Whether something came."""
+async def _read(reader: asyncio.StreamReader, response: RawResponse, quiet: float) -> bool:
+    """Read once; returns whether data arrived."""
     try:
-        some = await asyncio.wait_for(reader.read(65_536), quiet)
+        data = await asyncio.wait_for(reader.read(65_536), quiet)
     except TimeoutError:
         return False
     except OSError:
-        some = b""
-    heard.text += some
-    heard.closed = not some
-    return bool(some)
+        data = b""
+    response.text += data
+    response.closed = not data
+    return bool(data)
 
 
 def request(line: str, *headers: str, body: bytes = b"") -> bytes:
-    """A request as it should be, but for what the test makes of it."""
+    """A well-formed request, except for what the test puts in."""
     head = "\r\n".join([line, "Host: test", *headers, "", ""])
     return head.encode("latin-1") + body

@@ -1,4 +1,4 @@
-"""The app: its routes, its document, and who may call it from a browser."""
+"""The app: its routes, its OpenAPI document, and CORS."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,19 +13,19 @@ from penstock.settings import Settings
 from penstock.web import health
 from penstock.web.app import App, build_app
 from penstock.wiring import Runtime, open_runtime
+from tests.asgi import send_request
 from tests.fakes.authenticators import FixedCallers
-from tests.kernel.http.asking import ask
 
-SHOP = "https://shop.example"
+ORIGIN = "https://shop.example"
 
 
 class Order(BaseModel):
-    """Something to be sent in."""
+    """A request body."""
 
     amount: int
 
 
-def shop() -> APIRouter:
+def orders() -> APIRouter:
     router = APIRouter(prefix="/api/v1/orders", tags=["orders"])
 
     @router.get("/{order_id}", summary="Read an order", **requires(Scope.READ))
@@ -50,8 +50,8 @@ def shop() -> APIRouter:
 
 
 @pytest.fixture
-def app(house: Runtime) -> App:
-    made = build_app(house, routers=[health.router, shop()])
+def app(runtime: Runtime) -> App:
+    made = build_app(runtime, routers=[health.router, orders()])
     made.state.access = FixedCallers(ann=Caller(name="ann", user_id=1, scope=Scope.READ))
     return made
 
@@ -62,31 +62,31 @@ def operations(app: App) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 class TestRoutes:
-    async def test_routers_are_served_with_the_parts_they_look_for(self, app: App):
-        answer = await ask(app, "GET", "/api/v1/orders/7", x_api_key="ann")
+    async def test_routers_are_served_with_their_dependencies(self, app: App):
+        answer = await send_request(app, "GET", "/api/v1/orders/7", x_api_key="ann")
         assert answer.json == {"id": 7, "by": "ann"}
-        assert (await ask(app, "GET", "/api/v1/orders/7")).status == 401
+        assert (await send_request(app, "GET", "/api/v1/orders/7")).status == 401
 
-    async def test_who_called_stands_in_the_figures_by_template_only(self, app: App):
-        await ask(app, "GET", "/api/v1/orders/7", x_api_key="ann")
-        figures = (await ask(app, "GET", "/metrics")).body
-        assert b'route="/api/v1/orders/{order_id}"' in figures
-        assert b"ann" not in figures
+    async def test_metrics_have_the_path_template_and_no_caller(self, app: App):
+        await send_request(app, "GET", "/api/v1/orders/7", x_api_key="ann")
+        metrics = (await send_request(app, "GET", "/metrics")).body
+        assert b'route="/api/v1/orders/{order_id}"' in metrics
+        assert b"ann" not in metrics
 
-    async def test_a_slash_too_many_is_not_sent_elsewhere(self, app: App):
-        assert (await ask(app, "GET", "/livez/")).status == 404
+    async def test_a_trailing_slash_is_not_redirected(self, app: App):
+        assert (await send_request(app, "GET", "/livez/")).status == 404
 
 
 class TestOpenApi:
     async def test_the_document_is_served(self, app: App):
-        answer = await ask(app, "GET", "/api/v1/openapi.json")
+        answer = await send_request(app, "GET", "/api/v1/openapi.json")
         assert answer.status == 200
         assert answer.json == app.openapi()
         assert answer.json["info"]["title"] == "Penstock"
 
-    async def test_every_operation_says_who_may_call_it_and_what_it_is(self, app: App):
-        told = {(method, path): operation.get("x-scope") for (method, path), operation in operations(app).items()}
-        assert told == {
+    async def test_every_operation_has_a_scope_and_a_summary(self, app: App):
+        scopes = {(method, path): operation.get("x-scope") for (method, path), operation in operations(app).items()}
+        assert scopes == {
             ("get", "/api/v1/health"): "public",
             ("get", "/livez"): "public",
             ("get", "/readyz"): "public",
@@ -98,8 +98,8 @@ class TestOpenApi:
         }
         assert all(operation["summary"] for operation in operations(app).values())
 
-    async def test_so_does_every_operation_that_is_really_served(self, house: Runtime):
-        found = operations(build_app(house))
+    async def test_so_does_every_operation_of_the_real_app(self, runtime: Runtime):
+        found = operations(build_app(runtime))
         assert len(found) > 10
         assert not [place for place, operation in found.items() if not operation.get("x-scope")]
         assert not [place for place, operation in found.items() if not operation.get("summary")]
@@ -115,7 +115,7 @@ class TestOpenApi:
             ("delete", "/api/v1/orders/{order_id}", {"200", "default"}),
         ],
     )
-    async def test_every_operation_lists_its_problems(self, app: App, method: str, path: str, statuses: set[str]):
+    async def test_every_operation_lists_its_error_statuses(self, app: App, method: str, path: str, statuses: set[str]):
         assert set(operations(app)[method, path]["responses"]) == statuses
 
     async def test_problems_are_described_once_and_the_frameworks_own_errors_not_at_all(self, app: App):
@@ -126,30 +126,30 @@ class TestOpenApi:
         assert not {"HTTPValidationError", "ValidationError"} & set(document["components"]["schemas"])
 
     async def test_the_described_problem_is_the_one_that_is_answered(self, app: App):
-        answer = await ask(app, "GET", "/nope")
+        answer = await send_request(app, "GET", "/nope")
         schema = app.openapi()["components"]["schemas"]["Problem"]
         assert set(schema["required"]) == set(answer.json)
         assert set(answer.json) <= set(schema["properties"])
 
 
-class TestOtherOrigins:
-    async def test_no_page_of_another_origin_may_call(self, app: App):
-        answer = await ask(app, "GET", "/livez", origin=SHOP)
+class TestCors:
+    async def test_other_origins_are_refused_by_default(self, app: App):
+        answer = await send_request(app, "GET", "/livez", origin=ORIGIN)
         assert "access-control-allow-origin" not in answer.headers
-        asked = {"origin": SHOP, "access_control_request_method": "GET"}
-        assert (await ask(app, "OPTIONS", "/livez", **asked)).status == 405
+        preflight = {"origin": ORIGIN, "access_control_request_method": "GET"}
+        assert (await send_request(app, "OPTIONS", "/livez", **preflight)).status == 405
 
-    async def test_those_that_are_named_may_and_can_read_refusals(self, settings: Settings):
-        async with open_runtime(replace(settings, cors_origins=f" {SHOP} , https://b.example")) as house:
-            app = build_app(house)
-            asked = {"origin": SHOP, "access_control_request_method": "GET"}
-            asked["access_control_request_headers"] = "X-API-Key"
-            before = await ask(app, "OPTIONS", "/livez", **asked)
-            assert before.status == 200
-            assert before.headers["access-control-allow-origin"] == SHOP
-            refused = await ask(app, "GET", "/livez?api_key=hunter2hunter2", origin=SHOP)
-            assert refused.status == 400
-            assert refused.headers["access-control-allow-origin"] == SHOP
-            assert "X-Request-Id" in refused.headers["access-control-expose-headers"]
-            stranger = await ask(app, "GET", "/livez", origin="https://evil.example")
-            assert "access-control-allow-origin" not in stranger.headers
+    async def test_configured_origins_may_call_and_read_errors(self, settings: Settings):
+        async with open_runtime(replace(settings, cors_origins=f" {ORIGIN} , https://b.example")) as runtime:
+            app = build_app(runtime)
+            preflight = {"origin": ORIGIN, "access_control_request_method": "GET"}
+            preflight["access_control_request_headers"] = "X-API-Key"
+            allowed = await send_request(app, "OPTIONS", "/livez", **preflight)
+            assert allowed.status == 200
+            assert allowed.headers["access-control-allow-origin"] == ORIGIN
+            error = await send_request(app, "GET", "/livez?api_key=hunter2hunter2", origin=ORIGIN)
+            assert error.status == 400
+            assert error.headers["access-control-allow-origin"] == ORIGIN
+            assert "X-Request-Id" in error.headers["access-control-expose-headers"]
+            other = await send_request(app, "GET", "/livez", origin="https://evil.example")
+            assert "access-control-allow-origin" not in other.headers

@@ -32,11 +32,11 @@ from penstock.kernel.http.dependencies import DbHere
 from penstock.kernel.http.envelope import (
     ERRORS,
     EnvelopeRoute,
-    Moment,
     Paged,
     PageHere,
     Said,
     SayHere,
+    Timestamp,
 )
 
 router = APIRouter(prefix="/api/v1", route_class=EnvelopeRoute, responses=ERRORS, tags=["access"])
@@ -126,11 +126,11 @@ class KeyShown(AccessModel):
     user_id: int
     merchant_id: int | None
     role: str | None
-    created_at: Moment
+    created_at: Timestamp
     created_by: str
-    expires_at: Moment | None
-    last_used_at: Moment | None
-    revoked_at: Moment | None
+    expires_at: Timestamp | None
+    last_used_at: Timestamp | None
+    revoked_at: Timestamp | None
     replaced_by: str | None
 
     @classmethod
@@ -167,8 +167,8 @@ class UserShown(AccessModel):
     user_id: int
     role: str
     scope: Scope
-    created_at: Moment
-    last_login_at: Moment | None
+    created_at: Timestamp
+    last_login_at: Timestamp | None
 
     @classmethod
     def of(cls, user: User) -> Self:
@@ -186,7 +186,7 @@ class LoggedIn(AccessModel):
     """A new login."""
 
     token: str
-    expires_at: Moment
+    expires_at: Timestamp
     user: UserShown
 
 
@@ -209,7 +209,7 @@ class AuditLineShown(AccessModel):
     """One line of the audit log."""
 
     id: int
-    at: Moment
+    at: Timestamp
     actor: str
     action: str
     target: str

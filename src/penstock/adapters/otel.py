@@ -41,19 +41,19 @@ class OtelTracing:
         self._context = TraceContextTextMapPropagator()
 
     @contextmanager
-    def request(self, visit: HttpExchange) -> Iterator[None]:
+    def request(self, exchange: HttpExchange) -> Iterator[None]:
         """A span for a request, as part of the caller's trace if they have one."""
-        attributes = {"http.request.method": visit.known_method, "penstock.request_id": visit.asked.request_id}
+        attributes = {"http.request.method": exchange.known_method, "penstock.request_id": exchange.head.request_id}
         span = self._tracer.start_span(
-            visit.known_method, context=self._caller(visit), kind=SpanKind.SERVER, attributes=attributes
+            exchange.known_method, context=self._caller(exchange), kind=SpanKind.SERVER, attributes=attributes
         )
         try:
             with _current(span):
                 yield
         finally:
-            span.update_name(f"{visit.known_method} {visit.route}")
-            span.set_attributes({"http.route": visit.route, "http.response.status_code": visit.status})
-            if visit.status >= SERVER_ERROR:
+            span.update_name(f"{exchange.known_method} {exchange.route}")
+            span.set_attributes({"http.route": exchange.route, "http.response.status_code": exchange.status})
+            if exchange.status >= SERVER_ERROR:
                 span.set_status(StatusCode.ERROR)
             span.end()
 
@@ -78,9 +78,9 @@ class OtelTracing:
         closing.start()
         await asyncio.to_thread(closing.join, CLOSE_SECONDS)
 
-    def _caller(self, visit: HttpExchange) -> Context:
+    def _caller(self, exchange: HttpExchange) -> Context:
         carried = {
-            name.decode(): value.decode("latin-1") for name, value in visit.scope["headers"] if name == TRACEPARENT
+            name.decode(): value.decode("latin-1") for name, value in exchange.scope["headers"] if name == TRACEPARENT
         }
         return self._context.extract(carried)
 

@@ -1,1 +1,1 @@
-"""The web app: routes of all rooms, the health of the house, and the server that serves them."""
+"""The web app: the routes of all modules, health checks, and the server."""

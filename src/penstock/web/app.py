@@ -1,7 +1,7 @@
-"""The HTTP app: the routes of all rooms behind one front.
+"""The HTTP app: the routes of all modules behind one middleware.
 
-`ROUTERS` says what is served. Routes find the parts of the house in `app.state`, by the typed dependencies of the files
-that declare them.
+`ROUTERS` lists what is served. Routes get the parts of the runtime from `app.state`, through the typed dependencies of
+the files that declare them.
 """
 
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ from penstock.access import api as access
 from penstock.etl import api as etl
 from penstock.etl.meters import EtlFigures
 from penstock.kernel.errors import PenstockError
-from penstock.kernel.http.envelope import refusal
+from penstock.kernel.http.envelope import envelope_error
 from penstock.kernel.http.in_flight import InFlight
-from penstock.kernel.http.middleware import BodyRules, Front
-from penstock.kernel.http.problems import install_error_handlers, problem
+from penstock.kernel.http.middleware import BodyLimits, RequestMiddleware
+from penstock.kernel.http.problems import install_error_handlers, problem_response
 from penstock.kernel.http.request_log import RequestLog
 from penstock.kernel.http.routes import RouteIndex
 from penstock.kernel.metrics import Metrics
@@ -35,34 +35,36 @@ ROUTERS: Sequence[APIRouter] = (
     health.router, access.router, events.router, webhooks.router, *tasks.ROUTERS, *etl.ROUTERS,
 )  # fmt: skip
 OPENAPI = "/api/v1/openapi.json"
-ENVELOPED = tuple(  # whose clients know another shape of error
-    f"/api/v1/{family}" for family in ("api-keys", "auth/", "audit", "projects", "tasks/", "submit", "stats")
+ENVELOPED = tuple(  # paths whose errors are sent in the envelope format
+    f"/api/v1/{path}" for path in ("api-keys", "auth/", "audit", "projects", "tasks/", "submit", "stats")
 )
-NO_TELEMETRY = TelemetryConfig(tracing=False, metrics=False, logs=False, auto_configure=False)  # it would tell queries
-# What pages of other origins may send and read, where PENSTOCK_CORS_ORIGINS lets them in.
-THEY_SEND = (
+NO_TELEMETRY = TelemetryConfig(
+    tracing=False, metrics=False, logs=False, auto_configure=False
+)  # it would report query strings
+# CORS headers that the origins in PENSTOCK_CORS_ORIGINS may send and read.
+ALLOWED_HEADERS = (
     "Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-API-Key", "X-Client-Id", "X-Lease-Token",
     "X-Request-Id",
 )  # fmt: skip
-LIMITS = tuple(f"X-{what}-{part}" for what in ("RateLimit", "Quota") for part in ("Limit", "Remaining", "Reset"))
-THEY_READ = ("Content-Language", "Retry-After", "X-Request-Id", *LIMITS)
+LIMIT_HEADERS = tuple(f"X-{what}-{part}" for what in ("RateLimit", "Quota") for part in ("Limit", "Remaining", "Reset"))
+EXPOSED_HEADERS = ("Content-Language", "Retry-After", "X-Request-Id", *LIMIT_HEADERS)
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-UPLOADS: tuple[str, ...] = etl.UPLOADS  # paths below which routes bound their bodies themselves
+UPLOADS: tuple[str, ...] = etl.UPLOADS  # paths below which routes limit bodies themselves
 
 
 class App(FastAPI):
-    """The framework's app, with our document of its routes."""
+    """The FastAPI app, with our OpenAPI document."""
 
     index: RouteIndex
 
     def openapi(self) -> dict[str, Any]:
-        """The OpenAPI document, made once."""
+        """The OpenAPI document, built once."""
         if not self.openapi_schema:
             self.openapi_schema = describe(self, self.index.routes)
         return self.openapi_schema
 
 
-def build_app(house: Runtime, *, routers: Sequence[APIRouter] = ROUTERS) -> App:
+def build_app(runtime: Runtime, *, routers: Sequence[APIRouter] = ROUTERS) -> App:
     """The app of one process."""
     app = App(
         title="Penstock",
@@ -73,73 +75,77 @@ def build_app(house: Runtime, *, routers: Sequence[APIRouter] = ROUTERS) -> App:
         redirect_slashes=False,
         telemetry=NO_TELEMETRY,
     )
-    _furnish(app, house)
+    _set_state(app, runtime)
     app.index = RouteIndex([*(route for router in routers for route in router.routes), *app.router.routes])
     app.router.routes[:] = [app.index]
-    install_error_handlers(app, tell=_tell)
-    _put_front(app, house)
+    install_error_handlers(app, render=_render_error)
+    _add_middleware(app, runtime)
     return app
 
 
-def _tell(request: Request, error: PenstockError) -> Response:
-    """What no route could answer, in the form of the family that its path belongs to."""
-    return refusal(request, error) if request.url.path.startswith(ENVELOPED) else problem(error, request)
+def _render_error(request: Request, error: PenstockError) -> Response:
+    """An error outside of a route, in the format of its path."""
+    if request.url.path.startswith(ENVELOPED):
+        return envelope_error(request, error)
+    return problem_response(error, request)
 
 
-def _furnish(app: App, house: Runtime) -> None:
-    """Put into `app.state` what routes ask for."""
-    app.state.db = house.db
-    app.state.access = house.access
-    app.state.logins = house.logins
-    app.state.hub = house.hub
-    app.state.notify = house.modules.notify
-    app.state.tasks = house.modules.tasks
-    app.state.etl = house.modules.etl
-    app.state.under_way = InFlight()
-    app.state.request_log = RequestLog(house.clock)
-    app.state.checkup = health.Checkup(_probes(house), version=app.version)
-    rooms = [
-        house.modules.tasks.metrics,
-        PullHealthMetrics(house.db, pull_timeout=house.settings.pull_timeout),
-        house.modules.etl.meters,
-        EtlFigures(house.db, queue_size=house.settings.etl.queue_size),
-        house.models.meters,
+def _set_state(app: App, runtime: Runtime) -> None:
+    """Put the parts of the runtime that routes depend on into `app.state`."""
+    app.state.db = runtime.db
+    app.state.access = runtime.access
+    app.state.logins = runtime.logins
+    app.state.hub = runtime.hub
+    app.state.notify = runtime.modules.notify
+    app.state.tasks = runtime.modules.tasks
+    app.state.etl = runtime.modules.etl
+    app.state.in_flight = InFlight()
+    app.state.request_log = RequestLog(runtime.clock)
+    app.state.health = health.HealthChecker(_probes(runtime), version=app.version)
+    collectors = [
+        runtime.modules.tasks.metrics,
+        PullHealthMetrics(runtime.db, pull_timeout=runtime.settings.pull_timeout),
+        runtime.modules.etl.meters,
+        EtlFigures(runtime.db, queue_size=runtime.settings.etl.queue_size),
+        runtime.models.meters,
     ]
-    app.state.metrics = Metrics(house.db, version=app.version, streams=house.hub, breakers=house.breakers, more=rooms)
+    app.state.metrics = Metrics(
+        runtime.db, version=app.version, streams=runtime.hub, breakers=runtime.breakers, more=collectors
+    )
 
 
-def _probes(house: Runtime) -> list[health.Probe]:
+def _probes(runtime: Runtime) -> list[health.Probe]:
     return [
-        probes.database(house.db),
-        probes.migrations(house.db),
-        *([probes.redis(partial(house.redis.call, "PING"))] if house.redis else []),
-        probes.blobs(house.blobs),
-        probes.disk(house.settings.data_dir),
-        probes.workers(house.db),
-        probes.rooms(house.db),
-        probes.periodic_tasks(house.db, house.scheduler.names),
-        probes.breakers(house.breakers),
+        probes.database(runtime.db),
+        probes.migrations(runtime.db),
+        *([probes.redis(partial(runtime.redis.call, "PING"))] if runtime.redis else []),
+        probes.blobs(runtime.blobs),
+        probes.disk(runtime.settings.data_dir),
+        probes.workers(runtime.db),
+        probes.modules(runtime.db),
+        probes.periodic_tasks(runtime.db, runtime.scheduler.names),
+        probes.breakers(runtime.breakers),
         probes.console(),
     ]
 
 
-def _put_front(app: App, house: Runtime) -> None:
-    settings = house.settings
+def _add_middleware(app: App, runtime: Runtime) -> None:
+    settings = runtime.settings
     app.add_middleware(
-        Front,
-        bodies=BodyRules(most_bytes=settings.body_bytes, seconds=settings.body_seconds, own_limits=UPLOADS),
+        RequestMiddleware,
+        body_limits=BodyLimits(max_bytes=settings.body_bytes, seconds=settings.body_seconds, exempt=UPLOADS),
         traffic=app.state.metrics.traffic,
         request_log=app.state.request_log,
-        under_way=app.state.under_way,
-        own_head=partial(app.index.has, "HEAD"),
+        in_flight=app.state.in_flight,
+        has_head_route=partial(app.index.has, "HEAD"),
         enveloped=ENVELOPED,
-        tracing=house.tracing,
+        tracing=runtime.tracing,
     )
     if origins := [origin.strip() for origin in settings.cors_origins.split(",") if origin.strip()]:
-        app.add_middleware(  # around the front, so that a page can read its refusals too
+        app.add_middleware(  # outermost, so that a page can read error responses too
             CORSMiddleware,
             allow_origins=origins,
             allow_methods=METHODS,
-            allow_headers=THEY_SEND,
-            expose_headers=THEY_READ,
+            allow_headers=ALLOWED_HEADERS,
+            expose_headers=EXPOSED_HEADERS,
         )

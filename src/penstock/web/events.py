@@ -1,6 +1,6 @@
-"""The routes of events: a live stream, and the same events as pages for those who rather ask.
+"""The event routes: a live stream (SSE), and the same events page by page for clients that poll.
 
-Admins see everyone's events. Others see those of their own audiences; a topic narrows that, and never widens it.
+Admins see all events. Others see those of their own audiences; a topic narrows that, and never widens it.
 """
 
 import re
@@ -16,21 +16,21 @@ from penstock.access.guard import CurrentCaller, requires
 from penstock.kernel.errors import Invalid, PenstockError, Refused, Unauthenticated
 from penstock.kernel.events import MOST_ID, NAME, Interest, list_events, oldest_id
 from penstock.kernel.http.dependencies import DbHere
-from penstock.kernel.http.sse import EventStream, Watch
+from penstock.kernel.http.sse import EventStream
 from penstock.kernel.hub import Hub
 
 router = APIRouter(prefix="/api/v1", tags=["events"])
 
 DIGITS = re.compile("[0-9]{1,19}")
-MOST_AT_ONCE = 1000
+MAX_PAGE_SIZE = 1000
 STREAM: dict[int | str, dict[str, Any]] = {
     200: {
         "description": (
-            "Server-sent events. `id` grows; come back with the last one in `Last-Event-ID`, and nothing is lost or "
-            "told twice. `event` is the kind, `data` one line of JSON: the event's own fields, `topic` and `at`. "
-            "`event: reset` with `{oldest}` says that events before the id `oldest` are no longer kept and some may be "
-            "missing: read the state of what you watch again. Lines that begin with a colon only show that the stream "
-            "lives. When it ends, connect again."
+            "Server-sent events. `id` increases; reconnect with the last one in `Last-Event-ID`, and no event is lost "
+            "or repeated. `event` is the kind, `data` one line of JSON: the event's own fields, `topic` and `at`. "
+            "`event: reset` with `{oldest}` means that events before the id `oldest` have been deleted and some may be "
+            "missing: reload the state of what you watch. Lines that begin with a colon are keepalives. When the "
+            "stream ends, reconnect."
         ),
         "content": {
             "text/event-stream": {
@@ -39,24 +39,24 @@ STREAM: dict[int | str, dict[str, Any]] = {
             }
         },
     },
-    429: {"description": "As many streams are open, here or for this tenant, as may be."},
+    429: {"description": "Too many open streams, on this server or for this tenant."},
 }
 
 
 class BadEventQuery(Invalid):
-    """A stream or a page of events was asked for by an id or a topic that cannot be one."""
+    """The event id or topic of a request is invalid."""
 
     code = "BAD_EVENT_QUERY"
-    message = "{name} is {value!r}, which cannot be."
-    message_zh = "{name} 的值 {value!r} 无效。"
-    hint = "Ids are the numbers that events carry; topics are short names such as job:7."
-    hint_zh = "编号是事件所带的数字；主题是形如 job:7 的名称。"
+    message = "Invalid {name}: {value!r}."
+    message_zh = "{name} 的值无效：{value!r}。"
+    hint = "Event ids are the integers in `id`; topics are short names such as job:7."
+    hint_zh = "事件编号是 `id` 中的整数；主题是形如 job:7 的短名称。"
 
 
 class EventShown(BaseModel):
     """One event."""
 
-    id: int = Field(description="Grows in the order in which events became visible.")
+    id: int = Field(description="Increases in the order in which events became visible.")
     topic: str
     kind: str
     at: datetime
@@ -64,11 +64,11 @@ class EventShown(BaseModel):
 
 
 class EventPage(BaseModel):
-    """Some events, oldest first."""
+    """A page of events, oldest first."""
 
     events: Sequence[EventShown]
-    next: int = Field(description="Give it as `after` to go on; while there is nothing new it stays as it is.")
-    oldest: int = Field(description="The id of the oldest event that is still kept; 0 when there never was one.")
+    next: int = Field(description="Pass it as `after` for the next page; unchanged while there is nothing new.")
+    oldest: int = Field(description="The id of the oldest stored event; 0 when there never was one.")
     missed: bool = Field(description="Whether events after `after` may have been deleted before this page was read.")
 
 
@@ -77,28 +77,28 @@ async def _hub(request: Request) -> Hub:
     return hub
 
 
-async def _topic(topic: Annotated[str | None, Query(description="Only events of this thing.")] = None) -> str | None:
+async def _topic(topic: Annotated[str | None, Query(description="Only events of this topic.")] = None) -> str | None:
     if topic is not None and not NAME.fullmatch(topic):
         raise BadEventQuery(name="topic", value=topic[:50])
     return topic
 
 
 async def _last_seen(
-    last_event_id: Annotated[str, Query(description="Where to go on, if there is no header.")] = "",
+    last_event_id: Annotated[str, Query(description="Where to resume, if there is no header.")] = "",
     last_event_header: Annotated[str, Header(alias="Last-Event-ID", description="The id of the last event seen.")] = "",
 ) -> int | None:
-    """The header first: a browser that comes back sends it, beside the address that it began with."""
+    """The header wins: a browser that reconnects sends it in addition to its original URL."""
     text = last_event_header or last_event_id
-    return _number("Last-Event-ID", text) if text else None
+    return _event_id("Last-Event-ID", text) if text else None
 
 
 async def _after(after: Annotated[str, Query(description="The id of the last event seen.")] = "0") -> int:
-    return _number("after", after)
+    return _event_id("after", after)
 
 
-def _number(name: str, text: str) -> int:
-    if DIGITS.fullmatch(text) and (number := int(text)) <= MOST_ID:
-        return number
+def _event_id(name: str, text: str) -> int:
+    if DIGITS.fullmatch(text) and (event_id := int(text)) <= MOST_ID:
+        return event_id
     raise BadEventQuery(name=name, value=text[:50])
 
 
@@ -110,7 +110,7 @@ AfterHere = Annotated[int, Depends(_after)]
 
 @router.get(
     "/events",
-    summary="Watch events as they happen",
+    summary="Stream events",
     status_code=200,
     response_class=EventStream,
     responses=STREAM,
@@ -119,24 +119,26 @@ AfterHere = Annotated[int, Depends(_after)]
 async def watch_events(
     request: Request, caller: CurrentCaller, hub: HubHere, topic: TopicHere, last_seen: LastSeenHere
 ) -> EventStream:
-    """Events from now on, or after the last one seen, for as long as the connection is kept."""
+    """Stream events from now on, or after the last one seen, until the client disconnects."""
     interest = _interest(caller, topic)
-    allowed = _still_allowed(request, interest)
-    return EventStream(hub, Watch(interest=interest, tenant=caller.tenant, after=last_seen, allowed=allowed))
+    has_access = _access_check(request, interest)
+    return EventStream(hub, interest, tenant=caller.tenant, after=last_seen, has_access=has_access)
 
 
-@router.get("/events/log", summary="Read events page by page", **requires(Scope.READ, bound=True))
+@router.get("/events/log", summary="List past events", **requires(Scope.READ, bound=True))
 async def list_past_events(
     caller: CurrentCaller,
     db: DbHere,
     topic: TopicHere,
     after: AfterHere,
-    limit: Annotated[int, Query(ge=1, le=MOST_AT_ONCE)] = 100,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE_SIZE)] = 100,
 ) -> EventPage:
-    """Events after an id."""
+    """List events after an id."""
     async with db.read() as tx:
         found = await list_events(tx, _interest(caller, topic), after=after, limit=limit)
-        oldest = await oldest_id(tx)  # after the page: what it says to be kept was kept when the page was read
+        oldest = await oldest_id(
+            tx
+        )  # read after the page, so an event that it reports as stored was stored when the page was read
     return EventPage(
         events=[EventShown(id=e.id, topic=e.topic, kind=e.kind, at=e.at, data=e.data) for e in found],
         next=found[-1].id if found else after,
@@ -149,16 +151,16 @@ def _interest(caller: Caller, topic: str | None) -> Interest:
     return Interest(topic=topic, audiences=None if caller.is_admin else frozenset(caller.audiences))
 
 
-def _still_allowed(request: Request, interest: Interest) -> Callable[[], Awaitable[bool]]:
-    """Asks the door again: a key that was revoked, or lost what it saw, must not go on watching."""
+def _access_check(request: Request, interest: Interest) -> Callable[[], Awaitable[bool]]:
+    """Authenticates the caller again: a key that was revoked or lost its scope must not go on watching."""
 
-    async def ask() -> bool:
+    async def has_access() -> bool:
         try:
             caller: Caller = await request.app.state.access.authorize(request, Scope.READ, bound=True)
         except (Unauthenticated, Refused):
             return False
         except PenstockError:
-            return True  # what knows callers is away, and so are events: it will be asked again
+            return True  # authentication is unavailable, and so are events: checked again later
         return _interest(caller, interest.topic) == interest
 
-    return ask
+    return has_access

@@ -1,13 +1,13 @@
-"""Whether the house is well: for people, for load balancers, and for whoever draws graphs.
+"""Health checks for people, load balancers and Prometheus.
 
-    /livez           the process answers
-    /readyz          it can serve: its database is there and migrated, and it is not stopping
-    /api/v1/health   every part, one by one; 503 when a part that is needed is unwell
-    /metrics         figures for Prometheus
+    /livez           the process responds
+    /readyz          it can serve: its database is reachable and migrated, and it is not shutting down
+    /api/v1/health   every check; 503 when a required one fails
+    /metrics         metrics in Prometheus format
 
-Anybody may ask, so details are short words of ours: never an address, a name or what a server said. The log has that.
-Each part is looked at beside the others and given up on after a moment (`kernel/looks.py`), so that nothing that hangs
-can hang this; what was seen is kept for a second, so that a flood of questions costs nothing.
+These routes are public, so details are short texts of ours: never an address, a name or a server's message. The log
+has those. Checks run concurrently, each with a timeout (`kernel/looks.py`), so none can block the others; results are
+cached for a second, so that a flood of requests costs nothing.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ from penstock.kernel.metrics import PAGE_TYPE, Metrics
 
 log = logging.getLogger(__name__)
 
-FRESH_SECONDS = 1.0
-PATIENCE_SECONDS = 1.5
-READY_NEEDS = ("database", "migrations")
-LATE = "no answer in time"
-IN_SHORT = {  # what an error says to everybody; any other shows its code alone
-    "BLOBS_UNAVAILABLE": "does not answer as it should",
-    "BREAKER_OPEN": "left alone for a moment after failures",
-    "DB_BROKEN": "its file cannot be used",
+CACHE_SECONDS = 1.0
+TIMEOUT_SECONDS = 1.5
+READINESS_CHECKS = ("database", "migrations")
+TIMED_OUT = "no answer in time"
+PUBLIC_DETAILS = {  # by error code; any other error shows its code alone
+    "BLOBS_UNAVAILABLE": "unavailable",
+    "BREAKER_OPEN": "circuit breaker open after failures",
+    "DB_BROKEN": "database file unusable",
     "DB_BUSY": "too busy to answer",
     "DB_NEWER": "newer than this program",
     "DB_NOT_MIGRATED": "not migrated",
@@ -47,29 +47,31 @@ IN_SHORT = {  # what an error says to everybody; any other shows its code alone
 
 
 class Check(BaseModel):
-    """One part of the house, and whether it is well."""
+    """The result of one check."""
 
     ok: bool
-    needed: bool = Field(description="Whether the house is unwell without it.")
+    needed: bool = Field(description="Whether the service is unwell when this check fails.")
     detail: str = ""
 
 
 class Health(BaseModel):
-    """Every part of the house."""
+    """The results of all checks."""
 
-    status: str = Field(description="ok; degraded when a part that is not needed is unwell; unwell.")
+    status: str = Field(
+        description="ok; degraded when a check that is not needed fails; unwell when a needed one does."
+    )
     version: str
     checks: dict[str, Check]
 
 
 class Word(BaseModel):
-    """A short answer."""
+    """A status in one word."""
 
     status: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class ProbeResult:
     """What a probe found."""
 
     ok: bool = True
@@ -78,71 +80,71 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """How to look at one part. What it raises is found unwell."""
+    """How to check one dependency. A probe that raises has failed."""
 
     name: str
-    look: Callable[[], Coroutine[Any, Any, Finding]]
+    check: Callable[[], Coroutine[Any, Any, ProbeResult]]
     needed: bool = True
 
 
-class Checkup:
-    """Looks at every part."""
+class HealthChecker:
+    """Runs the probes and caches their results."""
 
     def __init__(self, probes: Sequence[Probe], *, version: str) -> None:
         self._probes = {probe.name: probe for probe in probes}
         self._version = version
-        self._said: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
         self._looks = {
-            name: Look(partial(self._see, probe), fresh_seconds=FRESH_SECONDS, patience_seconds=PATIENCE_SECONDS)
+            name: Look(partial(self._run, probe), fresh_seconds=CACHE_SECONDS, patience_seconds=TIMEOUT_SECONDS)
             for name, probe in self._probes.items()
         }
 
-    async def everything(self) -> Health:
-        """How every part is."""
+    async def check_all(self) -> Health:
+        """Run every check."""
         checks = await self._check(*self._probes)
-        unwell = [check for check in checks.values() if not check.ok]
-        status = "unwell" if any(check.needed for check in unwell) else "degraded" if unwell else "ok"
+        failed = [check for check in checks.values() if not check.ok]
+        status = "unwell" if any(check.needed for check in failed) else "degraded" if failed else "ok"
         return Health(status=status, version=self._version, checks=checks)
 
     async def is_ready(self) -> bool:
         """Whether requests can be served."""
-        return all(check.ok for check in (await self._check(*READY_NEEDS)).values())
+        return all(check.ok for check in (await self._check(*READINESS_CHECKS)).values())
 
     async def _check(self, *names: str) -> dict[str, Check]:
         known = [name for name in names if name in self._probes]
-        found = await asyncio.gather(*map(self._find, known))
+        results = await asyncio.gather(*map(self._cached, known))
         return {
-            name: Check(ok=finding.ok, needed=self._probes[name].needed, detail=finding.detail)
-            for name, finding in zip(known, found, strict=True)
+            name: Check(ok=result.ok, needed=self._probes[name].needed, detail=result.detail)
+            for name, result in zip(known, results, strict=True)
         }
 
-    async def _find(self, name: str) -> Finding:
+    async def _cached(self, name: str) -> ProbeResult:
         try:
             return await self._looks[name].answer()
         except NoAnswer as error:
-            return self._unwell(name, LATE, error)
+            return self._failed(name, TIMED_OUT, error)
 
-    async def _see(self, probe: Probe) -> Finding:
+    async def _run(self, probe: Probe) -> ProbeResult:
         try:
-            found = await probe.look()
+            result = await probe.check()
         except PenstockError as error:
-            return self._unwell(probe.name, IN_SHORT.get(error.code, error.code), error)
-        except Exception as error:  # noqa: BLE001  (a probe that fails must not hide what the others found)
-            return self._unwell(probe.name, "could not be looked at", error)
-        self._said.pop(probe.name, None)
-        return found
+            return self._failed(probe.name, PUBLIC_DETAILS.get(error.code, error.code), error)
+        except Exception as error:  # noqa: BLE001  (a failing probe must not hide the results of the others)
+            return self._failed(probe.name, "check failed", error)
+        self._logged.pop(probe.name, None)
+        return result
 
-    def _unwell(self, name: str, detail: str, error: Exception) -> Finding:
-        """Say it to the log in full, once and not at every look."""
-        if self._said.get(name) != detail:
-            self._said[name] = detail
-            log.warning("%s is unwell: %r", name, error)
-        return Finding(ok=False, detail=detail)
+    def _failed(self, name: str, detail: str, error: Exception) -> ProbeResult:
+        """Log the error in full when it is new, and not at every check."""
+        if self._logged.get(name) != detail:
+            self._logged[name] = detail
+            log.warning("health check %s failed: %r", name, error)
+        return ProbeResult(ok=False, detail=detail)
 
 
-async def _checkup(request: Request) -> Checkup:
-    checkup: Checkup = request.app.state.checkup
-    return checkup
+async def _health(request: Request) -> HealthChecker:
+    checker: HealthChecker = request.app.state.health
+    return checker
 
 
 async def _metrics(request: Request) -> Metrics:
@@ -151,11 +153,11 @@ async def _metrics(request: Request) -> Metrics:
 
 
 async def _stopping(request: Request) -> bool:
-    under_way: InFlight = request.app.state.under_way
-    return under_way.stopping
+    in_flight: InFlight = request.app.state.in_flight
+    return in_flight.stopping
 
 
-CheckupHere = Annotated[Checkup, Depends(_checkup)]
+HealthHere = Annotated[HealthChecker, Depends(_health)]
 MetricsHere = Annotated[Metrics, Depends(_metrics)]
 StoppingHere = Annotated[bool, Depends(_stopping)]
 
@@ -164,45 +166,45 @@ router = APIRouter(tags=["health"])
 
 @router.get(
     "/api/v1/health",
-    summary="Is everything well?",
+    summary="Run all health checks",
     response_model=Health,
-    responses={503: {"model": Health, "description": "A part that is needed is unwell."}},
+    responses={503: {"model": Health, "description": "A required check fails."}},
     **public(),
 )
-async def health(checkup: CheckupHere) -> Response:
-    """Every part, one by one."""
-    found = await checkup.everything()
+async def health(checker: HealthHere) -> Response:
+    """Every check with its result."""
+    found = await checker.check_all()
     return JSONResponse(found.model_dump(), status_code=503 if found.status == "unwell" else 200)
 
 
-@router.get("/livez", summary="Does the process answer?", **public())
+@router.get("/livez", summary="Liveness probe", **public())
 async def alive() -> Word:
-    """It does."""
+    """The process responds."""
     return Word(status="ok")
 
 
 @router.get(
     "/readyz",
-    summary="Can it serve requests?",
+    summary="Readiness probe",
     response_model=Word,
-    responses={503: {"model": Word, "description": "Not now."}},
+    responses={503: {"model": Word, "description": "Not ready."}},
     **public(),
 )
-async def ready(checkup: CheckupHere, stopping: StoppingHere) -> Response:
-    """Whether to send requests here."""
+async def ready(checker: HealthHere, stopping: StoppingHere) -> Response:
+    """Whether to send requests to this process."""
     if stopping:
         return JSONResponse({"status": "stopping"}, status_code=503)
-    is_ready = await checkup.is_ready()
+    is_ready = await checker.is_ready()
     return JSONResponse({"status": "ready" if is_ready else "not ready"}, status_code=200 if is_ready else 503)
 
 
 @router.get(
     "/metrics",
-    summary="Figures for Prometheus",
+    summary="Metrics for Prometheus",
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
     **public(),
 )
 async def show_metrics(metrics: MetricsHere) -> Response:
-    """The figures of this process, and of the work that waits."""
+    """The metrics of this process and of the queues."""
     return Response(await metrics.page(), media_type=PAGE_TYPE)

@@ -1,7 +1,7 @@
-"""The OpenAPI document: what the framework knows, and what holds for every operation of ours.
+"""The OpenAPI document: the framework's, plus the errors and security of every operation.
 
-Errors are problems everywhere, so each operation lists those that it can answer with. An operation that describes its
-errors itself (`default`) is left alone.
+Errors are RFC 9457 problems, so each operation lists the statuses that it can respond with. An operation that describes
+its errors itself (`default`) is left unchanged.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ FIELD = {
 }
 PROBLEM_SCHEMA = {
     "title": "Problem",
-    "description": "What went wrong (RFC 9457). `code` stays as it is; `detail` and `hint` are English or Chinese.",
+    "description": "An error (RFC 9457). `code` is stable; `detail` and `hint` are English or Chinese.",
     "type": "object",
     "required": ["type", "title", "status", "detail", "code", "retryable", "hint", "request_id"],
     "properties": {
@@ -33,20 +33,20 @@ PROBLEM_SCHEMA = {
         "detail": {"type": "string"},
         "code": {"type": "string", "description": "Listed in docs/reference/errors.md."},
         "retryable": {"type": "boolean", "description": "Whether the same request may succeed later."},
-        "hint": {"type": "string", "description": "What to do."},
-        "request_id": {"type": "string", "description": "Names this request in the log."},
-        "errors": {"type": "array", "items": FIELD, "description": "With VALIDATION: every field that does not fit."},
+        "hint": {"type": "string", "description": "How to fix it."},
+        "request_id": {"type": "string", "description": "Identifies this request in the log."},
+        "errors": {"type": "array", "items": FIELD, "description": "With VALIDATION: every invalid field."},
     },
 }
 SECURITY = {
     "ApiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
     "Bearer": {"type": "http", "scheme": "bearer", "description": "An API key, a console login or a JWT."},
 }
-FRAMEWORKS_OWN = ("HTTPValidationError", "ValidationError")  # describes a 422 that is never answered
+UNUSED_SCHEMAS = ("HTTPValidationError", "ValidationError")  # of the framework's 422, which is never sent
 
 
 def describe(app: FastAPI, routes: Sequence[BaseRoute]) -> dict[str, Any]:
-    """The document of these routes."""
+    """The OpenAPI document of these routes."""
     document = get_openapi(title=app.title, version=app.version, description=app.description, routes=routes)
     for path, operation in _operations(document):
         _add_problems(path, operation)
@@ -55,7 +55,7 @@ def describe(app: FastAPI, routes: Sequence[BaseRoute]) -> dict[str, Any]:
     components = document.setdefault("components", {})
     components["securitySchemes"] = SECURITY
     schemas = components.setdefault("schemas", {})
-    for name in FRAMEWORKS_OWN:
+    for name in UNUSED_SCHEMAS:
         schemas.pop(name, None)
     schemas["Problem"] = PROBLEM_SCHEMA
     return document
@@ -68,13 +68,13 @@ def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]
 
 
 def _add_problems(path: str, operation: dict[str, Any]) -> None:
-    answers = operation["responses"]
-    answers.pop("422", None)
-    if "default" in answers:
+    responses = operation["responses"]
+    responses.pop("422", None)
+    if "default" in responses:
         return
     for status in _statuses(path, operation):
         described = {"description": HTTPStatus(status).phrase, "content": {PROBLEM: {"schema": {"$ref": SCHEMA}}}}
-        answers.setdefault(str(status), described)
+        responses.setdefault(str(status), described)
 
 
 def _statuses(path: str, operation: dict[str, Any]) -> Iterator[int]:

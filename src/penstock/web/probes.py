@@ -1,4 +1,4 @@
-"""How health looks at each part of the house: one short question per part, harmless however often it is asked."""
+"""Health probes: one short check per dependency, harmless however often it runs."""
 
 import asyncio
 import shutil
@@ -15,127 +15,127 @@ from penstock.kernel.metrics import KnownBreaker
 from penstock.kernel.migrations import pending
 from penstock.kernel.processes import list_processes
 from penstock.kernel.scheduler import list_periodic_tasks
-from penstock.web.health import Finding, Probe
+from penstock.web.health import Probe, ProbeResult
 
-LEAST_FREE_BYTES = 100 * 1000 * 1000
-LEAST_FREE_SHARE = 0.01
-UNHEARD = timedelta(seconds=10)  # work may wait so long before anyone is blamed: a worker starts within that
-MOST_NAMED = 10
+MIN_FREE_BYTES = 100 * 1000 * 1000
+MIN_FREE_SHARE = 0.01
+MAX_UNSERVED = timedelta(seconds=10)  # jobs may wait this long without a worker: one starts within that
+MAX_NAMED = 10
 
 
 def database(db: Db) -> Probe:
     """The database answers."""
 
-    async def look() -> Finding:
+    async def check() -> ProbeResult:
         async with db.read() as tx:
             await tx.conn.execute(select(1))
-        return Finding()
+        return ProbeResult()
 
-    return Probe(name="database", look=look)
+    return Probe(name="database", check=check)
 
 
 def migrations(db: Db) -> Probe:
-    """The database is in the form that this program knows."""
+    """The schema of the database is the one that this program knows."""
 
-    async def look() -> Finding:
+    async def check() -> ProbeResult:
         steps = await pending(db)
-        return Finding(ok=not steps, detail=f"steps to take: {', '.join(steps)}" if steps else "")
+        return ProbeResult(ok=not steps, detail=f"pending migrations: {', '.join(steps)}" if steps else "")
 
-    return Probe(name="migrations", look=look)
+    return Probe(name="migrations", check=check)
 
 
 def redis(ping: Callable[[], Awaitable[object]]) -> Probe:
     """Redis answers."""
 
-    async def look() -> Finding:
+    async def check() -> ProbeResult:
         await ping()
-        return Finding()
+        return ProbeResult()
 
-    return Probe(name="redis", look=look)
+    return Probe(name="redis", check=check)
 
 
 def blobs(store: Blobs) -> Probe:
-    """The object store answers, lets us in, and has room."""
+    """The object store answers, accepts our credentials, and has space."""
 
-    async def look() -> Finding:
+    async def check() -> ProbeResult:
         await store.check()
-        return Finding()
+        return ProbeResult()
 
-    return Probe(name="blobs", look=look)
+    return Probe(name="blobs", check=check)
 
 
 def disk(folder: Path) -> Probe:
-    """There is room where local files are kept."""
+    """The disk of the data folder has space."""
 
-    async def look() -> Finding:
+    async def check() -> ProbeResult:
         total, _, free = await asyncio.to_thread(_usage, folder)
-        return Finding(ok=is_room(free=free, total=total), detail=f"{free / 1e9:.1f} GB free")
+        return ProbeResult(ok=has_space(free=free, total=total), detail=f"{free / 1e9:.1f} GB free")
 
-    return Probe(name="disk", look=look)
+    return Probe(name="disk", check=check)
 
 
-def is_room(*, free: int, total: int) -> bool:
-    """Whether a disk has so many bytes left that nothing will fail for want of them soon."""
-    return free >= max(LEAST_FREE_BYTES, LEAST_FREE_SHARE * total)
+def has_space(*, free: int, total: int) -> bool:
+    """Whether a disk has enough free bytes that writes will not fail soon."""
+    return free >= max(MIN_FREE_BYTES, MIN_FREE_SHARE * total)
 
 
 def workers(db: Db) -> Probe:
-    """Someone takes up jobs. Without, requests are served and work waits, so the house is not unwell for it."""
+    """A worker process is alive. Without one, requests are served and jobs wait, so it is not required."""
 
-    async def look() -> Finding:
+    async def check() -> ProbeResult:
         async with db.read() as tx:
-            alive = [known for known in await list_processes(tx) if known.alive and known.rooms]
-        return Finding(ok=bool(alive), detail=f"{len(alive)} alive" if alive else "nobody takes up jobs")
+            alive = [process for process in await list_processes(tx) if process.alive and process.rooms]
+        return ProbeResult(ok=bool(alive), detail=f"{len(alive)} alive" if alive else "no worker is running")
 
-    return Probe(name="workers", look=look, needed=False)
+    return Probe(name="workers", check=check, needed=False)
 
 
-def rooms(db: Db) -> Probe:
-    """No work waits in a room that nobody works in."""
+def modules(db: Db) -> Probe:
+    """No jobs wait in a module that no worker serves."""
 
-    async def look() -> Finding:
+    async def check() -> ProbeResult:
         async with db.read() as tx:
-            worked = {room for known in await list_processes(tx) if known.alive for room in known.rooms}
-            waiting = [found for found in await list_rooms_waiting(tx) if found.since < tx.now - UNHEARD]
-        left = [found.room or "the default room" for found in waiting if found.room not in worked]
-        named = ", ".join(left[:MOST_NAMED])
-        return Finding(ok=not left, detail=f"work waits and nobody works in: {named}" if left else "")
+            served = {module for process in await list_processes(tx) if process.alive for module in process.rooms}
+            waiting = [found for found in await list_rooms_waiting(tx) if found.since < tx.now - MAX_UNSERVED]
+        unserved = [found.room or "the default module" for found in waiting if found.room not in served]
+        named = ", ".join(unserved[:MAX_NAMED])
+        return ProbeResult(ok=not unserved, detail=f"jobs wait and no worker serves: {named}" if unserved else "")
 
-    return Probe(name="rooms", look=look, needed=False)
+    return Probe(name="rooms", check=check, needed=False)
 
 
 def periodic_tasks(db: Db, known: frozenset[str]) -> Probe:
-    """Periodic periodic_tasks do not fail. One that failed is tried again, so the house is not unwell for it."""
+    """No periodic task failed in its last run. A failed one is retried, so it is not required."""
 
-    async def look() -> Finding:
-        failing = [duty.name for duty in await list_periodic_tasks(db) if duty.error and duty.name in known]
-        return Finding(ok=not failing, detail=f"failed last time: {', '.join(failing)}" if failing else "")
+    async def check() -> ProbeResult:
+        failing = [task.name for task in await list_periodic_tasks(db) if task.error and task.name in known]
+        return ProbeResult(ok=not failing, detail=f"failed last time: {', '.join(failing)}" if failing else "")
 
-    return Probe(name="duties", look=look, needed=False)
+    return Probe(name="duties", check=check, needed=False)
 
 
 def breakers(known: Sequence[KnownBreaker]) -> Probe:
-    """Nothing is left alone because it failed."""
+    """No circuit breaker is open."""
 
-    async def look() -> Finding:
+    async def check() -> ProbeResult:
         opened = [f"{breaker.name} ({breaker.reason})" for breaker in known if breaker.open]
-        return Finding(ok=not opened, detail=f"left alone: {', '.join(opened)}" if opened else "")
+        return ProbeResult(ok=not opened, detail=f"open: {', '.join(opened)}" if opened else "")
 
-    return Probe(name="breakers", look=look, needed=False)
+    return Probe(name="breakers", check=check, needed=False)
 
 
 def console() -> Probe:
-    """The console's build; there is none yet, and nothing is amiss for that."""
+    """The console's build; there is none yet, which is no failure."""
 
-    async def look() -> Finding:
-        return Finding(detail="this build has no console")
+    async def check() -> ProbeResult:
+        return ProbeResult(detail="this build has no console")
 
-    return Probe(name="console", look=look, needed=False)
+    return Probe(name="console", check=check, needed=False)
 
 
 def _usage(folder: Path) -> shutil._ntuple_diskusage:
-    """Of the disk that a folder is on, or will be on once it is made."""
-    there = folder.absolute()
-    while not there.exists():
-        there = there.parent
-    return shutil.disk_usage(there)
+    """The usage of the disk that a folder is on, or will be on once it is created."""
+    existing = folder.absolute()
+    while not existing.exists():
+        existing = existing.parent
+    return shutil.disk_usage(existing)

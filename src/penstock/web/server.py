@@ -1,7 +1,7 @@
-"""The server: granian inside this process, so that the API, the workers and the timekeeper share one event loop.
+"""The server: granian inside this process, so that the API, the workers and the scheduler share one event loop.
 
-It stops in order. `/readyz` says so first; then no connection is taken any more, live streams end, and requests that
-are under way have the grace to end. What is not over by then is cut off.
+Graceful shutdown: `/readyz` reports it first; then no connection is accepted, live streams end, and requests in flight
+get a grace period. What still runs after it is cancelled.
 """
 
 import asyncio
@@ -23,30 +23,30 @@ from penstock.wiring import Runtime
 
 log = logging.getLogger(__name__)
 
-# How long a connection may be silent before a request's headers are whole, also between two requests.
+# How long a connection may be silent before a request's headers are complete, also between two requests.
 HEADER_MILLISECONDS = 30_000
 HEADER_BYTES = 64 * 1024
-BACKLOG = 1024  # connections that wait to be taken
+BACKLOG = 1024  # connections that wait to be accepted
 SPARE_CONNECTIONS = 1024  # beside those that live streams may hold
-CUT_SECONDS = 2  # for what was cut off to end
-# A thread of granian's puts things away after it has said that it is done. It aborts a process that ends before it has.
+CANCEL_SECONDS = 2  # for cancelled requests to end
+# A thread of granian cleans up after it has reported its end. It aborts a process that exits before the thread is done.
 SETTLE_SECONDS = 0.1
-# Its own lines go the way of ours; it would write to standard output by itself, past what redacts them.
+# Granian's log lines go through our handlers; by default it writes to standard output, without redaction.
 LOGGING = {"handlers": {}, "formatters": {}, "loggers": {"_granian": {"handlers": [], "propagate": True}}}
 
 
 class PortTaken(Conflict):
-    """Something else listens on the port, or the address is not ours."""
+    """Another process listens on the port, or the address is not local."""
 
     code = "PORT_TAKEN"
-    message = "{host}:{port} cannot be listened on ({reason})."
+    message = "Cannot listen on {host}:{port} ({reason})."
     message_zh = "无法监听 {host}:{port}（{reason}）。"
-    hint = "Stop what listens there, or choose another address with --host and --port."
+    hint = "Stop the process that listens there, or choose another address with --host and --port."
     hint_zh = "请停止占用该端口的程序，或用 --host 和 --port 另选地址。"
 
 
 def check_port(host: str, port: int) -> None:
-    """Refuse a port that is taken: the server itself would share it with the other one, to everyone's surprise."""
+    """Raise `PortTaken` when the port is in use: granian would share it with the other process (SO_REUSEPORT)."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         with socket.create_server((host, port), family=family, reuse_port=False):
@@ -57,9 +57,9 @@ def check_port(host: str, port: int) -> None:
         ) from error
 
 
-async def serve_http(house: Runtime, *, host: str, port: int) -> None:
-    """Answer HTTP until cancelled."""
-    app, settings = build_app(house), house.settings
+async def serve_http(runtime: Runtime, *, host: str, port: int) -> None:
+    """Serve the runtime's app until cancelled."""
+    app, settings = build_app(runtime), runtime.settings
     connections = settings.sse_connections + SPARE_CONNECTIONS
     try:
         await serve_app(
@@ -71,7 +71,7 @@ async def serve_http(house: Runtime, *, host: str, port: int) -> None:
             drain_seconds=settings.drain_seconds,
         )
     finally:
-        app.state.request_log.tell()
+        app.state.request_log.flush()
 
 
 async def serve_app(
@@ -83,18 +83,18 @@ async def serve_app(
     grace_seconds: float = 0,
     drain_seconds: float = 0,
 ) -> None:
-    """Answer HTTP with this app until cancelled; from then on, `/readyz` tells for `drain_seconds` to ask others."""
+    """Serve this app until cancelled; then `/readyz` reports the shutdown for `drain_seconds` before it begins."""
     check_port(host, port)
-    under_way: InFlight = getattr(app.state, "under_way", InFlight())  # an app that is not ours has none
+    in_flight: InFlight = getattr(app.state, "in_flight", InFlight())  # a foreign app has none
     server = _server(app, host, port, connections=connections)
     serving = asyncio.create_task(server.serve())
     try:
         await asyncio.shield(serving)
     finally:
-        under_way.stopping = True
+        in_flight.stopping = True
         await asyncio.sleep(drain_seconds)
         server.stop()  # type: ignore[no-untyped-call]  # granian gives this method no types
-        await _finish(under_way, serving, grace_seconds=grace_seconds)
+        await _finish(in_flight, serving, grace_seconds=grace_seconds)
 
 
 def _server(app: FastAPI, host: str, port: int, *, connections: int) -> Server:
@@ -103,7 +103,7 @@ def _server(app: FastAPI, host: str, port: int, *, connections: int) -> Server:
         address=host,
         port=port,
         interface=Interfaces.ASGI,
-        http=HTTPModes.http1,  # proxies speak it, and there is half as much to defend
+        http=HTTPModes.http1,  # proxies speak it, and the attack surface is half the size
         websockets=False,
         backlog=BACKLOG,
         backpressure=connections,
@@ -113,12 +113,12 @@ def _server(app: FastAPI, host: str, port: int, *, connections: int) -> Server:
     )
 
 
-async def _finish(under_way: InFlight, serving: asyncio.Task[None], *, grace_seconds: float) -> None:
-    """Wait for the requests that are under way; cut off those that outlast the grace."""
+async def _finish(in_flight: InFlight, serving: asyncio.Task[None], *, grace_seconds: float) -> None:
+    """Wait for the requests in flight; cancel those that outlast the grace period."""
     await asyncio.wait([serving], timeout=grace_seconds)
-    if late := under_way.cut():
-        log.warning("%d requests are cut off: they did not end within %g s", late, grace_seconds)
-    await asyncio.wait([serving], timeout=CUT_SECONDS)
+    if late := in_flight.cancel_all():
+        log.warning("%d requests cancelled: they did not finish within %g s", late, grace_seconds)
+    await asyncio.wait([serving], timeout=CANCEL_SECONDS)
     serving.cancel()
     with suppress(asyncio.CancelledError):
         await serving

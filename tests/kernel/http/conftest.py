@@ -1,4 +1,4 @@
-"""A small app behind our front, with a route for each way to answer."""
+"""A small app behind the middleware, with a route for each kind of response."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -15,14 +15,14 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.errors import PenstockError, Unavailable
 from penstock.kernel.http.in_flight import InFlight
-from penstock.kernel.http.middleware import BodyRules, Front
+from penstock.kernel.http.middleware import BodyLimits, RequestMiddleware
 from penstock.kernel.http.problems import install_error_handlers
 from penstock.kernel.http.request_log import RequestLog
 from penstock.kernel.http.routes import RouteIndex
 from penstock.kernel.logs import request_id
 from penstock.kernel.metrics import Traffic
 
-MOST_BYTES = 2000
+MAX_BYTES = 2000
 BODY_SECONDS = 0.2
 
 
@@ -41,41 +41,41 @@ class Thing(BaseModel):
 
 
 @dataclass(kw_only=True)
-class Runtime:
-    """The app, and what stands around it."""
+class ServedApp:
+    """The app and the objects of its middleware."""
 
     app: FastAPI
     traffic: Traffic = field(default_factory=Traffic)
-    under_way: InFlight = field(default_factory=InFlight)
+    in_flight: InFlight = field(default_factory=InFlight)
     log: RequestLog
     raises: Callable[[], None] = lambda: None
 
 
 @pytest.fixture
-def house() -> Runtime:
-    """The app behind the front."""
-    made = Runtime(app=FastAPI(redirect_slashes=False), log=RequestLog(ManualClock(datetime(2026, 1, 1, tzinfo=UTC))))
+def served() -> ServedApp:
+    """The app behind the middleware."""
+    made = ServedApp(app=FastAPI(redirect_slashes=False), log=RequestLog(ManualClock(datetime(2026, 1, 1, tzinfo=UTC))))
     index = RouteIndex(_routes(made).routes)
     made.app.router.routes[:] = [index]
     install_error_handlers(made.app)
     made.app.add_middleware(
-        Front,
-        bodies=BodyRules(most_bytes=MOST_BYTES, seconds=BODY_SECONDS, own_limits=("/uploads/",)),
+        RequestMiddleware,
+        body_limits=BodyLimits(max_bytes=MAX_BYTES, seconds=BODY_SECONDS, exempt=("/uploads/",)),
         traffic=made.traffic,
         request_log=made.log,
-        under_way=made.under_way,
-        own_head=lambda path: index.has("HEAD", path),
+        in_flight=made.in_flight,
+        has_head_route=lambda path: index.has("HEAD", path),
     )
     return made
 
 
 @pytest.fixture
-def app(house: Runtime) -> FastAPI:
+def app(served: ServedApp) -> FastAPI:
     """The app alone."""
-    return house.app
+    return served.app
 
 
-def _routes(house: Runtime) -> APIRouter:  # noqa: C901  (a list of routes)
+def _routes(served: ServedApp) -> APIRouter:  # noqa: C901  (a list of routes)
     router = APIRouter()
 
     @router.get("/things/{thing_id}")
@@ -93,7 +93,7 @@ def _routes(house: Runtime) -> APIRouter:  # noqa: C901  (a list of routes)
 
     @router.get("/raise")
     async def fail() -> None:
-        house.raises()
+        served.raises()
 
     @router.get("/text")
     async def text(size: int, kind: str = "application/json") -> Response:
@@ -157,7 +157,7 @@ async def _refused() -> AsyncIterator[bytes]:
 
 
 def raising(error: PenstockError | Exception) -> Callable[[], None]:
-    """What raises this."""
+    """A function that raises this error."""
 
     def fail() -> None:
         raise error

@@ -16,16 +16,16 @@ from penstock.kernel.clock import ManualClock
 from penstock.kernel.http.envelope import (
     ERRORS,
     EnvelopeRoute,
-    Moment,
     Paged,
     PageHere,
     Said,
     SayHere,
-    in_millis,
+    Timestamp,
+    iso_millis,
 )
 from penstock.kernel.http.problems import install_error_handlers
 from penstock.kernel.http.request_body import BodyTooLarge
-from tests.asgi import Answer, call
+from tests.asgi import Response, call
 
 STAMP = "2026-01-01T00:00:00.000Z"
 
@@ -41,7 +41,7 @@ class Pushed(BaseModel):
 
 
 class Held(BaseModel):
-    at: Moment
+    at: Timestamp
 
 
 class HeldElsewhere(errors.Conflict):
@@ -117,7 +117,7 @@ def app(clock: ManualClock) -> FastAPI:
     return app
 
 
-async def failed(app: FastAPI, how: str, **headers: str) -> Answer:
+async def failed(app: FastAPI, how: str, **headers: str) -> Response:
     return await call(app, "GET", f"/family/fail/{how}", headers=list(headers.items()))
 
 
@@ -166,7 +166,7 @@ class TestSuccess:
         assert answer.error["details"]["field"] == field
 
     def test_moments_are_utc_with_milliseconds(self):
-        assert in_millis(datetime(2026, 1, 1, 9, 0, 0, 999999, tzinfo=timezone(timedelta(hours=9)))) == (
+        assert iso_millis(datetime(2026, 1, 1, 9, 0, 0, 999999, tzinfo=timezone(timedelta(hours=9)))) == (
             "2026-01-01T00:00:00.999Z"
         )
 
@@ -310,5 +310,5 @@ class TestErrors:
 def test_the_document_shows_the_familys_errors_and_not_the_frameworks(app: FastAPI):
     document = json.dumps(get_openapi(title="t", version="1", routes=app.routes))
     assert "HTTPValidationError" not in document
-    assert re.search(r'"default": \{"description": "What went wrong\."', document)
+    assert re.search(r'"default": \{"description": "Error\."', document)
     assert '"pageSize"' in document

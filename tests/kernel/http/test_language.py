@@ -5,12 +5,12 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 
 from penstock.kernel.errors import DiskFull
-from penstock.kernel.http.language import language_tag, speaks_chinese, words
-from tests.kernel.http.asking import scope_of
+from penstock.kernel.http.language import language_tag, localized, prefers_chinese
+from tests.asgi import scope_of
 
 
 @pytest.mark.parametrize(
-    ("asked", "chinese"),
+    ("accepted", "chinese"),
     [
         ("zh-CN,zh;q=0.9,en;q=0.8", True),
         ("zh", True),
@@ -30,18 +30,18 @@ from tests.kernel.http.asking import scope_of
         ("en," * 30 + "zh", False),
     ],
 )
-def test_chinese_is_spoken_where_it_is_asked_for_before_english(asked: str, chinese: bool):
-    assert speaks_chinese(Headers({"Accept-Language": asked})) is chinese
+def test_chinese_is_spoken_where_it_is_asked_for_before_english(accepted: str, chinese: bool):
+    assert prefers_chinese(Headers({"Accept-Language": accepted})) is chinese
 
 
 def test_a_request_can_be_asked_as_well_as_its_headers():
-    request = Request(scope_of("GET", "/", {"accept-language": "zh-CN"}))
-    assert speaks_chinese(request)
+    request = Request(scope_of("GET", "/", [("accept-language", "zh-CN")]))
+    assert prefers_chinese(request)
     assert language_tag(request) == "zh-CN"
-    assert not speaks_chinese(Request(scope_of("GET", "/", {})))
+    assert not prefers_chinese(Request(scope_of("GET", "/")))
 
 
 def test_the_words_of_an_error_come_in_the_language_of_the_asker():
     error = DiskFull(what="page 3")
-    assert words(error, {}) == ("There is no space left to write page 3.", error.hint)
-    assert words(error, {"accept-language": "zh"}) == ("没有剩余空间可写入 page 3。", error.hint_zh)
+    assert localized(error, {}) == ("There is no space left to write page 3.", error.hint)
+    assert localized(error, {"accept-language": "zh"}) == ("没有剩余空间可写入 page 3。", error.hint_zh)

@@ -18,8 +18,8 @@ from penstock.kernel.errors import (
     Unauthenticated,
     Unavailable,
 )
-from tests.kernel.http.asking import Answer, ask
-from tests.kernel.http.conftest import Runtime, raising
+from tests.asgi import Response, send_request
+from tests.kernel.http.conftest import ServedApp, raising
 
 
 class OwnChallenge(Unauthenticated):
@@ -28,14 +28,14 @@ class OwnChallenge(Unauthenticated):
     www_authenticate: ClassVar[str] = 'Bearer realm="test", error="invalid_token"'
 
 
-async def post(app: FastAPI, body: bytes, **headers: str) -> Answer:
-    return await ask(app, "POST", "/things", body, **({"content_type": "application/json"} | headers))
+async def post(app: FastAPI, body: bytes, **headers: str) -> Response:
+    return await send_request(app, "POST", "/things", body, **({"content_type": "application/json"} | headers))
 
 
 class TestProblem:
-    async def test_it_says_all_that_a_caller_needs(self, house: Runtime):
-        house.raises = raising(NotFound(thing="letter", id="a/b"))
-        answer = await ask(house.app, "GET", "/raise", x_request_id="mine")
+    async def test_it_says_all_that_a_caller_needs(self, served: ServedApp):
+        served.raises = raising(NotFound(thing="letter", id="a/b"))
+        answer = await send_request(served.app, "GET", "/raise", x_request_id="mine")
         assert answer.headers["content-type"] == "application/problem+json"
         assert answer.json == {
             "type": "about:blank",
@@ -62,15 +62,15 @@ class TestProblem:
             (Unavailable(reason="x"), 503),
         ],
     )
-    async def test_the_kind_decides_the_status(self, house: Runtime, error: Exception, status: int):
-        house.raises = raising(error)
-        answer = await ask(house.app, "GET", "/raise")
+    async def test_the_kind_decides_the_status(self, served: ServedApp, error: Exception, status: int):
+        served.raises = raising(error)
+        answer = await send_request(served.app, "GET", "/raise")
         assert (answer.status, answer.json["status"]) == (status, status)
 
-    async def test_it_speaks_the_callers_language(self, house: Runtime):
-        house.raises = raising(DiskFull(what="x"))
-        english = await ask(house.app, "GET", "/raise", accept_language="fr, en;q=0.5")
-        chinese = await ask(house.app, "GET", "/raise", accept_language="zh-CN, en;q=0.5")
+    async def test_it_speaks_the_callers_language(self, served: ServedApp):
+        served.raises = raising(DiskFull(what="x"))
+        english = await send_request(served.app, "GET", "/raise", accept_language="fr, en;q=0.5")
+        chinese = await send_request(served.app, "GET", "/raise", accept_language="zh-CN, en;q=0.5")
         assert (english.headers["content-language"], chinese.headers["content-language"]) == ("en", "zh-CN")
         assert english.headers["vary"] == chinese.headers["vary"] == "Accept-Language"
         assert english.json["detail"] == "There is no space left to write x."
@@ -79,25 +79,27 @@ class TestProblem:
         assert chinese.json["code"] == english.json["code"] == "DISK_FULL"
 
     @pytest.mark.parametrize(("wait", "told"), [(0.1, "1"), (1.0, "1"), (1.2, "2"), (59.9, "60"), (0, "1")])
-    async def test_who_comes_too_often_is_told_when_to_come_back(self, house: Runtime, wait: float, told: str):
-        house.raises = raising(TooMany(wait_seconds=wait))
-        assert (await ask(house.app, "GET", "/raise")).headers["retry-after"] == told
+    async def test_who_comes_too_often_is_told_when_to_come_back(self, served: ServedApp, wait: float, told: str):
+        served.raises = raising(TooMany(wait_seconds=wait))
+        assert (await send_request(served.app, "GET", "/raise")).headers["retry-after"] == told
 
-    async def test_what_is_away_for_now_is_worth_another_try_soon(self, house: Runtime):
-        house.raises = raising(Unavailable(reason="x"))
-        assert (await ask(house.app, "GET", "/raise")).headers["retry-after"] == "2"
-        house.raises = raising(DiskFull(what="x"))
-        assert "retry-after" not in (await ask(house.app, "GET", "/raise")).headers
+    async def test_what_is_away_for_now_is_worth_another_try_soon(self, served: ServedApp):
+        served.raises = raising(Unavailable(reason="x"))
+        assert (await send_request(served.app, "GET", "/raise")).headers["retry-after"] == "2"
+        served.raises = raising(DiskFull(what="x"))
+        assert "retry-after" not in (await send_request(served.app, "GET", "/raise")).headers
 
-    async def test_every_401_says_how_to_show_oneself(self, house: Runtime):
-        house.raises = raising(Unauthenticated())
-        assert (await ask(house.app, "GET", "/raise")).headers["www-authenticate"] == 'Bearer realm="penstock"'
-        house.raises = raising(OwnChallenge())
-        assert "invalid_token" in (await ask(house.app, "GET", "/raise")).headers["www-authenticate"]
+    async def test_every_401_says_how_to_show_oneself(self, served: ServedApp):
+        served.raises = raising(Unauthenticated())
+        assert (await send_request(served.app, "GET", "/raise")).headers[
+            "www-authenticate"
+        ] == 'Bearer realm="penstock"'
+        served.raises = raising(OwnChallenge())
+        assert "invalid_token" in (await send_request(served.app, "GET", "/raise")).headers["www-authenticate"]
 
-    async def test_values_that_have_no_utf8_are_shown_all_the_same(self, house: Runtime):
-        house.raises = raising(NotFound(thing="\ud800", id="x" * 100_000))
-        answer = await ask(house.app, "GET", "/raise")
+    async def test_values_that_have_no_utf8_are_shown_all_the_same(self, served: ServedApp):
+        served.raises = raising(NotFound(thing="\ud800", id="x" * 100_000))
+        answer = await send_request(served.app, "GET", "/raise")
         assert answer.status == 404
         assert "\\ud800" in answer.json["detail"]
         assert len(answer.body) < 5000
@@ -105,33 +107,33 @@ class TestProblem:
 
 class TestOfTheFramework:
     async def test_a_path_that_nobody_serves(self, app: FastAPI):
-        answer = await ask(app, "GET", "/nope")
+        answer = await send_request(app, "GET", "/nope")
         assert (answer.status, answer.json["code"]) == (404, "NO_SUCH_PATH")
 
     async def test_a_slash_too_many_is_another_path(self, app: FastAPI):
-        assert (await ask(app, "GET", "/things/7/")).status == 404
-        assert (await ask(app, "POST", "/things/", b"{}", content_type="application/json")).status == 404
+        assert (await send_request(app, "GET", "/things/7/")).status == 404
+        assert (await send_request(app, "POST", "/things/", b"{}", content_type="application/json")).status == 404
 
     async def test_a_method_that_the_path_does_not_take(self, app: FastAPI):
-        answer = await ask(app, "PUT", "/things/7")
+        answer = await send_request(app, "PUT", "/things/7")
         assert (answer.status, answer.json["code"]) == (405, "BAD_METHOD")
         assert answer.headers["allow"] == "GET, HEAD, DELETE"
-        assert (await ask(app, "GET", "/things")).headers["allow"] == "POST"
-        assert (await ask(app, "GET", "/uploads/1")).headers["allow"] == "HEAD"
+        assert (await send_request(app, "GET", "/things")).headers["allow"] == "POST"
+        assert (await send_request(app, "GET", "/uploads/1")).headers["allow"] == "HEAD"
 
     async def test_a_path_of_any_length_is_not_repeated_whole(self, app: FastAPI):
-        assert len((await ask(app, "GET", "/nope" + "a" * 60_000)).body) < 1000
+        assert len((await send_request(app, "GET", "/nope" + "a" * 60_000)).body) < 1000
 
-    async def test_a_status_that_a_library_raised_is_kept(self, house: Runtime):
-        house.raises = raising(HTTPException(418, "I am a teapot", headers={"X-Tea": "yes"}))
-        answer = await ask(house.app, "GET", "/raise")
+    async def test_a_status_that_a_library_raised_is_kept(self, served: ServedApp):
+        served.raises = raising(HTTPException(418, "I am a teapot", headers={"X-Tea": "yes"}))
+        answer = await send_request(served.app, "GET", "/raise")
         assert (answer.status, answer.json["status"], answer.json["code"]) == (418, 418, "NOT_TAKEN")
         assert answer.headers["x-tea"] == "yes"
         assert "I am a teapot" in answer.json["detail"]
 
 
 class TestFields:
-    async def test_every_field_that_does_not_fit_is_named(self, app: FastAPI):
+    async def test_every_invalid_field_is_named(self, app: FastAPI):
         body = b'{"name": "x", "colour": "blue", "parts": [{"name": 5, "count": 0}], "more": 1}'
         answer = await post(app, body)
         assert (answer.status, answer.json["code"]) == (400, "VALIDATION")
@@ -144,7 +146,7 @@ class TestFields:
             "parts.0.count": "Input should be greater than or equal to 1",
             "more": "Extra inputs are not permitted",
         }
-        assert answer.json["detail"] == f"The request does not fit: {', '.join(reasons)}."
+        assert answer.json["detail"] == f"Invalid fields: {', '.join(reasons)}."
 
     async def test_the_reasons_come_in_chinese_too(self, app: FastAPI):
         answer = await post(app, b'{"name": "toolong", "count": 0, "colour": "blue", "more": 1}', accept_language="zh")
@@ -163,7 +165,7 @@ class TestFields:
         assert b"hunter2" not in answer.body
 
     async def test_parameters_of_the_address_are_named_as_well(self, app: FastAPI):
-        answer = await ask(app, "GET", "/things/seven?limit=99")
+        answer = await send_request(app, "GET", "/things/seven?limit=99")
         assert [error["field"] for error in answer.json["errors"]] == ["thing_id", "limit"]
 
     async def test_a_thousand_faults_are_answered_with_the_first_of_them(self, app: FastAPI):
@@ -183,7 +185,7 @@ class TestFields:
         assert "application/json" in answer.json["hint"]
 
     async def test_no_body_at_all_is_a_missing_field(self, app: FastAPI):
-        answer = await ask(app, "POST", "/things", content_type="application/json")
+        answer = await send_request(app, "POST", "/things", content_type="application/json")
         assert (answer.json["code"], answer.json["errors"][0]["field"]) == ("VALIDATION", "body")
 
     @pytest.mark.parametrize("body", [b"[]", b"5", b'"text"', b"null"])

@@ -13,43 +13,43 @@ from penstock.kernel.http.request_body import (
     BadBody,
     BodyTooLarge,
     BodyTooSlow,
-    CountedBody,
-    again,
+    LimitedBody,
     check_json,
-    read_whole,
+    read_body,
+    replay_body,
 )
-from tests.kernel.http.asking import GONE, SILENT, Asker
+from tests.asgi import DISCONNECT, STALL, Connection
 
 
-class TestReadWhole:
+class TestReadBody:
     async def test_a_body_in_parts_is_put_together(self):
-        assert await read_whole(Asker([b"ab", b"", b"c"]).receive, most_bytes=3, seconds=5) == b"abc"
+        assert await read_body(Connection([b"ab", b"", b"c"]).receive, max_bytes=3, seconds=5) == b"abc"
 
     async def test_a_body_that_is_too_large_is_given_up_on_at_once(self):
-        asker = Asker([b"abc", b"d", b"never asked for"])
+        connection = Connection([b"abc", b"d", b"never asked for"])
         with pytest.raises(BodyTooLarge, match="larger than 3 bytes"):
-            await read_whole(asker.receive, most_bytes=3, seconds=5)
-        assert asker.taken == 2
+            await read_body(connection.receive, max_bytes=3, seconds=5)
+        assert connection.taken == 2
 
     async def test_a_body_that_stalls_is_too_slow(self):
         with pytest.raises(BodyTooSlow, match=r"within 0\.01 s"):
-            await read_whole(Asker([b"a", SILENT]).receive, most_bytes=3, seconds=0.01)
+            await read_body(Connection([b"a", STALL]).receive, max_bytes=3, seconds=0.01)
 
     async def test_a_body_that_ends_early_is_named(self):
-        with pytest.raises(BadBody, match="it ended before it was whole"):
-            await read_whole(Asker([b"a", GONE]).receive, most_bytes=3, seconds=5)
+        with pytest.raises(BadBody, match="it is incomplete"):
+            await read_body(Connection([b"a", DISCONNECT]).receive, max_bytes=3, seconds=5)
 
     async def test_what_was_read_is_given_once_more_and_then_what_comes(self):
-        asker = Asker([b"abc"])
-        body = await read_whole(asker.receive, most_bytes=3, seconds=5)
-        receive = again(body, asker.receive)
+        connection = Connection([b"abc"])
+        body = await read_body(connection.receive, max_bytes=3, seconds=5)
+        receive = replay_body(body, connection.receive)
         assert await receive() == {"type": "http.request", "body": b"abc", "more_body": False}
         assert await receive() == {"type": "http.disconnect"}
 
 
-class TestCounted:
+class TestLimitedBody:
     async def test_what_fits_passes_as_it_comes(self):
-        receive = CountedBody(Asker([b"ab", b"c"]).receive, most_bytes=3, seconds=5).receive
+        receive = LimitedBody(Connection([b"ab", b"c"]).receive, max_bytes=3, seconds=5).receive
         assert [await receive() for _ in range(3)] == [
             {"type": "http.request", "body": b"ab", "more_body": True},
             {"type": "http.request", "body": b"c", "more_body": False},
@@ -57,13 +57,13 @@ class TestCounted:
         ]
 
     async def test_the_part_that_is_too_much_is_refused(self):
-        receive = CountedBody(Asker([b"ab", b"cd"]).receive, most_bytes=3, seconds=5).receive
+        receive = LimitedBody(Connection([b"ab", b"cd"]).receive, max_bytes=3, seconds=5).receive
         await receive()
         with pytest.raises(BodyTooLarge):
             await receive()
 
     async def test_the_time_is_counted_over_all_parts(self):
-        receive = CountedBody(Asker([b"ab", SILENT]).receive, most_bytes=3, seconds=0.02).receive
+        receive = LimitedBody(Connection([b"ab", STALL]).receive, max_bytes=3, seconds=0.02).receive
         await receive()
         with pytest.raises(BodyTooSlow):
             await receive()
@@ -78,7 +78,7 @@ class TestCounted:
             return {"type": "http.disconnect"}
 
         first = [False, True]
-        timed = CountedBody(receive, most_bytes=3, seconds=0.01).receive
+        timed = LimitedBody(receive, max_bytes=3, seconds=0.01).receive
         await timed()
         asyncio.get_running_loop().call_later(0.05, left.set)
         assert await timed() == {"type": "http.disconnect"}
@@ -95,7 +95,7 @@ ODD = {
     "UTF-16": ('{"a": 1}'.encode("utf-16"), "not UTF-8"),
     "NaN": (b'{"a": NaN}', "NaN"),
     "Infinity": (b"[-Infinity]", "NaN"),
-    "a key twice": (b'{"a": 1, "b": {"c": 1, "c": 2}}', "twice"),
+    "a key twice": (b'{"a": 1, "b": {"c": 1, "c": 2}}', "duplicate key"),
     "a number of 5,000 digits": (b"1" * 5000, "64 bits"),
     "more than 64 bits": (b"9223372036854775808", "64 bits"),
     "less than 64 bits": (b"-9223372036854775809", "64 bits"),
@@ -105,7 +105,7 @@ ODD = {
     "a hundred and one deep": (b'{"a":' * 101 + b"1" + b"}" * 101, "deep"),
     "NUL": (b'{"a": "x\\u0000y"}', "NUL"),
     "NUL in a key": (b'{"x\\u0000y": 1}', "NUL"),
-    "half a character": (b'["\\ud83d"]', "half a character"),
+    "a lone surrogate": (b'["\\ud83d"]', "lone surrogate"),
 }
 
 
@@ -118,7 +118,7 @@ class TestCheckJson:
 
     @pytest.mark.parametrize(("body", "reason"), ODD.values(), ids=ODD)
     async def test_a_long_body_is_looked_at_as_closely(self, body: bytes, reason: str, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(request_body, "IN_A_THREAD_BYTES", 0)
+        monkeypatch.setattr(request_body, "THREAD_BYTES", 0)
         with pytest.raises(BadBody, match=reason):
             await check_json(body)
 

@@ -7,8 +7,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from penstock.kernel.http.routes import RouteIndex
-from tests.asgi import call
-from tests.kernel.http.asking import ask
+from tests.asgi import call, send_request
 
 PATHS = [
     ("GET", "/"),
@@ -60,7 +59,7 @@ def indexed() -> FastAPI:
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "HEAD"])
 @pytest.mark.parametrize("path", ASKED, ids=lambda path: path[:20])
 async def test_the_same_route_answers_as_without_an_index(plain: FastAPI, indexed: FastAPI, method: str, path: str):
-    ours, frameworks = await ask(indexed, method, path), await ask(plain, method, path)
+    ours, frameworks = await send_request(indexed, method, path), await send_request(plain, method, path)
     assert (ours.status, ours.body) == (frameworks.status, frameworks.body)
 
 
@@ -70,7 +69,7 @@ async def test_a_route_of_the_framework_itself_is_found_too():
 
     app = FastAPI()
     app.router.routes[:] = [RouteIndex([Route("/plain", tell)])]
-    assert (await ask(app, "GET", "/plain")).body == b"/plain"
+    assert (await send_request(app, "GET", "/plain")).body == b"/plain"
 
 
 def test_it_knows_which_methods_a_path_has_of_its_own():

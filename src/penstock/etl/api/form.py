@@ -16,7 +16,7 @@ from fastapi import Request
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
-from penstock.kernel.http.request_body import BadBody, BodyTooLarge, BodyTooSlow, bad_body, cut_off, linger
+from penstock.kernel.http.request_body import BadBody, BodyTooLarge, BodyTooSlow, bad_body, drain_body, truncated_body
 
 FILE = "file"
 MOST_FIELDS = 10
@@ -52,7 +52,7 @@ async def read_form(request: Request, folder: Path, *, most_bytes: int) -> Async
     boundary = _boundary(request)
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > most_bytes + OVERHEAD_BYTES:
-        await linger(request.receive)
+        await drain_body(request.receive)
         raise UploadTooLarge(most_bytes=most_bytes)
     await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
     path = folder / f"{secrets.token_hex(8)}.part"
@@ -77,7 +77,7 @@ async def _read(request: Request, reader: "_Reader", file: BinaryIO) -> None:
     except TimeoutError as error:
         raise BodyTooSlow(seconds=WHOLE_SECONDS) from error
     except UploadTooLarge:
-        await linger(request.receive)  # else who still sends would be cut off before they hear why
+        await drain_body(request.receive)  # else who still sends would be cut off before they hear why
         raise
 
 
@@ -88,7 +88,7 @@ async def _next(request: Request) -> tuple[bytes, bool]:
     except TimeoutError as error:
         raise BodyTooSlow(seconds=SILENT_SECONDS) from error
     if message["type"] != "http.request":
-        raise cut_off()
+        raise truncated_body()
     return message.get("body", b""), message.get("more_body", False)
 
 
@@ -119,7 +119,7 @@ class _Reader:
     def end(self) -> None:
         """Nothing more comes: refuse a form that was cut off."""
         if not self._ended:
-            raise cut_off()
+            raise truncated_body()
 
     def _new_parser(self, boundary: bytes) -> MultipartParser:
         try:

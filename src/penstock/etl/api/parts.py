@@ -11,7 +11,7 @@ from penstock.access.domain import MOST_ID
 from penstock.etl.deps import Deps
 from penstock.etl.errors import EtlTaskNotFound, RuleNotFound
 from penstock.kernel.blobs import MOST_KEY_BYTES
-from penstock.kernel.http.language import speaks_chinese
+from penstock.kernel.http.language import prefers_chinese
 from penstock.kernel.http.problems import PROBLEM
 
 BASE = "/api/v1/etl"
@@ -42,7 +42,7 @@ class Words:
     """Says a sentence in the caller's language."""
 
     def __init__(self, request: Request) -> None:
-        self._chinese = speaks_chinese(request)
+        self._chinese = prefers_chinese(request)
 
     def __call__(self, english: str, chinese: str) -> str:
         """The one that the caller reads."""

@@ -1,4 +1,4 @@
-"""What routes are given: the parts of the house that the app carries in its state."""
+"""FastAPI dependencies: parts of the runtime that the app carries in its state."""
 
 from typing import Annotated
 

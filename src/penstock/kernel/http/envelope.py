@@ -1,9 +1,9 @@
-"""The envelope of the tasks family: `{success, data, message, timestamp}`, and its own shape for errors.
+"""The response envelope of the tasks API: `{success, data, message, timestamp}`, with an error format of its own.
 
-A router takes it with `APIRouter(route_class=EnvelopeRoute, responses=ERRORS)`; its routes answer `say(data, "…", "…")`
-or `say.page(…)`. Whatever goes wrong inside such a route becomes the family's error there: nine codes that its clients
-know. Our finer code and the values of the error stand in `details`. What happens before a route is found, or around it,
-is a problem as everywhere (`problems.py`).
+A router opts in with `APIRouter(route_class=EnvelopeRoute, responses=ERRORS)`; its routes return `say(data, "…", "…")`
+or `say.page(…)`. An error inside such a route is sent in the envelope with one of nine codes that existing clients
+know; our finer code and the values of the error are in `details`. Errors before a route is found are problems
+(`problems.py`).
 """
 
 import json
@@ -23,9 +23,9 @@ from pydantic.alias_generators import to_camel
 from starlette.exceptions import HTTPException
 
 from penstock.kernel.errors import PenstockError
-from penstock.kernel.http.fields import bad_fields, is_no_json
-from penstock.kernel.http.language import language_tag, speaks_chinese, words
-from penstock.kernel.http.problems import BadFields, problem
+from penstock.kernel.http.fields import bad_fields, is_not_json
+from penstock.kernel.http.language import language_tag, localized, prefers_chinese
+from penstock.kernel.http.problems import BadFields, problem_response
 from penstock.kernel.http.request_body import BadBody, bad_body
 from penstock.kernel.logs import clean
 
@@ -43,31 +43,31 @@ CODES = {
     429: "RATE_LIMIT_EXCEEDED",
     500: "INTERNAL_ERROR",
 }
-OWN_CODES = {"INVALID_API_KEY"}  # codes of ours that the family knows by the same name
-MOST_PAGE = 10**9  # beyond it an offset would not fit a database's numbers
-MOST_PLACE = 200  # characters of a field's name that are repeated
-OF_THE_BODY = {"content-type", "content-length"}
+KEPT_CODES = {"INVALID_API_KEY"}  # codes of ours that envelope clients know by the same name
+MAX_PAGE = 10**9  # beyond it an offset would not fit a database integer
+MAX_FIELD = 200  # characters of a field's name that are repeated
+BODY_HEADERS = {"content-type", "content-length"}
 
 
-def in_millis(moment: datetime) -> str:
+def iso_millis(moment: datetime) -> str:
     """ISO-8601 in UTC with milliseconds: `2026-01-01T00:00:00.000Z`."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-Moment = Annotated[datetime, PlainSerializer(in_millis, return_type=str)]
+Timestamp = Annotated[datetime, PlainSerializer(iso_millis, return_type=str)]
 
 
 class Said(BaseModel, Generic[T]):
-    """A success."""
+    """A successful response."""
 
     success: Literal[True] = True
     data: T
     message: str
-    timestamp: Moment
+    timestamp: Timestamp
 
 
 class Pagination(BaseModel):
-    """Which page this is, of how many."""
+    """Position and size of a page."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
@@ -85,7 +85,7 @@ class Paged(BaseModel, Generic[T]):
 
 
 class Fault(BaseModel):
-    """What went wrong."""
+    """An error: its code, message and details."""
 
     code: str
     message: str
@@ -93,45 +93,45 @@ class Fault(BaseModel):
 
 
 class Refusal(BaseModel):
-    """An error."""
+    """An error response."""
 
     success: Literal[False] = False
     error: Fault
-    timestamp: Moment
+    timestamp: Timestamp
 
 
-ERRORS: dict[int | str, dict[str, Any]] = {"default": {"model": Refusal, "description": "What went wrong."}}
+ERRORS: dict[int | str, dict[str, Any]] = {"default": {"model": Refusal, "description": "Error."}}
 
 
 @dataclass(frozen=True, kw_only=True)
 class PageAsked:
-    """Which page of a list is asked for."""
+    """The requested page of a list."""
 
     page: int
     size: int
 
     @property
     def offset(self) -> int:
-        """How many come before it."""
+        """How many items come before the page."""
         return (self.page - 1) * self.size
 
 
 async def _page_asked(
-    page: Annotated[int, Query(ge=1, le=MOST_PAGE)] = 1,
+    page: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 1,
     page_size: Annotated[int, Query(alias="pageSize", ge=1, le=100)] = 20,
 ) -> PageAsked:
     return PageAsked(page=page, size=page_size)
 
 
 class Say:
-    """Makes the answers to one request, in its language."""
+    """Builds the responses to one request, in its language."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
 
     def __call__(self, data: T, english: str, chinese: str) -> Said[T]:
-        """A success, with a sentence for people."""
-        message = chinese if speaks_chinese(self._request) else english
+        """A successful response, with a message for people."""
+        message = chinese if prefers_chinese(self._request) else english
         return Said(data=data, message=message, timestamp=_now(self._request))
 
     def page(self, items: Sequence[T], asked: PageAsked, *, total: int) -> Said[Paged[T]]:
@@ -142,7 +142,7 @@ class Say:
 
 
 async def _say(request: Request) -> Say:
-    return Say(request)  # by a coroutine: the framework would make a thread of a plain call
+    return Say(request)  # a coroutine: the framework would run a plain function in a thread
 
 
 SayHere = Annotated[Say, Depends(_say)]
@@ -150,63 +150,63 @@ PageHere = Annotated[PageAsked, Depends(_page_asked)]
 
 
 class EnvelopeRoute(APIRoute):
-    """A route whose errors are in the family's shape."""
+    """A route whose errors are sent in the envelope."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The route's handler, with every error answered."""
+        """The route's handler, with errors turned into envelope responses."""
         handle = super().get_route_handler()
 
-        async def answer(request: Request) -> Response:
+        async def respond(request: Request) -> Response:
             try:
                 return await handle(request)
             except RequestValidationError as error:
-                return refusal(request, _unfit(error))
+                return envelope_error(request, _from_validation(error))
             except PenstockError as error:
-                return refusal(request, error)
+                return envelope_error(request, error)
             except HTTPException as error:
-                return refusal(request, _unread(error))
-            except Exception:  # a bug of ours: the log has it, the caller need not
+                return envelope_error(request, _from_http_exception(error))
+            except Exception:  # a bug of ours: it is logged and not shown
                 log.exception("%s %s failed", request.method, self.path)
-                return refusal(request, PenstockError())
+                return envelope_error(request, PenstockError())
 
-        return answer
+        return respond
 
 
-def _unfit(error: RequestValidationError) -> PenstockError:
-    """Fields by the names that this family gives them."""
+def _from_validation(error: RequestValidationError) -> PenstockError:
+    """Invalid fields, named as `tasks[0].id`."""
     found = error.errors()
-    if is_no_json(found):
-        return bad_body("it is not JSON, or not said to be", "不是 JSON，或未声明为 JSON")
-    named = zip(bad_fields(found), found, strict=False)  # a million wrong things are told by the first few
-    return BadFields(errors=[replace(bad, field=_place(entry["loc"])) for bad, entry in named])
+    if is_not_json(found):
+        return bad_body("it is not JSON, or its Content-Type is not JSON", "不是 JSON，或 Content-Type 不是 JSON")
+    named = zip(bad_fields(found), found, strict=False)  # `bad_fields` stops at the first few
+    return BadFields(errors=[replace(bad, field=_field_path(entry["loc"])) for bad, entry in named])
 
 
-def _unread(error: HTTPException) -> PenstockError:
-    """The framework could not read the body; the cause may be one of ours."""
+def _from_http_exception(error: HTTPException) -> PenstockError:
+    """The framework could not read the body; the cause may be an error of ours."""
     if isinstance(error.__cause__, PenstockError):
         return error.__cause__
     if error.status_code != HTTPStatus.BAD_REQUEST:
-        raise error  # none of this family's
-    return bad_body("it is not what its headers say", "内容与请求头不符")
+        raise error  # left to the app's handlers
+    return bad_body("it does not match its headers", "内容与请求头不符")
 
 
-def refusal(request: Request, error: PenstockError) -> Response:
-    """An error as this family tells it."""
-    message, _ = words(error, request)
-    own = error.code in OWN_CODES or error.is_shown_by_its_code
-    code = error.code if own else CODES.get(error.status, error.code)
+def envelope_error(request: Request, error: PenstockError) -> Response:
+    """The envelope response for an error."""
+    message, _ = localized(error, request)
+    keeps_code = error.code in KEPT_CODES or error.is_shown_by_its_code
+    code = error.code if keeps_code else CODES.get(error.status, error.code)
     fault = Fault(code=code, message=message, details=_details(request, error))
     body = Refusal(error=fault, timestamp=_now(request)).model_dump(mode="json")
-    text = json.dumps(body, ensure_ascii=False).encode(errors="backslashreplace")  # half characters have no UTF-8
-    shared = problem(error, request).headers  # what is said about an error there is said here too
-    headers = {name: value for name, value in shared.items() if name not in OF_THE_BODY}
+    text = json.dumps(body, ensure_ascii=False).encode(errors="backslashreplace")  # lone surrogates have no UTF-8
+    problem_headers = problem_response(error, request).headers  # Retry-After and the like apply here too
+    headers = {name: value for name, value in problem_headers.items() if name not in BODY_HEADERS}
     return Response(text, status_code=error.status, headers=headers, media_type="application/json")
 
 
 def _details(request: Request, error: PenstockError) -> dict[str, Any]:
     if error.status == HTTPStatus.INTERNAL_SERVER_ERROR:
         return {}
-    message, hint = words(error, request)
+    message, hint = localized(error, request)
     details = {name: _plain(value) for name, value in error.values.items() if not name.endswith("_zh")}
     if isinstance(error, BadFields):
         details = _fields([bad.shown(language_tag(request)) for bad in error.errors])
@@ -216,16 +216,16 @@ def _details(request: Request, error: PenstockError) -> dict[str, Any]:
     return details | {"code": error.code, "hint": hint}
 
 
-def _fields(wrong: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    return {**wrong[0], "all_errors": list(wrong)}
+def _fields(invalid: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    return {**invalid[0], "all_errors": list(invalid)}
 
 
-def _place(steps: Sequence[str | int]) -> str:
-    """`("body", "tasks", 0, "id")` as `tasks[0].id`; what is wrong as a whole keeps its own name."""
-    place = ""
+def _field_path(steps: Sequence[str | int]) -> str:
+    """`("body", "tasks", 0, "id")` as `tasks[0].id`; an input that is invalid as a whole keeps its own name."""
+    path = ""
     for step in steps[1:]:
-        place += f"[{step}]" if isinstance(step, int) else f".{step}" if place else str(step)
-    return clean(place or str(steps[0]), MOST_PLACE)
+        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else str(step)
+    return clean(path or str(steps[0]), MAX_FIELD)
 
 
 def _plain(value: object) -> object:

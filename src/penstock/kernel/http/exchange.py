@@ -1,86 +1,96 @@
-"""One request on its way through the house: what it asked, what it was answered, how long that took."""
+"""One HTTP exchange: a request, its response, and how long it took."""
 
 from time import perf_counter
 
 from starlette.types import Message, Scope, Send
 
-from penstock.kernel.http.compression import VARY, Form, form_of, pack, packed_headers
-from penstock.kernel.http.headers import Asked, Raw, takes_gzip, with_ours
+from penstock.kernel.http.compression import VARY, ResponseKind, accepts_gzip, compress, compressed_headers, kind_of
+from penstock.kernel.http.headers import RawHeader, RequestHead, with_default_headers
 
-UNMATCHED = "unmatched"  # the one name of every path that no route serves, so that nobody can make up names
-WENT_AWAY = 499  # nothing was answered: the caller had left, or we were stopping
+UNMATCHED = "unmatched"  # the route label of every unknown path, so that clients cannot create labels
+CLIENT_CLOSED = 499  # nothing was sent: the client disconnected, or the server was stopping
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 
 
 class HttpExchange:
-    """A request and its answer. `send` is what the app is given to answer with."""
+    """A request and its response. The app responds through `send`."""
 
-    __slots__ = ("_began", "_first_after", "_held", "_send", "asked", "bytes_out", "method", "scope", "status")
+    __slots__ = (
+        "_first_byte_seconds",
+        "_pending",
+        "_send",
+        "_started_at",
+        "bytes_out",
+        "head",
+        "method",
+        "scope",
+        "status",
+    )
 
-    def __init__(self, scope: Scope, send: Send, asked: Asked) -> None:
+    def __init__(self, scope: Scope, send: Send, head: RequestHead) -> None:
         self.scope = scope
-        self.asked = asked
+        self.head = head
         self.method: str = scope["method"]
-        self.status = WENT_AWAY
+        self.status = CLIENT_CLOSED
         self.bytes_out = 0
         self._send = send
-        self._held: list[Raw] | None = None  # headers that wait for the body, which may be packed
-        self._began = perf_counter()
-        self._first_after: float | None = None
+        self._pending: list[RawHeader] | None = None  # headers held back until the body is compressed
+        self._started_at = perf_counter()
+        self._first_byte_seconds: float | None = None
 
     @property
-    def answered(self) -> bool:
-        """Whether the answer has begun to go out, so that no other can be given."""
-        return self.status != WENT_AWAY and self._held is None
+    def is_answered(self) -> bool:
+        """Whether the response has started to go out, so that no other can be sent."""
+        return self.status != CLIENT_CLOSED and self._pending is None
 
     @property
     def seconds(self) -> float:
-        """How long the answer took; of a stream, how long its beginning took."""
-        return perf_counter() - self._began if self._first_after is None else self._first_after
+        """How long the response took; of a stream, the time to its first byte."""
+        return perf_counter() - self._started_at if self._first_byte_seconds is None else self._first_byte_seconds
 
     @property
     def route(self) -> str:
-        """The template of the path, such as /api/v1/things/{id}."""
+        """The path template, such as /api/v1/things/{id}."""
         return getattr(self.scope.get("route"), "path_format", UNMATCHED)
 
     @property
     def known_method(self) -> str:
-        """The method, or OTHER for what nobody has heard of."""
+        """The method, or OTHER for an unknown one."""
         return self.method if self.method in METHODS else "OTHER"
 
     @property
     def caller(self) -> str:
-        """The name of the caller, once the door has let them in."""
+        """The name of the caller, once authenticated."""
         return getattr(self.scope["state"].get("caller"), "name", "")
 
     async def send(self, message: Message) -> None:
-        """Pass a part of the answer on: with our headers, and packed where that is worth it."""
+        """Send a part of the response, with our headers and compressed where it is worthwhile."""
         if message["type"] == "http.response.start":
-            await self._start(message["status"], message.get("headers", ()))
+            await self._send_start(message["status"], message.get("headers", ()))
         elif message["type"] == "http.response.body":
-            await self._continue(message.get("body", b""), more=message.get("more_body", False))
+            await self._send_body(message.get("body", b""), more=message.get("more_body", False))
         else:
             await self._send(message)
 
-    async def _start(self, status: int, own: list[Raw]) -> None:
+    async def _send_start(self, status: int, own: list[RawHeader]) -> None:
         self.status = status
-        headers = with_ours(own, self.asked.request_id)
-        form = form_of(status, own)
-        if form is Form.PACKABLE:
+        headers = with_default_headers(own, self.head.request_id)
+        kind = kind_of(status, own)
+        if kind is ResponseKind.COMPRESSIBLE:
             headers.append(VARY)
-            if takes_gzip(self.asked.encodings) and self.method != "HEAD":
-                self._held = headers
+            if accepts_gzip(self.head.accept_encoding) and self.method != "HEAD":
+                self._pending = headers
                 return
-        elif form is Form.STREAM:
-            self._first_after = perf_counter() - self._began
+        elif kind is ResponseKind.STREAM:
+            self._first_byte_seconds = perf_counter() - self._started_at
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
-    async def _continue(self, body: bytes, *, more: bool) -> None:
-        if self._held is not None:
-            headers, self._held = self._held, None
+    async def _send_body(self, body: bytes, *, more: bool) -> None:
+        if self._pending is not None:
+            headers, self._pending = self._pending, None
             if not more:
-                body = await pack(body)
-                headers = packed_headers(headers, len(body))
+                body = await compress(body)
+                headers = compressed_headers(headers, len(body))
             await self._send({"type": "http.response.start", "status": self.status, "headers": headers})
         if self.method == "HEAD":
             body = b""

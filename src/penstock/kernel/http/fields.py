@@ -1,6 +1,6 @@
-"""Fields that do not fit: what the framework found, as a name and a reason that a person understands.
+"""Invalid fields: Pydantic's validation errors as field names and readable reasons.
 
-What was sent is not repeated: it may be a secret. Reasons are Pydantic's sentences; common ones come in Chinese too.
+The value that was sent is not repeated: it may be a secret. Reasons are Pydantic's; common ones have a Chinese text.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,13 +9,13 @@ from typing import Any
 
 from penstock.kernel.logs import clean
 
-MOST_ERRORS = 50
-MOST_CHARACTERS = 200  # of a name or a reason
-PLACES = frozenset(("body", "query", "path", "header", "cookie"))
-NO_OBJECT = frozenset(("model_attributes_type", "model_type", "dict_type", "list_type", "dataclass_type"))
+MAX_ERRORS = 50
+MAX_CHARACTERS = 200  # of a name or a reason
+LOCATIONS = frozenset(("body", "query", "path", "header", "cookie"))
+NOT_AN_OBJECT = frozenset(("model_attributes_type", "model_type", "dict_type", "list_type", "dataclass_type"))
 
-# By Pydantic's type of error; the names in braces are what it knows of the limit.
-IN_CHINESE = {
+# By Pydantic's error type; names in braces are from the error's context.
+CHINESE_REASONS = {
     "bool_parsing": "应为布尔值",
     "bool_type": "应为布尔值",
     "date_from_datetime_parsing": "应为日期",
@@ -51,44 +51,44 @@ IN_CHINESE = {
 
 @dataclass(frozen=True, kw_only=True)
 class BadField:
-    """One field and what is wrong with it."""
+    """An invalid field and the reason."""
 
     field: str
     reason: str
     reason_zh: str
 
     def shown(self, language: str) -> dict[str, str]:
-        """As an answer has it."""
+        """The field as a response shows it."""
         return {"field": self.field, "reason": self.reason if language == "en" else self.reason_zh}
 
 
 def bad_fields(found: Sequence[Mapping[str, Any]]) -> list[BadField]:
-    """What the framework found, field by field."""
-    return [_bad_field(error) for error in found[:MOST_ERRORS]]
+    """Pydantic's errors, field by field."""
+    return [_bad_field(error) for error in found[:MAX_ERRORS]]
 
 
-def is_no_json(found: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a body as a whole is the trouble: it came as bytes, since nobody said that it is JSON."""
+def is_not_json(found: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the body as a whole is invalid: not JSON, or bytes because its content type is not JSON."""
     return any(_is_bytes(error) or error["type"] == "json_invalid" for error in found)
 
 
 def _is_bytes(error: Mapping[str, Any]) -> bool:
-    return tuple(error["loc"]) == ("body",) and error["type"] in NO_OBJECT and isinstance(error.get("input"), bytes)
+    return tuple(error["loc"]) == ("body",) and error["type"] in NOT_AN_OBJECT and isinstance(error.get("input"), bytes)
 
 
 def _bad_field(error: Mapping[str, Any]) -> BadField:
-    reason = clean(str(error["msg"]), MOST_CHARACTERS)
+    reason = clean(str(error["msg"]), MAX_CHARACTERS)
     return BadField(field=_name(error["loc"]), reason=reason, reason_zh=_chinese(error) or reason)
 
 
-def _name(place: Sequence[str | int]) -> str:
-    """`("body", "items", 0, "name")` as `items.0.name`; a body that is wrong as a whole is `body`."""
-    inner = place[1:] if len(place) > 1 and place[0] in PLACES else place
-    return clean(".".join(map(str, inner)), MOST_CHARACTERS)
+def _name(location: Sequence[str | int]) -> str:
+    """`("body", "items", 0, "name")` as `items.0.name`; a body that is invalid as a whole is `body`."""
+    inner = location[1:] if len(location) > 1 and location[0] in LOCATIONS else location
+    return clean(".".join(map(str, inner)), MAX_CHARACTERS)
 
 
 def _chinese(error: Mapping[str, Any]) -> str:
-    template = IN_CHINESE.get(error["type"], "")
+    template = CHINESE_REASONS.get(error["type"], "")
     try:
         return template.format_map(error.get("ctx") or {})
     except KeyError:

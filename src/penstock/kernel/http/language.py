@@ -1,6 +1,6 @@
-"""In which language a caller is answered: English, or Chinese where Accept-Language asks for it.
+"""The language of a response: English, or Chinese where Accept-Language prefers it.
 
-Only what people read is translated, the message and the hint of an error. Codes, fields and values stay as they are.
+Only texts for people are translated: messages and hints. Codes, fields and values stay as they are.
 """
 
 from collections.abc import Mapping
@@ -10,39 +10,39 @@ from starlette.requests import HTTPConnection
 
 from penstock.kernel.errors import PenstockError
 
-MOST_RANGES = 20  # of a header that lists languages; browsers send five
+MAX_RANGES = 20  # of an Accept-Language header; browsers send five
 CHINESE, ENGLISH = "zh", "en"
 
 
-def speaks_chinese(asker: HTTPConnection | Mapping[str, str]) -> bool:
-    """Whether a request, or its headers, ask for Chinese before English."""
-    headers = asker.headers if isinstance(asker, HTTPConnection) else asker
-    asked = headers.get("accept-language", "")
-    if CHINESE not in asked.lower():
+def prefers_chinese(request: HTTPConnection | Mapping[str, str]) -> bool:
+    """Whether a request, or its headers, prefer Chinese to English."""
+    headers = request.headers if isinstance(request, HTTPConnection) else request
+    accepted = headers.get("accept-language", "")
+    if CHINESE not in accepted.lower():
         return False
     weights: dict[str, float] = {}
-    for part in islice(asked.lower().split(","), MOST_RANGES):
-        language, weight = _range(part)
+    for part in islice(accepted.lower().split(","), MAX_RANGES):
+        language, weight = _parse_range(part)
         weights[language] = max(weight, weights.get(language, 0))
-    others = weights.get("*", 0.0)
-    chinese, english = weights.get(CHINESE, others), weights.get(ENGLISH, others)
+    wildcard = weights.get("*", 0.0)
+    chinese, english = weights.get(CHINESE, wildcard), weights.get(ENGLISH, wildcard)
     return chinese > english or (chinese == english > 0 and _first(weights) == CHINESE)
 
 
-def words(error: PenstockError, asker: HTTPConnection | Mapping[str, str]) -> tuple[str, str]:
-    """The message and the hint of an error, in the asker's language."""
-    if speaks_chinese(asker):
+def localized(error: PenstockError, request: HTTPConnection | Mapping[str, str]) -> tuple[str, str]:
+    """The message and the hint of an error, in the language of the request."""
+    if prefers_chinese(request):
         return error.in_chinese(), error.hint_zh
     return str(error), error.hint
 
 
-def language_tag(asker: HTTPConnection | Mapping[str, str]) -> str:
-    """What Content-Language says of an answer made of `words`."""
-    return "zh-CN" if speaks_chinese(asker) else ENGLISH
+def language_tag(request: HTTPConnection | Mapping[str, str]) -> str:
+    """The Content-Language of a response made of `localized` texts."""
+    return "zh-CN" if prefers_chinese(request) else ENGLISH
 
 
-def _range(part: str) -> tuple[str, float]:
-    """`zh-CN;q=0.9` as its language and its weight; what cannot be read weighs nothing."""
+def _parse_range(part: str) -> tuple[str, float]:
+    """`zh-CN;q=0.9` as its language and its weight; an unreadable weight is 0."""
     tag, _, parameters = part.partition(";")
     language = tag.strip().partition("-")[0]
     name, _, number = parameters.partition("=")

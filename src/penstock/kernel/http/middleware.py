@@ -1,10 +1,10 @@
-"""The front of the house: one pass over every request, whatever it asks for.
+"""The ASGI middleware that every request passes.
 
-It gives the request an id, refuses what no route should see (a key in the address, a body that is too large, too slow
-or no JSON), lets the app answer, puts our headers on the answer, packs it, and then counts it and writes one line
-about it. What nobody expected becomes a 500 that names the id, and the log has the trace.
+It gives the request an id, refuses what no route should see (a key in the URL, a body that is too large, too slow or
+not valid JSON), lets the app respond, adds our headers, compresses the response, and then counts and logs the request.
+An unexpected exception becomes a 500 that names the request id, and the log has the traceback.
 
-It is one class in plain ASGI on purpose: layers of middleware would each wrap every message of every request.
+It is one class in plain ASGI on purpose: a stack of middlewares would wrap every message several times.
 """
 
 import asyncio
@@ -17,177 +17,150 @@ from typing import Protocol
 from starlette.requests import HTTPConnection, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from penstock.kernel.errors import Invalid, PenstockError, TooLarge
-from penstock.kernel.http.envelope import refusal
+from penstock.kernel.errors import PenstockError
+from penstock.kernel.http.envelope import envelope_error
 from penstock.kernel.http.exchange import HttpExchange
-from penstock.kernel.http.headers import RequestIds, read_headers
+from penstock.kernel.http.headers import RequestIds, parse_headers
 from penstock.kernel.http.in_flight import InFlight, Stopping
-from penstock.kernel.http.problems import problem
-from penstock.kernel.http.request_body import BodyTooLarge, CountedBody, again, check_json, linger, read_whole
+from penstock.kernel.http.problems import problem_response
+from penstock.kernel.http.request_body import (
+    BodyTooLarge,
+    LimitedBody,
+    check_json,
+    drain_body,
+    read_body,
+    replay_body,
+)
 from penstock.kernel.http.request_log import RequestLog
-from penstock.kernel.http.request_url import refuse_key_in_url
+from penstock.kernel.http.request_url import check_url
 from penstock.kernel.logs import request_id
 from penstock.kernel.metrics import Traffic
 
 log = logging.getLogger(__name__)
 
-
-MOST_QUERY_BYTES = 8192
 NOT_TRACED = nullcontext()
 
 
-class UrlTooLong(TooLarge):
-    """The part of the address behind the question mark is too long."""
+class RequestTracing(Protocol):
+    """Traces requests; `adapters/otel.py` implements it."""
 
-    code = "URL_TOO_LONG"
-    message = "The query of the address is longer than {most_bytes} bytes."
-    message_zh = "地址中的查询部分超过 {most_bytes} 字节。"
-    hint = "Ask for less at once, or send it in a body where the route takes one."
-    hint_zh = "请减少单次查询的内容，或在支持的路由上改用请求体发送。"
-    status = 414
-
-
-class BadUrl(Invalid):
-    """The address holds a character that nothing can be called by."""
-
-    code = "BAD_URL"
-    message = "The address holds a NUL character."
-    message_zh = "地址中含有 NUL 字符。"
-    hint = "Take %00 out of the address."
-    hint_zh = "请从地址中去掉 %00。"
-
-
-class Tracing(Protocol):
-    """Tells someone else about requests; `adapters/otel.py` does."""
-
-    def request(self, visit: HttpExchange) -> AbstractContextManager[None]:
-        """What the request does inside the block belongs to it."""
+    def request(self, exchange: HttpExchange) -> AbstractContextManager[None]:
+        """A span around the handling of a request."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
-class BodyRules:
-    """How large and how slow a body may be. Below `own_limits`, paths of uploads, routes see to that themselves."""
+class BodyLimits:
+    """Size and time limits of request bodies. Below the `exempt` paths (uploads), routes limit bodies themselves."""
 
-    most_bytes: int
+    max_bytes: int
     seconds: float
-    own_limits: tuple[str, ...] = ()
+    exempt: tuple[str, ...] = ()
 
 
-class Front:
-    """The middleware."""
+class RequestMiddleware:
+    """Checks, traces, counts and logs every request."""
 
     def __init__(
         self,
         app: ASGIApp,
         *,
-        bodies: BodyRules,
+        body_limits: BodyLimits,
         traffic: Traffic,
         request_log: RequestLog,
-        under_way: InFlight,
-        own_head: Callable[[str], bool],
+        in_flight: InFlight,
+        has_head_route: Callable[[str], bool],
         enveloped: tuple[str, ...] = (),
-        tracing: Tracing | None = None,
+        tracing: RequestTracing | None = None,
     ) -> None:
         self._app = app
-        self._bodies = bodies
+        self._body_limits = body_limits
         self._traffic = traffic
         self._request_log = request_log
         self._new_id = RequestIds().new
-        self._under_way = under_way
-        self._own_head = own_head  # whether a path has a HEAD of its own; elsewhere it is a GET without its body
-        self._enveloped = enveloped  # below these paths refusals are told in the envelope that clients there know
+        self._in_flight = in_flight
+        self._has_head_route = has_head_route  # elsewhere HEAD is handled as GET without the body
+        self._enveloped = enveloped  # below these paths errors are sent in the envelope format
         self._tracing = tracing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        visit = HttpExchange(scope, send, read_headers(scope["headers"], self._new_id))
-        scope.setdefault("state", {})["request_id"] = visit.asked.request_id
-        token = request_id.set(visit.asked.request_id)
-        task = self._under_way.begin()
+        exchange = HttpExchange(scope, send, parse_headers(scope["headers"], self._new_id))
+        scope.setdefault("state", {})["request_id"] = exchange.head.request_id
+        token = request_id.set(exchange.head.request_id)
+        task = self._in_flight.start()
         try:
-            with self._tracing.request(visit) if self._tracing else NOT_TRACED:
-                await self._answer(visit, receive)
+            with self._tracing.request(exchange) if self._tracing else NOT_TRACED:
+                await self._handle(exchange, receive)
         finally:
-            self._under_way.end(task)
-            self._traffic.count(visit.known_method, visit.route, visit.status, visit.seconds)
-            self._request_log.add(visit)
+            self._in_flight.finish(task)
+            self._traffic.count(exchange.known_method, exchange.route, exchange.status, exchange.seconds)
+            self._request_log.add(exchange)
             request_id.reset(token)
 
-    async def _answer(self, visit: HttpExchange, receive: Receive) -> None:
+    async def _handle(self, exchange: HttpExchange, receive: Receive) -> None:
         try:
-            _check_address(visit.scope)
-            if visit.method == "HEAD" and not self._own_head(visit.scope["path"]):
-                visit.scope["method"] = "GET"
-            if visit.asked.has_body:
-                await self._take_in(visit, receive)
+            check_url(exchange.scope)
+            if exchange.method == "HEAD" and not self._has_head_route(exchange.scope["path"]):
+                exchange.scope["method"] = "GET"
+            if exchange.head.has_body:
+                await self._handle_with_body(exchange, receive)
             else:
-                await self._app(visit.scope, receive, visit.send)
+                await self._app(exchange.scope, receive, exchange.send)
         except asyncio.CancelledError:
-            if not self._under_way.was_cut():
+            if not self._in_flight.was_cancelled():
                 raise
-            if not visit.answered:
-                await self._refuse(visit, Stopping())
+            if not exchange.is_answered:
+                await self._send_error(exchange, Stopping())
         except Exception as error:
-            if visit.answered:
-                log.exception("%s %s failed", visit.known_method, visit.scope["path"])
-                raise  # half an answer is out: the server has to cut it off, so that nobody takes it for whole
-            await self._fail(visit, receive, error)
+            if exchange.is_answered:
+                log.exception("%s %s failed", exchange.known_method, exchange.scope["path"])
+                raise  # half a response is out: the server must abort the connection, so that it is not taken for whole
+            await self._fail(exchange, receive, error)
 
-    async def _fail(self, visit: HttpExchange, receive: Receive, error: Exception) -> None:
-        """Answer with what went wrong. It is no part of `_answer`, whose frame the error holds: held by it in turn, the
-        body would not be let go of before the garbage collector came by (see `CountedBody.let_go`)."""
+    async def _fail(self, exchange: HttpExchange, receive: Receive, error: Exception) -> None:
+        """Respond with an error. This is not part of `_handle`, whose frame the error references: with a reference
+        back, the body would only be freed by the garbage collector (see `LimitedBody.release`)."""
         if isinstance(error, PenstockError):
-            await self._refuse(visit, error)
+            await self._send_error(exchange, error)
         else:
-            log.error("%s %s failed", visit.known_method, visit.scope["path"], exc_info=error)
-            await self._refuse(visit, PenstockError())
+            log.error("%s %s failed", exchange.known_method, exchange.scope["path"], exc_info=error)
+            await self._send_error(exchange, PenstockError())
         if isinstance(error, BodyTooLarge):
-            await linger(receive)
+            await drain_body(receive)
 
-    async def _refuse(self, visit: HttpExchange, error: PenstockError) -> None:
-        if self._enveloped and visit.scope["path"].startswith(self._enveloped):
-            answer = refusal(Request(visit.scope), error)
+    async def _send_error(self, exchange: HttpExchange, error: PenstockError) -> None:
+        if self._enveloped and exchange.scope["path"].startswith(self._enveloped):
+            response = envelope_error(Request(exchange.scope), error)
         else:
-            answer = problem(error, HTTPConnection(visit.scope))
-        await answer(visit.scope, _nothing, visit.send)
+            response = problem_response(error, HTTPConnection(exchange.scope))
+        await response(exchange.scope, _disconnected, exchange.send)
 
-    async def _take_in(self, visit: HttpExchange, receive: Receive) -> None:
-        """Let the app answer a request with a body: once that is known to be fit, or while it is being counted."""
-        rules, scope = self._bodies, visit.scope
-        if rules.own_limits and scope["path"].startswith(rules.own_limits):
-            await self._app(scope, receive, visit.send)
+    async def _handle_with_body(self, exchange: HttpExchange, receive: Receive) -> None:
+        """Let the app handle a request with a body: JSON is checked first, other bodies while they are read."""
+        limits, scope = self._body_limits, exchange.scope
+        if limits.exempt and scope["path"].startswith(limits.exempt):
+            await self._app(scope, receive, exchange.send)
             return
-        if visit.asked.body_bytes > rules.most_bytes:
-            raise BodyTooLarge(most_bytes=rules.most_bytes)
-        if visit.asked.is_json:
-            body = await read_whole(receive, most_bytes=rules.most_bytes, seconds=rules.seconds)
+        if exchange.head.body_bytes > limits.max_bytes:
+            raise BodyTooLarge(most_bytes=limits.max_bytes)
+        if exchange.head.is_json:
+            body = await read_body(receive, max_bytes=limits.max_bytes, seconds=limits.seconds)
             if body:
                 await check_json(body)
-            await self._app(scope, again(body, receive), visit.send)
+            await self._app(scope, replay_body(body, receive), exchange.send)
             return
-        counted = CountedBody(receive, most_bytes=rules.most_bytes, seconds=rules.seconds)
+        limited = LimitedBody(receive, max_bytes=limits.max_bytes, seconds=limits.seconds)
         try:
-            await self._app(scope, counted.receive, visit.send)
+            await self._app(scope, limited.receive, exchange.send)
         finally:
-            counted.let_go()
-        if counted.too_large:
-            await linger(receive)
+            limited.release()
+        if limited.too_large:
+            await drain_body(receive)
 
 
-def _check_address(scope: Scope) -> None:
-    query: bytes = scope["query_string"]
-    if "\0" in scope["path"] or b"%00" in query:
-        raise BadUrl
-    if not query:
-        return
-    if len(query) > MOST_QUERY_BYTES:
-        raise UrlTooLong(most_bytes=MOST_QUERY_BYTES)
-    refuse_key_in_url(query)
-
-
-async def _nothing() -> Message:
+async def _disconnected() -> Message:
     return {"type": "http.disconnect"}

@@ -1,9 +1,8 @@
-"""Taking a body in: not too large, not too slow, and when it is JSON, of the kind that means one thing to everyone.
+"""Request bodies: limits on size and time, and strict JSON.
 
-A JSON body is read whole and looked at before any route sees it. What one parser takes and the next one does not, or
-what no database can keep, is refused here once and for all: bytes that are not UTF-8, NaN and Infinity, numbers beyond
-64 bits, keys that come twice, NUL and half characters in strings, and towers of brackets. Other bodies are counted and
-timed while a route reads them.
+A JSON body is read whole and checked before any route sees it. What parsers disagree on, or what no database can store,
+is refused here: bytes that are not UTF-8, NaN and Infinity, numbers beyond 64 bits, duplicate keys, NUL and lone
+surrogates in strings, and deep nesting. Other bodies are limited while a route reads them.
 """
 
 import asyncio
@@ -17,69 +16,69 @@ from starlette.types import Message, Receive
 
 from penstock.kernel.errors import Invalid, PenstockError, TooLarge
 
-MOST_DEPTH = 100
-MOST_VALUES = 500_000  # reading more takes half a second, in which nobody else is served
+MAX_DEPTH = 100
+MAX_VALUES = 500_000  # parsing more takes half a second, which blocks the event loop
 STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
-LARGEST_INTEGER = 2**63 - 1
-INTEGER_DIGITS = 20  # a sign and nineteen digits: whatever is longer need not be read to be too large
-IN_A_THREAD_BYTES = 256 * 1024  # takes some five milliseconds, for which the others should not wait
-LINGER_BYTES = 8 * 1024 * 1024
-LINGER_SECONDS = 1.0
-SUSPECT = re.compile(r"\\u(?:0000|[dD][89abAB])")
+MAX_INTEGER = 2**63 - 1
+MAX_DIGITS = 20  # a sign and nineteen digits; anything longer is too large
+THREAD_BYTES = 256 * 1024  # checking takes about 5 ms; larger bodies are checked in a thread
+DRAIN_BYTES = 8 * 1024 * 1024
+DRAIN_SECONDS = 1.0
+SUSPECT_ESCAPE = re.compile(r"\\u(?:0000|[dD][89abAB])")
 
 
 class BodyTooLarge(TooLarge):
-    """The request's body is larger than bodies may be."""
+    """The request body exceeds the size limit."""
 
     code = "BODY_TOO_LARGE"
-    message = "The body is larger than {most_bytes} bytes."
+    message = "The request body is larger than {most_bytes} bytes."
     message_zh = "请求体超过 {most_bytes} 字节。"
-    hint = "Send less at once; PENSTOCK_BODY_BYTES sets the limit."
+    hint = "Send less per request; PENSTOCK_BODY_BYTES sets the limit."
     hint_zh = "请减少单次发送的内容；上限由 PENSTOCK_BODY_BYTES 设定。"
 
 
 class BodyTooSlow(Invalid):
-    """The request's body did not arrive in time."""
+    """The request body did not arrive in time."""
 
     code = "BODY_TOO_SLOW"
-    message = "The body did not arrive within {seconds:g} s."
+    message = "The request body did not arrive within {seconds:g} s."
     message_zh = "请求体未在 {seconds:g} 秒内到达。"
-    hint = "Send it faster or in smaller parts; PENSTOCK_BODY_SECONDS sets the limit."
-    hint_zh = "请加快发送或分成更小的部分；上限由 PENSTOCK_BODY_SECONDS 设定。"
+    hint = "Send it faster or split it into smaller requests; PENSTOCK_BODY_SECONDS sets the limit."
+    hint_zh = "请加快发送或拆分为更小的请求；上限由 PENSTOCK_BODY_SECONDS 设定。"
     status = 408
     retryable = True
 
 
 class BadBody(Invalid):
-    """The request's body cannot be read."""
+    """The request body cannot be read."""
 
     code = "BAD_BODY"
-    message = "The body cannot be read: {reason}."
+    message = "The request body cannot be read: {reason}."
     message_zh = "无法读取请求体：{reason_zh}。"
-    hint = "Send one JSON value in UTF-8 as application/json, or, to upload, one form as multipart/form-data."
+    hint = "Send one JSON value in UTF-8 as application/json; to upload, send a form as multipart/form-data."
     hint_zh = "请以 application/json 发送一个 UTF-8 编码的 JSON 值；上传时请以 multipart/form-data 发送表单。"
 
 
 def bad_body(reason: str, reason_zh: str) -> BadBody:
-    """Why a body cannot be read, in both languages."""
+    """A `BadBody` with its reason in both languages."""
     return BadBody(reason=reason, reason_zh=reason_zh)
 
 
-def cut_off() -> BadBody:
-    """The connection ended, or what came is no body in HTTP's terms."""
-    return bad_body("it ended before it was whole", "内容不完整")
+def truncated_body() -> BadBody:
+    """The connection ended before the body was complete, or its framing is invalid."""
+    return bad_body("it is incomplete", "内容不完整")
 
 
-class _OddJson(ValueError):
-    """JSON that a parser takes, and we do not; raised inside of one."""
+class _RejectedJson(ValueError):
+    """JSON that the parser accepts and we do not; raised by its hooks."""
 
     def __init__(self, reason: str, reason_zh: str) -> None:
         super().__init__(reason)
-        self.named = bad_body(reason, reason_zh)
+        self.error = bad_body(reason, reason_zh)
 
 
-async def read_whole(receive: Receive, *, most_bytes: int, seconds: float) -> bytes:
-    """The body of a request, or what is wrong with it. More than the limit is never held."""
+async def read_body(receive: Receive, *, max_bytes: int, seconds: float) -> bytes:
+    """Read a whole body within its limits. More than `max_bytes` is never held in memory."""
     chunks, size = [], 0
     try:
         async with asyncio.timeout(seconds):
@@ -87,11 +86,11 @@ async def read_whole(receive: Receive, *, most_bytes: int, seconds: float) -> by
             while more:
                 message = await receive()
                 if message["type"] != "http.request":
-                    raise cut_off()
+                    raise truncated_body()
                 chunk = message.get("body", b"")
                 size += len(chunk)
-                if size > most_bytes:
-                    raise BodyTooLarge(most_bytes=most_bytes)
+                if size > max_bytes:
+                    raise BodyTooLarge(most_bytes=max_bytes)
                 chunks.append(chunk)
                 more = message.get("more_body", False)
     except TimeoutError as error:
@@ -99,75 +98,75 @@ async def read_whole(receive: Receive, *, most_bytes: int, seconds: float) -> by
     return b"".join(chunks)
 
 
-def again(body: bytes, receive: Receive) -> Receive:
-    """A `receive` that gives a body that has been read already, and then what really comes."""
-    given = False
+def replay_body(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that returns a body that was already read, and then the messages that follow it."""
+    replayed = False
 
-    async def give() -> Message:
-        nonlocal given
-        if given:
+    async def replay() -> Message:
+        nonlocal replayed
+        if replayed:
             return await receive()
-        given = True
+        replayed = True
         return {"type": "http.request", "body": body, "more_body": False}
 
-    return give
+    return replay
 
 
-class CountedBody:
-    """A `receive` that raises when more comes, or comes later, than may be."""
+class LimitedBody:
+    """A `receive` that raises when the body exceeds its limits of size or time."""
 
-    def __init__(self, receive: Receive, *, most_bytes: int, seconds: float) -> None:
+    def __init__(self, receive: Receive, *, max_bytes: int, seconds: float) -> None:
         self._receive = receive
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._seconds = seconds
-        self._until = asyncio.get_running_loop().time() + seconds
+        self._deadline = asyncio.get_running_loop().time() + seconds
         self._size = 0
         self._more = True
         self._raised: PenstockError | None = None
 
     async def receive(self) -> Message:
-        """The next part."""
+        """The next message of the body."""
         if not self._more:
             return await self._receive()
         try:
-            async with asyncio.timeout_at(self._until):
+            async with asyncio.timeout_at(self._deadline):
                 message = await self._receive()
         except TimeoutError as error:
             self._raised = BodyTooSlow(seconds=self._seconds)
             raise self._raised from error
         self._size += len(message.get("body", b""))
-        if self._size > self._most_bytes:
-            self._raised = BodyTooLarge(most_bytes=self._most_bytes)
+        if self._size > self._max_bytes:
+            self._raised = BodyTooLarge(most_bytes=self._max_bytes)
             raise self._raised
         self._more = message.get("more_body", False)
         return message
 
     @property
     def too_large(self) -> bool:
-        """Whether more came than may be."""
+        """Whether the body exceeded its size limit."""
         return isinstance(self._raised, BodyTooLarge)
 
-    def let_go(self) -> None:
-        """Hold nothing any more. A framework's frame and the error that it met hold each other, and with them this
-        object: until the garbage collector came by, the server would keep the connection and go on reading."""
-        self._receive = _nothing_more
+    def release(self) -> None:
+        """Drop all references. A framework frame and the error it caught form a reference cycle with this object: until
+        the garbage collector ran, the server would keep the connection and go on reading."""
+        self._receive = _disconnected
         error: BaseException | None = self._raised
         while error is not None:
             error.__traceback__ = None
             error = error.__cause__
 
 
-async def _nothing_more() -> Message:
+async def _disconnected() -> Message:
     return {"type": "http.disconnect"}
 
 
-async def linger(receive: Receive) -> None:
-    """Read on for a moment what nobody wants. A connection that is closed on someone who still sends is reset, and the
-    answer that says why is lost on its way."""
+async def drain_body(receive: Receive) -> None:
+    """Read and discard the rest of a refused body for a moment. A connection that is closed while the client still
+    sends is reset, and the response that says why is lost."""
     size = 0
     with suppress(TimeoutError):
-        async with asyncio.timeout(LINGER_SECONDS):
-            while size < LINGER_BYTES:
+        async with asyncio.timeout(DRAIN_SECONDS):
+            while size < DRAIN_BYTES:
                 message = await receive()
                 if not message.get("more_body", False):
                     return
@@ -175,16 +174,18 @@ async def linger(receive: Receive) -> None:
 
 
 async def check_json(body: bytes) -> None:
-    """Refuse what is not JSON, or is JSON that not everyone understands alike, or holds too many values to be read."""
-    if _marks(body) > MOST_VALUES and _marks(STRING.sub(b"", body)) > MOST_VALUES:  # a text may hold commas, too
-        raise bad_body(f"it holds more than {MOST_VALUES} values", f"包含超过 {MOST_VALUES} 个值")
-    if len(body) > IN_A_THREAD_BYTES:
+    """Raise `BadBody` when a body is not JSON, is JSON that parsers disagree on, or holds too many values."""
+    if (
+        _count_values(body) > MAX_VALUES and _count_values(STRING.sub(b"", body)) > MAX_VALUES
+    ):  # strings may hold commas
+        raise bad_body(f"it holds more than {MAX_VALUES} values", f"包含超过 {MAX_VALUES} 个值")
+    if len(body) > THREAD_BYTES:
         await asyncio.to_thread(_check, body)
     else:
         _check(body)
 
 
-def _marks(body: bytes) -> int:
+def _count_values(body: bytes) -> int:
     return body.count(b",") + body.count(b"[") + body.count(b"{")
 
 
@@ -201,48 +202,48 @@ def _check(body: bytes) -> None:
         raise bad_body(
             f"it is not JSON ({where})", f"不是合法的 JSON（第 {error.lineno} 行第 {error.colno} 列）"
         ) from error
-    except _OddJson as error:
-        raise error.named from error
-    if text.count("[") + text.count("{") > MOST_DEPTH and _is_deep(value):
-        raise bad_body(f"it is nested more than {MOST_DEPTH} deep", f"嵌套超过 {MOST_DEPTH} 层")
-    if SUSPECT.search(text) and not all(map(_can_be_kept, _strings(value))):
-        raise bad_body("a string holds NUL or half a character", "字符串中含有 NUL 或不完整的字符")
+    except _RejectedJson as error:
+        raise error.error from error
+    if text.count("[") + text.count("{") > MAX_DEPTH and _is_deep(value):
+        raise bad_body(f"it is nested more than {MAX_DEPTH} deep", f"嵌套超过 {MAX_DEPTH} 层")
+    if SUSPECT_ESCAPE.search(text) and not all(map(_is_storable, _strings(value))):
+        raise bad_body("a string holds NUL or a lone surrogate", "字符串中含有 NUL 或孤立的代理字符")
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    held = dict(pairs)
-    if len(held) != len(pairs):
-        raise _OddJson("a key comes twice in one object", "同一对象中有重复的键")
-    return held
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    parsed = dict(pairs)
+    if len(parsed) != len(pairs):
+        raise _RejectedJson("an object has a duplicate key", "同一对象中有重复的键")
+    return parsed
 
 
-def _integer(text: str) -> int:
-    if len(text) > INTEGER_DIGITS or not -LARGEST_INTEGER - 1 <= (number := int(text)) <= LARGEST_INTEGER:
-        raise _OddJson("a number does not fit into 64 bits", "数字超出 64 位范围")
+def _parse_integer(text: str) -> int:
+    if len(text) > MAX_DIGITS or not -MAX_INTEGER - 1 <= (number := int(text)) <= MAX_INTEGER:
+        raise _RejectedJson("a number does not fit into 64 bits", "数字超出 64 位范围")
     return number
 
 
-def _fraction(text: str) -> float:
+def _parse_float(text: str) -> float:
     number = float(text)
-    if number - number != 0:  # true of infinity alone
-        raise _OddJson("a number does not fit into 64 bits", "数字超出 64 位范围")
+    if number - number != 0:  # true for infinity only
+        raise _RejectedJson("a number does not fit into 64 bits", "数字超出 64 位范围")
     return number
 
 
-def _no_constant(_name: str) -> NoReturn:
-    raise _OddJson("NaN and Infinity are no JSON", "NaN 与 Infinity 不是合法的 JSON")
+def _reject_constant(_name: str) -> NoReturn:
+    raise _RejectedJson("NaN and Infinity are not JSON", "NaN 与 Infinity 不是合法的 JSON")
 
 
 DECODER = json.JSONDecoder(
-    object_pairs_hook=_once, parse_int=_integer, parse_float=_fraction, parse_constant=_no_constant
+    object_pairs_hook=_unique_keys, parse_int=_parse_integer, parse_float=_parse_float, parse_constant=_reject_constant
 )
 
 
 def _is_deep(value: Any) -> bool:
     level = [value]
-    for _ in range(MOST_DEPTH):
-        inner = (held.values() if type(held) is dict else held for held in level)
-        level = [child for children in inner for child in children if type(child) in (dict, list)]
+    for _ in range(MAX_DEPTH):
+        children = (node.values() if type(node) is dict else node for node in level)
+        level = [child for siblings in children for child in siblings if type(child) in (dict, list)]
         if not level:
             return False
     return True
@@ -252,15 +253,15 @@ def _strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
-        for key, held in value.items():
+        for key, inner in value.items():
             yield key
-            yield from _strings(held)
+            yield from _strings(inner)
     elif isinstance(value, list):
-        for held in value:
-            yield from _strings(held)
+        for inner in value:
+            yield from _strings(inner)
 
 
-def _can_be_kept(text: str) -> bool:
+def _is_storable(text: str) -> bool:
     if "\0" in text:
         return False
     try:

@@ -1,7 +1,7 @@
-"""One line in the log about every request: what was asked, what was answered, how long it took, and for whom.
+"""One log line per request: method, path, status, duration, size, and the caller.
 
-The lines are told together, a few times a second. What a line takes is little when many are made in a row; made after
-each request, it would add a fifth to what a small request costs. A process that is killed loses the last of them.
+The lines are written in batches, a few times a second: a line is cheap when many are written in a row; written after
+each request, it would add a fifth to the cost of a small one. A process that is killed loses the last batch.
 """
 
 import asyncio
@@ -15,18 +15,16 @@ from penstock.kernel.logs import RequestLine, clean
 
 log = logging.getLogger("penstock.access")
 
-TOGETHER_SECONDS = 0.25
-MOST_WAITING = 500
-MOST_PATH = 200
-MOST_NAME = 100
+FLUSH_SECONDS = 0.25
+MAX_PENDING = 500
+MAX_PATH = 200
+MAX_NAME = 100
 
 
-class Answered(NamedTuple):
-    """What is kept of a request until its line is told."""
-
-    at: float  # on the clock that only counts
+class _LogEntry(NamedTuple):
+    at: float  # by perf_counter
     method: str
-    path: str  # without its query, which nobody is to read
+    path: str  # without its query, which must not be logged
     status: int
     seconds: float
     bytes_out: int
@@ -35,39 +33,39 @@ class Answered(NamedTuple):
 
 
 class RequestLog:
-    """The lines of one app."""
+    """The request log of one app."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._waiting: list[Answered] = []
+        self._pending: list[_LogEntry] = []
 
-    def add(self, visit: HttpExchange) -> None:
-        """Remember a request that was answered."""
+    def add(self, exchange: HttpExchange) -> None:
+        """Queue the line of a finished request."""
         if not log.isEnabledFor(logging.INFO):
             return
-        if not self._waiting:
-            asyncio.get_running_loop().call_later(TOGETHER_SECONDS, self.tell)
-        self._waiting.append(
-            Answered(
+        if not self._pending:
+            asyncio.get_running_loop().call_later(FLUSH_SECONDS, self.flush)
+        self._pending.append(
+            _LogEntry(
                 perf_counter(),
-                visit.known_method,
-                visit.scope["path"][:MOST_PATH],
-                visit.status,
-                visit.seconds,
-                visit.bytes_out,
-                visit.caller,
-                visit.asked.request_id,
+                exchange.known_method,
+                exchange.scope["path"][:MAX_PATH],
+                exchange.status,
+                exchange.seconds,
+                exchange.bytes_out,
+                exchange.caller,
+                exchange.head.request_id,
             )
         )
-        if len(self._waiting) >= MOST_WAITING:
-            self.tell()
+        if len(self._pending) >= MAX_PENDING:
+            self.flush()
 
-    def tell(self) -> None:
-        """Tell of every request that waits to be told of."""
-        waiting, self._waiting = self._waiting, []
+    def flush(self) -> None:
+        """Write the queued lines."""
+        pending, self._pending = self._pending, []
         offset = self._clock.now().timestamp() - perf_counter()
-        for known in waiting:
-            fields = {"status": known.status, "ms": round(known.seconds * 1000, 1), "bytes": known.bytes_out}
-            caller = {"caller": clean(known.caller, MOST_NAME)} if known.caller else {}
-            words = f"{known.method} {known.path}"
-            log.handle(RequestLine(words, fields | caller, request_id=known.request_id, at=offset + known.at))
+        for entry in pending:
+            fields = {"status": entry.status, "ms": round(entry.seconds * 1000, 1), "bytes": entry.bytes_out}
+            caller = {"caller": clean(entry.caller, MAX_NAME)} if entry.caller else {}
+            text = f"{entry.method} {entry.path}"
+            log.handle(RequestLine(text, fields | caller, request_id=entry.request_id, at=offset + entry.at))

@@ -1,47 +1,83 @@
-"""A key or a token in an address is refused, on every path.
+"""Checks the URL of a request: no NUL, no query that is too long, no API key or token in the query.
 
-Addresses end up in logs, histories and the `Referer` of the next page, so whoever sends a secret there has given it
-away. It is refused even where nobody would read it, so that it is noticed on the first day. The answer does not repeat
-the value, and what is logged of a request must not either.
+URLs end up in logs, browser histories and `Referer` headers, so a secret in one has leaked. It is refused on every
+path, even where no route would read it, so that the mistake is noticed on the first day. Neither the response nor the
+log repeats the value.
 """
 
 import re
 from urllib.parse import unquote_to_bytes
 
-from penstock.kernel.errors import Invalid
+from starlette.types import Scope
 
-NAMES = frozenset(
+from penstock.kernel.errors import Invalid, TooLarge
+
+MAX_QUERY_BYTES = 8192
+SECRET_NAMES = frozenset(
     b"apikey xapikey key token accesstoken authtoken bearertoken idtoken refreshtoken sessiontoken "
     b"authorization bearer jwt password secret clientsecret".split()
 )
-MARKS = b"-_[] "  # do not count in a name: api-key, api_key and apikey[] are one
-# Our keys and logins (sk-…, st-…), and what has the parts of a JWT. A match begins only where a word does: trying at
-# every place of a long one would take a second of a small request.
-SHAPES = re.compile(
+IGNORED = b"-_[] "  # in a parameter name: api-key, api_key and apikey[] are one
+# Our keys and session tokens (sk-…, st-…), and what has the parts of a JWT. A match starts only at the start of a word:
+# trying at every position of a long one would take a second for a small request.
+SECRET_SHAPES = re.compile(
     rb"(?<![A-Za-z0-9])s[kt]-[A-Za-z0-9_-]{40}|(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{4,}+\.[A-Za-z0-9_-]{4,}+\."
 )
 
 
+class UrlTooLong(TooLarge):
+    """The query string of the URL is too long."""
+
+    code = "URL_TOO_LONG"
+    message = "The query string of the URL is longer than {most_bytes} bytes."
+    message_zh = "URL 的查询字符串超过 {most_bytes} 字节。"
+    hint = "Request less at once, or send the parameters in a body where the route accepts one."
+    hint_zh = "请减少单次查询的内容，或在支持的路由上改用请求体发送。"
+    status = 414
+
+
+class BadUrl(Invalid):
+    """The URL contains a NUL character."""
+
+    code = "BAD_URL"
+    message = "The URL contains a NUL character."
+    message_zh = "URL 中含有 NUL 字符。"
+    hint = "Remove %00 from the URL."
+    hint_zh = "请从 URL 中去掉 %00。"
+
+
 class KeyInUrl(Invalid):
-    """A key or a token was sent in the address."""
+    """The URL contains an API key or a token."""
 
     code = "KEY_IN_URL"
-    message = "The address carries a key or a token; addresses are logged and shared, so it is refused."
-    message_zh = "地址中带有密钥或令牌；地址会被记录和分享，因此拒绝此请求。"
-    hint = "Send it in X-API-Key or Authorization: Bearer, and revoke the one that was in the address."
-    hint_zh = "请改用 X-API-Key 或 Authorization: Bearer 发送，并撤销已出现在地址中的密钥。"
+    message = "The URL contains a key or a token; URLs are logged and shared, so the request is refused."
+    message_zh = "URL 中带有密钥或令牌；URL 会被记录和分享，因此拒绝此请求。"
+    hint = "Send it in X-API-Key or Authorization: Bearer, and revoke the one that was in the URL."
+    hint_zh = "请改用 X-API-Key 或 Authorization: Bearer 发送，并撤销已出现在 URL 中的密钥。"
+
+
+def check_url(scope: Scope) -> None:
+    """Raise when the URL of a request is not acceptable."""
+    query: bytes = scope["query_string"]
+    if "\0" in scope["path"] or b"%00" in query:
+        raise BadUrl
+    if not query:
+        return
+    if len(query) > MAX_QUERY_BYTES:
+        raise UrlTooLong(most_bytes=MAX_QUERY_BYTES)
+    refuse_key_in_url(query)
 
 
 def refuse_key_in_url(query_string: bytes) -> None:
-    """Raise `KeyInUrl` when a query string holds a secret, by its name or by its looks."""
+    """Raise `KeyInUrl` when a query string holds a secret, by the parameter's name or by its shape."""
     if not query_string:
         return
     for part in query_string.split(b"&"):
         name = part.partition(b"=")[0]
         if b"%" in name or b"+" in name:
             name = unquote_to_bytes(name.replace(b"+", b" "))
-        if name.lower().translate(None, MARKS) in NAMES:
+        if name.lower().translate(None, IGNORED) in SECRET_NAMES:
             raise KeyInUrl
     plain = unquote_to_bytes(query_string) if b"%" in query_string else query_string
-    if SHAPES.search(plain):
+    if SECRET_SHAPES.search(plain):
         raise KeyInUrl

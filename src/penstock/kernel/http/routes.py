@@ -1,7 +1,7 @@
-"""Finding a route by its path. The framework asks one route after another, and with a hundred and fifty of them that
-takes longer than all the rest of a small request; here only those are asked whose fixed beginning is the path's own.
+"""Route lookup by an index of path prefixes. The framework tries one route after another, which with 150 routes takes
+longer than the rest of a small request; here only routes whose fixed prefix matches the path are tried.
 
-Which of several fitting routes is taken stays as the framework has it: the one that was declared first.
+Of several matching routes the one declared first wins, as in the framework.
 """
 
 from collections import defaultdict
@@ -12,76 +12,76 @@ from urllib.parse import unquote
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
-SLASH = "\ufdd0"  # no character: it stands for a slash inside a name while a route is looked for
-FOUND = "penstock.route"  # where a request keeps what was found for it
+ENCODED_SLASH = "\ufdd0"  # a noncharacter that stands for %2F inside a path parameter during the lookup
+MATCHED = "penstock.route"  # key of the matched route in the scope
 
 
 class RouteIndex(BaseRoute):
-    """Many routes that look like one to the framework."""
+    """Many routes that appear as one to the framework."""
 
     def __init__(self, routes: Sequence[BaseRoute]) -> None:
         self.routes = list(routes)
-        self._by_start: defaultdict[str, list[tuple[int, BaseRoute]]] = defaultdict(list)
+        self._by_prefix: defaultdict[str, list[tuple[int, BaseRoute]]] = defaultdict(list)
         for number, route in enumerate(self.routes):
-            self._by_start[_fixed_start(getattr(route, "path", "{"))].append((number, route))
-        self._deepest = max((start.count("/") for start in self._by_start), default=0)
+            self._by_prefix[_fixed_prefix(getattr(route, "path", "{"))].append((number, route))
+        self._max_depth = max((prefix.count("/") for prefix in self._by_prefix), default=0)
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """As any route: whether it takes this request, or would with another method."""
+        """Whether a route matches this request, or would with another method."""
         if b"%2f" not in scope.get("raw_path", b"").lower():
             return self._match(scope)
-        match, found = self._match({**scope, "path": _with_marks(scope["raw_path"])})
+        match, found = self._match({**scope, "path": _mark_encoded_slashes(scope["raw_path"])})
         if "path_params" in found:
-            found["path_params"] = {name: _unmarked(value) for name, value in found["path_params"].items()}
+            found["path_params"] = {name: _restore_slashes(value) for name, value in found["path_params"].items()}
         return match, found
 
     def _match(self, scope: Scope) -> tuple[Match, Scope]:
-        partly: tuple[Match, Scope] = (Match.NONE, {})
+        partial_match: tuple[Match, Scope] = (Match.NONE, {})
         for _, route in self._candidates(scope["path"]):
             match, found = route.matches(scope)
             if match is Match.FULL:
-                return match, {"route": route, **found, FOUND: route}
-            if match is Match.PARTIAL and partly[0] is Match.NONE:
-                partly = match, {"route": route, **found, FOUND: route}
-        return partly
+                return match, {"route": route, **found, MATCHED: route}
+            if match is Match.PARTIAL and partial_match[0] is Match.NONE:
+                partial_match = match, {"route": route, **found, MATCHED: route}
+        return partial_match
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer by the route that `matches` found."""
-        route: BaseRoute = scope[FOUND]
+        """Handle the request by the route that `matches` found."""
+        route: BaseRoute = scope[MATCHED]
         await route.handle(scope, receive, send)
 
     def has(self, method: str, path: str) -> bool:
-        """Whether a route takes exactly this method at the path."""
+        """Whether a route accepts exactly this method at the path."""
         scope = {"type": "http", "path": path, "root_path": "", "method": method}
         return any(route.matches(scope)[0] is Match.FULL for _, route in self._candidates(path))
 
     def _candidates(self, path: str) -> list[tuple[int, BaseRoute]]:
-        """The routes that begin as the path does, in the order in which they were declared."""
-        found = [routes] if (routes := self._by_start.get(path)) else []
+        """The routes that share a prefix with the path, in the order of declaration."""
+        found = [routes] if (routes := self._by_prefix.get(path)) else []
         end = -1
-        for _ in range(self._deepest):  # and no deeper: a path may be sixty thousand slashes
+        for _ in range(self._max_depth):  # no deeper: a path may be sixty thousand slashes
             if (end := path.find("/", end + 1)) < 0:
                 break
-            if end + 1 < len(path) and (routes := self._by_start.get(path[: end + 1])):
+            if end + 1 < len(path) and (routes := self._by_prefix.get(path[: end + 1])):
                 found.append(routes)
-        return found[0] if len(found) == 1 else sorted(chain(*found), key=_number)
+        return found[0] if len(found) == 1 else sorted(chain(*found), key=_position)
 
 
-def _with_marks(raw_path: bytes) -> str:
-    """A path whose names may have slashes of their own, written %2F: those are marked, so that they divide nothing."""
+def _mark_encoded_slashes(raw_path: bytes) -> str:
+    """The decoded path, with each %2F replaced by a marker, so that it does not separate segments."""
     raw = raw_path.partition(b"?")[0].decode("latin-1")
-    return "/".join(unquote(part).replace("/", SLASH) for part in raw.split("/"))
+    return "/".join(unquote(part).replace("/", ENCODED_SLASH) for part in raw.split("/"))
 
 
-def _unmarked(value: object) -> object:
-    return value.replace(SLASH, "/") if isinstance(value, str) else value
+def _restore_slashes(value: object) -> object:
+    return value.replace(ENCODED_SLASH, "/") if isinstance(value, str) else value
 
 
-def _number(entry: tuple[int, BaseRoute]) -> int:
+def _position(entry: tuple[int, BaseRoute]) -> int:
     return entry[0]
 
 
-def _fixed_start(path: str) -> str:
-    """`/things/{id}/pages` as `/things/`; a path without parts that vary, as it is."""
+def _fixed_prefix(path: str) -> str:
+    """`/things/{id}/pages` as `/things/`; a path without parameters as it is."""
     fixed, brace, _ = path.partition("{")
     return f"{fixed.rpartition('/')[0]}/" if brace else path

@@ -20,8 +20,8 @@ from starlette.types import Scope as AsgiScope
 from penstock.access.domain import Caller, Scope
 from penstock.access.guard import CurrentCaller, requires
 from penstock.kernel.errors import PenstockError, TooMany
-from penstock.kernel.http.envelope import EnvelopeRoute, in_millis
-from penstock.kernel.http.language import speaks_chinese, words
+from penstock.kernel.http.envelope import EnvelopeRoute, iso_millis
+from penstock.kernel.http.language import localized, prefers_chinese
 from penstock.tasks import pull as verb
 from penstock.tasks import pull_by_id
 from penstock.tasks.api.filters import BatchFilters, Filters
@@ -168,12 +168,12 @@ class PullCall:
         shown = [_task_view(row, result, project_id) for row in result.rows]
         self.deps.metrics.count_pull(project_id, queue_id or "", len(shown))
         count = len(shown)
-        message = f"已拉取 {count} 个任务。" if speaks_chinese(self.request) else f"{count} tasks pulled."
+        message = f"已拉取 {count} 个任务。" if prefers_chinese(self.request) else f"{count} tasks pulled."
         body = {
             "success": True,
             "data": {"tasks": shown, "pulled_count": count, "pull_id": result.pull_id or None, **more},
             "message": message,
-            "timestamp": in_millis(self.deps.db.clock.now()),
+            "timestamp": iso_millis(self.deps.db.clock.now()),
         }
         headers = NO_STORE | (self.allowance.headers if self.allowance else {})
         headers |= await self.deps.limiter.quota_headers(self.caller.actor)
@@ -354,5 +354,5 @@ def _failures(request: Request, result: PullByIdResult) -> dict[str, Any]:
 
 
 def _failure(request: Request, task_id: str, error: PenstockError) -> dict[str, Any]:
-    reason, _ = words(error, request)
+    reason, _ = localized(error, request)
     return {"task_id": task_id, "reason": reason, "code": error.code, "status": error.status}

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field, StringConstraints
 from penstock.access.domain import Scope
 from penstock.access.guard import CurrentCaller, requires
 from penstock.kernel.http.envelope import Said, SayHere
-from penstock.kernel.http.fields import MOST_ERRORS, BadField
+from penstock.kernel.http.fields import MAX_ERRORS, BadField
 from penstock.kernel.http.problems import BadFields
 from penstock.tasks import push
 from penstock.tasks.api.fields import (
@@ -140,7 +140,7 @@ def _refuse_duplicates(body: Submit) -> None:
             duplicates.append(BadField(field=f"tasks[{number}].id", reason="Duplicate id", reason_zh="编号重复"))
         seen.add(task.id)
     if duplicates:
-        raise BadFields(errors=duplicates[:MOST_ERRORS])
+        raise BadFields(errors=duplicates[:MAX_ERRORS])
 
 
 @router.post("/submit", summary="Push a queue with its tasks", **requires(Scope.WRITE, bound=True))

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import Request
 
 from penstock.kernel.errors import PenstockError
-from penstock.kernel.http.language import words
+from penstock.kernel.http.language import localized
 from penstock.tasks.domain import LOWEST, PULL_STATE_LABELS, Counts, Project, Queue, Task
 from penstock.tasks.store.task_messages import LogLine, TaskMessage
 from penstock.tasks.store.tasks import TaskRow
@@ -144,7 +144,7 @@ def task_views(tasks: Sequence[Task | TaskRow], *, project_id: str) -> list[dict
 
 def failures_view(failed: Sequence[tuple[str, PenstockError]], request: Request) -> dict[str, Any]:
     """The failed tasks of a batch, each with its reason in the caller's language."""
-    failures = [{"task_id": task_id, "reason": words(why, request)[0], "code": why.code} for task_id, why in failed]
+    failures = [{"task_id": task_id, "reason": localized(why, request)[0], "code": why.code} for task_id, why in failed]
     return {"failed_count": len(failures), "failed_tasks": failures}
 
 

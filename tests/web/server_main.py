@@ -1,6 +1,6 @@
-"""A served house to be attacked: a process of its own, with routes that take bodies, take long, or fail.
+"""A server to be attacked: a process of its own, with routes that read bodies, are slow, or fail.
 
-Run as `python -m tests.web.served PORT FOLDER DRAIN_SECONDS`.
+Run as `python -m tests.web.server_main PORT FOLDER DRAIN_SECONDS`.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ router = APIRouter()
 
 
 class Note(BaseModel):
-    """Something that is taken in."""
+    """A JSON body."""
 
     text: str
     more: dict[str, Any] = {}
@@ -41,36 +41,36 @@ class Note(BaseModel):
 
 @router.post("/notes")
 async def take(note: Note) -> dict[str, int]:
-    """Take it."""
+    """Read a JSON body."""
     return {"characters": len(note.text)}
 
 
 @router.post("/raw")
 async def count(request: Request) -> dict[str, int]:
-    """Read any body."""
+    """Count the bytes of any body."""
     return {"bytes": sum([len(part) async for part in request.stream()])}
 
 
 @router.get("/slow")
 async def wait(seconds: float) -> dict[str, float]:
-    """Take so long."""
-    log.info("under way")
+    """Respond after a delay."""
+    log.info("slow request started")
     await asyncio.sleep(seconds)
     return {"seconds": seconds}
 
 
 @router.get("/fail")
 async def fail(request: Request) -> None:
-    """A bug that shows what it was given."""
+    """A bug whose message contains a header."""
     raise RuntimeError(f"token={request.headers.get('x-note')}")
 
 
 async def _serve(port: int, folder: Path, drain_seconds: float) -> None:
     settings = Settings(data_dir=folder, body_bytes=BODY_BYTES, body_seconds=BODY_SECONDS, admin_key=ADMIN_KEY)
-    async with open_runtime(settings) as house, asyncio.TaskGroup() as tasks:
-        await ensure_admin_key(house)
-        tasks.create_task(house.run_background(kind=ProcessKind.SERVE))
-        tasks.create_task(_answer(build_app(house, routers=[*ROUTERS, router]), port, drain_seconds))
+    async with open_runtime(settings) as runtime, asyncio.TaskGroup() as tasks:
+        await ensure_admin_key(runtime)
+        tasks.create_task(runtime.run_background(kind=ProcessKind.SERVE))
+        tasks.create_task(_answer(build_app(runtime, routers=[*ROUTERS, router]), port, drain_seconds))
 
 
 async def _answer(app: App, port: int, drain_seconds: float) -> None:
@@ -79,11 +79,11 @@ async def _answer(app: App, port: int, drain_seconds: float) -> None:
             app, host="127.0.0.1", port=port, grace_seconds=GRACE_SECONDS, drain_seconds=drain_seconds
         )
     finally:
-        app.state.request_log.tell()
+        app.state.request_log.flush()
 
 
 if __name__ == "__main__":
-    gc.disable()  # a connection must not wait for the garbage collector to be closed
+    gc.disable()  # closing a connection must not depend on the garbage collector
     set_up_logs(style="text", level="INFO", stream=sys.stdout)
     server.HEADER_MILLISECONDS = int(HEADER_SECONDS * 1000)
     run_until_signal(_serve(int(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])))
