@@ -1,8 +1,8 @@
-"""Penstock takes work in and carries each piece through to a result, once, visibly, and able to go on after any crash.
+"""Penstock accepts work and carries each piece through to a result, once, visibly, and able to resume after any crash.
 
-Work enters one of four rooms (gateway, etl, ingest, tasks), and all of them stand on one kernel: leases, guarded
-state moves and an outbox. Modules never import each other; what passes between them is a message, and
-`wiring`, the only place that builds things, says which handler hears it.
+The modules (gateway, etl, ingest, tasks) share one kernel: leases, guarded state transitions and an outbox. Modules
+never import each other; they send messages, and `wiring`, the only place that builds things, routes each message to its
+handlers.
 """
 
 __version__ = "0.1.0"

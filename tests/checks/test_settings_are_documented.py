@@ -47,6 +47,6 @@ def test_the_page_names_no_setting_that_does_not_exist():
 
 def test_only_the_settings_read_the_environment():
     reads = {path: list(environment_reads(path)) for path in tree.python_files("src")}
-    assert reads.pop(tree.SRC / "settings/reading.py"), "this test looks for the wrong thing: that file reads it"
+    assert reads.pop(tree.SRC / "settings/environment.py"), "this test looks for the wrong thing: that file reads it"
     strays = {str(path.relative_to(tree.ROOT)): lines for path, lines in reads.items() if lines}
     assert not strays, f"take a setting instead: {strays}"

@@ -49,8 +49,8 @@ def test_what_is_set_about_documents_holds_for_mineru_too():
     ("environ", "named"),
     [
         ({"LLM_BASE_URL": f"http://me:{SECRET}@host/v1"}, "LLM_BASE_URL"),
-        ({"LLM_SERVERS": f'{{"a": {{"api_key": "{SECRET}"'}, "LLM_SERVERS is '…', but it is no JSON"),
-        ({"LLM_SERVERS": f'{{"a": {{"api_key": "{SECRET}"}}}}'}, "LLM_SERVERS is '…', but a: base_url is missing"),
+        ({"LLM_SERVERS": f'{{"a": {{"api_key": "{SECRET}"'}, "Invalid LLM_SERVERS '…': it is no JSON"),
+        ({"LLM_SERVERS": f'{{"a": {{"api_key": "{SECRET}"}}}}'}, "Invalid LLM_SERVERS '…': a: base_url is missing"),
     ],
 )
 def test_a_server_of_models_that_cannot_be_used_is_refused_by_its_setting(environ: dict[str, str], named: str):

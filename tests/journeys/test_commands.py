@@ -47,7 +47,7 @@ def test_the_help_of_work_lists_every_module_and_no_former_flag():
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"PENSTOCK_WORKERS": "many"}, "PENSTOCK_WORKERS is 'many', but it has to be a whole number"),
+        ({"PENSTOCK_WORKERS": "many"}, "Invalid PENSTOCK_WORKERS 'many': expected an integer"),
         ({"PENSTOCK_DATABASE_URL": "mysql://somewhere"}, "mysql is neither postgresql nor sqlite"),
         ({"PENSTOCK_DATA_DIR": "/proc/nowhere"}, "cannot be kept in /proc/nowhere"),
         ({"PENSTOCK_BLOBS_URL": "ftp://somewhere"}, "PENSTOCK_BLOBS_URL"),
