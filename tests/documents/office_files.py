@@ -29,19 +29,19 @@ def read_here(path: Path) -> list[Page]:
         page, resume = 1, ""
         while True:
             file.seek(0)
-            part = read_batch(file, named.kind, page, resume)
-            assert isinstance(part, PageBatch), part
-            pages += part.pages
-            if part.following is None:
+            batch = read_batch(file, named.kind, page, resume)
+            assert isinstance(batch, PageBatch), batch
+            pages += batch.pages
+            if batch.following is None:
                 return pages
-            page, resume = part.following.page, part.following.resume
+            page, resume = batch.following.page, batch.following.resume
 
 
 async def read_in_sandbox(path: Path) -> list[Page]:
     """The pages of a file, read as the product reads it."""
     async with Sandbox(preload=PRELOAD) as sandbox, sandbox.session(path) as session:
         kind = await detect_file_kind(session, path.name)
-        return [page async for part in read_batches(session, kind, path.name) for page in part.pages]
+        return [page async for batch in read_batches(session, kind, path.name) for page in batch.pages]
 
 
 def cells(page: Page, table: int = 0) -> dict[tuple[int, int], str]:

@@ -85,20 +85,20 @@ def detect_kind(head: bytes, filename: str, names: Collection[str] = ()) -> Kind
     """The kind of a file, by its first HEAD_BYTES, its name, and the entry names if it is an archive."""
     if not head:
         raise DocumentEmpty(filename=filename)
-    named = NAMES.get(PurePath(filename.lower()).suffix)
+    by_name = NAMES.get(PurePath(filename.lower()).suffix)
     if is_archive(head):
-        return _of_archive(filename, named, names)
+        return _of_archive(filename, by_name, names)
     if is_old_office(head):
         raise _old_office(head, filename)
-    certain = _by_beginning(head, filename)
-    if certain is not None:
-        return certain
+    kind_found = _kind_by_header(head, filename)
+    if kind_found is not None:
+        return kind_found
     codec = detect_encoding(head)
     if codec is None:
-        raise DocumentKindUnknown(filename=filename, seen=_seen(head, FOREIGN_BYTES) or "binary data")
-    if seen := _seen(head, FOREIGN_TEXT):
+        raise DocumentKindUnknown(filename=filename, seen=_describe(head, FOREIGN_BYTES) or "binary data")
+    if seen := _describe(head, FOREIGN_TEXT):
         raise DocumentKindUnknown(filename=filename, seen=seen)
-    return _of_text(decode_text(head, codec), named)
+    return _of_text(decode_text(head, codec), by_name)
 
 
 def is_archive(head: bytes) -> bool:
@@ -111,12 +111,12 @@ def is_old_office(head: bytes) -> bool:
     return head.startswith(OLD_OFFICE)
 
 
-def _of_archive(filename: str, named: Kind | None, names: Collection[str]) -> Kind:
+def _of_archive(filename: str, by_name: Kind | None, names: Collection[str]) -> Kind:
     for inside, kind in INSIDE:
         if any(name.startswith(inside) for name in names):
             return kind
-    if not names and named in OFFICE:
-        return named
+    if not names and by_name in OFFICE:
+        return by_name
     raise DocumentKindUnknown(filename=filename, seen="a zip archive")
 
 
@@ -136,25 +136,25 @@ def kind_by_signature(head: bytes) -> Kind | None:
     return Kind.PDF if head.lstrip().startswith(b"%PDF-") else None
 
 
-def _by_beginning(head: bytes, filename: str) -> Kind | None:
-    if (certain := kind_by_signature(head)) is not None:
-        return certain
+def _kind_by_header(head: bytes, filename: str) -> Kind | None:
+    if (kind_found := kind_by_signature(head)) is not None:
+        return kind_found
     late = b"%PDF-" in head[:PDF_BYTES] and (filename.lower().endswith(".pdf") or detect_encoding(head) is None)
     return Kind.PDF if late else None  # otherwise a text that mentions PDF
 
 
-def _seen(head: bytes, known: tuple[tuple[bytes, str], ...]) -> str | None:
+def _describe(head: bytes, known: tuple[tuple[bytes, str], ...]) -> str | None:
     return next((seen for beginning, seen in known if head.startswith(beginning)), None)
 
 
-def _of_text(text: str, named: Kind | None) -> Kind:
+def _of_text(text: str, by_name: Kind | None) -> Kind:
     if WEB_PAGE.match(text):
         return Kind.HTML
     if _is_mail(text):
         return Kind.EML
-    if named in OFFICE or named is None:
+    if by_name in OFFICE or by_name is None:
         return Kind.TXT
-    return named
+    return by_name
 
 
 def _is_mail(text: str) -> bool:

@@ -18,8 +18,8 @@ def lines_below(*texts: str, left: float = LEFT, top: float = 100.0, size: float
     return made
 
 
-def read(*parts: list[TextLine] | str) -> list[str]:
-    found = group_paragraphs([_part(each) for each in parts])
+def read(*regions: list[TextLine] | str) -> list[str]:
+    found = group_paragraphs([_part(each) for each in regions])
     return [each if isinstance(each, str) else join_lines(each.lines) for each in found]
 
 

@@ -83,9 +83,9 @@ class TestDocx:
         assert len(pages) > 3
         assert re.findall(r"# Chapter (\d+)", "\n".join(page.markdown for page in pages)) == [str(n) for n in range(40)]
         with path.open("rb") as file:
-            part = read_batch(file, "docx", 3, "")
-        assert isinstance(part, PageBatch)
-        assert list(part.pages) == pages[2:]
+            batch = read_batch(file, "docx", 3, "")
+        assert isinstance(batch, PageBatch)
+        assert list(batch.pages) == pages[2:]
 
 
 class TestPptx:
@@ -110,9 +110,9 @@ class TestPptx:
 
     def test_reading_can_go_on_at_any_slide(self, slides):
         with slides.open("rb") as file:
-            part = read_batch(file, "pptx", 2, "1")
-        assert isinstance(part, PageBatch)
-        assert list(part.pages) == read_here(slides)[1:]
+            batch = read_batch(file, "pptx", 2, "1")
+        assert isinstance(batch, PageBatch)
+        assert list(batch.pages) == read_here(slides)[1:]
 
 
 class TestXlsx:
@@ -181,9 +181,9 @@ class TestXlsx:
         assert numbers == [str(number) for number in range(1001)]
         for page in (2, 4, 6):
             with path.open("rb") as file:
-                part = read_batch(file, "xlsx", page, resume_of(path, page))
-            assert isinstance(part, PageBatch)
-            assert list(part.pages) == pages[page - 1 :]
+                batch = read_batch(file, "xlsx", page, resume_of(path, page))
+            assert isinstance(batch, PageBatch)
+            assert list(batch.pages) == pages[page - 1 :]
 
 
 def resume_of(path: Path, page: int) -> str:

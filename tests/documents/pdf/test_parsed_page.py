@@ -7,7 +7,10 @@ from tests.documents.pdf.fake_parser import Block, Parsed, Rect, Run, TableCell
 
 def read(items: list[Run], *blocks: Block) -> list[str | list[str]]:
     """The parts: what is markdown, or the texts of lines."""
-    return [part.markdown or [line.text for line in part.lines] for part in parse_page(Parsed(items, [*blocks])).parts]
+    return [
+        region.markdown or [line.text for line in region.lines]
+        for region in parse_page(Parsed(items, [*blocks])).regions
+    ]
 
 
 def test_a_heading_whose_box_is_too_small_has_all_of_its_lines():
@@ -24,12 +27,12 @@ def test_what_is_in_no_block_goes_below_what_it_stands_under():
 
 def test_a_page_whose_runs_have_no_blocks_does_not_take_long():
     items = [Run(f"line {at}", 50 + at % 3, 20.0 * at) for at in range(20_000)]
-    assert len(parse_page(Parsed(items, [Block("heading", Rect(900, 0, 1, 1), "line 0")])).parts) == 1
+    assert len(parse_page(Parsed(items, [Block("heading", Rect(900, 0, 1, 1), "line 0")])).regions) == 1
 
 
 def test_a_page_without_blocks_is_read_from_top_to_bottom():
-    [part] = parse_page(Parsed([Run("a", 0, 0), Run(" ", 0, 9), Run("b", 0, 20)], None)).parts
-    assert [line.text for line in part.lines] == ["a", "b"]
+    [region] = parse_page(Parsed([Run("a", 0, 0), Run(" ", 0, 9), Run("b", 0, 20)], None)).regions
+    assert [line.text for line in region.lines] == ["a", "b"]
 
 
 def test_runs_beside_each_other_are_one_line_with_a_space_where_there_is_one():
@@ -39,8 +42,8 @@ def test_runs_beside_each_other_are_one_line_with_a_space_where_there_is_one():
 
 def test_a_label_far_from_its_value_makes_a_line_spread_and_a_bullet_does_not():
     items = [Run("Total", 50, 50, 30), Run("7.00", 200, 50, 20), Run("•", 50, 80, 4), Run("Item", 90, 80, 30)]
-    [part] = parse_page(Parsed(items, [Block("paragraph", Rect(40, 40, 300, 80))])).parts
-    assert [(line.text, line.has_wide_gap) for line in part.lines] == [("Total 7.00", True), ("• Item", False)]
+    [region] = parse_page(Parsed(items, [Block("paragraph", Rect(40, 40, 300, 80))])).regions
+    assert [(line.text, line.has_wide_gap) for line in region.lines] == [("Total 7.00", True), ("• Item", False)]
 
 
 def test_a_block_over_two_columns_is_read_as_its_text_says():
@@ -75,4 +78,4 @@ def test_numbers_that_are_none_do_not_break_a_page():
     odd = [Run("a", 0, float("inf")), Run("b", 0, float("nan")), Run("c", 0, 20, height=0, font_size=0)]
     sheet = parse_page(Parsed(odd, [Block("paragraph", Rect(0, 0, 200, 100))]))
     assert sorted(sheet.text) == ["a", "b", "c"]
-    assert len(list(group_paragraphs(sheet.parts))) >= 1
+    assert len(list(group_paragraphs(sheet.regions))) >= 1

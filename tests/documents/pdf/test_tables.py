@@ -136,8 +136,8 @@ class TestRows:
             Block("paragraph", Rect(54, 82, 495, 10), " ".join(texts[2])),
             Block("table", Rect(54, 98, 495, 26), header=cells[3], rows=cells[4:]),
         ]
-        [part] = parse_page(Parsed(items, blocks)).parts
-        assert [[cell.text for cell in row] for row in part.cells] == [*map(list, texts)]
+        [region] = parse_page(Parsed(items, blocks)).regions
+        assert [[cell.text for cell in row] for row in region.cells] == [*map(list, texts)]
 
 
 class TestCells:
@@ -147,8 +147,8 @@ class TestCells:
         head = [TableCell("Code Name Amount", Rect(60, 50, 270, 10)), TableCell(""), TableCell("")]
         row = [TableCell(item.text, Rect(item.x, 66, 25, 10)) for item in items]
         block = Block("table", Rect(60, 50, 270, 26), header=head, rows=[row])
-        [part] = parse_page(Parsed([*heads, *items], [block])).parts
-        assert part.markdown == "| Code | Name | Amount |\n|---|---|---|\n| D5 | Gasket | 5.16 |"
+        [region] = parse_page(Parsed([*heads, *items], [block])).regions
+        assert region.markdown == "| Code | Name | Amount |\n|---|---|---|\n| D5 | Gasket | 5.16 |"
 
     def test_hold_whole_words_where_another_row_has_a_border(self):
         texts = [(50, "Full name", "Catherine", "Date of birth"), (70, "Gender", "Female or male", "Nationality")]
@@ -167,8 +167,8 @@ class TestCells:
             for y, row in zip((48, 68), cut, strict=True)
         ]
         block = Block("table", Rect(85, 48, 432, 40), header=cells[0], rows=cells[1:])
-        [part] = parse_page(Parsed(items, [block])).parts
-        assert [[cell.text for cell in row] for row in part.cells] == [[*row] for _, *row in texts]
+        [region] = parse_page(Parsed(items, [block])).regions
+        assert [[cell.text for cell in row] for row in region.cells] == [[*row] for _, *row in texts]
 
     def test_hold_a_number_that_only_the_text_of_the_page_has(self):
         labels = ("Initial term", "Notice period", "Annual fee")
@@ -180,9 +180,9 @@ class TestCells:
         ]
         block = Block("table", Rect(85, 48, 432, 42), header=cells[0], rows=cells[1:])
         text = "Initial term     36 months\nNotice period    90\nAnnual fee       EUR 4\n\n\n      7"
-        [part] = parse_page(Parsed([items[0], values[0], *items[1:], values[1]], [block], text=text)).parts
-        assert [row[1].text for row in part.cells] == ["36 months", "90", "EUR 4"]
-        assert [round(row[1].box[0]) for row in part.cells if row[1].box] == [306, 306, 306]
+        [region] = parse_page(Parsed([items[0], values[0], *items[1:], values[1]], [block], text=text)).regions
+        assert [row[1].text for row in region.cells] == ["36 months", "90", "EUR 4"]
+        assert [round(row[1].box[0]) for row in region.cells if row[1].box] == [306, 306, 306]
 
 
 def test_figures_beside_running_text_count_its_lines():
@@ -190,11 +190,11 @@ def test_figures_beside_running_text_count_its_lines():
     items = [Run(str(at), 40, 50 + 14 * at, 10, 10, 9) for at in range(5)]
     items += [Run(prose, 80, 50 + 14 * at, 400, 10, 9) for at in range(5)]
     blocks = [Block("paragraph", Rect(40, 50, 10, 66)), Block("paragraph", Rect(80, 50, 400, 66))]
-    assert all(part.lines for part in parse_page(Parsed(items, blocks)).parts)
+    assert all(region.lines for region in parse_page(Parsed(items, blocks)).regions)
 
 
 def test_a_table_of_very_many_runs_does_not_take_long():
     items = [Run(str(at), at % 500, 2.0 * (at // 9), 0.5, 1.5, 1) for at in range(6000)]
     table = Block("table", Rect(0, 0, 600, 1400), header=[TableCell("1")], rows=[[TableCell("2")]])
-    [part] = parse_page(Parsed(items, [table])).parts
-    assert len(part.runs) == len(items)
+    [region] = parse_page(Parsed(items, [table])).regions
+    assert len(region.runs) == len(items)

@@ -106,8 +106,8 @@ class TestCsv:
         ids: list[int] = []
         sizes: list[int] = []
         async with Sandbox(preload=PRELOAD) as sandbox, sandbox.session(path) as session:
-            async for part in read_batches(session, Kind.CSV, path.name, limits=little):
-                ids += [int(span.text) for page in part.pages for span in page.spans if span.row and not span.column]
+            async for batch in read_batches(session, Kind.CSV, path.name, limits=little):
+                ids += [int(span.text) for page in batch.pages for span in page.spans if span.row and not span.column]
                 sizes.append(psutil.Process().memory_info().rss)
         assert ids == list(range(100_000))
         assert len(sizes) > 4
@@ -140,7 +140,7 @@ def _from_every_page(path: Path, reader, kind: str, pages):
         resumes = [block.resume for block in reader(file, "") if isinstance(block, PageBreak)]
     for at, resume in enumerate(resumes, start=1):
         with path.open("rb") as file:
-            part = read_batch(file, kind, at + 1, resume)
-        assert isinstance(part, PageBatch)
-        assert list(part.pages) == pages[at:]
+            batch = read_batch(file, kind, at + 1, resume)
+        assert isinstance(batch, PageBatch)
+        assert list(batch.pages) == pages[at:]
         yield at

@@ -48,20 +48,20 @@ class MarkdownPiece:
     list_of: str = ""  # of a list item: the list it belongs to, by marker
 
 
-def drop_page_numbers(found: Iterable[Paragraph | str], height: float) -> list[Paragraph | str]:
+def drop_page_numbers(content: Iterable[Paragraph | str], height: float) -> list[Paragraph | str]:
     """The content of a page without its page number."""
-    return [each for each in found if isinstance(each, str) or not _is_page_number(each, height)]
+    return [paragraph for paragraph in content if isinstance(paragraph, str) or not _is_page_number(paragraph, height)]
 
 
 def render_markdown(written: Sequence[MarkdownPiece], levels: Mapping[float, int]) -> str:
     """Join the pieces of a page. Items of one list are adjacent lines; other pieces are separated by an empty line."""
     pieces: list[str] = []
     before = ""
-    for each in written:
+    for piece in written:
         if pieces:
-            pieces.append("\n" if before and before == each.list_of else "\n\n")
-        pieces.append(f"{'#' * levels[each.rank]} {each.text}" if each.rank else each.text)
-        before = each.list_of
+            pieces.append("\n" if before and before == piece.list_of else "\n\n")
+        pieces.append(f"{'#' * levels[piece.rank]} {piece.text}" if piece.rank else piece.text)
+        before = piece.list_of
     return "".join(pieces)
 
 
@@ -74,40 +74,40 @@ class MarkdownWriter:
         self._lowest = 0.0  # bottom of the last list item
         self._list_of = ""
 
-    def write(self, found: PageContent, bold: Mapping[int, int] | None = None) -> list[MarkdownPiece]:
+    def write(self, content: PageContent, bold: Mapping[int, int] | None = None) -> list[MarkdownPiece]:
         """The pieces of the page. `bold` maps the index of a paragraph to the number of its characters in bold."""
-        numbers, ends = _numbers(found), bold or {}
-        written = [self._written(each, numbers.get(at), ends.get(at, 0)) for at, each in enumerate(found)]
-        for at, each in enumerate(written):
-            if 0 < each.rank < MUCH_LARGER and _is_labelled(found[at]) and _has_labels_beside(found, at):
-                written[at] = MarkdownPiece(text=_escape_start(each.text))
-        return written
+        numbers, ends = _numbers(content), bold or {}
+        pieces = [self._piece(each, numbers.get(at), ends.get(at, 0)) for at, each in enumerate(content)]
+        for at, piece in enumerate(pieces):
+            if 0 < piece.rank < MUCH_LARGER and _is_labelled(content[at]) and _has_labels_beside(content, at):
+                pieces[at] = MarkdownPiece(text=_escape_start(piece.text))
+        return pieces
 
-    def _written(self, each: Paragraph | str, number: int | None, bold: int) -> MarkdownPiece:
-        if isinstance(each, str):
+    def _piece(self, paragraph: Paragraph | str, number: int | None, bold: int) -> MarkdownPiece:
+        if isinstance(paragraph, str):
             self._lefts.clear()
-            return MarkdownPiece(text=each)
-        text, line = join_lines(each.lines), each.lines[0]
-        if marker := self._mark(each, number):
-            begin = len(each.marker) or len(str(number)) + 1
+            return MarkdownPiece(text=paragraph)
+        text, line = join_lines(paragraph.lines), paragraph.lines[0]
+        if marker := self._list_marker(paragraph, number):
+            begin = len(paragraph.marker) or len(str(number)) + 1
             return self._item(line, marker, _with_bold(text, begin, bold))
         self._lefts.clear()
-        if number is None and (rank := self._rank(each, text, bold)):
+        if number is None and (rank := self._rank(paragraph, text, bold)):
             return MarkdownPiece(text=_escape_emphasis(text), rank=rank)
-        shown = _with_bold(text, len(each.marker), bold)
-        if ITEM.match(each.marker):  # an item even without neighbours
-            return self._item(line, f"{each.marker.rstrip()} ", shown)
-        return MarkdownPiece(text=_escape_start(each.marker + shown))
+        shown = _with_bold(text, len(paragraph.marker), bold)
+        if ITEM.match(paragraph.marker):  # an item even without neighbours
+            return self._item(line, f"{paragraph.marker.rstrip()} ", shown)
+        return MarkdownPiece(text=_escape_start(paragraph.marker + shown))
 
-    def _mark(self, each: Paragraph, number: int | None) -> str:
+    def _list_marker(self, paragraph: Paragraph, number: int | None) -> str:
         """The markdown marker of a certain list item, or empty."""
-        if each.marker and each.marker[0] in BULLETS:
+        if paragraph.marker and paragraph.marker[0] in BULLETS:
             return "- "
-        if number is not None and (ITEM.match(each.marker) or not each.marker):
-            return f"{each.marker.rstrip() or f'{number}.'} "
-        line = each.lines[0]
-        is_inside = each.marker and self._lefts and line.left > self._lefts[0] + line.size / 2
-        return f"- {each.marker.rstrip()} " if is_inside else ""
+        if number is not None and (ITEM.match(paragraph.marker) or not paragraph.marker):
+            return f"{paragraph.marker.rstrip() or f'{number}.'} "
+        line = paragraph.lines[0]
+        is_inside = paragraph.marker and self._lefts and line.left > self._lefts[0] + line.size / 2
+        return f"- {paragraph.marker.rstrip()} " if is_inside else ""
 
     def _item(self, line: TextLine, marker: str, text: str) -> MarkdownPiece:
         if line.bottom < self._lowest:  # the next column starts
@@ -122,58 +122,62 @@ class MarkdownWriter:
             self._list_of = marker.strip()[-1]
         return MarkdownPiece(text=f"{'   ' * depth}{marker}{text}", list_of=self._list_of)
 
-    def _rank(self, each: Paragraph, text: str, bold: int) -> float:
+    def _rank(self, paragraph: Paragraph, text: str, bold: int) -> float:
         """The rank of a heading; 0 for other paragraphs."""
-        if len(text) > MAX_HEADING or len(each.lines) > MAX_LINES or not any(map(str.isalpha, text)):
+        if len(text) > MAX_HEADING or len(paragraph.lines) > MAX_LINES or not any(map(str.isalpha, text)):
             return 0
-        ratio = each.lines[0].size / self._usual
+        ratio = paragraph.lines[0].size / self._usual
         if LEADER.search(text):
             return 0
         if ratio >= LARGER:
-            is_sentence = text[-1] in NO_HEADING and (ratio < MUCH_LARGER or len(each.lines) > 1)
+            is_sentence = text[-1] in NO_HEADING and (ratio < MUCH_LARGER or len(paragraph.lines) > 1)
             return 0 if is_sentence else min(round(ratio, 1), TITLE)
         is_bold_heading = bold >= len(text) <= MAX_BOLD_HEADING and text[-1] not in NO_HEADING
         return BOLD if is_bold_heading and not LABEL.match(text) else 0
 
 
-def _is_labelled(each: Paragraph | str) -> bool:
-    return not isinstance(each, str) and len(each.lines) == 1 and LABELLED.match(each.lines[0].text) is not None
+def _is_labelled(paragraph: Paragraph | str) -> bool:
+    return (
+        not isinstance(paragraph, str)
+        and len(paragraph.lines) == 1
+        and LABELLED.match(paragraph.lines[0].text) is not None
+    )
 
 
-def _has_labels_beside(found: PageContent, at: int) -> bool:
+def _has_labels_beside(content: PageContent, at: int) -> bool:
     """Whether a neighbour is a label with its value. Such lines are not headings, whatever their size."""
-    return any(map(_is_labelled, found[max(at - 1, 0) : at])) or any(map(_is_labelled, found[at + 1 : at + 2]))
+    return any(map(_is_labelled, content[max(at - 1, 0) : at])) or any(map(_is_labelled, content[at + 1 : at + 2]))
 
 
-def _is_page_number(each: Paragraph, height: float) -> bool:
-    line = each.lines[0]
-    if len(each.lines) > 1 or len(line.text) > LONGEST_PAGE_NUMBER:
+def _is_page_number(paragraph: Paragraph, height: float) -> bool:
+    line = paragraph.lines[0]
+    if len(paragraph.lines) > 1 or len(line.text) > LONGEST_PAGE_NUMBER:
         return False
     is_at_edge = line.bottom < MARGIN * height or line.top > (1 - MARGIN) * height
     return is_at_edge and PAGE_NUMBER.fullmatch(line.text) is not None
 
 
-def _numbers(found: PageContent) -> dict[int, int]:
+def _numbers(content: PageContent) -> dict[int, int]:
     """The numbers of list items, by index of the paragraph: an item has a neighbour with an adjacent number."""
-    counted: dict[int, int] = {}
+    numbers: dict[int, int] = {}
     run: list[tuple[int, int, TextLine]] = []
-    for at, each in enumerate(found):
-        number = None if isinstance(each, str) else _number(each)
-        if isinstance(each, str) or (number is None and not each.marker):
+    for at, paragraph in enumerate(content):
+        number = None if isinstance(paragraph, str) else _number(paragraph)
+        if isinstance(paragraph, str) or (number is None and not paragraph.marker):
             run = []
         elif number is not None:
-            line = each.lines[0]
+            line = paragraph.lines[0]
             for place, before, other in run[-NEAREST:]:
                 if before == number - 1 and abs(other.left - line.left) < line.size == other.size:
-                    counted[place], counted[at] = before, number
+                    numbers[place], numbers[at] = before, number
             run.append((at, number, line))
-    return counted
+    return numbers
 
 
-def _number(each: Paragraph) -> int | None:
-    if each.marker or not each.lines[0].text[0].isdecimal():
-        return each.number
-    bare = BARE_NUMBER.match(each.lines[0].text)
+def _number(paragraph: Paragraph) -> int | None:
+    if paragraph.marker or not paragraph.lines[0].text[0].isdecimal():
+        return paragraph.number
+    bare = BARE_NUMBER.match(paragraph.lines[0].text)
     return int(bare[1]) if bare else None
 
 

@@ -48,20 +48,20 @@ class Paragraph:
     number: int | None = None  # of the marker; for a letter, its position in the alphabet
 
 
-def group_paragraphs(parts: Sequence[PageRegion]) -> Iterator[Paragraph | str]:
+def group_paragraphs(regions: Sequence[PageRegion]) -> Iterator[Paragraph | str]:
     """Yield the paragraphs of a page, and finished markdown between them."""
-    pitches = _pitches(parts)
+    pitches = _pitches(regions)
     current: Paragraph | None = None
     edge = 0.0
-    for part in parts:
-        if not part.lines:
+    for region in regions:
+        if not region.lines:
             if current is not None:
                 yield current
             current = None
-            yield part.markdown
+            yield region.markdown
             continue
-        edge_before, edge = edge, _edge(part, parts)
-        for line in part.lines:
+        edge_before, edge = edge, _edge(region, regions)
+        for line in region.lines:
             if current is not None and not _starts_paragraph(line, current, edge_before, pitches):
                 current.lines.append(line)
             else:
@@ -86,12 +86,12 @@ def _new_paragraph(line: TextLine) -> Paragraph:
     return Paragraph(lines=[line], marker=marker[0], number=number)
 
 
-def _pitches(parts: Sequence[PageRegion]) -> dict[float, float]:
+def _pitches(regions: Sequence[PageRegion]) -> dict[float, float]:
     """The usual line pitch for each font size. Often there are more paragraphs than continued lines, so the smallest
     of the frequent distances counts."""
     found: dict[float, list[float]] = {}
-    for part in parts:
-        for above, below in pairwise(part.lines):
+    for region in regions:
+        for above, below in pairwise(region.lines):
             if above.size == below.size:
                 found.setdefault(below.size, []).append(_pitch(above, below))
     return {size: _closest(pitches, size) for size, pitches in found.items()}
@@ -113,22 +113,22 @@ def _pitch(above: TextLine, below: TextLine) -> float:
     return (below.top + below.bottom - above.top - above.bottom) / 2
 
 
-def _edge(part: PageRegion, parts: Sequence[PageRegion]) -> float:
+def _edge(region: PageRegion, regions: Sequence[PageRegion]) -> float:
     """The right edge of the column that a region stands in."""
-    left, top, right, bottom = part.box
-    if len(parts) > MANY_PARTS:
+    left, top, right, bottom = region.box
+    if len(regions) > MANY_PARTS:
         return right
-    if (shared := _shared_edge(part)) is not None:
+    if (shared := _shared_edge(region)) is not None:
         return shared
-    near = NEAR * part.lines[0].size
-    walls = [each.box[0] for each in parts if each.box[0] >= right and each.box[1] < bottom and each.box[3] > top]
+    near = NEAR * region.lines[0].size
+    walls = [each.box[0] for each in regions if each.box[0] >= right and each.box[1] < bottom and each.box[3] > top]
     wall = min(walls) if walls else float("inf")
-    return max(each.box[2] for each in parts if abs(each.box[0] - left) <= near and each.box[2] <= wall)
+    return max(each.box[2] for each in regions if abs(each.box[0] - left) <= near and each.box[2] <= wall)
 
 
-def _shared_edge(part: PageRegion) -> float | None:
+def _shared_edge(region: PageRegion) -> float | None:
     """The right edge of most lines, if only one line extends beyond it: that one was not wrapped."""
-    lines, right = part.lines, part.box[2]
+    lines, right = region.lines, region.box[2]
     if len(lines) < MANY_LINES or sum(right - line.right < line.size for line in lines) > 1:
         return None
     usual = sorted(line.right for line in lines)[len(lines) // 2]

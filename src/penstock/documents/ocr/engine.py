@@ -67,17 +67,17 @@ def model_files(profile: str) -> dict[str, str]:
     if found is None or found.origin is None:
         raise OcrModelsMissing(profile=profile)
     root = Path(found.origin).parent / folder
-    files = _tiny(root) if profile == "fast" else _small(root)
+    files = _fast_files(root) if profile == "fast" else _accurate_files(root)
     if not all(path.is_file() for path in files.values()):
         raise OcrModelsMissing(profile=profile)
     return {setting: str(path) for setting, path in files.items()}
 
 
-def _small(root: Path) -> dict[str, Path]:
+def _accurate_files(root: Path) -> dict[str, Path]:
     return {"Det.model_path": root / "PP-OCRv6_det_small.onnx", "Rec.model_path": root / "PP-OCRv6_rec_small.onnx"}
 
 
-def _tiny(root: Path) -> dict[str, Path]:
+def _fast_files(root: Path) -> dict[str, Path]:
     return {
         "Det.model_path": root / "tiny/det/det.onnx",
         "Rec.model_path": root / "tiny/rec/rec.onnx",
@@ -127,9 +127,9 @@ def load_engine(profile: str) -> "RapidOCR":
 
     configure_process()
     engine = PaddedRapidOCR(params=engine_params(profile))
-    sheet = numpy.zeros((MIN_SIDE, MIN_SIDE, 3), dtype=numpy.uint8)
-    engine(sheet[:48], use_det=False)  # loads the recognition model
-    engine(sheet, use_det=True)  # loads the detection model, and resets the engine to use it
+    blank = numpy.zeros((MIN_SIDE, MIN_SIDE, 3), dtype=numpy.uint8)
+    engine(blank[:48], use_det=False)  # loads the recognition model
+    engine(blank, use_det=True)  # loads the detection model, and resets the engine to use it
     finder: Any = engine.text_det
     finder.get_preprocess = partial(FastDetPreProcess, DETECTION_SIDE, "max")
     return engine
@@ -157,25 +157,25 @@ def read_pdf_page(file: BinaryIO, number: int, max_pixels: int, profile: str) ->
     """Render a page of a PDF and recognize it."""
     try:
         return Seen(page=_read(page_images.render_pdf_page(file, number, max_pixels), number, profile))
-    except TurnedAway as no:
-        return no.refusal
+    except TurnedAway as rejected:
+        return rejected.refusal
 
 
 def read_image_page(file: BinaryIO, number: int, max_pixels: int, profile: str) -> Seen | Refusal:
     """Recognize a page of an image file."""
     try:
         return Seen(page=_read(page_images.decode_image_page(file, number, max_pixels), number, profile))
-    except TurnedAway as no:
-        return no.refusal
+    except TurnedAway as rejected:
+        return rejected.refusal
 
 
-def _read(picture: page_images.PageImage, number: int, profile: str) -> Page:
-    if picture.is_blank:
-        return layout.build_page((), number, width=picture.width, height=picture.height)
-    pixels, units = _enlarge_small(picture)
+def _read(image: page_images.PageImage, number: int, profile: str) -> Page:
+    if image.is_blank:
+        return layout.build_page((), number, width=image.width, height=image.height)
+    pixels, units = _enlarge_small(image)
     lines_seen, quarter_turns = _recognize_upright(load_engine(profile), pixels, units)
     orientation = PageOrientation(
-        width=picture.width, height=picture.height, quarter_turns=quarter_turns, skew=skew_angle(lines_seen)
+        width=image.width, height=image.height, quarter_turns=quarter_turns, skew=skew_angle(lines_seen)
     )
     lines = [
         layout.OcrLine(
@@ -194,38 +194,38 @@ def _recognize_upright(engine: "RapidOCR", pixels: Any, units: float) -> tuple[l
 
     lines_seen = _recognize(engine, pixels, units)
     if quarter_turns := quarter_turns_to_try(lines_seen):
-        others = _recognize(engine, numpy.ascontiguousarray(numpy.rot90(pixels, quarter_turns)), units)
-        if is_readable(others):
-            return others, quarter_turns
+        rotated = _recognize(engine, numpy.ascontiguousarray(numpy.rot90(pixels, quarter_turns)), units)
+        if is_readable(rotated):
+            return rotated, quarter_turns
     return lines_seen, 0
 
 
 def _recognize(engine: "RapidOCR", pixels: Any, units: float) -> list[RecognizedLine]:
     """The lines that the engine finds, in units of the page."""
     try:
-        seen: Any = engine(pixels)
+        result: Any = engine(pixels)
     except Exception as error:
         if NO_MEMORY.search(str(error)):  # the engine has many messages for it, and no exception class
             raise MemoryError from error
         raise
-    if seen.boxes is None:
+    if result.boxes is None:
         return []
     return [
         RecognizedLine(corners, text, float(score))
-        for corners, text, score in zip((seen.boxes * units).tolist(), seen.txts, seen.scores, strict=True)
+        for corners, text, score in zip((result.boxes * units).tolist(), result.txts, result.scores, strict=True)
     ]
 
 
-def _enlarge_small(picture: page_images.PageImage) -> tuple[Any, float]:
+def _enlarge_small(image: page_images.PageImage) -> tuple[Any, float]:
     """The pixels, enlarged if the image is small, and the page units per pixel."""
     import cv2
 
-    height, width = picture.pixels.shape[:2]
+    height, width = image.pixels.shape[:2]
     factor = min(MIN_SIDE / min(height, width), DETECTION_SIDE / max(height, width))
     if factor <= 1:
-        return picture.pixels, picture.units_per_pixel
-    larger = cv2.resize(picture.pixels, None, fx=factor, fy=factor, interpolation=cv2.INTER_CUBIC)
-    return larger, picture.units_per_pixel / factor
+        return image.pixels, image.units_per_pixel
+    larger = cv2.resize(image.pixels, None, fx=factor, fy=factor, interpolation=cv2.INTER_CUBIC)
+    return larger, image.units_per_pixel / factor
 
 
 def _widen_punctuation(text: str) -> str:

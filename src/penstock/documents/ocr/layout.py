@@ -48,11 +48,11 @@ Gap = tuple[float, float]  # left and right edge
 
 def build_page(lines: Iterable[OcrLine], number: int, *, width: float, height: float) -> Page:
     """Build a page from recognized lines."""
-    seen = [line for line in lines if line.text.strip()]
-    sizes = TextSizes.of([(line.text, line.box) for line in seen])
+    visible = [line for line in lines if line.text.strip()]
+    sizes = TextSizes.of([(line.text, line.box) for line in visible])
     layout = _Layout(sizes)
-    layout.add(seen)
-    found = drop_page_numbers(group_paragraphs(layout.parts), height)
+    layout.add(visible)
+    found = drop_page_numbers(group_paragraphs(layout.regions), height)
     return Page(
         number=number,
         origin="ocr",
@@ -60,7 +60,7 @@ def build_page(lines: Iterable[OcrLine], number: int, *, width: float, height: f
         spans=tuple(layout.spans),
         width=round(width, 2),
         height=round(height, 2),
-        confidence=round(statistics.fmean(line.score for line in seen), 4) if seen else None,
+        confidence=round(statistics.fmean(line.score for line in visible), 4) if visible else None,
     )
 
 
@@ -89,38 +89,38 @@ def _covers(row: Row, line: OcrLine) -> bool:
     return any(min(each.box[2], line.box[2]) - max(each.box[0], line.box[0]) > 0.3 * line.width for each in row)
 
 
-def _bands(rows: Sequence[Row], usual: float) -> Iterator[LineBand]:
+def _bands(rows: Sequence[Row], line_height: float) -> Iterator[LineBand]:
     """Split rows into bands: a band ends when its rows stop sharing a gap, or when a gap starts."""
-    taken: list[Row] = []
+    rows_taken: list[Row] = []
     gaps: list[Gap] = []
     for row in rows:
-        kept = _kept(gaps, row, usual) if gaps else _gaps(row, usual)
-        if taken and bool(kept) != bool(gaps):
-            yield _band(taken, gaps)
-            taken, kept = [], _gaps(row, usual)
-        taken.append(row)
-        gaps = kept
-    if taken:
-        yield _band(taken, gaps)
+        remaining = _remaining_gaps(gaps, row, line_height) if gaps else _gaps(row, line_height)
+        if rows_taken and bool(remaining) != bool(gaps):
+            yield _band(rows_taken, gaps)
+            rows_taken, remaining = [], _gaps(row, line_height)
+        rows_taken.append(row)
+        gaps = remaining
+    if rows_taken:
+        yield _band(rows_taken, gaps)
 
 
 def _band(rows: list[Row], gaps: Sequence[Gap]) -> LineBand:
     return LineBand(rows=rows, gutter=max(gaps, key=lambda gap: gap[1] - gap[0], default=None))
 
 
-def _gaps(row: Row, usual: float) -> list[Gap]:
+def _gaps(row: Row, line_height: float) -> list[Gap]:
     between = pairwise(row)
-    return [(one.box[2], other.box[0]) for one, other in between if other.box[0] - one.box[2] >= GUTTER * usual]
+    return [(one.box[2], other.box[0]) for one, other in between if other.box[0] - one.box[2] >= GUTTER * line_height]
 
 
-def _kept(gaps: Iterable[Gap], row: Row, usual: float) -> list[Gap]:
+def _remaining_gaps(gaps: Iterable[Gap], row: Row, line_height: float) -> list[Gap]:
     """The parts of the gaps that a row leaves free."""
     for line in row:
-        gaps = [part for gap in gaps for part in _beside(gap, line)]
-    return [gap for gap in gaps if gap[1] - gap[0] >= LEFT_OVER * usual]
+        gaps = [part for gap in gaps for part in _free_parts(gap, line)]
+    return [gap for gap in gaps if gap[1] - gap[0] >= LEFT_OVER * line_height]
 
 
-def _beside(gap: Gap, line: OcrLine) -> list[Gap]:
+def _free_parts(gap: Gap, line: OcrLine) -> list[Gap]:
     left, _, right, _ = line.box
     if right <= gap[0] or left >= gap[1]:
         return [gap]
@@ -131,7 +131,7 @@ class _Layout:
     """Collects the regions and spans of a page."""
 
     def __init__(self, sizes: TextSizes) -> None:
-        self.parts: list[PageRegion] = []
+        self.regions: list[PageRegion] = []
         self.spans: list[Span] = []
         self._sizes = sizes
         self._tables = 0
@@ -151,15 +151,15 @@ class _Layout:
             self.add(left)
             self.add(right)
             return
-        for run in self._runs(band.rows):
+        for run in self._table_candidates(band.rows):
             if len(run) >= MIN_TABLE_ROWS and len(run[0]) > 1:
                 self._add_table(run)
             else:
                 self._add_lines(run)
 
     def _add_table(self, rows: Sequence[Row]) -> None:
-        cells = table_cells([_pieces(row) for row in rows])
-        self.parts.append(
+        cells = table_cells([_boxed_texts(row) for row in rows])
+        self.regions.append(
             PageRegion(box=bounding_box([line.box for row in rows for line in row]), markdown=markdown_table(cells))
         )
         self.spans.extend(
@@ -171,45 +171,45 @@ class _Layout:
         self._tables += 1
 
     def _add_lines(self, rows: Sequence[Row]) -> None:
-        lines = [self._joined(row) for row in rows]
-        self.parts.append(PageRegion(box=bounding_box([line.box for line in lines]), lines=lines))
+        lines = [self._join_row(row) for row in rows]
+        self.regions.append(PageRegion(box=bounding_box([line.box for line in lines]), lines=lines))
         self.spans.extend(Span(text=line.text, box=line.box) for line in lines)
 
-    def _joined(self, row: Row) -> TextLine:
+    def _join_row(self, row: Row) -> TextLine:
         """Join a row outside a table into one line."""
         box, longest = bounding_box([line.box for line in row]), max(row, key=lambda line: line.width)
         has_wide_gap = any(other.box[0] - one.box[2] > WIDE_GAP * self._sizes.letters for one, other in pairwise(row))
         size = self._sizes.of_line(longest.text, longest.box)
         return TextLine(join_texts(line.text.strip() for line in row), *box, size, "", has_wide_gap)
 
-    def _runs(self, rows: Sequence[Row]) -> Iterator[list[Row]]:
+    def _table_candidates(self, rows: Sequence[Row]) -> Iterator[list[Row]]:
         """Split rows into candidate tables. A table starts with a row of several pieces, ends with such a row or with
         continuation lines of its cells, and contains no wide vertical gap and no heading."""
         run: list[Row] = []
         for row in rows:
             gap = min(line.box[1] for line in row) - max(line.box[3] for line in run[-1]) if run else 0.0
             if run and (gap > TABLE_GAP * self._sizes.height or self._is_heading(row)):
-                yield from _trimmed(run)
+                yield from _split_table(run)
                 run = []
             run.append(row)
-        yield from _trimmed(run)
+        yield from _split_table(run)
 
     def _is_heading(self, row: Row) -> bool:
         return len(row) == 1 and self._sizes.of_line(row[0].text, row[0].box) > self._sizes.letters
 
 
-def _trimmed(run: list[Row]) -> Iterator[list[Row]]:
+def _split_table(run: list[Row]) -> Iterator[list[Row]]:
     full = [at for at, row in enumerate(run) if len(row) > 1]
     if not full:
         yield run
         return
     rows, end = run[full[0] :], full[-1] - full[0] + 1
     if 1 < end < len(rows):
-        end = table_end([_pieces(row) for row in rows[: end + MAX_LINES]], end)
+        end = table_end([_boxed_texts(row) for row in rows[: end + MAX_LINES]], end)
     yield from (part for part in (run[: full[0]], rows[:end], rows[end:]) if part)
 
 
-def _pieces(row: Row) -> list[BoxedText]:
+def _boxed_texts(row: Row) -> list[BoxedText]:
     return [(line.text, line.box) for line in row]
 
 

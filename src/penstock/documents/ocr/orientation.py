@@ -53,21 +53,23 @@ class PageOrientation:
 
     def deskew(self, corners: Sequence[Point]) -> Box:
         """The bounding box of a line on the deskewed page, from its corners on the rotated page."""
-        return _around([_rotated(point, -self.skew) for point in corners])
+        return _bounding_box([_rotated(point, -self.skew) for point in corners])
 
     def to_original(self, page: Page) -> Page:
         """Map the boxes of a page that was laid out upright and deskewed back to the original page."""
         if not self.quarter_turns and not self.skew:
             return page
-        spans = tuple(Span(span.text, span.box and self._back(span.box), *_cell(span)) for span in page.spans)
+        spans = tuple(
+            Span(span.text, span.box and self._box_to_original(span.box), *_cell(span)) for span in page.spans
+        )
         return replace(page, spans=spans, width=round(self.width, 2), height=round(self.height, 2))
 
-    def _back(self, box: Box) -> Box:
+    def _box_to_original(self, box: Box) -> Box:
         left, top, right, bottom = box
         corners = (left, top), (right, top), (right, bottom), (left, bottom)
-        return _around([self._rotated_back(_rotated(point, self.skew)) for point in corners])
+        return _bounding_box([self._point_to_original(_rotated(point, self.skew)) for point in corners])
 
-    def _rotated_back(self, point: Point) -> Point:
+    def _point_to_original(self, point: Point) -> Point:
         (x, y), (width, height) = point, self.rotated_size
         for _ in range(self.quarter_turns):
             x, y = height - y, x
@@ -75,30 +77,26 @@ class PageOrientation:
         return x, y
 
 
-def quarter_turns_to_try(lines_seen: Sequence[RecognizedLine]) -> int:
+def quarter_turns_to_try(lines: Sequence[RecognizedLine]) -> int:
     """How many counterclockwise quarter turns might make the page readable; 0 if it already is."""
-    letters = sum(len(line_seen.text) for line_seen in lines_seen)
+    letters = sum(len(line.text) for line in lines)
     if letters < MIN_LETTERS:
         return 0
-    on_end = sum(len(line_seen.text) for line_seen in lines_seen if line_seen.size[1] >= ON_END * line_seen.size[0])
+    on_end = sum(len(line.text) for line in lines if line.size[1] >= ON_END * line.size[0])
     if 2 * on_end > letters:
-        return 1 if is_readable(lines_seen) else 3
-    return 0 if is_readable(lines_seen) else 2
+        return 1 if is_readable(lines) else 3
+    return 0 if is_readable(lines) else 2
 
 
-def is_readable(lines_seen: Sequence[RecognizedLine]) -> bool:
+def is_readable(lines: Sequence[RecognizedLine]) -> bool:
     """Whether the mean score is that of an upright page."""
-    letters = sum(len(line_seen.text) for line_seen in lines_seen)
-    return sum(line_seen.score * len(line_seen.text) for line_seen in lines_seen) >= READABLE * letters > 0
+    letters = sum(len(line.text) for line in lines)
+    return sum(line.score * len(line.text) for line in lines) >= READABLE * letters > 0
 
 
-def skew_angle(lines_seen: Sequence[RecognizedLine]) -> float:
+def skew_angle(lines: Sequence[RecognizedLine]) -> float:
     """The median slope of long lines, weighted by length; 0 if it is negligible or implausible."""
-    slopes = sorted(
-        (_slope(line_seen), line_seen.size[0])
-        for line_seen in lines_seen
-        if line_seen.size[0] >= LONG * line_seen.size[1]
-    )
+    slopes = sorted((_slope(line), line.size[0]) for line in lines if line.size[0] >= LONG * line.size[1])
     half, passed = sum(length for _, length in slopes) / 2, 0.0
     for slope, length in slopes:
         passed += length
@@ -107,9 +105,9 @@ def skew_angle(lines_seen: Sequence[RecognizedLine]) -> float:
     return 0.0
 
 
-def _slope(line_seen: RecognizedLine) -> float:
-    (left, top), (right, fallen), *_ = line_seen.corners
-    return math.atan2(fallen - top, right - left)
+def _slope(line: RecognizedLine) -> float:
+    (left, top), (right, top_right_y), *_ = line.corners
+    return math.atan2(top_right_y - top, right - left)
 
 
 def _rotated(point: Point, angle: float) -> Point:
@@ -118,7 +116,7 @@ def _rotated(point: Point, angle: float) -> Point:
     return x * cos - y * sin, x * sin + y * cos
 
 
-def _around(points: Sequence[Point]) -> Box:
+def _bounding_box(points: Sequence[Point]) -> Box:
     across, down = zip(*points, strict=True)
     return rounded((min(across), min(down), max(across), max(down)))
 

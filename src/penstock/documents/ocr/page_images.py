@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 DPI = 200  # a higher resolution is slower and gains nothing for print of 7 pt and larger; 150 loses Chinese strokes
 POINTS = 72  # per inch
-DRAWN_PIXELS = 25_000_000  # A2 at 200 dpi; a larger page is rendered at a lower resolution, since its print is larger
+MAX_RENDERED_PIXELS = 25_000_000  # A2 at 200 dpi; a larger page gets a lower resolution, since its print is larger
 FORMATS = ("PNG", "JPEG", "TIFF", "WEBP")
 MANY_PAGES = frozenset({"TIFF"})  # frames of the other formats are an animation
 
@@ -58,7 +58,7 @@ def render_pdf_page(file: BinaryIO, number: int, max_pixels: int) -> PageImage:
     width, height = page.get_size()
     if not (width >= 1 and height >= 1):
         raise unreadable(f"page {number} has no size")
-    scale = _scale(width, height, min(max_pixels, DRAWN_PIXELS))
+    scale = _scale(width, height, min(max_pixels, MAX_RENDERED_PIXELS))
     pixels = page.render(scale=scale).to_numpy()
     return PageImage(pixels=pixels[:, :, :3], width=width, height=height, units_per_pixel=1 / scale)
 
@@ -79,8 +79,8 @@ def count_image_pages(file: BinaryIO, max_pixels: int, max_pages: int) -> ImageP
         for at in range(count):
             _seek(image, at)
             _check_size(image, max_pixels)
-    except TurnedAway as no:
-        return no.refusal
+    except TurnedAway as rejected:
+        return rejected.refusal
     return ImagePages(pages=count)
 
 
@@ -93,9 +93,9 @@ def decode_image_page(file: BinaryIO, number: int, max_pixels: int) -> PageImage
     _check_size(image, max_pixels)
     try:
         upright = ImageOps.exif_transpose(image)
-        pixels = _blue_green_red(upright)
+        pixels = _bgr_pixels(upright)
     except (OSError, SyntaxError, ValueError) as error:
-        raise unreadable(f"page {number} cannot be decoded ({_plain(error)})") from error
+        raise unreadable(f"page {number} cannot be decoded ({_error_text(error)})") from error
     height, width = pixels.shape[:2]
     return PageImage(pixels=pixels, width=width, height=height, units_per_pixel=1)
 
@@ -109,7 +109,7 @@ def _open_image(file: BinaryIO) -> "Image.Image":
     except UnidentifiedImageError as error:
         raise unreadable("its header is broken") from error
     except (OSError, SyntaxError, ValueError) as error:
-        raise unreadable(_plain(error)) from error
+        raise unreadable(_error_text(error)) from error
 
 
 def _seek(image: "Image.Image", at: int) -> None:
@@ -118,7 +118,7 @@ def _seek(image: "Image.Image", at: int) -> None:
     except EOFError as error:
         raise unreadable(f"page {at + 1} is missing") from error
     except (OSError, SyntaxError, ValueError) as error:
-        raise unreadable(f"page {at + 1} is broken ({_plain(error)})") from error
+        raise unreadable(f"page {at + 1} is broken ({_error_text(error)})") from error
 
 
 def _check_size(image: "Image.Image", max_pixels: int) -> None:
@@ -129,7 +129,7 @@ def _check_size(image: "Image.Image", max_pixels: int) -> None:
         raise too_large(f"a picture of {width} x {height} pixels; {max_pixels} may be read (ETL_MAX_PAGE_PIXELS)")
 
 
-def _blue_green_red(image: "Image.Image") -> "numpy.ndarray[Any, Any]":
+def _bgr_pixels(image: "Image.Image") -> "numpy.ndarray[Any, Any]":
     import numpy
     from PIL import Image
 
@@ -138,10 +138,10 @@ def _blue_green_red(image: "Image.Image") -> "numpy.ndarray[Any, Any]":
         spread = max(float(numpy.ptp(values)), 1.0)
         image = Image.fromarray(((values - values.min()) * (255 / spread)).astype(numpy.uint8))
     if image.has_transparency_data:
-        paper = Image.new("RGBA", image.size, "white")
-        image = Image.alpha_composite(paper, image.convert("RGBA"))
+        background = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(background, image.convert("RGBA"))
     return numpy.ascontiguousarray(numpy.asarray(image.convert("RGB"))[:, :, ::-1])
 
 
-def _plain(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return str(error).partition("\n")[0][:200] or type(error).__name__

@@ -26,45 +26,50 @@ def table_end(rows: Sequence[Sequence[BoxedText]], end: int) -> int:
 
 def _grid(rows: Sequence[Sequence[BoxedText]]) -> Cells:
     boxes = [[piece[1] for piece in row] for row in rows]
-    apart = [_apart(row) for row in boxes]
-    width, homes = _placed(apart)
-    uses = Counter(home for row in homes for home in set(row))
-    if any(uses[home] == 1 for row, cut, own in zip(boxes, apart, homes, strict=True) if cut != row for home in own):
-        width, homes = _placed(boxes)  # a column that only one row has is not a column
-    return [_row(row, own, width) for row, own in zip(rows, homes, strict=True)]
+    without_overlap = [_split_overlaps(row) for row in boxes]
+    width, columns_by_row = _assign_columns(without_overlap)
+    uses = Counter(column for row in columns_by_row for column in set(row))
+    if any(
+        uses[column] == 1
+        for row, cut, row_columns in zip(boxes, without_overlap, columns_by_row, strict=True)
+        if cut != row
+        for column in row_columns
+    ):
+        width, columns_by_row = _assign_columns(boxes)  # a column that only one row has is not a column
+    return [_row(row, row_columns, width) for row, row_columns in zip(rows, columns_by_row, strict=True)]
 
 
-def _placed(rows: Sequence[Sequence[Box]]) -> tuple[int, list[list[int]]]:
+def _assign_columns(rows: Sequence[Sequence[Box]]) -> tuple[int, list[list[int]]]:
     """The number of columns, and the column of each box.
 
     Two columns are merged if no row has both and a box overlaps both: a header centred over left-aligned text."""
     columns = columns_of([box for row in rows for box in row])
-    homes = _homes(rows, columns)
+    columns_by_row = _columns_of(rows, columns)
     for at in reversed(range(len(columns) - 1)):
         one, other = columns[at : at + 2]
-        if any({at, at + 1} <= set(row) for row in homes):
+        if any({at, at + 1} <= set(row) for row in columns_by_row):
             continue
         if any(overlap(one, box) > 0 < overlap(other, box) for row in rows for box in row):
             columns[at : at + 2] = [(one[0], other[1])]
-            homes = _homes(rows, columns)
-    return len(columns), homes
+            columns_by_row = _columns_of(rows, columns)
+    return len(columns), columns_by_row
 
 
-def _homes(rows: Sequence[Sequence[Box]], columns: Sequence[Extent]) -> list[list[int]]:
+def _columns_of(rows: Sequence[Sequence[Box]], columns: Sequence[Extent]) -> list[list[int]]:
     return [[column_at(columns, box) for box in row] for row in rows]
 
 
-def _apart(row: Sequence[Box]) -> list[Box]:
+def _split_overlaps(row: Sequence[Box]) -> list[Box]:
     """The boxes of a row, with overlaps split in the middle: the engine pads its boxes, and narrow columns would
     merge."""
-    apart: list[Box] = []
+    without_overlap: list[Box] = []
     for box in row:
-        if apart and apart[-1][0] < box[0] < apart[-1][2] < box[2]:
-            left, top, right, bottom = apart[-1]
+        if without_overlap and without_overlap[-1][0] < box[0] < without_overlap[-1][2] < box[2]:
+            left, top, right, bottom = without_overlap[-1]
             middle = (box[0] + right) / 2
-            apart[-1], box = (left, top, middle, bottom), (middle, *box[1:])
-        apart.append(box)
-    return apart
+            without_overlap[-1], box = (left, top, middle, bottom), (middle, *box[1:])
+        without_overlap.append(box)
+    return without_overlap
 
 
 def markdown_table(cells: Cells) -> str:
@@ -74,9 +79,9 @@ def markdown_table(cells: Cells) -> str:
     return "\n".join(lines)
 
 
-def _row(row: Sequence[BoxedText], homes: Sequence[int], width: int) -> list[BoxedText | None]:
+def _row(row: Sequence[BoxedText], columns: Sequence[int], width: int) -> list[BoxedText | None]:
     cells: list[BoxedText | None] = [None] * width
-    for at, (text, box) in zip(homes, row, strict=True):
+    for at, (text, box) in zip(columns, row, strict=True):
         before = cells[at]
         cells[at] = (text, box) if before is None else (f"{before[0]} {text}", bounding_box([before[1], box]))
     return cells

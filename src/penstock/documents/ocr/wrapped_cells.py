@@ -36,13 +36,13 @@ def merge_wrapped_rows(cells: Sequence[Row]) -> list[Row]:
     rows: list[Row] = []
     for at, row in enumerate(cells):
         if at in wraps:
-            rows[-1] = [_joined(above, cell) for above, cell in zip(rows[-1], row, strict=True)]
+            rows[-1] = [_join_cells(above, cell) for above, cell in zip(rows[-1], row, strict=True)]
         else:
             rows.append(list(row))
     return rows
 
 
-def _joined(above: BoxedText | None, cell: BoxedText | None) -> BoxedText | None:
+def _join_cells(above: BoxedText | None, cell: BoxedText | None) -> BoxedText | None:
     if above is None or cell is None:
         return above or cell
     is_one_word = _BROKEN_OFF.fullmatch(above[0]) and len(cell[0].split()) == 1
@@ -62,7 +62,7 @@ class WrappedRows:
         found: set[int] = set()
         for at in sorted(self._doubtful):
             base = next(above for above in range(at - 1, -1, -1) if above not in found)
-            if self.is_close(base, at) or self._is_rest(base, at):
+            if self.is_close(base, at) or self._is_continuation(base, at):
                 found.add(at)
         return found
 
@@ -71,7 +71,8 @@ class WrappedRows:
         and a first word that would have fit on the line above."""
         has_first = min(self._filled[base]) in self._filled[at]
         return at in self._close and all(
-            not (_is_amount(cell) and _is_amount(above)) and not (has_first and self._had_room(column, above, cell))
+            not (_is_amount(cell) and _is_amount(above))
+            and not (has_first and self._would_have_fit(column, above, cell))
             for column, above, cell in self._pairs(at)
         )
 
@@ -98,7 +99,7 @@ class WrappedRows:
     def _height(self, at: int) -> float:
         return statistics.fmean(box[3] - box[1] for box in self._boxes(at))
 
-    def _usual(self, at: int) -> float | None:
+    def _usual_pitch(self, at: int) -> float | None:
         """The usual row pitch nearby, on the side where it is smaller. A single row is not enough."""
         above = [self._pitches[row] for row in range(at - 1, 0, -1) if row not in self._doubtful][:AROUND]
         below = [self._pitches[row] for row in range(at + 1, len(self.cells)) if row not in self._doubtful][:AROUND]
@@ -108,14 +109,14 @@ class WrappedRows:
     @cached_property
     def _close(self) -> set[int]:
         """The doubtful rows that are closer than rows are."""
-        shares = {at: self._pitches[at] / usual for at in self._doubtful if (usual := self._usual(at))}
+        shares = {at: self._pitches[at] / usual for at in self._doubtful if (usual := self._usual_pitch(at))}
         most = CLOSER_TOGETHER if shares and statistics.median(shares.values()) <= CLOSER else CLOSER
         return {at for at, share in shares.items() if share <= most}
 
-    def _is_rest(self, base: int, at: int) -> bool:
+    def _is_continuation(self, base: int, at: int) -> bool:
         """Whether a row at the usual distance continues the row above, by the columns it fills."""
         first, *others = sorted(self._filled[base])
-        usual = self._usual(at)
+        usual = self._usual_pitch(at)
         if base == 0 or usual is None or self._pitches[at] > EQUAL * usual:
             return False
         if first in self._filled[at] or set(others) <= self._filled[at]:
@@ -134,7 +135,7 @@ class WrappedRows:
             if above is not None and cell is not None:
                 yield column, above, cell
 
-    def _had_room(self, column: int, above: BoxedText, cell: BoxedText) -> bool:
+    def _would_have_fit(self, column: int, above: BoxedText, cell: BoxedText) -> bool:
         """Whether the first word of a cell would have fit on the line above. The column is at least as wide as its
         widest text."""
         right = max(other[1][2] for row in self.cells if (other := row[column]) is not None)

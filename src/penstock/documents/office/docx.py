@@ -66,11 +66,11 @@ def _paragraph(element: ET.Element, styles: Styles, depth: int) -> Iterator[Bloc
 
 def _texts(element: ET.Element, boxes: list[ET.Element]) -> Iterator[str]:
     """Yield the text of a paragraph. Its text boxes are appended to `boxes`."""
-    waiting = [iter(element)]
-    while waiting:
-        each = next(waiting[-1], None)
+    stack = [iter(element)]
+    while stack:
+        each = next(stack[-1], None)
         if each is None:
-            waiting.pop()
+            stack.pop()
             continue
         name = name_of(each)
         if name == "t":
@@ -86,7 +86,7 @@ def _texts(element: ET.Element, boxes: list[ET.Element]) -> Iterator[str]:
         elif name == "txbxContent":
             boxes.append(each)
         elif name not in LEFT_OUT:
-            waiting.append(iter(each))
+            stack.append(iter(each))
 
 
 def _rows(table: ET.Element) -> Iterator[Row]:
@@ -104,15 +104,15 @@ def _rows(table: ET.Element) -> Iterator[Row]:
 
 def _within(element: ET.Element, name: str) -> Iterator[ET.Element]:
     """Rows of a table or cells of a row, including those inside content controls."""
-    waiting = [iter(element)]
-    while waiting:
-        each = next(waiting[-1], None)
+    stack = [iter(element)]
+    while stack:
+        each = next(stack[-1], None)
         if each is None:
-            waiting.pop()
+            stack.pop()
         elif name_of(each) == name:
             yield each
         elif name_of(each) in WRAPPERS:
-            waiting.append(iter(each))
+            stack.append(iter(each))
 
 
 def _cell(cell: ET.Element) -> str:
@@ -123,16 +123,16 @@ def _cell(cell: ET.Element) -> str:
 
 def _paragraphs(element: ET.Element) -> Iterator[ET.Element]:
     """All paragraphs inside an element, including those in tables and text boxes."""
-    waiting = [iter(element)]
-    while waiting:
-        each = next(waiting[-1], None)
+    stack = [iter(element)]
+    while stack:
+        each = next(stack[-1], None)
         if each is None:
-            waiting.pop()
+            stack.pop()
             continue
         if name_of(each) == "p":
             yield each
         if name_of(each) not in LEFT_OUT:
-            waiting.append(iter(each))
+            stack.append(iter(each))
 
 
 def _notes(package: Package, part: str) -> Iterator[Block]:

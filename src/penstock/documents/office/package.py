@@ -18,7 +18,7 @@ from penstock.documents.rejections import TurnedAway, too_large, unreadable
 MAX_ENTRIES = 10_000
 MAX_DIRECTORY_BYTES = 4 * 1024 * 1024
 MAX_BYTES = 1024 * 1024 * 1024  # of all parts, decompressed
-FREE_BYTES = 16 * 1024 * 1024  # below this the compression ratio does not matter
+UNCHECKED_BYTES = 16 * 1024 * 1024  # below this the compression ratio does not matter
 MAX_RATIO = 200  # the XML of a monotonous spreadsheet compresses 20:1, a zip bomb 1000:1
 MAX_TREE_BYTES = 64 * 1024 * 1024  # of a part that is parsed as a whole
 CHUNK_BYTES = 64 * 1024
@@ -47,7 +47,7 @@ class Package:
         packed = sum(entry.compress_size for entry in entries)
         if unpacked > MAX_BYTES:
             raise too_large(f"it unpacks to {unpacked} bytes, and {MAX_BYTES} is the most")
-        if unpacked > FREE_BYTES and unpacked > MAX_RATIO * max(packed, 1):
+        if unpacked > UNCHECKED_BYTES and unpacked > MAX_RATIO * max(packed, 1):
             raise too_large(f"it unpacks to more than {MAX_RATIO} times its size, as only a zip bomb does")
 
     def __contains__(self, part: str) -> bool:
@@ -81,12 +81,12 @@ class Package:
     def relationships(self, part: str) -> dict[str, tuple[str, str]]:
         """The relationships of a part to parts of the package: id → (last segment of the type, part name)."""
         folder, name = posixpath.split(part)
-        listed = posixpath.join(folder, "_rels", f"{name}.rels")
-        if listed not in self:
+        rels_name = posixpath.join(folder, "_rels", f"{name}.rels")
+        if rels_name not in self:
             return {}
         return {
-            each.get("Id", ""): (each.get("Type", "").rpartition("/")[2], _joined(folder, each.get("Target", "")))
-            for each in self.tree(listed).iter(RELATIONS)
+            each.get("Id", ""): (each.get("Type", "").rpartition("/")[2], _target_name(folder, each.get("Target", "")))
+            for each in self.tree(rels_name).iter(RELATIONS)
             if each.get("TargetMode") != "External"
         }
 
@@ -141,11 +141,11 @@ def _check_directory(file: BinaryIO) -> None:
 def _check_prolog(stream: IO[bytes], part: str) -> None:
     """Reject a document type. It can only stand before the first element, so parsing stops there."""
 
-    class _Begun(Exception):
+    class _PrologEnd(Exception):
         """The first element has started."""
 
     def begin(*_: object) -> None:
-        raise _Begun
+        raise _PrologEnd
 
     def refuse(*_: object) -> None:
         raise unreadable(f"{part} has a document type (DTD), by which entities could be brought in")
@@ -155,11 +155,11 @@ def _check_prolog(stream: IO[bytes], part: str) -> None:
     try:
         while chunk := stream.read(CHUNK_BYTES):
             parser.Parse(chunk, False)
-    except _Begun:
+    except _PrologEnd:
         return
     raise unreadable(f"{part} has no content")
 
 
-def _joined(folder: str, target: str) -> str:
+def _target_name(folder: str, target: str) -> str:
     """The name of a target part, without a leading slash."""
     return posixpath.normpath(posixpath.join("/" + folder, target)).lstrip("/")

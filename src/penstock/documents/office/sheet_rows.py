@@ -36,15 +36,15 @@ class SheetRow:
 
 
 @dataclass(slots=True)
-class _Scan:
-    """The state of the event parser. `before` is the number of bytes skipped when resuming."""
+class _RowScanner:
+    """The state of the event parser. `skipped` is the number of bytes skipped when resuming."""
 
     rows: list[SheetRow] = field(default_factory=list)
-    before: int = 0
-    _open: SheetRow | None = None
+    skipped: int = 0
+    _row: SheetRow | None = None
     _cell: SheetCell | None = None
     _reading: str = ""
-    _is_sound: bool = False  # inside a phonetic run (rPh)
+    _in_phonetic: bool = False  # inside a phonetic run (rPh)
     _text: list[str] = field(default_factory=list)
 
     def attach(self) -> expat.XMLParserType:
@@ -57,36 +57,36 @@ class _Scan:
             if name == "c":
                 self._cell = SheetCell(attributes.get("r", ""), attributes.get("t", "n"), attributes.get("s", ""))
             elif name == "row":
-                self._open = SheetRow(self.before + parser.CurrentByteIndex, [])
+                self._row = SheetRow(self.skipped + parser.CurrentByteIndex, [])
             elif name == "rPh":
-                self._is_sound = True
-            elif name in {"v", "f", "t"} and self._cell is not None and not self._is_sound:
+                self._in_phonetic = True
+            elif name in {"v", "f", "t"} and self._cell is not None and not self._in_phonetic:
                 self._reading = name
 
         parser.StartElementHandler, parser.EndElementHandler = start, self._end
-        parser.CharacterDataHandler = self._hear
+        parser.CharacterDataHandler = self._collect
         return parser
 
-    def _hear(self, text: str) -> None:
+    def _collect(self, text: str) -> None:
         if self._reading:
             self._text.append(text)
 
     def _end(self, tag: str) -> None:
         name = tag.rpartition(":")[2]
         if name == self._reading and self._cell is not None:
-            self._keep(self._cell, "".join(self._text))
-        elif name == "c" and self._cell is not None and self._open is not None:
-            self._open.cells.append(self._cell)
+            self._store(self._cell, "".join(self._text))
+        elif name == "c" and self._cell is not None and self._row is not None:
+            self._row.cells.append(self._cell)
             self._cell = None
-            if len(self._open.cells) > MAX_COLUMNS:
+            if len(self._row.cells) > MAX_COLUMNS:
                 raise too_large(f"a row has more than {MAX_COLUMNS} columns")
-        elif name == "row" and self._open is not None:
-            self.rows.append(self._open)
-            self._open = None
+        elif name == "row" and self._row is not None:
+            self.rows.append(self._row)
+            self._row = None
         elif name == "rPh":
-            self._is_sound = False
+            self._in_phonetic = False
 
-    def _keep(self, cell: SheetCell, text: str) -> None:
+    def _store(self, cell: SheetCell, text: str) -> None:
         if self._reading == "f":
             cell.formula = text
         else:
@@ -99,24 +99,24 @@ class _Scan:
 
 def scan(sheet: IO[bytes]) -> Iterator[SheetRow]:
     """Yield all rows."""
-    found = _Scan()
-    yield from _fed(sheet, found, found.attach())
+    scanner = _RowScanner()
+    yield from _parse(sheet, scanner, scanner.attach())
 
 
 def scan_from(sheet: IO[bytes], first: int, at: int) -> Iterator[SheetRow]:
     """Yield the rows from byte offset `at` on, in a sheet whose first row starts at `first`."""
-    found = _Scan()
-    parser = found.attach()
+    scanner = _RowScanner()
+    parser = scanner.attach()
     sheet.seek(0)
     parser.Parse(sheet.read(first), False)
     sheet.seek(at)
-    found.before = at - first
-    yield from _fed(sheet, found, parser)
+    scanner.skipped = at - first
+    yield from _parse(sheet, scanner, parser)
 
 
-def _fed(sheet: IO[bytes], found: _Scan, parser: expat.XMLParserType) -> Iterator[SheetRow]:
+def _parse(sheet: IO[bytes], scanner: _RowScanner, parser: expat.XMLParserType) -> Iterator[SheetRow]:
     while chunk := sheet.read(CHUNK_BYTES):
         parser.Parse(chunk, False)
-        yield from found.rows
-        found.rows.clear()
+        yield from scanner.rows
+        scanner.rows.clear()
     parser.Parse(b"", True)

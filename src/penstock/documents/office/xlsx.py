@@ -70,14 +70,14 @@ def _strings(package: Package, part: str) -> tuple[str, ...]:
     found: list[str] = []
     characters = 0
     for item in package.items(part, depth=AT_STRING):
-        found.append(_rich(item))
+        found.append(_plain_text(item))
         characters += len(found[-1])
         if characters > MAX_STRING_CHARACTERS:
             raise too_large(f"its texts have more than {MAX_STRING_CHARACTERS} characters")
     return tuple(found)
 
 
-def _rich(item: ET.Element) -> str:
+def _plain_text(item: ET.Element) -> str:
     """Rich text as plain text, without phonetic runs (`rPh`)."""
     runs = (each if name_of(each) == "t" else child(each, "t") for each in item if name_of(each) in {"t", "r"})
     return "".join(run.text or "" for run in runs if run is not None)
@@ -87,18 +87,18 @@ def _sheet(workbook: Workbook, part: str, at: int, resume: int) -> Iterator[Bloc
     """Yield tables of at most a page, with page breaks between. `resume` is the byte offset of a row, or 0."""
     with workbook.package.open_part(part) as sheet:
         rows = ((row.at, _row(row, workbook)) for row in scan(sheet))
-        filled = ((place, row) for place, row in rows if any(row))
+        filled = ((offset, row) for offset, row in rows if any(row))
         first, head = next(filled, (0, ()))
         if resume:
             rows = ((row.at, _row(row, workbook)) for row in scan_from(sheet, first, resume))
-            filled = ((place, row) for place, row in rows if any(row))
-        gathered = TableBuilder(head=head)
-        for place, row in filled:
-            if gathered.full:
-                yield _without_empty_columns(gathered.take())
-                yield PageBreak(resume=f"{at}:{place}")
-            gathered.add(row)
-        yield _without_empty_columns(gathered.take())
+            filled = ((offset, row) for offset, row in rows if any(row))
+        builder = TableBuilder(head=head)
+        for offset, row in filled:
+            if builder.full:
+                yield _without_empty_columns(builder.take())
+                yield PageBreak(resume=f"{at}:{offset}")
+            builder.add(row)
+        yield _without_empty_columns(builder.take())
 
 
 def _row(row: SheetRow, workbook: Workbook) -> Row:
@@ -109,7 +109,7 @@ def _row(row: SheetRow, workbook: Workbook) -> Row:
             raise too_large(f"a row has more than {MAX_COLUMNS} columns")
         if column >= len(cells):
             cells += [""] * (column + 1 - len(cells))
-        cells[column] = _shown(cell, workbook)
+        cells[column] = _cell_text(cell, workbook)
     return tuple(cells)
 
 
@@ -124,12 +124,12 @@ def _column(reference: str, following: int) -> int:
     return count - 1
 
 
-def _shown(cell: SheetCell, workbook: Workbook) -> str:
+def _cell_text(cell: SheetCell, workbook: Workbook) -> str:
     if not cell.value:
         return f"={cell.formula}" if cell.formula else ""
     if cell.kind == "s":
-        place = int(cell.value)
-        return workbook.strings[place] if 0 <= place < len(workbook.strings) else ""
+        offset = int(cell.value)
+        return workbook.strings[offset] if 0 <= offset < len(workbook.strings) else ""
     if cell.kind == "b":
         return "TRUE" if cell.value == "1" else "FALSE"
     if cell.kind == "n":

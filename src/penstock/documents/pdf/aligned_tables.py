@@ -29,87 +29,93 @@ FEWEST_ROWS = 2
 Group = frozenset[int]  # indexes of regions that are one table
 
 
-def merge_aligned_regions(parts: list[PageRegion]) -> list[PageRegion]:
+def merge_aligned_regions(regions: list[PageRegion]) -> list[PageRegion]:
     """The regions of a page, with those merged that are one table."""
-    if not _may_be_apart(parts) or len(parts) > MANY_PARTS or sum(len(part.runs) for part in parts) > MANY_RUNS:
-        return parts
-    groups = _groups({at: part for at, part in enumerate(parts) if _may_be_of_table(part)})
+    if (
+        not _may_be_apart(regions)
+        or len(regions) > MANY_PARTS
+        or sum(len(region.runs) for region in regions) > MANY_RUNS
+    ):
+        return regions
+    groups = _groups({at: region for at, region in enumerate(regions) if _may_be_in_table(region)})
     if not groups:
-        return parts
+        return regions
     heads = {min(group): group for group in groups}
     taken = frozenset().union(*groups)
-    boxes = [bounding_box([_box_of(parts[at]) for at in group]) for group in groups]
+    boxes = [bounding_box([_box_of(regions[at]) for at in group]) for group in groups]
     found: list[PageRegion] = []
-    for at, part in enumerate(parts):
+    for at, region in enumerate(regions):
         if at in heads:
-            found += _rebuilt([parts[each] for each in sorted(heads[at])])
-        elif at not in taken and (part.runs or not any(_is_within(part.box, box) for box in boxes)):
-            found.append(part)
-    in_order = sorted(found, key=lambda part: part.box[1])
+            found += _rebuilt([regions[each] for each in sorted(heads[at])])
+        elif at not in taken and (region.runs or not any(_is_within(region.box, box) for box in boxes)):
+            found.append(region)
+    in_order = sorted(found, key=lambda region: region.box[1])
     return found if _are_beside(in_order) else in_order
 
 
-def _may_be_apart(parts: Iterable[PageRegion]) -> bool:
+def _may_be_apart(regions: Iterable[PageRegion]) -> bool:
     """Whether a region is beside the one before it, or right below a table."""
     bottom, end_of_table = float("-inf"), float("-inf")
-    for part in parts:
-        if part.runs:
-            top, size = part.box[1], part.runs[0].size
+    for region in regions:
+        if region.runs:
+            top, size = region.box[1], region.runs[0].size
             if top < bottom - size / 2 or top - end_of_table < NEAR * size:
                 return True
-            bottom = part.box[3]
-            end_of_table = bottom if part.cells else float("-inf")
+            bottom = region.box[3]
+            end_of_table = bottom if region.cells else float("-inf")
     return False
 
 
-def _may_be_of_table(part: PageRegion) -> bool:
-    return bool(part.runs) and not part.pieces and (bool(part.cells) or not part.markdown)
+def _may_be_in_table(region: PageRegion) -> bool:
+    return bool(region.runs) and not region.pieces and (bool(region.cells) or not region.markdown)
 
 
 def _is_within(inner: Box, outer: Box) -> bool:
     return outer[1] <= (inner[1] + inner[3]) / 2 <= outer[3]
 
 
-def _are_beside(parts: Sequence[PageRegion]) -> bool:
-    return any(below.box[1] < above.box[3] - SLACK for above, below in pairwise(parts))
+def _are_beside(regions: Sequence[PageRegion]) -> bool:
+    return any(below.box[1] < above.box[3] - SLACK for above, below in pairwise(regions))
 
 
-def _box_of(part: PageRegion) -> Box:
+def _box_of(region: PageRegion) -> Box:
     """The bounding box of the runs: the box of the parser's block may be too large."""
-    return bounding_box([run.box for run in part.runs])
+    return bounding_box([run.box for run in region.runs])
 
 
-def _rebuilt(parts: Sequence[PageRegion]) -> Iterable[PageRegion]:
+def _rebuilt(regions: Sequence[PageRegion]) -> Iterable[PageRegion]:
     """Regions as one table. Regions that are not tables contribute their lines as rows."""
-    rows = [row for part in parts for row in part.cells]
-    lines = group_by_height([run for part in parts if not part.cells for run in part.runs])
+    rows = [row for region in regions for row in region.cells]
+    lines = group_by_height([run for region in regions if not region.cells for run in region.runs])
     rows += [[TableCell(run.text, run.box) for run in line] for line in lines]
-    return rebuild_table(sorted(rows, key=_top_of), [run for part in parts for run in part.runs])
+    return rebuild_table(sorted(rows, key=_top_of), [run for region in regions for run in region.runs])
 
 
 def _top_of(row: Iterable[TableCell]) -> float:
     return min((cell.box[1] for cell in row if cell.box), default=0.0)
 
 
-def _groups(parts: dict[int, PageRegion]) -> list[Group]:
-    boxes = {at: _box_of(part) for at, part in parts.items()}
+def _groups(regions: dict[int, PageRegion]) -> list[Group]:
+    boxes = {at: _box_of(region) for at, region in regions.items()}
     groups: list[Group] = []
-    for at, part in parts.items():
-        rows = _rows_beside(at, parts, boxes) if _has_figures(part) else frozenset()
-        if rows or part.cells:
+    for at, region in regions.items():
+        rows = _rows_beside(at, regions, boxes) if _has_figures(region) else frozenset()
+        if rows or region.cells:
             groups = _united(groups, rows | {at})
     grown: list[Group] = []
     for group in groups:
-        grown = _united(grown, _grown(group, parts, boxes))
-    return [group for group in grown if len(group) > 1 and _is_table([parts[at] for at in group])]
+        grown = _united(grown, _grown(group, regions, boxes))
+    return [group for group in grown if len(group) > 1 and _is_table([regions[at] for at in group])]
 
 
-def _rows_beside(at: int, parts: dict[int, PageRegion], boxes: dict[int, Box]) -> Group:
+def _rows_beside(at: int, regions: dict[int, PageRegion], boxes: dict[int, Box]) -> Group:
     """The regions whose lines form rows with those of this one."""
     _, top, _, bottom = boxes[at]
     levels = {other: (max(top, box[1]), min(bottom, box[3])) for other, box in boxes.items() if other != at}
     return frozenset(
-        other for other, level in levels.items() if level[0] < level[1] and _are_rows(parts[at], parts[other], level)
+        other
+        for other, level in levels.items()
+        if level[0] < level[1] and _are_rows(regions[at], regions[other], level)
     )
 
 
@@ -121,9 +127,9 @@ def _united(groups: Iterable[Group], other: Group) -> list[Group]:
     return [*(group for group in groups if not group & other), other]
 
 
-def _has_figures(part: PageRegion) -> bool:
-    figures = sum(1 for run in part.runs if FIGURE.fullmatch(run.text))
-    return figures >= MIN_FIGURES * len(part.runs) if not part.cells else figures > 0
+def _has_figures(region: PageRegion) -> bool:
+    figures = sum(1 for run in region.runs if FIGURE.fullmatch(run.text))
+    return figures >= MIN_FIGURES * len(region.runs) if not region.cells else figures > 0
 
 
 def _are_rows(one: PageRegion, other: PageRegion, level: tuple[float, float]) -> bool:
@@ -145,28 +151,30 @@ def _middle(run: TextLine) -> float:
     return (run.top + run.bottom) / 2
 
 
-def _is_table(parts: Sequence[PageRegion]) -> bool:
-    lines = group_by_height([run for part in parts for run in part.runs])
+def _is_table(regions: Sequence[PageRegion]) -> bool:
+    lines = group_by_height([run for region in regions for run in region.runs])
     return sum(1 for line in lines if len(line) > 1) >= FEWEST_ROWS
 
 
-def _grown(group: Group, parts: dict[int, PageRegion], boxes: dict[int, Box]) -> Group:
+def _grown(group: Group, regions: dict[int, PageRegion], boxes: dict[int, Box]) -> Group:
     """The group with the rows right above and below that fit its columns."""
     more: Group | None = None
     while more is None or more:
-        runs = [run for at in group for run in parts[at].runs]
+        runs = [run for at in group for run in regions[at].runs]
         box, near = bounding_box([boxes[at] for at in group]), NEAR * runs[0].size
         columns = columns_of([run.box for run in runs])
-        above = frozenset(at for at in parts if at not in group and 0 <= box[1] - boxes[at][3] <= near)
-        below = frozenset(at for at in parts if at not in group and 0 <= boxes[at][1] - box[3] <= near)
-        more = frozenset(at for side in (above, below) if _fit([parts[each] for each in side], columns) for at in side)
+        above = frozenset(at for at in regions if at not in group and 0 <= box[1] - boxes[at][3] <= near)
+        below = frozenset(at for at in regions if at not in group and 0 <= boxes[at][1] - box[3] <= near)
+        more = frozenset(
+            at for side in (above, below) if _fit([regions[each] for each in side], columns) for at in side
+        )
         group |= more
     return group
 
 
-def _fit(parts: Sequence[PageRegion], columns: Sequence[tuple[float, float]]) -> bool:
+def _fit(regions: Sequence[PageRegion], columns: Sequence[tuple[float, float]]) -> bool:
     """Whether every line has several runs, each in a column of its own."""
-    lines = group_by_height([run for part in parts for run in part.runs])
+    lines = group_by_height([run for region in regions for run in region.runs])
     return bool(lines) and all(len(line) > 1 and _are_in_columns(line, columns) for line in lines)
 
 

@@ -42,7 +42,7 @@ class BoldDetector:
         if self._document is not None:
             self._document.close()
 
-    def bold_ends(self, number: int, asked: Sequence[tuple[TextLine, int]]) -> list[int]:
+    def bold_ends(self, number: int, candidates: Sequence[tuple[TextLine, int]]) -> list[int]:
         """For each line and start index: the end of its bold characters, or the start index if none is bold.
 
         A page that pdfium cannot open is still readable: it has no bold text then."""
@@ -53,8 +53,8 @@ class BoldDetector:
                 self._document = pypdfium2.PdfDocument(self._content)
             letters = _PageCharacters(self._document[number - 1])
         except pypdfium2.PdfiumError:
-            return [begin for _, begin in asked]
-        return [_bold_end(line, begin, letters) for line, begin in asked]
+            return [begin for _, begin in candidates]
+        return [_bold_end(line, begin, letters) for line, begin in candidates]
 
 
 class _PageCharacters:
@@ -92,14 +92,14 @@ def _bold_end(line: TextLine, begin: int, letters: _PageCharacters) -> int:
     found = letters.at(line)
     for first in range(found, max(found - BACK, -1), -1):
         if letters.letter(first) == line.text[0]:
-            return _last_bold(line.text, begin, first, letters)
+            return _end_of_bold(line.text, begin, first, letters)
     return begin
 
 
-def _last_bold(text: str, begin: int, first: int, letters: _PageCharacters) -> int:
+def _end_of_bold(text: str, begin: int, first: int, letters: _PageCharacters) -> int:
     """The end of the bold characters, as long as the page has the same characters as the text."""
     end = begin
-    for place, at in _side_by_side(text, first, letters):
+    for place, at in _matching_characters(text, first, letters):
         if place >= begin:
             if not letters.is_bold(at):
                 break
@@ -107,7 +107,7 @@ def _last_bold(text: str, begin: int, first: int, letters: _PageCharacters) -> i
     return end
 
 
-def _side_by_side(text: str, first: int, letters: _PageCharacters) -> Iterator[tuple[int, int]]:
+def _matching_characters(text: str, first: int, letters: _PageCharacters) -> Iterator[tuple[int, int]]:
     """The characters of a text without spaces, each with its index on the page, until the two differ."""
     at = first
     for place, letter in enumerate(text):

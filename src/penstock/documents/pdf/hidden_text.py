@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from PIL import Image
 
 DEEPEST = 5  # of nested forms
-WITHOUT_INK = frozenset({3, 7})  # text render modes: neither filled nor stroked
-OUTLINED = frozenset({1, 5})  # only stroked
+INVISIBLE_MODES = frozenset({3, 7})  # text render modes: neither filled nor stroked
+OUTLINE_MODES = frozenset({1, 5})  # only stroked
 PALE = 229  # of 255, for the darkest channel; darker text is visible on white paper
 FAINT = 64  # of 255; more opaque text is visible
 MUCH_COVERED = 0.5  # of the page; a scan can have wide margins
@@ -57,58 +57,58 @@ def page_objects(page: "pypdfium2.PdfPage") -> Iterator[PageObject]:
         frames[raw.level + 1] = raw.get_matrix().multiply(to_page), is_faint or opacity < FAINT
 
 
-def count_hidden_characters(page: "pypdfium2.PdfPage", painted: Sequence[PageObject]) -> int:
+def count_hidden_characters(page: "pypdfium2.PdfPage", objects: Sequence[PageObject]) -> int:
     """The number of characters of a page that cannot be seen."""
     import pypdfium2.raw as pdfium
 
-    texts = [one for one in painted if one.raw.type == pdfium.FPDF_PAGEOBJ_TEXT]
-    without_ink = [one for one in texts if _mode(one) in WITHOUT_INK]
-    doubtful = list(_doubtful(page, painted))
-    if not without_ink and not doubtful:
+    texts = [item for item in objects if item.raw.type == pdfium.FPDF_PAGEOBJ_TEXT]
+    invisible = [item for item in texts if _mode(item) in INVISIBLE_MODES]
+    doubtful = list(_doubtful(page, objects))
+    if not invisible and not doubtful:
         return 0
-    words = page.get_textpage()  # before the test, which removes text from the page
-    hidden = without_ink + _invisible(page, [one for one in doubtful if _can_be_drawn(one, words)])
+    text_page = page.get_textpage()  # before the test, which removes text from the page
+    hidden = invisible + _invisible(page, [item for item in doubtful if _is_testable(item, text_page)])
     if not hidden:
         return 0
-    unseen = {id(one) for one in hidden}
+    hidden_ids = {id(item) for item in hidden}
     # A shadow or an outline repeats visible text, so it hides nothing.
-    shown = {_letters(one, words) for one in texts if id(one) not in unseen}
-    return sum(len(letters) for one in hidden if (letters := _letters(one, words)) not in shown)
+    shown = {_text_of(item, text_page) for item in texts if id(item) not in hidden_ids}
+    return sum(len(letters) for item in hidden if (letters := _text_of(item, text_page)) not in shown)
 
 
-def _doubtful(page: "pypdfium2.PdfPage", painted: Sequence[PageObject]) -> Iterator[PageObject]:
+def _doubtful(page: "pypdfium2.PdfPage", objects: Sequence[PageObject]) -> Iterator[PageObject]:
     """Text objects that may be invisible. Iterates backwards, since later objects are painted on top."""
     import pypdfium2.raw as pdfium
 
     most = MUCH_COVERED * page.get_width() * page.get_height()
     covered, cover = 0.0, None
-    for one in reversed(painted):
-        if one.raw.type == pdfium.FPDF_PAGEOBJ_IMAGE:
-            bounds = one.bounds
+    for item in reversed(objects):
+        if item.raw.type == pdfium.FPDF_PAGEOBJ_IMAGE:
+            bounds = item.bounds
             covered += (bounds[2] - bounds[0]) * (bounds[3] - bounds[1])  # a scan can consist of strips
             cover = _around([bounds, cover] if cover else [bounds])
-        elif one.raw.type != pdfium.FPDF_PAGEOBJ_TEXT or _mode(one) in WITHOUT_INK:
+        elif item.raw.type != pdfium.FPDF_PAGEOBJ_TEXT or _mode(item) in INVISIBLE_MODES:
             continue
-        elif _is_pale(one) or (cover and covered >= most and _overlap(one.bounds, cover)):
-            yield one
+        elif _is_pale(item) or (cover and covered >= most and _overlap(item.bounds, cover)):
+            yield item
 
 
-def _is_pale(one: PageObject) -> bool:
+def _is_pale(item: PageObject) -> bool:
     """Whether it would be invisible on white paper."""
     import pypdfium2.raw as pdfium
 
-    is_outlined = _mode(one) in OUTLINED
-    look_up = pdfium.FPDFPageObj_GetStrokeColor if is_outlined else pdfium.FPDFPageObj_GetFillColor
-    red, green, blue, opacity = _colour(look_up, one.raw)
-    return one.in_faint_form or opacity < FAINT or min(red, green, blue) >= PALE
+    is_outlined = _mode(item) in OUTLINE_MODES
+    get_colour = pdfium.FPDFPageObj_GetStrokeColor if is_outlined else pdfium.FPDFPageObj_GetFillColor
+    red, green, blue, opacity = _colour(get_colour, item.raw)
+    return item.in_faint_form or opacity < FAINT or min(red, green, blue) >= PALE
 
 
-def _can_be_drawn(one: PageObject, words: "pypdfium2.PdfTextPage") -> bool:
+def _is_testable(item: PageObject, text_page: "pypdfium2.PdfTextPage") -> bool:
     """Whether the test is meaningful: without an embedded font, there may be no glyphs to render here."""
     import pypdfium2.raw as pdfium
 
-    letters = _letters(one, words)
-    is_own_font = pdfium.FPDFFont_GetIsEmbedded(pdfium.FPDFTextObj_GetFont(one.raw)) == 1
+    letters = _text_of(item, text_page)
+    is_own_font = pdfium.FPDFFont_GetIsEmbedded(pdfium.FPDFTextObj_GetFont(item.raw)) == 1
     return bool(letters) and (is_own_font or letters.isascii())
 
 
@@ -118,58 +118,60 @@ def _invisible(page: "pypdfium2.PdfPage", doubtful: Sequence[PageObject]) -> lis
     from PIL import ImageChops
 
     whole = page.get_bbox()
-    on_page = [one for one in doubtful if _overlap(one.bounds, whole)]
+    on_page = [item for item in doubtful if _overlap(item.bounds, whole)]
     if not on_page:
         return []
     page.set_rotation(0)  # so that page and image coordinates have the same orientation
-    part = _within(_around([one.bounds for one in on_page]), whole)
-    before, scale = _drawn(page, part)
-    for one in on_page:
-        pdfium.FPDFPageObj_SetIsActive(one.raw, False)
-    traces = ImageChops.difference(before, _drawn(page, part)[0])
-    return [one for one in on_page if _strongest(traces, _within(one.bounds, part), part, scale) < MIN_CONTRAST]
+    area = _within(_around([item.bounds for item in on_page]), whole)
+    before, scale = _render(page, area)
+    for item in on_page:
+        pdfium.FPDFPageObj_SetIsActive(item.raw, False)
+    difference = ImageChops.difference(before, _render(page, area)[0])
+    return [
+        item for item in on_page if _max_difference(difference, _within(item.bounds, area), area, scale) < MIN_CONTRAST
+    ]
 
 
-def _drawn(page: "pypdfium2.PdfPage", part: Bounds) -> "tuple[Image.Image, float]":
+def _render(page: "pypdfium2.PdfPage", area: Bounds) -> "tuple[Image.Image, float]":
     """Render a part of a page; returns the image and the pixels per point."""
     left, bottom, right, top = page.get_bbox()
     scale = min(1.0, (MAX_PIXELS / max(page.get_width() * page.get_height(), 1.0)) ** 0.5)
-    crop = (part[0] - left, part[1] - bottom, right - part[2], top - part[3])
+    crop = (area[0] - left, area[1] - bottom, right - area[2], top - area[3])
     return page.render(scale=scale, crop=crop).to_pil().convert("RGB"), scale
 
 
-def _strongest(traces: "Image.Image", bounds: Bounds, part: Bounds, scale: float) -> int:
+def _max_difference(difference: "Image.Image", bounds: Bounds, area: Bounds, scale: float) -> int:
     """The largest difference within the bounds."""
-    left, upper = int((bounds[0] - part[0]) * scale), int((part[3] - bounds[3]) * scale)
-    right, lower = (bounds[2] - part[0]) * scale + 1, (part[3] - bounds[1]) * scale + 1
-    box = (left, upper, min(int(right), traces.width), min(int(lower), traces.height))
+    left, upper = int((bounds[0] - area[0]) * scale), int((area[3] - bounds[3]) * scale)
+    right, lower = (bounds[2] - area[0]) * scale + 1, (area[3] - bounds[1]) * scale + 1
+    box = (left, upper, min(int(right), difference.width), min(int(lower), difference.height))
     if box[0] >= box[2] or box[1] >= box[3]:
         return 0
-    extrema: Any = traces.crop(box).getextrema()  # a pair for each channel
+    extrema: Any = difference.crop(box).getextrema()  # a pair for each channel
     return max(int(most) for _, most in extrema)
 
 
-def _mode(one: PageObject) -> int:
+def _mode(item: PageObject) -> int:
     import pypdfium2.raw as pdfium
 
-    return int(pdfium.FPDFTextObj_GetTextRenderMode(one.raw))
+    return int(pdfium.FPDFTextObj_GetTextRenderMode(item.raw))
 
 
-def _colour(look_up: Any, raw: Any) -> tuple[int, int, int, int]:
+def _colour(get_colour: Any, raw: Any) -> tuple[int, int, int, int]:
     """Red, green, blue and opacity; opaque black if undefined."""
     red, green, blue, opacity = (ctypes.c_uint() for _ in range(4))
-    if not look_up(raw, red, green, blue, opacity):
+    if not get_colour(raw, red, green, blue, opacity):
         return 0, 0, 0, 255
     return red.value, green.value, blue.value, opacity.value
 
 
-def _letters(one: PageObject, words: "pypdfium2.PdfTextPage") -> str:
+def _text_of(item: PageObject, text_page: "pypdfium2.PdfTextPage") -> str:
     """The text of an object without white space."""
     import pypdfium2.raw as pdfium
 
-    size = pdfium.FPDFTextObj_GetText(one.raw, words, None, 0)
+    size = pdfium.FPDFTextObj_GetText(item.raw, text_page, None, 0)
     buffer = ctypes.create_string_buffer(size)
-    pdfium.FPDFTextObj_GetText(one.raw, words, ctypes.cast(buffer, ctypes.POINTER(pdfium.FPDF_WCHAR)), size)
+    pdfium.FPDFTextObj_GetText(item.raw, text_page, ctypes.cast(buffer, ctypes.POINTER(pdfium.FPDF_WCHAR)), size)
     return "".join(buffer.raw[: max(size - 2, 0)].decode("utf-16-le", "ignore").split())
 
 

@@ -42,9 +42,9 @@ def write_pages(pages: Mapping[int, ParsedPage], content: bytes) -> dict[int, st
 
 def _pieces(number: int, page: ParsedPage, usual: float, bold_detector: BoldDetector) -> list[MarkdownPiece]:
     size = max(_usual_size(page.letters), usual) if sum(page.letters.values()) >= FEW_LETTERS else usual
-    found = drop_page_numbers(group_paragraphs(page.parts), page.height)
-    asked = {} if _is_all_bold(page.letters) else _maybe_bold(found, size)
-    return MarkdownWriter(size).write(found, _bold_ends(number, asked, bold_detector) if asked else {})
+    found = drop_page_numbers(group_paragraphs(page.regions), page.height)
+    candidates = {} if _is_all_bold(page.letters) else _maybe_bold(found, size)
+    return MarkdownWriter(size).write(found, _bold_ends(number, candidates, bold_detector) if candidates else {})
 
 
 def _usual_size(letters: FontCounts) -> float:
@@ -73,10 +73,12 @@ def _may_begin_bold(each: Paragraph) -> bool:
     return is_bold(line.font) or (each.marker != "" and LEAD_IN.match(line.text, len(each.marker)) is not None)
 
 
-def _bold_ends(number: int, asked: Mapping[int, Paragraph], bold_detector: BoldDetector) -> dict[int, int]:
+def _bold_ends(number: int, candidates: Mapping[int, Paragraph], bold_detector: BoldDetector) -> dict[int, int]:
     """The number of bold characters of paragraphs, by index."""
-    ends = bold_detector.bold_ends(number, [(each.lines[0], len(each.marker)) for each in asked.values()])
-    return {at: WHOLE if _is_whole(each, end) else end for (at, each), end in zip(asked.items(), ends, strict=True)}
+    ends = bold_detector.bold_ends(number, [(each.lines[0], len(each.marker)) for each in candidates.values()])
+    return {
+        at: WHOLE if _is_whole(each, end) else end for (at, each), end in zip(candidates.items(), ends, strict=True)
+    }
 
 
 def _is_whole(each: Paragraph, end: int) -> bool:

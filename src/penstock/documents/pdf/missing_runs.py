@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from penstock.documents.layout.lines import TextLine
 
-WIDE_APART = re.compile(r"\S+(?: \S+)*")  # words separated by single spaces
+WORDS = re.compile(r"\S+(?: \S+)*")  # words separated by single spaces
 LETTER = 0.5  # character width, in font sizes
 
 
@@ -28,13 +28,13 @@ class _TextPosition(NamedTuple):
 
 def restore_missing_runs(text: str, runs: list[TextLine]) -> list[TextLine]:
     """The runs, and those that only the page text contains."""
-    said = "".join([run.text for run in runs])
-    more = len(text) - text.count(" ") - text.count("\n") - len(said) + said.count(" ")
-    if more <= 0 or not runs:
+    known_text = "".join([run.text for run in runs])
+    missing_count = len(text) - text.count(" ") - text.count("\n") - len(known_text) + known_text.count(" ")
+    if missing_count <= 0 or not runs:
         return runs
     lines = _without_page_number(text.rstrip().splitlines(), {run.text for run in runs})
-    lost = Counter(" ".join(lines).split()) - Counter(" ".join([run.text for run in runs]).split())
-    return _put_back(lost, list(_places(lines, runs)), runs) if lost else runs
+    missing = Counter(" ".join(lines).split()) - Counter(" ".join([run.text for run in runs]).split())
+    return _insert_missing(missing, list(_positions(lines, runs)), runs) if missing else runs
 
 
 def _without_page_number(lines: list[str], known: set[str]) -> list[str]:
@@ -43,40 +43,42 @@ def _without_page_number(lines: list[str], known: set[str]) -> list[str]:
     return ["" if at in edges else line for at, line in enumerate(lines)] if edges else lines
 
 
-def _places(lines: Sequence[str], runs: Sequence[TextLine]) -> Iterator[_TextPosition]:
+def _positions(lines: Sequence[str], runs: Sequence[TextLine]) -> Iterator[_TextPosition]:
     at: dict[str, list[int]] = {}
-    for place, run in enumerate(runs):
-        at.setdefault(" ".join(run.text.split()), []).append(place)
+    for position, run in enumerate(runs):
+        at.setdefault(" ".join(run.text.split()), []).append(position)
     for number, line in enumerate(lines):
-        for match in WIDE_APART.finditer(line):
+        for match in WORDS.finditer(line):
             known = at.get(match[0])
             yield _TextPosition(number, match.start(), match[0], known.pop(0) if known else None)
 
 
-def _put_back(lost: Counter[str], places: Sequence[_TextPosition], runs: Sequence[TextLine]) -> list[TextLine]:
+def _insert_missing(
+    missing: Counter[str], positions: Sequence[_TextPosition], runs: Sequence[TextLine]
+) -> list[TextLine]:
     """Insert missing runs, whose words are all missing, after the run before them."""
     after: dict[int, list[TextLine]] = {}
     line, at = 0, 0
-    for place in places:
-        words = Counter(place.text.split())
-        if place.run is not None:
-            line, at = place.line, place.run
-        elif not words - lost:
-            lost -= words
-            down = 0.0 if place.line == line else runs[at].bottom - runs[at].top
-            after.setdefault(at, []).append(_beside(runs[at], place, _left(place, places, runs), down))
+    for position in positions:
+        words = Counter(position.text.split())
+        if position.run is not None:
+            line, at = position.line, position.run
+        elif not words - missing:
+            missing -= words
+            down = 0.0 if position.line == line else runs[at].bottom - runs[at].top
+            after.setdefault(at, []).append(_place_run(runs[at], position, _left(position, positions, runs), down))
     return [each for at, run in enumerate(runs) for each in (run, *after.get(at, ()))]
 
 
-def _left(place: _TextPosition, places: Sequence[_TextPosition], runs: Sequence[TextLine]) -> float | None:
+def _left(position: _TextPosition, positions: Sequence[_TextPosition], runs: Sequence[TextLine]) -> float | None:
     """The left edge of the nearest run that starts in the same character column."""
-    below = [(abs(each.line - place.line), each.run) for each in places if each.begin == place.begin]
+    below = [(abs(each.line - position.line), each.run) for each in positions if each.begin == position.begin]
     known = [(off, run) for off, run in below if run is not None]
     return runs[min(known)[1]].left if known else None
 
 
-def _beside(run: TextLine, place: _TextPosition, left: float | None, down: float) -> TextLine:
+def _place_run(run: TextLine, position: _TextPosition, left: float | None, down: float) -> TextLine:
     """A missing run to the right of this one, or below it if it is on another line."""
     left = run.right + run.size if left is None else left
-    right = left + LETTER * run.size * len(place.text)
-    return run._replace(text=place.text, left=left, right=right, top=run.top + down, bottom=run.bottom + down)
+    right = left + LETTER * run.size * len(position.text)
+    return run._replace(text=position.text, left=left, right=right, top=run.top + down, bottom=run.bottom + down)

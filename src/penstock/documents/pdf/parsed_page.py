@@ -34,7 +34,7 @@ class ParsedPage:
     width: float
     height: float
     text: str
-    parts: list[PageRegion]
+    regions: list[PageRegion]
     letters: FontCounts
 
 
@@ -44,26 +44,26 @@ def parse_page(parsed: Any) -> ParsedPage:
     boxes = [_box_of(block.bbox) or NOWHERE for block in blocks]
     runs, letters = _runs(parsed.text_items)
     runs = restore_missing_runs(parsed.text, runs)
-    shares, rest = _assign_runs(boxes, runs)
-    parts: list[PageRegion] = []
-    for block, box, share in zip(blocks, boxes, shares, strict=True):
-        parts += _parts_of(block, box, share, rest)
-    if len(rest) > MANY or (rest and not parts):
-        parts.append(PageRegion(box=bounding_box([run.box for run in rest]), runs=rest, lines=list(merge_runs(rest))))
+    runs_by_box, rest = _assign_runs(boxes, runs)
+    regions: list[PageRegion] = []
+    for block, box, box_runs in zip(blocks, boxes, runs_by_box, strict=True):
+        regions += _regions_of(block, box, box_runs, rest)
+    if len(rest) > MANY or (rest and not regions):
+        regions.append(PageRegion(box=bounding_box([run.box for run in rest]), runs=rest, lines=list(merge_runs(rest))))
     else:
         for line in rest:
-            _insert_below(parts, line)
+            _insert_below(regions, line)
     text = "".join([run.text for run in runs])
     return ParsedPage(
-        width=parsed.width, height=parsed.height, text=text, parts=merge_aligned_regions(parts), letters=letters
+        width=parsed.width, height=parsed.height, text=text, regions=merge_aligned_regions(regions), letters=letters
     )
 
 
-def _box_of(place: Any) -> Box | None:
-    if place is None:
+def _box_of(bbox: Any) -> Box | None:
+    if bbox is None:
         return None
-    left, top = place.x, place.y
-    return left, top, left + place.width, top + place.height
+    left, top = bbox.x, bbox.y
+    return left, top, left + bbox.width, top + bbox.height
 
 
 def _runs(items: Iterable[Any]) -> tuple[list[TextLine], FontCounts]:
@@ -84,26 +84,26 @@ def _runs(items: Iterable[Any]) -> tuple[list[TextLine], FontCounts]:
 
 def _assign_runs(boxes: Sequence[Box], runs: Iterable[TextLine]) -> tuple[list[list[TextLine]], list[TextLine]]:
     """The runs inside each box, and those in none. Most runs are in the box of the run before."""
-    shares: list[list[TextLine]] = [[] for _ in boxes]
+    runs_by_box: list[list[TextLine]] = [[] for _ in boxes]
     rest: list[TextLine] = []
-    share, (left, top, right, bottom) = rest, NOWHERE
+    box_runs, (left, top, right, bottom) = rest, NOWHERE
     for run in runs:
         x, y = (run.left + run.right) / 2, (run.top + run.bottom) / 2
         if not (left <= x <= right and top <= y <= bottom):
-            at = _home(boxes, x, y)
-            share, (left, top, right, bottom) = (shares[at], boxes[at]) if at is not None else (rest, NOWHERE)
-        share.append(run)
-    return shares, rest
+            at = _box_at(boxes, x, y)
+            box_runs, (left, top, right, bottom) = (runs_by_box[at], boxes[at]) if at is not None else (rest, NOWHERE)
+        box_runs.append(run)
+    return runs_by_box, rest
 
 
-def _home(boxes: Iterable[Box], x: float, y: float) -> int | None:
+def _box_at(boxes: Iterable[Box], x: float, y: float) -> int | None:
     for at, (left, top, right, bottom) in enumerate(boxes):
         if left <= x <= right and top <= y <= bottom:
             return at
     return None
 
 
-def _parts_of(block: Any, box: Box, runs: list[TextLine], rest: list[TextLine]) -> Iterator[PageRegion]:
+def _regions_of(block: Any, box: Box, runs: list[TextLine], rest: list[TextLine]) -> Iterator[PageRegion]:
     kind = block.kind
     if kind == "table" and (rows := block.rows):
         head = [block.header] if block.header else []
@@ -120,10 +120,10 @@ def _parts_of(block: Any, box: Box, runs: list[TextLine], rest: list[TextLine]) 
             yield from _columns_of(runs, box, block)
 
 
-def _missing_lines(runs: Iterable[TextLine], said: str, rest: list[TextLine]) -> list[TextLine]:
+def _missing_lines(runs: Iterable[TextLine], text: str, rest: list[TextLine]) -> list[TextLine]:
     """The lines of a heading that its box leaves out."""
     found: list[TextLine] = []
-    left = without_spaces(said).removeprefix(without_spaces("".join(run.text for run in runs)))
+    left = without_spaces(text).removeprefix(without_spaces("".join(run.text for run in runs)))
     for run in [*rest]:
         if left.startswith(without_spaces(run.text)):
             left = left.removeprefix(without_spaces(run.text))
@@ -132,15 +132,15 @@ def _missing_lines(runs: Iterable[TextLine], said: str, rest: list[TextLine]) ->
     return found
 
 
-def _insert_below(parts: list[PageRegion], line: TextLine) -> None:
+def _insert_below(regions: list[PageRegion], line: TextLine) -> None:
     """Insert a line below the lowest region that it stands under."""
     above = [
-        (part.box[3], at)
-        for at, part in enumerate(parts)
-        if part.box[1] < line.top and part.box[0] < line.right and line.left < part.box[2]
+        (region.box[3], at)
+        for at, region in enumerate(regions)
+        if region.box[1] < line.top and region.box[0] < line.right and line.left < region.box[2]
     ]
     at = max(above)[1] + 1 if above else 0
-    parts.insert(at, PageRegion(box=line.box, runs=[line], lines=[line]))
+    regions.insert(at, PageRegion(box=line.box, runs=[line], lines=[line]))
 
 
 def _columns_of(runs: list[TextLine], box: Box, block: Any) -> Iterator[PageRegion]:
@@ -152,7 +152,7 @@ def _columns_of(runs: list[TextLine], box: Box, block: Any) -> Iterator[PageRegi
         yield PageRegion(box=box, runs=runs, lines=runs)
         return
     columns = _columns(runs)
-    if len(columns) > 1 and _says(block.text or "", columns[0]):
+    if len(columns) > 1 and _starts_with(block.text or "", columns[0]):
         yield from (
             PageRegion(box=bounding_box([run.box for run in column]), runs=column, lines=list(merge_runs(column)))
             for column in columns
@@ -176,7 +176,7 @@ def _columns(runs: Sequence[TextLine]) -> list[list[TextLine]]:
     return [list(found) for _, found in groupby(sorted(runs, key=column), key=column)]
 
 
-def _says(text: str, column: Sequence[TextLine]) -> bool:
+def _starts_with(text: str, column: Sequence[TextLine]) -> bool:
     """Whether the text of a block starts with this column; two lines are enough to decide."""
-    said = "".join(run.text for run in column[:2])
-    return len(column) > 1 and without_spaces(text).replace("-", "").startswith(without_spaces(said).replace("-", ""))
+    start = "".join(run.text for run in column[:2])
+    return len(column) > 1 and without_spaces(text).replace("-", "").startswith(without_spaces(start).replace("-", ""))

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 MAX_OBJECTS = 5_000_000  # a thousand complex pages have about 100,000
 MAX_CONTENT_BYTES = 128 * 1024 * 1024  # of a page; large maps have a tenth of that
 TAIL_BYTES = 2048  # the end marker is at the end of the file, before anything a mail server appended
-OUR_NAME = re.compile(r"stream <[^>]*>[:,]? ?")  # qpdf's name for an open file
+QPDF_FILE_NAME = re.compile(r"stream <[^>]*>[:,]? ?")  # qpdf's name for an open file
 IN_MEMORY_BYTES = 64 * 1024 * 1024
-MUCH_INK_BYTES = 64 * 1024  # three times a dense page of text; text drawn as paths has more
+LARGE_CONTENT_BYTES = 64 * 1024  # three times a dense page of text; text drawn as paths has more
 # The operator for invisible text, or for outlined text of any colour.
 UNFILLED = re.compile(rb"(?<![\w.])[1357]\s+Tr\b")
 # Operators that set a colour, and their largest number of operands.
@@ -51,9 +51,9 @@ def survey_pdf(file: BinaryIO, max_pages: int) -> PdfSurvey | Refusal:
     except pikepdf.PasswordError:
         return TurnedAway(DocumentEncrypted).refusal
     except pikepdf.PdfError as error:
-        return unreadable(_plain(error)).refusal
-    except TurnedAway as no:
-        return no.refusal
+        return unreadable(_error_text(error)).refusal
+    except TurnedAway as rejected:
+        return rejected.refusal
 
 
 def _in_memory(file: BinaryIO) -> BinaryIO:
@@ -67,7 +67,7 @@ def _inspect(pdf: "pikepdf.Pdf", file: BinaryIO, max_pages: int) -> PdfSurvey:
     if len(pdf.objects) > MAX_OBJECTS:
         raise too_large(f"it has more than {MAX_OBJECTS} objects")
     count = len(pdf.pages)
-    if _is_cut_short(pdf, file):
+    if _is_truncated(pdf, file):
         raise unreadable("its end is missing")
     if not count:
         raise TurnedAway(DocumentEmpty)
@@ -79,7 +79,7 @@ def _inspect(pdf: "pikepdf.Pdf", file: BinaryIO, max_pages: int) -> PdfSurvey:
 
 def _is_suspect(page: "pikepdf.Page") -> bool:
     contents = _contents(page)
-    if len(contents) > MUCH_INK_BYTES or b"Do" in contents or b"BI" in contents:
+    if len(contents) > LARGE_CONTENT_BYTES or b"Do" in contents or b"BI" in contents:
         return True
     if b"Tr" in contents and UNFILLED.search(contents) is not None:
         return True
@@ -88,22 +88,22 @@ def _is_suspect(page: "pikepdf.Page") -> bool:
 
 def _has_pale_colour(contents: bytes) -> bool:
     """Whether some colour is nearly white. Finds operators first, then their operands: faster than one pattern."""
-    spaced = contents.translate(BLANKS)
-    for operator, most in COLOURS.items():
-        at = spaced.find(operator)
+    stream = contents.translate(BLANKS)
+    for operator, operand_count in COLOURS.items():
+        at = stream.find(operator)
         while at >= 0:
-            is_word = spaced[at - 1] not in MAY_END_NUMBER
-            is_dark = most < 4 and spaced[at - 2 : at] == b" 0"  # the common case, decided without parsing
-            if not is_word and not is_dark and _is_pale(_numbers(spaced, at, most), operator):
+            is_word = stream[at - 1] not in MAY_END_NUMBER
+            is_dark = operand_count < 4 and stream[at - 2 : at] == b" 0"  # the common case, decided without parsing
+            if not is_word and not is_dark and _is_pale(_numbers(stream, at, operand_count), operator):
                 return True
-            at = spaced.find(operator, at + 1)
+            at = stream.find(operator, at + 1)
     return False
 
 
-def _numbers(spaced: bytes, end: int, most: int) -> list[float]:
+def _numbers(stream: bytes, end: int, operand_count: int) -> list[float]:
     """The operands before this position, the last one first."""
     numbers: list[float] = []
-    for word in reversed(spaced[max(0, end - NUMBERS_BYTES) : end].rsplit(None, most)[-most:]):
+    for word in reversed(stream[max(0, end - NUMBERS_BYTES) : end].rsplit(None, operand_count)[-operand_count:]):
         try:
             numbers.append(float(word))
         except ValueError:
@@ -136,7 +136,7 @@ def _opacity(state: "pikepdf.Object") -> float:
         return 0.0  # inspected further
 
 
-def _is_cut_short(pdf: "pikepdf.Pdf", file: BinaryIO) -> bool:
+def _is_truncated(pdf: "pikepdf.Pdf", file: BinaryIO) -> bool:
     """qpdf repairs what it can, but a file without its end has lost pages without notice."""
     file.seek(0, io.SEEK_END)
     file.seek(max(0, file.tell() - TAIL_BYTES))
@@ -150,12 +150,12 @@ def _contents(page: "pikepdf.Page") -> bytes:
     contents = page.obj.get("/Contents")
     streams = contents if isinstance(contents, pikepdf.Array) else [contents]
     try:
-        return b"\n".join(_unpacked(stream) for stream in streams if isinstance(stream, pikepdf.Stream))
+        return b"\n".join(_decoded_stream(stream) for stream in streams if isinstance(stream, pikepdf.Stream))
     except pikepdf.PdfError:
         return b""
 
 
-def _unpacked(stream: "pikepdf.Stream") -> bytes:
+def _decoded_stream(stream: "pikepdf.Stream") -> bytes:
     """The decoded bytes of a stream. Flate streams are decoded here, with a size limit."""
     import pikepdf
 
@@ -165,11 +165,11 @@ def _unpacked(stream: "pikepdf.Stream") -> bytes:
         return stream.read_bytes()
     content = stream.read_raw_bytes()
     for _ in filters:
-        content = _inflated(content)
+        content = _inflate(content)
     return content
 
 
-def _inflated(content: bytes) -> bytes:
+def _inflate(content: bytes) -> bytes:
     unpacker = zlib.decompressobj()
     try:
         unpacked = unpacker.decompress(content, MAX_CONTENT_BYTES)
@@ -180,6 +180,6 @@ def _inflated(content: bytes) -> bytes:
     return unpacked
 
 
-def _plain(error: Exception) -> str:
-    first = OUR_NAME.sub("", str(error).partition("\n")[0]).rstrip(". ")
+def _error_text(error: Exception) -> str:
+    first = QPDF_FILE_NAME.sub("", str(error).partition("\n")[0]).rstrip(". ")
     return first[:200] or "its structure is broken"

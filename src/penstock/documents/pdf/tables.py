@@ -45,17 +45,17 @@ Column = tuple[float, float]  # left and right edge
 
 def table_regions(cells: Sequence[Sequence[TableCell]], runs: list[TextLine], box: Box) -> Iterator[PageRegion]:
     """The parser's table; if its cells differ from the runs, the tables and lines that the runs form."""
-    if not runs or _are_said(cells, runs):
+    if not runs or _cells_match(cells, runs):
         yield PageRegion(box=box, runs=runs, cells=cells, markdown=table_markdown(cells, ()))
         return
     pieces = [(run.text, run.box) for run in runs]
-    if _have_letters_of(cells, runs) and any(split_row(row, pieces) for row in cells[1:]):
+    if _have_same_characters(cells, runs) and any(split_row(row, pieces) for row in cells[1:]):
         yield PageRegion(box=box, runs=runs, cells=cells, pieces=pieces, markdown=table_markdown(cells, pieces))
         return
     yield from rebuild_table(cells, runs)
 
 
-def _are_said(cells: Sequence[Sequence[TableCell]], runs: Sequence[TextLine]) -> bool:
+def _cells_match(cells: Sequence[Sequence[TableCell]], runs: Sequence[TextLine]) -> bool:
     """Whether the cells contain the runs: one run per cell, or one run across several cells."""
     filled = [cell for row in cells for cell in row if cell.text]
     if len(runs) > len(filled):
@@ -72,7 +72,7 @@ def _are_said(cells: Sequence[Sequence[TableCell]], runs: Sequence[TextLine]) ->
     return at == len(filled)
 
 
-def _have_letters_of(cells: Sequence[Sequence[TableCell]], runs: Sequence[TextLine]) -> bool:
+def _have_same_characters(cells: Sequence[Sequence[TableCell]], runs: Sequence[TextLine]) -> bool:
     """Whether the cells have the same characters as the runs, in any order."""
     texts = (cell.text for row in cells for cell in row)
     return sorted(without_spaces("".join(texts))) == sorted(without_spaces("".join(run.text for run in runs)))
@@ -85,14 +85,14 @@ def rebuild_table(cells: Sequence[Sequence[TableCell]], runs: Sequence[TextLine]
         return
     grid = _ParserGrid(cells)
     larger = LARGER * Counter([run.size for run in runs]).most_common(1)[0][0]
-    parted = groupby(group_by_height(runs), lambda line: len(line) == 1 and line[0].size >= larger)
-    for is_heading, found in parted:
+    groups = groupby(group_by_height(runs), lambda line: len(line) == 1 and line[0].size >= larger)
+    for is_heading, found in groups:
         lines = [*found]
         columns = _columns_of(lines, grid)
         is_table = not is_heading and 1 < len(columns) <= MAX_COLUMNS
         rows = _rows_of(lines, columns, grid) if is_table else []
-        some = [run for line in lines for run in line]
-        yield _table_part(rows, len(columns), some) if len(rows) > 1 else _text_part(some)
+        line_runs = [run for line in lines for run in line]
+        yield _table_part(rows, len(columns), line_runs) if len(rows) > 1 else _text_part(line_runs)
 
 
 def _table_part(rows: Sequence[Sequence[Filled]], width: int, runs: list[TextLine]) -> PageRegion:
@@ -110,16 +110,16 @@ def _end_of(run: TextLine, cells: Sequence[TableCell], begin: int) -> int:
     """The end of the cells, from `begin` on, that contain a run; `begin` if they do not."""
     if begin < len(cells) and cells[begin].text == run.text:
         return begin + 1
-    whole, said = without_spaces(run.text), ""
+    whole, cell_text = without_spaces(run.text), ""
     for end in range(begin, len(cells)):
-        said += without_spaces(cells[end].text)
-        if len(said) >= len(whole):
-            is_run = said == whole and (end == begin or _goes_through(run, cells[begin : end + 1]))
+        cell_text += without_spaces(cells[end].text)
+        if len(cell_text) >= len(whole):
+            is_run = cell_text == whole and (end == begin or _can_span(run, cells[begin : end + 1]))
             return end + 1 if is_run else begin
     return begin
 
 
-def _goes_through(run: TextLine, cells: Sequence[TableCell]) -> bool:
+def _can_span(run: TextLine, cells: Sequence[TableCell]) -> bool:
     """Whether a run can stand in these cells as they split it. If not, they split words."""
     letter = (run.right - run.left) / len(run.text)
     off, end = LETTERS_OFF * letter, run.left
@@ -151,13 +151,13 @@ class _ParserGrid:
         """The row at this height."""
         return max(bisect_right(self._tops, middle) - 1, 0)
 
-    def pieces_of(self, run: TextLine) -> list[TextLine]:
+    def split_run(self, run: TextLine) -> list[TextLine]:
         """Split a run at the cells of its row that it spans."""
         row = self._rows[self.row_at(_middle(run))] if self._rows else []
         for begin in range(len(row) - 1):
             end = _end_of(run, row, begin)
             if end > begin + 1:
-                return list(_cut(run, row[begin:end]))
+                return list(_split_run(run, row[begin:end]))
         return [run]
 
 
@@ -165,7 +165,7 @@ def _touch(one: TableCell, other: TableCell) -> bool:
     return one.box is not None and other.box is not None and abs(one.box[2] - other.box[0]) < SAME_PLACE
 
 
-def _cut(run: TextLine, cells: Sequence[TableCell]) -> Iterator[TextLine]:
+def _split_run(run: TextLine, cells: Sequence[TableCell]) -> Iterator[TextLine]:
     """The pieces of a run that spans these cells, at their approximate positions, one character apart."""
     letter, left = (run.right - run.left) / len(run.text), run.left
     for at, cell in enumerate(cells):
@@ -198,43 +198,45 @@ def _covers(one: TextLine, other: TextLine) -> bool:
 def _columns_of(lines: Sequence[Sequence[TextLine]], grid: _ParserGrid) -> list[Column]:
     """Columns from borders, or else from runs that overlap horizontally. Two columns are merged if far more runs span
     both than stand side by side in them: then the gap is a wide space in a few rows."""
-    pieces = [piece for line in lines for run in line for piece in grid.pieces_of(run)]
+    pieces = [piece for line in lines for run in line for piece in grid.split_run(run)]
     columns = grid.borders
     if not columns or _hold_several(columns, lines):
         columns = columns_of([piece.box for piece in pieces])
-    while len(columns) <= MAX_COLUMNS and (torn := _torn(columns, lines, pieces)) is not None:
-        columns = [*columns[:torn], (columns[torn][0], columns[torn + 1][1]), *columns[torn + 2 :]]
+    while len(columns) <= MAX_COLUMNS and (merged := _column_to_merge(columns, lines, pieces)) is not None:
+        columns = [*columns[:merged], (columns[merged][0], columns[merged + 1][1]), *columns[merged + 2 :]]
     filled = {_column_of(columns, piece) for piece in pieces}
     return [column for at, column in enumerate(columns) if at in filled]
 
 
 def _hold_several(columns: Sequence[Column], lines: Sequence[Sequence[TextLine]]) -> bool:
     """Whether most lines have several runs between the same borders: then the table has other columns."""
-    met = [[_met(columns, run) for run in line] for line in lines]
-    return sum(1 for line in met if any(one == other for one, other in pairwise(line))) > len(lines) / 2
+    overlapped = [[_columns_met(columns, run) for run in line] for line in lines]
+    return sum(1 for line in overlapped if any(one == other for one, other in pairwise(line))) > len(lines) / 2
 
 
-def _torn(columns: Sequence[Column], lines: Sequence[Sequence[TextLine]], pieces: Sequence[TextLine]) -> int | None:
+def _column_to_merge(
+    columns: Sequence[Column], lines: Sequence[Sequence[TextLine]], pieces: Sequence[TextLine]
+) -> int | None:
     """The first of two columns to merge."""
-    met = [_met(columns, piece) for piece in pieces]
-    through = Counter([each[0] for each in met if len(each) == 2])
+    overlapped = [_columns_met(columns, piece) for piece in pieces]
+    through = Counter([each[0] for each in overlapped if len(each) == 2])
     if not through:
         return None
     beside: Counter[int] = Counter()
     for line in lines:
-        met = [_met(columns, run) for run in line]
-        beside.update(one[-1] for one, other in pairwise(met) if one and other and one[-1] + 1 == other[0])
+        overlapped = [_columns_met(columns, run) for run in line]
+        beside.update(one[-1] for one, other in pairwise(overlapped) if one and other and one[-1] + 1 == other[0])
     return next((at for at in sorted(through) if through[at] >= 2 * beside[at]), None)
 
 
-def _met(columns: Sequence[Column], run: TextLine) -> list[int]:
+def _columns_met(columns: Sequence[Column], run: TextLine) -> list[int]:
     return [at for at, (left, right) in enumerate(columns) if left + SLACK < run.right and run.left + SLACK < right]
 
 
 def _column_of(columns: Sequence[Column], run: TextLine) -> int:
     """The first column that a run overlaps if it spans several, as the text of a wide cell does."""
-    met = _met(columns, run)
-    return met[0] if len(met) > 2 else column_at(columns, run.box)
+    overlapped = _columns_met(columns, run)
+    return overlapped[0] if len(overlapped) > 2 else column_at(columns, run.box)
 
 
 def _rows_of(lines: Sequence[Sequence[TextLine]], columns: Sequence[Column], grid: _ParserGrid) -> list[list[Filled]]:
@@ -244,16 +246,16 @@ def _rows_of(lines: Sequence[Sequence[TextLine]], columns: Sequence[Column], gri
     for line in lines:
         filled: Filled = {}
         for run in line:
-            for piece in grid.pieces_of(run):
+            for piece in grid.split_run(run):
                 filled.setdefault(_column_of(columns, piece), []).append(piece)
         before, band = band, grid.row_at(statistics.median_low([_middle(run) for run in line]))
-        if not rows or band != before or _begins_row(filled, rows[-1], grid):
+        if not rows or band != before or _starts_row(filled, rows[-1], grid):
             rows.append([])
         rows[-1].append(filled)
-    return rows if grid.borders else _with_lines_that_lead(rows)
+    return rows if grid.borders else _move_leading_lines(rows)
 
 
-def _begins_row(line: Filled, row: Sequence[Filled], grid: _ParserGrid) -> bool:
+def _starts_row(line: Filled, row: Sequence[Filled], grid: _ParserGrid) -> bool:
     """Whether a line is a row of its own, although the parser counts it to the row above."""
     before = {column for each in row for column in each}
     pitch = _top(line) - _top(row[-1])
@@ -277,19 +279,19 @@ def _top(line: Filled) -> float:
     return min(run.top for runs in line.values() for run in runs)
 
 
-def _with_lines_that_lead(rows: list[list[Filled]]) -> list[list[Filled]]:
+def _move_leading_lines(rows: list[list[Filled]]) -> list[list[Filled]]:
     """If the text of a cell starts above the other cells of its row, move its first line to the row below."""
     found: list[list[Filled]] = []
     for row in rows:
         lead: list[Filled] = []
-        if _ends_with_lead(found, row[0]):
+        if _ends_with_leading_line(found, row[0]):
             lead.append(found[-1].pop())
             found = found if found[-1] else found[:-1]
         found.append([*lead, *row])
     return found
 
 
-def _ends_with_lead(rows: Sequence[Sequence[Filled]], below: Filled) -> bool:
+def _ends_with_leading_line(rows: Sequence[Sequence[Filled]], below: Filled) -> bool:
     """Whether the last line has a single cell and is nearer to the next line than to the previous one."""
     above, line = [{}, {}, *(line for row in rows[-2:] for line in row)][-2:]
     if not above or len(line) > 1 or 0 in line or not line.keys() < below.keys():

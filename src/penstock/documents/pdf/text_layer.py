@@ -96,29 +96,29 @@ def _layer(number: int, parsed: ParsedPage | None, visuals: PageVisuals, markdow
         number=number,
         origin="text",
         markdown=escape_page_markers(markdown),
-        spans=tuple(_spans(parsed.parts)),
+        spans=tuple(_spans(parsed.regions)),
         width=round(parsed.width, 2),
         height=round(parsed.height, 2),
     )
     return TextLayer(number=number, page=page)
 
 
-def _spans(parts: Iterable[PageRegion]) -> Iterator[Span]:
+def _spans(regions: Iterable[PageRegion]) -> Iterator[Span]:
     """Spans for table cells and for the lines of everything else, in reading order."""
     tables = 0
-    for part in parts:
-        if part.cells:
-            yield from _cells(tables, part)
+    for region in regions:
+        if region.cells:
+            yield from _cells(tables, region)
             tables += 1
-        elif part.lines is part.runs:
-            yield from (Span(text=run.text, box=rounded(run.box)) for run in part.runs)
+        elif region.lines is region.runs:
+            yield from (Span(text=run.text, box=rounded(run.box)) for run in region.runs)
         else:
-            yield from _lines(part.runs)
+            yield from _lines(region.runs)
 
 
-def _cells(table: int, part: PageRegion) -> Iterator[Span]:
-    for at, row in enumerate(part.cells):
-        if part.pieces and (apart := split_row(row, part.pieces)):
+def _cells(table: int, region: PageRegion) -> Iterator[Span]:
+    for at, row in enumerate(region.cells):
+        if region.pieces and (apart := split_row(row, region.pieces)):
             yield from (Span(text=text, box=rounded(box)) for pieces in apart for text, box in pieces)
             continue
         for column, cell in enumerate(row):

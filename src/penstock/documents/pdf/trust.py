@@ -42,17 +42,17 @@ class PageVisuals(msgspec.Struct, frozen=True, kw_only=True):
     shapes: int = 0
 
 
-def distrust_reason(text: str, looks: PageVisuals) -> str:
+def distrust_reason(text: str, visuals: PageVisuals) -> str:
     """Why a text layer is not trusted, in one word; empty if it is."""
     letters = "".join(text.split())
     if not letters:
         return "none"
-    if looks.picture_share >= WHOLE_PAGE and len(letters) < FEW_LETTERS:
+    if visuals.picture_share >= WHOLE_PAGE and len(letters) < FEW_LETTERS:
         return "sparse"
-    is_covered = looks.picture_share >= HALF_A_PAGE or looks.shapes >= MANY_SHAPES
+    is_covered = visuals.picture_share >= HALF_A_PAGE or visuals.shapes >= MANY_SHAPES
     if is_covered and len(letters) < FEW_BESIDE_PICTURE:
         return "sparse"
-    if looks.hidden_letters > min(FEW_HIDDEN, MAX_HIDDEN * len(letters)):
+    if visuals.hidden_letters > min(FEW_HIDDEN, MAX_HIDDEN * len(letters)):
         return "invisible"
     return "garbled" if is_garbled(letters) else ""
 
@@ -74,14 +74,14 @@ def inspect_page(document: "pypdfium2.PdfDocument", number: int) -> PageVisuals:
 
     page = document[number - 1]
     area = max(page.get_width() * page.get_height(), 1.0)
-    painted = list(page_objects(page))
+    objects = list(page_objects(page))
     picture, shapes = 0.0, 0
-    for one in painted:
-        if one.raw.type == pdfium.FPDF_PAGEOBJ_IMAGE:
-            left, bottom, right, top = one.bounds
+    for item in objects:
+        if item.raw.type == pdfium.FPDF_PAGEOBJ_IMAGE:
+            left, bottom, right, top = item.bounds
             picture = max(picture, (right - left) * (top - bottom) / area)
-        elif one.raw.type == pdfium.FPDF_PAGEOBJ_PATH:
+        elif item.raw.type == pdfium.FPDF_PAGEOBJ_PATH:
             shapes += 1
     return PageVisuals(
-        picture_share=min(picture, 1.0), hidden_letters=count_hidden_characters(page, painted), shapes=shapes
+        picture_share=min(picture, 1.0), hidden_letters=count_hidden_characters(page, objects), shapes=shapes
     )

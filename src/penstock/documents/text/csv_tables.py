@@ -25,15 +25,15 @@ def read_csv(file: BinaryIO, resume: str) -> Iterator[Block]:
             return
         if resume:
             text.seek(int(resume))
-        gathered, is_first = TableBuilder(head=head), not resume
+        builder, is_first = TableBuilder(head=head), not resume
         for row in _rows(text, dialect):
-            gathered.add(row)
-            if gathered.full:
-                yield gathered.take()
+            builder.add(row)
+            if builder.full:
+                yield builder.take()
                 yield PageBreak(resume=str(text.tell()))
                 is_first = False
-        if gathered.rows or is_first:
-            yield gathered.take()
+        if builder.rows or is_first:
+            yield builder.take()
 
 
 def _rows(text: TextIO, dialect: type[csv.Dialect]) -> Iterator[Row]:

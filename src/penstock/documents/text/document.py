@@ -46,15 +46,15 @@ async def read_batches(
     while following is not None:
         with told_of(filename, kind):
             answer = await session.run(read_batch, kind, following.page, following.resume, limits=limits)
-        part = accepted(answer, filename, kind)
-        after = following.page + len(part.pages)
-        if not _is_in_order(part, following.page, after):
+        batch = accepted(answer, filename, kind)
+        after = following.page + len(batch.pages)
+        if not _is_in_order(batch, following.page, after):
             raise DocumentUnreadable(filename=filename, kind=kind, reason="its reader gave pages out of order")
         if after - 1 > max_pages:
             reason = f"it has more than the {max_pages} pages that may be read (ETL_MAX_PAGES)"
             raise DocumentTooLarge(filename=filename, reason=reason)
-        yield part
-        following = part.following
+        yield batch
+        following = batch.following
 
 
 def _beginning(path: Path) -> bytes:
@@ -62,7 +62,7 @@ def _beginning(path: Path) -> bytes:
         return file.read(SIGNATURE_BYTES)
 
 
-def _is_in_order(part: PageBatch, first: int, after: int) -> bool:
+def _is_in_order(batch: PageBatch, first: int, after: int) -> bool:
     """Pages must be consecutive, or a compromised child could keep us reading forever."""
-    in_order = [page.number for page in part.pages] == list(range(first, after))
-    return in_order and (part.following is None or first < after == part.following.page)
+    in_order = [page.number for page in batch.pages] == list(range(first, after))
+    return in_order and (batch.following is None or first < after == batch.following.page)

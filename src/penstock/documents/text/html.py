@@ -39,7 +39,7 @@ def read_html(file: BinaryIO, _resume: str) -> Iterator[Block]:
     if codec == "utf-8":
         codec = detect_encoding(source) or codec  # the first other character may come late, after scripts
     if not codec.startswith("utf"):
-        codec = _named(source) or codec
+        codec = _declared_codec(source) or codec
     yield from html_blocks(decode_text(source, codec))
 
 
@@ -52,7 +52,7 @@ def html_blocks(source: str) -> list[Block]:
     return reader.blocks
 
 
-def _named(source: bytes) -> str | None:
+def _declared_codec(source: bytes) -> str | None:
     """The encoding that the page declares."""
     found = META_CHARSET.search(source, 0, META_BYTES)
     return declared_encoding(found[1].decode("ascii", errors="replace")) if found else None
@@ -121,7 +121,7 @@ class _HtmlReader(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if not self._dropped:
-            self._text.append(data if self._verbatim else _spaced(data))
+            self._text.append(data if self._verbatim else _single_line(data))
 
     def finish(self) -> None:
         """Close everything that is still open at the end of the source."""
@@ -136,7 +136,7 @@ class _HtmlReader(HTMLParser):
         if self._lists and self._lists[-1] is not None:
             self._lists[-1] += 1
 
-    def _taken(self) -> str:
+    def _take_text(self) -> str:
         text = "".join(self._text)
         self._text.clear()
         if self._verbatim:
@@ -149,7 +149,7 @@ class _HtmlReader(HTMLParser):
         if self._span is not None:
             self._text.append("\n")
             return
-        text = self._taken()
+        text = self._take_text()
         if not text:
             return
         if self._level is not None:
@@ -164,7 +164,7 @@ class _HtmlReader(HTMLParser):
     def _begin_in_table(self, tag: str, attrs: dict[str, str | None]) -> None:
         if tag == "table":
             if self._tables:
-                self._give_up(self._tables[-1])
+                self._treat_as_layout(self._tables[-1])
             self._end_block()
             self._tables.append(_OpenTable())
         elif self._tables and tag == "tr":
@@ -192,7 +192,7 @@ class _HtmlReader(HTMLParser):
         if self._span is None:
             return
         (across, down), self._span = self._span, None
-        text = "\n".join(filter(None, self._taken().split("\n")))
+        text = "\n".join(filter(None, self._take_text().split("\n")))
         if table.is_layout:
             self._text.append(text)
             self._end_block()
@@ -216,16 +216,16 @@ class _HtmlReader(HTMLParser):
         while table.covered.get(len(table.cells)):
             table.cells.append("")
 
-    def _give_up(self, table: _OpenTable) -> None:
+    def _treat_as_layout(self, table: _OpenTable) -> None:
         """Treat a table that contains another one as layout: emit its cells as paragraphs."""
         table.is_layout = True
-        gathered = [cell for row in (*table.rows, table.cells) for cell in row if cell]
+        cells = [cell for row in (*table.rows, table.cells) for cell in row if cell]
         table.rows, table.cells, table.covered = [], [], {}
-        self.blocks += [TextBlock(text=cell) for cell in gathered]
+        self.blocks += [TextBlock(text=cell) for cell in cells]
         self._end_cell(table)
 
 
-def _spaced(data: str) -> str:
+def _single_line(data: str) -> str:
     """Replace line breaks of the source by spaces."""
     return data.replace("\n", " ").replace("\r", " ")
 

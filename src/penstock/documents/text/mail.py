@@ -21,7 +21,7 @@ MAX_BYTES = 64 * 1024 * 1024
 MAX_DEPTH = 30
 MAX_PARTS = 1000
 MAX_HEADER_CHARACTERS = 10_000
-SHOWN = ("From", "To", "Cc", "Date", "Subject")
+SHOWN_HEADERS = ("From", "To", "Cc", "Date", "Subject")
 
 
 def read_mail(file: BinaryIO, _resume: str) -> Iterator[Block]:
@@ -33,56 +33,56 @@ def read_mail(file: BinaryIO, _resume: str) -> Iterator[Block]:
         message = BytesParser(policy=policy.compat32).parsebytes(source)
     except RecursionError:
         raise unreadable("its parts nest too deeply") from None
-    if not any(name in message for name in SHOWN):
+    if not any(name in message for name in SHOWN_HEADERS):
         raise unreadable("it has none of the headers of a mail")
     yield from _headers(message)
-    attached: list[Message] = []
-    yield from _body(message, attached, depth=0)
-    if attached:
+    attachments: list[Message] = []
+    yield from _body(message, attachments, depth=0)
+    if attachments:
         yield Heading(text="Attachments", level=2)
-        yield from (ListItem(text=_described(each)) for each in attached)
+        yield from (ListItem(text=_describe_attachment(each)) for each in attachments)
 
 
 def _headers(message: Message) -> Iterator[Block]:
     subject = _header(message, "Subject")
     if subject:
         yield Heading(text=subject, level=1)
-    lines = ((name, _header(message, name)) for name in SHOWN)
-    yield TextBlock(text="\n".join(f"{name}: {written}" for name, written in lines if written))
+    lines = ((name, _header(message, name)) for name in SHOWN_HEADERS)
+    yield TextBlock(text="\n".join(f"{name}: {text}" for name, text in lines if text))
 
 
 def _header(message: Message, name: str) -> str:
-    return _readable(str(message.get(name, "")))
+    return _decode_header(str(message.get(name, "")))
 
 
-def _readable(written: str) -> str:
+def _decode_header(text: str) -> str:
     """A decoded header on one line."""
-    written = written[:MAX_HEADER_CHARACTERS]
+    text = text[:MAX_HEADER_CHARACTERS]
     try:
-        shown = str(make_header(decode_header(written)))
+        shown = str(make_header(decode_header(text)))
     except (HeaderParseError, LookupError, UnicodeError, ValueError):
-        shown = written
+        shown = text
     return " ".join(shown.encode(errors="replace").decode().split())
 
 
-def _body(part: Message, attached: list[Message], depth: int) -> Iterator[Block]:
+def _body(part: Message, attachments: list[Message], depth: int) -> Iterator[Block]:
     if depth > MAX_DEPTH:
         raise unreadable(f"its parts nest deeper than {MAX_DEPTH} levels")
-    if len(attached) > MAX_PARTS:
+    if len(attachments) > MAX_PARTS:
         raise too_large(f"it has more than {MAX_PARTS} attachments")
     kind = part.get_content_type()
     if part.is_multipart() and kind.startswith("multipart/"):
-        for each in _chosen(part, kind):
-            yield from _body(each, attached, depth + 1)
+        for each in _selected_parts(part, kind):
+            yield from _body(each, attachments, depth + 1)
     elif part.get_content_disposition() == "attachment" or part.get_filename() or not kind.startswith("text/"):
-        attached.append(part)
+        attachments.append(part)
     elif kind == "text/html":
         yield from html_blocks(_text(part))
     else:
         yield TextBlock(text=_text(part))
 
 
-def _chosen(part: Message, kind: str) -> list[Message]:
+def _selected_parts(part: Message, kind: str) -> list[Message]:
     """All parts; of a multipart/alternative, the plain text part or else the last."""
     parts = [each for each in part.get_payload() if isinstance(each, Message)]
     if kind != "multipart/alternative":
@@ -99,8 +99,8 @@ def _text(part: Message) -> str:
     return decode_text(payload, codec).replace("\r\n", "\n").replace("\0", "").strip()
 
 
-def _described(part: Message) -> str:
-    name = _readable(part.get_filename() or "") or part.get_content_type()
+def _describe_attachment(part: Message) -> str:
+    name = _decode_header(part.get_filename() or "") or part.get_content_type()
     return f"{name} ({_size(part)} bytes)"
 
 
