@@ -1,4 +1,4 @@
-"""Office files for tests: made by the libraries that people use, then bent where a test wants them bent."""
+"""Writes office files with common libraries, and patches them where a test needs a defect."""
 
 import html
 import re
@@ -16,20 +16,20 @@ from pptx.util import Inches
 
 from penstock.documents.pages import Page, Span
 from penstock.documents.text.batches import DetectedKind, PageBatch, detect_kind_in_file, read_batch
-from penstock.documents.text.document import PRELOAD, detect_file_kind, read_batches
+from penstock.documents.text.document import detect_file_kind, read_batches
 from penstock.kernel.sandbox.call import Sandbox
 
 
 def read_here(path: Path) -> list[Page]:
-    """The pages of a file of our own making, read in this process, where a failure shows its trace."""
+    """The pages of a file, read in this process, where a failure has a traceback."""
     pages: list[Page] = []
     with path.open("rb") as file:
-        named = detect_kind_in_file(file, path.name)
-        assert isinstance(named, DetectedKind), named
+        detected = detect_kind_in_file(file, path.name)
+        assert isinstance(detected, DetectedKind), detected
         page, resume = 1, ""
         while True:
             file.seek(0)
-            batch = read_batch(file, named.kind, page, resume)
+            batch = read_batch(file, detected.kind, page, resume)
             assert isinstance(batch, PageBatch), batch
             pages += batch.pages
             if batch.following is None:
@@ -37,15 +37,15 @@ def read_here(path: Path) -> list[Page]:
             page, resume = batch.following.page, batch.following.resume
 
 
-async def read_in_sandbox(path: Path) -> list[Page]:
-    """The pages of a file, read as the product reads it."""
-    async with Sandbox(preload=PRELOAD) as sandbox, sandbox.session(path) as session:
+async def read_in_sandbox(sandbox: Sandbox, path: Path) -> list[Page]:
+    """The pages of a file, read in the sandbox."""
+    async with sandbox.session(path) as session:
         kind = await detect_file_kind(session, path.name)
         return [page async for batch in read_batches(session, kind, path.name) for page in batch.pages]
 
 
 def cells(page: Page, table: int = 0) -> dict[tuple[int, int], str]:
-    """The cells of one of a page's tables by row and column."""
+    """The cells of a table of a page, by row and column."""
     return {_place(span): span.text for span in page.spans if span.table == table}
 
 
@@ -56,7 +56,7 @@ def _place(span: Span) -> tuple[int, int]:
 
 
 def write_report(path: Path) -> Path:
-    """A docx with what documents have: titles, text, lists, two tables, one with merged cells and a table inside."""
+    """A docx with headings, text, lists, a table with merged cells, and a table with a nested one."""
     document = docx.Document()
     document.add_heading("年度报告", 0)
     document.add_heading("Chapter one", 1)
@@ -152,7 +152,7 @@ def write_number(path: Path, number: float, code: str) -> Path:
 
 
 def _with_shared_texts(path: Path, sheet: str) -> Path:
-    """The texts of a sheet in a list of their own, each in two runs, as spreadsheet programs write them."""
+    """Move the texts of a sheet to shared strings of two runs each, as spreadsheet programs write them."""
     texts: list[str] = []
 
     def share(found: re.Match[str]) -> str:
@@ -171,13 +171,13 @@ def _with_shared_texts(path: Path, sheet: str) -> Path:
 
 
 def _halves(text: str) -> tuple[str, str]:
-    """A text in two, with no entity cut."""
+    """A text in two parts, without splitting an entity."""
     plain = html.unescape(text)
     return html.escape(plain[:1]), html.escape(plain[1:])
 
 
 def repack(path: Path, changed: dict[str, bytes]) -> Path:
-    """The same package with some of its parts replaced or added."""
+    """Replace or add parts of a package."""
     with zipfile.ZipFile(path) as old:
         parts = {name: old.read(name) for name in old.namelist()} | changed
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as new:
@@ -194,14 +194,14 @@ def part_of(path: Path, name: str) -> bytes:
 
 @contextmanager
 def patched(path: Path) -> Iterator[bytearray]:
-    """The bytes of a file, to be changed in place."""
+    """The bytes of a file, to change in place."""
     content = bytearray(path.read_bytes())
     yield content
     path.write_bytes(content)
 
 
 def entry_at(content: bytearray, name: str) -> int:
-    """Where an archive's list of contents speaks of a part."""
+    """The offset of a part in the central directory of an archive."""
     at = content.index(b"PK\x01\x02")
     while True:
         length, extra, comment = struct.unpack_from("<HHH", content, at + 28)

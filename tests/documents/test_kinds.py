@@ -1,4 +1,4 @@
-"""Which kind a file is, whatever it is called."""
+"""Detection of the kind of a file and of its encoding."""
 
 import zipfile
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from penstock.documents.errors import DocumentEmpty, DocumentEncrypted, DocumentKindUnknown
 from penstock.documents.kinds import IMAGES, TEXT_KINDS, Kind, detect_kind
-from penstock.documents.text.document import PRELOAD, detect_file_kind
+from penstock.documents.text.document import detect_file_kind
 from penstock.documents.text.encoding import detect_encoding
 from penstock.kernel.sandbox.call import Sandbox
 from tests.documents.office_files import write_report, write_slides, write_workbook
@@ -70,13 +70,13 @@ def test_a_text_about_pdf_is_a_text():
         (OLD_OFFICE + bytes(600), "an Office file from before 2007"),
     ],
 )
-def test_what_cannot_be_read_is_named(head, seen):
+def test_an_unsupported_format_is_named(head, seen):
     with pytest.raises(DocumentKindUnknown) as caught:
         detect_kind(head, "a.txt")
     assert caught.value.values["seen"] == seen
 
 
-def test_nothing_is_empty():
+def test_no_bytes_are_empty():
     with pytest.raises(DocumentEmpty):
         detect_kind(b"", "a.pdf")
 
@@ -99,53 +99,49 @@ def test_every_kind_has_a_reader():
         ("Crème brûlée für 5 €", "cp1252"),
     ],
 )
-def test_the_letters_of_a_text_are_found(text, codec):
+def test_the_encoding_of_a_text_is_detected(text, codec):
     assert detect_encoding(text.encode(codec)) == codec
 
 
-def test_a_sample_may_end_inside_a_letter():
+def test_a_sample_may_end_inside_a_character():
     assert detect_encoding("汉字".encode()[:-1]) == "utf-8"
     assert detect_encoding("这是一段用来测试的文字".encode("gb18030")[:-1]) == "gb18030"
 
 
-async def named(sandbox: Sandbox, path: Path) -> Kind:
+async def kind_in(sandbox: Sandbox, path: Path) -> Kind:
     async with sandbox.session(path) as session:
         return await detect_file_kind(session, path.name)
 
 
+@pytest.mark.asyncio(loop_scope="module")
 class TestInTheSandbox:
-    @pytest.fixture
-    async def sandbox(self):
-        async with Sandbox(preload=PRELOAD) as sandbox:
-            yield sandbox
-
-    async def test_office_files_are_told_by_what_is_inside(self, sandbox, tmp_path):
+    async def test_office_files_are_told_apart_by_their_entries(self, sandbox, tmp_path):
         for write, kind in ((write_report, Kind.DOCX), (write_slides, Kind.PPTX), (write_workbook, Kind.XLSX)):
             path = write(tmp_path / "misnamed.pdf")
-            assert await named(sandbox, path) is kind
+            assert await kind_in(sandbox, path) is kind
 
-    async def test_another_archive_is_refused_also_with_the_name_of_an_office_file(self, sandbox, tmp_path):
+    async def test_another_archive_is_refused_even_if_named_as_an_office_file(self, sandbox, tmp_path):
         path = tmp_path / "a.docx"
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("readme.txt", "hello")
         with pytest.raises(DocumentKindUnknown) as caught:
-            await named(sandbox, path)
+            await kind_in(sandbox, path)
         assert caught.value.values["seen"] == "a zip archive"
 
-    async def test_an_office_file_with_a_password_is_told_as_such(self, sandbox, tmp_path):
+    async def test_an_office_file_with_a_password_is_encrypted(self, sandbox, tmp_path):
         path = write_locked(tmp_path / "a.docx")
         with pytest.raises(DocumentEncrypted):
-            await named(sandbox, path)
+            await kind_in(sandbox, path)
 
     async def test_no_bytes_are_an_empty_document(self, sandbox, tmp_path):
         path = tmp_path / "a.docx"
         path.touch()
         with pytest.raises(DocumentEmpty):
-            await named(sandbox, path)
+            await kind_in(sandbox, path)
 
 
 def write_locked(path: Path) -> Path:
-    """The container that office programs put around a file with a password: its list of streams is in sector 200."""
+    """An OLE container as office programs write it for a password-protected file. Its directory is in sector 200."""
     header = bytearray(OLD_OFFICE.ljust(512, b"\0"))
     header[30:32] = (9).to_bytes(2, "little")
     header[48:52] = (200).to_bytes(4, "little")

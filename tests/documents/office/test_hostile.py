@@ -1,4 +1,4 @@
-"""Office files that are made to break their reader. Each ends as an error about the file, and the sandbox lives."""
+"""Malicious and damaged office files. Each is rejected with an error of the file, and the sandbox survives."""
 
 import struct
 import zipfile
@@ -17,7 +17,7 @@ from penstock.documents.kinds import Kind
 from penstock.documents.pages import Page
 from penstock.documents.sandbox_errors import told_of
 from penstock.documents.text.batches import PageBatch, ReadCursor
-from penstock.documents.text.document import BATCH_LIMITS, PRELOAD, detect_file_kind, read_batches
+from penstock.documents.text.document import BATCH_LIMITS, detect_file_kind, read_batches
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.sandbox import errors
 from penstock.kernel.sandbox.call import Sandbox
@@ -34,6 +34,8 @@ from tests.documents.office_files import (
     write_workbook,
 )
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 EXTERNAL = b'<!DOCTYPE x [<!ENTITY secret SYSTEM "file:///etc/passwd">]>'
 LAUGHS = b'<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;">]>'
 REMOTE = b'<!DOCTYPE x SYSTEM "http://127.0.0.1:1/x.dtd">'
@@ -41,15 +43,15 @@ WRITERS = {"docx": write_report, "pptx": write_slides, "xlsx": write_workbook}
 
 
 def with_prolog(content: bytes, prolog: bytes) -> bytes:
-    """A part with something between its declaration and its root."""
+    """A part with a prolog between its XML declaration and its root."""
     declaration, end, rest = content.partition(b"?>")
     return declaration + end + prolog + rest if end else prolog + content
 
 
-async def refusal_of(path: Path) -> PenstockError:
-    """How reading ends; it must end in an error."""
+async def error_of(sandbox: Sandbox, path: Path) -> PenstockError:
+    """The error that reading the file raises."""
     with pytest.raises(PenstockError) as caught:
-        await read_in_sandbox(path)
+        await read_in_sandbox(sandbox, path)
     return caught.value
 
 
@@ -64,60 +66,60 @@ async def refusal_of(path: Path) -> PenstockError:
         ("a.xlsx", "xl/worksheets/sheet1.xml"),
     ],
 )
-async def test_a_document_type_is_refused_and_no_entity_is_read(name, part, prolog, tmp_path):
+async def test_a_document_type_is_refused_and_no_entity_is_read(sandbox, name, part, prolog, tmp_path):
     path = WRITERS[name[2:]](tmp_path / name)
     content = with_prolog(part_of(path, part), prolog).replace(b"Chapter one", b"&secret;")
-    refusal = await refusal_of(repack(path, {part: content}))
-    assert isinstance(refusal, DocumentUnreadable)
-    assert "DTD" in str(refusal)
-    assert refusal.hint
+    error = await error_of(sandbox, repack(path, {part: content}))
+    assert isinstance(error, DocumentUnreadable)
+    assert "DTD" in str(error)
+    assert error.hint
 
 
-async def test_a_part_that_unpacks_to_far_more_than_its_size_is_refused(tmp_path):
+async def test_a_part_that_unpacks_to_far_more_than_its_size_is_refused(sandbox, tmp_path):
     path = repack(write_report(tmp_path / "a.docx"), {"word/media/bomb.xml": bytes(40_000_000)})
-    refusal = await refusal_of(path)
-    assert isinstance(refusal, DocumentTooLarge)
-    assert "zip bomb" in str(refusal)
+    error = await error_of(sandbox, path)
+    assert isinstance(error, DocumentTooLarge)
+    assert "zip bomb" in str(error)
 
 
-async def test_a_package_that_says_it_is_huge_is_not_unpacked(tmp_path):
+async def test_a_package_with_a_huge_declared_size_is_not_unpacked(sandbox, tmp_path):
     path = write_workbook(tmp_path / "a.xlsx")
     with patched(path) as content:
         struct.pack_into("<I", content, entry_at(content, "xl/worksheets/sheet1.xml") + 24, 3_000_000_000)
-    refusal = await refusal_of(path)
-    assert isinstance(refusal, DocumentTooLarge)
-    assert "3000" in str(refusal)
+    error = await error_of(sandbox, path)
+    assert isinstance(error, DocumentTooLarge)
+    assert "3000" in str(error)
 
 
-async def test_a_part_that_lies_about_its_size_is_refused(tmp_path):
+async def test_a_part_with_a_wrong_declared_size_is_refused(sandbox, tmp_path):
     path = write_report(tmp_path / "a.docx")
     with patched(path) as content:
         struct.pack_into("<I", content, entry_at(content, "word/document.xml") + 24, 2000)
-    assert isinstance(await refusal_of(path), DocumentUnreadable)
+    assert isinstance(await error_of(sandbox, path), DocumentUnreadable)
 
 
-async def test_thousands_of_parts_are_refused(tmp_path):
+async def test_thousands_of_parts_are_refused(sandbox, tmp_path):
     path = write_report(tmp_path / "a.docx")
     with zipfile.ZipFile(path, "a") as package:
         for number in range(10_001):
             package.writestr(f"word/media/{number}.txt", b"")
-    refusal = await refusal_of(path)
-    assert isinstance(refusal, DocumentTooLarge)
-    assert "10000 is the most" in str(refusal)
+    error = await error_of(sandbox, path)
+    assert isinstance(error, DocumentTooLarge)
+    assert "10000 is the most" in str(error)
 
 
-async def test_a_package_with_a_password_is_told_as_such(tmp_path):
+async def test_a_password_protected_package_is_refused_as_encrypted(sandbox, tmp_path):
     path = write_report(tmp_path / "a.docx")
     with patched(path) as content:
         content[entry_at(content, "word/document.xml") + 8] |= 1
-    assert isinstance(await refusal_of(path), DocumentEncrypted)
+    assert isinstance(await error_of(sandbox, path), DocumentEncrypted)
 
 
 @pytest.mark.parametrize("name", ["a.docx", "a.pptx", "a.xlsx"])
-async def test_a_file_that_is_cut_short_is_unreadable(name, tmp_path):
+async def test_a_truncated_file_is_unreadable(sandbox, name, tmp_path):
     path = WRITERS[name[2:]](tmp_path / name)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    assert isinstance(await refusal_of(path), DocumentUnreadable)
+    assert isinstance(await error_of(sandbox, path), DocumentUnreadable)
 
 
 @pytest.mark.parametrize(
@@ -132,34 +134,34 @@ async def test_a_file_that_is_cut_short_is_unreadable(name, tmp_path):
         ("a.xlsx", "xl/worksheets/sheet1.xml", b"<worksheet><sheetData><row><c><v>1</v></row>"),
     ],
 )
-async def test_broken_parts_are_unreadable(name, part, content, tmp_path):
-    refusal = await refusal_of(repack(WRITERS[name[2:]](tmp_path / name), {part: content}))
-    assert isinstance(refusal, DocumentUnreadable)
-    assert refusal.values["filename"] == name
+async def test_broken_parts_are_unreadable(sandbox, name, part, content, tmp_path):
+    error = await error_of(sandbox, repack(WRITERS[name[2:]](tmp_path / name), {part: content}))
+    assert isinstance(error, DocumentUnreadable)
+    assert error.values["filename"] == name
 
 
 def nested(path: Path, name: bytes) -> Path:
-    """A document that is nothing but 50,000 of the same element in each other."""
+    """A document of 50,000 nested elements."""
     deep = b"<document><body>" + b"<%s>" % name * 50_000 + b"</%s>" % name * 50_000 + b"</body></document>"
     return repack(write_report(path), {"word/document.xml": deep})
 
 
 @pytest.mark.parametrize("name", [b"sdt", b"ins"])
-async def test_deep_nesting_is_refused(name, tmp_path):
-    refusal = await refusal_of(nested(tmp_path / "a.docx", name))
-    assert isinstance(refusal, DocumentUnreadable)
-    assert "deeper" in str(refusal)
+async def test_deep_nesting_is_refused(sandbox, name, tmp_path):
+    error = await error_of(sandbox, nested(tmp_path / "a.docx", name))
+    assert isinstance(error, DocumentUnreadable)
+    assert "deeper" in str(error)
 
 
 @pytest.mark.parametrize("name", [b"p", b"tbl", b"r"])
-async def test_deep_nesting_that_means_nothing_is_nothing(name, tmp_path):
-    assert [page.markdown for page in await read_in_sandbox(nested(tmp_path / "a.docx", name))] == [""]
+async def test_deep_nesting_without_text_is_an_empty_page(sandbox, name, tmp_path):
+    assert [page.markdown for page in await read_in_sandbox(sandbox, nested(tmp_path / "a.docx", name))] == [""]
 
 
-async def test_a_row_of_too_many_columns_is_refused(tmp_path):
+async def test_a_row_of_too_many_columns_is_refused(sandbox, tmp_path):
     wide = b"<worksheet><sheetData><row>" + b"<c><v>1</v></c>" * 20_000 + b"</row></sheetData></worksheet>"
     path = repack(write_workbook(tmp_path / "a.xlsx"), {"xl/worksheets/sheet1.xml": wide})
-    assert isinstance(await refusal_of(path), DocumentTooLarge)
+    assert isinstance(await error_of(sandbox, path), DocumentTooLarge)
 
 
 @pytest.mark.parametrize(
@@ -176,11 +178,11 @@ async def test_a_row_of_too_many_columns_is_refused(tmp_path):
         (errors.SandboxLost(reason="gone"), errors.SandboxLost),
     ],
 )
-def test_each_way_a_child_can_end_is_told_of_the_file_but_our_own_trouble_is_not(ending, error):
-    with pytest.raises(error) as told, told_of("a.docx", "docx", page=3):
+async def test_sandbox_failures_become_errors_of_the_file_except_our_own(ending, error):
+    with pytest.raises(error) as raised, told_of("a.docx", "docx", page=3):
         raise ending
-    assert told.value.retryable == (error not in {DocumentUnreadable, DocumentTooLarge})
-    assert told.value.ours == (error is errors.SandboxLost)
+    assert raised.value.retryable == (error not in {DocumentUnreadable, DocumentTooLarge})
+    assert raised.value.ours == (error is errors.SandboxLost)
 
 
 @pytest.mark.parametrize(
@@ -191,46 +193,45 @@ def test_each_way_a_child_can_end_is_told_of_the_file_but_our_own_trouble_is_not
         (SandboxLimits(result_bytes=1000), DocumentTooLarge, "over 1000 bytes"),
     ],
 )
-async def test_a_file_that_wants_too_much_is_refused_and_the_next_one_is_read(limits, error, reason, tmp_path):
+async def test_a_file_over_a_limit_is_refused_and_the_next_one_is_read(sandbox, limits, error, reason, tmp_path):
     greedy, modest = tmp_path / "greedy.html", tmp_path / "modest.txt"
     greedy.write_text("<p>" + "text <b>and</b> more " * 50_000)
     modest.write_text("hello")
-    async with Sandbox(preload=PRELOAD) as sandbox:
-        async with sandbox.session(greedy) as session:
-            with pytest.raises(error, match=reason):
-                [part async for part in read_batches(session, Kind.HTML, greedy.name, limits=limits)]
-        async with sandbox.session(modest) as session:
-            kind = await detect_file_kind(session, modest.name)
-            (part,) = [part async for part in read_batches(session, kind, modest.name)]
-        assert part.pages[0].markdown == "hello"
+    async with sandbox.session(greedy) as session:
+        with pytest.raises(error, match=reason):
+            [batch async for batch in read_batches(session, Kind.HTML, greedy.name, limits=limits)]
+    async with sandbox.session(modest) as session:
+        kind = await detect_file_kind(session, modest.name)
+        (batch,) = [batch async for batch in read_batches(session, kind, modest.name)]
+    assert batch.pages[0].markdown == "hello"
 
 
-async def test_more_pages_than_allowed_are_too_large(tmp_path):
+async def test_more_pages_than_allowed_are_too_large(sandbox, tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("line of text\n" * 10_000)
-    async with Sandbox(preload=PRELOAD) as sandbox, sandbox.session(path) as session:
+    async with sandbox.session(path) as session:
         with pytest.raises(DocumentTooLarge, match="more than the 3 pages"):
-            [part async for part in read_batches(session, Kind.TXT, path.name, max_pages=3)]
+            [batch async for batch in read_batches(session, Kind.TXT, path.name, max_pages=3)]
 
 
-class SittingTakenOver(SandboxSession):
-    """Its child gives what the file behind it wants to be given."""
+class CompromisedSession(SandboxSession):
+    """A session whose child process answers with a batch that a malicious file chose."""
 
-    def __init__(self, part: PageBatch) -> None:
-        self.part = part
+    def __init__(self, batch: PageBatch) -> None:
+        self.batch = batch
 
     async def run(self, *_: object, limits: SandboxLimits = BATCH_LIMITS, **__: object):
-        return self.part
+        return self.batch
 
 
 @pytest.mark.parametrize(
-    "part",
+    "batch",
     [
         PageBatch(pages=(), following=ReadCursor(page=1)),
         PageBatch(pages=(Page(number=7, origin="file", markdown=""),), following=None),
         PageBatch(pages=(Page(number=1, origin="file", markdown=""),), following=ReadCursor(page=1)),
     ],
 )
-async def test_a_child_that_was_taken_over_cannot_keep_us_reading(part):
+async def test_a_compromised_child_cannot_keep_us_reading(batch):
     with pytest.raises(DocumentUnreadable, match="out of order"):
-        [part async for part in read_batches(SittingTakenOver(part), Kind.TXT, "a")]
+        [batch async for batch in read_batches(CompromisedSession(batch), Kind.TXT, "a")]

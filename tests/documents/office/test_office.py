@@ -1,4 +1,4 @@
-"""What is read from docx, pptx and xlsx files."""
+"""docx, pptx and xlsx: the markdown, cells and pages that are read."""
 
 import re
 from pathlib import Path
@@ -9,6 +9,7 @@ import pytest
 from penstock.documents.blocks import to_pages
 from penstock.documents.office.xlsx import read_xlsx
 from penstock.documents.text.batches import PageBatch, read_batch
+from penstock.kernel.sandbox.call import Sandbox
 from tests.documents.office_files import (
     cells,
     part_of,
@@ -204,6 +205,7 @@ def write_long_report(path: Path) -> Path:
 @pytest.mark.parametrize(
     ("write", "name"), [(write_report, "a.docx"), (write_slides, "a.pptx"), (write_workbook, "a.xlsx")]
 )
-async def test_all_of_it_works_in_the_sandbox(write, name, tmp_path):
+@pytest.mark.asyncio(loop_scope="module")
+async def test_all_formats_are_read_in_the_sandbox(sandbox: Sandbox, write, name, tmp_path):
     path = write(tmp_path / name)
-    assert await read_in_sandbox(path) == read_here(path)
+    assert await read_in_sandbox(sandbox, path) == read_here(path)

@@ -1,4 +1,4 @@
-"""What is read from web pages."""
+"""HTML: the blocks that are read, and hostile pages."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ import pytest
 
 from penstock.documents.blocks import Heading, ListItem, TableBlock, TextBlock
 from penstock.documents.text.html import html_blocks
+from penstock.kernel.sandbox.call import Sandbox
 from tests.documents.office_files import read_here, read_in_sandbox
 
 
@@ -75,7 +76,7 @@ def test_preformatted_text_keeps_its_spaces():
 
 
 @pytest.mark.parametrize(
-    ("codec", "said"),
+    ("codec", "declared"),
     [
         ("utf-8", ""),
         ("utf-16", ""),
@@ -85,38 +86,40 @@ def test_preformatted_text_keeps_its_spaces():
         ("shift_jis", "shift_jis"),
     ],
 )
-def test_pages_are_read_in_their_letters(codec, said, tmp_path):
-    meta = f'<meta charset="{said}">' if said else ""
+def test_the_encoding_is_detected_or_declared(codec, declared, tmp_path):
+    meta = f'<meta charset="{declared}">' if declared else ""
     path = tmp_path / "a.html"
     path.write_bytes(f"<html>{meta}<h1>中文</h1>".encode(codec))
     assert read_here(path)[0].markdown == "# 中文"
 
 
-def test_text_cannot_pass_for_a_page_mark(tmp_path):
+def test_text_that_looks_like_a_page_marker_is_escaped(tmp_path):
     path = tmp_path / "a.html"
     path.write_text("<html><p>&lt;!-- page 9 --&gt;</p><p># no heading</p>")
     assert read_here(path)[0].markdown == "\\<!-- page 9 -->\n\n\\# no heading"
 
 
+@pytest.mark.asyncio(loop_scope="module")
 class TestHostile:
-    @pytest.mark.parametrize("tag", ["div", "table", "table><tr><td", "ul><li", "b", "svg", "h1", "td", "p"])
-    async def test_nesting_of_any_depth_is_read(self, tag, tmp_path: Path):
+    async def test_nesting_of_any_depth_is_read(self, sandbox: Sandbox, tmp_path: Path):
         path = tmp_path / "deep.html"
-        path.write_text("<html><p>first</p>" + f"<{tag}>" * 100_000 + "inside")
-        pages = await read_in_sandbox(path)
-        assert pages[0].markdown.startswith("first")
+        for tag in ("div", "table", "table><tr><td", "ul><li", "b", "svg", "h1", "td", "p"):
+            depth = 100_000 if tag == "div" else 20_000  # 20 times the recursion limit of Python
+            path.write_text("<html><p>first</p>" + f"<{tag}>" * depth + "inside")
+            pages = await read_in_sandbox(sandbox, path)
+            assert pages[0].markdown.startswith("first"), tag
 
-    async def test_spans_of_a_billion_are_bounded(self, tmp_path):
+    async def test_spans_of_a_billion_are_bounded(self, sandbox: Sandbox, tmp_path: Path):
         path = tmp_path / "wide.html"
         cell = "<td colspan=999999999 rowspan=999999999>x</td>"
         path.write_text(f"<html><table><tr>{cell * 3}</tr><tr>{cell}</tr></table>")
-        (page,) = await read_in_sandbox(path)
+        (page,) = await read_in_sandbox(sandbox, path)
         assert [span.text for span in page.spans] == ["x"] * 4
 
-    async def test_a_page_of_ten_thousand_rows_is_cut(self, tmp_path):
+    async def test_a_page_of_ten_thousand_rows_is_cut(self, sandbox: Sandbox, tmp_path: Path):
         path = tmp_path / "long.html"
         rows = "".join(f"<tr><td>{number}</td></tr>" for number in range(10_000))
         path.write_text(f"<html><table><tr><th>number</th></tr>{rows}</table>")
-        pages = await read_in_sandbox(path)
+        pages = await read_in_sandbox(sandbox, path)
         assert [span.text for page in pages for span in page.spans if span.row] == [str(n) for n in range(10_000)]
         assert len(pages) == 50

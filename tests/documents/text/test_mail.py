@@ -1,4 +1,4 @@
-"""What is read from mails."""
+"""Mail messages: what is read, and hostile messages."""
 
 from email.message import EmailMessage
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.documents.errors import DocumentTooLarge, DocumentUnreadable
+from penstock.kernel.sandbox.call import Sandbox
 from tests.documents.office_files import read_here, read_in_sandbox
 
 
@@ -51,7 +52,7 @@ def test_a_mail_in_a_mail_is_an_attachment(tmp_path):
 
 
 @pytest.mark.parametrize("charset", ["gb2312", "gbk", "big5", "no-such-charset"])
-def test_text_is_read_in_the_letters_it_names_or_else_in_its_own(charset, tmp_path):
+def test_text_is_decoded_as_declared_or_else_as_detected(charset, tmp_path):
     text = "中文內容測試" if charset == "big5" else "中文内容测试"
     body = text.encode("big5" if charset == "big5" else "gb18030")
     head = (
@@ -78,28 +79,29 @@ def test_broken_headers_are_shown_as_they_are(subject, tmp_path):
     assert "the text" in read_here(tmp_path / "a.eml")[-1].markdown
 
 
+@pytest.mark.asyncio(loop_scope="module")
 class TestHostile:
-    async def test_parts_in_parts_in_parts_are_refused(self, tmp_path):
+    async def test_thousands_of_nested_parts_are_refused(self, sandbox: Sandbox, tmp_path: Path):
         parts = [f'Content-Type: multipart/mixed; boundary="{number}"\n\n--{number}' for number in range(3000)]
         (tmp_path / "a.eml").write_text("From: a@x\nTo: b@x\nSubject: s\n" + "\n".join(parts) + "\n\ntext")
         with pytest.raises((DocumentUnreadable, DocumentTooLarge)) as caught:
-            await read_in_sandbox(tmp_path / "a.eml")
+            await read_in_sandbox(sandbox, tmp_path / "a.eml")
         assert caught.value.hint
 
-    async def test_nesting_that_the_parser_can_bear_is_refused_too(self, tmp_path):
+    async def test_nesting_within_the_limits_of_the_parser_is_refused_too(self, sandbox: Sandbox, tmp_path: Path):
         parts = [f'Content-Type: multipart/mixed; boundary="{number}"\n\n--{number}' for number in range(40)]
         (tmp_path / "a.eml").write_text("From: a@x\nTo: b@x\nSubject: s\n" + "\n".join(parts) + "\n\ntext")
         with pytest.raises(DocumentUnreadable, match="deep"):
-            await read_in_sandbox(tmp_path / "a.eml")
+            await read_in_sandbox(sandbox, tmp_path / "a.eml")
 
-    async def test_thousands_of_attachments_are_refused(self, tmp_path):
+    async def test_thousands_of_attachments_are_refused(self, sandbox: Sandbox, tmp_path: Path):
         one = "--x\nContent-Type: application/zip\nContent-Disposition: attachment; filename=a.zip\n\nAAAA\n"
         head = "From: a@x\nTo: b@x\nSubject: s\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=x\n\n"
         (tmp_path / "a.eml").write_text(head + one * 5000 + "--x--\n")
         with pytest.raises(DocumentTooLarge, match="attachments"):
-            await read_in_sandbox(tmp_path / "a.eml")
+            await read_in_sandbox(sandbox, tmp_path / "a.eml")
 
-    async def test_a_text_called_mail_is_unreadable(self, tmp_path):
+    async def test_a_text_called_mail_is_unreadable(self, sandbox: Sandbox, tmp_path: Path):
         (tmp_path / "a.eml").write_text("just some words\n")
         with pytest.raises(DocumentUnreadable, match="headers"):
-            await read_in_sandbox(tmp_path / "a.eml")
+            await read_in_sandbox(sandbox, tmp_path / "a.eml")

@@ -1,4 +1,4 @@
-"""What is read from text, markdown and tables as text."""
+"""Plain text, markdown and csv."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from penstock.documents.errors import DocumentTooLarge
 from penstock.documents.kinds import Kind
 from penstock.documents.text.batches import PageBatch, read_batch
 from penstock.documents.text.csv_tables import read_csv
-from penstock.documents.text.document import PRELOAD, read_batches
+from penstock.documents.text.document import read_batches
 from penstock.documents.text.plain import read_plain
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.sandbox.limits import SandboxLimits
@@ -28,16 +28,16 @@ class TestText:
         assert page.spans[0].text == "# 标题"
 
     @pytest.mark.parametrize("codec", [*CODECS, "cp1252"])
-    def test_it_is_read_in_its_letters(self, codec, tmp_path):
+    def test_its_encoding_is_detected(self, codec, tmp_path):
         text = "Größe: café\nnächste Zeile" if codec == "cp1252" else "尺寸：很大\n下一行"
         (tmp_path / "a.txt").write_bytes(text.encode(codec))
         assert read_here(tmp_path / "a.txt")[0].markdown == text
 
-    def test_letters_may_show_late(self, tmp_path):
+    def test_characters_beyond_ascii_may_come_late(self, tmp_path):
         (tmp_path / "a.txt").write_bytes(b"plain line\n" * 10_000 + "中文在后面".encode("gb18030"))
         assert read_here(tmp_path / "a.txt")[-1].markdown.endswith("中文在后面")
 
-    def test_only_what_would_pass_for_a_page_mark_is_changed(self, tmp_path):
+    def test_only_page_markers_are_escaped(self, tmp_path):
         (tmp_path / "a.md").write_text("<!-- a note -->\n<!-- page 3 -->")
         assert read_here(tmp_path / "a.md")[0].markdown == "<!-- a note -->\n\\<!-- page 3 -->"
 
@@ -95,7 +95,8 @@ class TestCsv:
         assert len(pages) == 5
         assert list(_from_every_page(path, read_csv, "csv", pages))
 
-    async def test_a_hundred_thousand_rows_are_read_in_little_memory(self, tmp_path):
+    @pytest.mark.asyncio(loop_scope="module")
+    async def test_a_hundred_thousand_rows_are_read_in_little_memory(self, sandbox: Sandbox, tmp_path: Path):
         path = tmp_path / "a.csv"
         with path.open("w") as file:
             file.write("id,名称,price,note\n")
@@ -105,7 +106,7 @@ class TestCsv:
         )
         ids: list[int] = []
         sizes: list[int] = []
-        async with Sandbox(preload=PRELOAD) as sandbox, sandbox.session(path) as session:
+        async with sandbox.session(path) as session:
             async for batch in read_batches(session, Kind.CSV, path.name, limits=little):
                 ids += [int(span.text) for page in batch.pages for span in page.spans if span.row and not span.column]
                 sizes.append(psutil.Process().memory_info().rss)
@@ -117,25 +118,28 @@ class TestCsv:
         "content",
         ["a,b\n1," + "x" * 1_500_000, 'a,b\n1,"' + "x\n" * 1_000_000, "a" * 5_000_000, "," * 20_000 + "\n"],
     )
-    async def test_giant_fields_lines_and_rows_are_refused(self, content, tmp_path):
+    @pytest.mark.asyncio(loop_scope="module")
+    async def test_giant_fields_lines_and_rows_are_refused(self, sandbox: Sandbox, content, tmp_path: Path):
         (tmp_path / "a.csv").write_text(content)
         with pytest.raises(DocumentTooLarge) as caught:
-            await read_in_sandbox(tmp_path / "a.csv")
+            await read_in_sandbox(sandbox, tmp_path / "a.csv")
         assert caught.value.hint
 
-    async def test_one_wide_row_does_not_make_all_others_as_heavy(self, tmp_path):
+    @pytest.mark.asyncio(loop_scope="module")
+    async def test_one_wide_row_does_not_widen_all_pages(self, sandbox: Sandbox, tmp_path: Path):
         (tmp_path / "a.csv").write_text("a,b\n" + "1,2\n" * 5000 + ",".join("x" * 10_000) + "\n" + "1,2\n" * 5000)
-        pages = await read_in_sandbox(tmp_path / "a.csv")
+        pages = await read_in_sandbox(sandbox, tmp_path / "a.csv")
         assert max(len(page.markdown) for page in pages) < 1_000_000
 
-    async def test_a_wide_head_makes_short_pages(self, tmp_path):
+    @pytest.mark.asyncio(loop_scope="module")
+    async def test_a_wide_head_makes_short_pages(self, sandbox: Sandbox, tmp_path: Path):
         (tmp_path / "a.csv").write_text("x," * 10_000 + "\n" + "1,2\n" * 200)
-        pages = await read_in_sandbox(tmp_path / "a.csv")
+        pages = await read_in_sandbox(sandbox, tmp_path / "a.csv")
         assert max(len(page.markdown) for page in pages) < 1_000_000
 
 
 def _from_every_page(path: Path, reader, kind: str, pages):
-    """Wherever the reader says that it can begin, it gives the same pages as one that began at the beginning."""
+    """Check that reading from each cursor gives the same pages as reading from the start."""
     with path.open("rb") as file:
         resumes = [block.resume for block in reader(file, "") if isinstance(block, PageBreak)]
     for at, resume in enumerate(resumes, start=1):
