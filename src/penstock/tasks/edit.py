@@ -37,7 +37,7 @@ class QueuePath:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NewTask:
+class TaskSpec:
     """A task to create."""
 
     task_id: str | None = None  # None: the server chooses one
@@ -71,7 +71,7 @@ class TaskEdits(TypedDict, total=False):
 Transition = Callable[[Task, Sequence[Task]], Task]  # the task, and all tasks of the project with its id
 
 
-async def create(deps: Deps, caller: Caller, path: QueuePath, new_tasks: Sequence[NewTask]) -> list[Task]:
+async def create(deps: Deps, caller: Caller, path: QueuePath, new_tasks: Sequence[TaskSpec]) -> list[Task]:
     """Create tasks, all or none, and offer them."""
     async with deps.db.tx(actor=caller.name) as tx:
         uow = await open_unit_of_work(tx, path.project_id)
@@ -160,7 +160,7 @@ def _exists(uow: UnitOfWork, task_id: str, queue: Queue | None) -> TaskExists:
     return TaskExists(task_id=task_id, **location_details(uow.project.project_id, _queue_keys(queue)[1]))
 
 
-async def _refuse_existing(uow: UnitOfWork, new_tasks: Sequence[NewTask], queue: Queue | None) -> None:
+async def _refuse_existing(uow: UnitOfWork, new_tasks: Sequence[TaskSpec], queue: Queue | None) -> None:
     """Refuse ids that exist or are given twice. A deleted task keeps its id, and with it its history."""
     ids = Counter(new.task_id for new in new_tasks if new.task_id is not None)
     for new in new_tasks:
@@ -176,7 +176,7 @@ def _refuse_past(expires_at: datetime | None, *, now: datetime, path: str = "") 
         raise BadTask(field=f"{path}expires_at", reason="must be in the future", reason_zh="必须是将来的时间")
 
 
-def _new_task(uow: UnitOfWork, new: NewTask, queue: Queue | None, *, by: str, expiry_seconds: float) -> Task:
+def _new_task(uow: UnitOfWork, new: TaskSpec, queue: Queue | None, *, by: str, expiry_seconds: float) -> Task:
     now, pk = uow.tx.now, uow.tx.new_id("task")
     queue_pk, queue_id = _queue_keys(queue)
     default_expiry = now + timedelta(seconds=expiry_seconds) if expiry_seconds > 0 else None

@@ -146,15 +146,15 @@ async def _store(db: Db, imported: Sequence[ImportedTask], *, by: str) -> Import
     counts = ImportCounts()
     async with db.tx(actor=by) as tx:
         for project_id, mine in _by_project(imported):
-            made = await _store_in_project(tx, project_id, mine, by=by)
-            counts = counts.plus(ImportCounts(created=made, skipped=len(mine) - made))
+            created = await _store_in_project(tx, project_id, mine, by=by)
+            counts = counts.plus(ImportCounts(created=created, skipped=len(mine) - created))
     return counts
 
 
 async def _store_in_project(tx: Tx, project_id: str, imported: Sequence[ImportedTask], *, by: str) -> int:
     uow = await _open_project(tx, project_id, imported[0])
     existing = await _list_existing(tx, uow.project.id, imported)
-    made: list[tuple[Task, ImportedTask]] = []
+    created: list[tuple[Task, ImportedTask]] = []
     for one in imported:
         key = (one.queue_id or "", one.task_id)
         if key in existing:
@@ -163,14 +163,14 @@ async def _store_in_project(tx: Tx, project_id: str, imported: Sequence[Imported
         queue = await _open_queue(uow, one)
         task = _new_task(uow, one, queue, by=by)
         uow.record(None, task, ChangeKind.CREATED)
-        made.append((task, one))
-    if made:
-        shown = [task.task_id for task, _ in made[:MAX_LISTED_IDS]]
-        await audit.record(tx, by, "tasks.import", f"project:{project_id}", count=len(made), tasks=shown)
+        created.append((task, one))
+    if created:
+        shown = [task.task_id for task, _ in created[:MAX_LISTED_IDS]]
+        await audit.record(tx, by, "tasks.import", f"project:{project_id}", count=len(created), tasks=shown)
         uow.announce()
         await uow.close(by=by)
-        await _write_messages(tx, made)
-    return len(made)
+        await _write_messages(tx, created)
+    return len(created)
 
 
 async def _open_project(tx: Tx, project_id: str, first: ImportedTask) -> UnitOfWork:
@@ -238,9 +238,9 @@ def _new_task(uow: UnitOfWork, one: ImportedTask, queue: Queue | None, *, by: st
     return new.with_status(one.status, now=updated_at)
 
 
-async def _write_messages(tx: Tx, made: Sequence[tuple[Task, ImportedTask]]) -> None:
+async def _write_messages(tx: Tx, created: Sequence[tuple[Task, ImportedTask]]) -> None:
     messages, lines = [], []
-    for task, one in made:
+    for task, one in created:
         for number, text in enumerate(one.messages):
             at = text.created_at or task.updated_at
             message = task_messages.TaskMessage(

@@ -114,7 +114,7 @@ class PullLimiter:
             if not grant.allowed:
                 seconds = f"{1 / self._interval.per_second:g}"
                 text, text_zh = f"once per {seconds} s", f"每 {seconds} 秒一次"
-                headers = self._spent(1, wait_seconds=grant.wait_seconds).headers
+                headers = self._exhausted(1, wait_seconds=grant.wait_seconds).headers
                 raise TooManyPulls(wait_seconds=grant.wait_seconds, headers=headers, limit=text, limit_zh=text_zh)
         spent: list[_LocalTokens] = []
         try:
@@ -142,7 +142,7 @@ class PullLimiter:
             reserved += given
         if not reserved:
             wait_seconds = (until - self._clock.now()).total_seconds()
-            headers = self._spent(self._quota, wait_seconds=wait_seconds).headers
+            headers = self._exhausted(self._quota, wait_seconds=wait_seconds).headers
             raise PullQuotaSpent(limit=self._quota, wait_seconds=wait_seconds, headers=headers)
         return reserved
 
@@ -206,7 +206,7 @@ class PullLimiter:
         missing = (rate.number - remaining) / per_second
         return Allowance(limit=rate.number, remaining=remaining, reset_at=now + timedelta(seconds=missing))
 
-    def _spent(self, limit: int, *, wait_seconds: float) -> Allowance:
+    def _exhausted(self, limit: int, *, wait_seconds: float) -> Allowance:
         return Allowance(limit=limit, remaining=0, reset_at=self._clock.now() + timedelta(seconds=wait_seconds))
 
     def _tokens_of(self, key: str) -> _LocalTokens:

@@ -26,7 +26,7 @@ from penstock.tasks.api.fields import (
 from penstock.tasks.api.params import MAX_IDS, DepsHere, ProjectHere, QueueId, TaskId, TaskIds, When, new_router
 from penstock.tasks.api.views import failures_view, format_time, task_view, task_views
 from penstock.tasks.domain import DEFAULT_PRIORITY, BatchResult, Status, Task, rank_of
-from penstock.tasks.edit import NewTask, QueuePath, TaskEdits
+from penstock.tasks.edit import TaskSpec, QueuePath, TaskEdits
 
 router = new_router()
 
@@ -61,9 +61,9 @@ class TaskAsked(BaseModel):
     report: Text | None = None
     result_schema: ResultSchema | None = None
 
-    def new_task(self, path: str = "") -> NewTask:
+    def new_task(self, path: str = "") -> TaskSpec:
         """The request as the verb takes it."""
-        return NewTask(**{**dict(self), "status": self.status or Status.PENDING}, path=path)
+        return TaskSpec(**{**dict(self), "status": self.status or Status.PENDING}, path=path)
 
 
 class TasksAsked(BaseModel):
@@ -71,7 +71,7 @@ class TasksAsked(BaseModel):
 
     tasks: Annotated[list[TaskAsked], Field(min_length=1, max_length=MAX_IDS)]
 
-    def new_tasks(self) -> list[NewTask]:
+    def new_tasks(self) -> list[TaskSpec]:
         """The request as the verb takes it."""
         return [task.new_task(f"tasks[{number}].") for number, task in enumerate(self.tasks)]
 

@@ -14,14 +14,14 @@ from sqlalchemy import Column, ColumnElement, Select, and_, false, func, literal
 from penstock.kernel.columns import UtcTime
 from penstock.kernel.db import Tx
 from penstock.kernel.hot import is_any
-from penstock.tasks.store.tables import EXPIRING, HELD, LIVES, project, task
+from penstock.tasks.store.tables import EXPIRING, HELD, IS_ACTIVE, project, task
 
 t = task.c
 BATCH_SIZE = 1000
 # An expired task that a client pushed anyway belongs to the client; only tasks nobody pulled are archived.
 # The COALESCE keeps planners from using another index than the one on expired_at.
 _unclaimed = and_(t.state == literal_column("'idle'"), t.source == literal_column("'server'"))
-EXPIRED = and_(t.expired_at.is_not(None), LIVES, func.coalesce(_unclaimed, false()))
+EXPIRED = and_(t.expired_at.is_not(None), IS_ACTIVE, func.coalesce(_unclaimed, false()))
 
 DueTasks = Mapping[str, Sequence[str]]
 TimeExpression = ColumnElement[datetime]
@@ -55,7 +55,7 @@ def has_expiring(_since: TimeExpression, now: TimeExpression) -> ColumnElement[b
 
 def has_expired_tasks(_since: TimeExpression, now: TimeExpression) -> ColumnElement[bool]:
     """Whether any expired task is not archived. Includes tasks that a client pushed: excluding them could scan many."""
-    return _is_any_due(t.expired_at, and_(t.expired_at.is_not(None), LIVES), now)
+    return _is_any_due(t.expired_at, and_(t.expired_at.is_not(None), IS_ACTIVE), now)
 
 
 async def _list_due(tx: Tx, when: Column[Any], which: ColumnElement[bool]) -> DueTasks:

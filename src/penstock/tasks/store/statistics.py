@@ -30,7 +30,7 @@ from sqlalchemy import (
 from penstock.kernel.columns import UtcTime
 from penstock.kernel.db import Tx
 from penstock.tasks.domain import FINAL, Counts, PullOutcome, PullState, Side, Status
-from penstock.tasks.store.tables import FINISHED, HELD, LIVES, OFFERED, project, queue, task, task_pull
+from penstock.tasks.store.tables import FINISHED, HELD, IS_ACTIVE, OFFERED, project, queue, task, task_pull
 from penstock.tasks.store.tasks import QueueScope
 
 t = task.c
@@ -147,7 +147,7 @@ async def find_pushed_seconds(tx: Tx, scope: QueueScope, *, position: int) -> fl
 async def count_server_tasks(tx: Tx, scope: QueueScope) -> Mapping[PullState, int]:
     """Active tasks by pull state, without those that only clients wrote."""
     ours = or_(t.origin == Side.SERVER.value, t.state != PullState.IDLE.value)
-    counted = select(t.state, func.count()).where(scope.condition, LIVES, ours).group_by(t.state)
+    counted = select(t.state, func.count()).where(scope.condition, IS_ACTIVE, ours).group_by(t.state)
     return {PullState(row[0]): row[1] for row in await tx.conn.execute(counted)}
 
 
@@ -176,14 +176,14 @@ async def count_open(tx: Tx, scope: QueueScope | None) -> Mapping[PullState, int
 
 async def count_totals(tx: Tx, scope: QueueScope | None) -> Totals:
     """Number of projects, queues and tasks in one project, or in all."""
-    return _as_totals((await tx.conn.execute(_living(select(*_sums()), scope))).one())
+    return _as_totals((await tx.conn.execute(_active(select(*_sums()), scope))).one())
 
 
 async def list_push_sources(tx: Tx, scope: QueueScope | None) -> list[PushSource]:
     """The users and hosts whose projects have the most tasks."""
     machine = (p.username, p.hostname)
     tasks = sum((p[status.value] for status in Status), start=literal(0))
-    most = _living(select(*machine, *_sums()), scope).group_by(*machine).order_by(func.sum(tasks).desc(), *machine)
+    most = _active(select(*machine, *_sums()), scope).group_by(*machine).order_by(func.sum(tasks).desc(), *machine)
     rows = await tx.conn.execute(most.limit(MAX_CLIENTS))
     return [PushSource(username=row.username, hostname=row.hostname, totals=_as_totals(row)) for row in rows]
 
@@ -194,11 +194,11 @@ async def list_queues(tx: Tx, scope: QueueScope | None, *, offset: int, limit: i
     known = select(p.project_id, q.queue_id, q.name, q.last_task_at, *counts).join_from(
         queue, project, q.project_pk == p.id
     )
-    living = known.where(q.deleted_at.is_(None), p.deleted_at.is_(None))
+    active = known.where(q.deleted_at.is_(None), p.deleted_at.is_(None))
     if scope is None:
-        ordered = living.order_by(q.id.desc())
+        ordered = active.order_by(q.id.desc())
     else:
-        ordered = living.where(q.project_pk == scope.project_pk).order_by(q.active_at.desc(), q.id.desc())
+        ordered = active.where(q.project_pk == scope.project_pk).order_by(q.active_at.desc(), q.id.desc())
     return [
         QueueStats(
             project_id=row.project_id,
@@ -296,9 +296,9 @@ def _as_counts(row: Row[Any]) -> Counts:
     return Counts(**{status.value: row._mapping[status.value] for status in Status})
 
 
-def _living(statement: Select[Any], scope: QueueScope | None) -> Select[Any]:
-    living = statement.where(p.deleted_at.is_(None))
-    return living if scope is None else living.where(p.id == scope.project_pk)
+def _active(statement: Select[Any], scope: QueueScope | None) -> Select[Any]:
+    active = statement.where(p.deleted_at.is_(None))
+    return active if scope is None else active.where(p.id == scope.project_pk)
 
 
 def _finished(scope: QueueScope | None, status: Status) -> ColumnElement[bool]:

@@ -66,12 +66,18 @@ project = Table(
     _one_of("conflict_policy", Policy),
 )
 p = project.c
-_project_lives = p.deleted_at.is_(None)
-Index("uq_project_project_id", p.project_id, unique=True, postgresql_where=_project_lives, sqlite_where=_project_lives)
-Index("ix_project_active", p.active_at, p.id, postgresql_where=_project_lives, sqlite_where=_project_lives)
+_project_is_active = p.deleted_at.is_(None)
+Index(
+    "uq_project_project_id",
+    p.project_id,
+    unique=True,
+    postgresql_where=_project_is_active,
+    sqlite_where=_project_is_active,
+)
+Index("ix_project_active", p.active_at, p.id, postgresql_where=_project_is_active, sqlite_where=_project_is_active)
 Index("ix_project_updated", p.updated_at)
-_project_gone = p.deleted_at.is_not(None)
-Index("ix_project_deleted", p.deleted_at, postgresql_where=_project_gone, sqlite_where=_project_gone)
+_project_is_deleted = p.deleted_at.is_not(None)
+Index("ix_project_deleted", p.deleted_at, postgresql_where=_project_is_deleted, sqlite_where=_project_is_deleted)
 
 project_tag = Table(
     "project_tag",
@@ -102,19 +108,21 @@ queue = Table(
     _one_of("last_operation", Operation),
 )
 q = queue.c
-_queue_lives = q.deleted_at.is_(None)
+_queue_is_active = q.deleted_at.is_(None)
 Index(
     "uq_queue_queue_id",
     q.project_pk,
     q.queue_id,
     unique=True,
-    postgresql_where=_queue_lives,
-    sqlite_where=_queue_lives,
+    postgresql_where=_queue_is_active,
+    sqlite_where=_queue_is_active,
 )
-Index("ix_queue_active", q.project_pk, q.active_at, q.id, postgresql_where=_queue_lives, sqlite_where=_queue_lives)
+Index(
+    "ix_queue_active", q.project_pk, q.active_at, q.id, postgresql_where=_queue_is_active, sqlite_where=_queue_is_active
+)
 Index("ix_queue_updated", q.project_pk, q.updated_at)
-_queue_gone = q.deleted_at.is_not(None)
-Index("ix_queue_deleted", q.deleted_at, postgresql_where=_queue_gone, sqlite_where=_queue_gone)
+_queue_is_deleted = q.deleted_at.is_not(None)
+Index("ix_queue_deleted", q.deleted_at, postgresql_where=_queue_is_deleted, sqlite_where=_queue_is_deleted)
 
 task = Table(
     "task",
@@ -172,9 +180,9 @@ t = task.c
 # Constants, not parameters: a planner matches a partial index only against constants.
 OFFERED = t.state == literal_column("'offered'")
 HELD = t.state == literal_column("'held'")
-LIVES = and_(t.deleted_at.is_(None), t.archived_at.is_(None))
+IS_ACTIVE = and_(t.deleted_at.is_(None), t.archived_at.is_(None))
 EXPIRING = and_(OFFERED, t.expires_at.is_not(None))
-FINISHED = and_(t.finished_at.is_not(None), LIVES)
+FINISHED = and_(t.finished_at.is_not(None), IS_ACTIVE)
 Index("uq_task_identity", t.partition_key, t.task_id, t.queue_pk, unique=True)
 _ranked = (t.partition_key, t.status, t.priority)
 _ranked_here = (t.partition_key, t.queue_pk, t.status, t.priority)
@@ -190,13 +198,13 @@ for _name, _columns, _where in (
     ("held", (t.leased_until,), HELD),
     ("pending", (t.partition_key, t.pulled_at, t.id), HELD),
     ("expiring", (t.expires_at,), EXPIRING),
-    ("expired", (t.expired_at,), and_(t.expired_at.is_not(None), LIVES)),
-    ("list", (t.partition_key, t.queue_pk, t.id), LIVES),
-    ("list_status", (t.partition_key, t.queue_pk, t.status, t.id), LIVES),
-    ("list_state", (t.partition_key, t.queue_pk, t.state, t.id, t.origin), LIVES),
-    ("any", (t.partition_key, t.id), LIVES),
-    ("any_status", (t.partition_key, t.status, t.id), LIVES),
-    ("any_state", (t.partition_key, t.state, t.id, t.origin), LIVES),
+    ("expired", (t.expired_at,), and_(t.expired_at.is_not(None), IS_ACTIVE)),
+    ("list", (t.partition_key, t.queue_pk, t.id), IS_ACTIVE),
+    ("list_status", (t.partition_key, t.queue_pk, t.status, t.id), IS_ACTIVE),
+    ("list_state", (t.partition_key, t.queue_pk, t.state, t.id, t.origin), IS_ACTIVE),
+    ("any", (t.partition_key, t.id), IS_ACTIVE),
+    ("any_status", (t.partition_key, t.status, t.id), IS_ACTIVE),
+    ("any_state", (t.partition_key, t.state, t.id, t.origin), IS_ACTIVE),
     ("finished", (t.partition_key, t.status, t.finished_at), FINISHED),
     ("finished_any", (t.status, t.finished_at), FINISHED),
 ):

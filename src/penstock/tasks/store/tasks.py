@@ -16,7 +16,7 @@ from penstock.tasks.domain import PullOutcome, PullState, Side, Status, Task
 from penstock.tasks.store.search import contains, folded
 from penstock.tasks.store.tables import (
     HELD,
-    LIVES,
+    IS_ACTIVE,
     OFFERED,
     queue,
     task,
@@ -96,7 +96,7 @@ class TaskListFilter:
 
     def on(self, tx: Tx, statement: Select[Any]) -> Select[Any]:
         """A statement restricted to the matching tasks."""
-        statement = statement.where(self.where.scan_condition(tx), LIVES)
+        statement = statement.where(self.where.scan_condition(tx), IS_ACTIVE)
         if self.status is not None:
             statement = statement.where(t.status == self.status)
         if self.states:
@@ -152,7 +152,7 @@ async def claim_page(
     condition = true() if also is None else also
     mine = (
         select(*COLUMNS)
-        .where(where.scan_condition(tx), LIVES, condition, t.id > after)
+        .where(where.scan_condition(tx), IS_ACTIVE, condition, t.id > after)
         .order_by(*CREATION_ORDER)
         .limit(limit)
     )
@@ -178,7 +178,7 @@ async def claim_in_queue(tx: Tx, where: QueueScope, task_ids: Collection[str]) -
 
 async def list_pushed(tx: Tx, where: QueueScope, *, after: str = "", limit: int) -> list[tuple[str, str]]:
     """Some active tasks of a queue that clients created, which a push replaces: primary key and task id."""
-    mine = select(t.id, t.task_id).where(where.condition, LIVES, t.origin == Side.CLIENT.value, t.id > after)
+    mine = select(t.id, t.task_id).where(where.condition, IS_ACTIVE, t.origin == Side.CLIENT.value, t.id > after)
     return [(row.id, row.task_id) for row in await tx.conn.execute(mine.order_by(t.id).limit(limit))]
 
 
@@ -241,8 +241,8 @@ async def withdraw_tasks(tx: Tx, project_pk: str, queue_pk: str | None, *, by: s
     """
     here = _removed_in(project_pk, queue_pk)
     withdrawn: dict[str, Any] = {"deleted_at": tx.now, "state": PullState.IDLE, **dict.fromkeys(FREED)}
-    await tx.conn.execute(update(task).where(here, or_(OFFERED, HELD), LIVES).values(withdrawn))
-    await tx.conn.execute(update(task).where(here, t.expired_at.is_not(None), LIVES).values(deleted_at=tx.now))
+    await tx.conn.execute(update(task).where(here, or_(OFFERED, HELD), IS_ACTIVE).values(withdrawn))
+    await tx.conn.execute(update(task).where(here, t.expired_at.is_not(None), IS_ACTIVE).values(deleted_at=tx.now))
     await _end_open_pulls(tx, project_pk, here, by=by)
     tagged = select(t.id).where(t.id == o.task_pk, here)
     await tx.conn.execute(delete(task_offer_tag).where(o.project_pk == project_pk, tagged.exists()))
