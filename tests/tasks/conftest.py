@@ -39,6 +39,8 @@ from tests.asgi import Response, call
 from tests.fakes.authenticators import FixedCallers
 
 PROJECT = "/api/v1/projects/p1"
+# For tests of validation, response bodies and permissions, which are the same on both databases.
+on_sqlite = pytest.mark.parametrize("db_url", ["sqlite"], indirect=True)
 CALLERS = {
     "root": Caller(name="root", user_id=1, scope=Scope.ADMIN, key_id="k-root"),
     "anna": Caller(name="anna", user_id=5, scope=Scope.WRITE, key_id="k-anna"),

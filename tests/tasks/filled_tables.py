@@ -1,7 +1,9 @@
-"""A full room for tests of plans: three projects, some of their tasks in every state, with pulls and a feed."""
+"""Full tables for query plan tests: three projects, tasks in every state, pulls and a change feed."""
 
 from collections.abc import Sequence
 from datetime import timedelta
+
+from sqlalchemy import insert
 
 from penstock.kernel.bulk import Writes, insert_rows
 from penstock.kernel.db import Db, Tx
@@ -10,10 +12,10 @@ from penstock.tasks.store import offers, projects, pulls, queues, tasks
 from penstock.tasks.store.claims import HISTORY
 from penstock.tasks.store.feed import NAMES as CHANGE
 from penstock.tasks.store.pulls import RECEIPT
-from penstock.tasks.store.tables import pull_receipt, task_change, task_pull
+from penstock.tasks.store.tables import project, project_tag, pull_receipt, queue, task_change, task_pull
 from tests.plans import NOW
 
-ROWS = 20_000
+ROWS = 12_000
 QUEUES = 4  # of each project; a fifth of its tasks is in none
 RARE = 500  # one task in so many has the rare tag
 STATES = (
@@ -85,35 +87,36 @@ def task(number: int) -> Task:
 
 
 async def fill(db: Db) -> None:
-    """Put everybody in."""
-    crowd = [task(number) for number in range(ROWS)]
+    """Fill all tables of the tasks module."""
+    all_tasks = [task(number) for number in range(ROWS)]
     async with db.tx() as tx:
-        await _insert_places(tx)
-        await tasks.insert_tasks(tx, crowd)
-        await offers.insert_offer_tags(tx, crowd)
-        await _insert_history(tx, crowd)
+        await _insert_projects(tx)
+        await tasks.insert_tasks(tx, all_tasks)
+        await offers.insert_offer_tags(tx, all_tasks)
+        await _insert_history(tx, all_tasks)
 
 
-async def _insert_places(tx: Tx) -> None:
+async def _insert_projects(tx: Tx) -> None:
+    project_rows, tag_rows, queue_rows = [], [], []
     for number in range(1, 1001):
-        made = NOW - timedelta(seconds=number)
-        named = Project(
-            id=f"prj_{number}", project_id=f"p{number}", name=f"P {number}", created_at=made, updated_at=made
-        )
-        await projects.insert_project(tx, named)
-        await projects.replace_tags(tx, named.id, [f"tag {number % 100}", "shared"])
+        at = NOW - timedelta(seconds=number)
+        one = Project(id=f"prj_{number}", project_id=f"p{number}", name=f"P {number}", created_at=at, updated_at=at)
+        project_rows.append(projects.values_of(one))
+        tag_rows += [(tag, one.id) for tag in (f"tag {number % 100}", "shared")]
     for pk in ("1", "2", "3"):
         for number in range(1, 301):
-            made = NOW - timedelta(seconds=number)
-            name = f"{pk}_{number}"
-            here = Queue(
-                id=f"que_{name}", project_pk=f"prj_{pk}", queue_id=name, name=name, created_at=made, updated_at=made
+            at, name = NOW - timedelta(seconds=number), f"{pk}_{number}"
+            one_queue = Queue(
+                id=f"que_{name}", project_pk=f"prj_{pk}", queue_id=name, name=name, created_at=at, updated_at=at
             )
-            await queues.insert_queue(tx, here)
+            queue_rows.append(queues.values_of(one_queue))
+    await tx.conn.execute(insert(project), project_rows)
+    await insert_rows(tx, project_tag, ("tag", "project_pk"), tag_rows)
+    await tx.conn.execute(insert(queue), queue_rows)
 
 
-async def _insert_history(tx: Tx, crowd: Sequence[Task]) -> None:
-    pulled = [one for one in crowd if one.pulled_at is not None]
+async def _insert_history(tx: Tx, all_tasks: Sequence[Task]) -> None:
+    pulled = [one for one in all_tasks if one.pulled_at is not None]
     rows = [
         (one.partition_key, one.queue_pk, one.id, f"pull_{one.id}", f"token {one.id}", one.pulled_at, "worker", "key")
         for one in pulled
@@ -134,7 +137,7 @@ async def _insert_history(tx: Tx, crowd: Sequence[Task]) -> None:
             "me",
             one.created_at,
         )
-        for one in crowd
+        for one in all_tasks
     ]
     await insert_rows(tx, task_change, CHANGE, lines)
     keys = [

@@ -21,7 +21,7 @@ from penstock.tasks.store import projects, pulls
 from penstock.tasks.store.tables import task_pull
 from tests.conftest import open_db
 from tests.plans import explain, recorded
-from tests.tasks.conftest import PROJECT, TasksApi
+from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
 from tests.tasks.ended_pulls import end_pulls
 
 NEVER = AlertThresholds(success_rate=0, overdue=0, requests=0, operations=0)
@@ -77,11 +77,13 @@ class TestSuccessRate:
             await check_alerts(api.db, AlertThresholds())
         assert (await told(api.db))[1:] == [("alert_over", {**about, "value": 80.0})]
 
+    @on_sqlite
     async def test_a_few_pulls_prove_nothing(self, api: TasksApi):
         await end_pulls(api, "bad", released=MIN_ENDED_PULLS - 1)
         await check_alerts(api.db, AlertThresholds())
         assert await told(api.db) == []
 
+    @on_sqlite
     async def test_it_is_over_when_the_hour_is(self, api: TasksApi, clock: ManualClock):
         await end_pulls(api, "bad", released=MIN_ENDED_PULLS)
         await check_alerts(api.db, AlertThresholds())
@@ -90,6 +92,7 @@ class TestSuccessRate:
         assert await kinds(api.db) == [("alert", "success_rate"), ("alert_over", "success_rate")]
         assert (await told(api.db))[1][1]["value"] is None, "nothing has ended since: there is nothing to measure"
 
+    @on_sqlite
     async def test_it_can_begin_again(self, api: TasksApi, clock: ManualClock):
         for round_ in ("one", "two"):
             await end_pulls(api, round_, released=MIN_ENDED_PULLS)
@@ -116,6 +119,7 @@ class TestOtherRules:
         await check_alerts(api.db, AlertThresholds(requests=3))
         assert await kinds(api.db) == [("alert", "requests"), ("alert_over", "requests")]
 
+    @on_sqlite
     async def test_one_pull_of_many_tasks_is_one_request(self, api: TasksApi):
         await api.plan(*(f"t{number}" for number in range(5)))
         assert len(await api.pull("limit=5")) == 5
@@ -125,6 +129,7 @@ class TestOtherRules:
         assert counted == {project.id: 1}
 
     @pytest.mark.parametrize("operation", ["reset", "reset-error", "re-run"])
+    @on_sqlite
     async def test_every_queue_operation_counts(self, api: TasksApi, clock: ManualClock, operation: str):
         for _ in range(3):
             await api.data("POST", f"{PROJECT}/queues/q1/{operation}")
@@ -133,6 +138,7 @@ class TestOtherRules:
         await check_alerts(api.db, AlertThresholds(operations=2))
         assert await kinds(api.db) == [("alert", "operations"), ("alert_over", "operations")]
 
+    @on_sqlite
     async def test_rules_that_are_off_tell_nothing(self, api: TasksApi):
         await end_pulls(api, "bad", released=MIN_ENDED_PULLS, timed_out=1)
         await api.data("POST", f"{PROJECT}/queues/q1/reset")
@@ -204,6 +210,7 @@ class TestCosts:
             assert not read, (statement, steps)
 
 
+@on_sqlite
 async def test_the_watch_is_a_duty_of_every_minute(api: TasksApi):
     periodic_task = alerts.periodic_task(api.db, AlertThresholds(operations=0.5))
     assert (periodic_task.name, periodic_task.every_seconds) == ("watch-pulls", 60)

@@ -2,7 +2,7 @@
 
 from urllib.parse import quote
 
-from tests.tasks.conftest import PROJECT, TasksApi
+from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
 
 PLACES = ("/projects", f"{PROJECT}/queues", f"{PROJECT}/tasks", f"{PROJECT}/queues/q1/tasks")
 SECOND = 1_767_225_600  # 2026-01-01T00:00:00Z, when the room is made
@@ -43,6 +43,7 @@ async def test_what_a_check_told_can_be_asked_back(api: TasksApi):
     assert await changed(api, "2026-01-01T00:00:01.234Z") == [True] * 4
 
 
+@on_sqlite
 async def test_a_time_may_be_told_in_many_ways(api: TasksApi):
     earlier = [SECOND - 1, (SECOND - 1) * 1000, "2025-12-31T23:59:59Z", "2026-01-01T07:59:59.999+08:00"]
     the_same = [SECOND, SECOND * 1000, "2026-01-01T00:00:00Z", "2026-01-01T00:00:00", "2026-01-01T08:00:00+08:00"]
@@ -52,6 +53,7 @@ async def test_a_time_may_be_told_in_many_ways(api: TasksApi):
         assert await changed(api, since) == [False] * 4, since
 
 
+@on_sqlite
 async def test_a_time_that_is_missing_or_none_is_refused(api: TasksApi):
     for place in PLACES:
         for query in ("", "?since=", "?since=soon", "?since=2026-13-01", "?since=1e400", "?since=9" + "9" * 30):
@@ -109,6 +111,7 @@ async def test_a_bound_key_hears_of_its_own_project_only(api: TasksApi):
     assert (told["changed"], told["last_updated_at"]) == (True, "2026-01-01T00:00:02.000Z")
 
 
+@on_sqlite
 async def test_a_key_of_a_project_that_never_was_hears_of_nothing(api: TasksApi):
     told = await api.data("GET", "/projects/check?since=0", key="elsewhere")
     assert (told["changed"], told["last_updated_at"]) == (False, None)

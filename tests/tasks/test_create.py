@@ -3,7 +3,7 @@
 from typing import Any
 
 from penstock.tasks.api import manage
-from tests.tasks.conftest import PROJECT, TasksApi
+from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
 from tests.tasks.records import audited, changes, counted, stored
 
 TASK = {"name": "n", "prompt": "p"}
@@ -112,28 +112,33 @@ async def test_a_task_without_an_id_is_given_one(api: TasksApi) -> None:
     assert {task["task_id"] for task in await api.pull()} == {first["task_id"], second["task_id"]}
 
 
+@on_sqlite
 async def test_the_id_may_be_spelled_in_three_ways(api: TasksApi) -> None:
     for name in ("taskId", "task_id", "id"):
         assert (await api.data("POST", f"{PROJECT}/tasks", {name: f" {name} ", **TASK}))["task_id"] == name
 
 
+@on_sqlite
 async def test_null_is_as_good_as_absent(api: TasksApi) -> None:
     optional = ("status", "spec_file", "tags", "priority", "expires_at", "report", "result_schema")
     made = await api.data("POST", f"{PROJECT}/tasks", {**TASK, **dict.fromkeys(optional)})
     assert (made["status"], made["priority"], made["tags"], made["spec_file"]) == ("pending", 5, [], [])
 
 
+@on_sqlite
 async def test_a_priority_is_a_number_or_a_word(api: TasksApi) -> None:
     for sent, shown in (("high", 8), ("Medium", 5), ("low", 2), (None, 5), (1, 1), (10, 10), ("7", 7)):
         assert (await api.data("POST", f"{PROJECT}/tasks", {**TASK, "priority": sent}))["priority"] == shown
 
 
+@on_sqlite
 async def test_a_time_without_a_zone_is_utc_and_may_be_a_number(api: TasksApi) -> None:
     for sent in ("2026-06-01T00:00:00", "2026-06-01T00:00:00Z", 1780272000, 1780272000000):
         made = await api.data("POST", f"{PROJECT}/tasks", {**TASK, "expires_at": sent})
         assert made["expires_at"] == "2026-06-01T00:00:00.000Z"
 
 
+@on_sqlite
 async def test_the_setting_gives_tasks_an_end_unless_they_have_one(api: TasksApi) -> None:
     hourly = api.with_config(expiry_time=3600.0)
     (by_rule,) = await hourly.plan("a")
@@ -142,6 +147,7 @@ async def test_the_setting_gives_tasks_an_end_unless_they_have_one(api: TasksApi
     assert own["expires_at"] == "2026-01-02T00:00:00.000Z"
 
 
+@on_sqlite
 async def test_a_field_out_of_range_is_refused_by_name(api: TasksApi) -> None:
     for field, value in BAD:
         body = {**TASK, field.partition("[")[0]: value}
@@ -152,6 +158,7 @@ async def test_a_field_out_of_range_is_refused_by_name(api: TasksApi) -> None:
     assert (await counted(api)).total == 0
 
 
+@on_sqlite
 async def test_all_that_is_wrong_is_told_at_once(api: TasksApi) -> None:
     body = {"taskId": "pull", "prompt": "", "priority": 0, "expires_at": "x"}
     _, error = await api.error("POST", f"{QUEUE}/tasks", body)
@@ -159,6 +166,7 @@ async def test_all_that_is_wrong_is_told_at_once(api: TasksApi) -> None:
     assert wrong == ["taskId", "name", "prompt", "priority", "expires_at"]
 
 
+@on_sqlite
 async def test_an_id_that_is_a_word_of_our_paths_is_refused(api: TasksApi) -> None:
     for word in ("pull", "batch", "check", "tags", "stats", "Pull", "BATCH"):
         status, error = await api.error("POST", f"{PROJECT}/tasks", {"taskId": word, **TASK})
@@ -188,6 +196,7 @@ async def test_a_deleted_task_keeps_its_id(api: TasksApi) -> None:
     assert (status, error["details"]["code"]) == (409, "TASK_EXISTS")
 
 
+@on_sqlite
 async def test_a_project_or_queue_that_nobody_knows_is_not_found(api: TasksApi) -> None:
     for place, code in (("/projects/p9", "PROJECT_NOT_FOUND"), ("/projects/p1/queues/q9", "QUEUE_NOT_FOUND")):
         status, error = await api.error("POST", f"{place}/tasks", TASK)
@@ -221,6 +230,7 @@ async def test_tasks_of_a_batch_are_made_in_its_order(api: TasksApi) -> None:
     assert len(await audited(api, "tasks.create")) == 2
 
 
+@on_sqlite
 async def test_a_batch_with_one_bad_task_makes_none(api: TasksApi) -> None:
     first = {"taskId": "a", **TASK}
     for second, field in (
@@ -243,6 +253,7 @@ async def test_a_batch_with_an_id_that_is_taken_makes_none(api: TasksApi) -> Non
     assert (await counted(api)).total == 1
 
 
+@on_sqlite
 async def test_a_batch_has_a_thousand_tasks_at_most(api: TasksApi) -> None:
     for tasks in ([TASK] * 1001, []):
         status, error = await api.error("POST", f"{PROJECT}/tasks/batch", {"tasks": tasks})
@@ -251,6 +262,7 @@ async def test_a_batch_has_a_thousand_tasks_at_most(api: TasksApi) -> None:
     assert (await counted(api)).pending == 1000
 
 
+@on_sqlite
 async def test_a_key_of_another_project_may_not_make_tasks(api: TasksApi) -> None:
     for path in ("tasks", "tasks/batch", "queues/q1/tasks", "queues/q1/tasks/batch"):
         status, error = await api.error("POST", f"{PROJECT}/{path}", {**TASK, "tasks": [TASK]}, key="elsewhere")

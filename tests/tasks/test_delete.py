@@ -1,6 +1,6 @@
 """Deleting tasks, which keeps their rows and history, and undoing it."""
 
-from tests.tasks.conftest import PROJECT, TasksApi
+from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
 from tests.tasks.records import audited, changes, counted, pulled, stored
 
 TASK = f"{PROJECT}/tasks/t1"
@@ -26,6 +26,7 @@ async def test_a_deleted_task_is_marked_and_off_offer(api: TasksApi) -> None:
     assert [(name, kind) for name, kind, _ in await changes(api)] == [("t1", "created"), ("t1", "deleted")]
 
 
+@on_sqlite
 async def test_deleting_twice_says_that_it_is_gone(api: TasksApi) -> None:
     await api.plan("t1")
     await api.data("DELETE", TASK)
@@ -54,6 +55,7 @@ async def test_the_history_of_a_deleted_task_stays(api: TasksApi) -> None:
     assert await pulled(api, "t1", "q1") == [("w", "w", "pushed")]
 
 
+@on_sqlite
 async def test_what_is_not_there_cannot_be_deleted_or_restored(api: TasksApi) -> None:
     await api.plan("t1")
     for path, code in (
@@ -111,6 +113,7 @@ async def test_a_clients_task_is_restored_but_not_offered(api: TasksApi) -> None
     assert await api.pull() == []
 
 
+@on_sqlite
 async def test_restoring_what_is_not_deleted_changes_nothing(api: TasksApi) -> None:
     await api.plan("t1")
     await api.pull(client="w")
@@ -120,6 +123,7 @@ async def test_restoring_what_is_not_deleted_changes_nothing(api: TasksApi) -> N
     assert await audited(api, "tasks.restore") == []
 
 
+@on_sqlite
 async def test_a_key_of_another_project_may_neither_delete_nor_restore(api: TasksApi) -> None:
     await api.plan("t1", queue="q1")
     for path in (TASK, IN_QUEUE):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.tasks.conftest import PROJECT, TasksApi
+from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
 from tests.tasks.records import audited, changes, counted, pulled, stored
 
 TASK = f"{PROJECT}/tasks/t1"
@@ -60,6 +60,7 @@ async def test_an_edit_writes_what_was_sent_and_leaves_the_rest(api: TasksApi) -
     assert (counts.pending, counts.error) == (0, 1)
 
 
+@on_sqlite
 async def test_null_clears_what_may_be_absent(api: TasksApi) -> None:
     there: dict[str, Any] = {
         "report": "r",
@@ -118,6 +119,7 @@ async def test_what_its_holder_said_of_a_task_goes_with_the_hold(api: TasksApi) 
     assert (await counted(api, "q1")).pending == 1
 
 
+@on_sqlite
 async def test_a_status_that_was_asked_for_counts_also_for_a_held_task(api: TasksApi) -> None:
     await api.plan("t1")
     await api.pull()
@@ -126,6 +128,7 @@ async def test_a_status_that_was_asked_for_counts_also_for_a_held_task(api: Task
     assert [task["task_id"] for task in await api.pull("status=cancelled")] == ["t1"]
 
 
+@on_sqlite
 async def test_the_reason_of_an_error_goes_with_the_error(api: TasksApi) -> None:
     once = api.with_config(max_attempts=1)
     await once.plan("t1")
@@ -189,6 +192,7 @@ async def test_an_archived_task_comes_back_with_a_later_end(api: TasksApi) -> No
     assert [task["task_id"] for task in await api.pull()] == ["t1"]
 
 
+@on_sqlite
 async def test_an_end_that_has_passed_may_be_sent_again_unchanged(api: TasksApi) -> None:
     await api.plan("t1", expires_at="2026-01-01T00:01:00Z")
     api.clock.advance(seconds=61)
@@ -196,6 +200,7 @@ async def test_an_end_that_has_passed_may_be_sent_again_unchanged(api: TasksApi)
     assert edited["name"] == "New"
 
 
+@on_sqlite
 async def test_a_result_must_fit_the_schema_of_its_task(api: TasksApi) -> None:
     await api.plan("t1", result_schema={"properties": {"sum": {"type": "integer"}}})
     status, error = await api.error("PUT", TASK, {"result": {"sum": "three"}})
@@ -208,6 +213,7 @@ async def test_a_result_must_fit_the_schema_of_its_task(api: TasksApi) -> None:
     assert both["result"] == "3"
 
 
+@on_sqlite
 async def test_a_field_out_of_range_is_refused_and_nothing_is_written(api: TasksApi) -> None:
     await api.plan("t1")
     before = await stored(api, "t1")
@@ -228,6 +234,7 @@ async def test_a_task_without_a_queue_goes_before_its_namesakes(api: TasksApi) -
     assert (await api.data("PUT", TASK, {"name": "New"}))["queue_id"] is None
 
 
+@on_sqlite
 async def test_what_is_not_there_cannot_be_edited(api: TasksApi) -> None:
     await api.plan("t1")
     await api.plan("gone", queue="q1")
@@ -244,6 +251,7 @@ async def test_what_is_not_there_cannot_be_edited(api: TasksApi) -> None:
         assert (status, error["details"]["code"]) == expected
 
 
+@on_sqlite
 async def test_a_key_of_another_project_may_not_edit(api: TasksApi) -> None:
     await api.plan("t1", queue="q1")
     for path in (TASK, f"{PROJECT}/queues/q1/tasks/t1"):

@@ -3,8 +3,11 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from penstock.tasks.domain import PullState, Side, Status, Task
-from tests.tasks.conftest import PROJECT, TasksApi
+from penstock.tasks.store import expiry
+from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
 
 SOON = "2026-01-01T00:10:00Z"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -83,6 +86,7 @@ async def test_a_task_that_times_out_after_its_time_expires_at_once(api: TasksAp
     assert await api.pull() == []
 
 
+@on_sqlite
 async def test_expired_tasks_are_kept_unless_the_settings_say_otherwise(api: TasksApi):
     await api.plan("a", expires_at=SOON)
     await pass_by(api)
@@ -125,8 +129,9 @@ async def test_what_a_client_pushed_after_its_time_is_not_put_away(api: TasksApi
     assert (task["source"], task["archived_at"]) == ("client", None)
 
 
-async def test_more_than_one_turn_takes_expire_at_once(api: TasksApi):
-    for place, count in ((f"{PROJECT}/tasks/batch", 1000), (f"{PROJECT}/queues/q1/tasks/batch", 20)):
+async def test_more_than_one_batch_expires_at_once(api: TasksApi, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(expiry, "BATCH_SIZE", 100)
+    for place, count in ((f"{PROJECT}/tasks/batch", 100), (f"{PROJECT}/queues/q1/tasks/batch", 20)):
         many = [{"taskId": f"t{number}", "name": "n", "prompt": "p", "expires_at": SOON} for number in range(count)]
         await api.data("POST", place, {"tasks": many})
     deleting = api.with_config(expired_action="delete")

@@ -4,7 +4,7 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
-from tests.tasks.conftest import PROJECT, TasksApi
+from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
 
 FEED = f"{PROJECT}/changes"
 
@@ -61,6 +61,7 @@ async def test_a_page_goes_on_where_the_last_one_ended(api: TasksApi):
     assert third == {"changes": [], "next": 3, "latest": 3, "missed": False}
 
 
+@on_sqlite
 async def test_a_hundred_lines_are_given_unless_asked_otherwise(api: TasksApi):
     many = [{"taskId": f"t{number}", "name": "n", "prompt": "p"} for number in range(150)]
     await api.data("POST", f"{PROJECT}/tasks/batch", {"tasks": many})
@@ -68,6 +69,7 @@ async def test_a_hundred_lines_are_given_unless_asked_otherwise(api: TasksApi):
     assert len((await feed(api, "limit=1000"))["changes"]) == 150
 
 
+@on_sqlite
 async def test_bad_numbers_are_refused_by_name(api: TasksApi):
     bad = {"limit": ("0", "1001", "x"), "after": ("-1", "x", str(2**70)), "wait": ("-1", "nan", "inf", "x")}
     for field, values in bad.items():
@@ -77,6 +79,7 @@ async def test_bad_numbers_are_refused_by_name(api: TasksApi):
     assert (await api.error("GET", f"{FEED}?holder=you"))[0] == 400
 
 
+@on_sqlite
 async def test_answers_are_not_stored_on_the_way(api: TasksApi):
     answer = await api.call("GET", FEED)
     assert answer.headers["cache-control"] == "no-store"
@@ -132,6 +135,7 @@ class TestWaiting:
         said = await waiting
         assert (said["changes"], said["next"]) == ([], 0)
 
+    @on_sqlite
     async def test_nobody_waits_longer_than_the_setting_says(self, api: TasksApi):
         said = await asyncio.wait_for(feed(api.with_config(wait_seconds=0), "wait=600"), timeout=20)
         assert said["changes"] == []
@@ -185,6 +189,7 @@ class TestMissing:
         assert said == {"changes": [], "next": 1, "latest": 1, "missed": True}
 
 
+@on_sqlite
 async def test_only_who_may_open_the_project_reads_its_feed(api: TasksApi):
     assert (await api.error("GET", FEED, key="elsewhere"))[0] == 403
     assert await api.data("GET", FEED, key="bound")

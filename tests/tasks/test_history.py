@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.tasks.conftest import PROJECT, TasksApi
+from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
 
 AT = "2026-01-01T00:{:02}:00.000Z"
 
@@ -18,6 +18,7 @@ async def pull_as(api: TasksApi, name: str) -> None:
     assert await api.pull(client=name, key=name)
 
 
+@on_sqlite
 async def test_a_task_that_nobody_pulled_has_an_empty_history(api: TasksApi):
     await api.plan("a")
     told = await history(api, "a")
@@ -28,6 +29,7 @@ async def test_a_task_that_nobody_pulled_has_an_empty_history(api: TasksApi):
     }
 
 
+@on_sqlite
 async def test_an_open_pull_has_no_end_yet(api: TasksApi):
     await api.plan("a")
     await pull_as(api, "anna")
@@ -62,6 +64,7 @@ async def test_a_push_is_told_apart_from_a_release_newest_first(api: TasksApi):
     assert (released["pushed_at"], released["seconds"]) == (None, 60)
 
 
+@on_sqlite
 async def test_a_confirmed_pull_says_when(api: TasksApi):
     await api.plan("a")
     await pull_as(api, "anna")
@@ -130,6 +133,7 @@ async def test_of_several_tasks_of_one_name_the_queue_must_be_said(api: TasksApi
     assert (await history(api, "a", queue="q2"))["pull_history"] == []
 
 
+@on_sqlite
 async def test_what_is_not_there_has_no_history(api: TasksApi):
     for path, code in (
         ("/projects/nowhere/tasks/a/pull/history", "PROJECT_NOT_FOUND"),
@@ -141,6 +145,7 @@ async def test_what_is_not_there_has_no_history(api: TasksApi):
         assert (status, error["code"], error["details"]["code"]) == (404, "RESOURCE_NOT_FOUND", code)
 
 
+@on_sqlite
 async def test_only_keys_of_the_project_may_read(api: TasksApi):
     await api.plan("a", queue="q1")
     for place in ("", "/queues/q1"):
@@ -149,6 +154,7 @@ async def test_only_keys_of_the_project_may_read(api: TasksApi):
         assert (await api.call("GET", f"{PROJECT}{place}/tasks/a/pull/history", key="bound")).status == 200
 
 
+@on_sqlite
 async def test_a_page_that_cannot_be_is_refused(api: TasksApi):
     await api.plan("a")
     for query in ("page=0", "pageSize=0", "pageSize=101", "page=x"):

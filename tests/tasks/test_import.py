@@ -19,7 +19,7 @@ from penstock.tasks.api.import_format import read_lines
 from penstock.tasks.domain import PullState, Side, Status, Task
 from penstock.tasks.import_tasks import ImportCounts, ImportLine, import_lines
 from penstock.tasks.store import projects, queues, tasks
-from tests.tasks.conftest import TasksApi
+from tests.tasks.conftest import TasksApi, on_sqlite
 from tests.tasks.records import audited, changes
 
 LEAST = {"project_id": "p1", "task_id": "t1", "name": "One", "prompt": "Do it.", "status": "pending"}
@@ -171,12 +171,14 @@ class TestLoading:
         assert (project.queue_count, project.counts.done, queue.counts.done) == (1, 1, 1)
         assert queue.name == "First queue"
 
+    @on_sqlite
     async def test_what_is_missing_has_a_default(self, db: Db, clock: ManualClock):
         await take_in(db, LEAST)
         [task] = await stored(db, "p1")
         assert (task.queue_id, task.shown_priority, task.tags, task.spec_file) == ("", 5, [], [])
         assert task.created_at == task.updated_at == clock.now()
 
+    @on_sqlite
     async def test_it_is_seen_over_http_with_its_messages_and_logs(self, api: TasksApi):
         await take_in(api.db, FULL)
         task = await api.data("GET", "/projects/old/queues/q1/tasks/t1")
@@ -216,9 +218,11 @@ class TestLoading:
         assert await take_in(db, LEAST, {**LEAST, "name": "Again"}) == ImportCounts(created=1, skipped=1)
         assert [task.name for task in await stored(db, "p1")] == ["One"]
 
+    @on_sqlite
     async def test_bad_lines_do_not_keep_the_others_out(self, db: Db):
         assert await take_in(db, "{", LEAST, {**LEAST, "status": "lost"}) == ImportCounts(created=1, bad=2)
 
+    @on_sqlite
     async def test_a_dry_run_writes_nothing(self, api: TasksApi):
         await api.plan("t1")
         lines = [LEAST, {**LEAST, "task_id": "t2"}, {**LEAST, "project_id": "new"}]
@@ -226,6 +230,7 @@ class TestLoading:
         assert [task.task_id for task in await stored(api.db, "p1")] == ["t1"]
         assert (await api.error("GET", "/projects/new"))[0] == 404
 
+    @on_sqlite
     async def test_many_lines_come_in_batches_and_each_is_told(self, db: Db, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(loading, "BATCH_LINES", 10)
         lines = [{**LEAST, "task_id": f"t{n}", "project_id": f"p{n % 3}"} for n in range(25)]
@@ -235,12 +240,14 @@ class TestLoading:
         )
         assert (loaded.created, told) == (25, [10, 20, 25])
 
+    @on_sqlite
     async def test_large_lines_make_small_batches(self, db: Db, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(loading, "BATCH_BYTES", 1)
         told: list[ImportCounts] = []
         await import_lines(db, read_lines(export(LEAST, {**LEAST, "task_id": "t2"})), by="me", on_progress=told.append)
         assert told == [ImportCounts(created=1), ImportCounts(created=2)]
 
+    @on_sqlite
     async def test_who_took_what_in_is_on_record(self, api: TasksApi):
         await take_in(api.db, LEAST)
         [line] = await audited(api, "tasks.import")

@@ -11,7 +11,7 @@ from penstock.tasks.deps import Deps
 from penstock.tasks.metrics import TaskMetrics
 from penstock.tasks.store import projects
 from tests.conftest import open_db
-from tests.tasks.conftest import PROJECT, Profile, TasksApi
+from tests.tasks.conftest import PROJECT, Profile, TasksApi, on_sqlite
 
 HAND = f"{PROJECT}/tasks/a/pull"
 VERBS = ("confirm", "renew", "release", "reset")
@@ -97,6 +97,7 @@ class TestRenew:
         said = await api.data("POST", f"{HAND}/renew", body, key="anna")
         assert said["leased_until"] == "2026-01-01T00:01:30.000Z"
 
+    @on_sqlite
     async def test_no_renewal_outlasts_a_pull_or_lasts_no_time(self, api: TasksApi):
         await hold(api)
         for seconds in (0, -1, 3601, 1e300, "soon"):
@@ -194,6 +195,7 @@ class TestRelease:
         assert (await read(api))["leased_until"] == held["leased_until"]
         assert await api.data("POST", f"{HAND}/release", key="root")
 
+    @on_sqlite
     async def test_an_admin_of_the_project_alone_releases_too(self, api: TasksApi):
         await hold(api)
         assert await api.data("POST", f"{HAND}/release", key="warden")
@@ -213,6 +215,7 @@ class TestRelease:
             assert (status, error["details"]["code"]) == (409, "PULL_LOST")
             assert error["details"]["reason"] == "nobody holds it"
 
+    @on_sqlite
     async def test_a_second_release_says_that_it_was_released(self, api: TasksApi):
         held = await hold(api)
         await api.data("POST", f"{HAND}/release", key="anna", x_lease_token=held["lease_token"])
@@ -276,6 +279,7 @@ class TestWhich:
             status, error = await api.error("POST", f"{PROJECT}/queues/q9/tasks/a/pull/{verb}", x_client_id="one")
             assert (status, error["details"]["code"]) == (404, "QUEUE_NOT_FOUND")
 
+    @on_sqlite
     async def test_a_name_that_two_queues_have_needs_its_queue(self, api: TasksApi):
         await api.submit(queue="q2")
         await api.plan("a", queue="q1")
@@ -311,6 +315,7 @@ class TestWhich:
             status, error = await api.error("POST", f"{HAND}/{verb}", x_lease_token=held["lease_token"])
             assert (status, error["code"]) == (410, "GONE")
 
+    @on_sqlite
     async def test_a_key_of_another_project_is_refused(self, api: TasksApi):
         await hold(api)
         for verb in VERBS:
@@ -319,11 +324,13 @@ class TestWhich:
             status, _ = await api.error("POST", f"/projects/p2/tasks/a/pull/{verb}", key="warden")
             assert status == 403
 
+    @on_sqlite
     async def test_a_project_that_is_not_there_is_not_found(self, api: TasksApi):
         for verb in VERBS:
             status, error = await api.error("POST", f"/projects/p9/tasks/a/pull/{verb}")
             assert (status, error["details"]["code"]) == (404, "PROJECT_NOT_FOUND")
 
+    @on_sqlite
     async def test_reasons_are_told_in_chinese_too(self, api: TasksApi):
         held = await hold(api)
         await api.data("POST", f"{HAND}/reset")

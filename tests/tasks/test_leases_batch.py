@@ -3,7 +3,7 @@
 from typing import Any
 
 from penstock.access import audit
-from tests.tasks.conftest import PROJECT, TasksApi
+from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
 
 PULL = f"{PROJECT}/tasks/pull"
 VERBS = ("confirm", "renew", "release", "reset")
@@ -61,6 +61,7 @@ async def test_each_task_may_come_with_its_own_lease(api: TasksApi):
     assert said["released_count"] == 1
 
 
+@on_sqlite
 async def test_a_task_that_is_named_twice_is_meant_once(api: TasksApi):
     await hold(api, "a")
     body = {"taskIds": ["a", "a"], "tasks": [{"task_id": "a"}]}
@@ -114,6 +115,7 @@ async def test_pulls_are_reset_together(api: TasksApi):
     assert await states(api) == dict.fromkeys("abc", "unpulled")
 
 
+@on_sqlite
 async def test_a_batch_has_some_tasks_and_not_too_many(api: TasksApi):
     too_many = {"taskIds": ["x"] * 900, "tasks": [{"task_id": "y"}] * 101}
     bodies: list[object] = [{}, {"taskIds": []}, {"tasks": []}, {"taskIds": ["x"] * 1001}, too_many]
@@ -123,6 +125,7 @@ async def test_a_batch_has_some_tasks_and_not_too_many(api: TasksApi):
             assert (status, error["code"], error["details"]["field"]) == (400, "VALIDATION_ERROR", "taskIds")
 
 
+@on_sqlite
 async def test_a_field_of_one_task_is_named(api: TasksApi):
     body = {"tasks": [{"task_id": "a"}, {"task_id": ""}]}
     status, error = await api.error("POST", f"{PULL}/release/batch", body)
@@ -139,18 +142,21 @@ async def test_a_thousand_at_once_work(api: TasksApi):
         assert (await generous.data("POST", f"{PULL}/{verb}/batch", body, x_client_id="one"))[count] == 1000
 
 
+@on_sqlite
 async def test_a_key_of_another_project_is_refused(api: TasksApi):
     for verb in VERBS:
         status, error = await api.error("POST", f"{PULL}/{verb}/batch", {"taskIds": ["a"]}, key="elsewhere")
         assert (status, error["details"]["code"]) == (403, "OTHER_PROJECT")
 
 
+@on_sqlite
 async def test_a_project_that_is_not_there_is_not_found(api: TasksApi):
     for verb in VERBS:
         status, error = await api.error("POST", f"/projects/p9/tasks/pull/{verb}/batch", {"taskIds": ["a"]})
         assert (status, error["details"]["code"]) == (404, "PROJECT_NOT_FOUND")
 
 
+@on_sqlite
 async def test_reasons_are_told_in_chinese_too(api: TasksApi):
     await api.plan("a")
     said = await api.data("POST", f"{PULL}/release/batch", {"taskIds": ["a"]}, accept_language="zh")

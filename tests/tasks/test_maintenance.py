@@ -4,16 +4,17 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from sqlalchemy import func, select, text
 
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
 from penstock.tasks import maintenance, worker
 from penstock.tasks.deps import Deps
-from penstock.tasks.store import projects
+from penstock.tasks.store import expiry, projects
 from penstock.tasks.store.tables import pull_receipt, task_change, task_pull
 from tests.conftest import open_db
-from tests.tasks.conftest import PROJECT, Profile, TasksApi
+from tests.tasks.conftest import PROJECT, Profile, TasksApi, on_sqlite
 
 HAND = f"{PROJECT}/tasks/a/pull"
 
@@ -115,9 +116,12 @@ class TestTimeOut:
         [task] = await asyncio.wait_for(waiting, timeout=20)
         assert task["pulled_by"] == "two"
 
-    async def test_more_than_one_turn_takes_are_done_at_once_in_every_project(self, api: TasksApi):
+    async def test_more_than_one_batch_is_done_at_once_in_every_project(
+        self, api: TasksApi, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(expiry, "BATCH_SIZE", 100)
         generous = api.with_config(batch_size=1000)
-        for project_id, count in (("p1", 1000), ("p2", 600)):
+        for project_id, count in (("p1", 100), ("p2", 60)):
             tasks = [{"taskId": f"t{number}", "name": "n", "prompt": "p"} for number in range(count)]
             if project_id == "p2":
                 await generous.data("POST", "/projects", {"project_id": "p2", "name": "P2"})
@@ -134,6 +138,7 @@ class TestTimeOut:
         await api.data("DELETE", PROJECT)
         await asyncio.wait_for(fall_silent(api), timeout=20)
 
+    @on_sqlite
     async def test_it_is_looked_for_often_enough_to_be_pulled_again_within_a_second(self, api: TasksApi):
         every = {duty.name: duty.every_seconds for duty in worker.periodic_tasks(api.deps)}
         assert every["time-out-pulls"] <= 0.5
@@ -155,6 +160,7 @@ class TestGivingUp:
         line = (await api.data("GET", f"{PROJECT}/changes"))["changes"][-1]
         assert (line["kind"], line["status"], line["holder"]) == ("timed_out", "error", "client-10")
 
+    @on_sqlite
     async def test_a_reset_begins_the_count_anew(self, api: TasksApi):
         hasty = api.with_config(max_attempts=1)
         await hasty.plan("a")

@@ -1,6 +1,6 @@
 """Deleting and moving many tasks in one call."""
 
-from tests.tasks.conftest import PROJECT, TasksApi
+from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
 from tests.tasks.records import audited, changes, counted, pulled, stored, told
 
 DELETE = f"{PROJECT}/tasks/delete/batch"
@@ -75,6 +75,7 @@ async def test_many_tasks_are_moved_from_one_queue_out_of_all(api: TasksApi) -> 
     assert ((await counted(api, "q1")).total, (await counted(api)).total) == (0, 2)
 
 
+@on_sqlite
 async def test_a_batch_that_changes_nothing_writes_nothing(api: TasksApi) -> None:
     await api.plan("a", queue="q1")
     feed = await changes(api)
@@ -84,6 +85,7 @@ async def test_a_batch_that_changes_nothing_writes_nothing(api: TasksApi) -> Non
     assert await audited(api, "tasks.delete") == await audited(api, "tasks.move") == []
 
 
+@on_sqlite
 async def test_a_batch_names_between_one_and_a_thousand_tasks(api: TasksApi) -> None:
     wrong: list[dict[str, object]] = [{}, {"taskIds": []}, {"taskIds": ["a"] * 1001}, {"taskIds": "a"}]
     for body in wrong:
@@ -106,6 +108,7 @@ async def test_a_thousand_tasks_are_moved_and_deleted_at_once(api: TasksApi) -> 
     assert (line.detail["count"], len(line.detail["tasks"])) == (1000, 100)
 
 
+@on_sqlite
 async def test_a_queue_that_nobody_knows_is_not_found(api: TasksApi) -> None:
     await api.plan("a")
     for path, body in (
@@ -130,6 +133,7 @@ async def test_those_who_watch_are_told_once_for_each_call_that_changed_somethin
     assert (await told(api))[before:] == [2, 1, 2, 2, 1]
 
 
+@on_sqlite
 async def test_a_key_of_another_project_may_not_use_the_batch_forms(api: TasksApi) -> None:
     await api.plan("a")
     for path in (DELETE, MOVE):

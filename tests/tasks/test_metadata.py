@@ -1,6 +1,6 @@
 """What people note about a project: a title of their own, notes, tags."""
 
-from tests.tasks.conftest import PROJECT, TasksApi
+from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
 from tests.tasks.records import audited
 
 METADATA = f"{PROJECT}/metadata"
@@ -25,6 +25,7 @@ async def test_metadata_is_kept_and_shown_in_camel_case(api: TasksApi):
     assert project["updated_at"] == "2026-01-01T00:00:01.000Z"
 
 
+@on_sqlite
 async def test_what_a_change_leaves_out_stays(api: TasksApi):
     await api.data("PUT", METADATA, {"customTitle": "T", "notes": "N", "tags": ["a"]})
     api.clock.advance(seconds=5)
@@ -33,6 +34,7 @@ async def test_what_a_change_leaves_out_stays(api: TasksApi):
     assert (shown["createdAt"], shown["updatedAt"]) == ("2026-01-01T00:00:00.000Z", "2026-01-01T00:00:05.000Z")
 
 
+@on_sqlite
 async def test_null_and_blank_forget_a_field(api: TasksApi):
     await api.data("PUT", METADATA, {"customTitle": "T", "notes": "N", "tags": ["a"]})
     shown = await api.data("PUT", METADATA, {"customTitle": "  ", "notes": None, "tags": None})
@@ -41,6 +43,7 @@ async def test_null_and_blank_forget_a_field(api: TasksApi):
     assert (await api.data("GET", "/projects?tags=a"))["items"] == []
 
 
+@on_sqlite
 async def test_where_nothing_is_noted_everything_is_null(api: TasksApi):
     answer = await api.call("GET", METADATA)
     nothing: object = {
@@ -56,6 +59,7 @@ async def test_where_nothing_is_noted_everything_is_null(api: TasksApi):
     assert (await api.data("GET", PROJECT))["metadata"] is None
 
 
+@on_sqlite
 async def test_metadata_can_be_deleted_again_and_again(api: TasksApi):
     await api.data("PUT", METADATA, {"customTitle": "T", "tags": ["a"]})
     for _ in range(2):
@@ -67,12 +71,14 @@ async def test_metadata_can_be_deleted_again_and_again(api: TasksApi):
     assert [line.detail["changed"] for line in await audited(api, "tasks.put_metadata")] == [["custom_title", "tags"]]
 
 
+@on_sqlite
 async def test_metadata_at_its_bounds_is_taken(api: TasksApi):
     told = {"customTitle": "标" * 200, "notes": "📝" * 5000, "tags": [f"{number:🏷>50}" for number in range(20)]}
     shown = await api.data("PUT", METADATA, told)
     assert {name: shown[name] for name in told} == told
 
 
+@on_sqlite
 async def test_metadata_out_of_bounds_is_refused_by_field(api: TasksApi):
     await api.data("PUT", METADATA, {"notes": "kept"})
     bad: dict[str, list[object]] = {
@@ -100,6 +106,7 @@ async def test_tags_are_told_with_the_most_used_first(api: TasksApi):
     assert await api.data("GET", "/projects/tags", key="bound") == {"tags": [], "count": 0}
 
 
+@on_sqlite
 async def test_fifty_tags_are_told_unless_more_are_asked_for(api: TasksApi):
     for number in range(6):
         await api.make_project(f"many-{number}")

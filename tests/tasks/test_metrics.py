@@ -9,7 +9,7 @@ from penstock.kernel.metrics import Metrics
 from penstock.tasks.domain import PullOutcome
 from penstock.tasks.metrics import MAX_PAIRS, MIN_ENDED_PULLS, PullHealthMetrics, TaskMetrics
 from tests.conftest import open_db
-from tests.tasks.conftest import PROJECT, TasksApi
+from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
 from tests.tasks.ended_pulls import end_pulls
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -31,6 +31,7 @@ def series(samples: Samples, name: str) -> int:
 
 
 class TestMeters:
+    @on_sqlite
     async def test_pulls_are_counted_by_project_and_queue(self, db: Db):
         metrics = TaskMetrics()
         for queue_id, taken in (("q1", 3), ("q1", 0), ("", 2)):
@@ -40,6 +41,7 @@ class TestMeters:
         assert value(samples, "penstock_pull_requests_total", project="p1", queue="") == 1
         assert value(samples, "penstock_pull_tasks_total", project="p1") == 5
 
+    @on_sqlite
     async def test_names_without_end_are_counted_together(self, db: Db):
         metrics = TaskMetrics()
         for number in range(MAX_PAIRS + 50):
@@ -52,11 +54,13 @@ class TestMeters:
         assert value(samples, "penstock_pull_tasks_total", project="other") == 50
         assert value(samples, "penstock_pull_requests_total", project="p0", queue="q") == 2
 
+    @on_sqlite
     async def test_a_name_may_hold_whatever_names_hold(self, db: Db):
         metrics, name = TaskMetrics(), 'a "b"\\\n👩‍🚀' + "x" * 200
         metrics.count_pull(name, name, 1)
         assert value(await read(db, metrics), "penstock_pull_requests_total", project=name, queue=name) == 1
 
+    @on_sqlite
     async def test_refusals_operations_and_ends_are_counted(self, db: Db):
         metrics = TaskMetrics()
         metrics.count_limited()
@@ -69,6 +73,7 @@ class TestMeters:
         assert value(samples, "penstock_queue_operations_total", operation="re-run") == 1
         assert value(samples, "penstock_pull_ended_total", outcome="released") == 1
 
+    @on_sqlite
     async def test_only_pushes_tell_how_long_pulls_take(self, db: Db):
         metrics = TaskMetrics()
         for outcome, seconds in (("pushed", 0.5), ("pushed", 100), ("pushed", 1e6), ("timed_out", 3600)):
@@ -88,6 +93,7 @@ class TestPullFigures:
         await end_pulls(api, "late", pushed=9, released=2, timed_out=1)
         assert value(await read(api.db, api.deps.metrics), "penstock_pull_success_ratio") == 0.75
 
+    @on_sqlite
     async def test_of_too_few_pulls_no_ratio_is_told(self, api: TasksApi):
         await end_pulls(api, "few", released=MIN_ENDED_PULLS - 1)
         assert value(await read(api.db, TaskMetrics()), "penstock_pull_success_ratio") is None
@@ -102,6 +108,7 @@ class TestPullFigures:
         await api.run_periodic_tasks("time-out-pulls")
         assert value(await read(api.db, TaskMetrics()), "penstock_pulls_overdue") == 0
 
+    @on_sqlite
     async def test_who_renews_for_longer_than_a_pull_may_take_is_overdue_too(self, api: TasksApi):
         await api.plan("t1")
         await api.pull()
@@ -117,6 +124,7 @@ class TestPullFigures:
 
 
 class TestWhoCounts:
+    @on_sqlite
     async def test_a_pull_its_push_and_a_reset_are_counted(self, api: TasksApi, clock: ManualClock):
         await api.plan("t1", "t2", queue="q1")
         await api.pull("limit=5", queue="q1")
@@ -128,6 +136,7 @@ class TestWhoCounts:
         assert value(samples, "penstock_pull_tasks_total", project="p1") == 2
         assert value(samples, "penstock_queue_operations_total", operation="reset") == 1
 
+    @on_sqlite
     async def test_how_pulls_end_is_counted(self, api: TasksApi, clock: ManualClock):
         await end_pulls(api, "some", pushed=2, released=1, timed_out=1)
         samples = await read(api.db, api.deps.metrics)
@@ -136,6 +145,7 @@ class TestWhoCounts:
         assert value(samples, "penstock_pull_ended_total", outcome="timed_out") == 1
         assert value(samples, "penstock_pull_seconds_count") == 2
 
+    @on_sqlite
     async def test_a_pull_that_a_limit_refuses_is_counted(self, api: TasksApi, clock: ManualClock):
         with_limits = api.with_limits("1/minute")
         for _ in range(3):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.tasks.conftest import PROJECT, TasksApi
+from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
 from tests.tasks.records import audited, changes, counted, pulled, stored
 
 MOVE = f"{PROJECT}/tasks/t1/move"
@@ -56,6 +56,7 @@ async def test_a_moved_task_is_pulled_from_its_new_queue(api: TasksApi) -> None:
     assert [task["task_id"] for task in await api.pull("tags=x", queue="q2")] == ["t1"]
 
 
+@on_sqlite
 async def test_a_move_to_where_a_task_is_does_nothing(api: TasksApi) -> None:
     await api.plan("t1", queue="q1")
     feed = await changes(api)
@@ -88,6 +89,7 @@ async def test_namesakes_are_told_apart_by_where_they_come_from(api: TasksApi) -
     assert totals == [0, 1, 1]
 
 
+@on_sqlite
 async def test_a_move_says_where_to(api: TasksApi) -> None:
     await api.plan("t1")
     for body in ({}, {"queueId": ""}, {"queueId": 5}, {"queueId": "q" * 256}):
@@ -95,6 +97,7 @@ async def test_a_move_says_where_to(api: TasksApi) -> None:
         assert (status, error["details"]["field"]) == (400, "queueId")
 
 
+@on_sqlite
 async def test_what_is_not_there_cannot_be_moved(api: TasksApi) -> None:
     await api.plan("t1")
     await api.plan("gone")
@@ -111,6 +114,7 @@ async def test_what_is_not_there_cannot_be_moved(api: TasksApi) -> None:
         assert (status, error["details"]["code"]) == expected
 
 
+@on_sqlite
 async def test_a_move_is_audited_and_only_for_keys_of_the_project(api: TasksApi) -> None:
     await api.plan("t1", queue="q1")
     for path in (MOVE, f"{PROJECT}/queues/q1/tasks/t1/move"):

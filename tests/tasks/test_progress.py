@@ -14,7 +14,7 @@ from penstock.tasks.progress import TaskPath, set_status
 from penstock.tasks.store import task_messages
 from tests.conftest import open_db
 from tests.plans import recorded
-from tests.tasks.conftest import PROJECT, Profile, TasksApi
+from tests.tasks.conftest import PROJECT, Profile, TasksApi, on_sqlite
 from tests.tasks.stored_state import (
     changes_after,
     events_of,
@@ -70,6 +70,7 @@ class TestMessages:
         assert await changes_after(planned, version) == []
         assert len(await events_of(planned)) == told
 
+    @on_sqlite
     async def test_a_task_without_a_queue_has_messages_too(self, planned: TasksApi) -> None:
         data = await planned.data("POST", f"{ALONE}/message", SAID)
         assert (data["message_id"], data["role"]) == (0, "USER")
@@ -116,6 +117,7 @@ class TestLogs:
 
 
 class TestStatus:
+    @on_sqlite
     async def test_a_status_is_taken_in_any_case_and_shown_in_capitals(self, planned: TasksApi) -> None:
         data = await planned.data("PATCH", f"{TASK}/status", {"status": "Running"}, key="anna")
         assert data == {
@@ -143,6 +145,7 @@ class TestStatus:
         assert [line.kind.value for line in await changes_after(planned, version)] == ["pushed"]
         assert len(await events_of(planned)) == told
 
+    @on_sqlite
     async def test_it_may_bring_a_report_and_a_result(self, planned: TasksApi) -> None:
         body = {"status": "done", "report": "All well.", "result": {"files": 3}}
         await planned.data("PATCH", f"{TASK}/status", body)
@@ -151,6 +154,7 @@ class TestStatus:
         await planned.data("PATCH", f"{TASK}/status", {"status": "done"})
         assert (await task_of(planned, "a")).report == "All well."
 
+    @on_sqlite
     async def test_a_result_must_fit_the_schema_of_its_task(self, planned: TasksApi) -> None:
         await planned.plan("strict", queue="q1", result_schema={"type": "integer"})
         status, error = await planned.error("PATCH", "/tasks/p1/q1/strict/status", {"status": "done", "result": "x"})
@@ -159,6 +163,7 @@ class TestStatus:
         await planned.data("PATCH", "/tasks/p1/q1/strict/status", {"status": "done", "result": 7})
         assert (await task_of(planned, "strict")).result == 7
 
+    @on_sqlite
     async def test_a_task_without_a_queue_has_a_status_too(self, planned: TasksApi) -> None:
         await planned.pull()
         data = await planned.data("PATCH", f"{ALONE}/status", {"status": "done"}, x_client_id="worker-1")
@@ -300,6 +305,7 @@ CALLS: list[tuple[str, str, dict[str, Any]]] = [
 
 
 class TestWhatIsNotTaken:
+    @on_sqlite
     async def test_what_is_not_there_is_named_with_all_three_names(self, planned: TasksApi) -> None:
         for method, what, body in CALLS:
             for names in (("none", "q1", "a"), ("p1", "none", "a"), ("p1", "q1", "none"), ("p1", "q1", "alone")):
@@ -310,6 +316,7 @@ class TestWhatIsNotTaken:
             status, error = await planned.error(method, f"{PROJECT}/tasks/none/{what}", body)
             assert (status, error["details"]["task_id"]) == (404, "none")
 
+    @on_sqlite
     async def test_a_deleted_task_is_gone(self, planned: TasksApi) -> None:
         await planned.data("DELETE", f"{PROJECT}/queues/q1/tasks/a")
         for method, what, body in CALLS:
@@ -317,12 +324,14 @@ class TestWhatIsNotTaken:
             assert (status, error["code"]) == (410, "GONE")
             assert error["details"]["task_id"] == "a"
 
+    @on_sqlite
     async def test_a_name_that_several_queues_have_needs_its_queue(self, planned: TasksApi) -> None:
         await planned.submit({"id": "a"}, queue="q2")
         for method, what, body in CALLS:
             status, error = await planned.error(method, f"{PROJECT}/tasks/a/{what}", body)
             assert (status, error["details"]["code"]) == (409, "AMBIGUOUS_TASK")
 
+    @on_sqlite
     async def test_a_key_of_another_project_is_refused(self, planned: TasksApi) -> None:
         for method, what, body in CALLS:
             for place in (TASK, ALONE):
@@ -330,6 +339,7 @@ class TestWhatIsNotTaken:
                 assert (status, error["code"], error["details"]["code"]) == (403, "FORBIDDEN", "OTHER_PROJECT")
             assert (await planned.call(method, f"{TASK}/{what}", body, key="bound")).status == 200
 
+    @on_sqlite
     async def test_fields_out_of_range_are_named(self, planned: TasksApi) -> None:
         bad: list[tuple[str, str, dict[str, Any], str]] = [
             ("POST", "message", {"role": "system", "content": "x"}, "role"),

@@ -3,7 +3,7 @@
 import asyncio
 from urllib.parse import quote
 
-from tests.tasks.conftest import PROJECT, TasksApi
+from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
 from tests.tasks.records import audited
 
 
@@ -58,6 +58,7 @@ async def test_projects_come_in_pages(api: TasksApi):
     assert (await api.data("GET", "/projects?page=9"))["items"] == []
 
 
+@on_sqlite
 async def test_a_page_out_of_range_is_refused_in_every_list(api: TasksApi):
     for path in ("/projects", f"{PROJECT}/queues", f"{PROJECT}/tasks", f"{PROJECT}/queues/q1/tasks"):
         for query in ("page=0", "page=-1", "page=x", "pageSize=0", "pageSize=101"):
@@ -96,6 +97,7 @@ async def test_several_tags_must_all_be_there(api: TasksApi):
     assert (await api.data("GET", "/projects?tags=red,big"))["pagination"]["total"] == 1
 
 
+@on_sqlite
 async def test_a_filter_out_of_bounds_is_refused(api: TasksApi):
     for query in (f"tags={'x' * 51}", "tags=" + ",".join(map(str, range(21))), f"search={'x' * 1001}"):
         status, error = await api.error("GET", f"/projects?{query}")
@@ -132,12 +134,14 @@ ROUTES = [
 ]
 
 
+@on_sqlite
 async def test_a_foreign_project_is_refused(api: TasksApi):
     for method, path, body in ROUTES:
         status, error = await api.error(method, PROJECT + path, body, key="elsewhere")
         assert (status, error["code"], error["details"]["code"]) == (403, "FORBIDDEN", "OTHER_PROJECT"), path
 
 
+@on_sqlite
 async def test_an_unknown_project_is_not_found(api: TasksApi):
     for method, path, body in ROUTES:
         status, error = await api.error(method, f"/projects/nobody{path}", body)
@@ -166,6 +170,7 @@ async def test_of_many_who_make_one_project_at_once_one_does(api: TasksApi):
     assert statuses == [201] + [409] * 7
 
 
+@on_sqlite
 async def test_a_bound_key_makes_no_other_project(api: TasksApi):
     status, error = await api.error("POST", "/projects", {"project_id": "p3", "name": "x"}, key="elsewhere")
     assert (status, error["details"]["code"]) == (403, "OTHER_PROJECT")
@@ -188,6 +193,7 @@ BAD_PROJECTS = [
 ]
 
 
+@on_sqlite
 async def test_a_project_that_does_not_fit_is_not_made(api: TasksApi):
     for body, field in BAD_PROJECTS:
         status, error = await api.error("POST", "/projects", body)
@@ -207,6 +213,7 @@ async def test_an_id_of_255_characters_can_be_opened(api: TasksApi):
     assert (await api.data("GET", "/projects/" + "%E9%A1%B9" * 255))["id"] == "项" * 255
 
 
+@on_sqlite
 async def test_a_project_is_renamed_and_given_a_policy_each_alone(api: TasksApi):
     api.clock.advance(seconds=1)
     changed = await api.data("PUT", PROJECT, {"name": " New "})
@@ -222,6 +229,7 @@ async def test_a_project_is_renamed_and_given_a_policy_each_alone(api: TasksApi)
     ]
 
 
+@on_sqlite
 async def test_a_change_that_does_not_fit_changes_nothing(api: TasksApi):
     before = await api.data("GET", PROJECT)
     bad = [({}, "name"), ({"name": None}, "name"), ({"name": ""}, "name"), ({"name": "x" * 1001}, "name")]

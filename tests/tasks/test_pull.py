@@ -9,7 +9,7 @@ from penstock.access import audit
 from penstock.kernel.clock import ManualClock
 from penstock.tasks.store import tasks
 from tests.conftest import open_db
-from tests.tasks.conftest import PROJECT, TasksApi
+from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
 from tests.tasks.stored_state import pulls_of
 
 
@@ -24,6 +24,7 @@ class TestOrder:
         await api.plan("high", priority=9)
         assert ids(await api.pull()) == ["high", "first", "second", "low"]
 
+    @on_sqlite
     async def test_ten_are_taken_unless_asked_otherwise_and_never_more_than_a_batch(self, api: TasksApi):
         small = api.with_config(batch_size=12)
         await small.plan(*(f"t{number:02}" for number in range(30)))
@@ -113,19 +114,23 @@ class TestHolding:
 
 
 class TestWho:
+    @on_sqlite
     async def test_a_key_of_another_project_is_forbidden(self, api: TasksApi):
         status, error = await api.error("GET", f"{PROJECT}/tasks/pull", key="elsewhere")
         assert (status, error["code"], error["details"]["code"]) == (403, "FORBIDDEN", "OTHER_PROJECT")
 
+    @on_sqlite
     async def test_a_bound_key_pulls_from_its_own(self, api: TasksApi):
         await api.plan("a")
         assert ids(await api.pull(key="bound")) == ["a"]
 
     @pytest.mark.parametrize("place", ["/projects/none/tasks/pull", "/projects/p1/queues/none/tasks/pull"])
+    @on_sqlite
     async def test_an_unknown_place_is_not_found(self, api: TasksApi, place: str):
         status, error = await api.error("GET", place)
         assert (status, error["code"]) == (404, "RESOURCE_NOT_FOUND")
 
+    @on_sqlite
     async def test_an_answer_is_never_stored_on_the_way(self, api: TasksApi):
         answer = await api.call("GET", f"{PROJECT}/tasks/pull")
         assert answer.headers["cache-control"] == "no-store"
@@ -176,6 +181,7 @@ class TestLimits:
 
 
 class TestNames:
+    @on_sqlite
     async def test_a_client_may_have_a_name_in_any_script_and_a_blank_one_is_none(self, api: TasksApi):
         await api.plan("a", "b")
         name = "工人".encode().decode("latin-1")
@@ -183,10 +189,12 @@ class TestNames:
         [blank] = (await api.data("GET", f"{PROJECT}/tasks/pull?limit=1", x_client_id=" ", key="anna"))["tasks"]
         assert (named["pulled_by"], blank["pulled_by"]) == ("工人", "anna")
 
+    @on_sqlite
     async def test_a_name_that_cannot_be_shown_is_refused(self, api: TasksApi):
         status, error = await api.error("GET", f"{PROJECT}/tasks/pull", x_client_id="a\x85b")
         assert (status, error["details"]["field"]) == (400, "X-Client-Id")
 
+    @on_sqlite
     async def test_a_head_takes_nothing(self, api: TasksApi):
         await api.plan("a")
         assert (await api.call("HEAD", f"{PROJECT}/tasks/pull")).status == 200

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from penstock.kernel.clock import ManualClock
-from tests.tasks.conftest import PROJECT, TasksApi
+from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
 
 BATCH = f"{PROJECT}/tasks/pull/batch"
 
@@ -48,12 +48,14 @@ async def test_a_batch_without_ids_goes_by_its_filters(api: TasksApi):
     assert (data["failed_tasks"], data["failed_count"]) == ([], 0)
 
 
+@on_sqlite
 async def test_a_batch_takes_no_more_than_its_limit(api: TasksApi):
     await api.plan(*"abcd")
     data = await api.data("POST", BATCH, {"limit": 3})
     assert data["pulled_count"] == 3
 
 
+@on_sqlite
 async def test_a_batch_by_ids_takes_no_more_than_its_limit_and_names_the_rest(api: TasksApi):
     await api.plan(*"bcd")
     data = await api.data("POST", BATCH, {"taskIds": list("abcd"), "limit": 2})
@@ -62,6 +64,7 @@ async def test_a_batch_by_ids_takes_no_more_than_its_limit_and_names_the_rest(ap
     assert codes == {"a": "TASK_NOT_FOUND", "d": "TASK_NOT_OFFERED"}
 
 
+@on_sqlite
 async def test_a_batch_by_ids_takes_no_more_than_the_setting_says(api: TasksApi):
     await api.plan(*"abc")
     data = await api.with_config(batch_size=2).data("POST", BATCH, {"taskIds": list("abc")})
@@ -103,11 +106,13 @@ async def test_one_task_by_its_id_is_had_or_the_answer_says_why_not(
 @pytest.mark.parametrize(
     "body", [{"taskIds": "a"}, {"taskIds": [1]}, {"taskIds": ["x"] * 1001}, {"filters": {"priority": "no"}}, []]
 )
+@on_sqlite
 async def test_a_bad_batch_is_named(api: TasksApi, body: object):
     status, error = await api.error("POST", BATCH, body)
     assert (status, error["code"]) == (400, "VALIDATION_ERROR")
 
 
+@on_sqlite
 async def test_a_list_that_came_out_empty_hands_out_nothing(api: TasksApi):
     await api.plan("a")
     data = await api.data("POST", BATCH, {"taskIds": []})
@@ -115,6 +120,7 @@ async def test_a_list_that_came_out_empty_hands_out_nothing(api: TasksApi):
     assert (await api.data("POST", BATCH, {"taskIds": [], "filters": {}}))["pulled_count"] == 1
 
 
+@on_sqlite
 async def test_a_limit_may_stand_among_the_filters_and_a_filter_nobody_knows_is_refused(api: TasksApi):
     await api.plan(*"abc")
     assert (await api.data("POST", BATCH, {"filters": {"limit": 1}}))["pulled_count"] == 1

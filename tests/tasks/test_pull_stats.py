@@ -13,7 +13,7 @@ from penstock.kernel.db import Db
 from penstock.tasks.store import locations
 from penstock.tasks.store.claims import HISTORY
 from penstock.tasks.store.tables import task_pull
-from tests.tasks.conftest import PROJECT, TasksApi
+from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
 
 STATS = f"{PROJECT}/tasks/pull/stats"
 QUEUE_STATS = f"{PROJECT}/queues/q1/tasks/pull/stats"
@@ -177,6 +177,7 @@ class TestClients:
 
 
 class TestRemembering:
+    @on_sqlite
     async def test_figures_are_remembered_for_a_while(self, api: TasksApi):
         first = await api.data("GET", STATS)
         await take(api, "a")
@@ -187,6 +188,7 @@ class TestRemembering:
         assert told["cached_at"] == "2026-01-01T00:00:10.000Z"
         assert (first["held"], told["held"]) == (0, 1)
 
+    @on_sqlite
     async def test_the_setting_says_for_how_long(self, api: TasksApi):
         longer = api.with_config(stats_seconds=60)
         first = await longer.data("GET", STATS)
@@ -195,6 +197,7 @@ class TestRemembering:
         longer.clock.advance(seconds=1)
         assert (await longer.data("GET", STATS))["cached_at"] != first["cached_at"]
 
+    @on_sqlite
     async def test_a_crowd_is_counted_for_once(self, api: TasksApi):
         with said_of_pulls(api.db) as alone:
             await api.data("GET", STATS)
@@ -204,6 +207,7 @@ class TestRemembering:
         assert all(one == told[0] for one in told)
         assert 0 < len(crowd) == len(alone)
 
+    @on_sqlite
     async def test_a_project_and_its_queue_are_remembered_apart(self, api: TasksApi):
         await api.plan("beside")
         assert (await api.data("GET", STATS))["total_server_tasks"] == 1
@@ -267,10 +271,12 @@ class TestPending:
         assert [task["task_id"] for task in told["tasks"]] == ["t2", "t3"]
         assert told["pagination"] == {"page": 2, "pageSize": 2, "total": 5, "totalPages": 3}
 
+    @on_sqlite
     async def test_nothing_held_is_an_empty_list(self, api: TasksApi):
         told = await api.data("GET", PENDING)
         assert (told["tasks"], told["total"]) == ([], 0)
 
+    @on_sqlite
     async def test_a_timeout_that_cannot_be_is_refused(self, api: TasksApi):
         for timeout in ("-1", "x", "99999999999"):
             status, error = await api.error("GET", f"{PENDING}?timeout={timeout}")
@@ -278,15 +284,18 @@ class TestPending:
 
 
 class TestWhoMaySee:
+    @on_sqlite
     async def test_a_key_of_another_project_is_refused(self, api: TasksApi):
         for path in (STATS, QUEUE_STATS, PENDING):
             status, error = await api.error("GET", path, key="elsewhere")
             assert (status, error["details"]["code"]) == (403, "OTHER_PROJECT"), path
 
+    @on_sqlite
     async def test_a_key_of_the_project_may_read(self, api: TasksApi):
         for path in (STATS, QUEUE_STATS, PENDING):
             assert (await api.call("GET", path, key="bound")).status == 200, path
 
+    @on_sqlite
     async def test_what_is_not_there_is_not_counted(self, api: TasksApi):
         for path, code in (
             ("/projects/nowhere/tasks/pull/stats", "PROJECT_NOT_FOUND"),

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.tasks.conftest import PROJECT, TasksApi
+from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
 
 
 async def settle() -> None:
@@ -36,6 +36,7 @@ async def test_nothing_comes_and_the_time_is_over(api: TasksApi):
     assert await asyncio.wait_for(waiting, timeout=20) == []
 
 
+@on_sqlite
 async def test_nobody_waits_longer_than_the_setting_says(api: TasksApi):
     hasty = api.with_config(wait_seconds=0)
     assert await asyncio.wait_for(hasty.pull("wait=600"), timeout=20) == []

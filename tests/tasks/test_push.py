@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from penstock.tasks.store import task_messages
-from tests.tasks.conftest import TasksApi
+from tests.tasks.conftest import TasksApi, on_sqlite
 from tests.tasks.stored_state import changes_after, events_of, log_of, messages_of, project_of, queue_of, task_of
 
 FULL: dict[str, Any] = {
@@ -69,21 +69,25 @@ class TestWhatAPushMakes:
         assert await messages_of(api, "t-1") == [(0, "USER", "Hello", None), (1, "ASSISTANT", "Hi", "s-1")]
         assert await log_of(api, "t-1") == [(0, "began"), (1, "went on")]
 
+    @on_sqlite
     async def test_a_priority_is_a_number_or_a_word(self, api: TasksApi) -> None:
         for sent, kept in [(1, 1), (10, 10), ("high", 8), ("MEDIUM", 5), ("low", 2), ("7", 7), (" 10 ", 10)]:
             await api.submit({"id": "a", "priority": sent})
             assert (await task_of(api, "a")).shown_priority == kept, sent
 
+    @on_sqlite
     async def test_without_a_priority_a_task_is_in_the_middle(self, api: TasksApi) -> None:
         await api.submit({"id": "a"}, {"id": "b", "priority": None})
         assert (await task_of(api, "a")).shown_priority == 5
         assert (await task_of(api, "b")).shown_priority == 5
 
+    @on_sqlite
     async def test_a_status_comes_in_any_case(self, api: TasksApi) -> None:
         for status in ["pending", "RUNNING", "Done", "error", "cancelled"]:
             await api.submit({"id": "a", "status": status})
             assert (await task_of(api, "a")).status == status.lower()
 
+    @on_sqlite
     async def test_fields_that_nobody_knows_are_let_be(self, api: TasksApi) -> None:
         await api.submit({"id": "a", "colour": "red"}, sender="an older client")
         assert (await task_of(api, "a")).name == "n"
@@ -208,6 +212,7 @@ class TestPushingAgain:
 
 
 class TestWhoMayPush:
+    @on_sqlite
     async def test_a_bound_key_pushes_into_its_own_project_only(self, api: TasksApi) -> None:
         assert (await api.submit({"id": "a"}, key="bound"))["created_tasks"] == 1
         status, error = await api.error("POST", "/submit", pushed(project_id="p2"), key="bound")
@@ -215,6 +220,7 @@ class TestWhoMayPush:
         status, _ = await api.error("POST", "/submit", pushed({"id": "x"}), key="elsewhere")
         assert status == 403
 
+    @on_sqlite
     async def test_a_client_gives_its_own_name(self, api: TasksApi) -> None:
         await api.data("POST", "/submit", pushed({"id": "a"}), key="anna", x_client_id="laptop-7")
         assert (await task_of(api, "a")).created_by == "laptop-7"
@@ -290,6 +296,7 @@ BAD_TASKS: list[tuple[dict[str, Any], str]] = [
 
 
 class TestBadInput:
+    @on_sqlite
     async def test_a_field_of_the_push_out_of_range_is_named(self, api: TasksApi) -> None:
         for wrong, field in BAD:
             status, error = await api.error("POST", "/submit", {**pushed({"id": "a"}), **wrong})
@@ -299,6 +306,7 @@ class TestBadInput:
             assert error["details"]["reason"]
         assert (await project_of(api)).counts.total == 0
 
+    @on_sqlite
     async def test_a_field_of_a_task_out_of_range_is_named(self, api: TasksApi) -> None:
         for wrong, field in BAD_TASKS:
             status, error = await api.error("POST", "/submit", pushed({"id": "fine"}, {"id": "a", **wrong}))
@@ -306,6 +314,7 @@ class TestBadInput:
             assert error["details"]["field"] == f"tasks[1].{field}"
         assert (await project_of(api)).counts.total == 0
 
+    @on_sqlite
     async def test_all_that_is_wrong_is_told_at_once(self, api: TasksApi) -> None:
         body = pushed({"id": "", "status": "no"}, {"id": "b", "messages": [{"role": "x", "content": "y"}]}, queue_id="")
         _, error = await api.error("POST", "/submit", body)
@@ -313,12 +322,14 @@ class TestBadInput:
             "queue_id", "tasks[0].id", "tasks[0].status", "tasks[1].messages[0].role",
         }  # fmt: skip
 
+    @on_sqlite
     async def test_an_id_that_comes_twice_is_named_by_its_place(self, api: TasksApi) -> None:
         ids = ["a", "b", "c", "a", "c"]
         status, error = await api.error("POST", "/submit", pushed(*({"id": one} for one in ids)))
         assert (status, error["code"], error["details"]["field"]) == (400, "VALIDATION_ERROR", "tasks[3].id")
         assert [one["field"] for one in error["details"]["all_errors"]] == ["tasks[3].id", "tasks[4].id"]
 
+    @on_sqlite
     async def test_more_tasks_than_a_push_may_have_are_refused(self, api: TasksApi) -> None:
         many = ({"id": str(number)} for number in range(20_001))
         status, error = await api.error("POST", "/submit", pushed(*many))
@@ -329,10 +340,12 @@ SCHEMA = {"type": "object", "properties": {"score": {"type": "integer", "minimum
 
 
 class TestResults:
+    @on_sqlite
     async def test_a_pushed_task_may_carry_a_result(self, api: TasksApi) -> None:
         await api.submit({"id": "a", "status": "done", "result": {"files": ["x"], "ok": True, "n": 1.5}})
         assert (await task_of(api, "a")).result == {"files": ["x"], "ok": True, "n": 1.5}
 
+    @on_sqlite
     async def test_a_result_must_fit_the_schema_of_its_task(self, api: TasksApi) -> None:
         await api.plan("a", queue="q1", result_schema=SCHEMA)
         wrong = pushed({"id": "b"}, {"id": "a", "status": "done", "result": {"score": -1}})
@@ -343,6 +356,7 @@ class TestResults:
         await api.submit({"id": "a", "status": "done", "result": {"score": 3}})
         assert (await task_of(api, "a")).result == {"score": 3}
 
+    @on_sqlite
     async def test_clients_cannot_send_a_schema(self, api: TasksApi) -> None:
         await api.submit({"id": "a", "result_schema": {"type": "string"}, "result": 5})
         task = await task_of(api, "a")

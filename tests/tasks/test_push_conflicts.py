@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from penstock.tasks.domain import Holder, Policy, Side, Status, Task
-from tests.tasks.conftest import PROJECT, TasksApi
+from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
 from tests.tasks.stored_state import changes_after, project_of, pulls_of, queue_of, set_policy, task_of
 
 HOUR = 3600
@@ -43,6 +43,7 @@ class TestClosingAPull:
         assert (pull.outcome, pull.ended_by, pull.seconds) == ("pushed", "worker-1", 90)
         assert await api.pull() == []
 
+    @on_sqlite
     async def test_every_final_status_closes(self, api: TasksApi) -> None:
         await api.plan("a", "b", "c", queue="q1")
         await api.pull()
@@ -104,6 +105,7 @@ class TestClosingAPull:
         assert (counts.pending, counts.done, counts.total) == (2, 1, 3)
         assert (await project_of(api)).counts == counts
 
+    @on_sqlite
     async def test_closed_pulls_are_counted(self, api: TasksApi) -> None:
         await api.plan("a", queue="q1")
         await api.pull()
@@ -160,6 +162,7 @@ class TestTokens:
         assert (await task_of(api, "a")).lease_owner == "quick"
         assert (await queue_of(api)).counts.total == 2
 
+    @on_sqlite
     async def test_a_made_up_token_is_refused(self, api: TasksApi) -> None:
         await api.plan("a", queue="q1")
         assert await refused(api, {"id": "a", "lease_token": "0" * 32}) == (409, "PULL_LOST", ["a"])
@@ -274,6 +277,7 @@ class TestMovedTasks:
         assert (data["created_tasks"], data["updated_tasks"]) == (0, 1)
 
 
+@on_sqlite
 async def test_ids_with_slashes_can_be_pushed_read_pulled_and_deleted(api: TasksApi):
     full = {"name": "n", "prompt": "p", "status": "pending"}
     body = {"project_id": "org/repo", "project_name": "P", "queue_id": "a/b", "queue_name": "Q"}

@@ -2,7 +2,7 @@
 
 from urllib.parse import quote
 
-from tests.tasks.conftest import PROJECT, TasksApi
+from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
 from tests.tasks.records import audited
 
 QUEUES = f"{PROJECT}/queues"
@@ -70,6 +70,7 @@ async def test_a_queue_cannot_be_made_twice(api: TasksApi):
     assert (await api.data("GET", PROJECT))["queue_count"] == 1
 
 
+@on_sqlite
 async def test_an_unknown_queue_is_not_found(api: TasksApi):
     changes = [("GET", "", None), ("PUT", "", {"name": "x"}), ("DELETE", "", None)]
     for method, path, body in [*changes, ("GET", "/tasks", None), ("GET", "/tasks/t1", None)]:
@@ -78,6 +79,7 @@ async def test_an_unknown_queue_is_not_found(api: TasksApi):
         assert (error["details"]["project_id"], error["details"]["queue_id"]) == ("p1", "nobody")
 
 
+@on_sqlite
 async def test_a_queue_is_renamed_and_given_a_meta_each_alone(api: TasksApi):
     api.clock.advance(seconds=1)
     await api.data("PUT", f"{QUEUES}/q1", {"meta": {"a": 1}})
@@ -90,6 +92,7 @@ async def test_a_queue_is_renamed_and_given_a_meta_each_alone(api: TasksApi):
     assert len(await audited(api, "tasks.change_queue")) == 3
 
 
+@on_sqlite
 async def test_a_queue_that_does_not_fit_is_refused_by_field(api: TasksApi):
     new = [
         ({"name": "x"}, "queue_id"),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from penstock.tasks.domain import Status
-from tests.tasks.conftest import PROJECT, TasksApi
+from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
 from tests.tasks.records import pulled, stored
 
 QUEUE = f"{PROJECT}/queues/q1"
@@ -24,6 +24,7 @@ async def test_a_task_that_was_given_up_can_be_pulled_again_after_a_re_run(api: 
     assert len(await strict.pull(queue="q1")) == 1
 
 
+@on_sqlite
 @pytest.mark.parametrize("status", list(Status))
 async def test_one_task_is_run_again_whatever_its_status(api: TasksApi, status: Status) -> None:
     await api.plan("t1", "t2", queue="q1", status=status, report="So far.")
@@ -46,6 +47,7 @@ async def test_a_task_without_a_queue_is_run_again_by_its_project(api: TasksApi)
     assert await pulled(api, "t1") == [("worker-1", "root", "revoked")]
 
 
+@on_sqlite
 async def test_a_name_that_several_queues_have_needs_its_queue(api: TasksApi) -> None:
     await api.submit(queue="q2")
     await api.plan("t1", queue="q1")
@@ -89,9 +91,9 @@ async def test_a_batch_may_be_about_one_queue(api: TasksApi) -> None:
     assert (status, error["details"]["code"]) == (404, "QUEUE_NOT_FOUND")
 
 
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [
+@on_sqlite
+async def test_a_bad_batch_is_refused_by_its_field(api: TasksApi) -> None:
+    bad: list[tuple[dict[str, Any], str]] = [
         ({}, "taskIds"),
         ({"taskIds": []}, "taskIds"),
         ({"taskIds": "t1"}, "taskIds"),
@@ -101,8 +103,7 @@ async def test_a_batch_may_be_about_one_queue(api: TasksApi) -> None:
         ({"taskIds": [7]}, "taskIds[0]"),
         ({"taskIds": ["t1"], "queueId": ""}, "queueId"),
         ({"taskIds": ["t1"], "queueId": 7}, "queueId"),
-    ],
-)
-async def test_a_bad_batch_is_refused_by_its_field(api: TasksApi, body: dict[str, Any], field: str) -> None:
-    status, error = await api.error("POST", f"{PROJECT}/tasks/re-run/batch", body)
-    assert (status, error["code"], error["details"]["field"]) == (400, "VALIDATION_ERROR", field)
+    ]
+    for body, field in bad:
+        status, error = await api.error("POST", f"{PROJECT}/tasks/re-run/batch", body)
+        assert (status, error["code"], error["details"]["field"]) == (400, "VALIDATION_ERROR", field)

@@ -6,7 +6,7 @@ import pytest
 
 from penstock import __version__
 from penstock.tasks.store import statistics
-from tests.tasks.conftest import PROJECT, TasksApi
+from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
 
 EVERY = [
     "/stats",
@@ -146,6 +146,7 @@ class TestByHour:
         ]
         assert told["counted_from"] is None
 
+    @on_sqlite
     async def test_one_project_can_be_asked_for(self, fresh: TasksApi):
         await fresh.submit(*some(done=1))
         await push_elsewhere(fresh, *some(done=2))
@@ -161,6 +162,7 @@ class TestByHour:
         assert (await fresh.data("GET", "/stats/by-hour?hours=1&project_id=p1"))["hours"] == [hour]
         assert sum(one["count"] for one in (await fresh.data("GET", "/stats/error-types"))["error_types"]) == 1
 
+    @on_sqlite
     async def test_a_week_is_the_most(self, fresh: TasksApi):
         assert len((await fresh.data("GET", "/stats/by-hour?hours=168"))["hours"]) == 168
         for hours in (0, 169):
@@ -230,6 +232,7 @@ class TestErrorTypes:
         [line] = (await often.data("GET", "/stats/error-types"))["error_types"]
         assert line == {"reason": task["error_reason"], "count": 1}
 
+    @on_sqlite
     async def test_twenty_reasons_are_told(self, fresh: TasksApi):
         failed = [{"id": f"t{n}", "status": "error", "report": f"reason {n:02}"} for n in range(25)]
         await fresh.submit(*failed)
@@ -293,6 +296,7 @@ class TestSystem:
 
 
 class TestEverywhere:
+    @on_sqlite
     async def test_an_empty_house_has_zeros(self, api: TasksApi):
         for path in ALL:
             told = await api.data("GET", path)
@@ -300,6 +304,7 @@ class TestEverywhere:
             assert told.get("task_stats", NO_TASKS) == NO_TASKS
             assert told.get("success_rate", 0.0) == 0.0
 
+    @on_sqlite
     async def test_figures_are_remembered_for_a_while(self, api: TasksApi):
         first = [await api.data("GET", path) for path in ALL]
         await api.submit(*some(done=1, error=1))
@@ -309,11 +314,13 @@ class TestEverywhere:
         for path in ALL:
             assert (await api.data("GET", path))["cached_at"] == "2026-01-01T00:00:10.000Z"
 
+    @on_sqlite
     async def test_a_key_of_another_project_is_refused(self, api: TasksApi):
         for path in ["/stats/project/p1", *(f"{path}?project_id=p1" for path in BY_PROJECT)]:
             status, error = await api.error("GET", path, key="elsewhere")
             assert (status, error["details"]["code"]) == (403, "OTHER_PROJECT"), path
 
+    @on_sqlite
     async def test_a_project_that_is_not_there_has_no_figures(self, api: TasksApi):
         for path in ["/stats/project/nowhere", *(f"{path}?project_id=nowhere" for path in BY_PROJECT)]:
             status, error = await api.error("GET", path)
@@ -339,6 +346,7 @@ class TestEverywhere:
         assert [one["project_id"] for one in told["items"]] == ["p1"]
         assert told["pagination"]["total"] == 1
 
+    @on_sqlite
     async def test_what_a_bound_key_heard_is_not_told_to_others(self, api: TasksApi):
         await push_elsewhere(api, *some(done=1))
         assert (await api.data("GET", "/stats", key="bound"))["projects"] == 1

@@ -3,7 +3,7 @@
 from typing import Any
 from urllib.parse import quote
 
-from tests.tasks.conftest import PROJECT, TasksApi
+from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
 
 TASKS = f"{PROJECT}/tasks"
 QUEUE_TASKS = f"{PROJECT}/queues/q1/tasks"
@@ -43,6 +43,7 @@ async def test_tasks_are_filtered_by_status(api: TasksApi):
     assert await found(api, f"{QUEUE_TASKS}?status=") == (list(words), 5)
 
 
+@on_sqlite
 async def test_a_bad_filter_is_refused_by_name(api: TasksApi):
     for path in (TASKS, QUEUE_TASKS):
         for query in ("status=bogus", "pull_state=held", f"search={'x' * 1001}"):
@@ -101,6 +102,7 @@ async def test_totals_stay_right_when_tasks_change(api: TasksApi):
     assert await found(api, f"{TASKS}?queue=any") == (["a", "beside"], 2)
 
 
+@on_sqlite
 async def test_a_task_is_shown_with_its_messages_and_log(api: TasksApi):
     said = [{"role": "user", "content": "Hello"}, {"role": "Assistant", "content": "你好", "session_id": "s1"}]
     await api.submit({"id": "t1", "messages": said, "logs": [{"content": "one"}, {"content": "two"}]})
@@ -118,6 +120,7 @@ async def test_a_task_is_shown_with_its_messages_and_log(api: TasksApi):
     assert await api.data("GET", f"{TASKS}/t1") == shown
 
 
+@on_sqlite
 async def test_no_answer_tells_a_lease_token(api: TasksApi):
     await api.plan("t1")
     [pulled] = await api.pull()
@@ -133,6 +136,7 @@ async def test_a_task_beside_all_queues_is_meant_first(api: TasksApi):
     assert (await api.data("GET", f"{QUEUE_TASKS}/t1"))["name"] == "inside"
 
 
+@on_sqlite
 async def test_a_task_in_several_queues_must_be_asked_for_by_its_queue(api: TasksApi):
     await api.submit({"id": "t1"})
     await api.submit({"id": "t1"}, queue="q2")
@@ -141,6 +145,7 @@ async def test_a_task_in_several_queues_must_be_asked_for_by_its_queue(api: Task
     assert (await api.data("GET", f"{PROJECT}/queues/q2/tasks/t1"))["queue_id"] == "q2"
 
 
+@on_sqlite
 async def test_a_deleted_task_is_gone_and_an_unknown_one_not_found(api: TasksApi):
     await api.plan("t1")
     await api.plan("t2", queue="q1")

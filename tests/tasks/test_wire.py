@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.tasks.conftest import PROJECT, TasksApi
+from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
 
 TIMES = {"created_at", "updated_at", "server_modified_at", "pulled_at", "expires_at", "deleted_at"}
 TASK = TIMES | {"task_id", "id", "name", "prompt", "spec_file", "status", "source", "priority", "pulled_by", "tags"}
@@ -20,6 +20,7 @@ def has(shown: Any, names: set[str]) -> bool:
     return names <= set(shown)
 
 
+@on_sqlite
 async def test_an_answer_has_four_fields_and_a_list_its_pages(api: TasksApi):
     answer = await api.call("GET", "/projects")
     assert set(answer.json) == {"success", "data", "message", "timestamp"}
@@ -29,6 +30,7 @@ async def test_an_answer_has_four_fields_and_a_list_its_pages(api: TasksApi):
     assert set(answer.data["items"][0]["task_stats"]) == COUNTS
 
 
+@on_sqlite
 async def test_an_error_has_a_code_a_message_and_details(api: TasksApi):
     answer = await api.call("POST", "/submit", {"tasks": [{}]})
     assert set(answer.json) == {"success", "error", "timestamp"}
@@ -39,6 +41,7 @@ async def test_an_error_has_a_code_a_message_and_details(api: TasksApi):
     assert "tasks[0].id" in {one["field"] for one in details["all_errors"]}
 
 
+@on_sqlite
 async def test_a_push_is_answered_with_its_counts(api: TasksApi):
     await api.submit({"id": "a"})
     answer = await api.submit({"id": "a"}, {"id": "b"})
@@ -51,6 +54,7 @@ async def test_a_push_is_answered_with_its_counts(api: TasksApi):
     }
 
 
+@on_sqlite
 async def test_a_push_of_an_older_client_is_taken_as_it_always_was(api: TasksApi):
     body = {
         "project_id": "p1",
@@ -83,6 +87,7 @@ async def test_a_push_of_an_older_client_is_taken_as_it_always_was(api: TasksApi
     assert (project["clientInfo"]["username"], project["gitInfo"]["branch"]) == ("ann", "main")
 
 
+@on_sqlite
 async def test_messages_logs_and_status_are_answered_as_clients_know_it(api: TasksApi):
     await api.submit({"id": "a"})
     place = "/tasks/p1/q1/a"
@@ -94,6 +99,7 @@ async def test_messages_logs_and_status_are_answered_as_clients_know_it(api: Tas
     assert status == {"task_id": "a", "status": "RUNNING", "previous_status": "PENDING", "updated_at": WHEN}
 
 
+@on_sqlite
 async def test_a_task_has_every_field_of_the_data_model(api: TasksApi):
     [made] = await api.plan("a", queue="q1", priority="high", expires_at="2027-01-01T00:00:00Z")
     assert has(made, TASK)
@@ -102,6 +108,7 @@ async def test_a_task_has_every_field_of_the_data_model(api: TasksApi):
     assert has(await api.data("GET", f"{PROJECT}/queues/q1"), {"last_reset_at", "last_operation"})
 
 
+@on_sqlite
 async def test_a_pull_is_answered_with_tasks_and_their_number(api: TasksApi):
     await api.plan("a")
     data = await api.data("GET", f"{PROJECT}/tasks/pull", x_client_id="w")
@@ -111,6 +118,7 @@ async def test_a_pull_is_answered_with_tasks_and_their_number(api: TasksApi):
 
 
 @pytest.mark.parametrize("body", [{"taskIds": ["a", "never"]}, {"filters": {"status": "pending"}}, {}])
+@on_sqlite
 async def test_a_batch_pull_adds_what_failed(api: TasksApi, body: object):
     await api.plan("a")
     data = await api.data("POST", f"{PROJECT}/tasks/pull/batch", body)
@@ -118,6 +126,7 @@ async def test_a_batch_pull_adds_what_failed(api: TasksApi, body: object):
     assert all(has(failed, {"task_id", "reason"}) for failed in data["failed_tasks"])
 
 
+@on_sqlite
 async def test_releases_are_answered_as_clients_know_it(api: TasksApi):
     await api.plan("a", "b")
     await api.pull()
@@ -129,6 +138,7 @@ async def test_releases_are_answered_as_clients_know_it(api: TasksApi):
     assert has(several["failed_tasks"][0], {"task_id", "reason"})
 
 
+@on_sqlite
 async def test_history_pending_and_figures_are_answered_as_clients_know_it(api: TasksApi):
     await api.plan("a")
     await api.pull()
@@ -156,5 +166,6 @@ async def test_history_pending_and_figures_are_answered_as_clients_know_it(api: 
         "/stats/system",
     ],
 )
+@on_sqlite
 async def test_every_statistic_of_the_family_is_there(api: TasksApi, path: str):
     assert (await api.call("GET", path, key="anna")).status == 200
