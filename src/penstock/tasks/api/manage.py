@@ -26,7 +26,7 @@ from penstock.tasks.api.fields import (
 from penstock.tasks.api.params import MAX_IDS, DepsHere, ProjectHere, QueueId, TaskId, TaskIds, When, new_router
 from penstock.tasks.api.views import failures_view, format_time, task_view, task_views
 from penstock.tasks.domain import DEFAULT_PRIORITY, BatchResult, Status, Task, rank_of
-from penstock.tasks.edit import TaskSpec, QueuePath, TaskEdits
+from penstock.tasks.edit import QueuePath, TaskEdits, TaskSpec
 
 router = new_router()
 
