@@ -15,10 +15,10 @@ from bench import databases
 from bench.rounds import ROUNDS, Finding, summary
 from penstock.adapters.arq_queue import ArqWorkers, Tickets
 from penstock.adapters.redis.link import RedisLink
-from penstock.kernel.announce import announce_by_message
 from penstock.kernel.db import Db, Tx
+from penstock.kernel.job_dispatch import dispatch_by_outbox
 from penstock.kernel.outbox import Relay
-from penstock.kernel.queue import Job, NewJob, Queue
+from penstock.kernel.queue import Job, JobQueue, NewJob
 from penstock.kernel.runner import JobHandler, Runner, Settle
 from penstock.kernel.workers import Workers
 from tests.conftest import open_db
@@ -43,7 +43,7 @@ class Pace:
 class Work:
     """Does nothing, and enqueues the next job of a chain where there is one."""
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: JobQueue) -> None:
         self.settled = 0
         self._queue = queue
 
@@ -54,7 +54,7 @@ class Work:
     async def _settle(self, links: int, tx: Tx) -> None:
         if links > 1:
             await self._queue.enqueue(tx, NewJob(kind="k", payload={"links": links - 1}))
-        tx.after.append(self._count)
+        tx.after_commit.append(self._count)
 
     def _count(self) -> None:
         self.settled += 1
@@ -89,7 +89,7 @@ def _findings(what: str, rounds: list[tuple[Pace, Pace]]) -> list[Finding]:
 
 async def _on_ledger(server: PostgresServer, jobs: Sequence[NewJob]) -> Pace:
     await databases.refill(server.dsn(DATABASE), 0)
-    db, queue = open_db(server.url(DATABASE)), Queue()
+    db, queue = open_db(server.url(DATABASE)), JobQueue()
     work = Work(queue)
     workers = Workers(db, queue, _handlers(work), owner="bench", slots=SLOTS)
     pace = await _measure(db, queue, work, jobs, [workers])
@@ -100,7 +100,7 @@ async def _on_ledger(server: PostgresServer, jobs: Sequence[NewJob]) -> Pace:
 async def _on_arq(server: PostgresServer, redis: ValkeyServer, jobs: Sequence[NewJob]) -> Pace:
     await databases.refill(server.dsn(DATABASE), 0)
     redis.flush()
-    db, link, queue = open_db(server.url(DATABASE)), RedisLink(redis.url), Queue(announce=announce_by_message)
+    db, link, queue = open_db(server.url(DATABASE)), RedisLink(redis.url), JobQueue(dispatch=dispatch_by_outbox)
     work = Work(queue)
     workers = ArqWorkers(link, Runner(db, queue, _handlers(work), owner="bench"), slots=SLOTS)
     relay = Relay(db, {}, carriers=[Tickets(link, db.clock)], owner="bench")
@@ -115,7 +115,7 @@ def _handlers(work: Work) -> dict[str, JobHandler]:
 
 
 async def _measure(
-    db: Db, queue: Queue, work: Work, jobs: Sequence[NewJob], parts: Sequence[Workers | ArqWorkers | Relay]
+    db: Db, queue: JobQueue, work: Work, jobs: Sequence[NewJob], parts: Sequence[Workers | ArqWorkers | Relay]
 ) -> Pace:
     total = sum(job.payload["links"] for job in jobs)
     async with db.tx() as tx:

@@ -9,7 +9,7 @@ import asyncpg
 from bench import databases
 from bench.rounds import ROUNDS, Finding, p95, summary
 from penstock.kernel.db import Db
-from penstock.kernel.queue import NewJob, Queue
+from penstock.kernel.queue import JobQueue, NewJob
 from tests.conftest import open_db
 from tests.servers.postgres import PostgresServer
 
@@ -61,7 +61,7 @@ class Churn:
         self.settles: list[tuple[float, float]] = []
         self.rescues: list[tuple[float, float]] = []
         self.dead_rows = 0.0
-        self._queue = Queue()
+        self._queue = JobQueue()
         self._began = time.perf_counter()
 
     async def run(self, db: Db) -> None:
@@ -79,9 +79,9 @@ class Churn:
         async with db.tx() as tx:
             await self._queue.enqueue(tx, *(NewJob(kind="bench") for _ in range(BATCH)))
         began = self._now()
-        rows = await self._queue.leases.claim_alone(db, owner="bench", seconds=LEASE_SECONDS, limit=BATCH)
+        rows = await self._queue.leases.claim_autocommit(db, owner="bench", seconds=LEASE_SECONDS, limit=BATCH)
         claimed = self._now()
-        async with db.once() as tx:
+        async with db.autocommit() as tx:
             ids, token = [row.id for row in rows], rows[0].lease_token
             await self._queue.leases.settle(tx, ids, token, state="done", finished_at=tx.now)
         self.claims.append((began, claimed - began))

@@ -8,7 +8,7 @@ import asyncpg
 
 from bench import databases
 from bench.rounds import Finding, compare
-from penstock.kernel.queue import Queue
+from penstock.kernel.queue import JobQueue
 from tests.conftest import open_db
 from tests.servers.postgres import PostgresServer
 
@@ -61,10 +61,10 @@ async def _bare(dsn: str) -> float:
 
 async def _ours(dsn: str, url: str) -> float:
     await databases.refill(dsn, ROWS)
-    db, leases = open_db(url), Queue().leases
+    db, leases = open_db(url), JobQueue().leases
     began = time.perf_counter()
-    while rows := await leases.claim_alone(db, owner="bench", seconds=60, limit=BATCH):
-        async with db.once() as tx:
+    while rows := await leases.claim_autocommit(db, owner="bench", seconds=60, limit=BATCH):
+        async with db.autocommit() as tx:
             ids = [row.id for row in rows]
             await leases.settle(tx, ids, rows[0].lease_token, state="done", finished_at=tx.now)
     rate = ROWS / (time.perf_counter() - began)

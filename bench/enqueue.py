@@ -8,7 +8,7 @@ import asyncpg
 
 from bench import databases
 from bench.rounds import Finding, compare
-from penstock.kernel.queue import NewJob, Queue
+from penstock.kernel.queue import JobQueue, NewJob
 from tests.conftest import open_db
 from tests.servers.postgres import PostgresServer
 
@@ -67,7 +67,7 @@ async def _bare(dsn: str) -> float:
 
 async def _ours(dsn: str, url: str) -> float:
     await databases.refill(dsn, 0)
-    db, queue = open_db(url), Queue()
+    db, queue = open_db(url), JobQueue()
     began = time.perf_counter()
     for _ in range(0, ROWS, BATCH):
         async with db.tx() as tx:

@@ -20,7 +20,7 @@ from penstock.documents.ocr.provider import Desk, OCRProvider, Reading, Source
 from penstock.etl import papers
 from penstock.etl.domain import EtlTask
 from penstock.etl.submit import NewTask, submit
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 from penstock.settings import EtlSettings, Settings
 from penstock.wiring import open_runtime
 
@@ -38,7 +38,7 @@ class CountedReader:
         self.calls = 0
 
     @property
-    def identity(self) -> Plain:
+    def identity(self) -> JsonObject:
         """The reader's own."""
         return self._reader.identity
 

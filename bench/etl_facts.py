@@ -25,7 +25,7 @@ from penstock.documents.ocr.layout import OcrLine, build_page
 from penstock.documents.pages import Page
 from penstock.documents.pdf.text_layer import TextLayers, read_text_layers
 from penstock.documents.text.batches import PageBatch, read_batch
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 LATIN, CHINESE, SIZE, LEADING = "Facts", "FactsChinese", 10, 16
 LEFT, BESIDE, WIDTH, TOP, BOTTOM = 50, 330, 495, 60, 780  # points
@@ -73,8 +73,8 @@ class Draft:
 
     kind: str
     blocks: tuple[Block, ...]
-    schema: Plain
-    value: Plain
+    schema: JsonObject
+    value: JsonObject
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +84,8 @@ class Facts:
     kind: str
     way: str
     pages: tuple[Page, ...]
-    schema: Plain
-    value: Plain
+    schema: JsonObject
+    value: JsonObject
 
 
 Kind: TypeAlias = tuple[Callable[[Pen], Draft], str]  # makes a document; the languages that it makes it in

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from bench.etl_facts import Facts
 from bench.etl_facts_words import CURRENCIES
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 INVENTED = {
     "ascii": "Oliver Trentham|Meridian Consulting Group|Sofia Lindqvist|Apex Industrial Supplies|Claire Dubois",
@@ -31,7 +31,7 @@ class Plant:
 class Planted:
     """A result with wrong values in it."""
 
-    value: Plain
+    value: JsonObject
     plants: tuple[Plant, ...]
 
 
@@ -40,7 +40,7 @@ class _Leaf:
     way: Way
     value: Any
     options: tuple[Any, ...]  # that the schema lists
-    result: Plain
+    result: JsonObject
 
 
 def plant(facts: Facts, dice: random.Random) -> Planted:
@@ -58,7 +58,7 @@ def plant(facts: Facts, dice: random.Random) -> Planted:
     return Planted(value=value, plants=tuple(plants))
 
 
-def _leaves(value: Any, schema: Plain, way: Way) -> Iterator[tuple[Way, Any, tuple[Any, ...]]]:
+def _leaves(value: Any, schema: JsonObject, way: Way) -> Iterator[tuple[Way, Any, tuple[Any, ...]]]:
     if isinstance(value, dict):
         for name, inner in value.items():
             yield from _leaves(inner, schema["properties"][name], (*way, name))

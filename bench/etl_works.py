@@ -75,7 +75,7 @@ class Works:
             while not (row := await self._row(task)).is_over:
                 await ear.wait(seconds=self.look_seconds)
         finally:
-            self.house.db.wakeups.forget(ear)
+            self.house.db.wakeups.unlisten(ear)
         assert row.status is Status.COMPLETED, row.error
         return row
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from bench import databases
 from bench.rounds import Finding, compare, p95
 from penstock.kernel.db import Db
-from penstock.kernel.queue import Queue
+from penstock.kernel.queue import JobQueue
 from tests.conftest import open_db
 from tests.servers.postgres import PostgresServer
 
@@ -46,7 +46,7 @@ async def _sqlite(folder: Path) -> tuple[Db, Db]:
 
 
 async def _compare(database: str, few: Db, many: Db) -> Finding:
-    small, large = Queue(), Queue()
+    small, large = JobQueue(), JobQueue()
     finding = await compare(
         f"p95 of a claim of {BATCH} at {MANY:,} rows beside {FEW:,}, {database}",
         "ms",
@@ -59,11 +59,11 @@ async def _compare(database: str, few: Db, many: Db) -> Finding:
     return finding
 
 
-async def _p95(db: Db, queue: Queue) -> float:
+async def _p95(db: Db, queue: JobQueue) -> float:
     took = []
     for _ in range(CLAIMS):
         began = time.perf_counter()
-        rows = await queue.leases.claim_alone(db, owner="bench", seconds=600, limit=BATCH)
+        rows = await queue.leases.claim_autocommit(db, owner="bench", seconds=600, limit=BATCH)
         took.append(time.perf_counter() - began)
         assert len(rows) == BATCH
     return p95(took)

@@ -81,7 +81,7 @@ async def _look(url: str) -> None:
 
 async def look(db: Db) -> None:
     """Let PostgreSQL note how large its tables are."""
-    async with db.once() as tx:
+    async with db.autocommit() as tx:
         await tx.conn.execute(text("VACUUM ANALYZE"))
 
 

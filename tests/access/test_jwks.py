@@ -137,7 +137,7 @@ async def test_without_any_keys_callers_learn_that_a_part_of_the_house_is_away(
     for _ in range(3):
         with pytest.raises(JwksUnavailable, match="answered 500"):
             await tokens.verify(token_of(OLD, clock))
-    assert JwksUnavailable.ours
+    assert JwksUnavailable.internal_outage
     assert publisher.asked == 1
     publisher.answer = None
     clock.advance(seconds=LEAST_FETCH_SECONDS)

@@ -59,7 +59,7 @@ async def full(db: Db) -> Db:
         rows = [(at, f"actor {n % 50}", f"action {n % 20}", "t", {}, "", "") for n, at in enumerate(times)]
         await insert_rows(tx, audit.audit_log, line, rows)
     if db.on_postgres:
-        async with db.once() as tx:
+        async with db.autocommit() as tx:
             await tx.conn.execute(text("VACUUM ANALYZE"))
     return db
 

@@ -14,13 +14,13 @@ from penstock.adapters.arq_queue import ArqWorkers, Reconciler, Tickets
 from penstock.adapters.arq_queue.client import ArqClient
 from penstock.adapters.redis.link import RedisLink
 from penstock.adapters.redis.notifier import RedisNotifier
-from penstock.kernel.announce import announce_by_message
 from penstock.kernel.clock import SystemClock
 from penstock.kernel.db import Db, Tx
+from penstock.kernel.job_dispatch import dispatch_by_outbox
 from penstock.kernel.maintenance import Maintenance
 from penstock.kernel.notifier import run_notifier
 from penstock.kernel.outbox import Relay
-from penstock.kernel.queue import Job, JobState, NewJob, Queue, get_job, job
+from penstock.kernel.queue import Job, JobQueue, JobState, NewJob, get_job, job
 from penstock.kernel.rate_limits import SqlRateLimits
 from penstock.kernel.runner import JobHandler, Runner, Settle
 from penstock.kernel.runstate import SqlRunState
@@ -38,7 +38,7 @@ class Runtime:
 
     def __init__(self, url: str, redis_url: str, handler: JobHandler, *, owner: str = "host:1:a") -> None:
         self.db, self.link = open_db(url), RedisLink(redis_url)
-        self.queue = Queue(announce=announce_by_message)
+        self.queue = JobQueue(dispatch=dispatch_by_outbox)
         tickets = Tickets(self.link, self.db.clock)
         relay = Relay(self.db, {}, carriers=[tickets], owner=owner)
         runner = Runner(self.db, self.queue, {"k": handler}, owner=owner, grace_seconds=0)

@@ -12,18 +12,18 @@ from penstock.adapters.arq_queue import Tickets
 from penstock.adapters.arq_queue.reconciler import PAGE
 from penstock.adapters.arq_queue.tickets import queue_name, score
 from penstock.adapters.redis.link import RedisLink
-from penstock.kernel.announce import JobsWaiting, Waiting, announce_by_message
 from penstock.kernel.clock import ManualClock, SystemClock
+from penstock.kernel.database_errors import DatabaseUnavailable
 from penstock.kernel.db import Db, Tx
-from penstock.kernel.faults import DatabaseAway
+from penstock.kernel.job_dispatch import JobsWaiting, WaitingJob, dispatch_by_outbox
 from penstock.kernel.outbox import Parcel
 from penstock.kernel.partitions import pause, resume
-from penstock.kernel.queue import Job, JobState, NewJob, Queue
+from penstock.kernel.queue import Job, JobQueue, JobState, NewJob
 from tests.conformance.shop import ArqShop
 from tests.fakes.gate import Gate, until
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-JOB = Waiting(id="a", attempt=0, room="", priority=5, due_at=NOW)
+JOB = WaitingJob(id="a", attempt=0, module="", priority=5, due_at=NOW)
 ODD_IDS = ["a:1", "a:1:0", "a", " ", "ü 中 😀", 'it\'s "x" \\ %s {} *', "x" * 500]
 
 
@@ -43,7 +43,7 @@ async def tickets_in(link: RedisLink, room: str = "") -> list[str]:
     return [name.decode() for name in await link.client.zrange(queue_name(room), 0, -1)]
 
 
-def parcel(*jobs: Waiting) -> Parcel:
+def parcel(*jobs: WaitingJob) -> Parcel:
     payload = {"jobs": JobsWaiting.of(jobs).jobs}
     return Parcel(id="msg_1", channel="JobsWaiting", dedup_key="k", payload=payload, created_at=NOW)
 
@@ -59,7 +59,7 @@ class TestTickets:
 
     async def test_a_room_may_have_a_queue_by_another_name(self, link: RedisLink):
         names = {"etl": "my-documents"}
-        job = replace(JOB, room="etl")
+        job = replace(JOB, module="etl")
         await Tickets(link, ManualClock(NOW), names=names).push([JOB, job])
         assert await link.client.zrange("my-documents", 0, -1) == [b"a:0"]
         assert await tickets_in(link) == ["a:0"]
@@ -85,9 +85,9 @@ class TestTickets:
         assert 3.9 < days <= 4
 
     async def test_ids_of_any_characters_run_once_each(self, shop: ArqShop):
-        await shop.add(*(NewJob(kind="note", id=name, room="a room: 中") for name in ODD_IDS))
+        await shop.add(*(NewJob(kind="note", id=name, module="a room: 中") for name in ODD_IDS))
         await shop.deliver()
-        assert await shop.crew(rooms=("a room: 中",)).run_until_empty() == len(ODD_IDS)
+        assert await shop.crew(modules=("a room: 中",)).run_until_empty() == len(ODD_IDS)
         assert sorted(shop.noted) == sorted(ODD_IDS)
 
     async def test_a_thousand_jobs_go_out_in_two_round_trips(self, shop: ArqShop):
@@ -99,8 +99,8 @@ class TestTickets:
         assert len(await tickets_in(shop.link)) == 1000
 
     async def test_nothing_is_left_in_redis_when_all_is_done(self, shop: ArqShop):
-        await shop.add(*(NewJob(kind="note", room=room) for room in ("", "etl") * 20))
-        await shop.run(rooms=("", "etl"))
+        await shop.add(*(NewJob(kind="note", module=module) for module in ("", "etl") * 20))
+        await shop.run(modules=("", "etl"))
         assert await shop.link.client.keys("*") == []
 
 
@@ -134,11 +134,11 @@ class TestTaking:
     async def test_a_room_that_refuses_is_left_alone_and_its_jobs_come_when_it_opens(
         self, shop: ArqShop, clock: ManualClock
     ):
-        await shop.add(*(NewJob(kind="note", room="closed") for _ in range(50)))
+        await shop.add(*(NewJob(kind="note", module="closed") for _ in range(50)))
         await shop.deliver()
         async with shop.db.tx() as tx:
             await pause(tx, "job", "closed")
-        crew = shop.crew(rooms=("closed",), slots=2)
+        crew = shop.crew(modules=("closed",), slots=2)
         assert await crew.run_until_empty() == 0
         assert len(await tickets_in(shop.link, "closed")) == 48  # as many as there are slots were tried
         async with shop.db.tx() as tx:
@@ -155,15 +155,15 @@ class TestTaking:
         assert len(await tickets_in(shop.link)) == 1
 
 
-class QueueThatDawdles(Queue):
+class QueueThatDawdles(JobQueue):
     """Claims, and comes back only when it is let."""
 
     def __init__(self) -> None:
-        super().__init__(announce=announce_by_message)
+        super().__init__(dispatch=dispatch_by_outbox)
         self.claimed, self.let = asyncio.Event(), asyncio.Event()
 
-    async def claim_ids(self, tx: Tx, ids: Sequence[str], *, owner: str, seconds: float, room: str = "") -> list[Job]:
-        jobs = await super().claim_ids(tx, ids, owner=owner, seconds=seconds, room=room)
+    async def claim_ids(self, tx: Tx, ids: Sequence[str], *, owner: str, seconds: float, module: str = "") -> list[Job]:
+        jobs = await super().claim_ids(tx, ids, owner=owner, seconds=seconds, module=module)
         self.claimed.set()
         await self.let.wait()
         return jobs
@@ -218,7 +218,7 @@ class TestStop:
 
 
 def refuses(*, actor: str = "") -> AbstractAsyncContextManager[Tx]:
-    raise DatabaseAway(reason="gone fishing")
+    raise DatabaseUnavailable(reason="gone fishing")
 
 
 async def no_tickets(link: RedisLink) -> bool:
@@ -247,7 +247,7 @@ class TestReconciling:
         assert len(await tickets_in(shop.link)) == 4 * PAGE
 
     async def test_a_turn_that_finds_nothing_missing_changes_nothing(self, shop: ArqShop):
-        await shop.add(*(NewJob(kind="note", room=room) for room in ("", "etl", "")))
+        await shop.add(*(NewJob(kind="note", module=module) for module in ("", "etl", "")))
         await shop.deliver()
         before = {room: await tickets_in(shop.link, room) for room in ("", "etl")}
         await shop.reconciler.run()

@@ -24,7 +24,7 @@ async def test_a_folder_that_cannot_be_written_to_is_told(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(BlobsUnavailable, match="File exists") as failed:
         await DiskBlobs(tmp_path / "file").check()
-    assert failed.value.ours
+    assert failed.value.internal_outage
 
 
 async def test_a_full_disk_is_told_and_left_clean(root, monkeypatch):

@@ -162,14 +162,14 @@ class TestAPage:
         place.limits = ReaderLimits(page_seconds=0.05)
         with pytest.raises(DocumentTookTooLong, match=r"page 1:.*did not end within 0\.05 s") as late:
             await place.read(fax(LINES), "fax.tif")
-        assert (late.value.retryable, late.value.ours) == (True, False)
+        assert (late.value.retryable, late.value.internal_outage) == (True, False)
 
     async def test_whose_engine_is_killed_from_outside_may_be_tried_again(self, place: Place):
         reading, child = await caught_at_work(place)
         child.kill()
         with pytest.raises(DocumentReaderKilled, match=r"page \d+:.*from outside") as killed:
             await reading
-        assert (killed.value.retryable, killed.value.ours) == (True, False)
+        assert (killed.value.retryable, killed.value.internal_outage) == (True, False)
 
     async def test_that_wants_too_much_memory_is_killed_and_named(self, place: Place):
         place.limits = ReaderLimits(page_memory_bytes=1024 * 1024)
@@ -205,7 +205,7 @@ class TestTheEngine:
         zygote.kill()
         with pytest.raises(SandboxLost) as lost:
             await reading
-        assert lost.value.ours
+        assert lost.value.internal_outage
         kept = await place.keys()
         assert "pages/000001.json" in kept
         pages = await place.pages(await place.read(fax(LINES * 2), "fax.tif"))

@@ -16,7 +16,7 @@ from penstock.adapters.otel import CLOSE_SECONDS, OtelTracing
 from penstock.kernel.db import Db
 from penstock.kernel.errors import Invalid
 from penstock.kernel.logs import trace_id
-from penstock.kernel.queue import Job, NewJob, Queue
+from penstock.kernel.queue import Job, JobQueue, NewJob
 from penstock.kernel.workers import Settle, Workers
 from penstock.settings import Settings
 from penstock.web import health
@@ -121,7 +121,7 @@ class TestJobs:
         async def bad(_job: Job) -> Settle | None:
             raise Invalid(reason="password=hunter2")
 
-        queue = Queue()
+        queue = JobQueue()
         workers = Workers(db, queue, tracing.jobs({"well": well, "bad": bad}), owner="o", slots=1)
         async with db.tx() as tx:
             await queue.enqueue(tx, NewJob(kind="well", id="a"), NewJob(kind="bad", id="b"))
@@ -130,7 +130,7 @@ class TestJobs:
         spans = {span.name: span for span in collector.spans}
         assert attributes(spans["job well"]) == {
             "penstock.job.id": "a",
-            "penstock.job.room": 0,  # an empty string comes back as nothing
+            "penstock.job.module": 0,  # an empty string comes back as nothing
             "penstock.job.attempt": 1,
         }
         assert spans["job bad"].status.code == Status.STATUS_CODE_ERROR

@@ -111,7 +111,7 @@ class TestWhenItIsGone:
         server.kill()
         error = await refused(link)
         assert error.values["reason"] == "Connection refused"
-        assert (error.code, error.ours, error.retryable) == ("REDIS_UNAVAILABLE", True, True)
+        assert (error.code, error.internal_outage, error.retryable) == ("REDIS_UNAVAILABLE", True, True)
 
     async def test_the_client_inside_faults_says_the_same(self, link: RedisLink, server: ValkeyServer):
         server.kill()

@@ -108,7 +108,11 @@ class TestRefused:
     async def test_the_error_says_that_a_part_of_our_own_house_is_away(self, place):
         with pytest.raises(BlobsUnavailable) as failed:
             await hasty(replace(place, bucket="no-such-bucket")).get("a")
-        assert (failed.value.ours, failed.value.retryable, failed.value.code) == (True, True, "BLOBS_UNAVAILABLE")
+        assert (failed.value.internal_outage, failed.value.retryable, failed.value.code) == (
+            True,
+            True,
+            "BLOBS_UNAVAILABLE",
+        )
         assert failed.value.__cause__ is not None
 
 

@@ -181,7 +181,7 @@ class TestFields:
         shaper = FieldsShaper(blobs, sandbox, tmp_path / "scratch", SandboxLimits(cpu_seconds=60, seconds=0.5))
         with pytest.raises(DocumentTookTooLong) as late:
             await shaper.shape("a.pdf", READING, rule(slow), QuietDesk())
-        assert (late.value.retryable, late.value.ours) == (True, False)
+        assert (late.value.retryable, late.value.internal_outage) == (True, False)
 
     async def test_of_a_thousand_pages_take_the_memory_of_a_few(self, blobs: DiskBlobs, tmp_path: Path):
         prose = "Nothing that anybody asks for stands here. " * 1000

@@ -111,7 +111,7 @@ async def test_while_redis_is_away_messages_wait_and_lose_no_attempt(db: Db, clo
     with ValkeyServer.start() as server:
         link = RedisLink(server.url)
         carrier = StreamCarrier(link, [CHANNEL], length=100)
-        relay = Relay(db, {}, carriers=[carrier], owner="relay", most_attempts=1)
+        relay = Relay(db, {}, carriers=[carrier], owner="relay", max_attempts=1)
         await tell(db, PageDone(page=1))
         server.kill()
         with pytest.raises(RedisAway):

@@ -57,7 +57,7 @@ class RecordingSubmitter:
 @pytest.fixture
 async def submitter(tmp_path: Path) -> AsyncIterator[RecordingSubmitter]:
     async with open_runtime(Settings(data_dir=tmp_path / "data")) as runtime:
-        heartbeat = Heartbeat(runtime.db, owner=OTHER, kind=ProcessKind.WORK, rooms=[ROOM], version="1")
+        heartbeat = Heartbeat(runtime.db, owner=OTHER, kind=ProcessKind.WORK, modules=[ROOM], version="1")
         await heartbeat.beat()
         yield RecordingSubmitter(runtime, tmp_path)
 

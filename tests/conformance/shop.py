@@ -9,10 +9,10 @@ import pytest
 
 from penstock.adapters.arq_queue import ArqWorkers, Reconciler, Tickets
 from penstock.adapters.redis.link import RedisLink
-from penstock.kernel.announce import announce_by_message
 from penstock.kernel.db import Db
+from penstock.kernel.job_dispatch import dispatch_by_outbox
 from penstock.kernel.outbox import Relay
-from penstock.kernel.queue import Job, NewJob, Queue, get_job
+from penstock.kernel.queue import Job, JobQueue, NewJob, get_job
 from penstock.kernel.runner import JobHandler, Runner
 from penstock.kernel.transitions import list_transitions
 from penstock.kernel.workers import Workers
@@ -37,7 +37,7 @@ class Shop:
 
     def __init__(self, db: Db) -> None:
         self.db = db
-        self.queue = Queue()
+        self.queue = JobQueue()
         self.handlers: dict[str, JobHandler] = {"note": self.note}
         self.noted: list[str] = []
 
@@ -72,7 +72,7 @@ class Shop:
     async def claim(self, *, seconds: float = 60, room: str = "") -> list[Job]:
         """What a worker does first; for tests in which that worker then falls silent."""
         async with self.db.tx(actor="worker-2") as tx:
-            return await self.queue.claim(tx, owner="worker-2", seconds=seconds, limit=10, room=room)
+            return await self.queue.claim(tx, owner="worker-2", seconds=seconds, limit=10, module=room)
 
     async def rescue(self) -> list[str]:
         async with self.db.tx(actor="reaper") as tx:
@@ -93,7 +93,7 @@ class ArqShop(Shop):
     def __init__(self, db: Db, link: RedisLink) -> None:
         super().__init__(db)
         self.link = link
-        self.queue = Queue(announce=announce_by_message)
+        self.queue = JobQueue(dispatch=dispatch_by_outbox)
         self.tickets = Tickets(link, db.clock)
         self.relay = Relay(db, {}, carriers=[self.tickets], owner="relay")
         self.reconciler = Reconciler(db, self.queue, self.tickets)

@@ -17,7 +17,7 @@ from penstock.adapters.redis.notifier import RedisNotifier
 from penstock.kernel.clock import Clock, ManualClock, SystemClock
 from penstock.kernel.db import Db
 from penstock.kernel.notifier import Notifier, run_notifier
-from penstock.kernel.queue import Job, NewJob, Queue
+from penstock.kernel.queue import Job, JobQueue, NewJob
 from penstock.kernel.workers import Workers
 from tests.conftest import open_db
 from tests.fakes.gate import until
@@ -101,10 +101,10 @@ async def hears(speaker: Db, listener: Db) -> None:
         speaker.wakeups.wake("warm-up")
         if isinstance(speaker.clock, ManualClock):
             speaker.clock.advance(seconds=0.1)
-        return ear._rang.is_set()
+        return ear._notified.is_set()
 
     await until(heard)
-    listener.wakeups.forget(ear)
+    listener.wakeups.unlisten(ear)
 
 
 async def say(db: Db, *channels: str) -> None:
@@ -128,11 +128,11 @@ async def test_a_commit_in_one_process_wakes_a_worker_of_another_at_once(
         started.set()
 
     async with two_processes(sqlite_url, open_bell, still) as (here, there):
-        working = asyncio.create_task(Workers(there, Queue(), {"k": note}, owner="w").run())
+        working = asyncio.create_task(Workers(there, JobQueue(), {"k": note}, owner="w").run())
         await asyncio.sleep(0.05)  # it has looked for work, found none, and waits for a clock that stands
         began = time.perf_counter()
         async with here.tx() as tx:
-            await Queue().enqueue(tx, NewJob(kind="k"))
+            await JobQueue().enqueue(tx, NewJob(kind="k"))
         async with asyncio.timeout(20):
             await started.wait()
         took = time.perf_counter() - began
@@ -157,8 +157,8 @@ async def test_nobody_hears_himself_and_what_is_heard_is_not_said_again(sqlite_u
         await asyncio.gather(mine.wait(seconds=NEVER_SECONDS), theirs.wait(seconds=NEVER_SECONDS))
         await hears(there, here)  # what would have come back by now has come back
         await hears(here, there)
-        assert not mine._rang.is_set()
-        assert not theirs._rang.is_set()
+        assert not mine._notified.is_set()
+        assert not theirs._notified.is_set()
 
 
 @pytest.mark.parametrize("gone", ["killed", "paused"])

@@ -11,9 +11,9 @@ from penstock.kernel.db import Db, Tx
 from penstock.kernel.errors import Invalid, TooMany, Unavailable
 from penstock.kernel.leases import LeaseLost
 from penstock.kernel.machine import WrongState
-from penstock.kernel.queue import Job, JobNotFound, JobState, NewJob, delete_over, list_failed_jobs
+from penstock.kernel.queue import Job, JobNotFound, JobState, NewJob, delete_finished_jobs, list_failed_jobs
 from penstock.kernel.retry import Backoff
-from penstock.kernel.runner import OURS_WAIT_SECONDS, JobHandler, Settle
+from penstock.kernel.runner import OUTAGE_WAIT_SECONDS, JobHandler, Settle
 from penstock.kernel.transitions import list_transitions
 from tests.conformance.shop import IMPLEMENTATIONS, OpenShop, Shop, fails
 
@@ -22,7 +22,7 @@ class StoreAway(Unavailable):
     """A part of our own house is away."""
 
     code = "STORE_AWAY"
-    ours = True
+    internal_outage = True
 
 
 LATE = {"code": "X", "error": "too late"}
@@ -95,10 +95,10 @@ class TestEnqueue:
         assert await shop.run() == 1
 
     async def test_rooms_do_not_work_for_each_other(self, shop: Shop):
-        await shop.add(NewJob(kind="note", id="a", room="gateway"), NewJob(kind="note", id="b", room="etl"))
-        await shop.run(rooms=("gateway",))
+        await shop.add(NewJob(kind="note", id="a", module="gateway"), NewJob(kind="note", id="b", module="etl"))
+        await shop.run(modules=("gateway",))
         assert shop.noted == ["a"]
-        await shop.run(rooms=("gateway", "etl"))
+        await shop.run(modules=("gateway", "etl"))
         assert shop.noted == ["a", "b"]
 
 
@@ -159,7 +159,7 @@ class TestTryingAgain:
 
     async def test_the_waits_between_attempts_grow(self, shop: Shop, clock: ManualClock):
         shop.handlers["broken"] = fails(RuntimeError("boom"))
-        await shop.add(NewJob(kind="broken", id="a", most_attempts=7))
+        await shop.add(NewJob(kind="broken", id="a", max_attempts=7))
         waits = []
         for _ in range(6):
             assert await shop.run() == 1
@@ -177,7 +177,7 @@ class TestTryingAgain:
 
     async def test_after_the_last_attempt_the_job_has_failed_with_the_last_error(self, shop: Shop, clock: ManualClock):
         shop.handlers["broken"] = fails(RuntimeError("boom"))
-        await shop.add(NewJob(kind="broken", id="a", most_attempts=3))
+        await shop.add(NewJob(kind="broken", id="a", max_attempts=3))
         for _ in range(3):
             assert await shop.run() == 1
             clock.advance(seconds=10)
@@ -234,14 +234,14 @@ class TestTryingAgain:
         self, shop: Shop, clock: ManualClock
     ):
         shop.handlers["stores"] = fails(StoreAway(reason="restarting"))
-        await shop.add(NewJob(kind="stores", id="a", most_attempts=1))
+        await shop.add(NewJob(kind="stores", id="a", max_attempts=1))
         for _ in range(3):
             assert await shop.run() == 1
             job = await shop.get("a")
             assert (job.state, job.attempts, job.error_code) == (JobState.WAITING, 0, "STORE_AWAY")
             assert job.error == "restarting"
-            assert job.scheduled_at == clock.now() + timedelta(seconds=OURS_WAIT_SECONDS)
-            clock.advance(seconds=OURS_WAIT_SECONDS)
+            assert job.scheduled_at == clock.now() + timedelta(seconds=OUTAGE_WAIT_SECONDS)
+            clock.advance(seconds=OUTAGE_WAIT_SECONDS)
         shop.handlers["stores"] = shop.note
         assert await shop.run() == 1
         assert await shop.life("a") == ["claim", "put_off"] * 3 + ["claim", "finish"]
@@ -314,7 +314,7 @@ class TestSteering:
         await shop.add(NewJob(kind="note", id="new"))
         await shop.run()
         async with shop.db.tx() as tx:
-            assert await delete_over(tx, before=tx.now) == 1
+            assert await delete_finished_jobs(tx, before=tx.now) == 1
         with pytest.raises(JobNotFound):
             await shop.get("old")
         assert {(await shop.get(job_id)).state for job_id in ("waiting", "new")} == {JobState.WAITING, JobState.DONE}
@@ -337,7 +337,7 @@ class TestSilence:
         assert await shop.life("a") == ["claim", "expire", "claim", "finish"]
 
     async def test_a_job_that_loses_its_worker_in_every_attempt_has_failed(self, shop: Shop, clock: ManualClock):
-        await shop.add(NewJob(kind="note", id="a", most_attempts=2))
+        await shop.add(NewJob(kind="note", id="a", max_attempts=2))
         for _ in range(2):
             assert len(await shop.claim(seconds=60)) == 1
             clock.advance(seconds=60)
@@ -348,7 +348,7 @@ class TestSilence:
         assert (await shop.life("a"))[-2:] == ["expire", "give_up"]
 
     async def test_handing_a_job_back_costs_no_attempt(self, shop: Shop):
-        await shop.add(NewJob(kind="note", id="a", most_attempts=1))
+        await shop.add(NewJob(kind="note", id="a", max_attempts=1))
         [held] = await shop.claim()
         async with shop.db.tx(actor="worker-2") as tx:
             await shop.queue.hand_back(tx, held)

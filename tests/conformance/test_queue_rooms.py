@@ -21,13 +21,13 @@ async def shop(db: Db, request: pytest.FixtureRequest) -> AsyncIterator[Shop]:
 
 class TestPartitions:
     async def test_a_paused_room_waits_until_it_is_resumed_and_holds_nobody_else_up(self, shop: Shop):
-        await shop.add(*(NewJob(kind="note", room=room) for room in ("closed", "open", "closed")))
+        await shop.add(*(NewJob(kind="note", module=room) for room in ("closed", "open", "closed")))
         async with shop.db.tx() as tx:
             await pause(tx, "job", "closed")
-        assert await shop.run(rooms=("closed", "open")) == 1
+        assert await shop.run(modules=("closed", "open")) == 1
         async with shop.db.tx() as tx:
             await resume(tx, "job", "closed")
-        assert await shop.run(rooms=("closed", "open")) == 2
+        assert await shop.run(modules=("closed", "open")) == 2
 
     async def test_no_more_jobs_of_a_room_are_held_than_its_ceiling(self, shop: Shop):
         most, inside = 0, 0
@@ -40,19 +40,19 @@ class TestPartitions:
             inside -= 1
 
         shop.handlers["count"] = count
-        await shop.add(*(NewJob(kind="count", room="narrow") for _ in range(7)))
+        await shop.add(*(NewJob(kind="count", module="narrow") for _ in range(7)))
         async with shop.db.tx() as tx:
             await set_ceiling(tx, "job", "narrow", 2)
-        assert await shop.run(rooms=("narrow",), slots=5) == 7
+        assert await shop.run(modules=("narrow",), slots=5) == 7
         assert most == 2
 
 
 class TestSlots:
     async def test_the_rooms_of_one_process_share_its_slots(self, shop: Shop):
         gate = shop.handlers["wait"] = Gate()
-        await shop.add(*(NewJob(kind="wait", room=room) for room in ("etl", "gateway", "etl", "gateway", "etl")))
+        await shop.add(*(NewJob(kind="wait", module=room) for room in ("etl", "gateway", "etl", "gateway", "etl")))
         await shop.deliver()
-        async with shop.working(rooms=("etl", "gateway"), slots=3):
+        async with shop.working(modules=("etl", "gateway"), slots=3):
             await until(lambda: len(gate.entered) == 3)
             gate.opened.set()
             await until(lambda: len(gate.left) == 5)
@@ -71,7 +71,7 @@ class TestStop:
 
     async def test_what_does_not_end_in_time_is_handed_back_and_another_takes_it(self, shop: Shop):
         gate = shop.handlers["wait"] = Gate()
-        await shop.add(*(NewJob(kind="wait", id=name, most_attempts=1) for name in ("a", "b")))
+        await shop.add(*(NewJob(kind="wait", id=name, max_attempts=1) for name in ("a", "b")))
         await shop.deliver()
         async with shop.working(slots=2, grace_seconds=0):
             await until(lambda: len(gate.entered) == 2)

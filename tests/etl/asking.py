@@ -24,7 +24,7 @@ from penstock.kernel.db import Db
 from penstock.kernel.http.problems import install_error_handlers
 from penstock.kernel.http.routes import RouteIndex
 from penstock.kernel.outbox import Relay
-from penstock.kernel.queue import Queue
+from penstock.kernel.queue import JobQueue
 from penstock.kernel.runstate import SqlRunState
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.workers import Workers
@@ -120,7 +120,7 @@ class Room:
     async def work(self) -> None:
         """Do the room's jobs that are due, and tell run state."""
         workers = Workers(
-            self.tools.db, self.tools.queue, worker.handlers(self.tools), owner="w", rooms=["etl"], slots=1
+            self.tools.db, self.tools.queue, worker.handlers(self.tools), owner="w", modules=["etl"], slots=1
         )
         await workers.run_until_empty()
         relay = Relay(self.tools.db, {}, carriers=[worker.RunStateCarrier(self.tools)], owner="relay")
@@ -148,7 +148,7 @@ async def open_room(db: Db, folder: Path, **terms: Any) -> AsyncIterator[Room]:
     async with Sandbox(preload=PRELOAD) as sandbox:
         tools = Deps(
             db=db,
-            queue=Queue(),
+            queue=JobQueue(),
             runs=SqlRunState(db, live_seconds=3600, final_seconds=3600),
             blobs=blobs,
             sandbox=sandbox,

@@ -13,7 +13,7 @@ from penstock.etl import overlay, schemas
 from penstock.etl.domain import Mode
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.db import Db
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 from penstock.kernel.sandbox.call import Sandbox
 from tests.etl.asking import Room, open_room, room_of
 
@@ -50,7 +50,7 @@ class ShaperOfJson:
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
 
-    def identity(self, rule: ShapeRule) -> Plain | None:
+    def identity(self, rule: ShapeRule) -> JsonObject | None:
         return None
 
     async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:

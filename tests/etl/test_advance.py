@@ -15,7 +15,7 @@ from penstock.etl.runs import Trail
 from penstock.kernel.blobs import BlobsUnavailable
 from penstock.kernel.errors import Invalid, Unavailable
 from penstock.kernel.queue import JobState
-from penstock.kernel.runner import OURS_WAIT_SECONDS
+from penstock.kernel.runner import OUTAGE_WAIT_SECONDS
 from tests.etl.test_track import RunStateAway
 from tests.etl.workshop import Workshop
 from tests.fakes.ocr import EchoOcr, OcrFarAway, OcrThatFails, OcrThatTimesOut, OcrThatWaits, ShaperThatFails
@@ -162,7 +162,7 @@ class TestTheChain:
     async def test_a_job_carries_numbers_only(self, shop: Workshop):
         task = await shop.submit()
         job = await shop.job(task, "ocr")
-        assert (job.kind, job.room, job.payload) == ("etl_ocr_job", "etl", {"task_id": task.id, "run": 1})
+        assert (job.kind, job.module, job.payload) == ("etl_ocr_job", "etl", {"task_id": task.id, "run": 1})
 
 
 class TestFailures:
@@ -239,7 +239,7 @@ class TestFailures:
         task = await shop.submit()
         for _ in range(6):
             await shop.work()
-            shop.clock.advance(seconds=OURS_WAIT_SECONDS)
+            shop.clock.advance(seconds=OUTAGE_WAIT_SECONDS)
         assert (await shop.row(task)).status is Status.COMPLETED
         assert (await shop.row(task)).metadata["attempt_ocr"] == 1
         assert "waits" not in (await shop.row(task)).metadata

@@ -28,15 +28,15 @@ async def room(db: Db, tmp_path: Path) -> AsyncIterator[Room]:
         yield opened
 
 
-async def beat(db: Db, *, owner: str, rooms: list[str]) -> None:
-    await Heartbeat(db, owner=owner, kind=ProcessKind.WORK, rooms=rooms, version="1").beat()
+async def beat(db: Db, *, owner: str, modules: list[str]) -> None:
+    await Heartbeat(db, owner=owner, kind=ProcessKind.WORK, modules=modules, version="1").beat()
 
 
 async def test_it_counts_what_waits_and_who_works(room: Room, clock: ManualClock):
-    await beat(room.tools.db, owner="old", rooms=["etl"])
+    await beat(room.tools.db, owner="old", modules=["etl"])
     clock.advance(seconds=60)
-    await beat(room.tools.db, owner="one", rooms=["", "etl"])
-    await beat(room.tools.db, owner="other", rooms=["tasks"])
+    await beat(room.tools.db, owner="one", modules=["", "etl"])
+    await beat(room.tools.db, owner="other", modules=["tasks"])
     await room.submit()
     answer = await room.call("GET", "/health")
     assert answer.status == 200

@@ -15,12 +15,12 @@ from penstock.etl.store.tasks import Listing
 from penstock.kernel.bulk import insert_rows
 from penstock.kernel.columns import UtcTime
 from penstock.kernel.db import Db, Tx
-from penstock.kernel.leases import LONG_AGO
+from penstock.kernel.leases import EPOCH
 from tests.plans import explain, look, reads_a_whole_table, recorded, sorts
 
 Verb = Callable[[Tx], Awaitable[object]]
 ROWS = 20_000
-MOMENTS = literal(LONG_AGO, UtcTime), literal(LONG_AGO, UtcTime)
+MOMENTS = literal(EPOCH, UtcTime), literal(EPOCH, UtcTime)
 COLUMNS = (
     "user_id", "project_id", "filename", "s3_key", "rule_id", "rule_version", "status", "run", "ocr_run", "progress",
     "result", "metadata", "created_at", "updated_at",

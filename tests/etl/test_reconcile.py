@@ -15,7 +15,7 @@ from penstock.etl.store.tables import etl_task
 from penstock.kernel.blobs import BlobsUnavailable
 from penstock.kernel.columns import UtcTime
 from penstock.kernel.errors import Unavailable
-from penstock.kernel.leases import LONG_AGO
+from penstock.kernel.leases import EPOCH
 from penstock.kernel.queue import JobState, job
 from penstock.kernel.runstate import RunEntry, RunState, SqlRunState
 from tests.etl.workshop import Workshop
@@ -323,7 +323,7 @@ async def test_a_turn_looks_at_one_page_and_the_next_turn_goes_on(shop: Workshop
 
 class TestWhenATurnIsNeeded:
     async def is_needed(self, shop: Workshop) -> bool:
-        moments = literal(LONG_AGO, UtcTime), literal(shop.clock.now(), UtcTime)
+        moments = literal(EPOCH, UtcTime), literal(shop.clock.now(), UtcTime)
         async with shop.db.read() as tx:
             return bool(await tx.conn.scalar(select(reconcile.is_any_under_way(*moments))))
 

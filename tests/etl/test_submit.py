@@ -24,7 +24,7 @@ from penstock.etl.submit import NewTask, submit
 from penstock.kernel.blobs import BadBlobKey
 from penstock.kernel.db import Tx
 from penstock.kernel.errors import Unavailable
-from penstock.kernel.queue import JobState, NewJob, Queue, job
+from penstock.kernel.queue import JobQueue, JobState, NewJob, job
 from tests.etl.workshop import ANNA, BERT, ROOT, Workshop
 
 FIELDS = RuleBody(name="invoice", json_schema={"type": "object"}, postprocess_mode=Mode.FIELDS)
@@ -170,7 +170,7 @@ class TestRefusals:
         assert await shop.count(etl_task) == 2
 
     async def test_a_job_that_cannot_be_written_leaves_no_task(self, shop: Workshop):
-        class QueueThatFails(Queue):
+        class QueueThatFails(JobQueue):
             async def enqueue(self, tx: Tx, *jobs: NewJob) -> list[str]:
                 raise Unavailable(reason="no")
 

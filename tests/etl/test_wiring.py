@@ -129,7 +129,7 @@ async def test_the_room_has_slots_of_its_own(settings: Settings):
             await ocr.waits.wait()
             async with house.db.tx() as tx:
                 gone = {"project_pk": "none", "queue_pk": None}
-                await house.queue.enqueue(tx, NewJob(kind=REMOVE_JOB, id="other", room="tasks", payload=gone))
+                await house.queue.enqueue(tx, NewJob(kind=REMOVE_JOB, id="other", module="tasks", payload=gone))
             await done(house, "other")
             assert ocr.calls == 1
             ocr.go_on.set()

@@ -25,11 +25,11 @@ from penstock.etl.reconcile import Reconciler
 from penstock.etl.runs import Standing, find, key
 from penstock.etl.store import tasks
 from penstock.etl.submit import NewTask, submit
-from penstock.kernel.announce import announce_by_message
 from penstock.kernel.clock import ManualClock, SystemClock
 from penstock.kernel.events import event
+from penstock.kernel.job_dispatch import dispatch_by_outbox
 from penstock.kernel.outbox import Carrier, Relay
-from penstock.kernel.queue import Job, Queue, get_job
+from penstock.kernel.queue import Job, JobQueue, get_job
 from penstock.kernel.retry import Backoff
 from penstock.kernel.runner import Runner
 from penstock.kernel.runstate import SqlRunState, run_state
@@ -90,11 +90,11 @@ class Workshop:
         handlers, retries = worker.handlers(self.tools), worker.retries(self.tools)
         if self.link is None:
             return Workers(
-                self.db, self.tools.queue, handlers, owner=owner, rooms=["etl"], lease_seconds=LEASE_SECONDS,
+                self.db, self.tools.queue, handlers, owner=owner, modules=["etl"], lease_seconds=LEASE_SECONDS,
                 retries=retries,
             )  # fmt: skip
         runner = Runner(self.db, self.tools.queue, handlers, owner=owner, lease_seconds=LEASE_SECONDS, retries=retries)
-        return ArqWorkers(self.link, runner, rooms=["etl"])
+        return ArqWorkers(self.link, runner, modules=["etl"])
 
     async def work(self) -> int:
         """Do what is due, and tell what is to be told, until there is nothing left; returns how many jobs ran."""
@@ -151,7 +151,7 @@ class Workshop:
     async def claim(self) -> Job:
         """What a worker does first, for tests in which it then goes its own way."""
         async with self.db.tx(actor="worker-2") as tx:
-            [job] = await self.tools.queue.claim(tx, owner="worker-2", seconds=LEASE_SECONDS, limit=1, room="etl")
+            [job] = await self.tools.queue.claim(tx, owner="worker-2", seconds=LEASE_SECONDS, limit=1, module="etl")
         return job
 
     async def rescue(self) -> None:
@@ -230,7 +230,7 @@ async def open_workshop(grounds: Grounds, clock: ManualClock) -> AsyncIterator[W
     seconds = {"live_seconds": LIVE_SECONDS, "final_seconds": FINAL_SECONDS}
     tools = Deps(
         db=db,
-        queue=Queue(announce=announce_by_message) if link else Queue(),
+        queue=JobQueue(dispatch=dispatch_by_outbox) if link else JobQueue(),
         runs=RedisRunState(link, clock, **seconds) if link else SqlRunState(db, **seconds),
         blobs=S3Blobs(grounds.bucket, clock=SystemClock()) if grounds.bucket else DiskBlobs(grounds.scratch / "blobs"),
         sandbox=Sandbox(),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.documents.chat_model import ModelNotSet, Question, Reply, Which
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 MARKED = re.compile(r"<<<(\w+) (\w+)>>>\n(.*?)\n<<<END \1 \2>>>", re.DOTALL)
 ORDER = re.compile(r"answer (\{.*?\})", re.IGNORECASE)
@@ -41,7 +41,7 @@ class ModelThatSays:
         self._texts = texts
         self.questions: list[Question] = []
 
-    def identity(self, which: Which) -> Plain:
+    def identity(self, which: Which) -> JsonObject:
         if which.server not in (None, "near"):
             raise ModelNotSet(which=f" as {which.server}")
         return {"server": which.server or "default", "model": which.model or "fake", "temperature": which.temperature}

@@ -8,7 +8,7 @@ from penstock.documents.ocr.provider import MARKDOWN, PAGES, Desk, Reading, Sour
 from penstock.documents.pages import Page, Place, page_mark, write_page
 from penstock.documents.postprocessor import Shaped, ShapeRule
 from penstock.kernel.blobs import BlobNotFound, Blobs
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 PAGE_BREAK = "\f"
 
@@ -17,7 +17,7 @@ class NoOcr:
     """Reads nothing; for rooms in which nothing is to be read."""
 
     name = "none"
-    identity: Plain = {}  # noqa: RUF012  (nobody changes it)
+    identity: JsonObject = {}  # noqa: RUF012  (nobody changes it)
 
     async def read(self, source: Source, desk: Desk) -> Reading:
         raise AssertionError(f"{source.key} was not to be read")
@@ -35,7 +35,7 @@ class EchoOcr:
         self.version = "1"
 
     @property
-    def identity(self) -> Plain:
+    def identity(self) -> JsonObject:
         """What its readings depend on: a test may have it read otherwise."""
         return {"reader": self.name, "version": self.version}
 
@@ -148,7 +148,7 @@ class EchoShaper:
         self.calls = 0
         self.rules: list[ShapeRule] = []
 
-    def identity(self, rule: ShapeRule) -> Plain | None:
+    def identity(self, rule: ShapeRule) -> JsonObject | None:
         """What it makes names the task's own papers."""
         return None
 
@@ -183,7 +183,7 @@ class ShaperThatCosts(EchoShaper):
         super().__init__()
         self.model = model
 
-    def identity(self, rule: ShapeRule) -> Plain | None:
+    def identity(self, rule: ShapeRule) -> JsonObject | None:
         """The model decides."""
         return {"model": self.model}
 

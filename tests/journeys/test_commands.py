@@ -49,7 +49,7 @@ def test_the_help_of_work_lists_every_module_and_no_former_flag():
     [
         ({"PENSTOCK_WORKERS": "many"}, "Invalid PENSTOCK_WORKERS 'many': expected an integer"),
         ({"PENSTOCK_DATABASE_URL": "mysql://somewhere"}, "mysql is neither postgresql nor sqlite"),
-        ({"PENSTOCK_DATA_DIR": "/proc/nowhere"}, "cannot be kept in /proc/nowhere"),
+        ({"PENSTOCK_DATA_DIR": "/proc/nowhere"}, "cannot be stored in /proc/nowhere"),
         ({"PENSTOCK_BLOBS_URL": "ftp://somewhere"}, "PENSTOCK_BLOBS_URL"),
         ({"PENSTOCK_DATABASE_URL": "postgresql://me:hunter2@127.0.0.1:1/x"}, "cannot be reached"),
     ],

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from penstock.kernel.processes import ProcessKind, list_processes
-from penstock.kernel.queue import JobState, NewJob, Queue, get_job
+from penstock.kernel.queue import JobQueue, JobState, NewJob, get_job
 from tests.conftest import open_db
 from tests.journeys.command import Serving, run
 from tests.servers.postgres import PostgresServer
@@ -114,7 +114,7 @@ async def test_work_that_was_waiting_is_kept_over_a_kill(
 ):
     db = open_db(f"sqlite:///{tmp_path / 'data' / 'penstock.db'}")
     async with db.tx() as tx:
-        await Queue().enqueue(tx, NewJob(kind="nobody's", id="a"))
+        await JobQueue().enqueue(tx, NewJob(kind="nobody's", id="a"))
     serving.kill()
     async with db.read() as tx:
         assert (await tx.conn.exec_driver_sql("PRAGMA integrity_check")).scalar() == "ok"

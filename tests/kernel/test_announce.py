@@ -6,19 +6,19 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.kernel.announce import ANNOUNCED_AT_ONCE, JobsWaiting, Waiting, announce_by_message
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db, Tx
-from penstock.kernel.queue import Job, NewJob, Queue
+from penstock.kernel.job_dispatch import DISPATCH_BATCH, JobsWaiting, WaitingJob, dispatch_by_outbox
+from penstock.kernel.queue import Job, JobQueue, NewJob
 from tests.conftest import rolled_back
 
 
 @pytest.fixture
-def queue() -> Queue:
-    return Queue(announce=announce_by_message)
+def queue() -> JobQueue:
+    return JobQueue(dispatch=dispatch_by_outbox)
 
 
-def said(tx: Tx) -> list[Waiting]:
+def said(tx: Tx) -> list[WaitingJob]:
     """What was announced in this transaction so far; asking forgets it."""
     found = [job for message in tx.sent if isinstance(message, JobsWaiting) for job in message.waiting()]
     tx.sent.clear()
@@ -26,23 +26,23 @@ def said(tx: Tx) -> list[Waiting]:
 
 
 @asynccontextmanager
-async def holding(db: Db, queue: Queue) -> AsyncIterator[tuple[Tx, Job]]:
+async def holding(db: Db, queue: JobQueue) -> AsyncIterator[tuple[Tx, Job]]:
     """A transaction in which a job is held in its first attempt."""
     async with rolled_back(db) as tx:
-        await queue.enqueue(tx, NewJob(kind="k", id="a", room="etl", priority=2))
-        [held] = await queue.claim(tx, owner="w", seconds=60, limit=1, room="etl")
+        await queue.enqueue(tx, NewJob(kind="k", id="a", module="etl", priority=2))
+        [held] = await queue.claim(tx, owner="w", seconds=60, limit=1, module="etl")
         tx.sent.clear()
         yield tx, held
 
 
-def waiting(clock: ManualClock, *, attempt: int, wait_seconds: float = 0) -> list[Waiting]:
+def waiting(clock: ManualClock, *, attempt: int, wait_seconds: float = 0) -> list[WaitingJob]:
     due_at = clock.now() + timedelta(seconds=wait_seconds)
-    return [Waiting(id="a", attempt=attempt, room="etl", priority=2, due_at=due_at)]
+    return [WaitingJob(id="a", attempt=attempt, module="etl", priority=2, due_at=due_at)]
 
 
-async def test_new_jobs_are_announced_and_those_that_were_there_are_not(db: Db, queue: Queue, clock: ManualClock):
+async def test_new_jobs_are_announced_and_those_that_were_there_are_not(db: Db, queue: JobQueue, clock: ManualClock):
     async with rolled_back(db) as tx:
-        await queue.enqueue(tx, NewJob(kind="k", id="a", room="etl", priority=2, delay_seconds=9))
+        await queue.enqueue(tx, NewJob(kind="k", id="a", module="etl", priority=2, delay_seconds=9))
         assert said(tx) == waiting(clock, attempt=0, wait_seconds=9)
         await queue.enqueue(tx, NewJob(kind="k", id="a"), NewJob(kind="k", id="b"))
         assert [job.id for job in said(tx)] == ["b"]
@@ -50,21 +50,23 @@ async def test_new_jobs_are_announced_and_those_that_were_there_are_not(db: Db, 
         assert [job.id for job in said(tx)] == [made]
 
 
-async def test_many_jobs_are_announced_in_messages_of_a_bounded_size(db: Db, queue: Queue):
+async def test_many_jobs_are_announced_in_messages_of_a_bounded_size(db: Db, queue: JobQueue):
     async with rolled_back(db) as tx:
-        ids = await queue.enqueue(tx, *(NewJob(kind="k") for _ in range(2 * ANNOUNCED_AT_ONCE + 1)))
+        ids = await queue.enqueue(tx, *(NewJob(kind="k") for _ in range(2 * DISPATCH_BATCH + 1)))
         sizes = [len(message.jobs) for message in tx.sent if isinstance(message, JobsWaiting)]
-        assert sizes == [ANNOUNCED_AT_ONCE, ANNOUNCED_AT_ONCE, 1]
+        assert sizes == [DISPATCH_BATCH, DISPATCH_BATCH, 1]
         assert [job.id for job in said(tx)] == ids
 
 
-async def test_a_retry_is_announced_with_its_attempts_and_its_time(db: Db, queue: Queue, clock: ManualClock):
+async def test_a_retry_is_announced_with_its_attempts_and_its_time(db: Db, queue: JobQueue, clock: ManualClock):
     async with holding(db, queue) as (tx, held):
         await queue.retry(tx, held, wait_seconds=5, code="X", error="x")
         assert said(tx) == waiting(clock, attempt=1, wait_seconds=5)
 
 
-async def test_what_is_put_off_or_handed_back_is_announced_as_if_never_begun(db: Db, queue: Queue, clock: ManualClock):
+async def test_what_is_put_off_or_handed_back_is_announced_as_if_never_begun(
+    db: Db, queue: JobQueue, clock: ManualClock
+):
     async with holding(db, queue) as (tx, held):
         await queue.put_off(tx, held, wait_seconds=10, code="X", error="x")
         assert said(tx) == waiting(clock, attempt=0, wait_seconds=10)
@@ -75,11 +77,11 @@ async def test_what_is_put_off_or_handed_back_is_announced_as_if_never_begun(db:
         assert said(tx) == []  # it was no longer held
 
 
-async def test_a_rescued_job_is_announced_and_one_that_is_given_up_is_not(db: Db, queue: Queue, clock: ManualClock):
+async def test_a_rescued_job_is_announced_and_one_that_is_given_up_is_not(db: Db, queue: JobQueue, clock: ManualClock):
     async with db.tx() as tx:
-        await queue.enqueue(tx, NewJob(kind="k", id="a", room="etl", priority=2))
-        await queue.enqueue(tx, NewJob(kind="k", id="last", room="etl", most_attempts=1))
-        await queue.claim(tx, owner="w", seconds=60, limit=2, room="etl")
+        await queue.enqueue(tx, NewJob(kind="k", id="a", module="etl", priority=2))
+        await queue.enqueue(tx, NewJob(kind="k", id="last", module="etl", max_attempts=1))
+        await queue.claim(tx, owner="w", seconds=60, limit=2, module="etl")
     clock.advance(seconds=60)
     async with rolled_back(db) as tx:
         assert sorted(await queue.rescue(tx)) == ["a", "last"]
@@ -87,7 +89,7 @@ async def test_a_rescued_job_is_announced_and_one_that_is_given_up_is_not(db: Db
 
 
 async def test_a_revived_job_is_announced_with_its_attempts_counted_from_nothing(
-    db: Db, queue: Queue, clock: ManualClock
+    db: Db, queue: JobQueue, clock: ManualClock
 ):
     async with holding(db, queue) as (tx, held):
         await queue.fail(tx, held, code="X", error="x")
@@ -97,7 +99,7 @@ async def test_a_revived_job_is_announced_with_its_attempts_counted_from_nothing
 
 
 async def test_workers_that_look_for_themselves_are_told_nothing(db: Db):
-    queue = Queue()
+    queue = JobQueue()
     async with db.tx() as tx:
         await queue.enqueue(tx, NewJob(kind="k", id="a"))
         [held] = await queue.claim(tx, owner="w", seconds=60, limit=1)

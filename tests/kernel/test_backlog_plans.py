@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from sqlalchemy import event, text
 
-from penstock.kernel.backlog import list_rooms_waiting, list_waiting
+from penstock.kernel.backlog import list_module_backlogs, list_waiting_jobs
 from penstock.kernel.db import Db
-from penstock.kernel.queue import NewJob, Queue
+from penstock.kernel.queue import JobQueue, NewJob
 from tests.plans import Recorded, explain, reads_a_whole_table, recorded, sorts
 
 ROWS = 5000
@@ -19,11 +19,11 @@ ROWS = 5000
 async def full(db: Db, request: pytest.FixtureRequest) -> Db:
     """A ledger with many waiting jobs in few rooms, whose size the database knows or does not know."""
     async with db.tx() as tx:
-        await Queue().enqueue(
-            tx, *(NewJob(kind="k", id=f"{n}", room=f"room{n % 3}", priority=n % 7) for n in range(ROWS))
+        await JobQueue().enqueue(
+            tx, *(NewJob(kind="k", id=f"{n}", module=f"room{n % 3}", priority=n % 7) for n in range(ROWS))
         )
     if request.param:
-        async with db.once() as tx:
+        async with db.autocommit() as tx:
             await tx.conn.execute(text("ANALYZE"))
     return db
 
@@ -48,9 +48,9 @@ async def steps_of(db: Db, statements: Recorded) -> list[str]:
 async def test_rooms_and_pages_are_found_by_the_index_of_ready_jobs(full: Db):
     async with full.read() as tx:
         with executed(full) as statements:
-            rooms = await list_rooms_waiting(tx)
-            page = await list_waiting(tx, "room1", limit=100)
-            await list_waiting(tx, "room1", after=page[-1], limit=100)
+            rooms = await list_module_backlogs(tx)
+            page = await list_waiting_jobs(tx, "room1", limit=100)
+            await list_waiting_jobs(tx, "room1", after=page[-1], limit=100)
     assert len(rooms) == 3
     said = [(statement, parameters) for statement, parameters in statements if "job" in statement]
     assert len(said) == 3
@@ -65,7 +65,7 @@ async def test_rooms_and_pages_are_found_by_the_index_of_ready_jobs(full: Db):
 async def test_a_claim_by_id_looks_the_ids_up(full: Db):
     with recorded(full, "job") as statements:
         async with full.tx() as tx:
-            assert await Queue().claim_ids(tx, ["1", "4", "7"], owner="w", seconds=60, room="room1")
+            assert await JobQueue().claim_ids(tx, ["1", "4", "7"], owner="w", seconds=60, module="room1")
     assert statements
     steps = await steps_of(full, statements)
     assert not [step for step in steps if reads_a_whole_table(step)], steps

@@ -8,8 +8,8 @@ import pytest
 
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
-from penstock.kernel.notifier import GAP_SECONDS, Notifier, run_notifier
-from penstock.kernel.wakeups import MOST_CALLS, Wakeups
+from penstock.kernel.notifier import BATCH_SECONDS, Notifier, run_notifier
+from penstock.kernel.wakeups import MAX_PENDING_CHANNELS, Wakeups
 from tests.fakes.gate import until
 
 
@@ -20,10 +20,10 @@ class BellWithinReach:
         self.rung: list[set[str]] = []
         self.outside: asyncio.Queue[str] = asyncio.Queue()
 
-    async def ring(self, channels: Collection[str]) -> None:
+    async def notify(self, channels: Collection[str]) -> None:
         self.rung.append(set(channels))
 
-    async def hear(self) -> AsyncIterator[str]:
+    async def listen(self) -> AsyncIterator[str]:
         while True:
             yield await self.outside.get()
 
@@ -37,24 +37,24 @@ class BellThatBreaks(BellWithinReach):
     broken = True
     tries = 0
 
-    async def ring(self, channels: Collection[str]) -> None:
+    async def notify(self, channels: Collection[str]) -> None:
         self.tries += 1
         if self.broken:
             raise OSError("the clapper fell off")
-        await super().ring(channels)
+        await super().notify(channels)
 
-    async def hear(self) -> AsyncIterator[str]:
+    async def listen(self) -> AsyncIterator[str]:
         self.tries += 1
         if self.broken:
             raise OSError("deaf")
-        async for channel in super().hear():
+        async for channel in super().listen():
             yield channel
 
 
 class BellThatHangs(BellWithinReach):
     """Never gets a ring out."""
 
-    async def ring(self, channels: Collection[str]) -> None:
+    async def notify(self, channels: Collection[str]) -> None:
         await asyncio.Event().wait()
 
 
@@ -91,7 +91,7 @@ async def test_what_is_woken_in_a_short_while_is_rung_together_and_once(wakeups:
             wakeups.wake(channel)
             await asyncio.sleep(0)
         assert len(bell.rung) == 1
-        clock.advance(seconds=GAP_SECONDS)
+        clock.advance(seconds=BATCH_SECONDS)
         await until(lambda: bell.rung == [{"jobs"}, {"jobs", "mail"}])
 
 
@@ -123,23 +123,23 @@ async def test_a_broken_bell_is_tried_again_by_and_by_and_then_works(wakeups: Wa
             return bool(bell.rung)
 
         await until(rings_again)
-        ear._rang.clear()
+        ear._notified.clear()
         bell.outside.put_nowait("jobs")
 
         def heard_again() -> bool:
             clock.advance(seconds=5)
-            return ear._rang.is_set()
+            return ear._notified.is_set()
 
         await until(heard_again)
 
 
 async def test_channels_do_not_pile_up_while_the_bell_hangs(wakeups: Wakeups):
     async with carried(wakeups, BellThatHangs()):
-        for number in range(2 * MOST_CALLS):
+        for number in range(2 * MAX_PENDING_CHANNELS):
             wakeups.wake(f"task {number}")
             await asyncio.sleep(0)
-        assert wakeups._calls is not None
-        assert len(wakeups._calls._channels) == MOST_CALLS
+        assert wakeups._pending is not None
+        assert len(wakeups._pending._channels) == MAX_PENDING_CHANNELS
 
 
 async def test_a_bell_that_hangs_holds_no_transaction_up(db: Db):
@@ -152,10 +152,10 @@ async def test_a_bell_that_hangs_holds_no_transaction_up(db: Db):
 
 def test_without_a_bell_nothing_is_collected(wakeups: Wakeups):
     wakeups.wake("jobs")
-    assert wakeups._calls is None
+    assert wakeups._pending is None
 
 
 async def test_when_nobody_carries_any_more_nothing_is_collected(wakeups: Wakeups):
     async with carried(wakeups, BellWithinReach()):
-        assert wakeups._calls is not None
-    assert wakeups._calls is None
+        assert wakeups._pending is not None
+    assert wakeups._pending is None

@@ -18,17 +18,17 @@ class Away(Exception):
 
 @pytest.fixture
 def breaker(clock: ManualClock) -> CircuitBreaker:
-    return CircuitBreaker("mill", clock, after_failures=3, rest_seconds=REST_SECONDS)
+    return CircuitBreaker("mill", clock, failure_threshold=3, reset_seconds=REST_SECONDS)
 
 
 def fail(breaker: CircuitBreaker, reason: str = "no water", times: int = 1) -> None:
     for _ in range(times):
-        with pytest.raises(Away), breaker.trying(Away):
+        with pytest.raises(Away), breaker.guard(Away):
             raise Away(reason)
 
 
 def succeed(breaker: CircuitBreaker) -> None:
-    with breaker.trying(Away):
+    with breaker.guard(Away):
         pass
 
 
@@ -46,9 +46,9 @@ class TestOpening:
         assert (breaker.open, breaker.reason) == (False, "")
         fail(breaker, "the weir broke")
         assert (breaker.open, breaker.reason) == (True, "the weir broke")
-        with pytest.raises(CircuitBreakerOpen, match=r"mill is left alone .* the weir broke") as caught:
+        with pytest.raises(CircuitBreakerOpen, match=r"mill is not called .* the weir broke") as caught:
             succeed(breaker)
-        assert (caught.value.ours, caught.value.retryable) == (True, True)
+        assert (caught.value.internal_outage, caught.value.retryable) == (True, True)
 
     def test_only_failures_in_a_row_count(self, breaker: CircuitBreaker):
         for _ in range(5):
@@ -58,14 +58,14 @@ class TestOpening:
 
     def test_another_error_is_an_answer(self, breaker: CircuitBreaker):
         fail(breaker, times=2)
-        with pytest.raises(LookupError), breaker.trying(Away):
+        with pytest.raises(LookupError), breaker.guard(Away):
             raise LookupError
         fail(breaker, times=2)
         assert not breaker.open
 
     async def test_being_cancelled_says_nothing_either_way(self, breaker: CircuitBreaker):
         fail(breaker, times=2)
-        with pytest.raises(asyncio.CancelledError), breaker.trying(Away):
+        with pytest.raises(asyncio.CancelledError), breaker.guard(Away):
             raise asyncio.CancelledError
         assert not breaker.open
         fail(breaker)
@@ -73,7 +73,7 @@ class TestOpening:
 
     def test_the_reason_is_put_in_words_that_may_be_shown(self, breaker: CircuitBreaker):
         for _ in range(3):
-            with pytest.raises(Away), breaker.trying(Away, words=lambda _: "it is away"):
+            with pytest.raises(Away), breaker.guard(Away, describe=lambda _: "it is away"):
                 raise Away("s3cret")
         assert breaker.reason == "it is away"
 
@@ -90,7 +90,7 @@ class TestResting:
     def test_then_one_tries_alone_and_success_lets_everyone_in(self, breaker: CircuitBreaker, clock: ManualClock):
         fail(breaker, times=3)
         clock.advance(seconds=REST_SECONDS)
-        with breaker.trying(Away):
+        with breaker.guard(Away):
             assert breaker.open
             assert is_refused(breaker)
         assert not is_refused(breaker)
@@ -100,7 +100,7 @@ class TestResting:
     def test_its_failure_begins_the_rest_anew(self, breaker: CircuitBreaker, clock: ManualClock):
         fail(breaker, times=3)
         clock.advance(seconds=REST_SECONDS)
-        slow = breaker.trying(Away)
+        slow = breaker.guard(Away)
         slow.__enter__()
         clock.advance(seconds=2)
         assert not slow.__exit__(Away, Away("still no water"), None)
@@ -116,7 +116,7 @@ class TestResting:
     ):
         fail(breaker, times=3)
         clock.advance(seconds=REST_SECONDS)
-        with pytest.raises(ending), breaker.trying(Away):
+        with pytest.raises(ending), breaker.guard(Away):
             raise ending
         assert is_refused(breaker)
         clock.advance(seconds=REST_SECONDS)
@@ -125,14 +125,14 @@ class TestResting:
     def test_one_that_hangs_does_not_keep_the_others_out_for_ever(self, breaker: CircuitBreaker, clock: ManualClock):
         fail(breaker, times=3)
         clock.advance(seconds=REST_SECONDS)
-        with breaker.trying(Away):
+        with breaker.guard(Away):
             clock.advance(seconds=REST_SECONDS)
             assert not is_refused(breaker)
 
     def test_tries_that_began_before_and_fail_late_do_not_make_the_rest_longer(
         self, breaker: CircuitBreaker, clock: ManualClock
     ):
-        late = breaker.trying(Away)
+        late = breaker.guard(Away)
         late.__enter__()
         fail(breaker, times=3)
         clock.advance(seconds=REST_SECONDS - 1)
@@ -149,12 +149,12 @@ class TestResting:
 @given(st.lists(st.tuples(st.sampled_from(["succeed", "fail", "wait"]), st.floats(0, 2 * REST_SECONDS)), max_size=60))
 def test_it_refuses_only_while_it_rests_and_lets_at_most_one_failure_through_per_rest(steps: list[tuple[str, float]]):
     clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
-    breaker = CircuitBreaker("mill", clock, after_failures=3, rest_seconds=REST_SECONDS)
+    breaker = CircuitBreaker("mill", clock, failure_threshold=3, reset_seconds=REST_SECONDS)
     failed_at: list[datetime] = []
     for what, seconds in steps:
         clock.advance(seconds=seconds if what == "wait" else 0)
         try:
-            with breaker.trying(Away):
+            with breaker.guard(Away):
                 _do(what)
             failed_at.clear()
         except Away:

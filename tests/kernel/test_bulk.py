@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError, StatementError
 
-from penstock.kernel.bulk import among, insert_new, insert_rows, update_rows, upsert
+from penstock.kernel.bulk import any_of, insert_new, insert_rows, update_rows, upsert
 from penstock.kernel.columns import Id, Json, UtcTime
 from penstock.kernel.db import Db
 from tests.conftest import rolled_back
@@ -204,7 +204,7 @@ async def test_rows_belong_to_the_transaction(things: Db):
 
 async def found(db: Db, *ids: str) -> list[str]:
     async with db.read() as tx:
-        mine = select(thing.c.id).where(among(tx, thing.c.id, ids)).order_by(thing.c.id)
+        mine = select(thing.c.id).where(any_of(tx, thing.c.id, ids)).order_by(thing.c.id)
         return list((await tx.conn.scalars(mine)).all())
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from penstock.kernel.db import Db
 from penstock.kernel.migrations import migrate
-from penstock.kernel.queue import NewJob, Queue, get_job
+from penstock.kernel.queue import JobQueue, NewJob, get_job
 from tests.conftest import open_db
 from tests.servers.postgres import PostgresServer
 
@@ -46,7 +46,7 @@ async def in_commit(db: Db, server: PostgresServer) -> None:
 async def in_a_statement(db: Db, server: PostgresServer) -> None:
     async with db.tx() as tx:
         server.pause()
-        await Queue().enqueue(tx, NewJob(kind="k", id="lost"))
+        await JobQueue().enqueue(tx, NewJob(kind="k", id="lost"))
 
 
 async def in_rollback(db: Db, server: PostgresServer) -> None:
@@ -69,7 +69,7 @@ async def test_the_next_transaction_commits_although_the_last_one_was_cancelled(
         server.resume()
     assert victim.cancelled()
     async with db.tx() as tx:
-        await Queue().enqueue(tx, NewJob(kind="k", id="kept"))
+        await JobQueue().enqueue(tx, NewJob(kind="k", id="kept"))
     other = open_db(server.url("cancelled"))
     async with other.read() as tx:
         assert (await get_job(tx, "kept")).id == "kept"
@@ -78,7 +78,7 @@ async def test_the_next_transaction_commits_although_the_last_one_was_cancelled(
 
 @pytest.mark.timeout(60)
 async def test_a_sqlite_write_that_is_cancelled_anywhere_keeps_no_lock(sqlite_url: str):
-    db, queue = open_db(sqlite_url), Queue()
+    db, queue = open_db(sqlite_url), JobQueue()
     for number in range(30):
         with suppress(TimeoutError):
             async with asyncio.timeout(0.005 + number * 0.003), db.tx() as tx:

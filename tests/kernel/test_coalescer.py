@@ -38,24 +38,24 @@ def trips() -> Coalescer:
 
 async def under_way(trips: Coalescer, ferry: Ferry, *wishes: int, key: str = "k") -> list[asyncio.Task[Any]]:
     """The first wish is on its trip, and the others wait for the next."""
-    first = asyncio.create_task(trips.ask(key, wishes[0], ferry.run))
+    first = asyncio.create_task(trips.submit(key, wishes[0], ferry.run))
     await ferry.left.wait()
-    others = [asyncio.create_task(trips.ask(key, wish, ferry.run)) for wish in wishes[1:]]
+    others = [asyncio.create_task(trips.submit(key, wish, ferry.run)) for wish in wishes[1:]]
     await asyncio.sleep(0)
     return [first, *others]
 
 
 async def at_home(trips: Coalescer) -> None:
     """Every trip is over, and nothing is kept of it."""
-    await trips.home()
-    assert trips._lines == {}
-    assert trips._under_way == set()
+    await trips.drain()
+    assert trips._pending == {}
+    assert trips._running == set()
 
 
 class TestTogether:
     async def test_one_caller_travels_at_once(self, trips: Coalescer):
         ferry = Ferry()
-        assert await trips.ask("k", 21, ferry.run) == 42
+        assert await trips.submit("k", 21, ferry.run) == 42
         assert ferry.trips == [[21]]
         await at_home(trips)
 
@@ -70,12 +70,12 @@ class TestTogether:
     async def test_other_keys_do_not_wait(self, trips: Coalescer):
         moored, free = Ferry(moored=True), Ferry()
         [stuck] = await under_way(trips, moored, 1, key="stuck")
-        assert await trips.ask("free", 5, free.run) == 10
+        assert await trips.submit("free", 5, free.run) == 10
         moored.free.set()
         assert await stuck == 2
 
     async def test_a_trip_takes_no_more_than_it_holds(self, trips: Coalescer, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(coalescer, "MOST_ABOARD", 2)
+        monkeypatch.setattr(coalescer, "MAX_BATCH", 2)
         ferry = Ferry(moored=True)
         asked = await under_way(trips, ferry, *range(6))
         ferry.free.set()
@@ -85,13 +85,13 @@ class TestTogether:
     async def test_who_comes_after_the_last_trip_starts_a_new_one(self, trips: Coalescer):
         ferry = Ferry()
         for wish in range(3):
-            assert await trips.ask("k", wish, ferry.run) == wish * 2
+            assert await trips.submit("k", wish, ferry.run) == wish * 2
             await at_home(trips)
         assert ferry.trips == [[0], [1], [2]]
 
     async def test_a_crowd_is_answered_each_with_its_own(self, trips: Coalescer):
         ferry = Ferry()
-        asked = await asyncio.gather(*(trips.ask(f"k{wish % 3}", wish, ferry.run) for wish in range(1000)))
+        asked = await asyncio.gather(*(trips.submit(f"k{wish % 3}", wish, ferry.run) for wish in range(1000)))
         assert asked == [wish * 2 for wish in range(1000)]
         assert len(ferry.trips) < 20
         await at_home(trips)
@@ -142,9 +142,9 @@ class TestFailures:
         ferry = Ferry()
         ferry.error = Unavailable(reason="no water")
         with pytest.raises(Unavailable):
-            await trips.ask("k", 1, ferry.run)
+            await trips.submit("k", 1, ferry.run)
         ferry.error = None
-        assert await trips.ask("k", 1, ferry.run) == 2
+        assert await trips.submit("k", 1, ferry.run) == 2
 
     async def test_a_failure_that_nobody_waits_for_is_no_stray_error(self, trips: Coalescer):
         ferry = Ferry(moored=True)
@@ -160,7 +160,7 @@ class TestFailures:
             return wishes[1:]
 
         async with asyncio.timeout(10):
-            asked = [trips.ask("k", wish, forget_one) for wish in range(3)]
+            asked = [trips.submit("k", wish, forget_one) for wish in range(3)]
             ended = await asyncio.gather(*asked, return_exceptions=True)
         assert [type(error) for error in ended] == [ValueError] * 3
         await at_home(trips)
@@ -170,7 +170,7 @@ class TestStopping:
     async def test_a_stop_in_the_middle_leaves_nobody_waiting(self, trips: Coalescer):
         ferry = Ferry(moored=True)
         asked = await under_way(trips, ferry, 1, 2, 3)
-        for trip in trips._under_way:
+        for trip in trips._running:
             trip.cancel()
         async with asyncio.timeout(10):
             await asyncio.wait(asked)
@@ -182,7 +182,7 @@ class TestStopping:
         ferry = Ferry(moored=True)
         [asked] = await under_way(trips, ferry, 1)
         asked.cancel()
-        waiting = asyncio.create_task(trips.home())
+        waiting = asyncio.create_task(trips.drain())
         await asyncio.wait({asked})
         assert not waiting.done()
         ferry.free.set()
@@ -200,7 +200,7 @@ class TestStopping:
             raise AssertionError
 
         async def main() -> None:
-            asked = asyncio.create_task(Coalescer().ask("k", 1, endless))
+            asked = asyncio.create_task(Coalescer().submit("k", 1, endless))
             await asyncio.sleep(0.01)
             assert not asked.done()
 

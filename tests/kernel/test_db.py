@@ -13,14 +13,14 @@ from sqlalchemy.exc import OperationalError
 
 from penstock.kernel import outbox
 from penstock.kernel.clock import ManualClock
+from penstock.kernel.database_errors import DatabaseUnavailable
 from penstock.kernel.db import Db, Tx
 from penstock.kernel.errors import Conflict, Invalid
-from penstock.kernel.faults import DatabaseAway
 from penstock.kernel.ids import TimeIds
 from penstock.kernel.message import Message
 from penstock.kernel.migrations import migrate, pending
 from penstock.kernel.outbox import Relay
-from penstock.kernel.queue import JobState, NewJob, Queue, get_job
+from penstock.kernel.queue import JobQueue, JobState, NewJob, get_job
 from penstock.kernel.rate_limits import rate_bucket
 from penstock.kernel.runstate import RunEntry, SqlRunState
 from penstock.kernel.workers import Workers
@@ -93,7 +93,7 @@ class TestTransactions:
         with pytest.raises(Exception, match="syntax") as raised:
             async with db.tx() as tx:
                 await tx.conn.execute(text("SELEKT 1"))
-        assert not isinstance(raised.value, DatabaseAway)
+        assert not isinstance(raised.value, DatabaseUnavailable)
 
     async def test_the_time_is_read_once(self, db: Db, clock: ManualClock):
         began_at = clock.now()
@@ -266,7 +266,7 @@ class TestBehindAPooler:
         postgres_server.drop_database("pooled")
 
     async def test_jobs_are_enqueued_claimed_settled_and_read(self, db: Db, clock: ManualClock):
-        queue, done = Queue(), []
+        queue, done = JobQueue(), []
 
         async def work(job):
             done.append(job.id)
@@ -281,7 +281,7 @@ class TestBehindAPooler:
         assert len(set(done)) == 44
 
     async def test_many_clients_at_once_do_not_meet(self, db: Db):
-        queue = Queue()
+        queue = JobQueue()
 
         async def enqueue_and_claim() -> list[str]:
             async with db.tx() as tx:

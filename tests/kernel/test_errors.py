@@ -118,7 +118,7 @@ def test_an_error_can_be_sent_to_another_process(error: PenstockError):
 
 
 def test_words_of_an_error_can_be_kept_by_every_database():
-    words = errors.in_words(ValueError("bad \0 page \ud800" + "x" * 5000))
+    words = errors.error_text(ValueError("bad \0 page \ud800" + "x" * 5000))
     assert words.startswith("bad \\0 page \\ud800x")
     assert len(words) < 2100
-    assert errors.in_words(ValueError()) == "ValueError"
+    assert errors.error_text(ValueError()) == "ValueError"

@@ -10,6 +10,7 @@ from sqlalchemy import insert
 
 from penstock.kernel import events
 from penstock.kernel.clock import ManualClock, SystemClock
+from penstock.kernel.database_errors import DatabaseUnavailable
 from penstock.kernel.db import Db, Tx
 from penstock.kernel.events import (
     EVERYTHING,
@@ -19,13 +20,12 @@ from penstock.kernel.events import (
     BadEvent,
     EventTooLarge,
     Interest,
-    Told,
+    StoredEvent,
     delete_events,
     latest_id,
     list_events,
     oldest_id,
 )
-from penstock.kernel.faults import DatabaseAway
 from penstock.kernel.ids import TimeIds
 from penstock.kernel.message import Event
 from penstock.kernel.migrations import migrate
@@ -81,7 +81,7 @@ class TestTelling:
         ear = db.wakeups.listen([events.CHANNEL])
         async with db.tx() as tx:
             tx.tell(page_done())
-            assert not ear._rang.is_set()
+            assert not ear._notified.is_set()
         await ear.wait(seconds=60)  # on a clock that does not move
 
     @pytest.mark.parametrize(
@@ -129,7 +129,9 @@ class TestTelling:
 
 
 def test_on_a_stream_an_event_is_an_id_a_kind_and_one_line_of_json(clock: ManualClock):
-    told = Told(id=7, topic="job:1", kind="said", audience="user:1", data={"words": "a\n\u2028页"}, at=clock.now())
+    told = StoredEvent(
+        id=7, topic="job:1", kind="said", audience="user:1", data={"words": "a\n\u2028页"}, at=clock.now()
+    )
     lines = told.wire.decode().split("\n")
     assert lines[:2] == ["id: 7", "event: said"]
     assert lines[2] == 'data: {"words":"a\\n\u2028页","topic":"job:1","at":"2026-01-01T00:00:00Z"}'
@@ -240,7 +242,7 @@ class TestOrder:
                         tx.tell(page_done(number, topic=f"job:{writer}"))
 
         writing = asyncio.gather(*(write(writer) for writer in range(WRITERS)))
-        seen: list[Told] = []
+        seen: list[StoredEvent] = []
         while True:
             over = writing.done()  # asked before the look: the last look then misses nothing
             async with reader.read() as tx:
@@ -297,7 +299,7 @@ class TestOrder:
                 await events.publish(tx, [page_done(1)])
                 await tell(db, page_done(2))  # waits until the server has lost patience with the first
 
-        with pytest.raises(DatabaseAway):
+        with pytest.raises(DatabaseUnavailable):
             await freeze_in_the_middle()
         assert await pages(db) == [2]
         await frozen.close()

@@ -9,7 +9,7 @@ from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
 from penstock.kernel.errors import Unavailable
 from penstock.kernel.fallback_limits import LOOKED_AT, FallbackLimits
-from penstock.kernel.rate_limits import Bucket, Grant, RateLimits, SqlRateLimits
+from penstock.kernel.rate_limits import Bucket, RateLimitResult, RateLimits, SqlRateLimits
 
 TWENTY = Bucket(per_second=4, burst=20)  # here: 1 a second, 5 at once
 TONIGHT = datetime(2026, 1, 2, tzinfo=UTC)
@@ -18,7 +18,7 @@ TONIGHT = datetime(2026, 1, 2, tzinfo=UTC)
 class EngineAway(Unavailable):
     """The engine of the limits cannot be reached."""
 
-    ours = True
+    internal_outage = True
 
 
 class LimitsThatAreAway:
@@ -27,7 +27,7 @@ class LimitsThatAreAway:
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error or EngineAway(reason="no water")
 
-    async def take(self, key: str, bucket: Bucket, *, amount: float = 1) -> Grant:
+    async def take(self, key: str, bucket: Bucket, *, amount: float = 1) -> RateLimitResult:
         raise self.error
 
     async def cool(self, key: str, bucket: Bucket, *, seconds: float) -> None:
@@ -56,7 +56,7 @@ class Wire:
     def mend(self) -> None:
         self._end = self.whole
 
-    async def take(self, key: str, bucket: Bucket, *, amount: float = 1) -> Grant:
+    async def take(self, key: str, bucket: Bucket, *, amount: float = 1) -> RateLimitResult:
         return await self._end.take(key, bucket, amount=amount)
 
     async def cool(self, key: str, bucket: Bucket, *, seconds: float) -> None:

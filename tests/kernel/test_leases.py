@@ -6,17 +6,17 @@ import pytest
 
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
-from penstock.kernel.leases import LONG_AGO, WHOLE_LOOK_SECONDS, LeaseLost, Leases, Lookback
+from penstock.kernel.leases import EPOCH, FULL_SCAN_SECONDS, LeaseLost, Leases, LookbackWindow
 from penstock.kernel.partitions import cool, pause, resume, set_ceiling
-from penstock.kernel.queue import WORDS, NewJob, Queue, job
+from penstock.kernel.queue import LEASE_STATES, JobQueue, NewJob, job
 
 
 @pytest.fixture
-def queue() -> Queue:
-    return Queue()
+def queue() -> JobQueue:
+    return JobQueue()
 
 
-async def add(db: Db, queue: Queue, *jobs: NewJob) -> list[str]:
+async def add(db: Db, queue: JobQueue, *jobs: NewJob) -> list[str]:
     async with db.tx() as tx:
         return await queue.enqueue(tx, *jobs)
 
@@ -26,7 +26,7 @@ async def claim(db: Db, leases: Leases, limit: int = 10, partition: str = "", se
         return await leases.claim(tx, owner="me", seconds=seconds, limit=limit, partition=partition)
 
 
-async def test_rows_are_handed_out_by_priority_then_due_time_then_id(db: Db, queue: Queue, clock: ManualClock):
+async def test_rows_are_handed_out_by_priority_then_due_time_then_id(db: Db, queue: JobQueue, clock: ManualClock):
     await add(db, queue, NewJob(kind="k", id="b"), NewJob(kind="k", id="a"))
     clock.advance(seconds=1)
     await add(db, queue, NewJob(kind="k", id="late"), NewJob(kind="k", id="urgent", priority=1))
@@ -34,7 +34,7 @@ async def test_rows_are_handed_out_by_priority_then_due_time_then_id(db: Db, que
     assert [row.id for row in rows] == ["urgent", "a", "b", "late"]
 
 
-async def test_a_claimed_row_carries_owner_token_end_and_count(db: Db, queue: Queue, clock: ManualClock):
+async def test_a_claimed_row_carries_owner_token_end_and_count(db: Db, queue: JobQueue, clock: ManualClock):
     await add(db, queue, NewJob(kind="k", id="a"))
     [row] = await claim(db, queue.leases, seconds=60)
     assert (row.lease_owner, row.lease_count) == ("me", 1)
@@ -42,13 +42,13 @@ async def test_a_claimed_row_carries_owner_token_end_and_count(db: Db, queue: Qu
     assert row.leased_until == clock.now() + timedelta(seconds=60)
 
 
-async def test_a_held_row_is_not_handed_out_again(db: Db, queue: Queue):
+async def test_a_held_row_is_not_handed_out_again(db: Db, queue: JobQueue):
     await add(db, queue, NewJob(kind="k"))
     assert len(await claim(db, queue.leases)) == 1
     assert await claim(db, queue.leases) == []
 
 
-async def test_a_row_is_not_handed_out_before_it_is_due(db: Db, queue: Queue, clock: ManualClock):
+async def test_a_row_is_not_handed_out_before_it_is_due(db: Db, queue: JobQueue, clock: ManualClock):
     await add(db, queue, NewJob(kind="k", id="later", delay_seconds=30))
     assert await claim(db, queue.leases) == []
     clock.advance(seconds=29.9)
@@ -58,22 +58,22 @@ async def test_a_row_is_not_handed_out_before_it_is_due(db: Db, queue: Queue, cl
 
 
 async def test_another_process_notices_a_deferred_row_within_a_second_of_its_time(
-    db: Db, queue: Queue, clock: ManualClock
+    db: Db, queue: JobQueue, clock: ManualClock
 ):
-    elsewhere = Leases(job, WORDS)
+    elsewhere = Leases(job, LEASE_STATES)
     await claim(db, elsewhere)
     await add(db, queue, NewJob(kind="k", id="later", delay_seconds=5))
     clock.advance(seconds=5)
     assert [row.id for row in await claim(db, elsewhere)] == ["later"]
 
 
-async def test_a_million_deferred_rows_would_not_stand_before_a_due_one(db: Db, queue: Queue):
+async def test_a_million_deferred_rows_would_not_stand_before_a_due_one(db: Db, queue: JobQueue):
     later = [NewJob(kind="k", priority=1, delay_seconds=600) for _ in range(50)]
     await add(db, queue, *later, NewJob(kind="k", id="now", priority=9))
     assert [row.id for row in await claim(db, queue.leases)] == ["now"]
 
 
-async def test_settling_needs_the_token(db: Db, queue: Queue):
+async def test_settling_needs_the_token(db: Db, queue: JobQueue):
     await add(db, queue, NewJob(kind="k", id="a"))
     [row] = await claim(db, queue.leases)
     with pytest.raises(LeaseLost, match="a"):
@@ -83,7 +83,7 @@ async def test_settling_needs_the_token(db: Db, queue: Queue):
         await queue.leases.settle(tx, ["a"], row.lease_token, state="done")
 
 
-async def test_settling_twice_is_refused(db: Db, queue: Queue):
+async def test_settling_twice_is_refused(db: Db, queue: JobQueue):
     await add(db, queue, NewJob(kind="k", id="a"))
     [row] = await claim(db, queue.leases)
     async with db.tx() as tx:
@@ -93,7 +93,7 @@ async def test_settling_twice_is_refused(db: Db, queue: Queue):
             await queue.leases.settle(tx, ["a"], row.lease_token, state="failed")
 
 
-async def test_a_batch_is_settled_whole_or_not_at_all(db: Db, queue: Queue):
+async def test_a_batch_is_settled_whole_or_not_at_all(db: Db, queue: JobQueue):
     await add(db, queue, NewJob(kind="k", id="a"), NewJob(kind="k", id="b"))
     rows = await claim(db, queue.leases)
     token = rows[0].lease_token
@@ -104,7 +104,7 @@ async def test_a_batch_is_settled_whole_or_not_at_all(db: Db, queue: Queue):
         assert await queue.leases.renew(tx, ["a", "b"], token, seconds=60) == {"a", "b"}
 
 
-async def test_a_lapsed_lease_goes_back_and_its_late_holder_is_refused(db: Db, queue: Queue, clock: ManualClock):
+async def test_a_lapsed_lease_goes_back_and_its_late_holder_is_refused(db: Db, queue: JobQueue, clock: ManualClock):
     await add(db, queue, NewJob(kind="k", id="a"))
     [first] = await claim(db, queue.leases, seconds=60)
     clock.advance(seconds=61)
@@ -119,7 +119,7 @@ async def test_a_lapsed_lease_goes_back_and_its_late_holder_is_refused(db: Db, q
         await queue.leases.settle(tx, ["a"], second.lease_token, state="done")
 
 
-async def test_a_renewed_lease_does_not_lapse(db: Db, queue: Queue, clock: ManualClock):
+async def test_a_renewed_lease_does_not_lapse(db: Db, queue: JobQueue, clock: ManualClock):
     await add(db, queue, NewJob(kind="k", id="a"))
     [row] = await claim(db, queue.leases, seconds=60)
     clock.advance(seconds=59)
@@ -130,7 +130,7 @@ async def test_a_renewed_lease_does_not_lapse(db: Db, queue: Queue, clock: Manua
         assert await queue.leases.expire(tx) == []
 
 
-async def test_a_lost_lease_cannot_be_renewed_or_released(db: Db, queue: Queue, clock: ManualClock):
+async def test_a_lost_lease_cannot_be_renewed_or_released(db: Db, queue: JobQueue, clock: ManualClock):
     await add(db, queue, NewJob(kind="k", id="a"))
     [row] = await claim(db, queue.leases, seconds=60)
     clock.advance(seconds=61)
@@ -140,7 +140,7 @@ async def test_a_lost_lease_cannot_be_renewed_or_released(db: Db, queue: Queue, 
         assert await queue.leases.release(tx, ["a"], row.lease_token) == set()
 
 
-async def test_a_released_row_waits_again_at_once_or_later(db: Db, queue: Queue, clock: ManualClock):
+async def test_a_released_row_waits_again_at_once_or_later(db: Db, queue: JobQueue, clock: ManualClock):
     await add(db, queue, NewJob(kind="k", id="a"))
     [row] = await claim(db, queue.leases)
     async with db.tx() as tx:
@@ -153,13 +153,13 @@ async def test_a_released_row_waits_again_at_once_or_later(db: Db, queue: Queue,
     assert len(await claim(db, queue.leases)) == 1
 
 
-async def test_partitions_do_not_see_each_other(db: Db, queue: Queue):
-    await add(db, queue, NewJob(kind="k", id="a", room="one"), NewJob(kind="k", id="b", room="two"))
+async def test_partitions_do_not_see_each_other(db: Db, queue: JobQueue):
+    await add(db, queue, NewJob(kind="k", id="a", module="one"), NewJob(kind="k", id="b", module="two"))
     assert [row.id for row in await claim(db, queue.leases, partition="two")] == ["b"]
 
 
-async def test_a_partition_hands_out_no_more_than_its_ceiling(db: Db, queue: Queue):
-    await add(db, queue, *(NewJob(kind="k", room="one") for _ in range(5)))
+async def test_a_partition_hands_out_no_more_than_its_ceiling(db: Db, queue: JobQueue):
+    await add(db, queue, *(NewJob(kind="k", module="one") for _ in range(5)))
     async with db.tx() as tx:
         await set_ceiling(tx, "job", "one", 3)
     rows = await claim(db, queue.leases, limit=2, partition="one")
@@ -171,8 +171,8 @@ async def test_a_partition_hands_out_no_more_than_its_ceiling(db: Db, queue: Que
     assert len(await claim(db, queue.leases, partition="one")) == 1
 
 
-async def test_a_paused_partition_hands_out_nothing_until_it_is_resumed(db: Db, queue: Queue):
-    await add(db, queue, NewJob(kind="k", room="one"))
+async def test_a_paused_partition_hands_out_nothing_until_it_is_resumed(db: Db, queue: JobQueue):
+    await add(db, queue, NewJob(kind="k", module="one"))
     async with db.tx() as tx:
         await pause(tx, "job", "one")
     assert await claim(db, queue.leases, partition="one") == []
@@ -181,8 +181,8 @@ async def test_a_paused_partition_hands_out_nothing_until_it_is_resumed(db: Db, 
     assert len(await claim(db, queue.leases, partition="one")) == 1
 
 
-async def test_a_cooling_partition_opens_by_itself(db: Db, queue: Queue, clock: ManualClock):
-    await add(db, queue, NewJob(kind="k", room="one"))
+async def test_a_cooling_partition_opens_by_itself(db: Db, queue: JobQueue, clock: ManualClock):
+    await add(db, queue, NewJob(kind="k", module="one"))
     async with db.tx() as tx:
         await cool(tx, "job", "one", until=tx.now + timedelta(seconds=30))
     assert await claim(db, queue.leases, partition="one") == []
@@ -191,9 +191,9 @@ async def test_a_cooling_partition_opens_by_itself(db: Db, queue: Queue, clock: 
 
 
 async def test_an_urgent_row_from_elsewhere_is_found_although_the_mark_is_past_it(
-    db: Db, queue: Queue, clock: ManualClock
+    db: Db, queue: JobQueue, clock: ManualClock
 ):
-    elsewhere = Queue()
+    elsewhere = JobQueue()
     await add(db, queue, *(NewJob(kind="k") for _ in range(20)))
     assert len(await claim(db, queue.leases, limit=5)) == 5
     await add(db, elsewhere, NewJob(kind="k", id="urgent", priority=1))
@@ -201,47 +201,51 @@ async def test_an_urgent_row_from_elsewhere_is_found_although_the_mark_is_past_i
     assert (await claim(db, queue.leases, limit=5))[0].id == "urgent"
 
 
-async def test_a_row_before_the_mark_is_not_overlooked_when_nothing_lies_after_it(db: Db, queue: Queue):
-    elsewhere = Queue()
+async def test_a_row_before_the_mark_is_not_overlooked_when_nothing_lies_after_it(db: Db, queue: JobQueue):
+    elsewhere = JobQueue()
     await add(db, queue, *(NewJob(kind="k") for _ in range(5)))
     assert len(await claim(db, queue.leases, limit=5)) == 5
     await add(db, elsewhere, NewJob(kind="k", id="urgent", priority=1))
     assert [row.id for row in await claim(db, queue.leases, limit=5)] == ["urgent"]
 
 
-async def test_a_look_finds_what_is_due_in_its_partitions_and_what_comes_due(db: Db, queue: Queue, clock: ManualClock):
-    assert not await queue.leases.may_find(db, ["here", "there"])
-    await add(db, Queue(), NewJob(kind="k", room="elsewhere"), NewJob(kind="k", room="here", delay_seconds=2.4))
+async def test_a_look_finds_what_is_due_in_its_partitions_and_what_comes_due(
+    db: Db, queue: JobQueue, clock: ManualClock
+):
+    assert not await queue.leases.may_have_due(db, ["here", "there"])
+    await add(db, JobQueue(), NewJob(kind="k", module="elsewhere"), NewJob(kind="k", module="here", delay_seconds=2.4))
     clock.advance(seconds=1)
-    assert not await queue.leases.may_find(db, ["here", "there"])
+    assert not await queue.leases.may_have_due(db, ["here", "there"])
     clock.advance(seconds=1)
-    assert not await queue.leases.may_find(db, ["here", "there"])
-    assert queue.leases.seconds_to_look(clock.now()) == pytest.approx(0.4)
+    assert not await queue.leases.may_have_due(db, ["here", "there"])
+    assert queue.leases.seconds_until_poll(clock.now()) == pytest.approx(0.4)
     clock.advance(seconds=0.4)
-    assert await queue.leases.may_find(db, ["here", "there"])
+    assert await queue.leases.may_have_due(db, ["here", "there"])
     assert len(await claim(db, queue.leases, partition="here")) == 1
 
 
-async def test_what_is_deferred_during_a_look_is_not_overlooked(db: Db, queue: Queue, clock: ManualClock):
+async def test_what_is_deferred_during_a_look_is_not_overlooked(db: Db, queue: JobQueue, clock: ManualClock):
     async with db.tx() as tx:
         await queue.enqueue(tx, NewJob(kind="k", delay_seconds=0.3))
-        assert not await queue.leases.may_find(db, [""])  # it cannot see it yet
-    assert queue.leases.seconds_to_look(clock.now()) == pytest.approx(0.3)
+        assert not await queue.leases.may_have_due(db, [""])  # it cannot see it yet
+    assert queue.leases.seconds_until_poll(clock.now()) == pytest.approx(0.3)
 
 
-async def test_a_clock_that_is_put_back_does_not_keep_deferred_rows_waiting(db: Db, queue: Queue, clock: ManualClock):
+async def test_a_clock_that_is_put_back_does_not_keep_deferred_rows_waiting(
+    db: Db, queue: JobQueue, clock: ManualClock
+):
     clock.advance(seconds=3600)
     assert await claim(db, queue.leases) == []
     clock.advance(seconds=-3600)
-    await add(db, Queue(), NewJob(kind="k", id="a", delay_seconds=10))
+    await add(db, JobQueue(), NewJob(kind="k", id="a", delay_seconds=10))
     clock.advance(seconds=10)
     assert [row.id for row in await claim(db, queue.leases)] == ["a"]
 
 
 def test_everything_is_looked_at_once_a_minute_also_when_the_clock_was_put_back(clock: ManualClock):
-    lookback, begun = Lookback(), clock.now()
-    lookback.looked(begun)
+    lookback, begun = LookbackWindow(), clock.now()
+    lookback.scanned(begun)
     earlier = begun - timedelta(days=1)
-    lookback.looked(earlier)
-    assert lookback.since(earlier + timedelta(seconds=WHOLE_LOOK_SECONDS - 1)) > LONG_AGO
-    assert lookback.since(earlier + timedelta(seconds=WHOLE_LOOK_SECONDS)) == LONG_AGO
+    lookback.scanned(earlier)
+    assert lookback.since(earlier + timedelta(seconds=FULL_SCAN_SECONDS - 1)) > EPOCH
+    assert lookback.since(earlier + timedelta(seconds=FULL_SCAN_SECONDS)) == EPOCH

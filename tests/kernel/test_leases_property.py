@@ -13,9 +13,9 @@ from sqlalchemy import delete, select
 
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
-from penstock.kernel.leases import LOOK_AGAIN_SECONDS, LeaseLost
+from penstock.kernel.leases import POLL_SECONDS, LeaseLost
 from penstock.kernel.partitions import cool, lease_partition, pause, resume, set_ceiling
-from penstock.kernel.queue import NewJob, Queue, job
+from penstock.kernel.queue import JobQueue, NewJob, job
 from tests.conftest import rolled_back
 
 MODULES = ("a", "b")
@@ -90,7 +90,7 @@ class Walk:
 
     db: Db
     clock: ManualClock
-    queues: list[Queue] = field(default_factory=lambda: [Queue() for _ in range(PROCESSES)])
+    queues: list[JobQueue] = field(default_factory=lambda: [JobQueue() for _ in range(PROCESSES)])
     rows: dict[str, ModelRow] = field(default_factory=dict)
     rooms: dict[str, ModelRoom] = field(default_factory=lambda: {room: ModelRoom() for room in MODULES})
     holds: list[tuple[list[str], str]] = field(default_factory=list)
@@ -111,7 +111,7 @@ class Walk:
 
     async def add(self, process: int, room: str, priority: int, delay: float, count: int) -> None:
         new = [
-            NewJob(kind="k", id=f"{next(self.names):04}", room=room, priority=priority, delay_seconds=delay)
+            NewJob(kind="k", id=f"{next(self.names):04}", module=room, priority=priority, delay_seconds=delay)
             for _ in range(count)
         ]
         async with self.db.tx() as tx:
@@ -129,7 +129,7 @@ class Walk:
 
     async def claim_after_a_while(self, process: int, room: str, limit: int) -> None:
         """What others did a moment ago may be overlooked for a second, but not longer."""
-        self.clock.advance(seconds=LOOK_AGAIN_SECONDS)
+        self.clock.advance(seconds=POLL_SECONDS)
         expected = [row.id for row in self.due(room)][: min(limit, self.space(room))]
         async with self.db.tx() as tx:
             claimed = await self.queues[process].leases.claim(
@@ -139,7 +139,7 @@ class Walk:
         self._take(claimed, room, limit)
 
     async def claim_alone(self, process: int, room: str, limit: int) -> None:
-        claimed = await self.queues[process].leases.claim_alone(
+        claimed = await self.queues[process].leases.claim_autocommit(
             self.db, owner="me", seconds=LEASE_SECONDS, limit=limit, partition=room
         )
         self._take(claimed, room, limit)

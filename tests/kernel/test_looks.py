@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from penstock.kernel import looks
-from penstock.kernel.looks import Look, NoAnswer
+from penstock.kernel.looks import Look, LookTimedOut
 
 
 class Thing:
@@ -63,7 +63,7 @@ async def test_what_is_silent_is_given_up_on_and_then_nobody_waits_again(thing: 
     look = Look(thing.look, fresh_seconds=10, patience_seconds=0.05)
     began = asyncio.get_running_loop().time()
     for _ in range(100):
-        with pytest.raises(NoAnswer):
+        with pytest.raises(LookTimedOut):
             await look.answer()
     assert asyncio.get_running_loop().time() - began < 2
     await asyncio.sleep(0)
@@ -73,14 +73,14 @@ async def test_what_is_silent_is_given_up_on_and_then_nobody_waits_again(thing: 
 async def test_it_is_seen_when_the_silence_ends(thing: Thing):
     thing.free.clear()
     look = Look(thing.look, fresh_seconds=0.02, patience_seconds=0.02)
-    with pytest.raises(NoAnswer):
+    with pytest.raises(LookTimedOut):
         await look.answer()
     thing.free.set()
     async with asyncio.timeout(5):
         while True:
             try:
                 assert await look.answer() >= 2
-            except NoAnswer:
+            except LookTimedOut:
                 await asyncio.sleep(0.01)
                 continue
             break
@@ -102,17 +102,17 @@ async def test_a_look_that_cannot_be_stopped_is_left_behind_after_a_while(
 
     monkeypatch.setattr(looks, "GIVE_UP_SECONDS", 0.05)
     once = Look(look, fresh_seconds=10, patience_seconds=0.01)
-    with pytest.raises(NoAnswer):
+    with pytest.raises(LookTimedOut):
         await once.answer()
     await asyncio.sleep(0)
-    with pytest.raises(NoAnswer):
+    with pytest.raises(LookTimedOut):
         await once.answer()
     assert thing.asked == 1
     async with asyncio.timeout(5):
         while thing.asked == 1:
             try:
                 await once.answer()
-            except NoAnswer:
+            except LookTimedOut:
                 await asyncio.sleep(0.01)
     assert (thing.asked, thing.stopped) == (2, 1)
     stuck.set()

@@ -8,10 +8,10 @@ from sqlalchemy import func, select
 
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
-from penstock.kernel.maintenance import Maintenance, until_none
+from penstock.kernel.maintenance import Maintenance, repeat_until_zero
 from penstock.kernel.message import Message
 from penstock.kernel.outbox import UNKNOWN_AGE, Relay, list_dead_letters
-from penstock.kernel.queue import JobState, NewJob, Queue, get_job, job
+from penstock.kernel.queue import JobQueue, JobState, NewJob, get_job, job
 from penstock.kernel.rate_limits import SqlRateLimits
 from penstock.kernel.runstate import SqlRunState
 from penstock.kernel.scheduler import Scheduler
@@ -20,12 +20,12 @@ from penstock.kernel.workers import Workers
 
 
 @pytest.fixture
-def queue() -> Queue:
-    return Queue()
+def queue() -> JobQueue:
+    return JobQueue()
 
 
 @pytest.fixture
-def timekeeper(db: Db, queue: Queue) -> Scheduler:
+def timekeeper(db: Db, queue: JobQueue) -> Scheduler:
     relay = Relay(db, {}, owner="relay")
     upkeep = Maintenance(db, jobs=queue, relay=relay, history=timedelta(days=1), dead_letters=timedelta(days=2))
     runs = SqlRunState(db, live_seconds=60, final_seconds=60)
@@ -33,9 +33,9 @@ def timekeeper(db: Db, queue: Queue) -> Scheduler:
 
 
 async def test_a_job_whose_worker_fell_silent_waits_again_within_a_second(
-    db: Db, queue: Queue, timekeeper: Scheduler, clock: ManualClock
+    db: Db, queue: JobQueue, timekeeper: Scheduler, clock: ManualClock
 ):
-    await timekeeper.enrol()
+    await timekeeper.register()
     async with db.tx() as tx:
         await queue.enqueue(tx, NewJob(kind="k", id="a"))
         await queue.claim(tx, owner="silent", seconds=60, limit=1)
@@ -47,12 +47,12 @@ async def test_a_job_whose_worker_fell_silent_waits_again_within_a_second(
 
 
 async def test_history_is_forgotten_after_its_time_and_not_before(
-    db: Db, queue: Queue, timekeeper: Scheduler, clock: ManualClock
+    db: Db, queue: JobQueue, timekeeper: Scheduler, clock: ManualClock
 ):
     async def nothing(_job: object) -> None:
         return None
 
-    await timekeeper.enrol()
+    await timekeeper.register()
     async with db.tx() as tx:
         await queue.enqueue(tx, *(NewJob(kind="k") for _ in range(3)))
     await Workers(db, queue, {"k": nothing}, owner="me").run_until_empty()
@@ -70,7 +70,7 @@ class Unheard(Message):
 
 
 async def test_dead_letters_stay_longer_but_not_for_ever(db: Db, timekeeper: Scheduler, clock: ManualClock):
-    await timekeeper.enrol()
+    await timekeeper.register()
     async with db.tx() as tx:
         tx.send(Unheard())
     clock.advance(seconds=UNKNOWN_AGE.total_seconds())
@@ -88,5 +88,5 @@ async def test_deleting_goes_on_bite_by_bite_until_nothing_is_left():
     async def delete_some() -> int:
         return bites.pop(0)
 
-    await until_none(delete_some)
+    await repeat_until_zero(delete_some)
     assert bites == []

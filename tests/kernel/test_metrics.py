@@ -10,15 +10,15 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import event, literal, select
 
-from penstock.kernel import tally
+from penstock.kernel import queue_stats
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db, Tx
 from penstock.kernel.message import Message
-from penstock.kernel.metrics import Counted, Metrics, gauge
+from penstock.kernel.metrics import DatabaseMetrics, Metrics, gauge
 from penstock.kernel.outbox import outbox
 from penstock.kernel.processes import Heartbeat, ProcessKind
-from penstock.kernel.queue import NewJob, Queue
-from penstock.kernel.tally import count_all
+from penstock.kernel.queue import JobQueue, NewJob
+from penstock.kernel.queue_stats import get_queue_stats
 from tests.conftest import open_db
 
 
@@ -64,28 +64,28 @@ def names(samples: Samples) -> set[str]:
 
 async def fill(db: Db, clock: ManualClock) -> None:
     """Jobs and messages in every state."""
-    queue = Queue()
+    queue = JobQueue()
     async with db.tx() as tx:
-        await queue.enqueue(tx, *[NewJob(kind="k", room="etl") for _ in range(5)], NewJob(kind="k"))
-        await queue.enqueue(tx, NewJob(kind="k", room="etl", delay_seconds=100))
+        await queue.enqueue(tx, *[NewJob(kind="k", module="etl") for _ in range(5)], NewJob(kind="k"))
+        await queue.enqueue(tx, NewJob(kind="k", module="etl", delay_seconds=100))
         tx.send(Said())
         tx.send(Said())
     async with db.tx() as tx:
-        [failed, _] = await queue.claim(tx, owner="o", seconds=60, limit=2, room="etl")
+        [failed, _] = await queue.claim(tx, owner="o", seconds=60, limit=2, module="etl")
         await queue.fail(tx, failed, code="X", error="x")
     async with db.tx() as tx:
         some = outbox.select().limit(1)
         row = (await tx.conn.execute(some)).one()
         await tx.conn.execute(outbox.update().where(outbox.c.id == row.id).values(state="dead", finished_at=tx.now))
     clock.advance(seconds=30)
-    await Heartbeat(db, owner="w:1", kind=ProcessKind.WORK, rooms=["etl"], version="1").beat()
+    await Heartbeat(db, owner="w:1", kind=ProcessKind.WORK, modules=["etl"], version="1").beat()
 
 
 class TestTraffic:
     async def test_latencies_are_spread_over_buckets(self, db: Db):
         metrics = Metrics(db, version="1.2")
         for seconds in (0.001, 0.005, 0.2, 60.0):
-            metrics.traffic.count("GET", "/x", 200, seconds)
+            metrics.http.count("GET", "/x", 200, seconds)
         samples = await read(metrics)
         assert value(samples, "penstock_http_requests_total", method="GET", route="/x", status="200") == 4
         of = {"method": "GET", "route": "/x"}
@@ -115,16 +115,16 @@ class TestWork:
 
     async def test_an_empty_house_has_nothing_to_do(self, db: Db):
         async with db.read() as tx:
-            counted = await count_all(tx)
+            counted = await get_queue_stats(tx)
         assert not counted.jobs
         assert counted.messages == {"waiting": 0, "sending": 0, "dead": 0}
         assert counted.message_wait == 0
 
     async def test_a_count_has_an_end(self, db: Db, clock: ManualClock, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(tally, "MOST_COUNTED", 2)
+        monkeypatch.setattr(queue_stats, "MAX_COUNTED", 2)
         await fill(db, clock)
         async with db.read() as tx:
-            assert (await count_all(tx)).jobs["waiting", "etl"] == 2
+            assert (await get_queue_stats(tx)).jobs["waiting", "etl"] == 2
 
     async def test_a_crowd_of_readers_asks_the_database_once(self, db: Db, clock: ManualClock):
         statements: list[str] = []
@@ -144,7 +144,7 @@ class TestWork:
     async def test_without_a_database_the_other_figures_are_shown(self):
         db = open_db("postgresql://nobody@127.0.0.1:1/nowhere", ManualClock(datetime(2026, 1, 1, tzinfo=UTC)))
         metrics = Metrics(db, version="1.2")
-        metrics.traffic.count("GET", "/x", 200, 0.1)
+        metrics.http.count("GET", "/x", 200, 0.1)
         samples = await read(metrics)
         assert value(samples, "penstock_work_known") == 0
         assert value(samples, "penstock_http_requests_total", method="GET", route="/x", status="200") == 1
@@ -163,11 +163,11 @@ class TestParts:
 
     async def test_two_houses_count_apart(self, db: Db):
         one, other = Metrics(db, version="1"), Metrics(db, version="2")
-        one.traffic.count("GET", "/x", 200, 0.1)
+        one.http.count("GET", "/x", 200, 0.1)
         assert "penstock_http_requests_total" not in names(await read(other))
 
 
-class Doors(Counted[int]):
+class Doors(DatabaseMetrics[int]):
     """A room's figures: how often the database was asked for them, and a number that needs none."""
 
     def __init__(self, db: Db) -> None:
@@ -179,7 +179,7 @@ class Doors(Counted[int]):
         return await tx.conn.scalar(select(literal(7))) or 0
 
     def collect(self) -> Iterable[Metric]:
-        yield gauge("doors", "How many there are.", {} if self.told is None else {"": self.told})
+        yield gauge("doors", "How many there are.", {} if self.value is None else {"": self.value})
         yield gauge("windows", "Known without asking.", {"": 2})
 
 

@@ -17,7 +17,7 @@ from penstock.kernel.db import Db, Tx
 from penstock.kernel.errors import Invalid
 from penstock.kernel.message import Message
 from penstock.kernel.outbox import DeadLetter, NoSuchMessage, Relay, delete_sent, list_dead_letters, outbox, resend
-from penstock.kernel.queue import NewJob, Queue, job
+from penstock.kernel.queue import JobQueue, NewJob, job
 from penstock.kernel.transitions import list_transitions
 
 LEASE_SECONDS = 60
@@ -51,7 +51,7 @@ class Listener:
 
     async def __call__(self, tx: Tx, message: Said) -> None:
         self.order.append(message.number)
-        await Queue().enqueue(tx, NewJob(kind=type(message).__name__, payload={"number": message.number}))
+        await JobQueue().enqueue(tx, NewJob(kind=type(message).__name__, payload={"number": message.number}))
         if message.number in self.moods:
             raise self.moods[message.number]
 
@@ -63,7 +63,7 @@ def listener() -> Listener:
 
 @pytest.fixture
 def relay(db: Db, listener: Listener) -> Relay:
-    return Relay(db, {Said: [listener], Heard: [listener]}, owner="relay", most_attempts=3)
+    return Relay(db, {Said: [listener], Heard: [listener]}, owner="relay", max_attempts=3)
 
 
 async def send(db: Db, *messages: Message) -> None:
@@ -216,7 +216,7 @@ async def test_a_message_that_nobody_knows_here_waits_an_hour_for_a_version_that
     db: Db, listener: Listener, clock: ManualClock
 ):
     await send(db, Heard(number=1))
-    relay = Relay(db, {Said: [listener]}, owner="relay", most_attempts=1)
+    relay = Relay(db, {Said: [listener]}, owner="relay", max_attempts=1)
     for _ in range(2):
         assert await relay.deliver() == 1
         clock.advance(seconds=5)
@@ -306,7 +306,7 @@ class World:
         self._new_relay()
 
     def _new_relay(self) -> None:
-        self.relay = Relay(self.db, {Said: [self.listener], Heard: [self.listener]}, owner="relay", most_attempts=3)
+        self.relay = Relay(self.db, {Said: [self.listener], Heard: [self.listener]}, owner="relay", max_attempts=3)
 
     async def send(self, kind: type[Said], key: str | None, commit: bool) -> None:
         message = kind(number=next(self.numbers), key=key)

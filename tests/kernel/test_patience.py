@@ -7,7 +7,7 @@ import pytest
 
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.errors import Invalid, Unavailable
-from penstock.kernel.patience import PATIENCE, until_there
+from penstock.kernel.retry import OUTAGE_BACKOFF, retry_while_unavailable
 from tests.fakes.gate import until
 
 
@@ -29,11 +29,11 @@ class Away:
 
 async def test_what_is_away_is_waited_for(clock: ManualClock):
     away = Away(3)
-    doing = asyncio.create_task(until_there(clock, away, away="nothing is done for now"))
+    doing = asyncio.create_task(retry_while_unavailable(clock, away, warning="nothing is done for now"))
     for left in (2, 1, 0):
         await until(partial(away.has_left, left))
         assert not doing.done()
-        clock.advance(seconds=PATIENCE.most_seconds * 2)
+        clock.advance(seconds=OUTAGE_BACKOFF.most_seconds * 2)
     assert await doing == "there"
 
 
@@ -42,4 +42,4 @@ async def test_what_is_wrong_is_told_at_once(clock: ManualClock):
         raise Invalid(reason="wrong")
 
     with pytest.raises(Invalid):
-        await until_there(clock, wrong, away="nothing is done for now")
+        await retry_while_unavailable(clock, wrong, warning="nothing is done for now")

@@ -18,7 +18,7 @@ from penstock.kernel.bulk import insert_rows
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.columns import UtcTime
 from penstock.kernel.db import Db
-from penstock.kernel.leases import LONG_AGO, Leases
+from penstock.kernel.leases import EPOCH, Leases
 from penstock.kernel.partitions import set_ceiling
 from penstock.kernel.runstate import SqlRunState, run_state
 from tests import plans
@@ -43,42 +43,42 @@ class Verb:
 
 async def claim(db: Db) -> None:
     async with db.tx() as tx:
-        await Leases(queue.job, queue.WORDS).claim(tx, owner="me", seconds=60, limit=10, partition="room1")
+        await Leases(queue.job, queue.LEASE_STATES).claim(tx, owner="me", seconds=60, limit=10, partition="room1")
 
 
 async def claim_under_a_ceiling(db: Db) -> None:
     async with db.tx() as tx:
         await set_ceiling(tx, "job", "room2", ROWS)
-        await Leases(queue.job, queue.WORDS).claim(tx, owner="me", seconds=60, limit=10, partition="room2")
+        await Leases(queue.job, queue.LEASE_STATES).claim(tx, owner="me", seconds=60, limit=10, partition="room2")
 
 
 async def claim_messages(db: Db) -> None:
     async with db.tx() as tx:
-        await Leases(outbox.outbox, outbox.WORDS).claim(tx, owner="me", seconds=60, limit=10)
+        await Leases(outbox.outbox, outbox.LEASE_STATES).claim(tx, owner="me", seconds=60, limit=10)
 
 
 async def promote(db: Db) -> None:
     async with db.tx() as tx:
-        await Leases(queue.job, queue.WORDS).promote(tx)
+        await Leases(queue.job, queue.LEASE_STATES).promote(tx)
 
 
 async def next_due(db: Db) -> None:
     async with db.tx() as tx:
-        await Leases(queue.job, queue.WORDS).next_due_at(tx)
+        await Leases(queue.job, queue.LEASE_STATES).next_due_at(tx)
 
 
 async def rescue(db: Db) -> None:
     async with db.tx() as tx:
-        await queue.Queue().rescue(tx)
+        await queue.JobQueue().rescue(tx)
 
 
 async def look_for_jobs(db: Db) -> None:
-    await Leases(queue.job, queue.WORDS).may_find(db, ["room1", "room2"])
+    await Leases(queue.job, queue.LEASE_STATES).may_have_due(db, ["room1", "room2"])
     await asyncio.sleep(0)  # PostgreSQL's driver tells of a statement after it
 
 
 async def look_for_lapsed(db: Db) -> None:
-    lapsed = Leases(queue.job, queue.WORDS).lapsed(literal(LONG_AGO, UtcTime), literal(NOW, UtcTime))
+    lapsed = Leases(queue.job, queue.LEASE_STATES).has_expired(literal(EPOCH, UtcTime), literal(NOW, UtcTime))
     async with db.read() as tx:
         await tx.conn.scalar(select(lapsed))
 
@@ -96,7 +96,7 @@ async def list_dead(db: Db) -> None:
 
 async def forget_jobs(db: Db) -> None:
     async with db.tx() as tx:
-        await queue.delete_over(tx, before=NOW, limit=FEW)
+        await queue.delete_finished_jobs(tx, before=NOW, limit=FEW)
 
 
 async def forget_messages(db: Db) -> None:

@@ -16,8 +16,8 @@ from penstock.kernel.scheduler import (
     PeriodicTask,
     PeriodicTaskReport,
     Scheduler,
-    duty,
     list_periodic_tasks,
+    periodic_task,
 )
 
 PATIENCE_SECONDS = 20
@@ -25,7 +25,7 @@ LEASE_SECONDS = 30
 
 
 class Rounds:
-    """A duty that counts, and waits at its gate if that is closed."""
+    """A periodic_task that counts, and waits at its gate if that is closed."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -86,7 +86,7 @@ async def report(db: Db, name: str) -> PeriodicTaskReport:
 
 async def lease_end(db: Db) -> datetime | None:
     async with db.read() as tx:
-        end: datetime | None = await tx.conn.scalar(select(duty.c.leased_until))
+        end: datetime | None = await tx.conn.scalar(select(periodic_task.c.leased_until))
         return end
 
 
@@ -109,7 +109,7 @@ async def until_renewed(db: Db, end: datetime) -> None:
 async def test_a_new_duty_is_due_at_once_and_then_every_so_often(db: Db, clock: ManualClock):
     rounds = Rounds()
     keeper = timekeeper(db, every_seconds=60, sweep=rounds)
-    await keeper.enrol()
+    await keeper.register()
     assert [await keeper.tick(), await keeper.tick()] == [1, 0]
     clock.advance(seconds=59)
     assert await keeper.tick() == 0
@@ -122,7 +122,7 @@ async def test_enrolling_again_does_not_make_a_duty_due_again(db: Db):
     rounds = Rounds()
     for owner in ("one", "two"):
         keeper = timekeeper(db, owner, sweep=rounds)
-        await keeper.enrol()
+        await keeper.register()
         await keeper.tick()
     assert rounds.ended == 1
 
@@ -131,7 +131,7 @@ async def test_of_several_timekeepers_one_does_a_duty_each_time(db: Db, clock: M
     rounds = Rounds()
     keepers = [timekeeper(db, f"process-{number}", sweep=rounds) for number in range(4)]
     for keeper in keepers:
-        await keeper.enrol()
+        await keeper.register()
     for turn in range(1, 6):
         await asyncio.gather(*(keeper.tick() for keeper in keepers))
         assert rounds.ended == turn
@@ -140,7 +140,7 @@ async def test_of_several_timekeepers_one_does_a_duty_each_time(db: Db, clock: M
 
 async def test_timekeepers_that_run_do_every_duty_at_its_times(db: Db, clock: ManualClock):
     sweep, look = Rounds(), Rounds()
-    # The clock runs a thousand times too fast for a database: a usual lease would be over before a duty is.
+    # The clock runs a thousand times too fast for a database: a usual lease would be over before a periodic_task is.
     keepers = [timekeeper(db, f"process-{number}", lease_seconds=86400, sweep=sweep, look=look) for number in range(3)]
     began_at = clock.now()
     async with keeping_time(*keepers):
@@ -170,7 +170,7 @@ async def test_the_duty_of_a_process_that_died_goes_on_elsewhere_after_its_lease
     lost, found = Rounds(), Rounds()
     lost.gate.clear()
     dying = timekeeper(db, "dying", sweep=lost)
-    await dying.enrol()
+    await dying.register()
     task = asyncio.create_task(dying.tick())  # nobody renews: as if the process were gone
     await until(lambda: lost.begun == 1)
     other = timekeeper(db, "other", sweep=found)
@@ -203,7 +203,7 @@ async def test_a_duty_that_fails_is_reported_and_tried_again_soon(db: Db, clock:
     rounds, fine = Rounds(), Rounds()
     rounds.error = Invalid(reason="the folder is gone")
     keeper = timekeeper(db, every_seconds=3600, sweep=rounds, look=fine)
-    await keeper.enrol()
+    await keeper.register()
     assert await keeper.tick() == 1
     failed = await report(db, "sweep")
     assert failed.error is not None
@@ -220,7 +220,7 @@ async def test_a_duty_that_fails_is_reported_and_tried_again_soon(db: Db, clock:
 async def test_a_duty_that_only_another_version_knows_is_left_to_it(db: Db, clock: ManualClock):
     rounds = Rounds()
     new = timekeeper(db, "new", sweep=Rounds(), gather=rounds)
-    await new.enrol()
+    await new.register()
     old = timekeeper(db, "old", sweep=Rounds())
     assert await old.tick() == 1
     assert await report(db, "gather") == PeriodicTaskReport(name="gather", finished_at=None, error=None)
@@ -232,7 +232,7 @@ async def test_a_duty_that_only_another_version_knows_is_left_to_it(db: Db, cloc
 async def test_duties_come_due_together_whenever_they_were_done(db: Db, clock: ManualClock):
     early, late = Rounds(), Rounds()
     keeper = timekeeper(db, early=early, late=late)
-    await keeper.enrol()
+    await keeper.register()
     late.gate.clear()
     clock.advance(seconds=7)
     task = asyncio.create_task(keeper.tick())
@@ -248,7 +248,7 @@ async def test_duties_come_due_together_whenever_they_were_done(db: Db, clock: M
 
 async def test_a_duty_that_a_wrong_clock_put_off_is_called_back(db: Db, db_url: str, clock: ManualClock):
     keeper = timekeeper(db, every_seconds=60, sweep=Rounds(), look=Rounds())
-    await keeper.enrol()
+    await keeper.register()
     ahead = Db.open(db_url, clock=ManualClock(clock.now() + timedelta(days=1)), ids=db.ids)
     assert await timekeeper(ahead, "ahead", every_seconds=60, sweep=Rounds(), look=Rounds()).tick() == 2
     await ahead.close()
@@ -257,7 +257,7 @@ async def test_a_duty_that_a_wrong_clock_put_off_is_called_back(db: Db, db_url: 
         await until(lambda: rounds.ended == 1)
         await until_resting(db)
     async with db.read() as tx:
-        due = {row.id: row.scheduled_at for row in await tx.conn.execute(select(duty))}
+        due = {row.id: row.scheduled_at for row in await tx.conn.execute(select(periodic_task))}
     assert due["sweep"] <= clock.now() + timedelta(seconds=60)
     assert due["look"] > clock.now() + timedelta(hours=23)  # not known there: how long it rests cannot be told
 
@@ -268,7 +268,7 @@ async def test_a_row_that_is_lost_is_there_again_within_a_minute(db: Db, clock: 
         await until(lambda: rounds.ended == 1)
         await until_resting(db)
         async with db.tx() as tx:
-            await tx.conn.execute(delete(duty))
+            await tx.conn.execute(delete(periodic_task))
         began_at = clock.now()
         await until(lambda: rounds.ended == 2, clock)
         assert clock.now() - began_at < timedelta(seconds=600)
@@ -287,5 +287,5 @@ async def test_a_quick_duty_is_done_at_each_of_its_times(db: Db, clock: ManualCl
 async def test_every_duty_is_listed_by_its_name(db: Db):
     keeper = timekeeper(db, sweep=Rounds(), look=Rounds())
     assert await list_periodic_tasks(db) == []
-    await keeper.enrol()
+    await keeper.register()
     assert [found.name for found in await list_periodic_tasks(db)] == ["look", "sweep"]

@@ -10,14 +10,14 @@ from sqlalchemy import ColumnElement, delete, literal, select
 
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.columns import UtcTime
+from penstock.kernel.compiled_statement import any_rows
 from penstock.kernel.db import Db
 from penstock.kernel.errors import Invalid
-from penstock.kernel.hot import is_any
-from penstock.kernel.leases import LONG_AGO
+from penstock.kernel.leases import EPOCH
 from penstock.kernel.maintenance import Maintenance
 from penstock.kernel.message import Message
 from penstock.kernel.outbox import LEASE_SECONDS, Relay, outbox
-from penstock.kernel.queue import NewJob, Queue, job
+from penstock.kernel.queue import JobQueue, NewJob, job
 from penstock.kernel.rate_limits import SqlRateLimits
 from penstock.kernel.runstate import SqlRunState
 from penstock.kernel.scheduler import RETRY_SECONDS, PeriodicTask, Scheduler, list_periodic_tasks
@@ -42,7 +42,7 @@ class Rounds:
 
 
 def are_jobs_there(_since: object, _now: object) -> ColumnElement[bool]:
-    return is_any(select(job.c.id))
+    return any_rows(select(job.c.id))
 
 
 def timekeeper(db: Db, rounds: Rounds, *, owner: str = "one", every_seconds: float = 1) -> Scheduler:
@@ -52,7 +52,7 @@ def timekeeper(db: Db, rounds: Rounds, *, owner: str = "one", every_seconds: flo
 
 async def enqueue(db: Db) -> None:
     async with db.tx() as tx:
-        await Queue().enqueue(tx, NewJob(kind="k"))
+        await JobQueue().enqueue(tx, NewJob(kind="k"))
 
 
 async def finish_all(db: Db) -> None:
@@ -67,7 +67,7 @@ def writes(statements: Recorded) -> list[str]:
 async def test_it_is_done_at_each_of_its_times_while_it_is_needed(db: Db, clock: ManualClock):
     rounds = Rounds()
     keeper = timekeeper(db, rounds)
-    await keeper.enrol()
+    await keeper.register()
     done = [await keeper.tick()]
     await enqueue(db)
     for _ in range(3):
@@ -82,7 +82,7 @@ async def test_it_is_done_at_each_of_its_times_while_it_is_needed(db: Db, clock:
 async def test_it_is_asked_at_its_own_times(db: Db, clock: ManualClock):
     rounds = Rounds()
     keeper = timekeeper(db, rounds, every_seconds=10)
-    await keeper.enrol()
+    await keeper.register()
     assert await keeper.tick() == 0
     await enqueue(db)
     clock.advance(seconds=9)
@@ -94,7 +94,7 @@ async def test_it_is_asked_at_its_own_times(db: Db, clock: ManualClock):
 async def test_it_is_asked_again_when_the_clock_was_put_back(db: Db, clock: ManualClock):
     rounds = Rounds()
     keeper = timekeeper(db, rounds)
-    await keeper.enrol()
+    await keeper.register()
     clock.advance(seconds=60)
     assert await keeper.tick() == 0
     await enqueue(db)
@@ -105,7 +105,7 @@ async def test_it_is_asked_again_when_the_clock_was_put_back(db: Db, clock: Manu
 async def test_of_several_timekeepers_one_does_it(db: Db, clock: ManualClock):
     rounds = Rounds()
     keepers = [timekeeper(db, rounds, owner=f"process-{number}") for number in range(4)]
-    await keepers[0].enrol()
+    await keepers[0].register()
     await enqueue(db)
     for turn in range(1, 4):
         await asyncio.gather(*(keeper.tick() for keeper in keepers))
@@ -117,7 +117,7 @@ async def test_after_a_failure_it_is_done_again_needed_or_not(db: Db, clock: Man
     rounds = Rounds()
     rounds.error = Invalid(reason="the folder is gone")
     keeper = timekeeper(db, rounds, every_seconds=60)
-    await keeper.enrol()
+    await keeper.register()
     await enqueue(db)
     assert await keeper.tick() == 0
     await finish_all(db)
@@ -129,10 +129,10 @@ async def test_after_a_failure_it_is_done_again_needed_or_not(db: Db, clock: Man
 
 async def test_what_a_process_left_behind_is_taken_up_needed_or_not(db: Db, clock: ManualClock):
     rounds = Rounds()
-    await timekeeper(db, rounds).enrol()
+    await timekeeper(db, rounds).register()
     await enqueue(db)
     dying = timekeeper(db, rounds, owner="dying")
-    for task in await dying._begin():  # it is claimed, and its process is gone
+    for task in await dying._start_due():  # it is claimed, and its process is gone
         task.cancel()
     await finish_all(db)
     clock.advance(seconds=31)
@@ -147,9 +147,9 @@ class Runtime:
 
     def __init__(self, db: Db) -> None:
         self.db = db
-        self.queue = Queue()
+        self.queue = JobQueue()
         self.relay = Relay(db, {}, owner="relay")
-        self.workers = Workers(db, self.queue, {"k": self.nothing}, owner="w", rooms=["", "etl"])
+        self.workers = Workers(db, self.queue, {"k": self.nothing}, owner="w", modules=["", "etl"])
         upkeep = Maintenance(db, jobs=self.queue, relay=self.relay, history=KEPT, dead_letters=KEPT)
         runs = SqlRunState(db, live_seconds=60, final_seconds=60)
         self.periodic_tasks = upkeep.periodic_tasks(runs, SqlRateLimits(db))
@@ -174,7 +174,7 @@ class Runtime:
 
     async def needed(self) -> list[str]:
         """The periodic_tasks that say that they are needed, of those that do not always say so."""
-        moments = literal(LONG_AGO, UtcTime), literal(self.db.clock.now(), UtcTime)
+        moments = literal(EPOCH, UtcTime), literal(self.db.clock.now(), UtcTime)
         async with self.db.read() as tx:
             asked = {
                 known.name: select(known.needed(*moments)) for known in self.periodic_tasks if known.needed is not None
@@ -229,7 +229,7 @@ async def test_messages_whose_relay_fell_silent_are_needed_to_be_rescued(house: 
 
 
 async def test_leases_that_run_out_in_a_quiet_house_are_found_within_a_second(house: Runtime, clock: ManualClock):
-    await house.scheduler.enrol()
+    await house.scheduler.register()
     async with house.db.tx() as tx:
         await house.queue.enqueue(tx, NewJob(kind="k"))
         [held] = await house.queue.claim(tx, owner="silent", seconds=90, limit=1)
@@ -246,7 +246,7 @@ async def test_more_lapsed_leases_than_one_turn_takes_are_all_rescued(
 ):
     expire = house.queue.leases.expire
     monkeypatch.setattr(house.queue.leases, "expire", lambda tx: expire(tx, limit=2))
-    await house.scheduler.enrol()
+    await house.scheduler.register()
     async with house.db.tx() as tx:
         await house.queue.enqueue(tx, *(NewJob(kind="k") for _ in range(5)))
         await house.queue.claim(tx, owner="silent", seconds=60, limit=5)
@@ -260,7 +260,7 @@ async def test_more_lapsed_leases_than_one_turn_takes_are_all_rescued(
 
 
 async def test_the_look_at_duties_is_served_by_indexes(house: Runtime):
-    await house.scheduler.enrol()
+    await house.scheduler.register()
     with recorded(house.db, "duty") as statements:
         await house.scheduler._list_due()
         await asyncio.sleep(0)  # PostgreSQL's driver tells of a statement after it

@@ -13,9 +13,9 @@ from sqlalchemy.exc import IntegrityError
 
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Tx
-from penstock.kernel.engines import together
-from penstock.kernel.scheduler import duty
-from penstock.kernel.sqlite import SteadyConnection, connect_steadily
+from penstock.kernel.engines import ensure_transaction
+from penstock.kernel.scheduler import periodic_task
+from penstock.kernel.sqlite import SqliteConnection, connect_sqlite
 from tests.conftest import open_db
 
 
@@ -23,17 +23,17 @@ from tests.conftest import open_db
 def trips(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], Any]]:
     """Whatever is sent to a driver's thread from now on."""
     sent: list[Callable[[], Any]] = []
-    send = SteadyConnection._execute
+    send = SqliteConnection._execute
 
-    async def counted(self: SteadyConnection, fn: Any, *args: Any, **kwargs: Any) -> Any:
+    async def counted(self: SqliteConnection, fn: Any, *args: Any, **kwargs: Any) -> Any:
         sent.append(fn)
         return await send(self, fn, *args, **kwargs)
 
-    monkeypatch.setattr(SteadyConnection, "_execute", counted)
+    monkeypatch.setattr(SqliteConnection, "_execute", counted)
     return sent
 
 
-@pytest.mark.parametrize(("kind", "around"), [("read", 0), ("once", 0), ("tx", 2)])
+@pytest.mark.parametrize(("kind", "around"), [("read", 0), ("autocommit", 0), ("tx", 2)])
 async def test_a_statement_is_one_trip_and_a_transaction_two_more(
     sqlite_url: str, clock: ManualClock, trips: list[Callable[[], Any]], kind: str, around: int
 ):
@@ -41,16 +41,16 @@ async def test_a_statement_is_one_trip_and_a_transaction_two_more(
     opened: Callable[[], AbstractAsyncContextManager[Tx]] = getattr(db, kind)
     for statements in (1, 3):
         async with opened() as tx:
-            await tx.conn.execute(select(duty.c.id))
+            await tx.conn.execute(select(periodic_task.c.id))
         trips.clear()
         async with opened() as tx:
             for _ in range(statements):
-                assert (await tx.conn.execute(select(duty.c.id))).all() == []
+                assert (await tx.conn.execute(select(periodic_task.c.id))).all() == []
         assert len(trips) == statements + around
     await db.close()
 
 
-@pytest.mark.parametrize("kind", ["once", "tx"])
+@pytest.mark.parametrize("kind", ["autocommit", "tx"])
 async def test_statements_that_belong_together_are_kept_or_lost_together(
     sqlite_url: str, clock: ManualClock, kind: str
 ):
@@ -58,15 +58,15 @@ async def test_statements_that_belong_together_are_kept_or_lost_together(
     opened: Callable[[], AbstractAsyncContextManager[Tx]] = getattr(db, kind)
 
     async def write(*names: str) -> None:
-        async with opened() as tx, together(tx.conn):
+        async with opened() as tx, ensure_transaction(tx.conn):
             for name in names:
-                await tx.conn.execute(insert(duty), {"id": name, "scheduled_at": clock.now()})
+                await tx.conn.execute(insert(periodic_task), {"id": name, "scheduled_at": clock.now()})
 
     await write("a", "b")
     with pytest.raises(IntegrityError):
         await write("c", "a")
     async with db.read() as tx:
-        assert (await tx.conn.scalars(select(duty.c.id).order_by(duty.c.id))).all() == ["a", "b"]
+        assert (await tx.conn.scalars(select(periodic_task.c.id).order_by(periodic_task.c.id))).all() == ["a", "b"]
     await db.close()
 
 
@@ -77,7 +77,7 @@ async def test_who_is_cancelled_while_it_waits_for_its_turn_begins_nothing(
 ):
     db = open_db(sqlite_url, clock)
     async with db.tx() as tx:
-        await tx.conn.execute(select(duty.c.id))
+        await tx.conn.execute(select(periodic_task.c.id))
 
     async def begin() -> None:
         async with db.tx():
@@ -94,7 +94,7 @@ async def test_who_is_cancelled_while_it_waits_for_its_turn_begins_nothing(
         await asyncio.wait({waiting})
     assert waiting.cancelled()
     async with asyncio.timeout(5), db.tx() as tx:
-        await tx.conn.execute(insert(duty), {"id": "a", "scheduled_at": clock.now()})
+        await tx.conn.execute(insert(periodic_task), {"id": "a", "scheduled_at": clock.now()})
     assert not blocked(sqlite_url)
     await db.close()
 
@@ -103,11 +103,16 @@ async def test_rows_are_counted_and_come_back(sqlite_url: str, clock: ManualCloc
     db = open_db(sqlite_url, clock)
     async with db.tx() as tx:
         rows = [{"id": name, "scheduled_at": clock.now()} for name in "abc"]
-        assert (await tx.conn.execute(insert(duty), rows)).rowcount == 3
-        one = insert(duty).values(id="d", scheduled_at=clock.now()).returning(duty.c.id)
+        assert (await tx.conn.execute(insert(periodic_task), rows)).rowcount == 3
+        one = insert(periodic_task).values(id="d", scheduled_at=clock.now()).returning(periodic_task.c.id)
         assert await tx.conn.scalar(one) == "d"
     async with db.read() as tx:
-        assert (await tx.conn.scalars(select(duty.c.id).order_by(duty.c.id))).all() == ["a", "b", "c", "d"]
+        assert (await tx.conn.scalars(select(periodic_task.c.id).order_by(periodic_task.c.id))).all() == [
+            "a",
+            "b",
+            "c",
+            "d",
+        ]
     await db.close()
 
 
@@ -136,15 +141,15 @@ async def test_a_statement_that_fails_leaves_nothing_open(sqlite_url: str, clock
 
     async def fail() -> None:
         async with db.tx() as tx:
-            await tx.conn.execute(insert(duty), row)
-            await tx.conn.execute(insert(duty), [{**row, "id": "b"}, row] if is_many else row)
+            await tx.conn.execute(insert(periodic_task), row)
+            await tx.conn.execute(insert(periodic_task), [{**row, "id": "b"}, row] if is_many else row)
 
     with pytest.raises(IntegrityError) as caught:
         await fail()
     assert not blocked(sqlite_url), f"while somebody still has {caught.value!r} with its frames"
     async with db.tx() as tx:
-        assert (await tx.conn.scalars(select(duty.c.id))).all() == []
-        await tx.conn.execute(insert(duty), row)
+        assert (await tx.conn.scalars(select(periodic_task.c.id))).all() == []
+        await tx.conn.execute(insert(periodic_task), row)
     await db.close()
 
 
@@ -157,7 +162,7 @@ async def test_what_is_cancelled_holds_on_to_nothing(sqlite_url: str, clock: Man
 
     async def work() -> None:
         async with opened() as tx:
-            await tx.conn.execute(select(duty.c.id))
+            await tx.conn.execute(select(periodic_task.c.id))
             await tx.conn.execute(counting_to(300_000, "count(*)"))
 
     for turn in range(10):
@@ -168,7 +173,7 @@ async def test_what_is_cancelled_holds_on_to_nothing(sqlite_url: str, clock: Man
             await asyncio.sleep(0)
         await asyncio.wait({working})
         async with asyncio.timeout(5), opened() as tx:
-            assert (await tx.conn.execute(select(duty.c.id))).all() == []
+            assert (await tx.conn.execute(select(periodic_task.c.id))).all() == []
         assert not blocked(sqlite_url)
     await db.close()
 
@@ -181,7 +186,7 @@ async def test_a_large_result_comes_whole_and_in_order(sqlite_url: str, clock: M
 
 
 async def test_a_cancel_stays_a_cancel_when_its_connection_is_closed_meanwhile(tmp_path: Path):
-    connection = connect_steadily(str(tmp_path / "a.db"), isolation_level=None)
+    connection = connect_sqlite(str(tmp_path / "a.db"), isolation_level=None)
     await connection
     stopped: list[Any] = []
 

@@ -1,14 +1,14 @@
-"""What `kernel/steady.py` promises."""
+"""What `kernel/shielding.py` promises."""
 
 import asyncio
 
 import pytest
 
-from penstock.kernel.steady import to_its_end
+from penstock.kernel.shielding import run_shielded
 
 
 async def cancelled_in_the_middle(work, undo=None) -> bool:
-    begun = asyncio.ensure_future(to_its_end(work, undo))
+    begun = asyncio.ensure_future(run_shielded(work, undo))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     begun.cancel()
@@ -18,7 +18,7 @@ async def cancelled_in_the_middle(work, undo=None) -> bool:
 
 
 async def test_what_it_gives_is_given():
-    assert await to_its_end(asyncio.sleep(0, "result")) == "result"
+    assert await run_shielded(asyncio.sleep(0, "result")) == "result"
 
 
 async def test_an_error_is_an_error():
@@ -26,7 +26,7 @@ async def test_an_error_is_an_error():
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        await to_its_end(fails())
+        await run_shielded(fails())
 
 
 async def test_a_cancel_waits_for_the_end_and_what_came_out_is_undone():

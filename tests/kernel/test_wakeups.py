@@ -6,7 +6,7 @@ import pytest
 
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
-from penstock.kernel.wakeups import Ear, Wakeups
+from penstock.kernel.wakeups import Listener, Wakeups
 
 
 async def let_others_run() -> None:
@@ -19,7 +19,7 @@ def wakeups(clock: ManualClock) -> Wakeups:
     return Wakeups(clock)
 
 
-def start_waiting(ear: Ear, seconds: float = 1) -> asyncio.Task[None]:
+def start_waiting(ear: Listener, seconds: float = 1) -> asyncio.Task[None]:
     return asyncio.create_task(ear.wait(seconds=seconds))
 
 
@@ -70,7 +70,7 @@ async def test_every_ear_on_a_channel_hears_and_no_other(wakeups: Wakeups):
 
 async def test_a_forgotten_ear_hears_nothing(wakeups: Wakeups):
     ear = wakeups.listen(["jobs", "mail"])
-    wakeups.forget(ear)
+    wakeups.unlisten(ear)
     waiter = start_waiting(ear)
     await let_others_run()
     wakeups.wake("jobs")
@@ -82,8 +82,8 @@ async def test_a_forgotten_ear_hears_nothing(wakeups: Wakeups):
 
 async def test_forgetting_one_ear_leaves_the_others(wakeups: Wakeups):
     gone, stays = wakeups.listen(["jobs"]), wakeups.listen(["jobs"])
-    wakeups.forget(gone)
-    wakeups.forget(gone)
+    wakeups.unlisten(gone)
+    wakeups.unlisten(gone)
     wakeups.wake("jobs")
     await stays.wait(seconds=1)
 
@@ -94,8 +94,8 @@ def test_ringing_where_nobody_listens_is_harmless(wakeups: Wakeups):
 
 def test_channels_that_nobody_listens_to_any_more_leave_nothing_behind(wakeups: Wakeups):
     for number in range(100):
-        wakeups.forget(wakeups.listen([f"task {number}"]))
-    assert not wakeups._ears  # it would grow with every task that anyone ever watched
+        wakeups.unlisten(wakeups.listen([f"task {number}"]))
+    assert not wakeups._listeners  # it would grow with every task that anyone ever watched
 
 
 @pytest.mark.parametrize("steps", range(12))
@@ -105,7 +105,7 @@ async def test_a_waiter_that_is_stopped_stops_at_whatever_moment(wakeups: Wakeup
     waiter = start_waiting(ear)
     await let_others_run()
     if rung:
-        ear.ring()
+        ear.notify()
     for _ in range(steps):
         await asyncio.sleep(0)
     was_under_way = waiter.cancel()
@@ -145,7 +145,7 @@ async def test_a_commit_wakes_and_a_rollback_does_not(db: Db):
 
 async def test_a_reflex_is_done_before_whoever_rang_goes_on(clock: ManualClock):
     wakeups, done = Wakeups(clock), []
-    with wakeups.reflex("keys", lambda: done.append("forgotten")):
+    with wakeups.on_wake("keys", lambda: done.append("forgotten")):
         wakeups.wake("keys")
         assert done == ["forgotten"]
     wakeups.wake("keys")

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from penstock.kernel.clock import ManualClock
+from penstock.kernel.database_errors import DatabaseUnavailable
 from penstock.kernel.db import Db, Tx
 from penstock.kernel.errors import Unavailable
-from penstock.kernel.faults import DatabaseAway
-from penstock.kernel.leases import LOOK_AGAIN_SECONDS
-from penstock.kernel.queue import Job, JobNotFound, JobState, NewJob, Queue, get_job
+from penstock.kernel.leases import POLL_SECONDS
+from penstock.kernel.queue import Job, JobNotFound, JobQueue, JobState, NewJob, get_job
 from penstock.kernel.transitions import list_transitions
 from penstock.kernel.workers import JobHandler, Settle, Workers
 from tests.fakes.gate import PATIENCE_SECONDS, Gate, until
@@ -23,7 +23,7 @@ from tests.fakes.gate import PATIENCE_SECONDS, Gate, until
 
 async def add(db: Db, *jobs: NewJob) -> list[str]:
     async with db.tx() as tx:
-        return await Queue().enqueue(tx, *jobs)
+        return await JobQueue().enqueue(tx, *jobs)
 
 
 async def get(db: Db, job_id: str) -> Job:
@@ -37,7 +37,7 @@ async def life(db: Db, job_id: str) -> list[str]:
 
 
 def workers(db: Db, handler: JobHandler, **options: Any) -> Workers:
-    return Workers(db, Queue(), {"k": handler}, **{"owner": "w", "grace_seconds": 0, **options})
+    return Workers(db, JobQueue(), {"k": handler}, **{"owner": "w", "grace_seconds": 0, **options})
 
 
 @asynccontextmanager
@@ -80,14 +80,14 @@ class TestSlots:
         gate, looks = Gate(), Counter[str]()
 
         class Watched(Workers):
-            async def start_some(self) -> int:
+            async def claim_and_start(self) -> int:
                 looks["all"] += 1
-                return await super().start_some()
+                return await super().claim_and_start()
 
         await add(db, NewJob(kind="k"), NewJob(kind="k"))
-        async with working(Watched(db, Queue(), {"k": gate}, owner="w", slots=1, grace_seconds=0)):
+        async with working(Watched(db, JobQueue(), {"k": gate}, owner="w", slots=1, grace_seconds=0)):
             await until(lambda: len(gate.entered) == 1)
-            clock.advance(seconds=LOOK_AGAIN_SECONDS * 5)
+            clock.advance(seconds=POLL_SECONDS * 5)
             before = looks["all"]
             for _ in range(100):
                 await asyncio.sleep(0)
@@ -107,7 +107,7 @@ class TestSlots:
             await add(elsewhere, NewJob(kind="k", id="a"))
 
             def found() -> bool:
-                clock.advance(seconds=LOOK_AGAIN_SECONDS)
+                clock.advance(seconds=POLL_SECONDS)
                 return gate.entered == ["a"]
 
             await until(found)
@@ -117,18 +117,18 @@ class TestSlots:
         order: list[str] = []
 
         async def note(job: Job) -> None:
-            order.append(job.room)
+            order.append(job.module)
 
-        await add(db, *(NewJob(kind="k", room="long") for _ in range(10)))
-        await add(db, *(NewJob(kind="k", room="short") for _ in range(3)))
-        await workers(db, note, slots=1, rooms=("long", "short")).run_until_empty()
+        await add(db, *(NewJob(kind="k", module="long") for _ in range(10)))
+        await add(db, *(NewJob(kind="k", module="short") for _ in range(3)))
+        await workers(db, note, slots=1, modules=("long", "short")).run_until_empty()
         assert order[:6] == ["long", "short"] * 3
         assert Counter(order) == {"long": 10, "short": 3}
 
 
 class TestLeases:
     async def test_a_long_job_is_kept_by_renewals_however_long_it_takes(self, db: Db, clock: ManualClock):
-        gate, queue = Gate(), Queue()
+        gate, queue = Gate(), JobQueue()
         await add(db, NewJob(kind="k", id="a"))
         async with working(workers(db, gate, lease_seconds=30)):
             await until(lambda: gate.entered == ["a"])
@@ -177,7 +177,7 @@ class TestLeases:
             await stopped.wait()
             go_on.set()
             await until(lambda: not these._runner.running)
-            assert not these._runner._keeper._lost  # it would grow with every such job
+            assert not these._runner._renewer._lost  # it would grow with every such job
         assert (await get(db, "a")).worker == "other"
 
     async def test_a_late_settle_is_refused_and_writes_nothing(self, db: Db, db_url: str):
@@ -185,7 +185,7 @@ class TestLeases:
             await take_over(db, db_url)
 
             async def settle(tx: Tx) -> None:
-                await Queue().enqueue(tx, NewJob(kind="k", id="effect"))
+                await JobQueue().enqueue(tx, NewJob(kind="k", id="effect"))
 
             return settle
 
@@ -219,7 +219,7 @@ class TestStop:
 
     async def test_jobs_that_do_not_end_in_time_are_handed_back_and_cost_no_attempt(self, db: Db):
         gate = Gate()
-        await add(db, NewJob(kind="k", id="a", most_attempts=1), NewJob(kind="k", id="b", most_attempts=1))
+        await add(db, NewJob(kind="k", id="a", max_attempts=1), NewJob(kind="k", id="b", max_attempts=1))
         async with working(workers(db, gate, slots=2)):
             await until(lambda: len(gate.entered) == 2)
         assert sorted(gate.stopped) == ["a", "b"]
@@ -289,7 +289,7 @@ class TestOddHandlers:
         "odd", [SelfCancelled, AwaitsWhatWasCancelled, Exits, Panics, FailsInAGroup, SaysNothing, SaysTooMuch]
     )
     async def test_an_odd_ending_is_a_failed_attempt_like_any_other(self, db: Db, odd: type, clock: ManualClock):
-        await add(db, NewJob(kind="k", id="a", most_attempts=2))
+        await add(db, NewJob(kind="k", id="a", max_attempts=2))
         these = workers(db, odd())
         assert await these.run_until_empty() == 1
         job = await get(db, "a")
@@ -317,7 +317,7 @@ class TestSettling:
     async def test_a_settle_that_raises_takes_the_mark_done_back_with_it(self, db: Db):
         async def handler(job: Job) -> Settle:
             async def settle(tx: Tx) -> None:
-                await Queue().enqueue(tx, NewJob(kind="k", id="effect"))
+                await JobQueue().enqueue(tx, NewJob(kind="k", id="effect"))
                 raise Unavailable(reason="not now")
 
             return settle
@@ -338,7 +338,7 @@ class TestSettling:
                 nonlocal tries
                 tries += 1
                 if tries < 3:
-                    raise DatabaseAway(reason="gone fishing")
+                    raise DatabaseUnavailable(reason="gone fishing")
 
             return settle
 
@@ -354,7 +354,7 @@ class TestSettling:
 
 
 def refuses(*, actor: str = "") -> AbstractAsyncContextManager[Tx]:
-    raise DatabaseAway(reason="gone fishing")
+    raise DatabaseUnavailable(reason="gone fishing")
 
 
 async def is_state(db: Db, job_id: str, state: JobState) -> bool:
@@ -362,7 +362,7 @@ async def is_state(db: Db, job_id: str, state: JobState) -> bool:
 
 
 async def lease_end(db: Db, job_id: str) -> Any:
-    table = Queue().leases.table
+    table = JobQueue().leases.table
     async with db.read() as tx:
         return await tx.conn.scalar(table.select().with_only_columns(table.c.leased_until).where(table.c.id == job_id))
 
@@ -374,7 +374,7 @@ async def later_than(db: Db, job_id: str, moment: datetime) -> bool:
 async def take_over(db: Db, db_url: str) -> None:
     """Another process, whose clock is ahead of ours, takes every job whose holder is silent in its eyes."""
     clock = ManualClock(db.clock.now() + timedelta(hours=1))
-    elsewhere, queue = Db.open(db_url, clock=clock, ids=db.ids), Queue()
+    elsewhere, queue = Db.open(db_url, clock=clock, ids=db.ids), JobQueue()
     async with elsewhere.tx() as tx:
         assert await queue.rescue(tx)
         assert await queue.claim(tx, owner="other", seconds=600, limit=1)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Column, Integer, MetaData, String, Table, select
 
-from penstock.kernel.bulk import Writes, insert_rows
+from penstock.kernel.bulk import WriteBatch, insert_rows
 from penstock.kernel.columns import Id, Json, UtcTime
 from penstock.kernel.db import Db
 from tests.plans import recorded
@@ -36,7 +36,7 @@ async def rows_of(db: Db, table: Table) -> list[tuple[Any, ...]]:
 
 async def test_rows_of_several_tables_are_written(inn: Db):
     async with inn.tx() as tx:
-        writes = Writes(tx)
+        writes = WriteBatch(tx)
         writes.update(place, ("id", "count", "about"), [("a", 2, {"y": [1]}), ("b", 0, {})])
         writes.update(guest, ("id", "name"), [("g1", "Anna"), ("g2", "Berta")], where=STAYS)
         writes.insert(guest, ("id", "name", "left_at"), [("g3", "Carl", None), ("g4", "Dora 👋", NOON)])
@@ -53,7 +53,7 @@ async def test_rows_of_several_tables_are_written(inn: Db):
 
 async def test_one_table_may_be_written_to_in_several_ways(inn: Db):
     async with inn.tx() as tx:
-        writes = Writes(tx)
+        writes = WriteBatch(tx)
         writes.update(guest, ("id", "name"), [("g1", "Anna")])
         writes.update(guest, ("id", "left_at"), [("g2", None)])
         await writes.write()
@@ -62,7 +62,7 @@ async def test_one_table_may_be_written_to_in_several_ways(inn: Db):
 
 async def test_what_is_written_is_not_written_again(inn: Db):
     async with inn.tx() as tx:
-        writes = Writes(tx)
+        writes = WriteBatch(tx)
         for number in (1, 2, 3):
             writes.insert(guest, ("id",), [(f"new-{number}",)])
             await writes.write()
@@ -74,7 +74,7 @@ async def test_what_is_written_is_not_written_again(inn: Db):
 async def test_on_postgres_they_are_one_statement(inn: Db):
     with recorded(inn, "(place|guest)") as statements:
         async with inn.tx() as tx:
-            writes = Writes(tx)
+            writes = WriteBatch(tx)
             writes.update(place, ("id", "count"), [("a", 2)])
             writes.update(guest, ("id", "name"), [("g1", "Anna")])
             await writes.write()
@@ -84,7 +84,7 @@ async def test_on_postgres_they_are_one_statement(inn: Db):
 
 async def test_a_time_without_a_zone_is_refused(inn: Db):
     async with inn.tx() as tx:
-        writes = Writes(tx)
+        writes = WriteBatch(tx)
         writes.update(place, ("id", "count"), [("a", 2)])
         writes.update(guest, ("id", "left_at"), [("g1", NOON.replace(tzinfo=None))])
         with pytest.raises(Exception, match="no time zone"):

@@ -12,7 +12,7 @@ from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
 from penstock.kernel.message import Message
 from penstock.kernel.outbox import Relay
-from penstock.kernel.queue import Queue
+from penstock.kernel.queue import JobQueue
 from penstock.kernel.workers import Workers
 from penstock.notify import store, webhooks
 from penstock.notify.delivery_jobs import ROOM
@@ -55,7 +55,7 @@ class Room:
         self.db = deps.db
         self.clock = clock
         self.relay = Relay(self.db, {Secretly: []}, carriers=[WebhookFanOut(deps)], owner="relay")
-        self.workers = Workers(self.db, deps.queue, handlers(deps), owner="worker", rooms=[ROOM], slots=1)
+        self.workers = Workers(self.db, deps.queue, handlers(deps), owner="worker", modules=[ROOM], slots=1)
 
     async def send(self, *messages: Message) -> None:
         """Say something, and let what is due now go its way."""
@@ -107,10 +107,10 @@ async def poster() -> AsyncIterator[GuardedHttpClient]:
 def deps(db: Db, poster: GuardedHttpClient) -> Deps:
     return Deps(
         db=db,
-        queue=Queue(),
+        queue=JobQueue(),
         client=poster,
         channels=frozenset({"Paid", "Shipped"}),
-        most_attempts=MOST_ATTEMPTS,
+        max_attempts=MOST_ATTEMPTS,
         user_agent="penstock/0",
     )
 

@@ -202,7 +202,7 @@ class TestSwitchingOff:
                 tx.send(MINE)
             await room.relay.deliver()
             async with room.db.tx() as tx:
-                jobs = await room.deps.queue.claim(tx, owner="two", seconds=60, limit=2, room="notify")
+                jobs = await room.deps.queue.claim(tx, owner="two", seconds=60, limit=2, module="notify")
             for settle in [await deliver(room.deps, job) for job in jobs]:
                 assert settle is not None
                 async with room.db.tx() as tx:
@@ -241,7 +241,7 @@ class TestSwitchingOff:
         assert len(receiver.heard) == DISABLE_AFTER_FAILURES * MOST_ATTEMPTS
 
     async def test_failures_in_a_row_on_one_bad_day_do_not(self, room: Room):
-        quick = Room(replace(room.deps, most_attempts=1), room.clock)
+        quick = Room(replace(room.deps, max_attempts=1), room.clock)
         async with ReceiverThatSays(500) as receiver:
             webhook = await room.add(ANNA, receiver.url)
             for _ in range(DISABLE_AFTER_FAILURES + 1):
@@ -267,7 +267,7 @@ async def held(room: Room) -> AsyncIterator[tuple[Webhook, Receiver, Job]]:
             tx.send(MINE)
         await room.relay.deliver()
         async with room.db.tx() as tx:
-            [job] = await room.deps.queue.claim(tx, owner="lost", seconds=60, limit=1, room="notify")
+            [job] = await room.deps.queue.claim(tx, owner="lost", seconds=60, limit=1, module="notify")
         yield webhook, receiver, job
 
 

@@ -96,7 +96,7 @@ class TestWhatIsWritten:
         )
         async with room.db.read() as tx:
             job = await get_job(tx, f"notify:{delivery.id}:1")
-        assert (job.kind, job.room, job.state) == ("notify.deliver", "notify", JobState.WAITING)
+        assert (job.kind, job.module, job.state) == ("notify.deliver", "notify", JobState.WAITING)
 
     async def test_a_message_that_is_carried_twice_is_delivered_once(self, room: Room):
         async with Receiver() as receiver:

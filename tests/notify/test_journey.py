@@ -66,7 +66,7 @@ async def running(deps: Deps) -> AsyncIterator[str]:
         deps.db, tokens=Tokens(deps.db.clock, secret="a secret of thirty-two bytes or more")
     )
     relay = Relay(deps.db, {}, carriers=[WebhookFanOut(deps)], owner="relay")
-    workers = Workers(deps.db, deps.queue, handlers(deps), owner="worker", rooms=[ROOM])
+    workers = Workers(deps.db, deps.queue, handlers(deps), owner="worker", modules=[ROOM])
     port = free_port()
     server = Server(app, address="127.0.0.1", port=port, interface=Interfaces.ASGI, log_level=LogLevels.error)
     parts = [asyncio.ensure_future(part) for part in (relay.run(), workers.run())]

@@ -58,7 +58,7 @@ async def test_a_try_that_was_under_way_has_no_say_any_more(room: Room):
             tx.send(MINE)
         await room.relay.deliver()
         async with room.db.tx() as tx:
-            [job] = await room.deps.queue.claim(tx, owner="slow", seconds=60, limit=1, room="notify")
+            [job] = await room.deps.queue.claim(tx, owner="slow", seconds=60, limit=1, module="notify")
         late = await deliver(room.deps, job)
         assert late is not None
         await resend(room.deps, ANNA, webhook.id, (await room.delivery(webhook)).id)

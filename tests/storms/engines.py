@@ -90,7 +90,7 @@ async def make_table(db: Db) -> None:
 async def add_jobs(runtime: Runtime, numbers: range) -> None:
     """Enqueue jobs as a module does: in a transaction, with ids of their own."""
     async with runtime.db.tx(actor="storm") as tx:
-        await runtime.queue.enqueue(tx, *(NewJob(kind=KIND, id=f"job-{number}", room=MODULE) for number in numbers))
+        await runtime.queue.enqueue(tx, *(NewJob(kind=KIND, id=f"job-{number}", module=MODULE) for number in numbers))
 
 
 async def count_done(db: Db) -> int:

@@ -18,7 +18,7 @@ from sqlalchemy import Column, MetaData, Row, String, Table, func, select
 
 from penstock.kernel.db import Db, Tx
 from penstock.kernel.errors import Unavailable
-from penstock.kernel.queue import Job, NewJob, Queue, job
+from penstock.kernel.queue import Job, JobQueue, NewJob, job
 from penstock.kernel.scheduler import PeriodicTask, Scheduler
 from penstock.kernel.transitions import state_transitions
 from penstock.kernel.workers import Settle, Workers
@@ -50,7 +50,7 @@ class Verdict:
 
 async def storm(url: str, folder: Path, *, kills: int, freezes: int, seed: int) -> Verdict:
     """Run chains under workers that are killed and frozen, and fed so that they are never idle, until all are done."""
-    db, queue, chance = open_db(url), Queue(), random.Random(seed)
+    db, queue, chance = open_db(url), JobQueue(), random.Random(seed)
     async with db.tx() as tx:
         await tx.conn.run_sync(storm_effect.metadata.create_all)
     rescue = PeriodicTask(name="rescue", every_seconds=0.2, run=lambda: _rescue(db, queue))
@@ -68,14 +68,14 @@ async def storm(url: str, folder: Path, *, kills: int, freezes: int, seed: int) 
     return verdict
 
 
-async def _feed(db: Db, queue: Queue, harassing: asyncio.Task[None]) -> int:
+async def _feed(db: Db, queue: JobQueue, harassing: asyncio.Task[None]) -> int:
     """Keep jobs waiting as long as workers are being killed; returns how many chains were begun."""
     fed = 0
     while not harassing.done():
         if await _count(db, job.c.state == "waiting") < WAITING:
             async with db.tx() as tx:
                 wave = range(fed, fed + WAITING)
-                await queue.enqueue(tx, *(NewJob(id=f"a{n}", kind="first", most_attempts=ATTEMPTS) for n in wave))
+                await queue.enqueue(tx, *(NewJob(id=f"a{n}", kind="first", max_attempts=ATTEMPTS) for n in wave))
             fed += WAITING
         await asyncio.sleep(0.05)  # the workers are other processes
     await harassing
@@ -132,14 +132,14 @@ def run_worker(url: str, owner: str, log: str, seed: float) -> None:
 
 
 async def _work(url: str, owner: str, chance: random.Random) -> None:
-    db, queue = open_db(url), Queue()
+    db, queue = open_db(url), JobQueue()
 
     async def first(held: Job) -> Settle:
         await asyncio.sleep(chance.uniform(0, 0.02))
 
         async def settle(tx: Tx) -> None:
             await tx.conn.execute(storm_effect.insert().values(job_id=held.id, worker=owner))
-            await queue.enqueue(tx, NewJob(id=f"b{held.id[1:]}", kind="second", most_attempts=ATTEMPTS))
+            await queue.enqueue(tx, NewJob(id=f"b{held.id[1:]}", kind="second", max_attempts=ATTEMPTS))
 
         return settle
 
@@ -155,7 +155,7 @@ async def _work(url: str, owner: str, chance: random.Random) -> None:
     await Workers(db, queue, handlers, owner=owner, slots=8, lease_seconds=LEASE_SECONDS).run()
 
 
-async def _rescue(db: Db, queue: Queue) -> None:
+async def _rescue(db: Db, queue: JobQueue) -> None:
     with suppress(Unavailable):
         async with db.tx(actor="timekeeper") as tx:
             await queue.rescue(tx)
@@ -189,7 +189,7 @@ async def _judge(db: Db, folder: Path, *, jobs: int, kills: int, freezes: int) -
         wrong_histories=_wrong(moves),
         kills=kills,
         freezes=freezes,
-        late_workers_refused=logs.count("is no longer held") + logs.count("was lost; its work stops"),
+        late_workers_refused=logs.count("is no longer held") + logs.count("cancelling its work"),
     )
 
 

@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 
 from penstock.kernel.db import Db, Tx
-from penstock.kernel.queue import Job, JobState, NewJob, Queue, get_job
+from penstock.kernel.queue import Job, JobQueue, JobState, NewJob, get_job
 from penstock.kernel.workers import Settle, Workers
 from tests.conftest import open_db
 from tests.storms import processes
@@ -16,7 +16,7 @@ LEASE_SECONDS = 1.0
 
 async def come_late(url: str, folder: Path) -> tuple[list[str], str]:
     """Freeze the first worker in its work, let the second finish; returns whose effects count, and the first's log."""
-    db, queue = open_db(url), Queue()
+    db, queue = open_db(url), JobQueue()
     async with db.tx() as tx:
         await tx.conn.run_sync(storm_effect.metadata.create_all)
         await queue.enqueue(tx, NewJob(id="a", kind="slow"))
@@ -53,10 +53,10 @@ async def _work(url: str, owner: str, folder: Path) -> None:
 
         return settle
 
-    await Workers(open_db(url), Queue(), {"slow": slow}, owner=owner, lease_seconds=LEASE_SECONDS).run()
+    await Workers(open_db(url), JobQueue(), {"slow": slow}, owner=owner, lease_seconds=LEASE_SECONDS).run()
 
 
-async def _until_done(db: Db, queue: Queue) -> None:
+async def _until_done(db: Db, queue: JobQueue) -> None:
     async with asyncio.timeout(30):
         while True:
             async with db.tx(actor="timekeeper") as tx:

@@ -19,7 +19,7 @@ from urllib.request import urlopen
 import psutil
 
 from penstock.kernel.db import Db
-from penstock.kernel.events import Told, list_events
+from penstock.kernel.events import StoredEvent, list_events
 from penstock.kernel.message import Event
 from tests.conftest import open_db, rolled_back
 from tests.journeys.command import free_port
@@ -263,20 +263,20 @@ async def _cut(crowd: Sequence[Listener], chance: random.Random) -> None:
         chance.choice(crowd).cut()
 
 
-async def _everything(db: Db) -> list[Told]:
+async def _everything(db: Db) -> list[StoredEvent]:
     async with db.read() as tx:
         return await list_events(tx, limit=1_000_000)
 
 
-def _wanted(listener: Listener, told: Sequence[Told]) -> list[int]:
+def _wanted(listener: Listener, told: Sequence[StoredEvent]) -> list[int]:
     return [one.id for one in told if listener.wants(one)]
 
 
-def _all_heard(crowd: Sequence[Listener], told: Sequence[Told]) -> bool:
+def _all_heard(crowd: Sequence[Listener], told: Sequence[StoredEvent]) -> bool:
     return all(len(one.heard) >= len(_wanted(one, told)) for one in crowd)
 
 
-def _difference(listener: Listener, told: Sequence[Told]) -> str:
+def _difference(listener: Listener, told: Sequence[StoredEvent]) -> str:
     wanted, heard = _wanted(listener, told), listener.heard
     lost, more = set(wanted) - set(heard), len(heard) - len(set(heard))
     return f"{listener.who} {listener.topic}: lost {sorted(lost)[:5]}, {more} twice, sorted {heard == sorted(heard)}"

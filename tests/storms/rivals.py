@@ -18,11 +18,11 @@ from pathlib import Path
 
 from sqlalchemy import func, select
 
+from penstock.kernel.compiled_statement import LeasedRow
 from penstock.kernel.db import Db
 from penstock.kernel.errors import Unavailable
-from penstock.kernel.hot import LeasedRow
 from penstock.kernel.leases import LeaseLost
-from penstock.kernel.queue import NewJob, Queue, job
+from penstock.kernel.queue import JobQueue, NewJob, job
 from tests.conftest import open_db
 from tests.fakes.gate import until
 from tests.storms import processes
@@ -50,11 +50,11 @@ class Verdict:
 
 async def race(url: str, folder: Path, *, rows: int, seed: int) -> Verdict:
     """Let the rivals work off the rows and judge what they wrote down."""
-    db, queue = open_db(url), Queue()
+    db, queue = open_db(url), JobQueue()
     for start in range(0, rows, 10_000):
         async with db.tx() as tx:
             wave = range(start, min(rows, start + 10_000))
-            await queue.enqueue(tx, *(NewJob(id=f"row{n:07}", kind="k", most_attempts=1000) for n in wave))
+            await queue.enqueue(tx, *(NewJob(id=f"row{n:07}", kind="k", max_attempts=1000) for n in wave))
     rivals = [processes.start(run_rival, url, n, str(folder / f"rival-{n}.jsonl"), seed + n) for n in range(RIVALS)]
     await _until_all_are_there(folder)
     (folder / GO).touch()
@@ -75,7 +75,7 @@ def run_rival(url: str, number: int, history: str, seed: int) -> None:
 
 
 async def _rival(url: str, owner: str, history: Path, chance: random.Random) -> None:
-    db, queue = open_db(url, connections=2), Queue()
+    db, queue = open_db(url, connections=2), JobQueue()
     with history.open("w") as written:
         await until(history.with_name(GO).exists, seconds=PATIENCE_SECONDS, every_seconds=0.02)
         while True:
@@ -101,7 +101,7 @@ async def _until_all_are_there(folder: Path) -> None:
     await until(lambda: len([*folder.glob("rival-*.jsonl")]) == RIVALS, seconds=PATIENCE_SECONDS, every_seconds=0.02)
 
 
-async def _end(db: Db, queue: Queue, held: Sequence[LeasedRow], chance: random.Random) -> tuple[float, str]:
+async def _end(db: Db, queue: JobQueue, held: Sequence[LeasedRow], chance: random.Random) -> tuple[float, str]:
     """Give the batch up in one of three ways; returns the moment before, and how."""
     ids, token, luck = [row.id for row in held], held[0].lease_token, chance.random()
     if luck < SILENT:

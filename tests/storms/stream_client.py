@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from penstock.kernel.events import Told
+from penstock.kernel.events import StoredEvent
 
 SAMPLE = 20  # of so many events, one tells how long it took
 AGAIN_SECONDS = 0.05
@@ -47,7 +47,7 @@ class Listener(asyncio.Protocol):
         self._coming: set[asyncio.Task[None]] = set()
         self._done = False
 
-    def wants(self, told: Told) -> bool:
+    def wants(self, told: StoredEvent) -> bool:
         """Whether an event is one it has to hear."""
         seen = self.who == "admin" or told.audience == f"user:{self.who.removeprefix('user')}"
         return seen and (not self.topic or told.topic == self.topic) and told.id > (self.since or 0)

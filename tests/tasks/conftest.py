@@ -17,16 +17,16 @@ from penstock.adapters.arq_queue import ArqWorkers, Reconciler, Tickets
 from penstock.adapters.redis.limits import RedisRateLimits
 from penstock.adapters.redis.link import RedisLink
 from penstock.adapters.redis.notifier import RedisNotifier
-from penstock.kernel.announce import announce_by_message
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.coalescer import Coalescer
 from penstock.kernel.db import Db
 from penstock.kernel.fallback_limits import FallbackLimits
 from penstock.kernel.http.problems import install_error_handlers
 from penstock.kernel.http.routes import RouteIndex
+from penstock.kernel.job_dispatch import dispatch_by_outbox
 from penstock.kernel.notifier import run_notifier
 from penstock.kernel.outbox import Relay
-from penstock.kernel.queue import Queue
+from penstock.kernel.queue import JobQueue
 from penstock.kernel.rate_limits import RateLimits, SqlRateLimits
 from penstock.kernel.runner import Runner
 from penstock.kernel.workers import Workers
@@ -124,7 +124,7 @@ class TasksApi:
         """Do the room's jobs that are due."""
         handlers, rooms, link = worker.handlers(self.deps), [worker.MODULE], self.profile.link
         if link is None:
-            await Workers(self.db, self.deps.queue, handlers, owner="w", rooms=rooms, slots=1).run_until_empty()
+            await Workers(self.db, self.deps.queue, handlers, owner="w", modules=rooms, slots=1).run_until_empty()
             return
         tickets = Tickets(link, self.clock)
         relay = Relay(self.db, {}, carriers=[tickets], owner="relay")
@@ -132,7 +132,7 @@ class TasksApi:
             pass
         await Reconciler(self.db, self.deps.queue, tickets).run()
         runner = Runner(self.db, self.deps.queue, handlers, owner="w")
-        await ArqWorkers(link, runner, rooms=rooms, slots=1).run_until_empty()
+        await ArqWorkers(link, runner, modules=rooms, slots=1).run_until_empty()
 
     async def run_periodic_tasks(self, *names: str) -> None:
         """Do the room's periodic_tasks, or those of these names, once."""
@@ -172,7 +172,7 @@ async def profile(db: Db, db_url: str, clock: ManualClock, request: pytest.Fixtu
 @pytest.fixture
 def deps(db: Db, clock: ManualClock, profile: Profile) -> Deps:
     limiter = PullLimiter(profile.limits, clock, rates=[], min_interval=0, quota=0)
-    queue = Queue(announce=announce_by_message) if profile.link else Queue()
+    queue = JobQueue(dispatch=dispatch_by_outbox) if profile.link else JobQueue()
     return Deps(db=db, queue=queue, config=Config(), limiter=limiter, metrics=TaskMetrics(), coalescer=Coalescer())
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from sqlalchemy import insert
 
-from penstock.kernel.bulk import Writes, insert_rows
+from penstock.kernel.bulk import WriteBatch, insert_rows
 from penstock.kernel.db import Db, Tx
 from penstock.tasks.domain import Project, PullOutcome, PullState, Queue, Side, Status, Task
 from penstock.tasks.store import offers, projects, pulls, queues, tasks
@@ -122,7 +122,7 @@ async def _insert_history(tx: Tx, all_tasks: Sequence[Task]) -> None:
         for one in pulled
     ]
     await insert_rows(tx, task_pull, HISTORY, rows)
-    writes = Writes(tx)
+    writes = WriteBatch(tx)
     pulls.end_pulls(writes, [(one, PullOutcome.PUSHED, "worker") for one in pulled if not one.is_held])
     await writes.write()
     lines = [

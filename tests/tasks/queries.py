@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from sqlalchemy import literal, select
 
 from penstock.access.domain import Caller, Scope
-from penstock.kernel.bulk import Writes
+from penstock.kernel.bulk import WriteBatch
 from penstock.kernel.columns import UtcTime
 from penstock.kernel.db import Tx
-from penstock.kernel.leases import LONG_AGO
-from penstock.kernel.scheduler import Need
+from penstock.kernel.leases import EPOCH
+from penstock.kernel.scheduler import Condition
 from penstock.tasks.domain import PullOutcome, PullState, Status, Task
 from penstock.tasks.store import (
     claims,
@@ -64,8 +64,8 @@ def moment(number: int) -> datetime:
     return NOW + timedelta(seconds=number - ROWS)
 
 
-def _asks(need: Need) -> Run:
-    moments = literal(LONG_AGO, UtcTime), literal(NOW, UtcTime)
+def _asks(need: Condition) -> Run:
+    moments = literal(EPOCH, UtcTime), literal(NOW, UtcTime)
     return lambda tx: tx.conn.scalar(select(need(*moments)))
 
 
@@ -136,9 +136,9 @@ def _holds(tx: Tx) -> list[tuple[object, ...]]:
     return [(one.id, "held", "me", "token", tx.now, 1, tx.now, one.status.value) for one in OFFERED]
 
 
-def _written(put: Callable[[Writes], None]) -> Run:
+def _written(put: Callable[[WriteBatch], None]) -> Run:
     async def run(tx: Tx) -> None:
-        writes = Writes(tx)
+        writes = WriteBatch(tx)
         put(writes)
         await writes.write()
 

@@ -66,7 +66,7 @@ async def set_policy(api: TasksApi, policy: Policy) -> None:
         await uow.close(by="test")
 
 
-async def events_of(api: TasksApi) -> list[events.Told]:
+async def events_of(api: TasksApi) -> list[events.StoredEvent]:
     """What those who watch the project were told."""
     async with api.db.read() as tx:
         return await events.list_events(tx, Interest(topic="project:p1"))

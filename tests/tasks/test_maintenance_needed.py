@@ -3,7 +3,7 @@
 from sqlalchemy import literal, select
 
 from penstock.kernel.columns import UtcTime
-from penstock.kernel.leases import LONG_AGO
+from penstock.kernel.leases import EPOCH
 from penstock.kernel.scheduler import Scheduler
 from penstock.tasks import worker
 from tests.tasks.conftest import PROJECT, TasksApi
@@ -15,7 +15,7 @@ TASK = f"{PROJECT}/tasks/a"
 
 async def needed(api: TasksApi) -> list[str]:
     """The periodic_tasks that say that they are needed, of those that do not always say so."""
-    moments = literal(LONG_AGO, UtcTime), literal(api.clock.now(), UtcTime)
+    moments = literal(EPOCH, UtcTime), literal(api.clock.now(), UtcTime)
     async with api.db.read() as tx:
         known = {duty.name: duty.needed for duty in worker.periodic_tasks(api.deps) if duty.needed is not None}
         return [name for name, need in known.items() if await tx.conn.scalar(select(need(*moments)))]
@@ -72,7 +72,7 @@ async def test_what_is_of_a_deleted_project_is_left_alone(api: TasksApi):
 
 async def test_a_silent_holder_loses_the_task_within_a_second_of_a_quiet_house(api: TasksApi):
     keeper = Scheduler(api.db, worker.periodic_tasks(api.deps), owner="one")
-    await keeper.enrol()
+    await keeper.register()
     await api.plan("a")
     await api.pull(client="one")
     for seconds in (3598, 1, 0.5):

@@ -10,7 +10,7 @@ from penstock.adapters.redis.limits import RedisRateLimits
 from penstock.adapters.redis.link import RedisLink
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.fallback_limits import FallbackLimits
-from penstock.kernel.rate_limits import Bucket, Grant, RateLimits, SqlRateLimits
+from penstock.kernel.rate_limits import Bucket, RateLimitResult, RateLimits, SqlRateLimits
 from penstock.tasks import pull_limits
 from penstock.tasks.errors import PullQuotaSpent, TooManyPulls
 from penstock.tasks.pull_limits import Allowance, BadRate, PullLimiter, Rate, read_rates
@@ -28,7 +28,7 @@ class CountedLimits:
         self.engine = engine
         self.takes = 0
 
-    async def take(self, key: str, bucket: Bucket, *, amount: float = 1) -> Grant:
+    async def take(self, key: str, bucket: Bucket, *, amount: float = 1) -> RateLimitResult:
         self.takes += 1
         grant = await self.engine.take(key, bucket, amount=amount)
         await asyncio.sleep(0)

@@ -193,7 +193,7 @@ async def rerun_removal(api: TasksApi) -> None:
         assert ids
         again = update(queue.job).where(j.id.in_(ids))
         await tx.conn.execute(again.values(state=queue.JobState.WAITING, finished_at=None, scheduled_at=tx.now))
-        api.deps.queue.leases.note_back(tx)
+        api.deps.queue.leases.note_requeued(tx)
     await api.work()
 
 
@@ -225,5 +225,5 @@ async def test_those_who_wait_or_watch_hear_of_a_removal(api: TasksApi):
         ear = api.db.wakeups.listen([offer_channel(project.id)])
         await api.data("DELETE", path)
         await asyncio.wait_for(ear.wait(seconds=60), timeout=20)
-        api.db.wakeups.forget(ear)
+        api.db.wakeups.unlisten(ear)
         assert (await events_of(api))[-1].data == {"version": project.version + 1, "changed": 0}

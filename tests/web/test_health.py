@@ -18,7 +18,7 @@ from penstock.kernel.db import Db
 from penstock.kernel.errors import Unavailable
 from penstock.kernel.migrations import migrate
 from penstock.kernel.processes import Heartbeat, ProcessKind
-from penstock.kernel.queue import NewJob, Queue
+from penstock.kernel.queue import JobQueue, NewJob
 from penstock.kernel.scheduler import PeriodicTask, Scheduler
 from penstock.settings import Settings
 from penstock.web import probes
@@ -259,21 +259,23 @@ class TestBlobsAndOthers:
 class TestWork:
     async def test_workers_are_live_processes_with_modules(self, db: Db, clock: ManualClock):
         assert await result_of(probes.workers(db)) == (False, "no worker is running")
-        await Heartbeat(db, owner="api", kind=ProcessKind.SERVE, rooms=[], version="1").beat()
+        await Heartbeat(db, owner="api", kind=ProcessKind.SERVE, modules=[], version="1").beat()
         assert await result_of(probes.workers(db)) == (False, "no worker is running")
-        await Heartbeat(db, owner="worker", kind=ProcessKind.WORK, rooms=["etl"], version="1").beat()
+        await Heartbeat(db, owner="worker", kind=ProcessKind.WORK, modules=["etl"], version="1").beat()
         assert await result_of(probes.workers(db)) == (True, "1 alive")
         clock.advance(seconds=31)
         assert await result_of(probes.workers(db)) == (False, "no worker is running")
 
     async def test_a_module_with_waiting_jobs_and_no_worker_is_named(self, db: Db, clock: ManualClock):
         async with db.tx() as tx:
-            await Queue().enqueue(tx, NewJob(kind="k", room="etl"), NewJob(kind="k", room="tasks"), NewJob(kind="k"))
+            await JobQueue().enqueue(
+                tx, NewJob(kind="k", module="etl"), NewJob(kind="k", module="tasks"), NewJob(kind="k")
+            )
         assert await result_of(probes.modules(db)) == (True, "")
         clock.advance(seconds=11)
-        await Heartbeat(db, owner="worker", kind=ProcessKind.WORK, rooms=["tasks"], version="1").beat()
+        await Heartbeat(db, owner="worker", kind=ProcessKind.WORK, modules=["tasks"], version="1").beat()
         assert await result_of(probes.modules(db)) == (False, "jobs wait and no worker serves: the default module, etl")
-        await Heartbeat(db, owner="other", kind=ProcessKind.WORK, rooms=["etl", ""], version="1").beat()
+        await Heartbeat(db, owner="other", kind=ProcessKind.WORK, modules=["etl", ""], version="1").beat()
         assert await result_of(probes.modules(db)) == (True, "")
 
     async def test_a_failed_periodic_task_is_named_when_it_is_known(self, db: Db):
@@ -281,7 +283,7 @@ class TestWork:
             raise Unavailable(reason="postgresql://me:hunter2@db")
 
         scheduler = Scheduler(db, [PeriodicTask(name="sweep", every_seconds=60, run=fail)], owner="o")
-        await scheduler.enrol()
+        await scheduler.register()
         await scheduler.tick()
         assert await result_of(probes.periodic_tasks(db, scheduler.names)) == (False, "failed last time: sweep")
         assert await result_of(probes.periodic_tasks(db, frozenset())) == (True, "")

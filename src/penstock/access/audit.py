@@ -14,7 +14,7 @@ from penstock.access.domain import Caller
 from penstock.kernel.bulk import insert_rows
 from penstock.kernel.columns import Json, JsonText, UtcTime
 from penstock.kernel.db import Tx, metadata
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 audit_log = Table(
     "audit_log",
@@ -44,7 +44,7 @@ class AuditLine:
     actor: str
     action: str
     target: str
-    detail: Plain
+    detail: JsonObject
     request_id: str
     address: str
 

@@ -147,7 +147,7 @@ class Authenticator:
             return await store.find_session(tx, hashed)
 
     async def _clear_on_notify(self) -> None:
-        with self._db.wakeups.reflex(CHANNEL, self.clear_cache):
+        with self._db.wakeups.on_wake(CHANNEL, self.clear_cache):
             await asyncio.Event().wait()
 
     async def _write_last_used_periodically(self) -> None:

@@ -210,4 +210,4 @@ class JwksUnavailable(Unavailable):
     message_zh = "无法获取用于验证令牌的密钥：{reason}。"
     hint = "Check PENSTOCK_JWKS_URL and that its server responds. Retried automatically."
     hint_zh = "请检查 PENSTOCK_JWKS_URL 及其服务器是否可用；系统会自动重试。"
-    ours = True
+    internal_outage = True

@@ -88,7 +88,7 @@ class OtelTracing:
         async def run(held: Job) -> Settle | None:
             about: dict[str, str | int] = {
                 "penstock.job.id": held.id,
-                "penstock.job.room": held.room,
+                "penstock.job.module": held.module,
                 "penstock.job.attempt": held.attempts,
             }
             span = self._tracer.start_span(f"job {held.kind}", kind=SpanKind.CONSUMER, attributes=about)

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import suppress
 from typing import Any
 
-from penstock.kernel.engines import Engines, connected, driver_of
-from penstock.kernel.faults import DatabaseAway, named_faults
-from penstock.kernel.wakeups import Calls
+from penstock.kernel.database_errors import DatabaseUnavailable, translate_database_errors
+from penstock.kernel.engines import DatabaseEngines, checked_out, driver_connection
+from penstock.kernel.wakeups import PendingNotifications
 
 CHANNEL = "penstock_bell"
 LONGEST_BYTES = 7900  # the server takes 7999 in one NOTIFY; a longer name is left to the look of each second
@@ -23,28 +23,28 @@ class PostgresNotifier:
     """Rings in every process that uses the same database. `owner` names this one, so that it does not hear itself."""
 
     def __init__(self, url: str, *, owner: str) -> None:
-        self._engine = Engines.open(url, pooled=False, connections=1).writer
+        self._engine = DatabaseEngines.open(url, pooled=False, connections=1).writer
         self._owner = owner
         self._driver: Any = None
         self._listening = asyncio.Event()
         self._turn = asyncio.Lock()  # a connection does one thing at a time
 
-    async def ring(self, channels: Collection[str]) -> None:
+    async def notify(self, channels: Collection[str]) -> None:
         """Say that these were woken here, on the connection that listens."""
         words = [word for channel in channels if len((word := f"{self._owner} {channel}").encode()) <= LONGEST_BYTES]
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 await self._listening.wait()
         except TimeoutError as error:
-            raise DatabaseAway(reason="the bell has no connection") from error
+            raise DatabaseUnavailable(reason="the bell has no connection") from error
         await self._ask("SELECT pg_notify($1, word) FROM unnest($2::text[]) word", CHANNEL, words)
 
-    async def hear(self) -> AsyncIterator[str]:
+    async def listen(self) -> AsyncIterator[str]:
         """The channels that were woken in other processes."""
-        rung = Calls()
-        with named_faults():
-            async with connected(self._engine) as conn:
-                self._driver = driver = driver_of(conn)
+        rung = PendingNotifications()
+        with translate_database_errors():
+            async with checked_out(self._engine) as conn:
+                self._driver = driver = driver_connection(conn)
                 await driver.add_listener(CHANNEL, lambda _driver, _pid, _channel, word: rung.add(word))
                 self._listening.set()
                 try:
@@ -54,9 +54,9 @@ class PostgresNotifier:
                 finally:
                     self._listening.clear()
                     driver.terminate()  # what listens must not go back into the pool
-        raise DatabaseAway(reason="the bell's connection broke")
+        raise DatabaseUnavailable(reason="the bell's connection broke")
 
-    async def _take(self, rung: Calls) -> list[str]:
+    async def _take(self, rung: PendingNotifications) -> list[str]:
         """The next channels of other processes; none when it was silent for a while, or the connection broke."""
         for _ in range(LOOKS_PER_QUESTION):
             with suppress(TimeoutError):
@@ -69,7 +69,7 @@ class PostgresNotifier:
         return []
 
     async def _ask(self, statement: str, *values: object) -> None:
-        with named_faults():
+        with translate_database_errors():
             async with self._turn:
                 await self._driver.execute(statement, *values, timeout=ANSWER_SECONDS)
 

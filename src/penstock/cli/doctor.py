@@ -22,7 +22,7 @@ from penstock.adapters.mineru.errors import MineruKeyMissing
 from penstock.adapters.mineru.selfhosted import SelfHosted
 from penstock.adapters.mineru.wire import Wire
 from penstock.adapters.redis.link import RedisLink
-from penstock.kernel.backlog import list_rooms_waiting
+from penstock.kernel.backlog import list_module_backlogs
 from penstock.kernel.clock import SystemClock
 from penstock.kernel.db import Db
 from penstock.kernel.errors import PenstockError
@@ -175,8 +175,8 @@ async def _check_contents(db: Db) -> Findings:
         database_time = await tx.conn.scalar(text("SELECT clock_timestamp()")) if db.on_postgres else None
         keys = await store.count_keys(tx)
         alive = [process for process in await list_processes(tx) if process.alive]
-        served = {module for process in alive for module in process.rooms}
-        unserved = [waiting for waiting in await list_rooms_waiting(tx) if waiting.room not in served]
+        served = {module for process in alive for module in process.modules}
+        unserved = [waiting for waiting in await list_module_backlogs(tx) if waiting.module not in served]
     if database_time is not None:
         yield _check_clock("database clock", database_time, db.clock.now())
     if keys:
@@ -186,7 +186,7 @@ async def _check_contents(db: Db) -> Findings:
         yield _note("keys", "0 keys", remedy)
     yield _well("processes", f"{len(alive)} alive")
     for waiting in unserved:
-        module = f"module {waiting.room}" if waiting.room else "the default module"
+        module = f"module {waiting.module}" if waiting.module else "the default module"
         detail = f"jobs of {module} wait since {waiting.since:%Y-%m-%d %H:%M} and no worker takes them"
         yield _note("rooms", detail, "Start `penstock work`.")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from penstock.kernel.errors import Invalid, TooLarge, TooMany, Unavailable
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 Role = Literal["system", "user", "assistant"]
 Mode = Literal["json_schema_strict", "json_schema", "json_object", "plain"]  # strictest first
@@ -41,8 +41,8 @@ class Question:
 
     messages: tuple[Message, ...]
     which: Which = Which()
-    schema: Plain | None = None
-    strict_schema: Plain | None = None
+    schema: JsonObject | None = None
+    strict_schema: JsonObject | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class Reply:
 class ChatModel(Protocol):
     """Servers with OpenAI's chat completions API."""
 
-    def identity(self, which: Which) -> Plain:
+    def identity(self, which: Which) -> JsonObject:
         """What a reply depends on besides the request: server, model, temperature. Raises `ModelNotSet`."""
         ...
 
@@ -140,7 +140,7 @@ class ModelGateShut(TooMany):
     message_zh = "受速率限制，{whole_seconds} 秒内不能调用模型服务。"
     hint = "Retried automatically. The server asked for a pause, or LLM_CALLS_PER_SECOND is reached."
     hint_zh = "系统会自动重试。原因是模型服务要求暂停，或已达到 LLM_CALLS_PER_SECOND。"
-    ours = True  # nothing was sent, so no attempt is counted
+    internal_outage = True  # nothing was sent, so no attempt is counted
 
 
 class ModelAway(Unavailable):

@@ -5,17 +5,17 @@ from typing import Any, Protocol
 
 from penstock.documents.ocr.provider import Desk, Reading
 from penstock.documents.pages import Place
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShapeRule:
     """The schema of the result, and how to produce it."""
 
-    json_schema: Plain | None = None
+    json_schema: JsonObject | None = None
     system_prompt: str | None = None
     strategy: str | None = None
-    options: Plain = field(default_factory=dict)
+    options: JsonObject = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,14 +25,14 @@ class Shaped:
     value: Any
     strategy: str
     places: tuple[Place, ...] = ()
-    usage: Plain = field(default_factory=dict)  # tokens and cost; empty without a model
-    notes: Plain = field(default_factory=dict)  # remarks on the result, such as conflicting values
+    usage: JsonObject = field(default_factory=dict)  # tokens and cost; empty without a model
+    notes: JsonObject = field(default_factory=dict)  # remarks on the result, such as conflicting values
 
 
 class PostProcessor(Protocol):
     """Implemented by `skip` (no extraction), `fields` (values by their labels) and `llm` (a language model)."""
 
-    def identity(self, rule: ShapeRule) -> Plain | None:
+    def identity(self, rule: ShapeRule) -> JsonObject | None:
         """What a result depends on besides the pages and the rule; None when the result is too cheap to cache."""
         ...
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from penstock.documents.errors import DocumentReaderKilled, DocumentTookTooLong, DocumentTooLarge, DocumentUnreadable
 from penstock.documents.rejections import Refusal
-from penstock.kernel.errors import in_words
+from penstock.kernel.errors import error_text
 from penstock.kernel.sandbox.errors import (
     SandboxBadAnswer,
     SandboxCrashed,
@@ -54,5 +54,5 @@ def accepted(answer: T | Refusal, filename: str, kind: str) -> T:
 
 
 def _reason(error: BaseException) -> str:
-    words = in_words(error)[:MAX_REASON_CHARACTERS].rstrip(".")
+    words = error_text(error)[:MAX_REASON_CHARACTERS].rstrip(".")
     return words[:1].lower() + words[1:]

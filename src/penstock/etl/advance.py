@@ -24,7 +24,7 @@ from penstock.etl.runs import Trail
 from penstock.etl.store import rules, tasks
 from penstock.kernel.blobs import BlobNotFound
 from penstock.kernel.errors import PenstockError
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 from penstock.kernel.queue import Job
 from penstock.kernel.retry import worth_retrying
 from penstock.kernel.workers import Settle
@@ -73,11 +73,11 @@ async def _failed(tools: Deps, job: Job, desk: StageDesk, error: Exception, phas
     """What becomes of the run after this; raises where another attempt is worth it."""
     if desk.unwanted:
         return await _refused(tools, job, desk.task, phase)
-    if isinstance(error, PenstockError) and error.ours:
+    if isinstance(error, PenstockError) and error.internal_outage:
         return await _put_off(tools, desk.task, error, phase)
     failure = moves.failure_of(error, moves.STAGES[phase])
-    log.warning("%s attempt %d of %d: %r", job.id, job.attempts, job.most_attempts, error)
-    if not worth_retrying(error) or job.attempts >= job.most_attempts:
+    log.warning("%s attempt %d of %d: %r", job.id, job.attempts, job.max_attempts, error)
+    if not worth_retrying(error) or job.attempts >= job.max_attempts:
         return partial(moves.fail, tools, desk.task, failure)
     try:
         await desk.note(failure)
@@ -96,7 +96,7 @@ async def _refused(tools: Deps, job: Job, task: EtlTask, phase: Phase) -> Settle
 
 async def _put_off(tools: Deps, task: EtlTask, error: PenstockError, phase: Phase) -> Settle:
     """Wait for a part of our own house, which raises the error again, or end a run that has waited too long."""
-    if not error.ours or not await moves.has_waited_too_long(tools, task):
+    if not error.internal_outage or not await moves.has_waited_too_long(tools, task):
         raise error
     log.warning("run %d of etl:%d has waited too long: %s", task.run, task.id, error)
     return partial(moves.fail, tools, task, moves.failure_of(error, moves.STAGES[phase]))
@@ -186,7 +186,7 @@ def _count_look(tools: Deps, phase: Phase, known: object) -> None:
     count(moves.STAGES[phase])
 
 
-def _result(desk: StageDesk, made: ShapingPaper, where: str) -> Plain:
+def _result(desk: StageDesk, made: ShapingPaper, where: str) -> JsonObject:
     provider_task_id = desk.provider_task_id
     return {
         "output_path": where,

@@ -10,7 +10,7 @@ from penstock.etl.domain import Mode
 from penstock.etl.meters import Meters
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.db import Db
-from penstock.kernel.queue import Queue
+from penstock.kernel.queue import JobQueue
 from penstock.kernel.retry import Backoff
 from penstock.kernel.runstate import RunState
 from penstock.kernel.sandbox.call import Sandbox
@@ -43,7 +43,7 @@ class Deps:
     """Everything that a verb of the room may need."""
 
     db: Db
-    queue: Queue
+    queue: JobQueue
     runs: RunState
     blobs: Blobs
     sandbox: Sandbox

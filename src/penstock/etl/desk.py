@@ -17,7 +17,7 @@ from penstock.etl.errors import NotWanted, StageTimedOut
 from penstock.etl.papers import Memo, ReadingPaper
 from penstock.etl.runs import Trail
 from penstock.etl.store import tasks
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 T = TypeVar("T")
 
@@ -43,9 +43,9 @@ class StageDesk:
         return self.trail.task
 
     @property
-    def cached(self) -> Plain | None:
+    def cached(self) -> JsonObject | None:
         """What an earlier attempt of this stage had to say of the memory."""
-        known: Plain | None = self.task.metadata.get(papers.CACHE, {}).get(self._phase)
+        known: JsonObject | None = self.task.metadata.get(papers.CACHE, {}).get(self._phase)
         return known
 
     @property
@@ -146,11 +146,11 @@ class StageDesk:
         while (left := (self._alive_at + patience - clock.now()).total_seconds()) > 0:
             await clock.sleep(left)
 
-    def _pages(self, done: int, of: int) -> Plain:
+    def _pages(self, done: int, of: int) -> JsonObject:
         """An attempt that finds pages passes them once more, and does not tell of fewer than were there before."""
         return {"pages_done": max(done, self.task.metadata.get("pages_done", 0)), "page_count": of}
 
-    def _pointers(self, paper: ReadingPaper) -> Plain:
+    def _pointers(self, paper: ReadingPaper) -> JsonObject:
         reading = paper.reading
         return {
             "artifact_mineru_markdown_key": reading.markdown_key,
@@ -161,7 +161,7 @@ class StageDesk:
             **self._cache(Phase.OCR, paper.memo),
         }
 
-    def _cache(self, phase: Phase, memo: Memo) -> Plain:
+    def _cache(self, phase: Phase, memo: Memo) -> JsonObject:
         return {papers.CACHE: {**self.task.metadata.get(papers.CACHE, {}), phase.value: memo.shown}}
 
     async def _move(self, task: EtlTask, **course: Any) -> None:

@@ -171,7 +171,7 @@ class RunTakenOver(Unavailable):
     message_zh = "任务 {task_id} 的第 {run} 轮仍在进行，但其运行状态由他人占用。"
     hint = "It is tried again by itself. If it stays: does another installation use the same ETL_REDIS_PREFIX?"
     hint_zh = "将自动重试。若持续出现，请检查是否有其他部署使用相同的 ETL_REDIS_PREFIX。"
-    ours = True
+    internal_outage = True
 
 
 class NamesakeUnderWay(Unavailable):
@@ -182,7 +182,7 @@ class NamesakeUnderWay(Unavailable):
     message_zh = "在同名任务结束之前，{key} 将保留。"
     hint = "It is tried again by itself."
     hint_zh = "将自动重试。"
-    ours = True  # it costs no attempt: however long the other takes, the object must go in the end
+    internal_outage = True  # it costs no attempt: however long the other takes, the object must go in the end
 
 
 class WorkerStillThere(Unavailable):
@@ -193,7 +193,7 @@ class WorkerStillThere(Unavailable):
     message_zh = "在工作进程停止之前，任务 {task_id} 的对象将保留。"
     hint = "It is tried again by itself."
     hint_zh = "将自动重试。"
-    ours = True  # it costs no attempt, as above
+    internal_outage = True  # it costs no attempt, as above
 
 
 class QueueFull(TooMany):

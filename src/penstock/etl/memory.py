@@ -25,11 +25,11 @@ from penstock.etl.papers import Memo, ReadingPaper, ShapingPaper
 from penstock.etl.store import tasks
 from penstock.etl.store.memory import find_memory
 from penstock.kernel.blobs import BlobNotFound, Blobs, BlobStat
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 VERSION = 1  # of the keys: another one forgets everything
 AT_ONCE_BYTES = 64 * 1024  # are hashed quicker than a thread is asked
-CACHED: Plain = {"cached": True}  # what a result has cost that was made for another task
+CACHED: JsonObject = {"cached": True}  # what a result has cost that was made for another task
 
 
 @dataclass(frozen=True, kw_only=True)

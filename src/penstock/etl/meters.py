@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from penstock.etl.store.tasks import count_under_way
 from penstock.kernel.db import Db
-from penstock.kernel.metrics import Counted, gauge
+from penstock.kernel.metrics import DatabaseMetrics, gauge
 
 BUCKETS = (0.1, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0)
 BOUNDS = [*map(str, BUCKETS), "+Inf"]
@@ -64,7 +64,7 @@ class Meters(Collector):
         yield looks
 
 
-class EtlFigures(Counted[int]):
+class EtlFigures(DatabaseMetrics[int]):
     """How many tasks are under way, as the database knows it."""
 
     def __init__(self, db: Db, *, queue_size: int) -> None:
@@ -72,6 +72,6 @@ class EtlFigures(Counted[int]):
 
     def collect(self) -> Iterable[Metric]:
         """The sample; none when it could not be counted."""
-        under_way = {"": self.told} if self.told is not None else {}
+        under_way = {"": self.value} if self.value is not None else {}
         words = "Etl tasks that are under way; the count stops at ETL_QUEUE_SIZE."
         yield gauge("penstock_etl_under_way", words, under_way)

@@ -20,12 +20,11 @@ from penstock.etl.errors import DefaultRuleMissing, EtlTaskNotFound, ModeUnknown
 from penstock.etl.store import memory, rules, tasks
 from penstock.etl.store.memory import Remembered
 from penstock.kernel import queue
-from penstock.kernel.alone import alone
-from penstock.kernel.db import Tx
-from penstock.kernel.errors import PenstockError, in_words, storable
+from penstock.kernel.db import Tx, advisory_lock
+from penstock.kernel.errors import PenstockError, error_text, storable_text
+from penstock.kernel.json_object import JsonObject
 from penstock.kernel.machine import WrongState
 from penstock.kernel.message import Event
-from penstock.kernel.plain import Plain
 from penstock.kernel.queue import Job, JobState, NewJob
 from penstock.kernel.redact import redact
 from penstock.kernel.transitions import MovedAlready, record
@@ -50,9 +49,9 @@ def stage_job(tools: Deps, task: EtlTask, phase: Phase) -> NewJob:
     return NewJob(
         kind=KINDS[phase],
         id=runs.job_id(task, phase),
-        room=ROOM,
+        module=ROOM,
         payload={"task_id": task.id, "run": task.run},
-        most_attempts=terms.ocr_attempts if phase is Phase.OCR else terms.postprocess_attempts,
+        max_attempts=terms.ocr_attempts if phase is Phase.OCR else terms.postprocess_attempts,
         timeout_seconds=JOB_SECONDS,
     )
 
@@ -96,7 +95,7 @@ async def check_room(tools: Deps, tx: Tx) -> None:
     most = tools.terms.queue_size
     count = await tasks.count_under_way(tx, most=most)
     if most - ONE_BY_ONE <= count < most:
-        await alone(tx, ROOM_LOCK)
+        await advisory_lock(tx, ROOM_LOCK)
         count = await tasks.count_under_way(tx, most=most)
     if count >= most:
         raise QueueFull(most=most, wait_seconds=FULL_WAIT_SECONDS)
@@ -125,7 +124,7 @@ async def hand_on(tools: Deps, task: EtlTask, key: str | None, tx: Tx) -> None:
         await _remember(tx, task, Phase.OCR, key)
 
 
-async def complete(tools: Deps, task: EtlTask, result: Plain, key: str | None, tx: Tx) -> None:
+async def complete(tools: Deps, task: EtlTask, result: JsonObject, key: str | None, tx: Tx) -> None:
     """End a run well."""
     done = replace(task, progress=100, result=result, error=None)
     if await end(tools, done, "complete", tx) is not None:
@@ -151,7 +150,7 @@ async def end(tools: Deps, task: EtlTask, verb: str, tx: Tx) -> EtlTask | None:
     await record(tx, ETL_TASK.name, [str(task.id)], before.status, after.status, verb)
     tx.tell(_event(after))
     tx.send(_ended(after))
-    tx.after.append(partial(tools.meters.count_ended, after.status))
+    tx.after_commit.append(partial(tools.meters.count_ended, after.status))
     return after
 
 
@@ -196,13 +195,13 @@ def failure_of(error: Exception, stage: str) -> Failure:
     if isinstance(error, PenstockError):
         return Failure(
             code=error.code,
-            message=in_words(error),
+            message=error_text(error),
             stage=stage,
             hint=error.hint,
-            message_zh=storable(error.in_chinese()),
+            message_zh=storable_text(error.in_chinese()),
             hint_zh=error.hint_zh,
         )
-    return Failure(code=PenstockError.code, message=redact(in_words(error)), stage=stage)
+    return Failure(code=PenstockError.code, message=redact(error_text(error)), stage=stage)
 
 
 async def _remember(tx: Tx, task: EtlTask, phase: Phase, key: str | None) -> None:
@@ -216,7 +215,7 @@ async def _remember(tx: Tx, task: EtlTask, phase: Phase, key: str | None) -> Non
 
 def _event(task: EtlTask) -> Event:
     """For those who watch the task."""
-    data: Plain = {"task_id": task.id, "run": task.run, "status": task.status.value, "progress": task.progress}
+    data: JsonObject = {"task_id": task.id, "run": task.run, "status": task.status.value, "progress": task.progress}
     if task.error is not None:
         data |= {"error": task.error, "error_stage": task.metadata.get("error_stage")}
     return Event(topic=f"etl:{task.id}", kind=f"etl_{task.status}", audience=f"user:{task.user_id}", data=data)

@@ -27,7 +27,7 @@ from penstock.etl.pointers import (
     pointer_of,
     tokens_of,
 )
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 from penstock.kernel.sandbox.limits import SandboxLimits
 
 PRELOAD = (__name__,)  # what a sandbox should have imported before it examines
@@ -54,7 +54,7 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True):
     """What is examined: a result, its schema, the corrections that stand, and new ones."""
 
     result: Any
-    json_schema: Plain | None
+    json_schema: JsonObject | None
     standing: list[Patch]
     new: list[Patch]
 
@@ -129,7 +129,7 @@ def _examined(sheet: Sheet, copy: Any) -> Examined:
     )
 
 
-def _check_known(whole: Any, tokens: Tokens, schema: Plain | None) -> None:
+def _check_known(whole: Any, tokens: Tokens, schema: JsonObject | None) -> None:
     """Refuse a pointer that leads nowhere; a name that only the schema knows may be added to an object."""
     if found(whole, tokens) is not ABSENT:
         return

@@ -26,7 +26,7 @@ from penstock.documents.postprocessor import Shaped
 from penstock.etl.domain import EtlTask, Phase
 from penstock.etl.errors import SourceNotFound
 from penstock.kernel.blobs import JSON_TYPE, BlobNotFound, Blobs, BlobStat
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 DELETED_AT_ONCE = 16
 RESERVED = re.compile(r"users/[^/]*/(etl_artifacts|processed)/")
@@ -44,7 +44,7 @@ class Memo:
     task_id: int | None = None
 
     @property
-    def shown(self) -> Plain:
+    def shown(self) -> JsonObject:
         """As callers see it."""
         return {"hit": self.task_id is not None, "task_id": self.task_id, "key": self.key}
 
@@ -68,9 +68,9 @@ class ShapingPaper:
     run: int
     strategy: str
     output_size: int
-    usage: Plain = field(default_factory=dict)
+    usage: JsonObject = field(default_factory=dict)
     places: Sequence[Place] = ()
-    notes: Plain = field(default_factory=dict)
+    notes: JsonObject = field(default_factory=dict)
     memo: Memo = UNKNOWN
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.documents.extract.fields.schema import escape_pointer, unescape_pointer
 from penstock.documents.extract.llm.subschemas import as_list, resolve_ref
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 MOST_POINTER = 1000  # characters
 MOST_DIGITS = 9  # of a place in a list
@@ -100,7 +100,7 @@ def field_of(whole: Any, tokens: Tokens) -> str:
     return told
 
 
-def knows(schema: Plain, tokens: Tokens) -> bool:
+def knows(schema: JsonObject, tokens: Tokens) -> bool:
     """Whether a schema speaks of the place that these steps lead to, on whatever branch.
 
     So a value that is missing in a result can be added, and a slip of the pen cannot. Whether a value may really stand
@@ -117,7 +117,7 @@ def _number(step: str) -> int | None:
     return int(step) if is_plain and str(int(step)) == step else None
 
 
-def _spread(schema: Plain, parts: Sequence[Any]) -> list[Plain]:
+def _spread(schema: JsonObject, parts: Sequence[Any]) -> list[JsonObject]:
     """These parts with what they refer to and choose from."""
     ahead, seen, spread = list(parts), set[int](), []
     while ahead and len(seen) < MOST_PARTS:
@@ -132,7 +132,7 @@ def _spread(schema: Plain, parts: Sequence[Any]) -> list[Plain]:
     return spread
 
 
-def _below(part: Plain, token: str) -> Iterator[Any]:
+def _below(part: JsonObject, token: str) -> Iterator[Any]:
     """What a part says of the values one step further. That it merely allows what it does not know says nothing."""
     for word in ("properties", "patternProperties"):
         named = part.get(word)

@@ -30,7 +30,7 @@ from penstock.etl.store import tasks
 from penstock.kernel.db import Tx
 from penstock.kernel.queue import Job, JobState
 from penstock.kernel.runstate import is_any_with
-from penstock.kernel.scheduler import Need
+from penstock.kernel.scheduler import Condition
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class Reconciler:
         self._suspects: dict[int, Suspect] = {}  # by task
 
     @property
-    def needed(self) -> Need | None:
+    def needed(self) -> Condition | None:
         """Whether there is anything to do. Where run state lies elsewhere than the rows, only a turn can tell."""
         return is_any_under_way if self._tools.runs.in_rows else None
 

@@ -23,7 +23,7 @@ from penstock.etl.store import memory, reviews, tasks
 from penstock.kernel import queue
 from penstock.kernel.blobs import BlobNotFound
 from penstock.kernel.db import Tx
-from penstock.kernel.maintenance import until_none
+from penstock.kernel.maintenance import repeat_until_zero
 from penstock.kernel.queue import Job, JobState, NewJob
 from penstock.messages import EtlTaskRemoved
 
@@ -59,8 +59,8 @@ async def delete_task(tools: Deps, caller: Caller, task_id: int) -> None:
 
 async def forget(tools: Deps) -> None:
     """Remove tasks that have been over for longer than they are kept, and what is remembered from as long ago."""
-    await until_none(partial(_forget_some, tools))
-    await until_none(partial(_forget_memory, tools))
+    await repeat_until_zero(partial(_forget_some, tools))
+    await repeat_until_zero(partial(_forget_memory, tools))
 
 
 async def remove_objects(tools: Deps, job: Job) -> None:
@@ -156,7 +156,7 @@ def _removal(row: EtlTask) -> NewJob:
         s3_key=row.s3_key,
         jobs=[runs.job_id(replace(row, run=run), phase) for run in _last_runs(row) for phase in moves.KINDS],
     )
-    return NewJob(kind=REMOVE, room=moves.ROOM, payload=asdict(left), id=f"etl:{row.id}:{row.run}:remove")
+    return NewJob(kind=REMOVE, module=moves.ROOM, payload=asdict(left), id=f"etl:{row.id}:{row.run}:remove")
 
 
 def _last_runs(row: EtlTask) -> range:

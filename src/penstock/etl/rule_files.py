@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.etl.domain import Mode, RuleBody, Strategy
 from penstock.etl.errors import BadRule
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 MOST_FILES = 1000
 MOST_FILE_BYTES = 1024 * 1024
@@ -21,11 +21,11 @@ class _RuleFile(msgspec.Struct, forbid_unknown_fields=True):
 
     name: str = ""
     description: str = ""
-    json_schema: Plain | None = None
+    json_schema: JsonObject | None = None
     system_prompt: str | None = None
     postprocess_mode: Mode = Mode.LLM
     postprocess_strategy: Strategy | None = None
-    options: Plain = msgspec.field(default_factory=dict)
+    options: JsonObject = msgspec.field(default_factory=dict)
 
 
 def list_files(folder: Path) -> list[Path]:

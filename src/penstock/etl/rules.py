@@ -22,7 +22,7 @@ from penstock.etl.errors import DefaultRuleMissing, RuleNotFound, RulesFull, Sys
 from penstock.etl.schemas import check_rule
 from penstock.etl.store import rules as store
 from penstock.kernel.errors import PenstockError
-from penstock.kernel.maintenance import until_none
+from penstock.kernel.maintenance import repeat_until_zero
 from penstock.kernel.transitions import MovedAlready
 
 log = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ async def remove(tools: Deps, caller: Caller, rule_id: int) -> None:
 
 async def forget(tools: Deps) -> None:
     """Forget deleted rules that no task has any more."""
-    await until_none(partial(_forget_some, tools))
+    await repeat_until_zero(partial(_forget_some, tools))
 
 
 async def check_default(tools: Deps) -> None:

@@ -222,7 +222,7 @@ class Trail:
 
 def _pass_over(error: PenstockError) -> None:
     """Run state that is away is done without for now; anything else that goes wrong with it is raised."""
-    if not error.ours:
+    if not error.internal_outage:
         raise error
     log.warning("run state is done without for now: %s", error)
 

@@ -18,7 +18,7 @@ from penstock.documents.json_schema import bounded_validator
 from penstock.etl.domain import Mode, RuleBody
 from penstock.etl.errors import BadRule
 from penstock.kernel.errors import Invalid
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.sandbox.limits import SandboxLimits
 
@@ -47,7 +47,7 @@ async def check_rule(body: RuleBody, sandbox: Sandbox) -> None:
         raise BadRule(reason=reason)
 
 
-async def flaw_of(schema: Plain, sandbox: Sandbox, *, mode: Mode = Mode.LLM) -> str | None:
+async def flaw_of(schema: JsonObject, sandbox: Sandbox, *, mode: Mode = Mode.LLM) -> str | None:
     """Why a schema is not taken by whoever would work with it, or None when it is."""
     written = msgspec.json.encode(schema)
     flaw = _outer_flaw(schema, len(written))
@@ -95,7 +95,7 @@ def _can_be_shown(name: str) -> bool:
     return any(kind[0] in SEEN or kind == "Cn" for kind in kinds) and not UNSEEN.intersection(kinds)
 
 
-def _outer_flaw(schema: Plain, size_bytes: int) -> str | None:
+def _outer_flaw(schema: JsonObject, size_bytes: int) -> str | None:
     if size_bytes > MOST_BYTES:
         return f"json_schema is longer than {MOST_BYTES} bytes"
     if schema.get("type") != "object":

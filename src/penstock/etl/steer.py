@@ -14,7 +14,7 @@ from penstock.etl.errors import EtlTaskOver, EtlTaskRunning, NoReading
 from penstock.etl.runs import Standing
 from penstock.etl.store import tasks
 from penstock.kernel.db import Tx
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 # What a retry forgets: what went wrong, and when it begins with OCR also what OCR had made.
 ABOUT_FAILURE = frozenset(
@@ -141,7 +141,7 @@ def _opened(tx: Tx, over: EtlTask, phase: Phase, again: Again) -> EtlTask:
     )
 
 
-def _about_memory(over: EtlTask, again: Again) -> Plain:
+def _about_memory(over: EtlTask, again: Again) -> JsonObject:
     """What the next run has to know of the memory: what the pages were made of that it goes on with, and `force`."""
     read = over.metadata.get(papers.CACHE, {}).get(Phase.OCR)
     goes_on = read is not None and again.from_stage is not Stage.OCR
@@ -151,5 +151,5 @@ def _about_memory(over: EtlTask, again: Again) -> Plain:
     }
 
 
-def _without(metadata: Plain, names: frozenset[str]) -> Plain:
+def _without(metadata: JsonObject, names: frozenset[str]) -> JsonObject:
     return {name: value for name, value in metadata.items() if name not in names}

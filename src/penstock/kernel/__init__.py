@@ -1,7 +1,10 @@
-"""The kernel: what every room stands on, and knows no product word.
+"""The kernel: what every module builds on. It contains no product concepts.
 
-Tiny parts, without database or network: `clock`, `ids`, `errors`, `machine`, `retry`.
-On the database: `db` (engine and `Tx`), `migrations`, `transitions` (who moved what), `leases` (who holds what).
-On those: `outbox` (say it once), `queue` (durable jobs) with `workers`, `runstate`, `limits`, `timekeeper`.
-Ports with adapters elsewhere: `blobs`.
+Values, without database or network: `clock`, `ids`, `errors`, `machine` (state machines), `retry`, `circuit_breaker`.
+Database: `db` (`Db` and `Tx`), `engines`, `database_errors`, `migrations`, `bulk`, `transitions` (history of state
+changes), `leases` (who holds which row), `partitions`.
+On those: `outbox` (messages), `events` with `hub` (live streams), `queue` (durable jobs) with `workers` and `runner`,
+`runstate`, `rate_limits`, `scheduler` (periodic tasks), `maintenance`, `wakeups` with `notifier`.
+Operations: `logs`, `redact`, `metrics`, `processes`.
+Ports with adapters elsewhere: `blobs`, `notifier`, `rate_limits`, `runstate`.
 """

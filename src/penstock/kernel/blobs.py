@@ -106,7 +106,7 @@ class BlobsUnavailable(Unavailable):
     message_zh = "对象存储没有正常响应：{reason}。"
     hint = "Check that the store is mounted or reachable and that Penstock may read and write there."
     hint_zh = "请检查存储是否已挂载或可访问，以及 Penstock 是否有读写权限。"
-    ours = True
+    internal_outage = True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,18 +28,18 @@ from sqlalchemy.sql.dml import ReturningInsert
 from sqlalchemy.sql.elements import ColumnElement
 
 from penstock.kernel.columns import UtcTime, to_json
+from penstock.kernel.compiled_statement import CompiledStatement
 from penstock.kernel.db import Tx
-from penstock.kernel.hot import HotStatement
 
 Rows = Sequence[Sequence[Any]]
 
 
 def upsert(tx: Tx, table: Table) -> postgresql.Insert | sqlite.Insert:
     """An INSERT that can say what to do on a conflict; both databases spell it alike."""
-    return upsert_on(table, on_postgres=tx.on_postgres)
+    return upsert_for(table, on_postgres=tx.on_postgres)
 
 
-def upsert_on(table: Table, *, on_postgres: bool) -> postgresql.Insert | sqlite.Insert:
+def upsert_for(table: Table, *, on_postgres: bool) -> postgresql.Insert | sqlite.Insert:
     """The same for a statement that is written once."""
     return postgresql.insert(table) if on_postgres else sqlite.insert(table)
 
@@ -62,33 +62,33 @@ async def insert_new(tx: Tx, table: Table, names: Sequence[str], rows: Rows) -> 
     return set((await tx.conn.scalars(_insert_new(table, tuple(names), tx.on_postgres), given)).all())
 
 
-def among(tx: Tx, column: Column[str], values: Collection[str]) -> ColumnElement[bool]:
+def any_of(tx: Tx, column: Column[str], values: Collection[str]) -> ColumnElement[bool]:
     """Whether a text column is one of these, in one parameter however many they are."""
     if tx.on_postgres:
         return column == any_(literal(list(values), ARRAY(Text)))
     return column.in_(select(func.json_each(to_json(list(values))).table_valued("value").c.value))
 
 
-def among_given(column: Column[str], name: str, *, on_postgres: bool) -> ColumnElement[bool]:
-    """The same for a statement that is made once: its values come as the parameter of that name (`as_given`)."""
+def any_of_param(column: Column[str], name: str, *, on_postgres: bool) -> ColumnElement[bool]:
+    """The same for a statement that is made once: its values come as the parameter of that name (`array_param`)."""
     if on_postgres:
         return column == any_(bindparam(name, type_=ARRAY(Text)))
     return column.in_(select(func.json_each(bindparam(name, type_=Text)).table_valued("value").c.value))
 
 
-def as_given(tx: Tx, values: Collection[str]) -> list[str] | str:
-    """Values as `among_given` takes them."""
+def array_param(tx: Tx, values: Collection[str]) -> list[str] | str:
+    """Values as `any_of_param` takes them."""
     return list(values) if tx.on_postgres else to_json(list(values))
 
 
-def pinned(tx: Tx, column: Column[str], value: str) -> ColumnElement[bool]:
+def equals_as_array(tx: Tx, column: Column[str], value: str) -> ColumnElement[bool]:
     """Whether a text column is just this, for lists that are in the order of this column and then of the key.
 
     PostgreSQL takes a column that equals one value out of the order. What is left is the order of the key, and it may
     walk along the key from the table's beginning until enough rows fit: past a million, when they are the youngest. It
     does not do so when it is told of a list of values, be it a list of one.
     """
-    return among(tx, column, [value]) if tx.on_postgres else column == value
+    return any_of(tx, column, [value]) if tx.on_postgres else column == value
 
 
 async def update_rows(tx: Tx, table: Table, names: Sequence[str], rows: Rows, *where: ColumnElement[bool]) -> int:
@@ -108,7 +108,7 @@ async def update_rows(tx: Tx, table: Table, names: Sequence[str], rows: Rows, *w
     return (await tx.conn.execute(update(table).where(found, *where).values(values), _records(given, rows))).rowcount
 
 
-class Writes:
+class WriteBatch:
     """Writes to rows of several tables that go to the database together, in no order. On PostgreSQL they are one
     statement: each round trip is a wait, and others may be waiting for a lock that we hold."""
 
@@ -166,9 +166,9 @@ class _Part:
 
 
 @lru_cache(maxsize=256)
-def _as_one(parts: tuple[_Part, ...]) -> HotStatement:
+def _as_one(parts: tuple[_Part, ...]) -> CompiledStatement:
     written = (part.statement(f"given_{number}_").cte(f"part_{number}") for number, part in enumerate(parts))
-    return HotStatement(select(literal_column("1", Integer).label("done")).add_cte(*written))
+    return CompiledStatement(select(literal_column("1", Integer).label("done")).add_cte(*written))
 
 
 @lru_cache(maxsize=256)

@@ -1,4 +1,4 @@
-"""Time, read in one place so that tests can move it."""
+"""The clock: time is read in one place, so that tests can control it."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What time it is, and how to wait for a later one."""
+    """Tells the time and sleeps."""
 
     def now(self) -> datetime:
         """The current time in UTC."""
@@ -30,11 +30,11 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when told, for tests and dry runs."""
+    """A clock that moves only by `advance`, for tests and dry runs."""
 
     def __init__(self, start: datetime) -> None:
         if start.tzinfo is None:
-            raise ValueError("a clock starts at a time with a zone")
+            raise ValueError("the start time needs a time zone")
         self._now = start.astimezone(UTC)
         self._moved = asyncio.Event()
 
@@ -43,13 +43,13 @@ class ManualClock:
         return self._now
 
     def advance(self, *, seconds: float) -> None:
-        """Move forward and wake everyone who sleeps on this clock."""
+        """Move the clock forward and wake everything that sleeps on it."""
         self._now += timedelta(seconds=seconds)
         self._moved.set()
         self._moved = asyncio.Event()
 
     async def sleep(self, seconds: float) -> None:
-        """Return once `advance` has carried the clock far enough."""
+        """Return once `advance` has moved the clock far enough."""
         until = self._now + timedelta(seconds=seconds)
         while self._now < until:
             await self._moved.wait()

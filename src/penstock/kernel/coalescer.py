@@ -1,82 +1,74 @@
-"""Coalescer to the database that many callers share.
+"""Request coalescing: concurrent calls for the same key share one run, usually one database statement.
 
-While one trip for a key is under way, whoever else asks for that key waits and is taken along on the next one. Alone,
-a caller travels at once; in a crowd a trip serves them all, so the crowd costs little more than one.
+While a run for a key is in progress, further calls for that key wait and go into the next batch. A single caller runs
+at once; under load one run serves many callers.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-MOST_ABOARD = 100  # callers on one trip: it should stay short
+MAX_BATCH = 100  # requests per run, so that a run stays short
 
-Run = Callable[[Sequence[Any]], Awaitable[Sequence[Any]]]
-
-
-@dataclass
-class _Line:
-    """Who waits for the next trip of one key."""
-
-    waiting: deque[tuple[Any, asyncio.Future[Any]]] = field(default_factory=deque)
+RunBatch = Callable[[Sequence[Any]], Awaitable[Sequence[Any]]]
+_Pending = deque[tuple[Any, asyncio.Future[Any]]]
 
 
 class Coalescer:
-    """The trips of one process."""
+    """Batches the calls of one process, by key."""
 
     def __init__(self) -> None:
-        self._lines: dict[Hashable, _Line] = {}
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._pending: dict[Hashable, _Pending] = {}
+        self._running: set[asyncio.Task[None]] = set()
 
-    async def ask(self, key: Hashable, wish: Any, run: Run) -> Any:
-        """Travel with a wish; returns what `run` gave for it. `run` gets wishes and returns as many answers, in order.
+    async def submit(self, key: Hashable, request: Any, run: RunBatch) -> Any:
+        """Return the result of one request. `run` gets a batch of requests and returns one result each, in order.
 
-        All who share a key must give a `run` that does the same: the one who asked first is called for everyone.
+        Callers that share a key must pass a `run` that does the same: the first caller's is used for the whole batch.
         """
-        line = self._lines.get(key)
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        if line is None:
-            line = self._lines[key] = _Line()
-            line.waiting.append((wish, answer))
-            trip = asyncio.create_task(self._travel(key, line, run))
-            self._under_way.add(trip)
-            trip.add_done_callback(self._under_way.discard)
+        pending = self._pending.get(key)
+        result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if pending is None:
+            pending = self._pending[key] = deque([(request, result)])
+            task = asyncio.create_task(self._run_all(key, pending, run))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
         else:
-            line.waiting.append((wish, answer))
-        return await answer
+            pending.append((request, result))
+        return await result
 
-    async def home(self) -> None:
-        """Until every trip that is under way has ended, whoever it was for."""
-        while self._under_way:
-            await asyncio.wait(self._under_way)
+    async def drain(self) -> None:
+        """Wait until every run in progress has ended."""
+        while self._running:
+            await asyncio.wait(self._running)
 
-    async def _travel(self, key: Hashable, line: _Line, run: Run) -> None:
-        """One trip after another until nobody waits."""
+    async def _run_all(self, key: Hashable, pending: _Pending, run: RunBatch) -> None:
+        """Run batch after batch until nothing is pending."""
         try:
-            while line.waiting:
-                await self._trip(line, run)
+            while pending:
+                await self._run_batch(pending, run)
         finally:
-            del self._lines[key]
-            for _, answer in line.waiting:  # we are stopping: nobody else will answer them
-                answer.cancel()
+            del self._pending[key]
+            for _, result in pending:  # shutting down: nobody else will answer them
+                result.cancel()
 
-    async def _trip(self, line: _Line, run: Run) -> None:
-        aboard = [line.waiting.popleft() for _ in range(min(len(line.waiting), MOST_ABOARD))]
-        aboard = [(wish, answer) for wish, answer in aboard if not answer.done()]  # the others went home
-        if not aboard:
+    async def _run_batch(self, pending: _Pending, run: RunBatch) -> None:
+        batch = [pending.popleft() for _ in range(min(len(pending), MAX_BATCH))]
+        batch = [(request, result) for request, result in batch if not result.done()]  # the others were cancelled
+        if not batch:
             return
         try:
-            answers = list(zip(aboard, await run([wish for wish, _ in aboard]), strict=True))
+            answers = list(zip(batch, await run([request for request, _ in batch]), strict=True))
         except asyncio.CancelledError:
-            for _, answer in aboard:
-                answer.cancel()
+            for _, result in batch:
+                result.cancel()
             raise
-        except Exception as error:  # noqa: BLE001  (it is raised for each who asked)
-            for _, answer in aboard:
-                if not answer.done():
-                    answer.set_exception(error)
+        except Exception as error:  # noqa: BLE001  (raised in every caller of the batch)
+            for _, result in batch:
+                if not result.done():
+                    result.set_exception(error)
             return
-        for (_, answer), given in answers:
-            if not answer.done():
-                answer.set_result(given)
+        for (_, result), value in answers:
+            if not result.done():
+                result.set_result(value)

@@ -1,10 +1,10 @@
-"""The database: SQLite on a laptop, PostgreSQL at scale, one code.
+"""Database access: SQLite on a laptop, PostgreSQL at scale, one code path.
 
-`Db.tx()` opens a transaction and gives a `Tx`: the connection, the time (read once), new ids, and `send`.
-Everything done with one `Tx` happens or does not happen as a whole, the messages it sent included.
+`Db.tx()` opens a transaction and yields a `Tx`: the connection, the time (read once), new ids, and `send`. Everything
+done with one `Tx` commits or rolls back as a whole, including the messages it sends.
 
-SQLite has one writer: a pool of one connection that begins with BEGIN IMMEDIATE, so writers of this process queue up
-fairly, and writers of other processes wait for each other up to `BUSY_SECONDS`. Readers have their own connections.
+SQLite has a single writer: a pool of one connection that starts with BEGIN IMMEDIATE. Writers of one process queue up
+fairly; writers of different processes wait for each other up to `BUSY_SECONDS`. Readers have their own connections.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -12,12 +12,12 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from sqlalchemy import MetaData
+from sqlalchemy import MetaData, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from penstock.kernel.clock import Clock
-from penstock.kernel.engines import Engines, connected, transaction
-from penstock.kernel.faults import named_faults
+from penstock.kernel.database_errors import translate_database_errors
+from penstock.kernel.engines import DatabaseEngines, checked_out, transaction
 from penstock.kernel.ids import Ids
 from penstock.kernel.message import Event, Message
 from penstock.kernel.wakeups import Wakeups
@@ -35,7 +35,7 @@ metadata = MetaData(
 
 @dataclass
 class Tx:
-    """One transaction. `now` does not move while it is open; `actor` is who acts, for the record."""
+    """One transaction. `now` is fixed when it opens; `actor` is recorded with state changes."""
 
     conn: AsyncConnection
     now: datetime
@@ -44,27 +44,27 @@ class Tx:
     sent: list[Message] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     woken: set[str] = field(default_factory=set)
-    after: list[Callable[[], None]] = field(default_factory=list)  # done when the commit is, and only then
+    after_commit: list[Callable[[], None]] = field(default_factory=list)  # called after a successful commit only
 
     def new_id(self, prefix: str) -> str:
         """A new id that sorts after the earlier ones."""
         return self.ids.new(prefix)
 
     def send(self, message: Message) -> None:
-        """Say it to whoever listens, when and only when this transaction commits."""
+        """Send a message to its handlers, if and only if this transaction commits."""
         self.sent.append(message)
 
     def tell(self, event: Event) -> None:
-        """Add an event to the stream that people watch, when and only when this transaction commits."""
+        """Publish an event to live streams, if and only if this transaction commits."""
         self.events.append(event)
 
     def wake(self, channel: str) -> None:
-        """After the commit, wake those who wait for work on this channel."""
+        """Wake the listeners of a channel after the commit."""
         self.woken.add(channel)
 
     @property
     def on_postgres(self) -> bool:
-        """Whether this is PostgreSQL; only the kernel asks."""
+        """Whether this is PostgreSQL; used by the kernel only."""
         return self.conn.dialect.name == "postgresql"
 
 
@@ -72,24 +72,24 @@ Post = Callable[[Tx, Sequence[Message]], Awaitable[None]]
 Publish = Callable[[Tx, Sequence[Event]], Awaitable[None]]
 
 
-async def _nobody_listens(_tx: Tx, messages: Sequence[Message]) -> None:
+async def _no_outbox(_tx: Tx, messages: Sequence[Message]) -> None:
     raise RuntimeError(f"this database was opened without an outbox, so {messages[0]} cannot be sent")
 
 
-async def _nobody_watches(_tx: Tx, events: Sequence[Event]) -> None:
-    raise RuntimeError(f"this database was opened without an event stream, so {events[0]} cannot be told")
+async def _no_events(_tx: Tx, events: Sequence[Event]) -> None:
+    raise RuntimeError(f"this database was opened without an event stream, so {events[0]} cannot be published")
 
 
 class Db:
-    """An open database. Build it with `Db.open`, close it with `close`."""
+    """A database. Create it with `Db.open`, close it with `close`."""
 
-    def __init__(self, engines: Engines, *, clock: Clock, ids: Ids, post: Post, publish: Publish) -> None:
+    def __init__(self, engines: DatabaseEngines, *, clock: Clock, ids: Ids, post: Post, publish: Publish) -> None:
         self.clock = clock
         self.ids = ids
         self.wakeups = Wakeups(clock)
         self._writer = engines.writer
         self._reader = engines.reader
-        self._commits_each = engines.commits_each
+        self._autocommit = engines.autocommit
         self._post = post
         self._publish = publish
 
@@ -100,13 +100,13 @@ class Db:
         *,
         clock: Clock,
         ids: Ids,
-        post: Post = _nobody_listens,
-        publish: Publish = _nobody_watches,
+        post: Post = _no_outbox,
+        publish: Publish = _no_events,
         pooled: bool = False,
         connections: int = 10,
     ) -> "Db":
-        """Open a database by its URL. Nothing is connected yet; a database that is away shows at the first use."""
-        engines = Engines.open(url, pooled=pooled, connections=connections)
+        """Open a database by its URL. It connects at the first use, so an unreachable database is found only then."""
+        engines = DatabaseEngines.open(url, pooled=pooled, connections=connections)
         return cls(engines, clock=clock, ids=ids, post=post, publish=publish)
 
     @property
@@ -117,60 +117,69 @@ class Db:
     @asynccontextmanager
     async def tx(self, *, actor: str = "system") -> AsyncIterator[Tx]:
         """A transaction that commits at the end of the block, or rolls back when the block raises."""
-        with named_faults():
-            async with connected(self._writer) as conn, transaction(conn):
+        with translate_database_errors():
+            async with checked_out(self._writer) as conn, transaction(conn):
                 tx = self._tx(conn, actor)
                 yield tx
                 if tx.sent:
                     await self._post(tx, tx.sent)
-                if tx.events:  # last: it takes the lock that puts events in the order of their commits
+                if tx.events:  # last: it takes the lock that orders events by commit
                     await self._publish(tx, tx.events)
-        self._ring(tx)
+        self._run_after_commit(tx)
 
     @asynccontextmanager
-    async def once(self, *, actor: str = "system") -> AsyncIterator[Tx]:
-        """A transaction of one statement: one round trip instead of three. Nothing can be sent with it.
+    async def autocommit(self, *, actor: str = "system") -> AsyncIterator[Tx]:
+        """Run a single statement without BEGIN and COMMIT: one round trip instead of three. Messages cannot be sent.
 
-        A second statement would be a transaction of its own: this is for verbs that need one, or may be cut in between.
+        Each further statement commits by itself, so use this only where an interruption between them is harmless.
         """
-        if not self._commits_each:
+        if not self._autocommit:
             async with self.tx(actor=actor) as tx:
                 yield tx
             return
-        with named_faults():
-            async with connected(self._writer) as conn:
+        with translate_database_errors():
+            async with checked_out(self._writer) as conn:
                 tx = self._tx(conn, actor)
                 yield tx
         _refuse_sent(tx)
-        self._ring(tx)
+        self._run_after_commit(tx)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Tx]:
-        """Statements that only read. Do not count on several of them seeing one picture: for that, use `tx`."""
-        with named_faults():
-            async with connected(self._reader) as conn:
+        """Read-only statements. Several of them may see different snapshots; use `tx` where they must not."""
+        with translate_database_errors():
+            async with checked_out(self._reader) as conn:
                 tx = self._tx(conn, "reader")
-                async with nullcontext() if self._commits_each else transaction(conn):
+                async with nullcontext() if self._autocommit else transaction(conn):
                     yield tx
         _refuse_sent(tx)
 
     def _tx(self, conn: AsyncConnection, actor: str) -> Tx:
         return Tx(conn=conn, now=self.clock.now(), actor=actor, ids=self.ids)
 
-    def _ring(self, tx: Tx) -> None:
-        for hint in tx.after:
-            hint()
+    def _run_after_commit(self, tx: Tx) -> None:
+        for callback in tx.after_commit:
+            callback()
         for channel in tx.woken:
             self.wakeups.wake(channel)
 
     async def close(self) -> None:
-        """Give every connection back."""
+        """Close all connections."""
         await self._writer.dispose()
         if self._reader is not self._writer:
             await self._reader.dispose()
 
 
+async def advisory_lock(tx: Tx, number: int) -> None:
+    """Advisory lock against write skew, held until the transaction ends.
+
+    Statements after it see everything that earlier holders committed. SQLite has a single writer and needs no lock.
+    """
+    if tx.on_postgres:
+        await tx.conn.execute(select(func.pg_advisory_xact_lock(number)))
+
+
 def _refuse_sent(tx: Tx) -> None:
-    """What is said where nothing is committed with it would be lost without a word."""
-    if said := [*tx.sent, *tx.events]:
-        raise RuntimeError(f"{said[0]} was sent outside a transaction and is lost")
+    """Outside a transaction, messages and events would be lost silently."""
+    if sent := [*tx.sent, *tx.events]:
+        raise RuntimeError(f"{sent[0]} was sent outside a transaction and is lost")

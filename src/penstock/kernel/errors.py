@@ -20,17 +20,17 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import ClassVar
 
-MOST_WORDS = 2000  # characters of an error that are kept in a row
+MAX_ERROR_TEXT = 2000  # characters of an error that are kept in a row
 
 
-def in_words(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """What an error says, in a form that every database can keep."""
-    return storable(str(error) or type(error).__name__)
+    return storable_text(str(error) or type(error).__name__)
 
 
-def storable(words: str) -> str:
+def storable_text(words: str) -> str:
     """A text as every database can keep it: no NUL, no half characters, not too long."""
-    return words[:MOST_WORDS].replace("\0", "\\0").encode(errors="backslashreplace").decode()
+    return words[:MAX_ERROR_TEXT].replace("\0", "\\0").encode(errors="backslashreplace").decode()
 
 
 class PenstockError(Exception):
@@ -44,7 +44,7 @@ class PenstockError(Exception):
     status: ClassVar[int] = 500
     retryable: ClassVar[bool] = False
     is_shown_by_its_code: ClassVar[bool] = False  # also where a family of routes has codes of its own for each kind
-    ours: ClassVar[bool] = False  # a part of our own house is away: what fails by it has used up no attempt
+    internal_outage: ClassVar[bool] = False  # a part of our own house is away: what fails by it has used up no attempt
 
     def __init__(self, **values: object) -> None:
         self.values = values

@@ -44,8 +44,8 @@ from sqlalchemy.dialects.postgresql import JSONB
 from penstock.kernel.columns import Id, Json, UtcTime, to_json
 from penstock.kernel.db import Tx, metadata
 from penstock.kernel.errors import Invalid, TooLarge
+from penstock.kernel.json_object import JsonObject
 from penstock.kernel.message import Event
-from penstock.kernel.plain import Plain
 
 MOST_BYTES = 16 * 1024  # of data, as JSON: an event says that something is new, it does not carry it
 MOST_ID = 2**63 - 1
@@ -102,14 +102,14 @@ class BadEvent(Invalid):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class StoredEvent:
     """An event that was told; `id` grows in the order of commits."""
 
     id: int
     topic: str
     kind: str
     audience: str
-    data: Plain
+    data: JsonObject
     at: datetime
 
     @cached_property
@@ -198,7 +198,7 @@ def _bad(told: Event, reason: str, reason_zh: str) -> BadEvent:
 
 async def list_events(
     tx: Tx, interest: Interest = EVERYTHING, *, after: int = 0, upto: int = MOST_ID, limit: int = 100
-) -> list[Told]:
+) -> list[StoredEvent]:
     """Events of this interest after one id and up to another, oldest first."""
     branches = [_branch(key, after, upto, limit) for key in interest.keys]
     if not branches:
@@ -208,10 +208,10 @@ async def list_events(
     else:  # each is cut by itself: together, one that is rare would be looked for among all the others
         found = union_all(*(select(branch.subquery()) for branch in branches)).subquery()
         statement = select(found).order_by(found.c.id).limit(limit)
-    return [Told(**row._mapping) for row in await tx.conn.execute(statement)]
+    return [StoredEvent(**row._mapping) for row in await tx.conn.execute(statement)]
 
 
-def _branch(key: tuple[str | None, str | None], after: int, upto: int, limit: int) -> Select[Plain]:
+def _branch(key: tuple[str | None, str | None], after: int, upto: int, limit: int) -> Select[JsonObject]:
     """One stretch of the index that begins with these columns.
 
     The last of them is compared and ordered by together with the id: asked for "this topic" and "after this id" apart,

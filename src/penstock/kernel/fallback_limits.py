@@ -11,12 +11,12 @@ from datetime import datetime
 
 from penstock.kernel.clock import Clock
 from penstock.kernel.errors import Unavailable
-from penstock.kernel.rate_limits import MICROS, Bucket, Grant, RateLimits
-from penstock.kernel.token_bucket import Draw, micros
+from penstock.kernel.rate_limits import MICROS, Bucket, RateLimitResult, RateLimits
+from penstock.kernel.token_bucket import TokenRequest, micros
 
 MOST_KEYS = 10_000
 LOOKED_AT = 10  # how many keys one take may look at to find one that can be forgotten
-CROWDED = Grant(allowed=False, remaining=0, wait_seconds=1)  # an unknown key, and no room to count it
+CROWDED = RateLimitResult(allowed=False, remaining=0, wait_seconds=1)  # an unknown key, and no room to count it
 
 
 @dataclass
@@ -40,13 +40,13 @@ class FallbackLimits:
         self._most_keys = most_keys
         self._known: OrderedDict[str, _Local] = OrderedDict()  # the longest unused first
 
-    async def take(self, key: str, bucket: Bucket, *, amount: float = 1) -> Grant:
+    async def take(self, key: str, bucket: Bucket, *, amount: float = 1) -> RateLimitResult:
         """Take tokens from a bucket, all or none."""
         try:
             await self._pay(key, bucket)
             return await self._limits.take(key, bucket, amount=amount)
         except Unavailable as error:
-            if not error.ours:
+            if not error.internal_outage:
                 raise
         self.answered_locally += 1
         return self._take_here(key, self._draw(bucket, amount))
@@ -61,7 +61,7 @@ class FallbackLimits:
         try:
             await self._limits.cool(key, bucket, seconds=seconds)
         except Unavailable as error:
-            if not error.ours:
+            if not error.internal_outage:
                 raise
             if local is not None:
                 local.owed_until = max(local.owed_until, until)
@@ -89,16 +89,16 @@ class FallbackLimits:
         if local.owed_until == owed:
             local.owed_until = 0
 
-    def _draw(self, bucket: Bucket, amount: float) -> Draw:
+    def _draw(self, bucket: Bucket, amount: float) -> TokenRequest:
         """A take from our share of a bucket. Rounded up, so that we never give more than the share."""
         token = math.ceil(MICROS / (bucket.per_second * self._share))
         cost = math.ceil(amount * token)
         # More than our share of the burst is let through when the bucket is full, and paid back at the rate: the whole
         # bucket would have given it, and never is too long to wait.
         room = max(math.floor(bucket.burst * self._share * token), token, cost)
-        return Draw(token=token, cost=cost, room=room, now=micros(self._clock.now()))
+        return TokenRequest(token=token, cost=cost, room=room, now=micros(self._clock.now()))
 
-    def _take_here(self, key: str, draw: Draw) -> Grant:
+    def _take_here(self, key: str, draw: TokenRequest) -> RateLimitResult:
         local = self._find(key, draw.now)
         if local is None:
             return CROWDED

@@ -20,10 +20,10 @@ import msgspec
 
 from penstock.kernel.db import Db, Tx
 from penstock.kernel.errors import TooMany, Unavailable
-from penstock.kernel.events import CHANNEL, RESET, Interest, Told, latest_id, list_events, oldest_id
-from penstock.kernel.patience import look_for_ever
-from penstock.kernel.subscription import Batch, Subscription
-from penstock.kernel.wakeups import Ear
+from penstock.kernel.events import CHANNEL, RESET, Interest, StoredEvent, latest_id, list_events, oldest_id
+from penstock.kernel.retry import poll_forever
+from penstock.kernel.subscription import EventBatch, Subscription
+from penstock.kernel.wakeups import Listener
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class NoLiveEvents(Unavailable):
     message_zh = "此处暂时无法提供实时事件。"
     hint = "Come back in a few seconds, with the id of the last event seen: nothing is lost meanwhile."
     hint_zh = "请几秒后带上最后收到的事件编号重连，其间的事件不会丢失。"
-    ours = True
+    internal_outage = True
 
 
 class Hub:
@@ -81,9 +81,9 @@ class Hub:
         self._tenants: Counter[str] = Counter()
         self._watchers: defaultdict[Interest, set[Subscription]] = defaultdict(set)
         self._interests: defaultdict[tuple[str | None, str | None], set[Interest]] = defaultdict(set)
-        self._visitors = Ear(db.clock)  # rings when someone comes; while nobody watches, no event is worth a look
+        self._visitors = Listener(db.clock)  # rings when someone comes; while nobody watches, no event is worth a look
         self._refills = asyncio.Semaphore(REFILLS_AT_ONCE)
-        self._pages: OrderedDict[tuple[Interest, int], asyncio.Task[Batch]] = OrderedDict()
+        self._pages: OrderedDict[tuple[Interest, int], asyncio.Task[EventBatch]] = OrderedDict()
 
     @property
     def streams(self) -> int:
@@ -92,18 +92,18 @@ class Hub:
 
     async def run(self) -> None:
         """Tell watchers what is new, until cancelled; then end their streams."""
-        ear = self._db.wakeups.listen([CHANNEL])
+        listener = self._db.wakeups.listen([CHANNEL])
 
-        async def rest(found: int) -> None:
+        async def wait(found: int) -> None:
             if not found:
-                await (ear if self._watchers else self._visitors).wait(seconds=LOOK_SECONDS)
+                await (listener if self._watchers else self._visitors).wait(seconds=LOOK_SECONDS)
             elif found < PAGE:
                 await self._db.clock.sleep(PACE_SECONDS)
 
         try:
-            await look_for_ever(self._db.clock, self._look, rest, away="events cannot be read for now")
+            await poll_forever(self._db.clock, self._look, wait, warning="event hub: cannot read events")
         finally:
-            self._db.wakeups.forget(ear)
+            self._db.wakeups.unlisten(listener)
             self.close()
 
     def close(self) -> None:
@@ -159,7 +159,7 @@ class Hub:
         )
         self._tenants[tenant] += 1
         self._watchers[interest].add(subscription)
-        self._visitors.ring()
+        self._visitors.notify()
         for key in interest.keys:
             self._interests[key].add(interest)
         return subscription
@@ -203,25 +203,25 @@ class Hub:
         self._ready.set()
         return True
 
-    def _offer(self, events: Sequence[Told]) -> None:
+    def _offer(self, events: Sequence[StoredEvent]) -> None:
         if (before := events[0].id - 1) > self._position:  # a commit failed, or what lay between was deleted unread
             for subscription in self._everyone():
                 subscription.doubt(before)
         for interest, wanted in self._sorted(events).items():
-            batch = Batch.of(wanted)
+            batch = EventBatch.of(wanted)
             for subscription in self._watchers[interest]:
                 self.dropped += subscription.offer(batch)
         self._position = events[-1].id
 
-    def _sorted(self, events: Sequence[Told]) -> dict[Interest, list[Told]]:
-        found: defaultdict[Interest, list[Told]] = defaultdict(list)
+    def _sorted(self, events: Sequence[StoredEvent]) -> dict[Interest, list[StoredEvent]]:
+        found: defaultdict[Interest, list[StoredEvent]] = defaultdict(list)
         for told in events:
             for key in ((None, None), (told.topic, None), (None, told.audience), (told.topic, told.audience)):
                 for interest in self._interests.get(key, ()):
                     found[interest].append(told)
         return found
 
-    async def _refill(self, interest: Interest, after: int, upto: int) -> Batch:
+    async def _refill(self, interest: Interest, after: int, upto: int) -> EventBatch:
         """What a watcher is to be told after one id and up to another, or the first page of it. It does not change any
         more, so of those who fell behind together one lets it be read and all have it. Leaving watchers stop nothing:
         a statement that is cancelled costs its connection."""
@@ -233,36 +233,36 @@ class Hub:
                 return page
             self._pages.pop(key, None)  # it goes on to where this watcher has everything waiting
 
-    def _begin_reading(self, key: tuple[Interest, int], upto: int) -> asyncio.Task[Batch]:
+    def _begin_reading(self, key: tuple[Interest, int], upto: int) -> asyncio.Task[EventBatch]:
         reading = self._pages[key] = asyncio.create_task(self._read(*key, upto))
         reading.add_done_callback(partial(self._end_reading, key))
         while len(self._pages) > SHARED_PAGES:
             self._pages.popitem(last=False)
         return reading
 
-    def _end_reading(self, key: tuple[Interest, int], reading: asyncio.Task[Batch]) -> None:
+    def _end_reading(self, key: tuple[Interest, int], reading: asyncio.Task[EventBatch]) -> None:
         failed = reading.cancelled() or reading.exception() is not None
         if failed and self._pages.get(key) is reading:
             del self._pages[key]
 
-    async def _read(self, interest: Interest, after: int, upto: int) -> Batch:
+    async def _read(self, interest: Interest, after: int, upto: int) -> EventBatch:
         async with self._refills, self._db.read() as tx:
             events = await list_events(tx, interest, after=after, upto=upto, limit=PAGE)
             oldest = await oldest_id(tx)  # after the page: what it says to be kept was kept when the page was read
         if after < 0 or oldest > after + 1:
             return _reset(oldest, last=min(max(oldest - 1, 0), upto))
         if len(events) == PAGE:
-            return Batch.of(events)
-        text = Batch.of(events).text if events else b""
-        return Batch(first=after + 1, last=upto, count=len(events), text=text)
+            return EventBatch.of(events)
+        text = EventBatch.of(events).text if events else b""
+        return EventBatch(first=after + 1, last=upto, count=len(events), text=text)
 
 
 def _too_many(limit: int, whose: str, whose_zh: str) -> TooManyStreams:
     return TooManyStreams(limit=limit, whose=whose, whose_zh=whose_zh, wait_seconds=WAIT_SECONDS)
 
 
-def _reset(oldest: int, *, last: int) -> Batch:
+def _reset(oldest: int, *, last: int) -> EventBatch:
     """The word that events before the oldest are missing; the stream goes on after `last`."""
     body = msgspec.json.encode({"oldest": oldest})
     text = b"id: %d\nevent: %s\ndata: %s\n\n" % (last, RESET.encode(), body)
-    return Batch(first=last, last=last, count=0, text=text)
+    return EventBatch(first=last, last=last, count=0, text=text)

@@ -1,7 +1,7 @@
 """The columns, indexes and statements behind `leases.py`, built once per table.
 
-The state words stand in the statements as constants, not as parameters: PostgreSQL uses a partial index only when it
-can see at planning time that the condition is met.
+States are constants in the statements, not parameters: PostgreSQL uses a partial index only when it can prove its
+condition at planning time.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,48 +36,48 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.schema import SchemaItem
 
-from penstock.kernel.bulk import among_given
+from penstock.kernel.bulk import any_of_param
 from penstock.kernel.columns import Id, UtcTime
-from penstock.kernel.hot import HotStatement, is_any
+from penstock.kernel.compiled_statement import CompiledStatement, any_rows
 from penstock.kernel.partitions import lease_partition
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeaseWords:
-    """How a table says "waiting" and "held" in its own state column."""
+class LeaseStates:
+    """A table's state column, and its values for rows that wait and rows that are held."""
 
-    state: str
+    column: str
     waiting: str
     held: str
 
 
 def lease_columns() -> list[SchemaItem]:
-    """The columns that make a table leasable, beside its `id` and its state."""
+    """The columns that make a table leasable, in addition to its `id` and its state."""
     return [
         Column("partition_key", Id, nullable=False, server_default=""),
         Column("priority", SmallInteger, nullable=False, server_default="5"),  # small first
         Column("scheduled_at", UtcTime, nullable=False),  # due time
         Column("deferred", Boolean, nullable=False, server_default=literal_column("false")),  # not due yet
-        Column("lease_owner", String),  # who holds it, or held it last
+        Column("lease_owner", String),  # current or last holder
         Column("lease_token", String),
         Column("leased_until", UtcTime),
         Column("lease_count", Integer, nullable=False, server_default="0"),
     ]
 
 
-def lease_rules(words: LeaseWords) -> list[SchemaItem]:
-    """What the database itself watches over: a token and an end exactly while a row is held."""
-    held = f"{words.state} = '{words.held}'"
+def lease_constraints(states: LeaseStates) -> list[SchemaItem]:
+    """CHECK constraints: a row has a token and an expiry exactly while it is held."""
+    held = f"{states.column} = '{states.held}'"
     return [
         CheckConstraint(f"({held}) = (lease_token IS NOT NULL)", name="token_while_held"),
         CheckConstraint(f"({held}) = (leased_until IS NOT NULL)", name="end_while_held"),
     ]
 
 
-def lease_indexes(table: Table, words: LeaseWords) -> None:
-    """Give a table the three partial indexes its leases need."""
+def lease_indexes(table: Table, states: LeaseStates) -> None:
+    """Add the three partial indexes that leases need."""
     t, name = table.c, table.name
-    waiting, held = _is(table, words, words.waiting), _is(table, words, words.held)
+    waiting, held = _has_state(table, states, states.waiting), _has_state(table, states, states.held)
     for suffix, columns, where in (
         ("ready", (t.partition_key, t.priority, t.scheduled_at, t.id), and_(waiting, ~t.deferred)),
         ("deferred", (t.scheduled_at,), and_(waiting, t.deferred)),
@@ -86,16 +86,16 @@ def lease_indexes(table: Table, words: LeaseWords) -> None:
         Index(f"ix_{name}_{suffix}", *columns, postgresql_where=where, sqlite_where=where)
 
 
-def _is(table: Table, words: LeaseWords, word: str) -> ColumnElement[bool]:
-    return table.c[words.state] == literal_column(f"'{word}'")
+def _has_state(table: Table, states: LeaseStates, state: str) -> ColumnElement[bool]:
+    return table.c[states.column] == literal_column(f"'{state}'")
 
 
-def _once(build: Callable[..., Update | Select[Any]]) -> Callable[..., HotStatement]:
-    """Build each statement once per database and shape."""
+def _cached(build: Callable[..., Update | Select[Any]]) -> Callable[..., CompiledStatement]:
+    """Build each statement once per database and set of arguments."""
 
     @cache
-    def built(*args: Any, **more: Any) -> HotStatement:
-        return HotStatement(build(*args, **more))
+    def built(*args: Any, **more: Any) -> CompiledStatement:
+        return CompiledStatement(build(*args, **more))
 
     return built
 
@@ -103,50 +103,49 @@ def _once(build: Callable[..., Update | Select[Any]]) -> Callable[..., HotStatem
 class LeaseSql:
     """The statements for one table."""
 
-    def __init__(self, table: Table, words: LeaseWords) -> None:
+    def __init__(self, table: Table, states: LeaseStates) -> None:
         t = table.c
         self.table = table
-        self._state = words.state
-        self._words = words
-        self._waiting = _is(table, words, words.waiting)
-        self._held = _is(table, words, words.held)
+        self._states = states
+        self._waiting = _has_state(table, states, states.waiting)
+        self._held = _has_state(table, states, states.held)
         in_partition = t.partition_key == bindparam("in_partition", type_=Id)
         self.count_held = select(func.count()).select_from(table).where(self._held, in_partition)
         later = t.scheduled_at > bindparam("now", type_=UtcTime)
         self.next_due = select(func.min(t.scheduled_at)).where(self._waiting, t.deferred, later)
         self.restricted = select(self._restricted())
-        self.claim = _once(self._claim)
-        self.claim_these = _once(self._claim_these)
-        self.renew = _once(self._renew)
-        self.settle = _once(self._settle)
-        self.release = _once(self._release)
-        self.expire = _once(self._expire)
-        self.promote = _once(self._promote)
-        self.look = _once(self._look)
+        self.claim = _cached(self._claim)
+        self.claim_ids = _cached(self._claim_ids)
+        self.renew = _cached(self._renew)
+        self.settle = _cached(self._settle)
+        self.release = _cached(self._release)
+        self.expire = _cached(self._expire)
+        self.promote = _cached(self._promote)
+        self.poll = _cached(self._poll)
 
     def due(self, on_postgres: bool, *, gated: bool) -> Select[Any]:
-        """The ids a claim takes, first come first."""
+        """The ids a claim takes, in claim order."""
         t = self.table.c
         due = (
             select(t.id)
             .where(self._waiting, ~t.deferred, t.partition_key == bindparam("in_partition", type_=Id))
             .order_by(t.priority, t.scheduled_at, t.id)
             .limit(bindparam("most", type_=Integer))
-            .with_for_update(skip_locked=True)  # rivals pass each other; SQLite renders nothing and has one writer
+            .with_for_update(skip_locked=True)  # not rendered on SQLite, which has a single writer
         )
-        if on_postgres:  # SQLite leaves no dead index entries behind, so it needs no mark
-            mark = (bindparam("from_priority", type_=SmallInteger), bindparam("from_due", type_=UtcTime))
-            due = due.where(tuple_(t.priority, t.scheduled_at, t.id) >= tuple_(*mark, bindparam("from_id", type_=Id)))
+        if on_postgres:  # SQLite leaves no dead index entries behind, so it needs no cursor
+            cursor = (bindparam("from_priority", type_=SmallInteger), bindparam("from_due", type_=UtcTime))
+            due = due.where(tuple_(t.priority, t.scheduled_at, t.id) >= tuple_(*cursor, bindparam("from_id", type_=Id)))
         return due.where(~self._restricted()) if gated else due
 
-    def lapsed(self, since: ColumnElement[datetime], now: ColumnElement[datetime]) -> Select[Any]:
-        """The ids of rows whose lease ran out between two moments, the longest silent first."""
+    def expired(self, since: ColumnElement[datetime], now: ColumnElement[datetime]) -> Select[Any]:
+        """The ids of rows whose lease expired between two moments, oldest first."""
         t = self.table.c
-        over = select(t.id).where(self._held, t.leased_until >= since, t.leased_until <= now)
-        return over.order_by(t.leased_until)
+        expired = select(t.id).where(self._held, t.leased_until >= since, t.leased_until <= now)
+        return expired.order_by(t.leased_until)
 
     def _restricted(self) -> ColumnElement[bool]:
-        """Whether the partition needs a closer look: paused, cooling, or with a ceiling."""
+        """Whether the partition is paused, cooling down, or has a ceiling."""
         p = lease_partition.c
         return (
             select(p.queue)
@@ -160,27 +159,27 @@ class LeaseSql:
 
     def _claim(self, on_postgres: bool, *, gated: bool) -> Update:
         due = self.due(on_postgres, gated=gated)
-        return self._update(due, on_postgres).values(self._is_held()).returning(self.table)
+        return self._update(due, on_postgres).values(self._held_values()).returning(self.table)
 
-    def _claim_these(self, on_postgres: bool, *, gated: bool) -> Update:
-        """Nothing is said of `deferred`: the due time decides. Said, it would also let PostgreSQL walk the whole index
-        of rows that are ready instead of looking the ids up."""
+    def _claim_ids(self, on_postgres: bool, *, gated: bool) -> Update:
+        """Does not filter by `deferred`, since the due time decides. A filter would let PostgreSQL scan the whole index
+        of ready rows instead of looking up the ids."""
         t = self.table.c
-        these = (
+        chosen = (
             select(t.id)
-            .where(self._among(on_postgres), self._waiting, t.scheduled_at <= bindparam("now", type_=UtcTime))
+            .where(self._id_matches(on_postgres), self._waiting, t.scheduled_at <= bindparam("now", type_=UtcTime))
             .where(t.partition_key == bindparam("in_partition", type_=Id))
             .order_by(t.priority, t.scheduled_at, t.id)
             .limit(bindparam("most", type_=Integer))
             .with_for_update(skip_locked=True)
         )
-        these = these.where(~self._restricted()) if gated else these
-        held = self._is_held() | {"deferred": False}
-        return self._update(these, on_postgres).values(held).returning(self.table)
+        chosen = chosen.where(~self._restricted()) if gated else chosen
+        held = self._held_values() | {"deferred": False}
+        return self._update(chosen, on_postgres).values(held).returning(self.table)
 
-    def _is_held(self) -> dict[str, Any]:
+    def _held_values(self) -> dict[str, Any]:
         return {
-            self._state: self._words.held,
+            self._states.column: self._states.held,
             "lease_owner": bindparam("owner"),
             "lease_token": bindparam("token"),
             "leased_until": bindparam("until"),
@@ -188,73 +187,73 @@ class LeaseSql:
         }
 
     def _update(self, chosen: Select[Any], on_postgres: bool) -> Update:
-        """Update the chosen rows. PostgreSQL gets an array, which it fills exactly once before it looks up any row:
-        1.36 times as fast as a join with a CTE, and its cached plan does not go stale as the table grows."""
+        """Update the chosen rows. PostgreSQL gets an array, which it evaluates once before it looks up any row: 1.36
+        times as fast as a join with a CTE, and its cached plan stays good as the table grows."""
         target = self.table.c.id
-        among = target == any_(func.array(chosen.scalar_subquery())) if on_postgres else target.in_(chosen)
-        return update(self.table).where(among)
+        chosen_ids = target == any_(func.array(chosen.scalar_subquery())) if on_postgres else target.in_(chosen)
+        return update(self.table).where(chosen_ids)
 
-    def _mine(self, on_postgres: bool) -> ColumnElement[bool]:
-        """The rows held by this token. That they are held need not be said: the table's CHECK allows a token only then.
-        Said all the same, it would lead PostgreSQL to the index of held rows and over everything that was ever held."""
-        return and_(self._among(on_postgres), self.table.c.lease_token == bindparam("held_token", type_=String))
+    def _held_by_token(self, on_postgres: bool) -> ColumnElement[bool]:
+        """The rows held by this token. The state need not be compared, since a CHECK allows a token only on held rows.
+        Comparing it would make PostgreSQL scan the index of held rows with all its dead entries."""
+        return and_(self._id_matches(on_postgres), self.table.c.lease_token == bindparam("held_token", type_=String))
 
-    def _among(self, on_postgres: bool) -> ColumnElement[bool]:
+    def _id_matches(self, on_postgres: bool) -> ColumnElement[bool]:
         target = self.table.c.id
         if on_postgres:
-            return target == any_(bindparam("asked_ids", type_=ARRAY(Text)))
-        return target.in_(bindparam("asked_ids", expanding=True))
+            return target == any_(bindparam("row_ids", type_=ARRAY(Text)))
+        return target.in_(bindparam("row_ids", expanding=True))
 
     def _renew(self, on_postgres: bool) -> Update:
-        kept = update(self.table).where(self._mine(on_postgres)).values(leased_until=bindparam("until"))
-        return kept.returning(self.table.c.id)
+        renewed = update(self.table).where(self._held_by_token(on_postgres)).values(leased_until=bindparam("until"))
+        return renewed.returning(self.table.c.id)
 
     def _settle(self, on_postgres: bool, names: Sequence[str]) -> Update:
-        free: dict[str, Any] = {"lease_token": None, "leased_until": None, self._state: bindparam("to_state")}
-        ended = update(self.table).where(self._mine(on_postgres)).values(free | self._more(names))
-        return ended.returning(self.table.c.id)
+        free: dict[str, Any] = {"lease_token": None, "leased_until": None, self._states.column: bindparam("to_state")}
+        settled = update(self.table).where(self._held_by_token(on_postgres)).values(free | self._own_columns(names))
+        return settled.returning(self.table.c.id)
 
-    def _waits_again(self, due_at: Any, deferred: Any) -> dict[str, Any]:
+    def _waiting_values(self, due_at: Any, deferred: Any) -> dict[str, Any]:
         return {
-            self._state: self._words.waiting,
+            self._states.column: self._states.waiting,
             "lease_token": None,
             "leased_until": None,
             "scheduled_at": due_at,
             "deferred": deferred,
         }
 
-    def _more(self, names: Sequence[str]) -> dict[str, Any]:
-        """Columns of the table's own that are set along with a lease's end."""
+    def _own_columns(self, names: Sequence[str]) -> dict[str, Any]:
+        """Columns of the table itself that are set when a lease ends."""
         return {name: bindparam(f"set_{name}", type_=self.table.c[name].type) for name in names}
 
     def _release(self, on_postgres: bool, names: Sequence[str]) -> Update:
-        waits = self._waits_again(bindparam("due_at"), bindparam("is_deferred"))
-        fewer = {"lease_count": self.table.c.lease_count - bindparam("uncounted", type_=Integer)}
-        given = update(self.table).where(self._mine(on_postgres)).values(waits | fewer | self._more(names))
-        return given.returning(self.table.c.id)
+        values = self._waiting_values(bindparam("due_at"), bindparam("is_deferred")) | self._own_columns(names)
+        values |= {"lease_count": self.table.c.lease_count - bindparam("uncounted", type_=Integer)}
+        released = update(self.table).where(self._held_by_token(on_postgres)).values(values)
+        return released.returning(self.table.c.id)
 
     def _expire(self, on_postgres: bool) -> Update:
         since, now = bindparam("since", type_=UtcTime), bindparam("now", type_=UtcTime)
         most = bindparam("most", type_=Integer)
-        lapsed = self.lapsed(since, now).limit(most).with_for_update(skip_locked=True)
-        waits = self._waits_again(now, deferred=False)
-        return self._update(lapsed, on_postgres).values(waits).returning(self.table)
+        expired = self.expired(since, now).limit(most).with_for_update(skip_locked=True)
+        values = self._waiting_values(now, deferred=False)
+        return self._update(expired, on_postgres).values(values).returning(self.table)
 
     def _promote(self, on_postgres: bool) -> Update:
-        due = self._come_due().limit(bindparam("most", type_=Integer)).with_for_update(skip_locked=True)
+        due = self._deferred_due().limit(bindparam("most", type_=Integer)).with_for_update(skip_locked=True)
         return self._update(due, on_postgres).values(deferred=False).returning(self.table.c.id)
 
-    def _come_due(self) -> Select[Any]:
-        """The ids of deferred rows that are due, the longest due first."""
+    def _deferred_due(self) -> Select[Any]:
+        """The ids of deferred rows that are due, oldest first."""
         t = self.table.c
         since, now = bindparam("since", type_=UtcTime), bindparam("now", type_=UtcTime)
         due = select(t.id).where(self._waiting, t.deferred, t.scheduled_at >= since, t.scheduled_at <= now)
         return due.order_by(t.scheduled_at)
 
-    def _look(self, on_postgres: bool) -> Select[Any]:
-        """Whether rows wait in some partitions that are due or have just come due, and when the next one will be."""
+    def _poll(self, on_postgres: bool) -> Select[Any]:
+        """Whether any row of some partitions is due or any deferred row has come due, and when the next one will be."""
         t = self.table.c
-        here = among_given(t.partition_key, "in_partitions", on_postgres=on_postgres)
-        ready = select(t.id).where(self._waiting, ~t.deferred, here)
-        found = or_(is_any(ready), is_any(self._come_due()))
+        in_partitions = any_of_param(t.partition_key, "in_partitions", on_postgres=on_postgres)
+        ready = select(t.id).where(self._waiting, ~t.deferred, in_partitions)
+        found = or_(any_rows(ready), any_rows(self._deferred_due()))
         return select(found.label("found"), self.next_due.scalar_subquery().label("next_due"))

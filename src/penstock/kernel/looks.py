@@ -13,7 +13,7 @@ T = TypeVar("T")
 GIVE_UP_SECONDS = 30  # after which another look is begun though the last one never ended
 
 
-class NoAnswer(Exception):
+class LookTimedOut(Exception):
     """No answer came in time."""
 
     def __init__(self) -> None:
@@ -35,20 +35,20 @@ class Look(Generic[T]):
         self._seen_at = 0.0
 
     async def answer(self) -> T:
-        """What was seen a moment ago, or is seen now. Raises what the look raised, or `NoAnswer`."""
+        """What was seen a moment ago, or is seen now. Raises what the look raised, or `LookTimedOut`."""
         now = asyncio.get_running_loop().time()
         asking = self._asking
         if asking is None or self._is_old(asking, now):
             asking = self._begin(now)
         elif not asking.done() and self._late_at is not None:
-            raise NoAnswer
+            raise LookTimedOut
         await asyncio.wait([asking], timeout=self._patience_seconds)
         if asking.done() and not asking.cancelled():
             return asking.result()
         if asking is self._asking and self._late_at is None:
             self._late_at = asyncio.get_running_loop().time()
             asking.cancel()  # frees what it holds, if it can; nobody waits for that
-        raise NoAnswer
+        raise LookTimedOut
 
     def _is_old(self, asking: asyncio.Task[T], now: float) -> bool:
         if not asking.done():

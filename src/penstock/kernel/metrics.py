@@ -1,8 +1,8 @@
-"""Figures for Prometheus, in one registry per house. docs/reference/http.md names them all.
+"""Prometheus metrics, in one registry per process. docs/reference/http.md lists them all.
 
-Requests are counted in plain dictionaries, since every request pays for it; they become samples when someone looks.
-What the database knows is counted when someone looks, too, and then remembered for some seconds (`Counted`). Modules
-add collectors of their own.
+Requests are counted in plain dictionaries, because every request pays for it; samples are made on a scrape. Metrics
+from the database are queried on a scrape, too, and cached for some seconds (`DatabaseMetrics`). Modules add collectors
+of their own.
 """
 
 import asyncio
@@ -18,49 +18,49 @@ from prometheus_client.registry import Collector
 
 from penstock.kernel.db import Db, Tx
 from penstock.kernel.errors import PenstockError
-from penstock.kernel.looks import Look, NoAnswer
-from penstock.kernel.tally import MOST_COUNTED, Tally, count_all
+from penstock.kernel.looks import Look, LookTimedOut
+from penstock.kernel.queue_stats import MAX_COUNTED, QueueStats, get_queue_stats
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-PAGE_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 BOUNDS = [*map(str, BUCKETS), "+Inf"]
-TALLY_SECONDS = 5.0
-PATIENCE_SECONDS = 1.5  # a database that hangs must not hide the figures that do not need it
+CACHE_SECONDS = 5.0
+TIMEOUT_SECONDS = 1.5  # a database that hangs must not hide the other metrics
 
 
-class Streams(Protocol):
-    """Live event streams; `kernel/hub.py` has them."""
+class StreamStats(Protocol):
+    """Counters of live event streams, as `kernel/hub.py` has them."""
 
     dropped: int
 
     @property
     def streams(self) -> int:
-        """How many are open."""
+        """How many streams are open."""
         ...
 
 
-class KnownBreaker(Protocol):
-    """Something that is left alone for a while after it failed; `kernel/circuit_breaker.py` has them."""
+class BreakerStatus(Protocol):
+    """The state of a circuit breaker, as `kernel/circuit_breaker.py` has it."""
 
     name: str
 
     @property
     def open(self) -> bool:
-        """Whether it is left alone now."""
+        """Whether calls are blocked now."""
         ...
 
     @property
     def reason(self) -> str:
-        """Why."""
+        """Why it is open."""
         ...
 
 
-class Traffic(Collector):
-    """Requests, by the template of their route: a path that nobody serves cannot make a name of its own."""
+class HttpMetrics(Collector):
+    """HTTP requests by route template, so that unknown paths cannot create new label values."""
 
     def __init__(self) -> None:
         self._requests: dict[tuple[str, str, int], int] = {}
@@ -68,7 +68,7 @@ class Traffic(Collector):
         self._seconds: dict[tuple[str, str], float] = {}
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
-        """One request was answered."""
+        """Count one answered request."""
         exact, key = (method, route, status), (method, route)
         self._requests[exact] = self._requests.get(exact, 0) + 1
         if key not in self._spread:
@@ -82,63 +82,67 @@ class Traffic(Collector):
         requests = CounterMetricFamily("penstock_http_requests", "Requests answered.", labels=[*by, "status"])
         for (method, route, status), number in self._requests.items():
             requests.add_metric([method, route, str(status)], number)
-        words = "How long answers took; of streams, how long their beginning took."
-        seconds = HistogramMetricFamily("penstock_http_request_seconds", words, labels=by)
+        text = "Response time; for streams, time to the first byte."
+        seconds = HistogramMetricFamily("penstock_http_request_seconds", text, labels=by)
         for key, spread in self._spread.items():
             seconds.add_metric(key, list(zip(BOUNDS, accumulate(spread), strict=True)), self._seconds[key])
         return [requests, seconds]
 
 
-class Counted(Collector, Generic[T]):
-    """Figures that the database knows. `told` is what was counted last, or None when it could not be."""
+class DatabaseMetrics(Collector, Generic[T]):
+    """Metrics queried from the database. `value` is the last result, or None when the query failed."""
 
-    def __init__(self, db: Db, count: Callable[[Tx], Awaitable[T]]) -> None:
-        self.told: T | None = None
+    def __init__(self, db: Db, query: Callable[[Tx], Awaitable[T]]) -> None:
+        self.value: T | None = None
         self._db = db
-        self._ask = count
-        self._look = Look(self._count, fresh_seconds=TALLY_SECONDS, patience_seconds=PATIENCE_SECONDS)
+        self._query = query
+        self._look = Look(self._run, fresh_seconds=CACHE_SECONDS, patience_seconds=TIMEOUT_SECONDS)
 
     async def refresh(self) -> None:
-        """Count anew, unless that was a moment ago."""
+        """Query again, unless the cached value is fresh."""
         try:
-            self.told = await self._look.answer()
-        except (PenstockError, NoAnswer) as error:
-            log.warning("%s cannot be counted for now: %s", type(self).__name__, error)
-            self.told = None
+            self.value = await self._look.answer()
+        except (PenstockError, LookTimedOut) as error:
+            log.warning("metrics: cannot query %s: %s", type(self).__name__, error)
+            self.value = None
 
-    async def _count(self) -> T:
+    async def _run(self) -> T:
         async with self._db.read() as tx:
-            return await self._ask(tx)
+            return await self._query(tx)
 
 
-class Work(Counted[Tally]):
-    """What there is to do."""
+class QueueMetrics(DatabaseMetrics[QueueStats]):
+    """Jobs, outbox messages and processes."""
 
     def __init__(self, db: Db) -> None:
-        super().__init__(db, count_all)
+        super().__init__(db, get_queue_stats)
 
     def collect(self) -> Iterable[Metric]:
-        """The samples; of what could not be read there are none."""
-        told = self.told
-        yield gauge("penstock_work_known", "Whether the database told what there is to do.", {"": told is not None})
-        if told is None:
+        """The samples; only `penstock_work_known` when the query failed."""
+        stats = self.value
+        yield gauge("penstock_work_known", "Whether the queue statistics could be read.", {"": stats is not None})
+        if stats is None:
             return
-        words = f"Jobs by state and room; a count stops at {MOST_COUNTED}."
-        jobs = GaugeMetricFamily("penstock_jobs", words, labels=["state", "room"])
-        for labels, number in told.jobs.items():
+        text = f"Jobs by state and module (label room); a count stops at {MAX_COUNTED}."
+        jobs = GaugeMetricFamily("penstock_jobs", text, labels=["state", "room"])
+        for labels, number in stats.jobs.items():
             jobs.add_metric(labels, number)
         yield jobs
-        yield gauge("penstock_jobs_oldest_seconds", "How long a room's next job has been due.", told.job_waits, "room")
-        words = f"Messages in the outbox by state; a count stops at {MOST_COUNTED}."
-        yield gauge("penstock_outbox", words, told.messages, "state")
-        yield gauge("penstock_outbox_oldest_seconds", "How long a message has been due.", {"": told.message_wait})
-        yield gauge("penstock_processes", "Processes that are alive, by kind.", told.processes, "kind")
+        yield gauge(
+            "penstock_jobs_oldest_seconds", "How long a module's next job has been due.", stats.job_waits, "room"
+        )
+        text = f"Outbox messages by state; a count stops at {MAX_COUNTED}."
+        yield gauge("penstock_outbox", text, stats.messages, "state")
+        yield gauge(
+            "penstock_outbox_oldest_seconds", "How long the oldest message has been due.", {"": stats.message_wait}
+        )
+        yield gauge("penstock_processes", "Processes that are alive, by kind.", stats.processes, "kind")
 
 
-class Parts(Collector):
-    """The parts of this process that count by themselves."""
+class ProcessMetrics(Collector):
+    """Metrics of this process: version, event streams and circuit breakers."""
 
-    def __init__(self, version: str, streams: Streams | None, breakers: Sequence[KnownBreaker]) -> None:
+    def __init__(self, version: str, streams: StreamStats | None, breakers: Sequence[BreakerStatus]) -> None:
         self._version = version
         self._streams = streams
         self._breakers = breakers
@@ -148,41 +152,41 @@ class Parts(Collector):
         yield gauge("penstock_version", "The version that runs; always 1.", {self._version: 1}, "version")
         if self._streams is not None:
             yield gauge("penstock_sse_streams", "Live event streams that are open.", {"": self._streams.streams})
-            words = "Events that slow streams had to read again."
-            yield CounterMetricFamily("penstock_sse_dropped", words, value=self._streams.dropped)
+            text = "Events dropped from the buffers of slow streams, which read them from the database instead."
+            yield CounterMetricFamily("penstock_sse_dropped", text, value=self._streams.dropped)
         opened = {breaker.name: breaker.open for breaker in self._breakers}
-        yield gauge("penstock_breaker_open", "Whether something that failed is left alone.", opened, "name")
+        yield gauge("penstock_breaker_open", "Whether the circuit breaker is open.", opened, "name")
 
 
 class Metrics:
-    """All figures of one house; `more` are those of its rooms."""
+    """All metrics of one process; `more` are the collectors of its modules."""
 
     def __init__(
         self,
         db: Db,
         *,
         version: str,
-        streams: Streams | None = None,
-        breakers: Sequence[KnownBreaker] = (),
+        streams: StreamStats | None = None,
+        breakers: Sequence[BreakerStatus] = (),
         more: Sequence[Collector] = (),
     ) -> None:
-        self.traffic = Traffic()
-        collectors = (self.traffic, Work(db), Parts(version, streams, breakers), *more)
-        self._counted = [one for one in collectors if isinstance(one, Counted)]
+        self.http = HttpMetrics()
+        collectors = (self.http, QueueMetrics(db), ProcessMetrics(version, streams, breakers), *more)
+        self._queried = [one for one in collectors if isinstance(one, DatabaseMetrics)]
         self._registry = CollectorRegistry(auto_describe=False)
         for collector in collectors:
             self._registry.register(collector)
         ProcessCollector(registry=self._registry)
 
     async def page(self) -> bytes:
-        """The figures of now, in Prometheus's text form."""
-        await asyncio.gather(*(one.refresh() for one in self._counted))
+        """The current metrics in Prometheus text format."""
+        await asyncio.gather(*(one.refresh() for one in self._queried))
         return generate_latest(self._registry)
 
 
-def gauge(name: str, words: str, values: Mapping[str, float], *label: str) -> GaugeMetricFamily:
+def gauge(name: str, text: str, values: Mapping[str, float], *label: str) -> GaugeMetricFamily:
     """A gauge with at most one label."""
-    gauge = GaugeMetricFamily(name, words, labels=label)
+    gauge = GaugeMetricFamily(name, text, labels=label)
     for value, number in values.items():
         gauge.add_metric([value] if label else [], number)
     return gauge

@@ -1,9 +1,9 @@
-"""Bells: a commit in one process wakes the waiters of the others within milliseconds.
+"""The notifier: a commit in one process wakes waiters in the others within milliseconds.
 
-A `Notifier` says in every other process what was woken in this one. `run_notifier` joins a notifier and the wake-ups
-of a process, beside all work: no transaction waits for it. What was woken goes out together, a hundred times a second
-at most, and what is heard only rings here, so no echo goes round. It is lossy by design: when the bell is away its
-rings are dropped, and every waiter finds its work a second later by itself.
+`run_notifier` connects the wake-ups of this process to a `Notifier` (PostgreSQL LISTEN/NOTIFY or Redis pub/sub), in
+the background: no transaction waits for it. Channels are sent in batches, at most a hundred times a second, and a
+received channel wakes local listeners only, so nothing echoes. Delivery is lossy by design: while the notifier is
+down its notifications are dropped, and waiters find their work by polling within a second.
 """
 
 import asyncio
@@ -11,59 +11,59 @@ import logging
 from collections.abc import AsyncIterator, Collection
 from typing import Protocol
 
-from penstock.kernel.patience import PATIENCE
-from penstock.kernel.wakeups import Calls, Wakeups
+from penstock.kernel.retry import OUTAGE_BACKOFF
+from penstock.kernel.wakeups import PendingNotifications, Wakeups
 
 log = logging.getLogger(__name__)
 
-GAP_SECONDS = 0.01  # a busy process commits hundreds of times a second; one ring tells as much as many
+BATCH_SECONDS = 0.01  # a busy process commits hundreds of times a second; one notification serves many commits
 
 
 class Notifier(Protocol):
-    """Something that all processes of a cluster hear."""
+    """Pub/sub between the processes of a cluster."""
 
-    async def ring(self, channels: Collection[str]) -> None:
-        """Say that these were woken here."""
+    async def notify(self, channels: Collection[str]) -> None:
+        """Tell the other processes that these channels were woken here."""
         ...
 
-    def hear(self) -> AsyncIterator[str]:
-        """The channels that were woken in other processes, as they come. Ends or raises when the bell goes away."""
+    def listen(self) -> AsyncIterator[str]:
+        """The channels woken in other processes, as they arrive. Ends or raises when the connection is lost."""
         ...
 
     async def close(self) -> None:
-        """Give its connections back."""
+        """Close its connections."""
         ...
 
 
-async def run_notifier(wakeups: Wakeups, bell: Notifier) -> None:
-    """Join the wake-ups of this process to those of all others, until cancelled."""
-    with wakeups.calls() as calls:
+async def run_notifier(wakeups: Wakeups, notifier: Notifier) -> None:
+    """Forward wake-ups between this process and all others, until cancelled."""
+    with wakeups.pending_notifications() as pending:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(_ring_out(wakeups, calls, bell))
-            tasks.create_task(_ring_in(wakeups, bell))
+            tasks.create_task(_send(wakeups, pending, notifier))
+            tasks.create_task(_receive(wakeups, notifier))
 
 
-async def _ring_out(wakeups: Wakeups, calls: Calls, bell: Notifier) -> None:
+async def _send(wakeups: Wakeups, pending: PendingNotifications, notifier: Notifier) -> None:
     failures = 0
     while True:
-        channels = await calls.take()
+        channels = await pending.take()
         try:
-            await bell.ring(channels)
+            await notifier.notify(channels)
             failures = 0
-        except Exception as error:  # noqa: BLE001  (whatever it is, the house goes on without its bell)
+        except Exception as error:  # noqa: BLE001  (the process works without its notifier, whatever fails)
             failures += 1
-            log.warning("other processes are not woken for now: %s", error)
-        await wakeups.clock.sleep(PATIENCE.wait_seconds(failures) if failures else GAP_SECONDS)
+            log.warning("notifier: cannot wake other processes: %s", error)
+        await wakeups.clock.sleep(OUTAGE_BACKOFF.wait_seconds(failures) if failures else BATCH_SECONDS)
 
 
-async def _ring_in(wakeups: Wakeups, bell: Notifier) -> None:
+async def _receive(wakeups: Wakeups, notifier: Notifier) -> None:
     failures = 0
     while True:
         try:
-            async for channel in bell.hear():
+            async for channel in notifier.listen():
                 failures = 0
-                wakeups.wake_here(channel)
-        except Exception as error:  # noqa: BLE001  (whatever it is, the house goes on without its bell)
-            log.warning("wake-ups of other processes are not heard for now: %s", error)
+                wakeups.wake_local(channel)
+        except Exception as error:  # noqa: BLE001  (the process works without its notifier, whatever fails)
+            log.warning("notifier: cannot receive wake-ups of other processes: %s", error)
         failures += 1
-        await wakeups.clock.sleep(PATIENCE.wait_seconds(failures))
+        await wakeups.clock.sleep(OUTAGE_BACKOFF.wait_seconds(failures))

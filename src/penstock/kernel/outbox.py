@@ -35,17 +35,16 @@ from sqlalchemy import (
 
 from penstock.kernel.bulk import insert_new
 from penstock.kernel.columns import Id, Json, UtcTime
+from penstock.kernel.compiled_statement import LeasedRow
 from penstock.kernel.db import Db, Tx, metadata
-from penstock.kernel.errors import NotFound, PenstockError, Unavailable, in_words
-from penstock.kernel.hot import LeasedRow
-from penstock.kernel.lease_sql import LeaseWords, lease_columns, lease_indexes, lease_rules
+from penstock.kernel.errors import NotFound, PenstockError, Unavailable, error_text
+from penstock.kernel.json_object import JsonObject
+from penstock.kernel.lease_sql import LeaseStates, lease_columns, lease_constraints, lease_indexes
 from penstock.kernel.leases import Leases
 from penstock.kernel.machine import Machine
 from penstock.kernel.message import Message
-from penstock.kernel.patience import look_for_ever
-from penstock.kernel.plain import Plain
-from penstock.kernel.retry import Backoff, wait_before_retry, worth_retrying
-from penstock.kernel.steady import to_its_end
+from penstock.kernel.retry import Backoff, poll_forever, wait_before_retry, worth_retrying
+from penstock.kernel.shielding import run_shielded
 from penstock.kernel.transitions import record
 
 log = logging.getLogger(__name__)
@@ -78,7 +77,7 @@ OUTBOX = Machine(
         OutboxState.DEAD: "Delivery failed for good, or too often. An operator can send it again.",
     },
 )
-WORDS = LeaseWords(state="state", waiting=OutboxState.WAITING, held=OutboxState.SENDING)
+LEASE_STATES = LeaseStates(column="state", waiting=OutboxState.WAITING, held=OutboxState.SENDING)
 
 outbox = Table(
     "outbox",
@@ -94,9 +93,9 @@ outbox = Table(
     Column("error", String),
     UniqueConstraint("channel", "dedup_key"),
     CheckConstraint("state IN ('waiting', 'sending', 'sent', 'dead')", name="state"),
-    *lease_rules(WORDS),
+    *lease_constraints(LEASE_STATES),
 )
-lease_indexes(outbox, WORDS)
+lease_indexes(outbox, LEASE_STATES)
 # Constants, not parameters, here and in the statements below: only so can a planner see that the index will do.
 _sent = outbox.c.state == literal_column("'sent'")
 _dead = outbox.c.state == literal_column("'dead'")
@@ -107,7 +106,7 @@ COLUMNS = ("id", "channel", "dedup_key", "payload", "scheduled_at", "created_at"
 RETRIES = Backoff(first_seconds=1, most_seconds=600)
 LEASE_SECONDS = 60
 UNKNOWN_AGE = timedelta(hours=1)  # longer than an update of all processes takes
-OURS_WAIT_SECONDS = 5  # before the next look whether a part of our own house is back
+OUTAGE_WAIT_SECONDS = 5  # before the next look whether a part of our own house is back
 
 Handler = Callable[[Tx, Any], Awaitable[None]]
 Routes = Mapping[type[Message], Sequence[Handler]]
@@ -120,7 +119,7 @@ class Parcel:
     id: str
     channel: str
     dedup_key: str
-    payload: Plain
+    payload: JsonObject
     created_at: datetime
 
 
@@ -169,7 +168,7 @@ class DeadLetter:
     id: str
     channel: str
     dedup_key: str
-    payload: Plain
+    payload: JsonObject
     attempts: int
     error: str
     died_at: datetime
@@ -190,32 +189,32 @@ class Relay:
     """Delivers what the outbox holds to the handlers of the routes."""
 
     def __init__(
-        self, db: Db, routes: Routes, *, carriers: Sequence[Carrier] = (), owner: str, most_attempts: int = 10
+        self, db: Db, routes: Routes, *, carriers: Sequence[Carrier] = (), owner: str, max_attempts: int = 10
     ) -> None:
-        self.leases = Leases(outbox, WORDS)
+        self.leases = Leases(outbox, LEASE_STATES)
         self._db = db
         self._routes = {cls.__name__: (cls, handlers) for cls, handlers in routes.items()}
         self._carriers = carriers
         self._owner = owner
-        self._most_attempts = most_attempts
+        self._max_attempts = max_attempts
 
     async def run(self) -> None:
         """Deliver what is there and what comes, until cancelled."""
-        ear = self._db.wakeups.listen([self.leases.channel])
+        listener = self._db.wakeups.listen([self.leases.channel])
 
-        async def rest(taken: int) -> None:
-            if not taken:
-                await ear.wait(seconds=self.leases.seconds_to_look(self._db.clock.now()))
+        async def wait(delivered: int) -> None:
+            if not delivered:
+                await listener.wait(seconds=self.leases.seconds_until_poll(self._db.clock.now()))
 
         try:
-            await look_for_ever(self._db.clock, self.deliver, rest, away="messages are not delivered for now")
+            await poll_forever(self._db.clock, self.deliver, wait, warning="relay: cannot deliver messages")
         finally:
-            self._db.wakeups.forget(ear)
+            self._db.wakeups.unlisten(listener)
 
     async def deliver(self, *, limit: int = 50) -> int:
         """Deliver up to `limit` messages that are due, one after another; returns how many were taken up."""
-        claim = self.leases.claim_alone(self._db, owner=self._owner, seconds=LEASE_SECONDS, limit=limit)
-        held = await to_its_end(claim, undo=self._hand_back)
+        claim = self.leases.claim_autocommit(self._db, owner=self._owner, seconds=LEASE_SECONDS, limit=limit)
+        held = await run_shielded(claim, undo=self._hand_back)
         too_late = self._db.clock.now() + timedelta(seconds=LEASE_SECONDS / 2)
         for number, row in enumerate(held):
             if self._db.clock.now() > too_late:  # slow handlers: the rest is for whoever comes next
@@ -239,8 +238,8 @@ class Relay:
         await self.leases.expire(tx)
 
     async def _deliver_one(self, row: LeasedRow) -> None:
-        if row.lease_count > self._most_attempts:  # it kills its relays: no failure of theirs was ever written down
-            raise RelayLost(attempts=self._most_attempts)
+        if row.lease_count > self._max_attempts:  # it kills its relays: no failure of theirs was ever written down
+            raise RelayLost(attempts=self._max_attempts)
         carriers = [carrier for carrier in self._carriers if row.channel in carrier.channels]
         if row.channel not in self._routes and not carriers:
             raise NobodyListens(channel=row.channel)
@@ -263,20 +262,20 @@ class Relay:
         if not rows:
             return
         try:
-            async with self._db.once(actor=self._owner) as tx:
+            async with self._db.autocommit(actor=self._owner) as tx:
                 await self.leases.release(tx, [row.id for row in rows], rows[0].lease_token, uncounted=1)
         except Unavailable as error:
             log.warning("%d messages could not be handed back: %s", len(rows), error)
 
     async def _put_off(self, row: LeasedRow, error: Exception) -> None:
-        text = f"{type(error).__name__}: {in_words(error)}"
+        text = f"{type(error).__name__}: {error_text(error)}"
         async with self._db.tx(actor=self._owner) as tx:
             # A class that is not known here may be known to a newer version that runs beside us.
             young = isinstance(error, NobodyListens) and tx.now - row.created_at < UNKNOWN_AGE
-            ours = young or (isinstance(error, PenstockError) and error.ours)
-            if ours or (worth_retrying(error) and row.lease_count < self._most_attempts):
+            ours = young or (isinstance(error, PenstockError) and error.internal_outage)
+            if ours or (worth_retrying(error) and row.lease_count < self._max_attempts):
                 wait = wait_before_retry(error, attempt=max(1, row.lease_count), backoff=RETRIES)
-                due_at = tx.now + timedelta(seconds=OURS_WAIT_SECONDS if ours else wait)
+                due_at = tx.now + timedelta(seconds=OUTAGE_WAIT_SECONDS if ours else wait)
                 await self.leases.release(tx, [row.id], row.lease_token, due_at=due_at, uncounted=int(ours), error=text)
                 return
             why = {"finished_at": tx.now, "error": text}

@@ -1,7 +1,7 @@
-"""The processes of the house: each says every ten seconds that it lives, and what it works on.
+"""The processes of the cluster: each writes a heartbeat every ten seconds, with the modules it takes jobs of.
 
-Nothing is decided by this: who holds a job is said by its lease. It is for people, who want to see their workers, and
-for health, which warns when work waits in a room that nobody works in.
+It informs operators and health checks, which warn when jobs wait in a module without workers. Nothing depends on it:
+leases alone decide who holds a job.
 """
 
 import asyncio
@@ -19,15 +19,15 @@ from penstock.kernel.errors import Unavailable
 
 log = logging.getLogger(__name__)
 
-BEAT_SECONDS = 10
-ALIVE = timedelta(seconds=3 * BEAT_SECONDS)  # three beats may be missed
-FORGET = timedelta(days=1)
-MOST_LISTED = 200
-GOODBYE_SECONDS = 2  # a stop does not wait for a database that is away
+HEARTBEAT_SECONDS = 10
+ALIVE = timedelta(seconds=3 * HEARTBEAT_SECONDS)  # two heartbeats may be missed
+DELETE_AFTER = timedelta(days=1)
+MAX_PROCESSES = 200
+DEREGISTER_SECONDS = 2  # a stop does not wait for a database that is down
 
 
 class ProcessKind(StrEnum):
-    """What a process is for."""
+    """The role of a process."""
 
     SERVE = "serve"
     WORK = "work"
@@ -38,7 +38,7 @@ process = Table(
     metadata,
     Column("id", Id, primary_key=True),  # the owner, as leases name it
     Column("kind", String, nullable=False),
-    Column("rooms", Json, nullable=False),  # where it takes up jobs
+    Column("rooms", Json, nullable=False),  # the modules whose jobs it runs
     Column("version", String, nullable=False),
     Column("started_at", UtcTime, nullable=False),
     Column("seen_at", UtcTime, nullable=False),
@@ -49,11 +49,11 @@ process = Table(
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """A process as it last told of itself."""
+    """A process as of its last heartbeat."""
 
     id: str
     kind: ProcessKind
-    rooms: tuple[str, ...]
+    modules: tuple[str, ...]
     version: str
     started_at: datetime
     seen_at: datetime
@@ -61,50 +61,50 @@ class Process:
 
 
 class Heartbeat:
-    """Tells of one process, from its start to its end."""
+    """Writes the heartbeats of one process, from its start to its end."""
 
-    def __init__(self, db: Db, *, owner: str, kind: ProcessKind, rooms: Sequence[str], version: str) -> None:
+    def __init__(self, db: Db, *, owner: str, kind: ProcessKind, modules: Sequence[str], version: str) -> None:
         self._db = db
         self._owner = owner
-        self._told = {"kind": kind.value, "rooms": list(rooms), "version": version}
+        self._columns = {"kind": kind.value, "rooms": list(modules), "version": version}
 
     async def run(self) -> None:
-        """Tell until cancelled; then say goodbye."""
+        """Write heartbeats until cancelled, then deregister."""
         try:
             while True:
                 try:
                     await self.beat()
                 except Unavailable as error:
-                    log.warning("nobody hears that this process lives: %s", error)
-                await self._db.clock.sleep(BEAT_SECONDS)
+                    log.warning("heartbeat failed: %s", error)
+                await self._db.clock.sleep(HEARTBEAT_SECONDS)
         finally:
-            await self._say_goodbye()
+            await self._deregister()
 
     async def beat(self) -> None:
-        """Tell once, and forget those that have been silent for long."""
+        """Write one heartbeat, and delete processes that have been silent for long."""
         async with self._db.tx(actor=self._owner) as tx:
-            seen = update(process).where(process.c.id == self._owner).values(seen_at=tx.now, **self._told)
+            seen = update(process).where(process.c.id == self._owner).values(seen_at=tx.now, **self._columns)
             if (await tx.conn.execute(seen)).rowcount == 0:
-                new = insert(process).values(id=self._owner, started_at=tx.now, seen_at=tx.now, **self._told)
+                new = insert(process).values(id=self._owner, started_at=tx.now, seen_at=tx.now, **self._columns)
                 await tx.conn.execute(new)
-            await tx.conn.execute(delete(process).where(process.c.seen_at < tx.now - FORGET))
+            await tx.conn.execute(delete(process).where(process.c.seen_at < tx.now - DELETE_AFTER))
 
-    async def _say_goodbye(self) -> None:
+    async def _deregister(self) -> None:
         try:
-            async with asyncio.timeout(GOODBYE_SECONDS), self._db.tx(actor=self._owner) as tx:
+            async with asyncio.timeout(DEREGISTER_SECONDS), self._db.tx(actor=self._owner) as tx:
                 await delete_process(tx, self._owner)
         except (Unavailable, TimeoutError) as error:
-            log.warning("this process stays on the list until it is forgotten: %s", error)
+            log.warning("could not deregister this process; it is listed until it is deleted as stale: %s", error)
 
 
-async def list_processes(tx: Tx, *, limit: int = MOST_LISTED) -> list[Process]:
-    """The processes that told of themselves, the last heard of first."""
+async def list_processes(tx: Tx, *, limit: int = MAX_PROCESSES) -> list[Process]:
+    """All listed processes, latest heartbeat first."""
     latest = select(process).order_by(process.c.seen_at.desc(), process.c.id).limit(limit)
     return [
         Process(
             id=row.id,
             kind=ProcessKind(row.kind),
-            rooms=tuple(row.rooms),
+            modules=tuple(row.rooms),
             version=row.version,
             started_at=row.started_at,
             seen_at=row.seen_at,
@@ -121,5 +121,5 @@ async def count_alive(tx: Tx) -> dict[str, int]:
 
 
 async def delete_process(tx: Tx, process_id: str) -> None:
-    """Take a process off the list."""
+    """Remove a process from the list."""
     await tx.conn.execute(delete(process).where(process.c.id == process_id))

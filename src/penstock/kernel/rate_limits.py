@@ -55,7 +55,7 @@ class Bucket:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grant:
+class RateLimitResult:
     """The answer to a take: allowed, or to be asked again after a wait."""
 
     allowed: bool
@@ -66,7 +66,7 @@ class Grant:
 class RateLimits(Protocol):
     """The port: SQL tables, or Redis scripts."""
 
-    async def take(self, key: str, bucket: Bucket, *, amount: float = 1) -> Grant:
+    async def take(self, key: str, bucket: Bucket, *, amount: float = 1) -> RateLimitResult:
         """Take tokens from a bucket, all or none."""
         ...
 
@@ -93,7 +93,7 @@ class SqlRateLimits:
     def __init__(self, db: Db) -> None:
         self._db = db
 
-    async def take(self, key: str, bucket: Bucket, *, amount: float = 1) -> Grant:
+    async def take(self, key: str, bucket: Bucket, *, amount: float = 1) -> RateLimitResult:
         """Take tokens from a bucket, all or none."""
         if not 0 <= amount <= bucket.burst:
             raise ValueError(f"{amount:g} can never be taken from a bucket that holds {bucket.burst:g}")
@@ -108,10 +108,10 @@ class SqlRateLimits:
             ).returning(b.full_at)
             full_at = await tx.conn.scalar(taken)
             if full_at is not None:
-                return Grant(allowed=True, remaining=(now + room - full_at) / token, wait_seconds=0)
+                return RateLimitResult(allowed=True, remaining=(now + room - full_at) / token, wait_seconds=0)
             full_at = await tx.conn.scalar(select(b.full_at).where(b.key == key)) or now
         remaining = max(0.0, (now + room - full_at) / token)
-        return Grant(allowed=False, remaining=remaining, wait_seconds=(full_at + cost - room - now) / MICROS)
+        return RateLimitResult(allowed=False, remaining=remaining, wait_seconds=(full_at + cost - room - now) / MICROS)
 
     async def cool(self, key: str, bucket: Bucket, *, seconds: float) -> None:
         """Give no whole token for at least that long."""

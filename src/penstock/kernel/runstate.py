@@ -30,12 +30,12 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.dml import ReturningInsert
 
-from penstock.kernel.bulk import among, upsert_on
+from penstock.kernel.bulk import any_of, upsert_for
 from penstock.kernel.columns import Id, Json, UtcTime
+from penstock.kernel.compiled_statement import any_rows
 from penstock.kernel.db import Db, metadata
 from penstock.kernel.errors import Conflict
-from penstock.kernel.hot import is_any
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 run_state = Table(
     "run_state",
@@ -75,7 +75,7 @@ class RunEntry:
     order: int
     status: str
     final: bool = False
-    fields: Plain = field(default_factory=dict)
+    fields: JsonObject = field(default_factory=dict)
 
 
 class RunState(Protocol):
@@ -112,7 +112,7 @@ class SqlRunState:
 
     async def put(self, entry: RunEntry) -> None:
         """Store an entry that comes later than what is there, or raise `RunMovedOn`."""
-        async with self._db.once() as tx:
+        async with self._db.autocommit() as tx:
             if not (await tx.conn.scalars(_put(tx.on_postgres), self._values(entry, tx.now))).all():
                 raise RunMovedOn(key=entry.key, run=entry.run, order=entry.order)
 
@@ -125,7 +125,7 @@ class SqlRunState:
     async def get_many(self, keys: Sequence[str]) -> Sequence[RunEntry]:
         """Those of these entries that `get` would find, in no order."""
         async with self._db.read() as tx:
-            live = select(run_state).where(among(tx, run_state.c.key, keys), run_state.c.expires_at > tx.now)
+            live = select(run_state).where(any_of(tx, run_state.c.key, keys), run_state.c.expires_at > tx.now)
             return [_entry(row) for row in await tx.conn.execute(live)]
 
     async def list_by_status(self, status: str, *, after: str = "", limit: int = 100) -> Sequence[RunEntry]:
@@ -155,13 +155,13 @@ def is_any_with(status: str, now: ColumnElement[datetime]) -> ColumnElement[bool
     """Whether there is an entry with a status, as a condition. The status is a constant in it, for its planner."""
     r = run_state.c
     live = select(r.key).where(r.status == literal_column(f"'{status}'", String), r.expires_at > now)
-    return is_any(live.order_by(r.key))
+    return any_rows(live.order_by(r.key))
 
 
 @cache  # a worker puts several for each document, and to write this costs more than to run it
 def _put(on_postgres: bool) -> ReturningInsert[Any]:
     """A put that counts only when it comes later than what is there, or when the time of that is over."""
-    r, new = run_state.c, upsert_on(run_state, on_postgres=on_postgres)
+    r, new = run_state.c, upsert_for(run_state, on_postgres=on_postgres)
     later = or_(r.run < new.excluded.run, and_(r.run == new.excluded.run, r.order < new.excluded.order, ~r.final))
     counts = or_(later, r.expires_at <= new.excluded.updated_at)
     return new.on_conflict_do_update(index_elements=["key"], set_=dict(new.excluded), where=counts).returning(r.key)

@@ -1,11 +1,11 @@
-"""The timekeeper: periodic periodic_tasks that run once in the cluster, whichever process gets to them first.
+"""The scheduler: periodic tasks that run once in the cluster, in whichever process claims them first.
 
-Every process runs one. A duty is a row: it is claimed when due, kept renewed while it runs, and put back for its next
-time. A process that dies in the middle of a duty leaves a lease that runs out, and the next one goes on.
+Every process runs a scheduler. A periodic task is a row: it is claimed when due, its lease is renewed while it runs,
+and then it is rescheduled. If a process dies, the lease expires and another process runs the task.
 
-Next times are whole multiples of a duty's interval, so that tasks come due together, and those that end together
-are put back together. A duty can say whether it is needed: all that are due are asked in one SELECT, and one that has
-nothing to do is left resting until its next time. So a house at rest mostly reads, twice a second.
+Due times are whole multiples of the interval, so that tasks come due together, and tasks that end together are
+rescheduled in one transaction. A task can have a condition that says whether it is needed: one SELECT evaluates it for
+all due tasks, and a task that is not needed is skipped until its next time. So an idle process mostly reads.
 """
 
 import asyncio
@@ -34,47 +34,47 @@ from sqlalchemy import (
     update,
 )
 
-from penstock.kernel.bulk import among_given, as_given, insert_new
+from penstock.kernel.bulk import any_of_param, array_param, insert_new
 from penstock.kernel.coalescer import Coalescer
 from penstock.kernel.columns import Id, UtcTime
+from penstock.kernel.compiled_statement import CompiledStatement, LeasedRow
 from penstock.kernel.db import Db, metadata
-from penstock.kernel.errors import in_words
-from penstock.kernel.hot import HotStatement, LeasedRow
+from penstock.kernel.errors import error_text
 from penstock.kernel.lease_renewer import LeaseRenewer
-from penstock.kernel.lease_sql import LeaseWords, lease_columns, lease_indexes, lease_rules
-from penstock.kernel.leases import LOOK_AGAIN_SECONDS, Leases, Lookback, next_time
+from penstock.kernel.lease_sql import LeaseStates, lease_columns, lease_constraints, lease_indexes
+from penstock.kernel.leases import POLL_SECONDS, Leases, LookbackWindow, next_multiple
 from penstock.kernel.machine import Machine
-from penstock.kernel.patience import until_there
+from penstock.kernel.retry import retry_while_unavailable
 
 log = logging.getLogger(__name__)
 
-RETRY_SECONDS = 5  # after a duty failed
-ENROL_SECONDS = 60  # between two looks at whether every duty has a row, and one that can be right
+RETRY_SECONDS = 5  # after a failure
+REGISTER_SECONDS = 60  # how often to check that every task has a row with a plausible due time
 
 
 class PeriodicTaskState(StrEnum):
-    """Where a duty is."""
+    """The states of a periodic task; `PERIODIC_TASK` describes each."""
 
     RESTING = "resting"
     RUNNING = "running"
 
 
-DUTY = Machine(
-    "duty",
+PERIODIC_TASK = Machine(
+    "periodic task",
     {
         "claim": ({PeriodicTaskState.RESTING}, PeriodicTaskState.RUNNING),
-        "rest": ({PeriodicTaskState.RUNNING}, PeriodicTaskState.RESTING),
+        "reschedule": ({PeriodicTaskState.RUNNING}, PeriodicTaskState.RESTING),
         "expire": ({PeriodicTaskState.RUNNING}, PeriodicTaskState.RESTING),
     },
     start=PeriodicTaskState.RESTING,
     words={
-        PeriodicTaskState.RESTING: "Waits for its next time.",
-        PeriodicTaskState.RUNNING: "One process of the cluster does it, under a lease.",
+        PeriodicTaskState.RESTING: "Waits for its next due time.",
+        PeriodicTaskState.RUNNING: "One process of the cluster runs it, under a lease.",
     },
 )
-WORDS = LeaseWords(state="state", waiting=PeriodicTaskState.RESTING, held=PeriodicTaskState.RUNNING)
+LEASE_STATES = LeaseStates(column="state", waiting=PeriodicTaskState.RESTING, held=PeriodicTaskState.RUNNING)
 
-duty = Table(
+periodic_task = Table(
     "duty",
     metadata,
     Column("id", Id, primary_key=True),  # its name
@@ -83,42 +83,33 @@ duty = Table(
     Column("finished_at", UtcTime),
     Column("error", String),
     CheckConstraint("state IN ('resting', 'running')", name="state"),
-    *lease_rules(WORDS),
+    *lease_constraints(LEASE_STATES),
 )
-lease_indexes(duty, WORDS)
+lease_indexes(periodic_task, LEASE_STATES)
 
 
-# Whether there is anything to do at the second moment, when at the first there was nothing. It may be wider than what
-# the duty does, never narrower: where something new can have been due for long, the first moment is left aside.
-Need = Callable[[ColumnElement[datetime], ColumnElement[datetime]], ColumnElement[bool]]
+# SQL condition (since, now): whether there is anything to do at `now`, given that there was nothing at `since`. It may
+# be true too often, never too rarely: where rows can appear that were due before `since`, it must ignore `since`.
+Condition = Callable[[ColumnElement[datetime], ColumnElement[datetime]], ColumnElement[bool]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PeriodicTask:
-    """Something to be done every so often, by one process at a time; always, or when it is needed."""
+    """A function to run at an interval, by one process at a time; with `needed`, only when that is true."""
 
     name: str
     every_seconds: float
     run: Callable[[], Awaitable[None]]
-    needed: Need | None = None
+    needed: Condition | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class PeriodicTaskReport:
-    """How a duty fared when it was done last; one that is not needed may rest for long."""
+    """The last run of a periodic task. A task that is not needed may not have run for long."""
 
     name: str
     finished_at: datetime | None
     error: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Rest:
-    """How a duty ended, and for how long it rests."""
-
-    row: LeasedRow
-    seconds: float
-    error: str | None = None
 
 
 class Scheduler:
@@ -128,151 +119,157 @@ class Scheduler:
         self, db: Db, periodic_tasks: Sequence[PeriodicTask], *, owner: str, lease_seconds: float = 30
     ) -> None:
         self._db = db
-        self._duties = {known.name: known for known in periodic_tasks}
-        self._look_seconds = min([LOOK_AGAIN_SECONDS, *(known.every_seconds for known in periodic_tasks)])
-        self._lookbacks = {known.name: Lookback() for known in periodic_tasks if known.needed is not None}
-        self._spared: dict[str, datetime] = {}  # periodic_tasks that are not needed before then
-        self._due = HotStatement(self._select_due(on_postgres=db.on_postgres))
+        self._tasks = {task.name: task for task in periodic_tasks}
+        self._poll_seconds = min([POLL_SECONDS, *(task.every_seconds for task in periodic_tasks)])
+        self._lookbacks = {task.name: LookbackWindow() for task in periodic_tasks if task.needed is not None}
+        self._skipped: dict[str, datetime] = {}  # the next due time of tasks that are not needed before it
+        self._due = CompiledStatement(self._select_due(on_postgres=db.on_postgres))
         self._owner = owner
         self._lease_seconds = lease_seconds
-        self._leases = Leases(duty, WORDS)
-        self._keeper = LeaseRenewer(db, self._leases, lease_seconds=lease_seconds)
-        self._doing: set[asyncio.Task[bool]] = set()
-        self._trips = Coalescer()
+        self._leases = Leases(periodic_task, LEASE_STATES)
+        self._renewer = LeaseRenewer(db, self._leases, lease_seconds=lease_seconds)
+        self._running: set[asyncio.Task[bool]] = set()
+        self._coalescer = Coalescer()
 
     async def run(self) -> None:
-        """Do what is due, until cancelled."""
-        keeping = asyncio.create_task(self._keeper.run())
+        """Run due tasks, until cancelled."""
+        renewing = asyncio.create_task(self._renewer.run())
         try:
             while True:
-                await until_there(self._db.clock, self._keep_time, away="periodic tasks are put off")
+                await retry_while_unavailable(
+                    self._db.clock, self._register_and_poll, warning="scheduler: cannot run periodic tasks"
+                )
         finally:
-            for task in (*self._doing, keeping):
+            for task in (*self._running, renewing):
                 task.cancel()
-            await asyncio.gather(*self._doing, keeping, return_exceptions=True)
-            await self._trips.home()
+            await asyncio.gather(*self._running, renewing, return_exceptions=True)
+            await self._coalescer.drain()
 
     @property
     def names(self) -> frozenset[str]:
-        """The periodic_tasks that are known here."""
-        return frozenset(self._duties)
+        """The names of the tasks registered in this process."""
+        return frozenset(self._tasks)
 
-    async def enrol(self) -> None:
-        """Make sure that every known duty has its row; a new one is due at once. So is one that is put off for longer
-        than it ever rests: a clock was wrong when that was written, and nobody would do it until then."""
+    async def register(self) -> None:
+        """Insert a row for every task; a new task is due at once. So is one that is due later than its interval allows:
+        its due time was written with a wrong clock, and nobody would run it until then."""
+        t = periodic_task.c
         async with self._db.tx(actor=self._owner) as tx:
-            await insert_new(tx, duty, ("id", "scheduled_at"), [(name, tx.now) for name in self._duties])
-            rests = duty.c.state == PeriodicTaskState.RESTING
-            found = await tx.conn.execute(select(duty.c.id, duty.c.scheduled_at).where(rests))
-            if astray := [row.id for row in found if self._is_astray(row.id, row.scheduled_at, tx.now)]:
-                await tx.conn.execute(update(duty).where(duty.c.id.in_(astray), rests).values(scheduled_at=tx.now))
+            await insert_new(tx, periodic_task, ("id", "scheduled_at"), [(name, tx.now) for name in self._tasks])
+            resting = t.state == PeriodicTaskState.RESTING
+            found = await tx.conn.execute(select(t.id, t.scheduled_at).where(resting))
+            if misdated := [row.id for row in found if self._is_too_late(row.id, row.scheduled_at, tx.now)]:
+                due_now = update(periodic_task).where(t.id.in_(misdated), resting).values(scheduled_at=tx.now)
+                await tx.conn.execute(due_now)
 
-    def _is_astray(self, name: str, due_at: datetime, now: datetime) -> bool:
-        known = self._duties.get(name)  # clocks of ours differ by less than the time that is added
-        return known is not None and due_at > now + timedelta(seconds=known.every_seconds + ENROL_SECONDS)
+    def _is_too_late(self, name: str, due_at: datetime, now: datetime) -> bool:
+        task = self._tasks.get(name)  # the clocks of a cluster differ by less than the time added here
+        return task is not None and due_at > now + timedelta(seconds=task.every_seconds + REGISTER_SECONDS)
 
     async def tick(self) -> int:
-        """Do everything that is due now; returns how many periodic_tasks were done."""
-        return sum(await asyncio.gather(*await self._begin()))
+        """Run all tasks that are due now; returns how many succeeded."""
+        return sum(await asyncio.gather(*await self._start_due()))
 
-    async def _begin(self) -> list[asyncio.Task[bool]]:
-        """Take up what is due, each duty by a task of its own: a long one must not keep the short ones waiting."""
+    async def _start_due(self) -> list[asyncio.Task[bool]]:
+        """Claim what is due and start each in its own asyncio task, so that a long one does not delay the others."""
         names = await self._list_due()
         if not names:
             return []
         async with self._db.tx(actor=self._owner) as tx:
             await self._leases.expire(tx)
-            held = await self._leases.claim_these(tx, names, owner=self._owner, seconds=self._lease_seconds)
-        begun = [asyncio.create_task(self._do(row), name=row.id) for row in held]
-        for task in begun:
-            self._doing.add(task)
+            held = await self._leases.claim_ids(tx, names, owner=self._owner, seconds=self._lease_seconds)
+        started = [asyncio.create_task(self._run(row), name=row.id) for row in held]
+        for task in started:
+            self._running.add(task)
             task.add_done_callback(self._ended)
-        return begun
+        return started
 
     async def _list_due(self) -> list[str]:
-        """The tasks that are due and needed. The others that are due are not asked about again before their time."""
+        """The tasks that are due and needed. Due tasks that are not needed are skipped until their next time."""
         now = self._db.clock.now()
-        times = {name: next_time(now, known.every_seconds) for name, known in self._duties.items()}
-        asked = [name for name, time in times.items() if self._spared.get(name) != time]
-        if not asked:
+        times = {name: next_multiple(now, task.every_seconds) for name, task in self._tasks.items()}
+        candidates = [name for name, time in times.items() if self._skipped.get(name) != time]
+        if not candidates:
             return []
         values = {f"since_{name}": lookback.since(now) for name, lookback in self._lookbacks.items()}
         async with self._db.read() as tx:
-            rows = await self._due.rows(tx, values | {"now": now, "asked": as_given(tx, asked)})
+            rows = await self._due.rows(tx, values | {"now": now, "candidates": array_param(tx, candidates)})
         for row in rows:
             if not row.needed:
-                self._spared[row.id] = times[row.id]
-                self._lookbacks[row.id].looked(now)
+                self._skipped[row.id] = times[row.id]
+                self._lookbacks[row.id].scanned(now)
         return [row.id for row in rows if row.needed]
 
     def _select_due(self, *, on_postgres: bool) -> Select[Any]:
-        """The tasks that rest and are due, or whose process fell silent, and whether they are needed. CASE goes no
-        further than it must: only of what is due it is asked. What failed is needed, so that its error goes away."""
-        d, now = duty.c, bindparam("now", type_=UtcTime)
-        resting, running = (d.state == literal_column(f"'{state}'") for state in PeriodicTaskState)
-        needs = [
-            (d.id == name, known.needed(bindparam(f"since_{name}", type_=UtcTime), now))
-            for name, known in self._duties.items()
-            if known.needed is not None
+        """Tasks that are due, or whose lease has expired, and whether they are needed. CASE evaluates the conditions of
+        due tasks only. A task that failed is needed, so that a success clears its error."""
+        t, now = periodic_task.c, bindparam("now", type_=UtcTime)
+        resting, running = (t.state == literal_column(f"'{state}'") for state in PeriodicTaskState)
+        conditions = [
+            (t.id == name, task.needed(bindparam(f"since_{name}", type_=UtcTime), now))
+            for name, task in self._tasks.items()
+            if task.needed is not None
         ]
-        needed = case((or_(running, d.error.is_not(None)), true()), *needs, else_=true())
-        due = or_(and_(resting, d.scheduled_at <= now), and_(running, d.leased_until <= now))
-        asked = among_given(d.id, "asked", on_postgres=on_postgres)
-        return select(d.id, needed.label("needed")).where(asked, due)
+        needed = case((or_(running, t.error.is_not(None)), true()), *conditions, else_=true())
+        due = or_(and_(resting, t.scheduled_at <= now), and_(running, t.leased_until <= now))
+        candidates = any_of_param(t.id, "candidates", on_postgres=on_postgres)
+        return select(t.id, needed.label("needed")).where(candidates, due)
 
     def _ended(self, task: asyncio.Task[bool]) -> None:
-        self._doing.discard(task)
+        self._running.discard(task)
         if not task.cancelled() and (error := task.exception()):
-            log.warning("duty %s could not be put back: %s", task.get_name(), error)
+            log.warning("periodic task %s could not be rescheduled: %s", task.get_name(), error)
 
-    async def _keep_time(self) -> None:
-        """Until it is time to enrol again, or the clock was put forward or back."""
-        await self.enrol()
+    async def _register_and_poll(self) -> None:
+        """Register, then poll until it is time to register again, or the clock was set forward or back."""
+        await self.register()
         since = self._db.clock.now()
-        while abs(self._db.clock.now() - since) < timedelta(seconds=ENROL_SECONDS):
-            await self._begin()
+        while abs(self._db.clock.now() - since) < timedelta(seconds=REGISTER_SECONDS):
+            await self._start_due()
             now = self._db.clock.now()
-            soonest = (next_time(now, self._look_seconds) - now).total_seconds()
+            soonest = (next_multiple(now, self._poll_seconds) - now).total_seconds()
             await self._db.clock.sleep(max(0.05, soonest))
 
-    async def _do(self, row: LeasedRow) -> bool:
-        known = self._duties[row.id]
+    async def _run(self, row: LeasedRow) -> bool:
+        task = self._tasks[row.id]
         try:
-            async with self._keeper.keeping(row.id, row.lease_token):
-                await known.run()
+            async with self._renewer.renewing(row.id, row.lease_token):
+                await task.run()
         except asyncio.CancelledError:
-            if self._keeper.was_lost(row.id, row.lease_token):
-                return False  # another process does it now
-            await self._leave(row)  # we are stopping: the next process need not wait for the lease
+            if self._renewer.was_lost(row.id, row.lease_token):
+                return False  # another process runs it now
+            await self._release(row)  # we are stopping: another process need not wait for the lease to expire
             raise
-        except Exception as error:  # noqa: BLE001  (one duty's failure must not stop the others)
-            log.warning("duty %s failed: %r", row.id, error)
-            await self._rest(_Rest(row=row, seconds=min(RETRY_SECONDS, known.every_seconds), error=in_words(error)))
+        except Exception as error:  # noqa: BLE001  (one task's failure must not stop the others)
+            log.warning("periodic task %s failed: %r", row.id, error)
+            await self._reschedule(row, min(RETRY_SECONDS, task.every_seconds), error_text(error))
             return False
-        await self._rest(_Rest(row=row, seconds=known.every_seconds))
+        await self._reschedule(row, task.every_seconds, None)
         return True
 
-    async def _leave(self, row: LeasedRow) -> None:
-        """Put a duty back as it was, for another process."""
+    async def _release(self, row: LeasedRow) -> None:
+        """Return a task unfinished, for another process."""
         async with self._db.tx(actor=self._owner) as tx:
             await self._leases.release(tx, [row.id], row.lease_token, uncounted=1)
 
-    async def _rest(self, rest: _Rest) -> None:
-        await self._trips.ask("rest", rest, self._rest_all)
+    async def _reschedule(self, row: LeasedRow, seconds: float, error: str | None) -> None:
+        """Release a task until its next due time; tasks that end together share one transaction."""
+        await self._coalescer.submit("reschedule", (row.id, (row.lease_token, seconds, error)), self._reschedule_all)
 
-    async def _rest_all(self, rests: Sequence[_Rest]) -> Sequence[None]:
-        alike: dict[tuple[str, float, str | None], list[str]] = defaultdict(list)
-        for rest in rests:
-            alike[rest.row.lease_token, rest.seconds, rest.error].append(rest.row.id)
+    async def _reschedule_all(self, ended: Sequence[tuple[str, tuple[str, float, str | None]]]) -> Sequence[None]:
+        groups: dict[tuple[str, float, str | None], list[str]] = defaultdict(list)
+        for name, group in ended:
+            groups[group].append(name)
         async with self._db.tx(actor=self._owner) as tx:
-            for (token, seconds, error), ids in alike.items():
+            for (token, seconds, error), ids in groups.items():
                 report = {"finished_at": tx.now, "error": error}
-                await self._leases.release(tx, ids, token, due_at=next_time(tx.now, seconds), uncounted=1, **report)
-        return [None] * len(rests)
+                await self._leases.release(tx, ids, token, due_at=next_multiple(tx.now, seconds), uncounted=1, **report)
+        return [None] * len(ended)
 
 
 async def list_periodic_tasks(db: Db) -> list[PeriodicTaskReport]:
-    """How every duty fared last."""
+    """The last run of every periodic task."""
+    t = periodic_task.c
     async with db.read() as tx:
-        rows = await tx.conn.execute(select(duty.c.id, duty.c.finished_at, duty.c.error).order_by(duty.c.id))
+        rows = await tx.conn.execute(select(t.id, t.finished_at, t.error).order_by(t.id))
         return [PeriodicTaskReport(name=row.id, finished_at=row.finished_at, error=row.error) for row in rows]

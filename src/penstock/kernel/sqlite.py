@@ -1,7 +1,7 @@
-"""How SQLite is spoken to: by a thread for each connection, in as few trips as can be.
+"""SQLite driver: one thread per connection, with as few thread switches as possible.
 
-The driver sends each step of a statement to its thread: make a cursor, run it, fetch its rows, close it. A trip there
-and back costs more than most of our statements do, so here a statement is one trip, and a transaction two more.
+aiosqlite sends each step of a statement to its thread: create a cursor, execute, fetch, close. A thread switch costs
+more than most of our statements, so here a statement is one call into the thread, and a transaction two more.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ import aiosqlite
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """What a statement left: its rows, and what a cursor knows of it."""
+class SqliteResult:
+    """The rows and cursor attributes of an executed statement."""
 
     rows: Sequence[Any] = ()
     description: Any = None
@@ -25,115 +25,119 @@ class Outcome:
     lastrowid: int | None = None
 
 
-NOTHING_YET = Outcome()
+NO_RESULT = SqliteResult()
 
 
-class SteadyConnection(aiosqlite.Connection):
-    """A connection that leaves no lock behind. One that is cancelled half-way is closed while a cursor still refers to
-    it, and SQLite then keeps it, with its open transaction, until the garbage collector comes by. So what is running
-    in the driver's thread is awaited, and a transaction is rolled back before the connection is closed."""
+class SqliteConnection(aiosqlite.Connection):
+    """A connection that leaves no lock behind. A plain one that is cancelled is closed while a cursor still refers to
+    it, and SQLite keeps its open transaction until garbage collection. Here a cancellation waits for the driver's
+    thread, and an open transaction is rolled back before the connection is closed."""
 
-    begun = False  # or about to be: the thread may still wait for the lock
+    transaction_open = False  # or about to be: the thread may still wait for the lock
 
     async def _execute(self, fn: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return await super()._execute(fn, *args, **kwargs)  # type: ignore[no-untyped-call]  # the driver has none
         except asyncio.CancelledError:
-            await asyncio.shield(super()._execute(_nothing))  # type: ignore[no-untyped-call]  # comes back after it
+            await asyncio.shield(super()._execute(_noop))  # type: ignore[no-untyped-call]  # queued behind it
             raise
 
-    def cursor(self) -> "OneTripCursor":  # type: ignore[override]  # all of a cursor that SQLAlchemy asks for
-        """For one statement."""
-        return OneTripCursor(self)
+    def cursor(self) -> "SingleCallCursor":  # type: ignore[override]  # has all that SQLAlchemy uses
+        """A cursor for one statement."""
+        return SingleCallCursor(self)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """A transaction that has the lock from its beginning: one that wants it later may find that it is too late."""
-        self.begun = True
+        """A transaction that takes the write lock at its start: upgrading a read lock later can fail."""
+        self.transaction_open = True
         try:
-            await self._execute(_run, self._conn, "BEGIN IMMEDIATE", ())
+            await self._execute(_execute_one, self._conn, "BEGIN IMMEDIATE", ())
             yield
             await self._execute(self._conn.commit)
-            self.begun = False
+            self.transaction_open = False
         except BaseException:
-            with suppress(sqlite3.Error, ValueError):  # the driver's word for a connection that was closed meanwhile
+            with suppress(sqlite3.Error, ValueError):  # ValueError: the connection was closed meanwhile
                 await self.rollback()
-            raise  # the first error, whatever the roll-back met: a cancel must stay a cancel
+            raise  # the first error, whatever happens in the rollback: a cancellation must stay a cancellation
 
     async def rollback(self) -> None:
-        """Roll back, if there is anything: a pool asks for it each time that it is given a connection back."""
-        if self.begun and self._connection is not None:  # SQLAlchemy closes one that is cancelled in a statement
-            await self._execute(self._connection.rollback)  # nothing happens there if the transaction is over
-            self.begun = False
+        """Roll back an open transaction; the pool calls this each time a connection is returned."""
+        if self.transaction_open and self._connection is not None:  # SQLAlchemy closes one cancelled in a statement
+            await self._execute(self._connection.rollback)  # no effect if the transaction has ended
+            self.transaction_open = False
 
     async def close(self) -> None:
-        """Roll back what is open, and close."""
+        """Roll back an open transaction and close."""
         if self._connection is not None:
             await self._execute(self._connection.rollback)
         await super().close()
 
 
-class OneTripCursor:
-    """The cursor that SQLAlchemy is given: it runs, fetches and closes in one trip."""
+class SingleCallCursor:
+    """The cursor given to SQLAlchemy: it executes, fetches and closes in one call into the driver's thread."""
 
     arraysize = 1
 
-    def __init__(self, connection: SteadyConnection) -> None:
+    def __init__(self, connection: SqliteConnection) -> None:
         self._connection = connection
-        self._found = NOTHING_YET
+        self._result = NO_RESULT
 
-    async def __aenter__(self) -> "OneTripCursor":
+    async def __aenter__(self) -> "SingleCallCursor":
         return self
 
     @property
     def description(self) -> Any:
-        return self._found.description
+        return self._result.description
 
     @property
     def rowcount(self) -> int:
-        return self._found.rowcount
+        return self._result.rowcount
 
     @property
     def lastrowid(self) -> int | None:
-        return self._found.lastrowid
+        return self._result.lastrowid
 
     async def execute(self, statement: str, parameters: Sequence[Any] = ()) -> None:
-        """Run a statement, and fetch whatever it returns."""
-        self._found = await self._connection._execute(partial(_run, self._connection._conn, statement, parameters))
+        """Execute a statement and fetch all its rows."""
+        self._result = await self._connection._execute(
+            partial(_execute_one, self._connection._conn, statement, parameters)
+        )
 
     async def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Run a statement for each row of parameters."""
-        self._found = await self._connection._execute(partial(_run_many, self._connection._conn, statement, rows))
+        """Execute a statement once per row of parameters."""
+        self._result = await self._connection._execute(partial(_execute_many, self._connection._conn, statement, rows))
 
     async def fetchall(self) -> Sequence[Any]:
-        """What was fetched already."""
-        return self._found.rows
+        """The rows, which `execute` has fetched."""
+        return self._result.rows
 
     async def close(self) -> None:
-        """Closed already."""
+        """Do nothing: `execute` has closed the cursor."""
 
 
-def connect_steadily(database: str, **options: Any) -> SteadyConnection:
-    """A connection to a file, not yet open."""
-    connection = SteadyConnection(partial(sqlite3.connect, database, **options), iter_chunk_size=64)
-    connection._thread.daemon = True  # as SQLAlchemy does it: a process that ends does not wait for it
+def connect_sqlite(database: str, **options: Any) -> SqliteConnection:
+    """A connection to a database file; it opens when awaited."""
+    connection = SqliteConnection(partial(sqlite3.connect, database, **options), iter_chunk_size=64)
+    connection._thread.daemon = True  # as SQLAlchemy does: do not block process exit
     return connection
 
 
-def _run(connection: sqlite3.Connection, statement: str, parameters: Sequence[Any]) -> Outcome:
-    return _outcome(connection.execute(statement, parameters))
+def _execute_one(connection: sqlite3.Connection, statement: str, parameters: Sequence[Any]) -> SqliteResult:
+    return _result(connection.execute(statement, parameters))
 
 
-def _run_many(connection: sqlite3.Connection, statement: str, rows: Iterable[Sequence[Any]]) -> Outcome:
-    return _outcome(connection.executemany(statement, rows))
+def _execute_many(connection: sqlite3.Connection, statement: str, rows: Iterable[Sequence[Any]]) -> SqliteResult:
+    return _result(connection.executemany(statement, rows))
 
 
-def _outcome(cursor: sqlite3.Cursor) -> Outcome:
+def _result(cursor: sqlite3.Cursor) -> SqliteResult:
     rows = cursor.fetchall() if cursor.description else ()
-    found = Outcome(rows=rows, description=cursor.description, rowcount=cursor.rowcount, lastrowid=cursor.lastrowid)
+    result = SqliteResult(
+        rows=rows, description=cursor.description, rowcount=cursor.rowcount, lastrowid=cursor.lastrowid
+    )
     cursor.close()
-    return found
+    return result
 
 
-def _nothing() -> None:
-    """Done by the driver's thread after what it is doing."""
+def _noop() -> None:
+    """Queued in the driver's thread to wait for the statement that is running."""

@@ -11,14 +11,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from penstock.kernel.errors import Unavailable
-from penstock.kernel.events import Interest, Told
+from penstock.kernel.events import Interest, StoredEvent
 
 QUEUE_BYTES = 1024 * 1024  # of text that waits for one watcher, beside the bound on its events
 AWAY_SECONDS = 1.0  # before the next try to read from a database that is away
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch:
+class EventBatch:
     """Events in a row, as the text that a stream sends for them. All who have the same interest share it."""
 
     first: int
@@ -27,13 +27,13 @@ class Batch:
     text: bytes
 
     @classmethod
-    def of(cls, events: Sequence[Told]) -> "Batch":
+    def of(cls, events: Sequence[StoredEvent]) -> "EventBatch":
         """A batch of at least one event."""
         text = b"".join(told.wire for told in events)
         return cls(first=events[0].id, last=events[-1].id, count=len(events), text=text)
 
 
-Refill = Callable[[Interest, int, int], Awaitable[Batch]]
+Refill = Callable[[Interest, int, int], Awaitable[EventBatch]]
 
 
 class Subscription:
@@ -46,14 +46,14 @@ class Subscription:
         self.closed = False
         self._told = after  # everything up to here was handed out
         self._missing_to = known  # what lies between has to be read from the table
-        self._waiting: deque[Batch] = deque()
+        self._waiting: deque[EventBatch] = deque()
         self._waiting_events = 0
         self._waiting_bytes = 0
         self._most_events = most_events
         self._refill = refill
         self._bell = asyncio.Event()
 
-    async def take(self, *, seconds: float) -> Batch | None:
+    async def take(self, *, seconds: float) -> EventBatch | None:
         """The next batch; None when nothing came in time, when the table is out of reach, or when it is closed."""
         while not self.closed:
             if self._told < self._missing_to:
@@ -72,7 +72,7 @@ class Subscription:
                     return batch
         return None
 
-    def offer(self, batch: Batch) -> int:
+    def offer(self, batch: EventBatch) -> int:
         """Add what is new; returns how many waiting events were dropped for it."""
         self._bell.set()
         if batch.last <= self._told:  # it was told elsewhere, before we came to know of it
@@ -100,13 +100,13 @@ class Subscription:
         self.closed = True
         self._bell.set()
 
-    def _pop(self) -> Batch:
+    def _pop(self) -> EventBatch:
         batch = self._waiting.popleft()
         self._waiting_events -= batch.count
         self._waiting_bytes -= len(batch.text)
         return batch
 
-    async def _read(self, seconds: float) -> Batch | None:
+    async def _read(self, seconds: float) -> EventBatch | None:
         try:
             async with asyncio.timeout(seconds):
                 return await self._refill(self.interest, self._told, self._missing_to)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Self
 
-from penstock.kernel.rate_limits import EPOCH, MICROS, Bucket, Grant
+from penstock.kernel.rate_limits import EPOCH, MICROS, Bucket, RateLimitResult
 
 
 @dataclass(frozen=True, kw_only=True)
-class Draw:
+class TokenRequest:
     """What one take asks of a bucket at one moment."""
 
     token: int  # how long one token takes to come back
@@ -28,11 +28,11 @@ class Draw:
         token = bucket.token_micros
         return cls(token=token, cost=math.floor(amount * token), room=math.floor(bucket.burst * token), now=micros(now))
 
-    def answer(self, full_at: int, *, allowed: bool) -> Grant:
+    def answer(self, full_at: int, *, allowed: bool) -> RateLimitResult:
         """The answer when the bucket is full at that moment: after the take if it is allowed, else as it was."""
         remaining = max(0.0, (self.now + self.room - full_at) / self.token)
         wait_seconds = 0 if allowed else (full_at + self.cost - self.room - self.now) / MICROS
-        return Grant(allowed=allowed, remaining=remaining, wait_seconds=wait_seconds)
+        return RateLimitResult(allowed=allowed, remaining=remaining, wait_seconds=wait_seconds)
 
 
 def cooled_until(bucket: Bucket, seconds: float, now: datetime) -> int:

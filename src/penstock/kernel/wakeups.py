@@ -1,7 +1,7 @@
-"""Waking those who wait for work, so that nobody has to poll to be quick.
+"""In-process wake-ups, so that waiters react at once without frequent polling.
 
-Inside one process a commit that made work wakes the waiters at once. What is woken here can be told to the other
-processes by a bell (`bell.py`). That is a courtesy and may be lost: every waiter also looks by itself each second.
+A commit that creates work wakes the waiters of its process. `notifier.py` forwards the wake-up to other processes.
+Wake-ups may be lost: every waiter also polls once a second.
 """
 
 import asyncio
@@ -11,60 +11,62 @@ from contextlib import contextmanager
 
 from penstock.kernel.clock import Clock
 
-MOST_CALLS = 1000  # channels that wait for the bell; those past it are found by the look of each second
+MAX_PENDING_CHANNELS = 1000  # channels waiting to be sent to other processes; polling finds those beyond
 
 
-class Ear:
-    """One waiter's own ear: what rang since it last waited is heard at once, so no call is missed in between."""
+class Listener:
+    """One waiter. A notification that comes between two waits ends the next wait at once, so none is missed."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._rang = asyncio.Event()
+        self._notified = asyncio.Event()
 
-    def ring(self) -> None:
-        """Called by the one who made work."""
-        self._rang.set()
+    def notify(self) -> None:
+        """Wake the waiter."""
+        self._notified.set()
 
     async def wait(self, *, seconds: float) -> None:
-        """Return at the first ring, or when the time is over."""
-        ring = asyncio.ensure_future(self._rang.wait())
+        """Return at the first notification, or after a timeout."""
+        notified = asyncio.ensure_future(self._notified.wait())
         timer = asyncio.ensure_future(self._clock.sleep(seconds))
         try:
-            await asyncio.wait((ring, timer), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((notified, timer), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            ring.cancel()
+            notified.cancel()
             timer.cancel()
-            await asyncio.wait((ring, timer))  # awaiting them one by one would swallow a cancel meant for the caller
-        self._rang.clear()
+            await asyncio.wait(
+                (notified, timer)
+            )  # awaiting them one by one would swallow a cancel meant for the caller
+        self._notified.clear()
 
 
-class Reflex(Ear):
-    """An ear that acts at once: whoever rings has what follows behind them when they go on."""
+class CallbackListener(Listener):
+    """A listener that calls a function synchronously: it has run when `notify` returns."""
 
-    def __init__(self, clock: Clock, act: Callable[[], None]) -> None:
+    def __init__(self, clock: Clock, callback: Callable[[], None]) -> None:
         super().__init__(clock)
-        self._act = act
+        self._callback = callback
 
-    def ring(self) -> None:
-        """Called by the one who made the change."""
-        self._act()
+    def notify(self) -> None:
+        """Call the function."""
+        self._callback()
 
 
-class Calls:
-    """What was woken here and is still to be told to the other processes, each channel once."""
+class PendingNotifications:
+    """Channels woken in this process and not yet sent to the others, each once."""
 
     def __init__(self) -> None:
         self._channels: set[str] = set()
         self._some = asyncio.Event()
 
     def add(self, channel: str) -> None:
-        """Remember a channel, unless far too many wait already."""
-        if len(self._channels) < MOST_CALLS:
+        """Add a channel, unless far too many are pending."""
+        if len(self._channels) < MAX_PENDING_CHANNELS:
             self._channels.add(channel)
             self._some.set()
 
     async def take(self) -> set[str]:
-        """Everything since the last time, as soon as there is something."""
+        """Wait until something is pending, and take all of it."""
         await self._some.wait()
         self._some.clear()
         taken, self._channels = self._channels, set()
@@ -72,53 +74,53 @@ class Calls:
 
 
 class Wakeups:
-    """Who listens to which channel."""
+    """The listeners of one process, by channel."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self._ears: defaultdict[str, set[Ear]] = defaultdict(set)
-        self._calls: Calls | None = None
+        self._listeners: defaultdict[str, set[Listener]] = defaultdict(set)
+        self._pending: PendingNotifications | None = None
 
-    def listen(self, channels: Iterable[str]) -> Ear:
-        """A new ear for these channels, until `forget`."""
-        ear = Ear(self.clock)
+    def listen(self, channels: Iterable[str]) -> Listener:
+        """A new listener on these channels, until `unlisten`."""
+        listener = Listener(self.clock)
         for channel in channels:
-            self._ears[channel].add(ear)
-        return ear
+            self._listeners[channel].add(listener)
+        return listener
 
     @contextmanager
-    def reflex(self, channel: str, act: Callable[[], None]) -> Iterator[None]:
-        """Do this whenever a channel is rung, while the block runs."""
-        ear = Reflex(self.clock, act)
-        self._ears[channel].add(ear)
+    def on_wake(self, channel: str, callback: Callable[[], None]) -> Iterator[None]:
+        """Call a function whenever a channel is woken, while the block runs."""
+        listener = CallbackListener(self.clock, callback)
+        self._listeners[channel].add(listener)
         try:
             yield
         finally:
-            self.forget(ear)
+            self.unlisten(listener)
 
-    def forget(self, ear: Ear) -> None:
-        """Stop ringing this ear."""
-        for ears in self._ears.values():
-            ears.discard(ear)
-        for channel in [channel for channel, ears in self._ears.items() if not ears]:
-            del self._ears[channel]
+    def unlisten(self, listener: Listener) -> None:
+        """Remove a listener."""
+        for listeners in self._listeners.values():
+            listeners.discard(listener)
+        for channel in [channel for channel, listeners in self._listeners.items() if not listeners]:
+            del self._listeners[channel]
 
     @contextmanager
-    def calls(self) -> Iterator[Calls]:
-        """Collect what is woken while the block runs, for the one who carries it to the other processes."""
-        self._calls = Calls()
+    def pending_notifications(self) -> Iterator[PendingNotifications]:
+        """Collect what is woken while the block runs, for the notifier to send to other processes."""
+        self._pending = PendingNotifications()
         try:
-            yield self._calls
+            yield self._pending
         finally:
-            self._calls = None
+            self._pending = None
 
     def wake(self, channel: str) -> None:
-        """Ring every ear on a channel, here and, where a bell is carried, elsewhere."""
-        if self._calls is not None:
-            self._calls.add(channel)
-        self.wake_here(channel)
+        """Wake every listener on a channel, here and, where a notifier runs, in other processes."""
+        if self._pending is not None:
+            self._pending.add(channel)
+        self.wake_local(channel)
 
-    def wake_here(self, channel: str) -> None:
-        """Ring every ear of this process on a channel."""
-        for ear in self._ears.get(channel, ()):
-            ear.ring()
+    def wake_local(self, channel: str) -> None:
+        """Wake the listeners of this process on a channel."""
+        for listener in self._listeners.get(channel, ()):
+            listener.notify()

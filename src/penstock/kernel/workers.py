@@ -1,6 +1,6 @@
-"""Workers: claim due jobs from the ledger, as many as there are free slots, and give them to the runner.
+"""Workers: claim due jobs, as many as there are free slots, and pass them to the runner.
 
-Killed at any point, they lose nothing: what they held waits again when its lease runs out.
+A worker that is killed loses no job: its jobs wait again when their leases expire.
 """
 
 import asyncio
@@ -9,83 +9,82 @@ from itertools import cycle, islice
 from typing import Unpack
 
 from penstock.kernel.db import Db
-from penstock.kernel.leases import LOOK_AGAIN_SECONDS
-from penstock.kernel.patience import look_for_ever
-from penstock.kernel.queue import Job, Queue
+from penstock.kernel.leases import POLL_SECONDS
+from penstock.kernel.queue import JobQueue
+from penstock.kernel.retry import poll_forever
 from penstock.kernel.runner import JobHandler, Runner, RunnerOptions, Settle
-from penstock.kernel.steady import to_its_end
+from penstock.kernel.shielding import run_shielded
 
-__all__ = ["JobHandler", "Settle", "Workers"]  # what a room needs to write a handler and to run it
+__all__ = ["JobHandler", "Settle", "Workers"]  # what a module needs to write and run a handler
 
 
 class Workers:
-    """The slots of one process."""
+    """The worker slots of one process."""
 
     def __init__(
         self,
         db: Db,
-        queue: Queue,
+        queue: JobQueue,
         handlers: Mapping[str, JobHandler],
         *,
         owner: str,
-        rooms: Sequence[str] = ("",),
+        modules: Sequence[str] = ("",),
         slots: int = 4,
         **options: Unpack[RunnerOptions],
     ) -> None:
         self.owner = owner
         self._db = db
         self._queue = queue
-        self._rooms = tuple(rooms)
-        self._turns = cycle(rooms)
+        self._modules = tuple(modules)
+        self._turns = cycle(modules)
         self._slots = slots
         self._runner = Runner(db, queue, handlers, owner=owner, **options)
-        self._ear = db.wakeups.listen([queue.leases.channel])
+        self._listener = db.wakeups.listen([queue.leases.channel])
 
     async def run(self) -> None:
-        """Work until cancelled; then let running jobs end within the grace, and hand the others back."""
+        """Run jobs until cancelled; then wait for running jobs within the grace period and return the others."""
         try:
-            async with self._runner.keeping():
-                await look_for_ever(self._db.clock, self.start_some, self._rest, away="no jobs can be claimed for now")
+            async with self._runner.renewing_leases():
+                await poll_forever(
+                    self._db.clock, self.claim_and_start, self._wait, warning="workers: cannot claim jobs"
+                )
         finally:
-            self._db.wakeups.forget(self._ear)
+            self._db.wakeups.unlisten(self._listener)
 
-    async def _rest(self, found: int) -> None:
+    async def _wait(self, found: int) -> None:
         if len(self._runner.running) >= self._slots:
-            await self._ear.wait(seconds=LOOK_AGAIN_SECONDS)  # the end of a job rings; nobody claims meanwhile
+            await self._listener.wait(seconds=POLL_SECONDS)  # the end of a job notifies
         elif not found:
-            await self._ear.wait(seconds=self._queue.leases.seconds_to_look(self._db.clock.now()))
+            await self._listener.wait(seconds=self._queue.leases.seconds_until_poll(self._db.clock.now()))
 
     async def run_until_empty(self) -> int:
-        """Work off what is due now, one after another; returns how many jobs were taken up. For tests and tools."""
-        taken = 0
-        while started := await self.start_some():
-            taken += started
+        """Run all jobs that are due now; returns how many. For tests and tools."""
+        total = 0
+        while started := await self.claim_and_start():
+            total += started
             await asyncio.gather(*self._runner.running)
-        return taken
+        return total
 
-    async def start_some(self) -> int:
-        """Fill the free slots with due jobs, the rooms in turn; returns how many were started."""
+    async def claim_and_start(self) -> int:
+        """Fill the free slots with due jobs, from the modules in turn; returns how many were started."""
         if not self._runner.handlers or len(self._runner.running) >= self._slots:
             return 0
-        if not await self._queue.leases.may_find(self._db, self._rooms):
+        if not await self._queue.leases.may_have_due(self._db, self._modules):
             return 0
         started = 0
-        for room in islice(self._turns, len(self._rooms)):
+        for module in islice(self._turns, len(self._modules)):
             free = self._slots - len(self._runner.running)
             if free < 1:
                 break
-            started += await to_its_end(self._claim_and_start(room, free))
-        next(self._turns)  # another room begins the next time
+            started += await run_shielded(self._claim_from(module, free))
+        next(self._turns)  # the next call begins with another module
         return started
 
-    async def _claim_and_start(self, room: str, most: int) -> int:
-        """What is claimed is started in the same breath, so that a stop finds it running and hands it back."""
+    async def _claim_from(self, module: str, limit: int) -> int:
+        """Starts claimed jobs right after the commit, so that a stop finds them running and returns them."""
         async with self._db.tx(actor=self.owner) as tx:
             seconds = self._runner.lease_seconds
-            jobs = await self._queue.claim(tx, owner=self.owner, seconds=seconds, limit=most, room=room)
+            jobs = await self._queue.claim(tx, owner=self.owner, seconds=seconds, limit=limit, module=module)
         for held in jobs:
-            self._start(held)
+            self._runner.start(held).add_done_callback(lambda _: self._listener.notify())
         return len(jobs)
-
-    def _start(self, held: Job) -> None:
-        self._runner.start(held).add_done_callback(lambda _: self._ear.ring())

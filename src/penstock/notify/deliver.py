@@ -12,7 +12,7 @@ from typing import Any
 from penstock.access import audit
 from penstock.access.domain import Caller
 from penstock.kernel.db import Tx
-from penstock.kernel.errors import Invalid, Unavailable, in_words
+from penstock.kernel.errors import Invalid, Unavailable, error_text
 from penstock.kernel.message import Event
 from penstock.kernel.queue import Job
 from penstock.kernel.redact import redact
@@ -89,7 +89,7 @@ async def _post(deps: Deps, delivery: Delivery, webhook: Webhook, body: bytes) -
     try:
         response = await deps.client.post(webhook.url, headers=headers | {"User-Agent": deps.user_agent}, body=body)
     except (Invalid, Unavailable) as error:
-        return DeliveryAttempt(error=in_words(error))
+        return DeliveryAttempt(error=error_text(error))
     refusal = None if response.accepted else f"The receiver answered {response.status}."
     return DeliveryAttempt(response=response, error=refusal)
 
@@ -100,7 +100,7 @@ async def _settle(deps: Deps, delivery: Delivery, attempt: DeliveryAttempt, tx: 
     if response is not None and response.accepted:
         if await store.move_delivery(tx, delivery, "deliver", **columns, **finished):
             await store.move_to_healthy(tx, delivery.webhook_id)
-    elif (response is not None and response.gone) or columns["attempts"] >= deps.most_attempts:
+    elif (response is not None and response.gone) or columns["attempts"] >= deps.max_attempts:
         if await store.move_delivery(tx, delivery, "fail", **columns, **finished):
             await _count_failure(tx, delivery.webhook_id, response)
     else:

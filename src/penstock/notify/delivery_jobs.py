@@ -37,11 +37,11 @@ def delivery_job(delivery: Delivery, *, turn: int, delay: timedelta = timedelta(
         id=f"notify:{delivery.id}:{turn}",
         kind=DELIVER,
         payload={"webhook_id": delivery.webhook_id, "delivery_id": delivery.id, "turn": turn},
-        room=ROOM,
+        module=ROOM,
         delay_seconds=delay.total_seconds(),
     )
 
 
 def cleanup_job(webhook_id: str) -> NewJob:
     """The job that deletes the deliveries of a removed webhook."""
-    return NewJob(id=f"notify:forget:{webhook_id}", kind=FORGET, payload={"webhook_id": webhook_id}, room=ROOM)
+    return NewJob(id=f"notify:forget:{webhook_id}", kind=FORGET, payload={"webhook_id": webhook_id}, module=ROOM)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from penstock.kernel.db import Db
-from penstock.kernel.queue import Queue
+from penstock.kernel.queue import JobQueue
 from penstock.notify.domain import WebhookClient
 
 
@@ -12,8 +12,8 @@ class Deps:
     """The dependencies of the notify module."""
 
     db: Db
-    queue: Queue
+    queue: JobQueue
     client: WebhookClient
     channels: frozenset[str]  # messages that webhooks may receive
-    most_attempts: int
+    max_attempts: int
     user_agent: str

@@ -9,8 +9,8 @@ from enum import StrEnum
 from typing import Protocol
 
 from penstock.kernel.errors import Conflict, Invalid, NotFound, Unavailable
+from penstock.kernel.json_object import JsonObject
 from penstock.kernel.machine import Machine
-from penstock.kernel.plain import Plain
 
 ALL_CHANNELS = "*"
 MOST_WEBHOOKS = 20  # per owner: the most deliveries of one message
@@ -260,7 +260,7 @@ def check_channels(channels: Collection[str], known: Collection[str]) -> None:
             raise ChannelUnknown(channel=channel)
 
 
-def owners_of(payload: Plain) -> tuple[int | None, int | None]:
+def owners_of(payload: JsonObject) -> tuple[int | None, int | None]:
     """The user and the merchant of a message."""
     user_id, merchant_id = payload.get("user_id"), payload.get("merchant_id")
     return _integer(user_id), _integer(merchant_id)

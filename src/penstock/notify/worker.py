@@ -5,7 +5,7 @@ from datetime import timedelta
 from functools import partial
 
 from penstock.kernel.db import Tx
-from penstock.kernel.maintenance import until_none
+from penstock.kernel.maintenance import repeat_until_zero
 from penstock.kernel.outbox import Parcel
 from penstock.kernel.queue import Job
 from penstock.kernel.scheduler import PeriodicTask
@@ -62,7 +62,7 @@ async def delete_deliveries_of_removed(deps: Deps, job: Job) -> None:
         async with deps.db.tx() as tx:
             return await store.delete_deliveries_of(tx, job.payload["webhook_id"])
 
-    await until_none(delete_some)
+    await repeat_until_zero(delete_some)
 
 
 async def delete_old_deliveries(deps: Deps, history: timedelta) -> None:
@@ -72,7 +72,7 @@ async def delete_old_deliveries(deps: Deps, history: timedelta) -> None:
         async with deps.db.tx() as tx:
             return await store.delete_old_deliveries(tx, before=tx.now - history)
 
-    await until_none(delete_some)
+    await repeat_until_zero(delete_some)
 
 
 async def _list_subscribers(tx: Tx, parcel: Parcel) -> list[Webhook]:

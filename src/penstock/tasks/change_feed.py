@@ -63,11 +63,11 @@ async def wait_for_changes(deps: Deps, query: FeedQuery, *, wait_seconds: float)
             if page.next == page.latest:
                 await listener.wait(seconds=min(left, POLL_SECONDS))
     finally:
-        deps.db.wakeups.forget(listener)
+        deps.db.wakeups.unlisten(listener)
 
 
 async def _position(deps: Deps, project_id: str) -> FeedPosition:
-    position: FeedPosition = await deps.coalescer.ask(
+    position: FeedPosition = await deps.coalescer.submit(
         ("feed", project_id), None, partial(_read_position, deps, project_id)
     )
     return position

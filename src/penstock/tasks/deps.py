@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from penstock.kernel.coalescer import Coalescer
 from penstock.kernel.db import Db
-from penstock.kernel.queue import Queue
+from penstock.kernel.queue import JobQueue
 from penstock.tasks.metrics import TaskMetrics
 from penstock.tasks.pull_limits import PullLimiter
 from penstock.tasks.remember import StatsCache
@@ -32,7 +32,7 @@ class Deps:
     """What the verbs and routes of the tasks module need."""
 
     db: Db
-    queue: Queue  # of background jobs, for work that is too long for a request
+    queue: JobQueue  # of background jobs, for work that is too long for a request
     config: Config
     limiter: PullLimiter
     metrics: TaskMetrics

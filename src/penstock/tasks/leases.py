@@ -75,7 +75,7 @@ async def renew(
 ) -> RenewedLease:
     """Extend a lease to `seconds` from now, or to as long as a new pull would last."""
     duration = _lease_duration(deps, seconds)
-    async with deps.db.once(actor=holder.name) as tx:
+    async with deps.db.autocommit(actor=holder.name) as tx:
         until = tx.now + timedelta(seconds=duration)
         if await leases.renew(tx, _lookup(holder, project_id, ref), until=until):
             return RenewedLease(task_id=ref.task_id, leased_until=until)

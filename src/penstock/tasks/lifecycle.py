@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 
-from penstock.kernel.bulk import Writes
+from penstock.kernel.bulk import WriteBatch
 from penstock.kernel.db import Tx
 from penstock.kernel.events import LONGEST_NAME
 from penstock.kernel.message import Event
@@ -104,11 +104,11 @@ class UnitOfWork:
 
     async def flush(self, *, by: str) -> None:
         """Write the changes so far and continue: for verbs that process a long queue in batches."""
-        writes = Writes(self.tx)
+        writes = WriteBatch(self.tx)
         await self._write_changes(writes, by=by)
         await writes.write()
 
-    async def _write_changes(self, writes: Writes, *, by: str) -> None:
+    async def _write_changes(self, writes: WriteBatch, *, by: str) -> None:
         changes, self.changes = self._numbered(), []
         await _write_tasks(writes, changes)
         pulls.end_pulls(writes, [(c.before, c.outcome, c.by or by) for c in changes if c.before and c.outcome])
@@ -124,7 +124,7 @@ class UnitOfWork:
 
     async def close(self, *, by: str) -> None:
         """Write all changes, the queues and the project."""
-        writes = Writes(self.tx)
+        writes = WriteBatch(self.tx)
         await self._write_changes(writes, by=by)
         for queue_pk in self._touched - {""}:
             loaded, known = self._queues[queue_pk]
@@ -168,7 +168,7 @@ class UnitOfWork:
             self._queues[found.id] = (found, found)
 
 
-async def _write_tasks(writes: Writes, changes: Sequence[Change]) -> None:
+async def _write_tasks(writes: WriteBatch, changes: Sequence[Change]) -> None:
     """Deletes come first, then moves, then inserts: a later task may reuse the id of a dropped or moved one."""
     dropped = [c.before.id for c in changes if c.before is not None and c.after is None]
     if dropped:
@@ -201,7 +201,7 @@ def count_ended_pulls(uow: UnitOfWork, metrics: TaskMetrics) -> None:
     for change in uow.changes:
         if change.outcome is not None and change.before is not None and change.before.pulled_at is not None:
             seconds = (uow.tx.now - change.before.pulled_at).total_seconds()
-            uow.tx.after.append(partial(metrics.count_ended, change.outcome, seconds))
+            uow.tx.after_commit.append(partial(metrics.count_ended, change.outcome, seconds))
 
 
 async def open_unit_of_work(tx: Tx, project_id: str) -> UnitOfWork:

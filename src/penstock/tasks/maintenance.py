@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, false
 
 from penstock.kernel.db import Tx
 from penstock.kernel.errors import Unavailable
-from penstock.kernel.maintenance import Forget, until_none
+from penstock.kernel.maintenance import DeleteOld, repeat_until_zero
 from penstock.tasks.deps import Deps
 from penstock.tasks.domain import ChangeKind, PullOutcome, PullState, Side, Task
 from penstock.tasks.lifecycle import UnitOfWork, count_ended_pulls
@@ -90,19 +90,19 @@ def _keeps_expired(deps: Deps) -> bool:
 async def delete_old_history(deps: Deps) -> None:
     """Delete ended pulls, change feed entries and receipts that are past their retention."""
     history = timedelta(days=deps.config.history_days)
-    await until_none(partial(_delete_batch, deps, pulls.delete_old_pulls, history))
-    await until_none(partial(_delete_batch, deps, feed.delete_changes, history))
-    await until_none(partial(_delete_batch, deps, pulls.delete_receipts, RECEIPT_RETENTION))
+    await repeat_until_zero(partial(_delete_batch, deps, pulls.delete_old_pulls, history))
+    await repeat_until_zero(partial(_delete_batch, deps, feed.delete_changes, history))
+    await repeat_until_zero(partial(_delete_batch, deps, pulls.delete_receipts, RECEIPT_RETENTION))
 
 
-async def _delete_batch(deps: Deps, delete: Forget, retention: timedelta) -> int:
+async def _delete_batch(deps: Deps, delete: DeleteOld, retention: timedelta) -> int:
     async with deps.db.tx() as tx:
         return await delete(tx, before=tx.now - retention)
 
 
 async def _sweep(deps: Deps, sweep: Sweep) -> None:
     """Repeat until a round finds nothing to do."""
-    await until_none(partial(_sweep_round, deps, sweep))
+    await repeat_until_zero(partial(_sweep_round, deps, sweep))
 
 
 async def _sweep_round(deps: Deps, sweep: Sweep) -> int:

@@ -16,7 +16,7 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, M
 from prometheus_client.registry import Collector
 
 from penstock.kernel.db import Db, Tx
-from penstock.kernel.metrics import Counted, gauge
+from penstock.kernel.metrics import DatabaseMetrics, gauge
 from penstock.tasks.domain import PullOutcome
 from penstock.tasks.store import alerts
 
@@ -89,7 +89,7 @@ class PullHealth:
     overdue: int
 
 
-class PullHealthMetrics(Counted[PullHealth]):
+class PullHealthMetrics(DatabaseMetrics[PullHealth]):
     """Gauges of pulls in all projects, from the database."""
 
     def __init__(self, db: Db, *, pull_timeout: float) -> None:
@@ -105,7 +105,7 @@ class PullHealthMetrics(Counted[PullHealth]):
 
     def collect(self) -> Iterable[Metric]:
         """The samples of a scrape; none for a value that could not be read."""
-        health = self.told
+        health = self.value
         ratio = {"": health.success_ratio} if health is not None and health.success_ratio is not None else {}
         yield gauge("penstock_pull_success_ratio", "Share of the pulls ended in the last hour that were pushed.", ratio)
         overdue = {"": health.overdue} if health is not None else {}

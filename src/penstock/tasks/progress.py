@@ -74,7 +74,7 @@ async def set_status(
     """
     update = StatusUpdate(path=path, holder=holder, status=status, fields=fields or {})
     key = ("status", path.project_id)
-    change: StatusChange | PenstockError = await deps.coalescer.ask(
+    change: StatusChange | PenstockError = await deps.coalescer.submit(
         key, update, partial(_apply_all, deps, path.project_id)
     )
     if isinstance(change, PenstockError):

@@ -83,7 +83,7 @@ async def _poll(
             if not await request.is_connected():  # tasks claimed for a closed connection wait until the lease expires
                 break
     finally:
-        deps.db.wakeups.forget(listener)
+        deps.db.wakeups.unlisten(listener)
     return result
 
 
@@ -100,7 +100,7 @@ async def _try(
         elif allowed.limit > COALESCED_LIMIT:
             [result] = await _claim_all(deps, request, [allowed])
         else:
-            result = await deps.coalescer.ask(request.key, allowed, partial(_claim_all, deps, request))
+            result = await deps.coalescer.submit(request.key, allowed, partial(_claim_all, deps, request))
         taken = 0 if result.is_replay else len(result.rows)
         return result
     finally:
@@ -110,7 +110,7 @@ async def _try(
 async def _claim_all(deps: Deps, request: PullRequest, requests: Sequence[ClaimRequest]) -> Sequence[ClaimResult]:
     """Claim for all coalesced requests. With one status it is a single statement, which needs no transaction."""
     is_single = len(request.filter.statuses) == 1
-    async with deps.db.once(actor="pull") if is_single else deps.db.tx(actor="pull") as tx:
+    async with deps.db.autocommit(actor="pull") if is_single else deps.db.tx(actor="pull") as tx:
         known = deps.location_cache.find(request.project_id, request.queue_id)
         if known is not None and (results := await _claim(tx, deps, request, known, requests))[0].rows:
             return results

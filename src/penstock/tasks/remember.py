@@ -43,7 +43,7 @@ class StatsCache:
             cached = self._find(key, clock.now()) or self._keep(key, await _count(count, clock, seconds))
             return [cached] * len(requests)
 
-        cached: CachedStats[T] = self._find(key, clock.now()) or await self._coalescer.ask(key, None, refresh)
+        cached: CachedStats[T] = self._find(key, clock.now()) or await self._coalescer.submit(key, None, refresh)
         return cached
 
     def _find(self, key: Hashable, now: datetime) -> CachedStats[Any] | None:

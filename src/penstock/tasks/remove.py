@@ -13,7 +13,7 @@ from typing import Protocol
 from penstock.access import audit
 from penstock.access.domain import Caller
 from penstock.kernel.db import Tx
-from penstock.kernel.maintenance import until_none
+from penstock.kernel.maintenance import repeat_until_zero
 from penstock.kernel.queue import Job, NewJob
 from penstock.tasks.deps import Deps
 from penstock.tasks.lifecycle import UnitOfWork, offer_channel, open_unit_of_work
@@ -71,17 +71,17 @@ async def delete_queue(deps: Deps, caller: Caller, project_id: str, queue_id: st
 async def remove_rows(deps: Deps, job: Job) -> None:
     """Delete the rows of a removed project or queue. Safe to repeat or resume."""
     project_pk, queue_pk = job.payload["project_pk"], job.payload["queue_pk"]
-    await until_none(partial(_delete_tasks, deps, project_pk, queue_pk))
+    await repeat_until_zero(partial(_delete_tasks, deps, project_pk, queue_pk))
     if queue_pk is None:
         for others in (feed.delete_changes_of, queues.delete_queues_of):
-            await until_none(partial(_delete_others, deps, others, project_pk))
+            await repeat_until_zero(partial(_delete_others, deps, others, project_pk))
 
 
 async def delete_tombstones(deps: Deps) -> None:
     """Delete the tombstones of projects and queues that are past the history retention."""
     before = deps.db.clock.now() - timedelta(days=deps.config.history_days)
     for old in (queues.delete_queue_tombstones, projects.delete_project_tombstones):
-        await until_none(partial(_delete_old, deps, old, before))
+        await repeat_until_zero(partial(_delete_old, deps, old, before))
 
 
 def _announce_removal(uow: UnitOfWork) -> None:
@@ -94,7 +94,7 @@ def _announce_removal(uow: UnitOfWork) -> None:
 
 def _remove_job(project_pk: str, queue_pk: str | None) -> NewJob:
     payload = {"project_pk": project_pk, "queue_pk": queue_pk}
-    return NewJob(id=f"{REMOVE_JOB}:{queue_pk or project_pk}", kind=REMOVE_JOB, payload=payload, room=MODULE)
+    return NewJob(id=f"{REMOVE_JOB}:{queue_pk or project_pk}", kind=REMOVE_JOB, payload=payload, module=MODULE)
 
 
 async def _delete_tasks(deps: Deps, project_pk: str, queue_pk: str | None) -> int:

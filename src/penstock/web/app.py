@@ -134,7 +134,7 @@ def _add_middleware(app: App, runtime: Runtime) -> None:
     app.add_middleware(
         RequestMiddleware,
         body_limits=BodyLimits(max_bytes=settings.body_bytes, seconds=settings.body_seconds, exempt=UPLOADS),
-        traffic=app.state.metrics.traffic,
+        traffic=app.state.metrics.http,
         request_log=app.state.request_log,
         in_flight=app.state.in_flight,
         has_head_route=partial(app.index.has, "HEAD"),

@@ -24,8 +24,8 @@ from pydantic import BaseModel, Field
 from penstock.access.guard import public
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.http.in_flight import InFlight
-from penstock.kernel.looks import Look, NoAnswer
-from penstock.kernel.metrics import PAGE_TYPE, Metrics
+from penstock.kernel.looks import Look, LookTimedOut
+from penstock.kernel.metrics import CONTENT_TYPE, Metrics
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +121,7 @@ class HealthChecker:
     async def _cached(self, name: str) -> ProbeResult:
         try:
             return await self._looks[name].answer()
-        except NoAnswer as error:
+        except LookTimedOut as error:
             return self._failed(name, TIMED_OUT, error)
 
     async def _run(self, probe: Probe) -> ProbeResult:
@@ -207,4 +207,4 @@ async def ready(checker: HealthHere, stopping: StoppingHere) -> Response:
 )
 async def show_metrics(metrics: MetricsHere) -> Response:
     """The metrics of this process and of the queues."""
-    return Response(await metrics.page(), media_type=PAGE_TYPE)
+    return Response(await metrics.page(), media_type=CONTENT_TYPE)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from penstock.kernel.backlog import list_rooms_waiting
+from penstock.kernel.backlog import list_module_backlogs
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.db import Db
-from penstock.kernel.metrics import KnownBreaker
+from penstock.kernel.metrics import BreakerStatus
 from penstock.kernel.migrations import pending
 from penstock.kernel.processes import list_processes
 from penstock.kernel.scheduler import list_periodic_tasks
@@ -84,7 +84,7 @@ def workers(db: Db) -> Probe:
 
     async def check() -> ProbeResult:
         async with db.read() as tx:
-            alive = [process for process in await list_processes(tx) if process.alive and process.rooms]
+            alive = [process for process in await list_processes(tx) if process.alive and process.modules]
         return ProbeResult(ok=bool(alive), detail=f"{len(alive)} alive" if alive else "no worker is running")
 
     return Probe(name="workers", check=check, needed=False)
@@ -95,9 +95,9 @@ def modules(db: Db) -> Probe:
 
     async def check() -> ProbeResult:
         async with db.read() as tx:
-            served = {module for process in await list_processes(tx) if process.alive for module in process.rooms}
-            waiting = [found for found in await list_rooms_waiting(tx) if found.since < tx.now - MAX_UNSERVED]
-        unserved = [found.room or "the default module" for found in waiting if found.room not in served]
+            served = {module for process in await list_processes(tx) if process.alive for module in process.modules}
+            waiting = [found for found in await list_module_backlogs(tx) if found.since < tx.now - MAX_UNSERVED]
+        unserved = [found.module or "the default module" for found in waiting if found.module not in served]
         named = ", ".join(unserved[:MAX_NAMED])
         return ProbeResult(ok=not unserved, detail=f"jobs wait and no worker serves: {named}" if unserved else "")
 
@@ -114,7 +114,7 @@ def periodic_tasks(db: Db, known: frozenset[str]) -> Probe:
     return Probe(name="duties", check=check, needed=False)
 
 
-def breakers(known: Sequence[KnownBreaker]) -> Probe:
+def breakers(known: Sequence[BreakerStatus]) -> Probe:
     """No circuit breaker is open."""
 
     async def check() -> ProbeResult:

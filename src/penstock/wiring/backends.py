@@ -28,14 +28,14 @@ from penstock.adapters.s3 import Keys, S3Blobs, S3Place
 from penstock.etl import overlay, schemas
 from penstock.etl import worker as etl_worker
 from penstock.kernel import events, outbox
-from penstock.kernel.announce import announce_by_message, announce_nothing
 from penstock.kernel.clock import Clock, SystemClock
 from penstock.kernel.db import Db
 from penstock.kernel.engines import behind_pooler
 from penstock.kernel.fallback_limits import FallbackLimits
 from penstock.kernel.ids import TimeIds
+from penstock.kernel.job_dispatch import dispatch_by_outbox, no_dispatch
 from penstock.kernel.notifier import Notifier
-from penstock.kernel.queue import Queue
+from penstock.kernel.queue import JobQueue
 from penstock.kernel.rate_limits import SqlRateLimits
 from penstock.kernel.runstate import SqlRunState
 from penstock.kernel.sandbox.call import Sandbox
@@ -71,7 +71,7 @@ class Backends:
     redis: RedisLink | None
     notifier: Notifier | None
     blobs: DiskBlobs | S3Blobs
-    queue: Queue
+    queue: JobQueue
     tickets: Tickets | None  # set when ARQ distributes jobs
     runs: SqlRunState | RedisRunState
     limits: FallbackLimits
@@ -112,7 +112,7 @@ def build_backends(settings: Settings, db: Db, *, owner: str) -> Backends:
         redis=redis,
         notifier=build_notifier(settings, redis, owner=owner),
         blobs=blobs,
-        queue=Queue(announce=announce_by_message if arq else announce_nothing),
+        queue=JobQueue(dispatch=dispatch_by_outbox if arq else no_dispatch),
         tickets=Tickets(redis, db.clock, names=queue_names(settings)) if redis and arq else None,
         runs=build_runs(settings, db, redis),
         limits=limits,

@@ -9,9 +9,9 @@ from penstock.access import audit
 from penstock.access import store as access_store
 from penstock.etl import worker as etl_worker
 from penstock.etl.deps import Deps as EtlDeps
-from penstock.kernel.announce import JobsWaiting
 from penstock.kernel.db import Db
-from penstock.kernel.maintenance import ACTOR, TIDY_SECONDS, Forget, until_none
+from penstock.kernel.job_dispatch import JobsWaiting
+from penstock.kernel.maintenance import ACTOR, CLEANUP_SECONDS, DeleteOld, repeat_until_zero
 from penstock.kernel.outbox import Carrier, Routes
 from penstock.kernel.retry import Backoff
 from penstock.kernel.scheduler import PeriodicTask
@@ -66,19 +66,19 @@ class Modules:
 
 def access_cleaner(db: Db, *, audit_age: timedelta, lock: timedelta) -> PeriodicTask:
     """Delete old audit lines and keys, expired sessions, and login attempts that no longer count."""
-    ages: list[tuple[Forget, timedelta]] = [
+    ages: list[tuple[DeleteOld, timedelta]] = [
         (audit.delete_lines, audit_age),
         (access_store.delete_keys, audit_age),
         (access_store.delete_sessions, timedelta()),
         (access_store.delete_attempts, lock),
     ]
 
-    async def delete_some(delete: Forget, age: timedelta) -> int:
+    async def delete_some(delete: DeleteOld, age: timedelta) -> int:
         async with db.tx(actor=ACTOR) as tx:
             return await delete(tx, before=tx.now - age)
 
     async def run() -> None:
         for delete, age in ages:
-            await until_none(partial(delete_some, delete, age))
+            await repeat_until_zero(partial(delete_some, delete, age))
 
-    return PeriodicTask(name="forget-access", every_seconds=TIDY_SECONDS, run=run)
+    return PeriodicTask(name="forget-access", every_seconds=CLEANUP_SECONDS, run=run)

@@ -26,18 +26,18 @@ from penstock.kernel.blobs import Blobs
 from penstock.kernel.circuit_breaker import CircuitBreaker
 from penstock.kernel.clock import Clock, SystemClock
 from penstock.kernel.coalescer import Coalescer
+from penstock.kernel.database_errors import DatabaseNotMigrated
 from penstock.kernel.db import Db
 from penstock.kernel.events import delete_events
 from penstock.kernel.fallback_limits import FallbackLimits
-from penstock.kernel.faults import DatabaseNotMigrated
 from penstock.kernel.hub import Hub
-from penstock.kernel.maintenance import ACTOR, TIDY_SECONDS, Maintenance, until_none
+from penstock.kernel.maintenance import ACTOR, CLEANUP_SECONDS, Maintenance, repeat_until_zero
 from penstock.kernel.migrations import migrate, pending
 from penstock.kernel.notifier import Notifier, run_notifier
 from penstock.kernel.outbox import Carrier, Relay
-from penstock.kernel.patience import until_there
 from penstock.kernel.processes import Heartbeat, ProcessKind
-from penstock.kernel.queue import Queue
+from penstock.kernel.queue import JobQueue
+from penstock.kernel.retry import retry_while_unavailable
 from penstock.kernel.runner import Runner, RunnerOptions
 from penstock.kernel.runstate import RunState
 from penstock.kernel.sandbox.call import Sandbox
@@ -73,7 +73,7 @@ class Runtime:
     db: Db
     redis: RedisLink | None
     blobs: Blobs
-    queue: Queue
+    queue: JobQueue
     runs: RunState
     limits: FallbackLimits
     relay: Relay
@@ -116,13 +116,13 @@ class Runtime:
             retries=self.modules.retries(),
         )
         if self.redis is None or not uses_arq(self.settings):
-            return Workers(self.db, self.queue, handlers, owner=self.owner, rooms=modules, slots=slots, **options)
+            return Workers(self.db, self.queue, handlers, owner=self.owner, modules=modules, slots=slots, **options)
         runner = Runner(self.db, self.queue, handlers, owner=self.owner, **options)
-        return ArqWorkers(self.redis, runner, rooms=modules, slots=slots, names=queue_names(self.settings))
+        return ArqWorkers(self.redis, runner, modules=modules, slots=slots, names=queue_names(self.settings))
 
     async def run_background(self, *, kind: ProcessKind, modules: Sequence[str] = ()) -> None:
         """Run the background tasks of a process until cancelled. `modules` are those whose jobs it takes."""
-        heartbeat = Heartbeat(self.db, owner=self.owner, kind=kind, rooms=modules, version=version("penstock"))
+        heartbeat = Heartbeat(self.db, owner=self.owner, kind=kind, modules=modules, version=version("penstock"))
         async with asyncio.TaskGroup() as tasks:
             for part in (self.relay, self.scheduler, heartbeat):
                 tasks.create_task(part.run())
@@ -136,7 +136,7 @@ class Runtime:
 
     async def _import_rules(self) -> None:
         """Import the rules in files at start, or as soon as the database is available."""
-        await until_there(self.clock, self._read_rules, away="Rules in files are not imported yet")
+        await retry_while_unavailable(self.clock, self._read_rules, warning="Rules in files are not imported yet")
 
     async def _read_rules(self) -> None:
         await take_in(self.modules.etl, self.settings.data_dir / self.settings.etl.rules_dir)
@@ -168,7 +168,7 @@ async def make_ready(db: Db, settings: Settings) -> None:
 def _build(settings: Settings, db: Db, backends: Backends, owner: str) -> Runtime:
     modules = _modules(settings, db, backends)
     carriers = _carriers(settings, backends, modules)
-    relay = Relay(db, ROUTES, carriers=carriers, owner=owner, most_attempts=settings.outbox_attempts)
+    relay = Relay(db, ROUTES, carriers=carriers, owner=owner, max_attempts=settings.outbox_attempts)
     return Runtime(
         settings=settings,
         owner=owner,
@@ -198,7 +198,7 @@ def _modules(settings: Settings, db: Db, backends: Backends) -> Modules:
         queue=backends.queue,
         client=backends.webhook_client,
         channels=PUBLIC,
-        most_attempts=settings.webhook_attempts,
+        max_attempts=settings.webhook_attempts,
         user_agent=f"penstock/{version('penstock')}",
     )
     return Modules(notify=notify, tasks=_tasks(settings, db, backends), etl=build_etl(settings, db, backends))
@@ -274,7 +274,9 @@ def _periodic_tasks(
         access_cleaner(db, audit_age=audit, lock=lock),
         *modules.periodic_tasks(history=history),
         alerts.periodic_task(db, _alert_thresholds(settings)),
-        PeriodicTask(name="forget-events", every_seconds=TIDY_SECONDS, run=partial(until_none, delete_old_events)),
+        PeriodicTask(
+            name="forget-events", every_seconds=CLEANUP_SECONDS, run=partial(repeat_until_zero, delete_old_events)
+        ),
         PeriodicTask(name="sweep-blobs", every_seconds=SWEEP_SECONDS, run=sweep_blobs),
     ]
     if backends.tickets is not None:

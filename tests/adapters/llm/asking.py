@@ -4,12 +4,12 @@ from datetime import datetime
 
 from penstock.adapters.llm import DEFAULT, Server
 from penstock.documents.chat_model import Message, Question, Which
-from penstock.kernel.plain import Plain
-from penstock.kernel.rate_limits import Bucket, Grant
+from penstock.kernel.json_object import JsonObject
+from penstock.kernel.rate_limits import Bucket, RateLimitResult
 
 KEY = "sk-4f9a1c7e2b8d"
-SCHEMA: Plain = {"type": "object", "properties": {"title": {"type": "string"}, "total": {"type": "number"}}}
-STRICT: Plain = SCHEMA | {"required": ["title", "total"], "additionalProperties": False}
+SCHEMA: JsonObject = {"type": "object", "properties": {"title": {"type": "string"}, "total": {"type": "number"}}}
+STRICT: JsonObject = SCHEMA | {"required": ["title", "total"], "additionalProperties": False}
 
 
 class OpenLimits:
@@ -19,9 +19,9 @@ class OpenLimits:
         self.taken: list[str] = []
         self.cooled: list[tuple[str, float]] = []
 
-    async def take(self, key: str, bucket: Bucket, *, amount: float = 1) -> Grant:
+    async def take(self, key: str, bucket: Bucket, *, amount: float = 1) -> RateLimitResult:
         self.taken.append(key)
-        return Grant(allowed=True, remaining=1, wait_seconds=0)
+        return RateLimitResult(allowed=True, remaining=1, wait_seconds=0)
 
     async def cool(self, key: str, bucket: Bucket, *, seconds: float) -> None:
         self.cooled.append((key, seconds))

@@ -15,7 +15,7 @@ from penstock.adapters.redis.limits import RedisRateLimits
 from penstock.adapters.redis.link import RedisAway, RedisLink
 from penstock.documents.chat_model import ModelBusy, ModelGateShut, Reply, Which
 from penstock.kernel.clock import Clock, ManualClock, SystemClock
-from penstock.kernel.rate_limits import Bucket, Grant, RateLimits, SqlRateLimits
+from penstock.kernel.rate_limits import Bucket, RateLimitResult, RateLimits, SqlRateLimits
 from tests.adapters.llm.asking import OpenLimits, asking, server_at
 from tests.adapters.llm.conftest import Open
 from tests.conftest import open_db
@@ -75,7 +75,7 @@ class Watched:
     def __getattr__(self, name: str) -> object:
         return getattr(self._limits, name)
 
-    async def take(self, key: str, bucket: Bucket, *, amount: float = 1) -> Grant:
+    async def take(self, key: str, bucket: Bucket, *, amount: float = 1) -> RateLimitResult:
         asked = time.perf_counter()
         grant = await self._limits.take(key, bucket, amount=amount)
         if grant.allowed:
@@ -129,7 +129,7 @@ class TestWorkers:
         with pytest.raises(ModelGateShut) as held_up:
             await second.ask(asking("good"))
         assert 80 < held_up.value.wait_seconds <= 90
-        assert held_up.value.ours  # nothing was asked
+        assert held_up.value.internal_outage  # nothing was asked
         assert len(server.calls) == 1
         clock.advance(seconds=90)
         await as_time_goes_by(clock, second.ask(asking("good")))
@@ -207,11 +207,11 @@ class LimitsThatRefuse(OpenLimits):
         self._key = key
         self._seconds = seconds
 
-    async def take(self, key: str, bucket: Bucket, *, amount: float = 1) -> Grant:
+    async def take(self, key: str, bucket: Bucket, *, amount: float = 1) -> RateLimitResult:
         if self._key not in key:
             return await super().take(key, bucket, amount=amount)
         self.asked += 1
-        return Grant(allowed=False, remaining=0, wait_seconds=self._seconds)
+        return RateLimitResult(allowed=False, remaining=0, wait_seconds=self._seconds)
 
 
 class LimitsThatAreSlow(OpenLimits):
@@ -221,7 +221,7 @@ class LimitsThatAreSlow(OpenLimits):
         super().__init__()
         self._times = times
 
-    async def take(self, key: str, bucket: Bucket, *, amount: float = 1) -> Grant:
+    async def take(self, key: str, bucket: Bucket, *, amount: float = 1) -> RateLimitResult:
         if len(self.taken) < self._times:
             await asyncio.sleep(SLACK_SECONDS * 1.1)
         return await super().take(key, bucket, amount=amount)

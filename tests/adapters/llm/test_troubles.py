@@ -237,7 +237,7 @@ class TestBreaker:
         assert (first.open, other.open, first.reason) == (True, False, "it answered 500")
         with pytest.raises(PenstockError, match="left alone") as rested:
             await chat.ask(asking("good"))
-        assert rested.value.ours
+        assert rested.value.internal_outage
         assert len(server.calls) == 3
         await chat.ask(asking(which=Which(server="other", model="good")))
         clock.advance(seconds=5)
@@ -255,7 +255,7 @@ class TestBreaker:
             clock.advance(seconds=5)
             with pytest.raises(ModelAway if costs else CircuitBreakerOpen) as looked:
                 await chat.ask(asking(model))
-            assert looked.value.ours is not costs
+            assert looked.value.internal_outage is not costs
         assert len(server.calls) == 7
         assert chat.breakers[0].open
 

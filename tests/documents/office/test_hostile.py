@@ -182,7 +182,7 @@ async def test_sandbox_failures_become_errors_of_the_file_except_our_own(ending,
     with pytest.raises(error) as raised, told_of("a.docx", "docx", page=3):
         raise ending
     assert raised.value.retryable == (error not in {DocumentUnreadable, DocumentTooLarge})
-    assert raised.value.ours == (error is errors.SandboxLost)
+    assert raised.value.internal_outage == (error is errors.SandboxLost)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from penstock.kernel.http.problems import install_error_handlers
 from penstock.kernel.http.request_log import RequestLog
 from penstock.kernel.http.routes import RouteIndex
 from penstock.kernel.logs import request_id
-from penstock.kernel.metrics import Traffic
+from penstock.kernel.metrics import HttpMetrics
 
 MAX_BYTES = 2000
 BODY_SECONDS = 0.2
@@ -45,7 +45,7 @@ class ServedApp:
     """The app and the objects of its middleware."""
 
     app: FastAPI
-    traffic: Traffic = field(default_factory=Traffic)
+    traffic: HttpMetrics = field(default_factory=HttpMetrics)
     in_flight: InFlight = field(default_factory=InFlight)
     log: RequestLog
     raises: Callable[[], None] = lambda: None

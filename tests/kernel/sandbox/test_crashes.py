@@ -66,7 +66,7 @@ class TestADeadZygote:
 
     @pytest.mark.parametrize("error", [SandboxLost, SandboxNotStarted])
     def test_is_our_own_trouble(self, error: type[Unavailable]):
-        assert (error.status, error.retryable, error.ours) == (503, True, True)
+        assert (error.status, error.retryable, error.internal_outage) == (503, True, True)
 
 
 async def test_a_zygote_leaves_the_stop_of_the_service_to_the_service(sandbox: Sandbox):

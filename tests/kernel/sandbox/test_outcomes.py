@@ -73,7 +73,7 @@ async def test_a_death_is_an_answer(sandbox: Sandbox):
 )
 def test_an_answer_about_a_file_is_not_worth_another_try_but_a_kill_is_worth_an_attempt(kind: type[PenstockError]):
     expected = (503, True, False) if kind is SandboxKilled else (400, False, False)
-    assert (kind.status, kind.retryable, kind.ours) == expected
+    assert (kind.status, kind.retryable, kind.internal_outage) == expected
 
 
 class TestTime:

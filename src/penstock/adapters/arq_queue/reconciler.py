@@ -6,11 +6,11 @@ at one page further back. As long as tickets are missing it goes on, so that a f
 """
 
 from penstock.adapters.arq_queue.tickets import Tickets, ticket_channel
-from penstock.kernel.announce import Waiting
-from penstock.kernel.backlog import list_rooms_waiting, list_waiting
+from penstock.kernel.backlog import list_module_backlogs, list_waiting_jobs
 from penstock.kernel.db import Db
-from penstock.kernel.leases import PROMOTE_AT_ONCE
-from penstock.kernel.queue import Queue
+from penstock.kernel.job_dispatch import WaitingJob
+from penstock.kernel.leases import PROMOTE_BATCH
+from penstock.kernel.queue import JobQueue
 from penstock.kernel.scheduler import PeriodicTask
 
 EVERY_SECONDS = 2.0
@@ -23,12 +23,12 @@ ACTOR = "reconciler"
 class Reconciler:
     """Walks through the backlog. Remembers only how far it came, so any process can take over."""
 
-    def __init__(self, db: Db, queue: Queue, tickets: Tickets) -> None:
+    def __init__(self, db: Db, queue: JobQueue, tickets: Tickets) -> None:
         self._db = db
         self._queue = queue
         self._tickets = tickets
         self._room: str | None = None
-        self._cursors: dict[str, Waiting] = {}
+        self._cursors: dict[str, WaitingJob] = {}
 
     def duty(self) -> PeriodicTask:
         """The duty, for a timekeeper."""
@@ -38,18 +38,18 @@ class Reconciler:
         """Take one turn."""
         await self._promote()
         async with self._db.read() as tx:
-            waiting = await list_rooms_waiting(tx, after=self._room, limit=ROOMS_AT_ONCE)
+            waiting = await list_module_backlogs(tx, after=self._room, limit=ROOMS_AT_ONCE)
         for found in waiting:
-            if await self._walk(found.room):
-                self._db.wakeups.wake(ticket_channel(found.room))
-        self._room = waiting[-1].room if len(waiting) == ROOMS_AT_ONCE else None
+            if await self._walk(found.module):
+                self._db.wakeups.wake(ticket_channel(found.module))
+        self._room = waiting[-1].module if len(waiting) == ROOMS_AT_ONCE else None
 
     async def _promote(self) -> None:
         """Let in what has come due. Claims by id do not need it, but here only what was let in is seen."""
         for _ in range(PAGES_AT_ONCE):
             async with self._db.tx(actor=ACTOR) as tx:
                 promoted = await self._queue.leases.promote(tx)
-            if promoted < PROMOTE_AT_ONCE:
+            if promoted < PROMOTE_BATCH:
                 return
 
     async def _walk(self, room: str) -> int:
@@ -67,7 +67,7 @@ class Reconciler:
             self._cursors[room] = page[-1]
         return total
 
-    async def _give_tickets(self, room: str, after: Waiting | None) -> tuple[list[Waiting], int]:
+    async def _give_tickets(self, room: str, after: WaitingJob | None) -> tuple[list[WaitingJob], int]:
         async with self._db.read() as tx:
-            page = await list_waiting(tx, room, after=after, limit=PAGE)
+            page = await list_waiting_jobs(tx, room, after=after, limit=PAGE)
         return page, await self._tickets.push(page)

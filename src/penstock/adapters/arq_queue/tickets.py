@@ -17,9 +17,9 @@ from arq.jobs import serialize_job
 from arq.utils import timestamp_ms
 
 from penstock.adapters.redis.link import Argument, RedisLink, Script
-from penstock.kernel.announce import JobsWaiting, Waiting
 from penstock.kernel.clock import Clock
 from penstock.kernel.db import Tx
+from penstock.kernel.job_dispatch import JobsWaiting, WaitingJob
 from penstock.kernel.outbox import Parcel
 
 FUNCTION = "penstock.job"
@@ -56,12 +56,12 @@ def ticket_channel(room: str) -> str:
     return f"tickets:{room}"
 
 
-def ticket_name(job: Waiting) -> str:
+def ticket_name(job: WaitingJob) -> str:
     """The ARQ job id. Ids may hold colons; attempts do not, so no two names are alike."""
     return f"{job.id}:{job.attempt}"
 
 
-def score(job: Waiting, now: datetime) -> int:
+def score(job: WaitingJob, now: datetime) -> int:
     """Where a ticket stands: what is due by priority and due time, what is not due yet by its due time alone."""
     due_ms = math.ceil(job.due_at.timestamp() * 1000)  # rounded down, it would come before the ledger finds it due
     return due_ms if job.due_at > now else due_ms + (job.priority - BELOW_ALL) * PRIORITY_MS
@@ -81,7 +81,7 @@ class Tickets:
         """Push tickets for the jobs that a message names, and wake the workers of their rooms."""
         jobs = JobsWaiting(**parcel.payload).waiting()
         await self.push(jobs)
-        channels = {ticket_channel(job.room) for job in jobs}
+        channels = {ticket_channel(job.module) for job in jobs}
 
         async def wake(tx: Tx) -> None:
             for channel in channels:
@@ -89,14 +89,14 @@ class Tickets:
 
         return wake
 
-    async def push(self, jobs: Iterable[Waiting]) -> int:
+    async def push(self, jobs: Iterable[WaitingJob]) -> int:
         """Make sure that these jobs have tickets, and in their order; returns how many had none."""
         by_room: defaultdict[str, list[Argument]] = defaultdict(list)
         now, now_ms = self._clock.now(), timestamp_ms()
         for job in jobs:
             ticket = serialize_job(FUNCTION, (job.id,), {}, None, now_ms, serializer=msgspec.json.encode)
             lasts_ms = int((max(0.0, (job.due_at - now).total_seconds()) + LASTS_SECONDS) * 1000)
-            by_room[job.room] += [ticket_name(job), ticket, lasts_ms, score(job, now)]
+            by_room[job.module] += [ticket_name(job), ticket, lasts_ms, score(job, now)]
         return sum(
             [
                 await self._link.run(PUSH, [queue_name(room, self._names)], job_key_prefix, *tickets)

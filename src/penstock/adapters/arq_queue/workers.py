@@ -22,8 +22,8 @@ from redis.exceptions import WatchError
 from penstock.adapters.arq_queue.client import ArqClient
 from penstock.adapters.arq_queue.tickets import FUNCTION, NO_NAMES, QueueNames, queue_name, ticket_channel
 from penstock.adapters.redis.link import RedisAway, RedisLink, Script
-from penstock.kernel.leases import LOOK_AGAIN_SECONDS
-from penstock.kernel.patience import look_for_ever
+from penstock.kernel.leases import POLL_SECONDS
+from penstock.kernel.retry import poll_forever
 from penstock.kernel.runner import HAND_BACK_SECONDS, Runner
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class ArqWorkers:
         link: RedisLink,
         runner: Runner,
         *,
-        rooms: Sequence[str] = ("",),
+        modules: Sequence[str] = ("",),
         slots: int = 4,
         names: QueueNames = NO_NAMES,
     ) -> None:
@@ -70,8 +70,8 @@ class ArqWorkers:
         self._link = link
         self._runner = runner
         self._db = runner.db
-        self._rooms = cycle(rooms)
-        self._room_count = len(rooms)
+        self._modules = cycle(modules)
+        self._module_count = len(modules)
         self._slots = slots
         self._names = names
         self._takers: dict[str, Worker] = {}
@@ -82,24 +82,24 @@ class ArqWorkers:
         self._claiming = asyncio.Lock()
         self._faults: list[Exception] = []  # of the tickets in hand
         self._handing: asyncio.Task[None] | None = None
-        self._ear = self._db.wakeups.listen(map(ticket_channel, rooms))
+        self._listener = self._db.wakeups.listen(map(ticket_channel, modules))
         # Two lines per ticket, which say nothing that the ledger does not.
         logging.getLogger("arq.worker").setLevel(logging.WARNING)
 
     async def run(self) -> None:
         """Work until cancelled; then let running jobs end within the grace, and hand the others back."""
         try:
-            async with self._runner.keeping():
+            async with self._runner.renewing_leases():
                 try:
-                    await look_for_ever(self._db.clock, self.start_some, self._rest, away="no jobs are taken for now")
+                    await poll_forever(self._db.clock, self.start_some, self._rest, warning="no jobs are taken for now")
                 finally:
                     await self._let_go()
         finally:
-            self._db.wakeups.forget(self._ear)
+            self._db.wakeups.unlisten(self._listener)
 
     async def _rest(self, found: int) -> None:
         if not found or len(self._runner.running) >= self._slots:
-            await self._ear.wait(seconds=self._seconds_to_look())
+            await self._listener.wait(seconds=self._seconds_to_look())
 
     async def _let_go(self) -> None:
         """What is being claimed must be running before it can be handed back. A stop does not wait long for it."""
@@ -121,13 +121,13 @@ class ArqWorkers:
         if not self._runner.handlers:
             return 0
         taken, self._next_due_ms = 0, None
-        for room in islice(self._rooms, self._room_count):
+        for room in islice(self._modules, self._module_count):
             free = self._slots - len(self._runner.running)
             if free < 1:
                 break
             if not self._rests(room):
                 taken += await self._take(room, free)
-        next(self._rooms)  # another room begins the next time
+        next(self._modules)  # another room begins the next time
         return taken
 
     async def _take(self, room: str, most: int) -> int:
@@ -213,7 +213,7 @@ class ArqWorkers:
         """Claim rows and start with them. A row that is not to be had is another's, or will come again."""
         queue, seconds = self._runner.queue, self._runner.lease_seconds
         async with self._db.tx(actor=self.owner) as tx:
-            jobs = await queue.claim_ids(tx, ids, owner=self.owner, seconds=seconds, room=room)
+            jobs = await queue.claim_ids(tx, ids, owner=self.owner, seconds=seconds, module=room)
             refused = len(jobs) < len(ids) and await queue.leases.is_restricted(tx, room)
         if refused:
             self._resting[room] = self._db.clock.now() + timedelta(seconds=REST_SECONDS)
@@ -223,7 +223,7 @@ class ArqWorkers:
 
     def _ended(self, room: str) -> None:
         self._resting.pop(room, None)
-        self._ear.ring()
+        self._listener.notify()
 
     def _rests(self, room: str) -> bool:
         until = self._resting.get(room)
@@ -232,5 +232,5 @@ class ArqWorkers:
     def _seconds_to_look(self) -> float:
         """Until the next deferred ticket comes due, and a second at most: others may push without a ring."""
         if self._next_due_ms is None:
-            return LOOK_AGAIN_SECONDS
-        return max(0.0, min(LOOK_AGAIN_SECONDS, (self._next_due_ms - timestamp_ms()) / 1000))
+            return POLL_SECONDS
+        return max(0.0, min(POLL_SECONDS, (self._next_due_ms - timestamp_ms()) / 1000))

@@ -31,7 +31,7 @@ from penstock.documents.chat_model import (
 from penstock.kernel.circuit_breaker import CircuitBreaker, CircuitBreakerOpen
 from penstock.kernel.clock import Clock
 from penstock.kernel.errors import PenstockError
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 from penstock.kernel.rate_limits import RateLimits
 
 OUTCOMES: dict[type[PenstockError], str] = {
@@ -80,7 +80,7 @@ class ChatCompletions:
         """One for each server."""
         return [door.breaker for door in self._doors.values()]
 
-    def identity(self, which: Which) -> Plain:
+    def identity(self, which: Which) -> JsonObject:
         """What an answer depends on beside the question. The address is a part: behind another stands another model."""
         door, model = self._choose(which)
         given = which.temperature
@@ -125,13 +125,13 @@ class ChatCompletions:
             raise ModelNotSet(which=f" ({name})")
         return door, model
 
-    async def _call(self, door: _Door, body: Plain) -> _Heard:
+    async def _call(self, door: _Door, body: JsonObject) -> _Heard:
         """One POST. That the server is away is raised, and what the breaker counts; all else it says is returned."""
         async with door.gate.passing(self._places):
             began, was_open = time.perf_counter(), door.breaker.open
             try:
                 # Inside the gate: waiting there says nothing about the server, and must not close its breaker.
-                with door.breaker.trying(ModelAway, words=_in_short):
+                with door.breaker.guard(ModelAway, describe=_in_short):
                     what = await self._post(door.server, body)
             except ModelAway as error:
                 self.meters.count_call(door.server.name, OUTCOMES[ModelAway], time.perf_counter() - began)
@@ -140,7 +140,7 @@ class ChatCompletions:
                 raise
         return _Heard(what=what, seconds=time.perf_counter() - began)
 
-    async def _post(self, server: Server, body: Plain) -> Said | Trouble:
+    async def _post(self, server: Server, body: JsonObject) -> Said | Trouble:
         arrived = await self._wire.post(server, body)
         if arrived.status <= HIGHEST_SUCCESS:
             what = read_answer(arrived.body, key=server.api_key)
@@ -159,7 +159,7 @@ class ChatCompletions:
         self.meters.count_call(door.server.name, OUTCOMES[type(error)], seconds)
         return error
 
-    def _reply(self, door: _Door, model: str, body: Plain, said: Said, seconds: float) -> Reply:
+    def _reply(self, door: _Door, model: str, body: JsonObject, said: Said, seconds: float) -> Reply:
         """What was said, if it is whole. It was paid for either way."""
         server = door.server
         cost = server.cost(said.prompt_tokens, said.completion_tokens)

@@ -11,7 +11,7 @@ from typing import Literal
 from penstock.adapters.llm.servers import FirstMode, Terms
 from penstock.adapters.llm.troubles import Trouble
 from penstock.documents.chat_model import Message, Mode, Question
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 LADDER: tuple[Mode, ...] = ("json_schema_strict", "json_schema", "json_object", "plain")
 FORMAT_WORDS = ("response_format", "json_schema", "json_object", "schema")
@@ -47,7 +47,7 @@ class Habits:
             return "json_schema"
         return self.mode
 
-    def after(self, trouble: Trouble, body: Plain) -> "Habits | None":
+    def after(self, trouble: Trouble, body: JsonObject) -> "Habits | None":
         """What to ask with after this refusal of this body; none when nothing is left to be changed.
 
         Each change can be made once, so asking comes to an end.
@@ -95,11 +95,11 @@ class Memory:
         self._known[base_url, model] = (habits, now + REMEMBERED)
 
 
-def body_of(question: Question, model: str, habits: Habits, terms: Terms) -> Plain:
+def body_of(question: Question, model: str, habits: Habits, terms: Terms) -> JsonObject:
     """The body of a call."""
     mode = habits.mode_for(question)
     asked = _with_json_named(question.messages) if mode == "json_object" else question.messages
-    body: Plain = {"model": model, "messages": [{"role": turn.role, "content": turn.text} for turn in asked]}
+    body: JsonObject = {"model": model, "messages": [{"role": turn.role, "content": turn.text} for turn in asked]}
     if habits.takes_temperature:
         given = question.which.temperature
         body["temperature"] = terms.temperature if given is None else given
@@ -118,7 +118,7 @@ def body_of(question: Question, model: str, habits: Habits, terms: Terms) -> Pla
     return body
 
 
-def mode_of(body: Plain) -> Mode:
+def mode_of(body: JsonObject) -> Mode:
     """The mode in which a body asks."""
     wanted = body.get("response_format", {"type": "plain"})
     if wanted["type"] == "json_schema":

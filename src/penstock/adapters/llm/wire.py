@@ -15,7 +15,7 @@ import msgspec
 
 from penstock.adapters.llm.servers import Server
 from penstock.documents.chat_model import ModelAway
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Wire:
         self._seconds = seconds
         self._session: aiohttp.ClientSession | None = None
 
-    async def post(self, server: Server, body: Plain) -> Arrived:
+    async def post(self, server: Server, body: JsonObject) -> Arrived:
         """Post once, and read the whole answer."""
         headers = {"Content-Type": "application/json"}
         if server.api_key:

@@ -21,7 +21,7 @@ from penstock.documents.extract.llm.responses import ParsedResponse, ResponsePro
 from penstock.documents.extract.llm.schema_variants import strict_schema
 from penstock.documents.ocr.provider import Desk
 from penstock.kernel.blobs import JSON_TYPE, Blobs
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 FOLDER = "replies/"
 MOST_SCHEMA_BYTES = 100_000  # a sandboxed call takes 128 KiB of arguments
@@ -32,12 +32,12 @@ SHOWN_PROBLEMS = 5  # in an error
 class Wanted:
     """The schema of an answer in the forms that it is needed in."""
 
-    schema: Plain
+    schema: JsonObject
     written: bytes
-    strict: Plain | None
+    strict: JsonObject | None
 
     @classmethod
-    def by(cls, schema: Plain | None) -> "Wanted":
+    def by(cls, schema: JsonObject | None) -> "Wanted":
         """The forms of a schema; `ModelRuleUnusable` where it is none or too much."""
         if not schema:
             raise ModelRuleUnusable(reason="it has no json_schema")
@@ -78,7 +78,7 @@ class Asker:
         self.done += 1
         await self.desk.progress(self.done, self.steps)
 
-    async def value(self, messages: Sequence[Message], wanted: Wanted, *, rounds: int | None = None) -> Plain:
+    async def value(self, messages: Sequence[Message], wanted: Wanted, *, rounds: int | None = None) -> JsonObject:
         """A value that satisfies the schema, or `ResultNotValid` after so many repairs."""
         most = self.repair_rounds if rounds is None else rounds
         asked, turn = tuple(messages), 0
@@ -108,14 +108,14 @@ class Asker:
             raise ModelRuleUnusable(reason=f"its json_schema cannot be used ({verdict.schema_error})")
         return verdict
 
-    async def check_value(self, value: Plain, wanted: Wanted) -> ParsedResponse:
+    async def check_value(self, value: JsonObject, wanted: Wanted) -> ParsedResponse:
         """The verdict on a value."""
         return await self.check(msgspec.json.encode(value).decode(), wanted)
 
-    def taken(self, verdict: ParsedResponse) -> Plain:
+    def taken(self, verdict: ParsedResponse) -> JsonObject:
         """The value of a good verdict."""
         self.mended += verdict.repaired
-        value: Plain = verdict.value
+        value: JsonObject = verdict.value
         return value
 
     def failure(self, problems: Sequence[ResponseProblem]) -> ResultNotValid:
@@ -146,7 +146,7 @@ class Asker:
         asked = msgspec.json.encode((self.model.identity(self.which), question, turn), order="sorted")
         return hashlib.sha256(asked).hexdigest()
 
-    def usage(self, strategy: str) -> Plain:
+    def usage(self, strategy: str) -> JsonObject:
         """What was paid for this document, calls of workers that died included. What nobody tells is null."""
         replies = self.replies
         return {

@@ -19,7 +19,7 @@ from penstock.documents.errors import DocumentTookTooLong
 from penstock.documents.extract.llm.responses import ParsedResponse, ResponseProblem, parse_response
 from penstock.documents.grounding import Grounded, ground_value
 from penstock.kernel.errors import Invalid
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.sandbox.errors import SandboxTimedOut
 from penstock.kernel.sandbox.limits import SandboxLimits
@@ -55,7 +55,7 @@ class Checker:
                 return ParsedResponse(problems=(ResponseProblem("", f"the answer cannot be checked: {error}"),))
 
     async def find(
-        self, filename: str, value: Plain, pages: Path, schema_json: bytes, *, null_ungrounded: bool
+        self, filename: str, value: JsonObject, pages: Path, schema_json: bytes, *, null_ungrounded: bool
     ) -> Grounded:
         """Where each value stands. What is too much to be looked for is told as `excess`."""
         async with self._written(msgspec.json.encode(value) + b"\n", pages) as path:

@@ -19,7 +19,7 @@ from penstock.documents.ocr.provider import Desk, Reading
 from penstock.documents.pages import Place
 from penstock.documents.postprocessor import Shaped, ShapeRule
 from penstock.kernel.blobs import Blobs
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 from penstock.kernel.sandbox.call import Sandbox
 
 
@@ -42,7 +42,7 @@ class LlmShaper:
         self._checker = Checker(sandbox=sandbox, scratch=scratch, ground=ground)
         self._terms = terms or AskingTerms()
 
-    def identity(self, rule: ShapeRule) -> Plain:
+    def identity(self, rule: ShapeRule) -> JsonObject:
         """The model, the words it is asked with, what decides where a document is cut, and who judges the values."""
         options = read_options(rule.options)
         terms = self._terms_for(options)

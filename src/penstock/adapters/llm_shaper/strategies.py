@@ -18,7 +18,7 @@ from penstock.documents.extract.llm import prompts
 from penstock.documents.extract.llm.chunks import Chunk
 from penstock.documents.extract.llm.merge import MergedResult, PartialResult, merge
 from penstock.documents.extract.llm.schema_variants import relaxed_schema
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 from penstock.kernel.retry import worth_retrying
 
 DIRECT = "direct-json"
@@ -58,8 +58,8 @@ class Matter:
 class Outcome:
     """A value that satisfies the schema, and what else is to be told."""
 
-    value: Plain
-    notes: Plain = field(default_factory=dict)
+    value: JsonObject
+    notes: JsonObject = field(default_factory=dict)
 
 
 async def ask_directly(asker: Asker, matter: Matter) -> Outcome:
@@ -156,7 +156,7 @@ async def _about(asker: Asker, matter: Matter, text: Chunk) -> Outcome:
     return Outcome(value=value)
 
 
-async def _whole(asker: Asker, matter: Matter, merged: MergedResult) -> Plain:
+async def _whole(asker: Asker, matter: Matter, merged: MergedResult) -> JsonObject:
     """The merged value, if need be in another form."""
     wanted = matter.wanted
     verdict = await asker.check_value(merged.value, wanted)

@@ -25,7 +25,7 @@ from penstock.documents.pages import Origin
 from penstock.documents.pdf.text_layer import load_parser
 from penstock.documents.text.document import detect_file_kind
 from penstock.kernel.blobs import Blobs
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 from penstock.kernel.sandbox.call import Sandbox, Warmup
 
 PARSERS = (
@@ -76,7 +76,7 @@ class LocalReader:
         self._versions = {"penstock": __version__, **{name: version(name) for name in MAKERS}}  # once: it asks the disk
 
     @property
-    def identity(self) -> Plain:
+    def identity(self) -> JsonObject:
         """Whatever may make another text of the same document. RateLimits that only refuse are no part of it."""
         options = {"profile": self._profile, "max_page_pixels": self._limits.max_page_pixels}
         return {"reader": self.name, "versions": self._versions, **options}

@@ -19,7 +19,7 @@ from penstock.adapters.mineru.terms import MineruTerms
 from penstock.adapters.mineru.wire import Answer, Wire
 from penstock.kernel.clock import Clock
 from penstock.kernel.errors import PenstockError
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 STORED = frozenset({HTTPStatus.OK, HTTPStatus.CREATED})
 BUSY = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS})
@@ -93,13 +93,13 @@ class Cloud:
         await errand.keep(job)
         return await self.go_on_sending(job, errand)
 
-    async def _submit(self, path: str, errand: Errand, files: list[dict[str, str]]) -> Plain:
+    async def _submit(self, path: str, errand: Errand, files: list[dict[str, str]]) -> JsonObject:
         model = WEB_PAGE_MODEL if errand.plan.ending in WEB_PAGES else self._terms.model_version
         options = {"model_version": model, "language": self._terms.language, "enable_formula": True}
         body = {"files": files, **options, "enable_table": True}
         return self._good(await self._wire.ask("POST", path, body), errand.filename, "")
 
-    def _job(self, body: Plain, errand: Errand) -> Job:
+    def _job(self, body: JsonObject, errand: Errand) -> Job:
         batch_id = body.get("batch_id")
         if not is_id(batch_id):
             raise MineruAway(reason="it gave no id for a batch")
@@ -109,7 +109,7 @@ class Cloud:
     async def _put(self, url: str, errand: Errand, part: Part) -> int:
         return await self._wire.put(url, await errand.file(part))
 
-    def _good(self, answer: Answer, filename: str, job: str) -> Plain:
+    def _good(self, answer: Answer, filename: str, job: str) -> JsonObject:
         """The data of a good answer. Where there is no code at all, the status has the word."""
         body = answer.body
         code = body.get("code") if body.get("code") is not None else body.get("msgCode")
@@ -124,7 +124,7 @@ class Cloud:
             raise MineruAway(reason="its answer has no data")
         return data
 
-    def _part(self, entry: Plain, filename: str, job: str) -> PartLook:
+    def _part(self, entry: JsonObject, filename: str, job: str) -> PartLook:
         state = self._wire.word(entry.get("state"))
         told = entry.get("extract_progress")
         counts = told if isinstance(told, dict) else {}
@@ -139,7 +139,7 @@ class Cloud:
             return PartLook(state="failed", sign=sign, error=self._failure(entry, filename, job))
         return PartLook(state="unsent" if state == "waiting-file" else "under way", sign=sign, done=done, of=of)
 
-    def _failure(self, entry: Plain, filename: str, job: str) -> PenstockError:
+    def _failure(self, entry: JsonObject, filename: str, job: str) -> PenstockError:
         words = self._wire.said(entry.get("err_msg"))
         return codes.of_job(self._trouble(entry.get("err_code"), words, filename, job))
 
@@ -156,7 +156,7 @@ def _check_stored(status: int, job: Job) -> None:
     raise MineruLost(job=job.id)  # the address is no longer good, so the batch can never be whole
 
 
-def _matched(entries: list[Plain], parts: tuple[int, ...]) -> Mapping[int, Plain]:
+def _matched(entries: list[JsonObject], parts: tuple[int, ...]) -> Mapping[int, JsonObject]:
     """The entry of each part: by the id that we gave it, else by its place."""
     tags = {Part(number=number).tag: number for number in parts}
     named = {tags[entry["data_id"]]: entry for entry in entries if _text(entry.get("data_id")) in tags}

@@ -27,7 +27,7 @@ from penstock.adapters.mineru.wire import Wire
 from penstock.documents.ocr.provider import Desk, Reading, Source
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.clock import Clock
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 from penstock.kernel.sandbox.call import Sandbox
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class MineruReader:
             log.warning("MINERU_API_KEY is not set: documents cannot be read by MinerU's cloud")
 
     @property
-    def identity(self) -> Plain:
+    def identity(self) -> JsonObject:
         """What a reading depends on beside the document."""
         return self._terms.identity
 
@@ -149,9 +149,9 @@ class MineruReader:
         name = hashlib.sha256(f"{errand.desk.folder}\n{errand.source.key}".encode()).hexdigest()
         return f"{self.name}-{name[:16]}"
 
-    def _metadata(self, errand: Errand, pages: int) -> Plain:
+    def _metadata(self, errand: Errand, pages: int) -> JsonObject:
         terms = self._terms
-        known: Plain = {
+        known: JsonObject = {
             "provider": self.name,  # MinerU's licence wants services that use it to name it
             "protocol": terms.spoken,
             "pages": errand.plan.pages or pages,

@@ -19,7 +19,7 @@ from penstock.adapters.mineru.patience import while_alive
 from penstock.adapters.mineru.terms import MineruTerms
 from penstock.adapters.mineru.wire import Answer, Wire
 from penstock.kernel.clock import Clock
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 NOT_THERE = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED})
 ZIP_FORM = {"response_format_zip": "true", "return_md": "true", "return_content_list": "true"}
@@ -130,7 +130,7 @@ class SelfHosted:
             raise MineruFailed(filename=filename, reason=words)
         raise MineruRefused(filename=filename, reason=f"HTTP {answer.status}, {words}")
 
-    def _part(self, body: Plain, filename: str) -> PartLook:
+    def _part(self, body: JsonObject, filename: str) -> PartLook:
         status = self._wire.word(body.get("status"))
         sign = f"{status}, {self._wire.word(body.get('queued_ahead') or '0')} ahead"
         if status == "completed":

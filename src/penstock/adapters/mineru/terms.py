@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 MIB = 1024 * 1024
 VERSION = 1  # of how results become pages; a new one makes earlier readings those of another reader
@@ -41,7 +41,7 @@ class MineruTerms:
         return self.endpoint.rstrip("/")
 
     @property
-    def identity(self) -> Plain:
+    def identity(self) -> JsonObject:
         """What a reading depends on beside the document. How it was sent and split is left out."""
         options = {"language": self.language}
         if self.spoken == "cloud":

@@ -19,7 +19,7 @@ from yarl import URL
 from penstock.adapters.mineru.errors import MineruAway, MineruBusy, MineruKeyRefused, MineruResultRefused
 from penstock.adapters.mineru.jobs import Sheet
 from penstock.documents.blob_files import pieces_of
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 from penstock.kernel.redact import BLOT, redact
 
 ANSWER_BYTES = 4 * 1024 * 1024  # a batch of fifty files is told in 50 KB
@@ -41,7 +41,7 @@ class Answer:
     """The status of an answer, and the object in its body; an empty one where there is none."""
 
     status: int
-    body: Plain
+    body: JsonObject
 
 
 class Wire:
@@ -52,7 +52,7 @@ class Wire:
         self._token = token
         self._session: aiohttp.ClientSession | None = None
 
-    async def ask(self, method: str, path: str, body: Plain | None = None) -> Answer:
+    async def ask(self, method: str, path: str, body: JsonObject | None = None) -> Answer:
         """One question to the endpoint."""
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
         async with self._call(method, self._address + path, ASK_SECONDS, json=body, headers=headers) as answer:
@@ -101,7 +101,7 @@ class Wire:
         """A state or a code, which is no more than a word."""
         return self.said(value)[:WORD_CHARACTERS]
 
-    def reason(self, body: Plain) -> str:
+    def reason(self, body: JsonObject) -> str:
         """What an answer says is wrong."""
         return self.said(next((body[name] for name in REASONS if body.get(name)), ""))
 

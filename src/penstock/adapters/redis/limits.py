@@ -9,8 +9,8 @@ from datetime import datetime
 
 from penstock.adapters.redis.link import RedisLink, Script
 from penstock.kernel.clock import Clock
-from penstock.kernel.rate_limits import Bucket, Grant, SqlRateLimits
-from penstock.kernel.token_bucket import Draw, cooled_until, micros
+from penstock.kernel.rate_limits import Bucket, RateLimitResult, SqlRateLimits
+from penstock.kernel.token_bucket import TokenRequest, cooled_until, micros
 
 BUCKETS = "penstock:rate:"  # and the bucket's key
 # Kept for a minute after it is full: the clock of another process may be that far behind.
@@ -51,9 +51,9 @@ class RedisRateLimits:
         self._clock = clock
         self._quotas = quotas
 
-    async def take(self, key: str, bucket: Bucket, *, amount: float = 1) -> Grant:
+    async def take(self, key: str, bucket: Bucket, *, amount: float = 1) -> RateLimitResult:
         """Take tokens from a bucket, all or none."""
-        draw = Draw.of(bucket, amount, self._clock.now())
+        draw = TokenRequest.of(bucket, amount, self._clock.now())
         allowed, full_at = await self._link.run(TAKE, (BUCKETS + key,), draw.now, draw.cost, draw.room)
         return draw.answer(full_at, allowed=bool(allowed))
 

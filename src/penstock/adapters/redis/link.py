@@ -62,7 +62,7 @@ class RedisAway(Unavailable):
     hint = "Check that Redis runs and that PENSTOCK_REDIS_URL is right; it is tried again by itself."
     message_zh = "Redis 没有响应：{reason}。"
     hint_zh = "请检查 Redis 是否在运行、PENSTOCK_REDIS_URL 是否正确；系统会自动重试。"
-    ours = True
+    internal_outage = True
 
 
 class BadRedisUrl(Invalid):
@@ -91,7 +91,7 @@ class RedisLink:
         # For each command redis-py starts a task for the time limit of the socket: a third of what a command costs.
         # Here `_ask` limits the whole of it instead.
         self._quick = _client(url, seconds=None)
-        self.breaker = CircuitBreaker("redis", clock or SystemClock(), rest_seconds=REST_SECONDS)
+        self.breaker = CircuitBreaker("redis", clock or SystemClock(), reset_seconds=REST_SECONDS)
 
     @contextmanager
     def faults(self) -> Iterator[None]:
@@ -100,7 +100,7 @@ class RedisLink:
         Keep the block to a few commands: the breaker hears how they went when it ends.
         """
         try:
-            with self.breaker.trying(*AWAY, words=_reason):
+            with self.breaker.guard(*AWAY, describe=_reason):
                 yield
         except CircuitBreakerOpen as error:
             raise RedisAway(reason=self.breaker.reason) from error

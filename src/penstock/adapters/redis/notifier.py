@@ -24,12 +24,12 @@ class RedisNotifier:
         self._link = link
         self._owner = owner
 
-    async def ring(self, channels: Collection[str]) -> None:
+    async def notify(self, channels: Collection[str]) -> None:
         """Say that these were woken here."""
         words = [self._owner, *map(str, channels)]  # a table's name is a kind of text that JSON does not know
         await self._link.call("PUBLISH", CHANNEL, msgspec.json.encode(words))
 
-    async def hear(self) -> AsyncIterator[str]:
+    async def listen(self) -> AsyncIterator[str]:
         """The channels that were woken in other processes."""
         await self._link.call("PING")  # a server that is gone is found by the breaker, which this connection is not
         async with aclosing(self._link.client.pubsub()) as heard:

@@ -18,7 +18,7 @@ import msgspec
 
 from penstock.adapters.redis.link import RedisLink, Script
 from penstock.kernel.clock import Clock
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 from penstock.kernel.rate_limits import EPOCH
 from penstock.kernel.runstate import RunEntry, RunMovedOn
 
@@ -163,7 +163,7 @@ def _micros(time: timedelta) -> int:
     return time // timedelta(microseconds=1)
 
 
-def _plainly(fields: Plain) -> Iterator[str | bytes]:
+def _plainly(fields: JsonObject) -> Iterator[str | bytes]:
     """Names and values of what can be read without decoding; what there is none of is left out."""
     for name, value in fields.items():
         if name not in KEPT and isinstance(value, str | int | float):

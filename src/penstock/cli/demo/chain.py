@@ -29,7 +29,7 @@ READ_ID, COUNT_ID = "demo:letter:read", "demo:letter:count"
 
 def first_job() -> NewJob:
     """The first job. It enqueues the second when it finishes."""
-    return NewJob(id=READ_ID, kind="demo.read", payload={"letter": LETTER}, room=MODULE)
+    return NewJob(id=READ_ID, kind="demo.read", payload={"letter": LETTER}, module=MODULE)
 
 
 def handlers(runtime: Runtime) -> Mapping[str, JobHandler]:
@@ -82,7 +82,7 @@ class LetterChain:
 
     def _enqueue_count(self, pages: int) -> Settle:
         async def settle(tx: Tx) -> None:
-            count = NewJob(id=COUNT_ID, kind="demo.count", payload={"pages": pages}, room=MODULE)
+            count = NewJob(id=COUNT_ID, kind="demo.count", payload={"pages": pages}, module=MODULE)
             await self._runtime.queue.enqueue(tx, count)
 
         return settle

@@ -36,7 +36,7 @@ OnFinished = Callable[[InputFile, EtlTask], Awaitable[None]]
 async def has_worker(db: Db) -> bool:
     """Whether a live process takes jobs of the etl module."""
     async with db.read() as tx:
-        return any(process.alive and ROOM in process.rooms for process in await list_processes(tx))
+        return any(process.alive and ROOM in process.modules for process in await list_processes(tx))
 
 
 class TaskWatcher:

@@ -137,7 +137,7 @@ class Submission:
         try:
             task = await self._submit(file)
         except PenstockError as error:
-            if isinstance(error, QueueFull) or error.ours:
+            if isinstance(error, QueueFull) or error.internal_outage:
                 raise  # the next document would fail in the same way
             refused = DocumentOutcome(name=file.name, task_id=0, status=REFUSED)
             self._outcomes.append(replace(refused, error=str(error), code=error.code, hint=error.hint or ""))

@@ -7,7 +7,7 @@ title and name as a label; so a wrong translation can at worst make two labels a
 from typing import Any
 
 from penstock.documents.extract.fields.label_keys import schema_label_keys
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 MAX_SCHEMAS = 20_000
 
@@ -106,7 +106,7 @@ def _with_description(name: str, schema: Any, translations: dict[str, str]) -> A
     words = {translations[key] for each in names for key in schema_label_keys(each) if key in translations}
     if not words:
         return schema
-    described: Plain = {
+    described: JsonObject = {
         **schema,
         "description": ", ".join([*([description] if isinstance(description, str) else []), *words]),
     }

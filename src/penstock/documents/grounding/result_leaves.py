@@ -12,7 +12,7 @@ from penstock.documents.extract.fields.label_keys import schema_label_keys, spli
 from penstock.documents.extract.fields.schema import escape_pointer
 from penstock.documents.extract.fields.schema_tree import ArrayNode, ChoiceNode, LeafNode, Node, ObjectNode
 from penstock.documents.grounding.tokens import tokens
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 Scalar: TypeAlias = str | int | float | bool
 MAX_LEAVES = 20_000
@@ -36,7 +36,7 @@ class ResultLeaf:
     is_required: bool = False
 
     @property
-    def hints(self) -> Sequence[Plain]:
+    def hints(self) -> Sequence[JsonObject]:
         """The schemas that the value may match."""
         return self.node.hints if self.node else ()
 

@@ -7,7 +7,7 @@ A provider writes two objects under the folder of its desk: `mineru.md` (markdow
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 MARKDOWN = "mineru.md"  # the name that clients of the older API expect
 PAGES = "pages.jsonl"
@@ -32,7 +32,7 @@ class Reading:
     pages_key: str
     provider_task_id: str
     page_count: int
-    metadata: Plain = field(default_factory=dict)
+    metadata: JsonObject = field(default_factory=dict)
 
 
 class Desk(Protocol):
@@ -63,7 +63,7 @@ class OCRProvider(Protocol):
     name: str
 
     @property
-    def identity(self) -> Plain:
+    def identity(self) -> JsonObject:
         """What a reading depends on besides the document: the reader, its version and its options."""
         ...
 

@@ -18,7 +18,7 @@ from penstock.etl.api.parts import ToolsHere, new_router
 from penstock.etl.deps import Deps
 from penstock.etl.store.tasks import count_under_way
 from penstock.kernel.errors import PenstockError
-from penstock.kernel.looks import Look, NoAnswer
+from penstock.kernel.looks import Look, LookTimedOut
 from penstock.kernel.processes import list_processes
 
 log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ async def health(tools: ToolsHere) -> Response:
 async def _figures(tools: Deps) -> tuple[int, int]:
     async with tools.db.read() as tx:
         depth = await count_under_way(tx, most=tools.terms.queue_size)
-        alive = [known for known in await list_processes(tx) if known.alive and ROOM in known.rooms]
+        alive = [known for known in await list_processes(tx) if known.alive and ROOM in known.modules]
     return depth, len(alive)
 
 
@@ -90,6 +90,6 @@ async def _looked(ask: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     """What was seen; None when there was no answer, or none in time."""
     try:
         return await Look(ask, fresh_seconds=0, patience_seconds=PATIENCE_SECONDS).answer()
-    except (PenstockError, NoAnswer) as error:
+    except (PenstockError, LookTimedOut) as error:
         log.warning("a part of the etl room is unwell: %r", error)
         return None

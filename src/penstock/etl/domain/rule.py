@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from penstock.documents.postprocessor import ShapeRule
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 MOST_VERSION = 2**31 - 1  # what a database takes for one
 
@@ -32,11 +32,11 @@ class RuleBody:
 
     name: str
     description: str = ""
-    json_schema: Plain | None = None
+    json_schema: JsonObject | None = None
     system_prompt: str | None = None
     postprocess_mode: Mode = Mode.LLM
     postprocess_strategy: Strategy | None = None
-    options: Plain = field(default_factory=dict)
+    options: JsonObject = field(default_factory=dict)
 
     @property
     def asked(self) -> ShapeRule:

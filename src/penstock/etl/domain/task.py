@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from penstock.kernel.json_object import JsonObject
 from penstock.kernel.machine import Machine
-from penstock.kernel.plain import Plain
 
 
 class Status(StrEnum):
@@ -91,9 +91,9 @@ class EtlTask:
     progress: int
     created_at: datetime
     updated_at: datetime
-    result: Plain | None = None
+    result: JsonObject | None = None
     error: str | None = None
-    metadata: Plain = field(default_factory=dict)
+    metadata: JsonObject = field(default_factory=dict)
 
     @property
     def begins_with(self) -> Phase:

@@ -9,9 +9,9 @@ from sqlalchemy import ColumnElement, Row, Select, and_, bindparam, delete, func
 
 from penstock.etl.domain import EtlTask, Status
 from penstock.etl.store.tables import etl_task
+from penstock.kernel.compiled_statement import any_rows
 from penstock.kernel.db import Tx
-from penstock.kernel.hot import is_any
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 t = etl_task.c
 NAMES = tuple(known.name for known in fields(EtlTask))
@@ -104,7 +104,7 @@ async def list_over(tx: Tx, *, before: datetime, limit: int) -> list[EtlTask]:
 
 def is_any_under_way() -> ColumnElement[bool]:
     """Whether there is a task that is not over, as a condition."""
-    return is_any(select(t.id).where(_under_way).order_by(t.id))
+    return any_rows(select(t.id).where(_under_way).order_by(t.id))
 
 
 async def count_under_way(tx: Tx, *, most: int) -> int:
@@ -142,7 +142,7 @@ async def move_task(tx: Tx, before: EtlTask, after: EtlTask) -> bool:
     return (await tx.conn.execute(MOVE, believed | values)).rowcount == 1
 
 
-async def move_pointers(tx: Tx, task: EtlTask, metadata: Plain) -> bool:
+async def move_pointers(tx: Tx, task: EtlTask, metadata: JsonObject) -> bool:
     """Keep pointers in the row of a run that is under way; returns whether it is."""
     guarded = update(etl_task).where(t.id == task.id, t.run == task.run, t.status == Status.PENDING.value)
     return (await tx.conn.execute(guarded.values(metadata=metadata))).rowcount == 1

@@ -14,7 +14,7 @@ class Stopping(Unavailable):
     message_zh = "服务器正在停止，请求未能及时完成。"
     hint = "Send the request again; another server, or this one after its restart, will handle it."
     hint_zh = "请重新发送；其他服务器或重启后的本服务器会处理。"
-    ours = True
+    internal_outage = True
 
 
 class InFlight:

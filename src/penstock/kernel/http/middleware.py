@@ -34,7 +34,7 @@ from penstock.kernel.http.request_body import (
 from penstock.kernel.http.request_log import RequestLog
 from penstock.kernel.http.request_url import check_url
 from penstock.kernel.logs import request_id
-from penstock.kernel.metrics import Traffic
+from penstock.kernel.metrics import HttpMetrics
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class RequestMiddleware:
         app: ASGIApp,
         *,
         body_limits: BodyLimits,
-        traffic: Traffic,
+        traffic: HttpMetrics,
         request_log: RequestLog,
         in_flight: InFlight,
         has_head_route: Callable[[str], bool],

@@ -17,7 +17,15 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.routing import Match
 
-from penstock.kernel.errors import MOST_WORDS, Invalid, NotFound, PenstockError, TooMany, Unauthenticated, Unavailable
+from penstock.kernel.errors import (
+    MAX_ERROR_TEXT,
+    Invalid,
+    NotFound,
+    PenstockError,
+    TooMany,
+    Unauthenticated,
+    Unavailable,
+)
 from penstock.kernel.http.fields import BadField, bad_fields, is_not_json
 from penstock.kernel.http.language import language_tag, localized
 from penstock.kernel.http.request_body import BodyTooLarge, BodyTooSlow, bad_body
@@ -96,7 +104,7 @@ def problem_response(error: PenstockError, request: HTTPConnection, *, status: i
         "type": "about:blank",
         "title": HTTPStatus(status).phrase,
         "status": status,
-        "detail": detail[:MOST_WORDS].encode(errors="backslashreplace").decode(),  # lone surrogates have no UTF-8
+        "detail": detail[:MAX_ERROR_TEXT].encode(errors="backslashreplace").decode(),  # lone surrogates have no UTF-8
         "code": error.code,
         "retryable": error.retryable,
         "hint": hint,

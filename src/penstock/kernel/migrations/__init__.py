@@ -15,8 +15,7 @@ from alembic.script.revision import RevisionError
 from alembic.util import CommandError
 from sqlalchemy import Connection
 
-from penstock.kernel.alone import alone
-from penstock.kernel.db import Db
+from penstock.kernel.db import Db, advisory_lock
 from penstock.kernel.errors import Unavailable
 
 
@@ -37,7 +36,7 @@ LOCK_NUMBER = 0x70656E73  # "pens": names our advisory lock on PostgreSQL
 async def migrate(db: Db) -> list[str]:
     """Take every step that is missing; returns the steps taken. Safe to call from many processes at once."""
     async with db.tx() as tx:
-        await alone(tx, LOCK_NUMBER)
+        await advisory_lock(tx, LOCK_NUMBER)
         return await tx.conn.run_sync(_upgrade)
 
 

@@ -18,7 +18,7 @@ from typing import NoReturn
 
 import msgspec
 
-from penstock.kernel.errors import in_words
+from penstock.kernel.errors import error_text
 from penstock.kernel.sandbox import landlock, linux, wire
 from penstock.kernel.sandbox.isolation import Isolation
 
@@ -51,7 +51,7 @@ def _isolate(job: ChildJob, isolation: Isolation) -> bool:
     try:
         apply_isolation(job, isolation)
     except Exception as error:  # noqa: BLE001  (whatever it is, the work must not start without isolation)
-        _write(job.output, in_words(error).encode())  # no RUNNING before it, so the caller knows that nothing ran
+        _write(job.output, error_text(error).encode())  # no RUNNING before it, so the caller knows that nothing ran
         return False
     _write(job.output, wire.RUNNING)
     return True
@@ -103,7 +103,7 @@ def _run(call: wire.CallRequest, file: int | None) -> object:
 
 def _encode_error(error: BaseException) -> bytes:
     try:
-        return wire.RAISED + msgspec.msgpack.encode((type(error).__name__, in_words(error)))
+        return wire.RAISED + msgspec.msgpack.encode((type(error).__name__, error_text(error)))
     except MemoryError:
         return wire.OUT_OF_MEMORY
     except BaseException:  # noqa: BLE001  (str() of an untrusted error may raise)

@@ -96,7 +96,7 @@ class SandboxLost(Unavailable):
     message_zh = "沙箱已不可用：{reason}。"
     hint = "Retry; if it happens often, find out what kills processes on this machine."
     hint_zh = "请重试；如果经常发生，请检查本机上是什么在终止进程。"
-    ours = True
+    internal_outage = True
 
 
 class SandboxNotStarted(Unavailable):
@@ -107,7 +107,7 @@ class SandboxNotStarted(Unavailable):
     message_zh = "无法启动沙箱：{reason}。"
     hint = "Run `penstock doctor` on this machine."
     hint_zh = "请在本机运行 `penstock doctor`。"
-    ours = True
+    internal_outage = True
 
 
 class SandboxUnsupported(Unavailable):

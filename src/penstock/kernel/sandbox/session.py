@@ -17,7 +17,7 @@ from typing import Self, TypeVar
 
 import msgspec
 
-from penstock.kernel.errors import PenstockError, in_words
+from penstock.kernel.errors import PenstockError, error_text
 from penstock.kernel.sandbox import wire
 from penstock.kernel.sandbox.errors import (
     SandboxBadAnswer,
@@ -151,7 +151,7 @@ class _SessionChild:
         except BlockingIOError as error:
             raise SandboxBadAnswer(reason="the child does not read its calls") from error
         except OSError as error:
-            raise SandboxLost(reason=f"a child accepts no more calls ({in_words(error)})") from error
+            raise SandboxLost(reason=f"a child accepts no more calls ({error_text(error)})") from error
         await asyncio.wait((reply, self._exit_report), timeout=limits.seconds, return_when=asyncio.FIRST_COMPLETED)
         if self._exit_report.done() and not reply.done():
             output = self._replies.read_all()  # the reply may be part of it

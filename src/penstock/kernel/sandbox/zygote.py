@@ -23,7 +23,7 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.kernel.errors import in_words
+from penstock.kernel.errors import error_text
 from penstock.kernel.sandbox import child, isolation, linux, wire
 
 # Read by native libraries when they are loaded. By default, numeric libraries start a thread per CPU, ONNX Runtime
@@ -115,7 +115,7 @@ class Zygote:
                 child.run_child(job, self._isolation)
             self._watch(RunningChild(number=request.number, pid=pid, deadline=deadline))
         except OSError as error:
-            wire.send(self._connection, wire.SpawnFailed(number=request.number, reason=in_words(error)))
+            wire.send(self._connection, wire.SpawnFailed(number=request.number, reason=error_text(error)))
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -185,7 +185,7 @@ def _serve(connection: socket.socket, setup: wire.ZygoteSetup) -> None:
         _warm_up(setup)
         isolated, guards = isolation.prepare(setup.readable, allow_socketpair=setup.allow_socketpair)
     except Exception as error:  # noqa: BLE001  (whatever prevents the start is reported, and ends the process)
-        wire.send(connection, wire.ZygoteFailed(reason=f"{type(error).__name__}: {in_words(error)}"))
+        wire.send(connection, wire.ZygoteFailed(reason=f"{type(error).__name__}: {error_text(error)}"))
         return
     gc.collect()
     gc.freeze()  # a collection in a child would write to every page, and each page written is a page copied

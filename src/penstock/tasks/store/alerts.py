@@ -11,7 +11,7 @@ from datetime import datetime
 from sqlalchemy import delete, func, or_, select
 
 from penstock.access.audit import audit_log
-from penstock.kernel.bulk import among, upsert
+from penstock.kernel.bulk import any_of, upsert
 from penstock.kernel.db import Tx
 from penstock.tasks.domain import AlertRule
 from penstock.tasks.store.tables import HELD, project, task, task_alarm, task_pull
@@ -95,13 +95,13 @@ async def count_operations_by_project(tx: Tx, actions: Collection[str], *, since
 
 async def list_project_ids(tx: Tx, pks: Collection[str]) -> Mapping[str, str]:
     """The `project_id` of projects by primary key, without deleted ones."""
-    named = select(p.id, p.project_id).where(among(tx, p.id, pks), p.deleted_at.is_(None))
+    named = select(p.id, p.project_id).where(any_of(tx, p.id, pks), p.deleted_at.is_(None))
     return {row[0]: row[1] for row in await tx.conn.execute(named)}
 
 
 async def list_project_pks(tx: Tx, project_ids: Collection[str]) -> Mapping[str, str]:
     """The primary keys of projects by `project_id`, without deleted ones."""
-    known = select(p.project_id, p.id).where(among(tx, p.project_id, project_ids), p.deleted_at.is_(None))
+    known = select(p.project_id, p.id).where(any_of(tx, p.project_id, project_ids), p.deleted_at.is_(None))
     return {row[0]: row[1] for row in await tx.conn.execute(known)}
 
 

@@ -27,7 +27,7 @@ from penstock.access.audit import insert_selected
 from penstock.access.domain import Caller
 from penstock.kernel.columns import UtcTime, to_json
 from penstock.kernel.db import Tx
-from penstock.kernel.one_trip import Given, OneTrip, Tables, Write
+from penstock.kernel.select_then_write import ParameterTable, SelectThenWrite, StatementTables, Write
 from penstock.tasks.domain import Status
 from penstock.tasks.store import offers
 from penstock.tasks.store.offers import FilterShape, PullFilter
@@ -35,9 +35,11 @@ from penstock.tasks.store.tables import task, task_offer_tag, task_pull
 from penstock.tasks.store.tasks import TaskRow
 
 t = task.c
-SLOT = Given("slot", ("owner", "token", "pull_id", "actor"))  # one per task that may be claimed
-ASK = Given("ask", ("first", "actor", "detail", "request_id", "address"))  # one per request; `first` is its first slot
-NAMED = Given("named", ("id",))
+SLOT = ParameterTable("slot", ("owner", "token", "pull_id", "actor"))  # one per task that may be claimed
+ASK = ParameterTable(
+    "ask", ("first", "actor", "detail", "request_id", "address")
+)  # one per request; `first` is its first slot
+NAMED = ParameterTable("named", ("id",))
 HISTORY = ("project_pk", "queue_pk", "task_pk", "pull_id", "lease_token", "pulled_at", "pulled_by", "actor")
 
 
@@ -103,18 +105,18 @@ def _asks(grants: Sequence[LeaseGrant]) -> list[tuple[str, ...]]:
 
 
 @lru_cache(maxsize=512)
-def _claim_by_shape(shape: FilterShape) -> OneTrip:
-    return OneTrip(lambda _: offers.select_offered(shape), _writes, SLOT, ASK)
+def _claim_by_shape(shape: FilterShape) -> SelectThenWrite:
+    return SelectThenWrite(lambda _: offers.select_offered(shape), _writes, SLOT, ASK)
 
 
 @cache
-def _claim_by_pk() -> OneTrip:
-    return OneTrip(
+def _claim_by_pk() -> SelectThenWrite:
+    return SelectThenWrite(
         lambda given: offers.select_offered_by_pk(select(given.table("named").c.id)), _writes, SLOT, ASK, NAMED
     )
 
 
-def _writes(tables: Tables) -> Sequence[Write]:
+def _writes(tables: StatementTables) -> Sequence[Write]:
     """The statements that lease the selected tasks."""
     chosen, ask = tables.rows_with(t.partition_key, t.queue_pk, t.scheduled_at).c, tables.table("ask")
     now, until = bindparam("now", type_=UtcTime), bindparam("until", type_=UtcTime)
@@ -133,7 +135,7 @@ def _writes(tables: Tables) -> Sequence[Write]:
     ]
 
 
-def _audit(tables: Tables, ask: FromClause, now: BindParameter[datetime]) -> Select[Any]:
+def _audit(tables: StatementTables, ask: FromClause, now: BindParameter[datetime]) -> Select[Any]:
     """One audit log line per request that got a task: its first slot is filled."""
     taken = select(func.count()).select_from(tables.rows).scalar_subquery()
     target = bindparam("audit_target", type_=Text)

@@ -12,8 +12,8 @@ from typing import Any
 from sqlalchemy import Column, ColumnElement, Select, and_, false, func, literal, literal_column, select
 
 from penstock.kernel.columns import UtcTime
+from penstock.kernel.compiled_statement import any_rows
 from penstock.kernel.db import Tx
-from penstock.kernel.hot import is_any
 from penstock.tasks.store.tables import EXPIRING, HELD, IS_ACTIVE, project, task
 
 t = task.c
@@ -66,7 +66,7 @@ async def _list_due(tx: Tx, when: Column[Any], which: ColumnElement[bool]) -> Du
 
 
 def _is_any_due(when: Column[Any], which: ColumnElement[bool], now: TimeExpression) -> ColumnElement[bool]:
-    return is_any(_due(when, which, now).with_only_columns(t.id))
+    return any_rows(_due(when, which, now).with_only_columns(t.id))
 
 
 def _due(when: Column[Any], which: ColumnElement[bool], now: TimeExpression) -> Select[Any]:

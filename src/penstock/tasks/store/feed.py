@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import delete, func, select
 
-from penstock.kernel.bulk import Writes
+from penstock.kernel.bulk import WriteBatch
 from penstock.kernel.db import Tx
 from penstock.tasks.domain import Change, ChangeKind
 from penstock.tasks.store.tables import task_change
@@ -29,7 +29,7 @@ class FeedEntry:
     at: datetime
 
 
-def insert_changes(writes: Writes, project_pk: str, changes: Sequence[Change], *, first: int, by: str) -> None:
+def insert_changes(writes: WriteBatch, project_pk: str, changes: Sequence[Change], *, first: int, by: str) -> None:
     """Insert entries, numbered from `first`. The caller holds the project's lock."""
     rows = [
         (

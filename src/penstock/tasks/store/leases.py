@@ -15,8 +15,8 @@ from sqlalchemy import ColumnElement, String, Update, bindparam, func, or_, sele
 
 from penstock.kernel.bulk import update_rows
 from penstock.kernel.columns import Id, UtcTime
+from penstock.kernel.compiled_statement import CompiledStatement, LeasedRow
 from penstock.kernel.db import Tx
-from penstock.kernel.hot import HotStatement, LeasedRow
 from penstock.tasks.domain import Task
 from penstock.tasks.store.tables import project, task
 
@@ -63,14 +63,14 @@ async def move_leases(tx: Tx, kept: Sequence[Task]) -> None:
 
 
 @lru_cache(maxsize=4)
-def _renew(in_queue: bool, by_token: bool) -> HotStatement:
-    return HotStatement(_extended(in_queue, by_token).returning(t.id))
+def _renew(in_queue: bool, by_token: bool) -> CompiledStatement:
+    return CompiledStatement(_extended(in_queue, by_token).returning(t.id))
 
 
 @lru_cache(maxsize=4)
-def _confirm(in_queue: bool, by_token: bool) -> HotStatement:
+def _confirm(in_queue: bool, by_token: bool) -> CompiledStatement:
     first = func.coalesce(t.confirmed_at, bindparam("now", type_=UtcTime), type_=UtcTime)
-    return HotStatement(_extended(in_queue, by_token).values(confirmed_at=first).returning(t.id, t.confirmed_at))
+    return CompiledStatement(_extended(in_queue, by_token).values(confirmed_at=first).returning(t.id, t.confirmed_at))
 
 
 def _extended(in_queue: bool, by_token: bool) -> Update:

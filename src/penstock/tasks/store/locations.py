@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from sqlalchemy import Select, bindparam, select
 
 from penstock.kernel.columns import Id
+from penstock.kernel.compiled_statement import CompiledStatement
 from penstock.kernel.db import Tx
-from penstock.kernel.hot import HotStatement
 from penstock.tasks.errors import ProjectNotFound, QueueNotFound
 from penstock.tasks.store.tables import project, queue
 
@@ -28,8 +28,8 @@ def _in_project() -> Select[tuple[str]]:
     return select(p.id).where(p.project_id == bindparam("project", type_=Id), p.deleted_at.is_(None))
 
 
-_PROJECT = HotStatement(_in_project())
-_QUEUE = HotStatement(
+_PROJECT = CompiledStatement(_in_project())
+_QUEUE = CompiledStatement(
     select(q.id).where(
         q.project_pk == bindparam("project", type_=Id),
         q.queue_id == bindparam("queue", type_=Id),

@@ -33,10 +33,10 @@ from sqlalchemy import (
     union_all,
 )
 
-from penstock.kernel.bulk import among, insert_rows
+from penstock.kernel.bulk import any_of, insert_rows
 from penstock.kernel.columns import Id, UtcTime
+from penstock.kernel.compiled_statement import CompiledStatement
 from penstock.kernel.db import Tx
-from penstock.kernel.hot import HotStatement
 from penstock.tasks.domain import HIGHEST, LOWEST, PullState, Status, Task
 from penstock.tasks.store.tables import OFFERED, task, task_offer_tag
 from penstock.tasks.store.tasks import COLUMNS
@@ -150,7 +150,7 @@ async def insert_offer_tags(tx: Tx, offered: Iterable[Task]) -> None:
 async def delete_offer_tags(tx: Tx, pks: Collection[str]) -> None:
     """Remove tasks from the tag index."""
     if pks:
-        await tx.conn.execute(delete(task_offer_tag).where(among(tx, o.task_pk, pks)))
+        await tx.conn.execute(delete(task_offer_tag).where(any_of(tx, o.task_pk, pks)))
 
 
 async def put_rarest_tag_first(tx: Tx, wanted: PullFilter, status: Status) -> PullFilter:
@@ -162,12 +162,12 @@ async def put_rarest_tag_first(tx: Tx, wanted: PullFilter, status: Status) -> Pu
 
 
 @lru_cache(maxsize=64)
-def _count_tags(tags: int) -> HotStatement:
+def _count_tags(tags: int) -> CompiledStatement:
     counts = []
     for number in range(tags):
         some = select(o.tag).where(*_tagged(number)).limit(MAX_TAG_COUNT).subquery(f"some_{number}")
         counts.append(select(func.count()).select_from(some).scalar_subquery().label(f"count_{number}"))
-    return HotStatement(select(*counts))
+    return CompiledStatement(select(*counts))
 
 
 def _by_rank(shape: FilterShape) -> Select[Any]:

@@ -7,10 +7,10 @@ from typing import Any
 
 from sqlalchemy import Row, Select, bindparam, delete, func, insert, select, update
 
-from penstock.kernel.bulk import Writes, insert_new, insert_rows
+from penstock.kernel.bulk import WriteBatch, insert_new, insert_rows
 from penstock.kernel.columns import Id
+from penstock.kernel.compiled_statement import CompiledStatement, LeasedRow
 from penstock.kernel.db import Tx
-from penstock.kernel.hot import HotStatement, LeasedRow
 from penstock.tasks.domain import Counts, Policy, Project, Status
 from penstock.tasks.errors import ProjectNotFound
 from penstock.tasks.store.search import contains, folded
@@ -20,7 +20,9 @@ p = project.c
 IS_ACTIVE = p.deleted_at.is_(None)
 COUNTS = tuple(status.value for status in Status)
 NAMES = tuple(known.name for known in fields(Project) if known.name != "counts")
-_CLAIM = HotStatement(select(project).where(p.project_id == bindparam("named", type_=Id), IS_ACTIVE).with_for_update())
+_CLAIM = CompiledStatement(
+    select(project).where(p.project_id == bindparam("named", type_=Id), IS_ACTIVE).with_for_update()
+)
 
 
 def from_row(row: Row[Any] | LeasedRow) -> Project:
@@ -79,7 +81,7 @@ async def insert_missing(tx: Tx, new: Project) -> bool:
     return bool(await insert_new(tx, project, list(values), [list(values.values())]))
 
 
-def move_project(writes: Writes, before: Project, after: Project) -> None:
+def move_project(writes: WriteBatch, before: Project, after: Project) -> None:
     """Write the changed columns of a project that this transaction has locked."""
     old, new = values_of(before), values_of(after)
     changed = {name: value for name, value in new.items() if value != old[name]}

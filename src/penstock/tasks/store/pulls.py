@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Row, delete, func, select, update
 
-from penstock.kernel.bulk import Writes, among, insert_new
+from penstock.kernel.bulk import WriteBatch, any_of, insert_new
 from penstock.kernel.db import Tx
 from penstock.tasks.domain import PullOutcome, Task
 from penstock.tasks.store.tables import pull_receipt, task_pull
@@ -48,7 +48,7 @@ def _from_row(row: Row[Any]) -> PullRecord:
     return PullRecord(**{**known, "outcome": None if row.outcome is None else PullOutcome(row.outcome)})
 
 
-def end_pulls(writes: Writes, ended: Sequence[tuple[Task, PullOutcome, str]]) -> None:
+def end_pulls(writes: WriteBatch, ended: Sequence[tuple[Task, PullOutcome, str]]) -> None:
     """End the open pulls of these tasks (as they were before): with which outcome, and by whom."""
     now = writes.tx.now
     rows = [
@@ -62,7 +62,7 @@ def end_pulls(writes: Writes, ended: Sequence[tuple[Task, PullOutcome, str]]) ->
 
 async def confirm_pulls(tx: Tx, pks: Collection[str]) -> None:
     """Mark the open pulls of these tasks as confirmed by their holders."""
-    mine = update(task_pull).where(among(tx, tp.task_pk, pks), tp.ended_at.is_(None), tp.confirmed_at.is_(None))
+    mine = update(task_pull).where(any_of(tx, tp.task_pk, pks), tp.ended_at.is_(None), tp.confirmed_at.is_(None))
     await tx.conn.execute(mine.values(confirmed_at=tx.now))
 
 
@@ -79,14 +79,14 @@ async def count_pulls(tx: Tx, task_pk: str) -> int:
 
 async def list_last_tokens(tx: Tx, pks: Collection[str]) -> dict[str, tuple[str, PullOutcome | None]]:
     """The lease token and outcome of each task's last pull, to recognise a repeated push."""
-    newest = select(func.max(tp.id)).where(among(tx, tp.task_pk, pks)).group_by(tp.task_pk)
+    newest = select(func.max(tp.id)).where(any_of(tx, tp.task_pk, pks)).group_by(tp.task_pk)
     rows = await tx.conn.execute(select(tp.task_pk, tp.lease_token, tp.outcome).where(tp.id.in_(newest)))
     return {row.task_pk: (row.lease_token, None if row.outcome is None else PullOutcome(row.outcome)) for row in rows}
 
 
 async def list_pulled_under(tx: Tx, token: str, pks: Collection[str]) -> set[str]:
     """Those of these tasks that were ever pulled under a lease token."""
-    pulled = select(tp.task_pk).where(among(tx, tp.task_pk, pks), tp.lease_token == token)
+    pulled = select(tp.task_pk).where(any_of(tx, tp.task_pk, pks), tp.lease_token == token)
     return set((await tx.conn.scalars(pulled)).all())
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from sqlalchemy import Row, Select, bindparam, delete, func, insert, select, update
 
-from penstock.kernel.bulk import Writes, among
+from penstock.kernel.bulk import WriteBatch, any_of
 from penstock.kernel.columns import Id
+from penstock.kernel.compiled_statement import CompiledStatement, LeasedRow
 from penstock.kernel.db import Tx
-from penstock.kernel.hot import HotStatement, LeasedRow
 from penstock.tasks.domain import Counts, Operation, Queue, Status
 from penstock.tasks.errors import QueueNotFound
 from penstock.tasks.store.search import contains, folded
@@ -21,7 +21,7 @@ IS_ACTIVE = q.deleted_at.is_(None)
 COUNTS = tuple(status.value for status in Status)
 NAMES = tuple(known.name for known in fields(Queue) if known.name != "counts")
 _NAMED = (q.project_pk == bindparam("in_project", type_=Id), q.queue_id == bindparam("named", type_=Id))
-_FIND = HotStatement(select(queue).where(*_NAMED, IS_ACTIVE))
+_FIND = CompiledStatement(select(queue).where(*_NAMED, IS_ACTIVE))
 
 
 def from_row(row: Row[Any] | LeasedRow) -> Queue:
@@ -56,7 +56,7 @@ async def get_queue(tx: Tx, project_pk: str, queue_id: str, *, project_id: str) 
 
 async def list_queues_by_pk(tx: Tx, pks: Collection[str]) -> list[Queue]:
     """Queues by primary key."""
-    return [from_row(row) for row in await tx.conn.execute(select(queue).where(among(tx, q.id, pks)))] if pks else []
+    return [from_row(row) for row in await tx.conn.execute(select(queue).where(any_of(tx, q.id, pks)))] if pks else []
 
 
 async def insert_queue(tx: Tx, new: Queue) -> None:
@@ -64,7 +64,7 @@ async def insert_queue(tx: Tx, new: Queue) -> None:
     await tx.conn.execute(insert(queue).values(values_of(new)))
 
 
-def move_queues(writes: Writes, moved: Sequence[tuple[Queue, Queue]]) -> None:
+def move_queues(writes: WriteBatch, moved: Sequence[tuple[Queue, Queue]]) -> None:
     """Write the changed columns of queues whose project this transaction has locked, in one statement for all."""
     values = [(values_of(before), values_of(after)) for before, after in moved if before != after]
     names = sorted({name for old, new in values for name in new if old[name] != new[name]})

@@ -22,10 +22,10 @@ from sqlalchemy import (
 
 from penstock.kernel.columns import Id, Json, UtcTime
 from penstock.kernel.db import metadata
-from penstock.kernel.lease_sql import LeaseWords, lease_columns, lease_rules
+from penstock.kernel.lease_sql import LeaseStates, lease_columns, lease_constraints
 from penstock.tasks.domain import AlertRule, Operation, Policy, PullOutcome, PullState, Side, Status
 
-LEASE = LeaseWords(state="state", waiting=PullState.OFFERED, held=PullState.HELD)
+LEASE = LeaseStates(column="state", waiting=PullState.OFFERED, held=PullState.HELD)
 
 
 def _one_of(column: str, words: type[StrEnum]) -> CheckConstraint:
@@ -174,7 +174,7 @@ task = Table(
     ),
     CheckConstraint("state <> 'offered' OR source = 'server'", name="offered_by_server"),
     CheckConstraint("(state IN ('held', 'closed')) = (pulled_at IS NOT NULL)", name="pulled_at"),
-    *lease_rules(LEASE),
+    *lease_constraints(LEASE),
 )
 t = task.c
 # Constants, not parameters: a planner matches a partial index only against constants.

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import Table, case, delete, func, select, update
 
-from penstock.kernel.bulk import among, insert_rows
+from penstock.kernel.bulk import any_of, insert_rows
 from penstock.kernel.db import Tx
 from penstock.tasks.domain import Holder
 from penstock.tasks.store.tables import HELD, task, task_log, task_message
@@ -64,13 +64,13 @@ async def insert_log(tx: Tx, new: Sequence[tuple[str, LogLine]]) -> None:
 async def delete_messages(tx: Tx, pks: Sequence[str]) -> None:
     """Delete all messages of tasks, when a push replaces them."""
     if pks:
-        await tx.conn.execute(delete(task_message).where(among(tx, task_message.c.task_pk, pks)))
+        await tx.conn.execute(delete(task_message).where(any_of(tx, task_message.c.task_pk, pks)))
 
 
 async def delete_log(tx: Tx, pks: Sequence[str]) -> None:
     """Delete all log lines of tasks, when a push replaces them."""
     if pks:
-        await tx.conn.execute(delete(task_log).where(among(tx, task_log.c.task_pk, pks)))
+        await tx.conn.execute(delete(task_log).where(any_of(tx, task_log.c.task_pk, pks)))
 
 
 async def insert_message(tx: Tx, task_pk: str, message: TaskMessage) -> None:
@@ -119,11 +119,11 @@ async def _list_same(
     if not given:
         return set()
     pk, content = table.c.task_pk, table.c.content
-    sizes = select(pk, func.count(), func.sum(func.length(content))).where(among(tx, pk, list(given))).group_by(pk)
+    sizes = select(pk, func.count(), func.sum(func.length(content))).where(any_of(tx, pk, list(given))).group_by(pk)
     known = {row[0]: (row[1], row[2]) for row in await tx.conn.execute(sizes)}
     likely = [one for one, texts in given.items() if known.get(one, (0, 0)) == _size(texts)]
     kept: dict[str, list[tuple[str | None, ...]]] = {one: [] for one in likely}
-    rows = select(pk, *(table.c[name] for name in names)).where(among(tx, pk, likely)).order_by(pk, table.c.number)
+    rows = select(pk, *(table.c[name] for name in names)).where(any_of(tx, pk, likely)).order_by(pk, table.c.number)
     for one, *columns in await tx.conn.execute(rows):
         kept[one].append(tuple(columns))
     return {one for one, texts in kept.items() if texts == list(given[one])}

@@ -8,10 +8,18 @@ from typing import Any, Protocol
 
 from sqlalchemy import ColumnElement, Select, bindparam, delete, func, or_, select, true, union_all, update
 
-from penstock.kernel.bulk import Writes, among, among_given, as_given, insert_rows, pinned, update_rows
+from penstock.kernel.bulk import (
+    WriteBatch,
+    any_of,
+    any_of_param,
+    array_param,
+    equals_as_array,
+    insert_rows,
+    update_rows,
+)
 from penstock.kernel.columns import Id
+from penstock.kernel.compiled_statement import CompiledStatement
 from penstock.kernel.db import Tx
-from penstock.kernel.hot import HotStatement
 from penstock.tasks.domain import PullOutcome, PullState, Side, Status, Task
 from penstock.tasks.store.search import contains, folded
 from penstock.tasks.store.tables import (
@@ -78,7 +86,7 @@ class QueueScope:
 
     def scan_condition(self, tx: Tx) -> ColumnElement[bool]:
         """The scope as a condition of a scan in `CREATION_ORDER`."""
-        return pinned(tx, t.partition_key, self.project_pk) & self._in_queue
+        return equals_as_array(tx, t.partition_key, self.project_pk) & self._in_queue
 
     @property
     def _in_queue(self) -> ColumnElement[bool]:
@@ -129,19 +137,19 @@ async def list_by_task_id(tx: Tx, project_pk: str, task_ids: Collection[str]) ->
 
 async def claim_by_task_id(tx: Tx, project_pk: str, task_ids: Collection[str]) -> list[Task]:
     """Like `list_by_task_id`, with row locks: a pull claims tasks without the project's lock."""
-    values = {"in_project": project_pk, "named": as_given(tx, task_ids)}
+    values = {"in_project": project_pk, "named": array_param(tx, task_ids)}
     return [from_row(row) for row in await _claim_by_task_id(tx.on_postgres).rows(tx, values)]
 
 
 @cache  # every push of a status runs it
-def _claim_by_task_id(on_postgres: bool) -> HotStatement:
+def _claim_by_task_id(on_postgres: bool) -> CompiledStatement:
     here = t.partition_key == bindparam("in_project", type_=Id)
-    named = among_given(t.task_id, "named", on_postgres=on_postgres)
-    return HotStatement(select(*COLUMNS).where(here, named, _queue_is_active()).order_by(t.id).with_for_update())
+    named = any_of_param(t.task_id, "named", on_postgres=on_postgres)
+    return CompiledStatement(select(*COLUMNS).where(here, named, _queue_is_active()).order_by(t.id).with_for_update())
 
 
 def _with_task_ids(tx: Tx, project_pk: str, task_ids: Collection[str]) -> Select[Any]:
-    named = (t.partition_key == project_pk, among(tx, t.task_id, task_ids), _queue_is_active())
+    named = (t.partition_key == project_pk, any_of(tx, t.task_id, task_ids), _queue_is_active())
     return select(*COLUMNS).where(*named).order_by(t.id)
 
 
@@ -166,13 +174,13 @@ def in_status(status: Status | None) -> ColumnElement[bool] | None:
 
 async def claim_by_pk(tx: Tx, pks: Collection[str]) -> list[Task]:
     """Lock tasks by primary key."""
-    mine = select(*COLUMNS).where(among(tx, t.id, pks)).order_by(t.id).with_for_update()
+    mine = select(*COLUMNS).where(any_of(tx, t.id, pks)).order_by(t.id).with_for_update()
     return [from_row(row) for row in await tx.conn.execute(mine)]
 
 
 async def claim_in_queue(tx: Tx, where: QueueScope, task_ids: Collection[str]) -> list[Task]:
     """Lock those of these tasks that are in one queue, including deleted ones."""
-    mine = select(*COLUMNS).where(where.condition, among(tx, t.task_id, task_ids)).order_by(t.id).with_for_update()
+    mine = select(*COLUMNS).where(where.condition, any_of(tx, t.task_id, task_ids)).order_by(t.id).with_for_update()
     return [from_row(row) for row in await tx.conn.execute(mine)]
 
 
@@ -195,7 +203,7 @@ async def insert_tasks(tx: Tx, new: Sequence[Task]) -> None:
     await insert_rows(tx, task, (*NAMES, "search_text"), rows)
 
 
-def move_tasks(writes: Writes, moved: Sequence[tuple[Task, Task]]) -> None:
+def move_tasks(writes: WriteBatch, moved: Sequence[tuple[Task, Task]]) -> None:
     """Write the difference between each `before` and `after`. The caller has locked these rows.
 
     A column that one task changed is written for all: one statement for ten thousand tasks.
@@ -213,7 +221,7 @@ def move_tasks(writes: Writes, moved: Sequence[tuple[Task, Task]]) -> None:
 
 async def move_task(tx: Tx, before: Task, after: Task) -> None:
     """Write the changes of one task immediately."""
-    writes = Writes(tx)
+    writes = WriteBatch(tx)
     move_tasks(writes, [(before, after)])
     await writes.write()
 
@@ -221,8 +229,8 @@ async def move_task(tx: Tx, before: Task, after: Task) -> None:
 async def delete_tasks(tx: Tx, pks: Collection[str]) -> None:
     """Delete tasks with their messages, logs and pulls."""
     for table in (task_message, task_log, task_pull, task_offer_tag):
-        await tx.conn.execute(delete(table).where(among(tx, table.c.task_pk, pks)))
-    await tx.conn.execute(delete(task).where(among(tx, t.id, pks)))
+        await tx.conn.execute(delete(table).where(any_of(tx, table.c.task_pk, pks)))
+    await tx.conn.execute(delete(task).where(any_of(tx, t.id, pks)))
 
 
 def _removed_in(project_pk: str, queue_pk: str | None) -> ColumnElement[bool]:

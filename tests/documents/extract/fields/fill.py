@@ -8,20 +8,20 @@ import msgspec
 
 from penstock.documents.extract.fields.find import FieldsResult, find_fields
 from penstock.documents.pages import Page, Place, Span, write_page
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
-TEXT: Plain = {"type": "string"}
-NUMBER: Plain = {"type": "number"}
-WHOLE: Plain = {"type": "integer"}
-TRUTH: Plain = {"type": "boolean"}
-DATE: Plain = {"type": "string", "format": "date"}
+TEXT: JsonObject = {"type": "string"}
+NUMBER: JsonObject = {"type": "number"}
+WHOLE: JsonObject = {"type": "integer"}
+TRUTH: JsonObject = {"type": "boolean"}
+DATE: JsonObject = {"type": "string", "format": "date"}
 
 
-def record(**properties: Any) -> Plain:
+def record(**properties: Any) -> JsonObject:
     return {"type": "object", "properties": properties}
 
 
-def array(**properties: Any) -> Plain:
+def array(**properties: Any) -> JsonObject:
     return {"type": "array", "items": record(**properties)}
 
 
@@ -36,7 +36,7 @@ def fill(schema: Any, *pages: Page) -> Any:
     return found.value
 
 
-def one(schema: Plain, text: str) -> Any:
+def one(schema: JsonObject, text: str) -> Any:
     """What a leaf makes of the text after its label."""
     return fill(record(it=schema), lines(f"It: {text}"))["it"]
 

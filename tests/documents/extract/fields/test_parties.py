@@ -3,14 +3,14 @@
 import pytest
 
 from penstock.documents.pages import Page
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 from tests.documents.extract.fields.fill import NUMBER, TEXT, array, boxed, fill, lines, record, tabled, written
 
 SELLER = record(seller=record(tax_id=TEXT))
 BOTH = record(buyer=record(tax_id=TEXT), seller=record(tax_id=TEXT))
 
 
-def titled(title: str, **properties: Plain) -> Plain:
+def titled(title: str, **properties: JsonObject) -> JsonObject:
     return {**record(**properties), "title": title}
 
 

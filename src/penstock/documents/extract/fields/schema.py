@@ -23,7 +23,7 @@ from penstock.documents.extract.fields.schema_tree import (
     ObjectNode,
     SchemaValidator,
 )
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 MAX_NESTING = 64  # of the schema itself
 MAX_DEPTH = 16  # of the result
@@ -33,7 +33,7 @@ MAX_REASON = 200
 MAX_LABELS = 50
 BASE_URI = "urn:penstock:rule"
 
-Subschema: TypeAlias = tuple[str, Plain]  # with its pointer into the schema
+Subschema: TypeAlias = tuple[str, JsonObject]  # with its pointer into the schema
 
 
 class UnusableSchema(Exception):
@@ -84,7 +84,7 @@ def _check_nesting(schema: Any) -> None:
 class _SchemaParser:
     """Parses one schema. `ancestors` are the locations of the schemas around a node, to detect recursion."""
 
-    root: Plain
+    root: JsonObject
     registry: jsonschema_rs.Registry
     count: int = field(default=0)
 
@@ -146,7 +146,7 @@ class _SchemaParser:
 
     def _subschemas(self, locations: Sequence[str]) -> list[Subschema]:
         """All schemas that a value must satisfy: those at the locations, their references and `allOf`, recursively."""
-        found: dict[str, Plain] = {}
+        found: dict[str, JsonObject] = {}
         pending = list(locations)
         while pending and len(found) < MAX_SUBSCHEMAS:
             location = pending.pop(0)
@@ -200,7 +200,7 @@ def _is_null(subschemas: list[Subschema]) -> bool:
     return any(schema.get("type") == "null" or schema.get("const", 0) is None for _, schema in subschemas)
 
 
-def _hint(subschemas: list[Subschema]) -> Plain:
+def _hint(subschemas: list[Subschema]) -> JsonObject:
     return {word: value for _, schema in reversed(subschemas) for word, value in schema.items()}
 
 
@@ -223,7 +223,7 @@ def _labels(subschemas: list[Subschema], own_locations: Sequence[str], name: str
     return tuple(filter(None, (_keys(texts) for texts in [*own_texts, *referred_texts][:MAX_LABELS])))
 
 
-def _label_texts(schema: Plain, name: str) -> Iterator[list[str]]:
+def _label_texts(schema: JsonObject, name: str) -> Iterator[list[str]]:
     words = schema.get("x-labels")
     if isinstance(words, list):
         yield from ([word] for word in words if isinstance(word, str))

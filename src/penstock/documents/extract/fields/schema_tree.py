@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 Labels: TypeAlias = tuple[frozenset[str], ...]  # label keys, the best first
 
@@ -33,7 +33,7 @@ class LeafNode:
 
     pointer: str
     labels: Labels
-    hints: tuple[Plain, ...]
+    hints: tuple[JsonObject, ...]
     validator: SchemaValidator
 
     @property
@@ -97,13 +97,13 @@ def walk(node: Node) -> Iterator[tuple[Node, tuple[ObjectNode, ...]]]:
             pending += [(option, ancestors) for option in reversed(current.options)]
 
 
-def types_of(hint: Plain) -> list[str]:
+def types_of(hint: JsonObject) -> list[str]:
     """The types of a schema; string by default."""
     kinds = hint.get("type", "string")
     return kinds if isinstance(kinds, list) else [kinds]
 
 
-def _is_specific(hint: Plain) -> bool:
+def _is_specific(hint: JsonObject) -> bool:
     if "enum" in hint or "const" in hint or hint.get("format") in SPECIFIC_FORMATS:
         return True
     pattern = hint.get("pattern", "")

@@ -12,7 +12,7 @@ from typing import Any
 from penstock.documents.extract.fields import dates, numbers
 from penstock.documents.extract.fields.label_keys import label_key
 from penstock.documents.extract.fields.schema_tree import LeafNode, SchemaValidator, types_of
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 MAX_TEXT = 1000  # characters of a single value
 MAX_TOKENS = 50
@@ -66,7 +66,7 @@ def checkboxes(text: str) -> Iterator[tuple[bool, str]]:
         yield bool(box["checked"]), text[box.end() : end].strip(_EDGES)
 
 
-def _readings(hint: Plain, text: str, validator: SchemaValidator) -> Iterator[tuple[Any, str]]:
+def _readings(hint: JsonObject, text: str, validator: SchemaValidator) -> Iterator[tuple[Any, str]]:
     checked = _checked_option(text)
     if isinstance(checked, bool):
         yield checked, text
@@ -98,7 +98,7 @@ def _is_option(option: Any, text: str) -> bool:
     return isinstance(option, int | float) and next(numbers.readings(text), None) == option
 
 
-def _typed_values(hint: Plain, text: str, validator: SchemaValidator) -> Iterator[tuple[Any, str]]:
+def _typed_values(hint: JsonObject, text: str, validator: SchemaValidator) -> Iterator[tuple[Any, str]]:
     for kind in types_of(hint):
         if kind in ("number", "integer"):
             read = numbers.as_fractions if _expects_fraction(hint) else numbers.as_printed
@@ -109,7 +109,7 @@ def _typed_values(hint: Plain, text: str, validator: SchemaValidator) -> Iterato
             yield from _strings(hint, text, validator)
 
 
-def _expects_fraction(hint: Plain) -> bool:
+def _expects_fraction(hint: JsonObject) -> bool:
     """Whether a percentage is meant as a fraction: the schema allows at most 1."""
     return any(hint.get(word, 2) <= 1 for word in ("maximum", "exclusiveMaximum"))
 
@@ -120,7 +120,7 @@ def _booleans(text: str) -> Iterator[bool]:
         yield key in _YES
 
 
-def _strings(hint: Plain, text: str, validator: SchemaValidator) -> Iterator[tuple[str, str]]:
+def _strings(hint: JsonObject, text: str, validator: SchemaValidator) -> Iterator[tuple[str, str]]:
     named = hint.get("format")
     if named in _BY_FORMAT:
         yield from ((value, text) for value in _BY_FORMAT[named](text))

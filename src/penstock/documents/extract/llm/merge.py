@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from penstock.documents.extract.fields.schema import escape_pointer
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 MAX_CONFLICTS = 200  # reported
 
@@ -23,7 +23,7 @@ MAX_CONFLICTS = 200  # reported
 class PartialResult:
     """The result of one part of a document, and the first and last page of the part."""
 
-    value: Plain
+    value: JsonObject
     pages: list[int]
 
 
@@ -31,8 +31,8 @@ class PartialResult:
 class MergedResult:
     """The merged value, its conflicts and skipped rows."""
 
-    value: Plain
-    conflicts: list[Plain]
+    value: JsonObject
+    conflicts: list[JsonObject]
     repeats: dict[str, int]  # number of skipped rows, by the pointer of their array
 
 
@@ -48,7 +48,7 @@ def merge(parts: Sequence[PartialResult]) -> MergedResult:
 
 @dataclass
 class _Merger:
-    conflicts: dict[str, list[Plain]] = field(default_factory=dict)
+    conflicts: dict[str, list[JsonObject]] = field(default_factory=dict)
     repeats: dict[str, int] = field(default_factory=dict)
     rows: dict[str, set[bytes]] = field(default_factory=dict)  # the encoded rows of each array
     pages: dict[str, list[int]] = field(default_factory=dict)  # the pages of each kept value
@@ -68,7 +68,7 @@ class _Merger:
             self._add_conflict(one, other, pointer, pages)
         return one
 
-    def _fields(self, one: Plain, other: Plain, pointer: str, pages: list[int]) -> Plain:
+    def _fields(self, one: JsonObject, other: JsonObject, pointer: str, pages: list[int]) -> JsonObject:
         merged = dict(one)
         for name, value in other.items():
             merged[name] = self.merge(one.get(name), value, f"{pointer}/{escape_pointer(name)}", pages)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.documents.extract.llm.subschemas import admits_null, all_of_schemas, as_dict, as_list, matching_branches
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 
-def drop_optional_nulls(value: Any, schema: Plain) -> Any:
+def drop_optional_nulls(value: Any, schema: JsonObject) -> Any:
     """The value without the nulls of optional properties that the schema does not accept."""
     return _drop(schema, value, [schema])
 
@@ -29,7 +29,7 @@ class _PropertySchemas:
         return [*self.always, *(part for parts in self.by_branch for part in parts)]
 
 
-def _drop(root: Plain, value: Any, schemas: list[Any]) -> Any:
+def _drop(root: JsonObject, value: Any, schemas: list[Any]) -> Any:
     if isinstance(value, dict):
         always, branches = _applicable_schemas(root, value, schemas)
         properties = {name: _property_schemas(name, always, branches) for name in value}
@@ -47,12 +47,14 @@ def _drop(root: Plain, value: Any, schemas: list[Any]) -> Any:
     return value
 
 
-def _applicable_schemas(root: Plain, value: Any, schemas: list[Any]) -> tuple[list[Plain], list[list[Plain]]]:
+def _applicable_schemas(
+    root: JsonObject, value: Any, schemas: list[Any]
+) -> tuple[list[JsonObject], list[list[JsonObject]]]:
     always = [part for schema in schemas for part in all_of_schemas(root, schema)]
     return always, matching_branches(root, always, value)
 
 
-def _property_schemas(name: str, always: list[Plain], branches: list[list[Plain]]) -> _PropertySchemas:
+def _property_schemas(name: str, always: list[JsonObject], branches: list[list[JsonObject]]) -> _PropertySchemas:
     required_by = [any(name in as_list(schema.get("required")) for schema in branch) for branch in branches]
     required = any(name in as_list(schema.get("required")) for schema in always) or (
         bool(required_by) and all(required_by)
@@ -61,14 +63,14 @@ def _property_schemas(name: str, always: list[Plain], branches: list[list[Plain]
     return _PropertySchemas(always=_schemas_of(name, always), by_branch=by_branch, is_required=required)
 
 
-def _schemas_of(name: str, schemas: list[Plain]) -> list[Any]:
+def _schemas_of(name: str, schemas: list[JsonObject]) -> list[Any]:
     named = [as_dict(schema.get("properties"))[name] for schema in schemas if name in as_dict(schema.get("properties"))]
     return named or [
         schema["additionalProperties"] for schema in schemas if as_dict(schema.get("additionalProperties"))
     ]
 
 
-def _is_optional_null(root: Plain, found: _PropertySchemas) -> bool:
+def _is_optional_null(root: JsonObject, found: _PropertySchemas) -> bool:
     if found.is_required or not found.schemas:
         return False
     by_always = all(admits_null(root, part) for part in found.always)
@@ -76,7 +78,7 @@ def _is_optional_null(root: Plain, found: _PropertySchemas) -> bool:
     return not (by_always and by_branch)
 
 
-def _item_schema(schema: Plain, at: int) -> Any:
+def _item_schema(schema: JsonObject, at: int) -> Any:
     items = schema.get("items")
     first = as_list(items) or as_list(schema.get("prefixItems"))
     if at < len(first):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from penstock.documents.chat_model import Which
 from penstock.documents.extract.errors import ModelRuleUnusable
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 MAX_NAME = 200
 MAX_TEMPERATURE = 2
@@ -21,7 +21,7 @@ class LlmOptions:
     chunk_characters: int | None = None  # capped by the settings
 
 
-def read_options(options: Plain) -> LlmOptions:
+def read_options(options: JsonObject) -> LlmOptions:
     """Parse the options of a rule. Raises `ModelRuleUnusable` for an invalid one."""
     error = options_error(options)
     if error is not None:
@@ -38,7 +38,7 @@ def read_options(options: Plain) -> LlmOptions:
     )
 
 
-def options_error(options: Plain) -> str | None:
+def options_error(options: JsonObject) -> str | None:
     """Why the options are invalid; None when they are valid. Null counts as not set."""
     for name in ("server", "model"):
         if not _is_name(options.get(name)):

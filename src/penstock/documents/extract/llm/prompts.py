@@ -19,7 +19,7 @@ from penstock.documents.chat_model import Message
 from penstock.documents.extract.llm.chunks import Chunk
 from penstock.documents.extract.llm.json_candidates import strip_reasoning
 from penstock.documents.extract.llm.responses import ResponseProblem
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 PROMPT_VERSION = 1  # part of a result's identity: increase it when the text of a prompt changes
 MAX_SHOWN = 20_000  # characters of an earlier response; a longer one is no answer to a schema
@@ -50,18 +50,20 @@ The JSON below was put together from parts of a document and does not satisfy th
 Correct its form. Keep every value that it has; add none that it does not have."""
 
 
-def extraction_prompt(schema: Plain, chunk: Chunk, *, system_prompt: str | None = None) -> tuple[Message, ...]:
+def extraction_prompt(schema: JsonObject, chunk: Chunk, *, system_prompt: str | None = None) -> tuple[Message, ...]:
     """Ask for a value that satisfies a schema."""
     return _messages(system_prompt, _schema(schema), _delimited("DOCUMENT", chunk.text), OUTPUT_REQUEST)
 
 
-def partial_extraction_prompt(schema: Plain, chunk: Chunk, *, system_prompt: str | None = None) -> tuple[Message, ...]:
+def partial_extraction_prompt(
+    schema: JsonObject, chunk: Chunk, *, system_prompt: str | None = None
+) -> tuple[Message, ...]:
     """Ask for the values of a part of a document."""
     return _messages(system_prompt, _schema(schema), _part(chunk), _delimited("DOCUMENT", chunk.text), OUTPUT_REQUEST)
 
 
 def summary_prompt(
-    schema: Plain, chunk: Chunk, *, max_characters: int, system_prompt: str | None = None
+    schema: JsonObject, chunk: Chunk, *, max_characters: int, system_prompt: str | None = None
 ) -> tuple[Message, ...]:
     """Ask for a summary, in prose, of what a part of a document contributes to a schema."""
     demand = f"{SUMMARY_REQUEST}\nUse at most {max_characters} characters."
@@ -69,7 +71,7 @@ def summary_prompt(
 
 
 def repair_prompt(
-    schema: Plain, value: Plain, problems: Sequence[ResponseProblem], *, system_prompt: str | None = None
+    schema: JsonObject, value: JsonObject, problems: Sequence[ResponseProblem], *, system_prompt: str | None = None
 ) -> tuple[Message, ...]:
     """Ask to correct the form of a merged value."""
     shown = _delimited("JSON", msgspec.json.encode(value).decode())
@@ -91,7 +93,7 @@ def _messages(system_prompt: str | None, *parts: str) -> tuple[Message, ...]:
     return Message(role="system", text=system), Message(role="user", text="\n\n".join(parts))
 
 
-def _schema(schema: Plain) -> str:
+def _schema(schema: JsonObject) -> str:
     return f"JSON Schema of what is wanted:\n{msgspec.json.encode(schema).decode()}"
 
 

@@ -22,7 +22,7 @@ from penstock.documents.extract.fields.schema import escape_pointer
 from penstock.documents.extract.llm.json_candidates import MAX_DEPTH, JsonCandidate, json_candidates, strip_reasoning
 from penstock.documents.extract.llm.optional_nulls import drop_optional_nulls
 from penstock.documents.json_schema import bounded_validator
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 MAX_BYTES = 8 * 1024 * 1024
 MAX_REPAIRED = 200_000  # characters of one response; repairing them takes seconds
@@ -134,14 +134,14 @@ def _parse(text: str) -> Any:
         return text
 
 
-def _nested(depth: int) -> Plain:
-    nested: Plain = {}
+def _nested(depth: int) -> JsonObject:
+    nested: JsonObject = {}
     for _ in range(depth):
         nested = {"": nested}
     return nested
 
 
-def _object_hook(pairs: list[tuple[str, Any]]) -> Plain:
+def _object_hook(pairs: list[tuple[str, Any]]) -> JsonObject:
     parsed = dict(pairs)
     if len(parsed) == len(pairs):
         return parsed
@@ -158,7 +158,7 @@ def _parse_int(digits: str) -> int | _UnsupportedNumber:
     return int(digits) if len(digits.lstrip("-")) <= MAX_DIGITS else _UnsupportedNumber()
 
 
-def _repaired(candidates: list[JsonCandidate]) -> Iterator[Plain]:
+def _repaired(candidates: list[JsonCandidate]) -> Iterator[JsonObject]:
     """Repair incomplete JSON. `json_repair` may return anything, such as a list; only objects count."""
     remaining = MAX_REPAIRED
     for candidate in candidates:
@@ -177,11 +177,14 @@ def _repaired(candidates: list[JsonCandidate]) -> Iterator[Plain]:
 class _ResponseValidator:
     """Validates values against one schema."""
 
-    schema: Plain
+    schema: JsonObject
     validator: jsonschema_rs.Validator
 
-    def validate(self, value: Plain) -> ParsedResponse:
-        checks: tuple[Callable[[Plain], Iterator[ResponseProblem]], ...] = (_structural_problems, self._schema_echo)
+    def validate(self, value: JsonObject) -> ParsedResponse:
+        checks: tuple[Callable[[JsonObject], Iterator[ResponseProblem]], ...] = (
+            _structural_problems,
+            self._schema_echo,
+        )
         for check in checks:
             problems = tuple(islice(check(value), MAX_PROBLEMS))
             if problems:
@@ -192,7 +195,7 @@ class _ResponseValidator:
         problems = tuple(map(_problem_of, islice(self.validator.iter_errors(cleaned), MAX_PROBLEMS)))
         return ParsedResponse(problems=problems) if problems else ParsedResponse(value=cleaned)
 
-    def _schema_echo(self, value: Plain) -> Iterator[ResponseProblem]:
+    def _schema_echo(self, value: JsonObject) -> Iterator[ResponseProblem]:
         """Weak models return the schema itself, which a schema without required properties would accept."""
         expected = self.schema.get("properties", {})
         given = value.get("properties")

@@ -25,7 +25,7 @@ from penstock.documents.extract.llm.subschemas import (
     resolve_ref,
     types_of,
 )
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 MAX_DEPTH = 10  # this and the next three: limits of OpenAI's documentation
 MAX_PROPERTIES = 5000
@@ -72,7 +72,7 @@ class _NotExpressible(Exception):
     """The strict subset of JSON Schema cannot express this."""
 
 
-def strict_schema(schema: Plain) -> Plain | None:
+def strict_schema(schema: JsonObject) -> JsonObject | None:
     """The strict variant of a schema; None when the subset cannot express it."""
     try:
         strict = _StrictSchemaBuilder(root=schema).build(schema, depth=0)
@@ -85,13 +85,13 @@ def strict_schema(schema: Plain) -> Plain | None:
 class _StrictSchemaBuilder:
     """Builds one strict schema and counts towards its limits."""
 
-    root: Plain
+    root: JsonObject
     nodes: int = 0
     properties: int = 0
     enums: int = 0
     characters: int = 0
 
-    def build(self, schema: Any, *, depth: int, branch_depth: int = 0) -> Plain:
+    def build(self, schema: Any, *, depth: int, branch_depth: int = 0) -> JsonObject:
         """Build a subschema at this depth, reached through this many nested branches of the same level."""
         self.nodes += 1
         if max(depth, branch_depth) > MAX_DEPTH or self.nodes > MAX_NODES or not isinstance(schema, dict):
@@ -107,7 +107,7 @@ class _StrictSchemaBuilder:
         self._check_limits()
         return {**annotations, **options[0]} if len(options) == 1 else {**annotations, "anyOf": options}
 
-    def _flatten(self, schema: Plain, nesting: int = 0) -> Plain:
+    def _flatten(self, schema: JsonObject, nesting: int = 0) -> JsonObject:
         """Merge a schema with its `$ref` and its `allOf`, unless they contradict each other."""
         if (
             nesting > MAX_DEPTH
@@ -125,14 +125,14 @@ class _StrictSchemaBuilder:
             flat = _merge_schemas(flat, self._flatten(other, nesting + 1))
         return flat
 
-    def _branch(self, branch: Any, parent: Plain, depth: int, branch_depth: int) -> Plain:
+    def _branch(self, branch: Any, parent: JsonObject, depth: int, branch_depth: int) -> JsonObject:
         """Merge a branch with the keywords of its parent, so that it is complete by itself."""
         if not isinstance(branch, dict):
             raise _NotExpressible
         inherited = {word: value for word, value in parent.items() if word not in {*BRANCHES, *ANNOTATIONS}}
         return self.build(_merge_schemas(self._flatten(branch), inherited), depth=depth, branch_depth=branch_depth)
 
-    def _typed_schemas(self, flat: Plain, depth: int) -> Iterator[Plain]:
+    def _typed_schemas(self, flat: JsonObject, depth: int) -> Iterator[JsonObject]:
         if "const" in flat or "enum" in flat:
             yield self._enum([flat["const"]] if "const" in flat else as_list(flat["enum"]))
             return
@@ -148,7 +148,7 @@ class _StrictSchemaBuilder:
             elif name not in SCALAR_TYPES:
                 raise _NotExpressible
 
-    def _object(self, flat: Plain, depth: int) -> Plain:
+    def _object(self, flat: JsonObject, depth: int) -> JsonObject:
         properties = as_dict(flat.get("properties"))
         if not properties or as_dict(flat.get("additionalProperties")):
             raise _NotExpressible  # the property names are not known in advance
@@ -160,7 +160,7 @@ class _StrictSchemaBuilder:
         strict = {name: self._property(part, name in required, depth + 1) for name, part in properties.items()}
         return {"type": "object", "properties": strict, "required": list(strict), "additionalProperties": False}
 
-    def _property(self, schema: Any, is_required: bool, depth: int) -> Plain:
+    def _property(self, schema: Any, is_required: bool, depth: int) -> JsonObject:
         strict = self.build(schema, depth=depth)
         if is_required or admits_null(self.root, schema):
             return strict
@@ -168,7 +168,7 @@ class _StrictSchemaBuilder:
         annotations = {word: strict.pop(word) for word in ANNOTATIONS if word in strict}
         return {**annotations, "anyOf": [*options, {"type": "null"}]}
 
-    def _enum(self, values: list[Any]) -> Plain:
+    def _enum(self, values: list[Any]) -> JsonObject:
         types = sorted({_type_of(value) for value in values})
         if not values:
             raise _NotExpressible
@@ -181,7 +181,7 @@ class _StrictSchemaBuilder:
             raise _NotExpressible
 
 
-def _merge_schemas(one: Plain, other: Plain) -> Plain:
+def _merge_schemas(one: JsonObject, other: JsonObject) -> JsonObject:
     """Merge two schemas. Raises `_NotExpressible` where a keyword differs and cannot be combined."""
     merged = {**other, **one}
     for word in one.keys() & other.keys() - {*ANNOTATIONS}:
@@ -196,7 +196,7 @@ def _merge_schemas(one: Plain, other: Plain) -> Plain:
     return merged
 
 
-def _implied_types(flat: Plain) -> list[str]:
+def _implied_types(flat: JsonObject) -> list[str]:
     if "properties" in flat:
         return ["object"]
     if "items" in flat:
@@ -213,7 +213,7 @@ def _type_of(value: Any) -> str:
     return names[type(value)]
 
 
-def relaxed_schema(schema: Plain) -> Plain:
+def relaxed_schema(schema: JsonObject) -> JsonObject:
     """A copy of a schema that requires nothing. Targets of references keep their place, unless dropped."""
     relaxed = {word: _relax_keyword(word, value) for word, value in schema.items() if word not in WHOLE_VALUE_KEYWORDS}
     if "oneOf" in relaxed:  # with nothing required, a value may match two branches

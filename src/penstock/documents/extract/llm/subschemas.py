@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from penstock.documents.extract.fields.schema import unescape_pointer
-from penstock.kernel.plain import Plain
+from penstock.kernel.json_object import JsonObject
 
 MAX_SUBSCHEMAS = 64
 BRANCHES = ("anyOf", "oneOf")
@@ -30,7 +30,7 @@ PYTHON_TYPES: dict[str, type | tuple[type, ...]] = {
 }
 
 
-def resolve_ref(root: Plain, reference: object) -> Any:
+def resolve_ref(root: JsonObject, reference: object) -> Any:
     """The target of a `$ref`; None when it cannot be resolved."""
     if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
         return None
@@ -46,9 +46,9 @@ def resolve_ref(root: Plain, reference: object) -> Any:
     return found
 
 
-def all_of_schemas(root: Plain, schema: object) -> list[Plain]:
+def all_of_schemas(root: JsonObject, schema: object) -> list[JsonObject]:
     """All schemas that a value must satisfy: the schema, its reference and its `allOf`, recursively."""
-    found: dict[int, Plain] = {}
+    found: dict[int, JsonObject] = {}
     pending = [schema]
     while pending and len(found) < MAX_SUBSCHEMAS:
         current = pending.pop(0)
@@ -61,7 +61,7 @@ def all_of_schemas(root: Plain, schema: object) -> list[Plain]:
     return list(found.values())
 
 
-def matching_branches(root: Plain, schemas: list[Plain], value: Any) -> list[list[Plain]]:
+def matching_branches(root: JsonObject, schemas: list[JsonObject], value: Any) -> list[list[JsonObject]]:
     """The schemas of each `anyOf` or `oneOf` branch that the value may match."""
     branches = [branch for schema in schemas for word in BRANCHES for branch in as_list(schema.get(word))]
     parents = {id(schema) for schema in schemas}  # a branch may refer back to its parent
@@ -81,13 +81,13 @@ def as_dict(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def types_of(schema: Plain) -> list[str] | None:
+def types_of(schema: JsonObject) -> list[str] | None:
     """The types that a schema allows; None when it has no `type`."""
     given = schema.get("type")
     return [given] if isinstance(given, str) else as_list(given) or None
 
 
-def admits_null(root: Plain, schema: object, depth: int = 0) -> bool:
+def admits_null(root: JsonObject, schema: object, depth: int = 0) -> bool:
     """Whether a schema accepts null."""
     if isinstance(schema, bool):
         return schema
@@ -95,7 +95,7 @@ def admits_null(root: Plain, schema: object, depth: int = 0) -> bool:
     return depth < MAX_SUBSCHEMAS and all(_schema_admits_null(root, schema, depth) for schema in schemas)
 
 
-def _schema_admits_null(root: Plain, schema: Plain, depth: int) -> bool:
+def _schema_admits_null(root: JsonObject, schema: JsonObject, depth: int) -> bool:
     types = types_of(schema)
     if types is not None and "null" not in types:
         return False
@@ -105,7 +105,7 @@ def _schema_admits_null(root: Plain, schema: Plain, depth: int) -> bool:
     return all(any(admits_null(root, branch, depth + 1) for branch in branches) for branches in alternatives)
 
 
-def _may_match(schema: Plain, value: Any) -> bool:
+def _may_match(schema: JsonObject, value: Any) -> bool:
     """Whether a branch accepts the type of a value and the scalars in it."""
     if not _matches(schema, value):
         return False
@@ -115,7 +115,7 @@ def _may_match(schema: Plain, value: Any) -> bool:
     return all(_matches(part, inner) for part, inner in properties if isinstance(part, dict) and inner is not None)
 
 
-def _matches(schema: Plain, value: Any) -> bool:
+def _matches(schema: JsonObject, value: Any) -> bool:
     types = types_of(schema)
     if types is not None and not any(_is_type(value, name) for name in types):
         return False

@@ -16,10 +16,10 @@ from sqlalchemy.engine import Dialect
 
 from penstock.kernel.columns import to_json
 from penstock.kernel.db import Tx
-from penstock.kernel.engines import driver_of
+from penstock.kernel.engines import driver_connection
 
 
-def is_any(rows: Select[Any]) -> ColumnElement[bool]:
+def any_rows(rows: Select[Any]) -> ColumnElement[bool]:
     """Whether there are any of these. Not as EXISTS: PostgreSQL would forget their order, and with it their index."""
     return rows.limit(literal_column("1")).scalar_subquery().is_not(None)
 
@@ -41,12 +41,12 @@ class LeasedRow(Protocol):
         ...
 
 
-class HotStatement:
+class CompiledStatement:
     """A statement that returns rows and runs often."""
 
     def __init__(self, statement: Update | Select[Any]) -> None:
         self._statement = statement
-        self._compiled: ForDriver | None = None
+        self._compiled: DriverStatement | None = None
 
     async def rows(self, tx: Tx, values: Mapping[str, Any]) -> Sequence[LeasedRow]:
         """Run it and return what it returns."""
@@ -62,13 +62,13 @@ class HotStatement:
             return set((await tx.conn.scalars(self._statement, values)).all())
         return {record[0] for record in await self._for_driver(tx).fetch(tx, values)}
 
-    def _for_driver(self, tx: Tx) -> "ForDriver":
+    def _for_driver(self, tx: Tx) -> "DriverStatement":
         if self._compiled is None:
-            self._compiled = ForDriver(self._statement, tx.conn.dialect)
+            self._compiled = DriverStatement(self._statement, tx.conn.dialect)
         return self._compiled
 
 
-class ForDriver:
+class DriverStatement:
     """A statement as asyncpg takes it: text, the order of its parameters, and how a row is made of a record."""
 
     def __init__(self, statement: Update | Select[Any], dialect: Dialect) -> None:
@@ -83,7 +83,7 @@ class ForDriver:
 
     async def fetch(self, tx: Tx, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         """What the server returns."""
-        records: Sequence[Sequence[Any]] = await driver_of(tx.conn).fetch(self.text, *self._arguments(values))
+        records: Sequence[Sequence[Any]] = await driver_connection(tx.conn).fetch(self.text, *self._arguments(values))
         return records
 
     def _arguments(self, values: Mapping[str, Any]) -> list[Any]:

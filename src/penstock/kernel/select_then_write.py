@@ -31,17 +31,17 @@ from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 from sqlalchemy.sql.elements import Grouping
 
 from penstock.kernel.columns import to_json
+from penstock.kernel.compiled_statement import CompiledStatement, LeasedRow
 from penstock.kernel.db import Tx
-from penstock.kernel.engines import together
-from penstock.kernel.hot import HotStatement, LeasedRow
+from penstock.kernel.engines import ensure_transaction
 
 Write = Update | Insert | Delete
-MOST_ROWS = 1000  # said as a constant, so that no plan is made for more
+MAX_ROWS = 1000  # said as a constant, so that no plan is made for more
 IDS = "chosen_ids"
 
 
 @dataclass(frozen=True)
-class Given:
+class ParameterTable:
     """A table of texts that is given as parameters, one array per column; its rows count from 1."""
 
     name: str
@@ -77,11 +77,11 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Tables:
+class StatementTables:
     """What the parts of a trip are written on top of."""
 
     on_postgres: bool
-    given: Mapping[str, Given]
+    given: Mapping[str, ParameterTable]
     chosen: FromClause | None = None  # id, n: only for what comes after the choice
 
     def table(self, name: str) -> FromClause:
@@ -107,20 +107,23 @@ class Tables:
         return select(self.rows, *columns).where(key == self.rows.c.id).subquery("seen")
 
 
-class OneTrip:
+class SelectThenWrite:
     """A choice, which must have a column `id`, and what is then done to the rows, written on top of given tables.
 
     Bind names must be no column's.
     """
 
     def __init__(
-        self, choose: Callable[[Tables], Select[Any]], then: Callable[[Tables], Sequence[Write]], *given: Given
+        self,
+        choose: Callable[[StatementTables], Select[Any]],
+        then: Callable[[StatementTables], Sequence[Write]],
+        *given: ParameterTable,
     ) -> None:
         self._given = given
-        here = Tables(on_postgres=False, given={one.name: one for one in given})
-        self._choose = HotStatement(choose(here))
+        here = StatementTables(on_postgres=False, given={one.name: one for one in given})
+        self._choose = CompiledStatement(choose(here))
         self._sqlite = [(write, _names(write)) for write in then(replace(here, chosen=_listed()))]
-        self._postgres = HotStatement(_as_one(choose, then, replace(here, on_postgres=True)))
+        self._postgres = CompiledStatement(_as_one(choose, then, replace(here, on_postgres=True)))
 
     def values(self, on_postgres: bool, **rows: Sequence[Sequence[str]]) -> dict[str, Any]:
         """The rows of the given tables as parameters."""
@@ -134,7 +137,7 @@ class OneTrip:
         """Do it; returns the rows as they were before."""
         if tx.on_postgres:
             return await self._postgres.rows(tx, values)
-        async with together(tx.conn):
+        async with ensure_transaction(tx.conn):
             rows = await self._choose.rows(tx, values)  # extra parameters do not matter to a SELECT
             if rows:
                 known = {**values, IDS: to_json([row.id for row in rows])}
@@ -144,9 +147,11 @@ class OneTrip:
 
 
 def _as_one(
-    choose: Callable[[Tables], Select[Any]], then: Callable[[Tables], Sequence[Write]], given: Tables
+    choose: Callable[[StatementTables], Select[Any]],
+    then: Callable[[StatementTables], Sequence[Write]],
+    given: StatementTables,
 ) -> Select[Any]:
-    most = literal_column(str(MOST_ROWS), Integer)
+    most = literal_column(str(MAX_ROWS), Integer)
     due = select(choose(given).subquery("due_rows")).limit(most).cte("due")
     chosen = select(due, func.row_number().over().label("n")).cte("chosen")
     writes = then(replace(given, chosen=chosen))

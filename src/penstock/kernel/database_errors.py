@@ -1,4 +1,4 @@
-"""What a database says when it fails, in our words. Everything not named here is a bug and stays as it is."""
+"""Translates driver errors into `PenstockError`s. An error that is not listed here is a bug and passes unchanged."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -11,41 +11,41 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from penstock.kernel.errors import DiskFull, PenstockError, Unavailable
 
 
-class DatabaseAway(Unavailable):
-    """The database cannot be reached, or went away in the middle."""
+class DatabaseUnavailable(Unavailable):
+    """The database cannot be reached, or the connection was lost."""
 
     code = "DB_UNAVAILABLE"
     message = "The database cannot be reached ({reason})."
     message_zh = "无法连接数据库（{reason}）。"
-    hint = "Nothing was half-written. Check that the database is up; servers and workers go on by themselves then."
+    hint = "No partial data was written. Check that the database is running; servers and workers resume automatically."
     hint_zh = "没有写入一半的数据。请检查数据库是否在运行；恢复后服务与工作进程会自动继续。"
-    ours = True
+    internal_outage = True
 
 
 class DatabaseBusy(Unavailable):
-    """The database is there, but no turn came in time."""
+    """The database is reachable, but no connection or lock became free in time."""
 
     code = "DB_BUSY"
     message = "The database was too busy to answer ({reason})."
     message_zh = "数据库过于繁忙，未能响应（{reason}）。"
-    hint = "Nothing was half-written. Try again; with many writers, use PostgreSQL."
+    hint = "No partial data was written. Try again; with many writers, use PostgreSQL."
     hint_zh = "没有写入一半的数据。请重试；写入者较多时请使用 PostgreSQL。"
-    ours = True
+    internal_outage = True
 
 
-class DatabaseBroken(Unavailable):
-    """The database's file is not one, or is damaged."""
+class DatabaseCorrupt(Unavailable):
+    """The SQLite file is corrupt or not a database."""
 
     code = "DB_BROKEN"
-    message = "The database's file cannot be used ({reason})."
+    message = "The database file cannot be used ({reason})."
     message_zh = "数据库文件无法使用（{reason}）。"
-    hint = "Restore it from a copy, or choose another data folder."
+    hint = "Restore it from a backup, or choose another data folder."
     hint_zh = "请从备份恢复，或另选数据文件夹。"
     retryable = False
 
 
 class DatabaseNotMigrated(Unavailable):
-    """The database is there, but our tables are not, or are older than this program."""
+    """The database lacks our tables, or they are older than this version."""
 
     code = "DB_NOT_MIGRATED"
     message = "The database is not ready for this version ({reason})."
@@ -58,10 +58,10 @@ class DatabaseNotMigrated(Unavailable):
 SQLITE_FULL = "database or disk is full"
 SQLITE_UNMIGRATED = ("no such table", "no such column")
 SQLITE_BUSY = ("database is locked", "database table is locked")
-SQLITE_BROKEN = ("file is not a database", "database disk image is malformed")
-SQLITE_AWAY = ("unable to open database file", "disk i/o error", "attempt to write a readonly database")
-CONNECTION_BROKE = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.InternalClientError)
-POSTGRES_AWAY = (
+SQLITE_CORRUPT = ("file is not a database", "database disk image is malformed")
+SQLITE_UNAVAILABLE = ("unable to open database file", "disk i/o error", "attempt to write a readonly database")
+CONNECTION_LOST = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+POSTGRES_UNAVAILABLE = (
     asyncpg.CannotConnectNowError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
@@ -79,21 +79,21 @@ POSTGRES_BUSY = (
 
 
 @contextmanager
-def named_faults() -> Iterator[None]:
-    """Turn a driver's failure into one of the errors above, with the cause kept.
+def translate_database_errors() -> Iterator[None]:
+    """Raise one of the errors above in place of a driver error, with the cause kept.
 
-    A bare OSError counts too: drivers let it through when a connection is refused or cut. Nothing else inside a
-    transaction raises one, since no file or network is touched while a transaction is open.
+    A bare OSError counts too: drivers let it through when a connection is refused or reset. Nothing else inside a
+    transaction raises one, since no other I/O happens while a transaction is open.
     """
     try:
         yield
     except PoolTimeout as error:
-        raise DatabaseBusy(reason="no connection became free; is one transaction opened inside another?") from error
+        raise DatabaseBusy(reason="no free connection; is a transaction opened inside another one?") from error
     except DBAPIError as error:
-        named = _name(error)
-        if named is None:
+        translated = _translate(error)
+        if translated is None:
             raise
-        raise named from error
+        raise translated from error
     except (
         OSError,
         sqlite3.Error,
@@ -101,48 +101,48 @@ def named_faults() -> Iterator[None]:
         asyncpg.InterfaceError,
         asyncpg.InternalClientError,
     ) as error:
-        named = _name_cause(error)
-        if named is None:
+        translated = _translate_cause(error)
+        if translated is None:
             raise
-        raise named from error
+        raise translated from error
 
 
-def _name(error: DBAPIError) -> PenstockError | None:
+def _translate(error: DBAPIError) -> PenstockError | None:
     driver_error = error.orig.__cause__ if error.orig is not None and error.orig.__cause__ else error.orig
-    named = _name_cause(driver_error) if driver_error is not None else None
-    if named is None and error.connection_invalidated:
-        return DatabaseAway(reason="the connection broke")
-    return named
+    translated = _translate_cause(driver_error) if driver_error is not None else None
+    if translated is None and error.connection_invalidated:
+        return DatabaseUnavailable(reason="connection lost")
+    return translated
 
 
-def _name_cause(error: BaseException) -> PenstockError | None:
+def _translate_cause(error: BaseException) -> PenstockError | None:
     if isinstance(error, sqlite3.Error):
-        return _name_sqlite(str(error))
+        return _translate_sqlite(str(error))
     if isinstance(error, asyncpg.DiskFullError):
         return DiskFull(what="to the database")
     if isinstance(error, POSTGRES_UNMIGRATED):
         return DatabaseNotMigrated(reason=str(error))
     if isinstance(error, TimeoutError):
-        return DatabaseBusy(reason="no answer came in time")
+        return DatabaseBusy(reason="timed out")
     if isinstance(error, POSTGRES_BUSY):
         return DatabaseBusy(reason=_first_line(error))
     if isinstance(error, asyncpg.InterfaceError) and "closed" not in str(error):
-        return None  # the driver was used wrongly: a bug, not an outage
-    if isinstance(error, CONNECTION_BROKE):
-        return DatabaseAway(reason="the connection broke")
-    if isinstance(error, POSTGRES_AWAY):
-        return DatabaseAway(reason=_first_line(error))
+        return None  # wrong use of the driver: a bug, not an outage
+    if isinstance(error, CONNECTION_LOST):
+        return DatabaseUnavailable(reason="connection lost")
+    if isinstance(error, POSTGRES_UNAVAILABLE):
+        return DatabaseUnavailable(reason=_first_line(error))
     if isinstance(error, OSError):  # refused, reset, timed out, no socket file
-        return DatabaseAway(reason=error.strerror or type(error).__name__)
+        return DatabaseUnavailable(reason=error.strerror or type(error).__name__)
     return None
 
 
 def _first_line(error: BaseException) -> str:
-    """What the server says, without the details below it."""
+    """The server's message without its details."""
     return str(error).partition("\n")[0]
 
 
-def _name_sqlite(text: str) -> PenstockError | None:
+def _translate_sqlite(text: str) -> PenstockError | None:
     lowered = text.lower()
     if SQLITE_FULL in lowered:
         return DiskFull(what="to the database")
@@ -150,8 +150,8 @@ def _name_sqlite(text: str) -> PenstockError | None:
         return DatabaseNotMigrated(reason=text)
     if lowered.startswith(SQLITE_BUSY):
         return DatabaseBusy(reason=text)
-    if lowered.startswith(SQLITE_BROKEN):
-        return DatabaseBroken(reason=text)
-    if lowered.startswith(SQLITE_AWAY):
-        return DatabaseAway(reason=text)
+    if lowered.startswith(SQLITE_CORRUPT):
+        return DatabaseCorrupt(reason=text)
+    if lowered.startswith(SQLITE_UNAVAILABLE):
+        return DatabaseUnavailable(reason=text)
     return None
