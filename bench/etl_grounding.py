@@ -45,14 +45,14 @@ class Score:
 
     def hear(self, found: Grounded, plants: dict[str, str]) -> None:
         """Count the places of one result."""
-        for place in found.places:
-            kind = plants.get(place.pointer)
+        for citation in found.citations:
+            kind = plants.get(citation.pointer)
             if kind is None:
                 self.true += 1
-                self.false_flags += not place.grounded
+                self.false_flags += not citation.grounded
             else:
                 self.planted[kind] += 1
-                self.flagged[kind] += not place.grounded
+                self.flagged[kind] += not citation.grounded
 
 
 def run() -> list[Finding]:
@@ -114,7 +114,7 @@ def _spent(pages: bytes, name: str) -> float:
     began = time.process_time()
     found = ground_value(io.BytesIO(pages), written[0], False, written[1])
     took = time.process_time() - began
-    assert [place.grounded for place in found.places] == [True] * REPORT_VALUES
+    assert [citation.grounded for citation in found.citations] == [True] * REPORT_VALUES
     return took
 
 

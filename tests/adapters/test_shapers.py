@@ -94,7 +94,7 @@ class TestSkip:
             "filename": "a.pdf",
             "page_count": 2,
         }
-        assert (shaped.strategy, shaped.places, shaped.usage) == ("skip", (), {})
+        assert (shaped.strategy, shaped.citations, shaped.usage) == ("skip", (), {})
         assert desk.told == [(1, 1)]
 
     async def test_stops_for_a_cancelled_task(self):
@@ -118,14 +118,14 @@ class TestFields:
             "items": [{"name": "Apple", "amount": 3}],
         }
         assert shaped.strategy == "fields"
-        assert {place.pointer: (place.page, place.text) for place in shaped.places} == {
+        assert {citation.pointer: (citation.page, citation.text) for citation in shaped.citations} == {
             "/invoice_no": (1, "A-17"),
             "/date": (1, "2026年1月5日"),
             "/total": (2, "3.00"),
             "/items/0/name": (2, "Apple"),
             "/items/0/amount": (2, "3.00"),
         }
-        assert shaped.places[0].box == pages[0].spans[1].box
+        assert shaped.citations[0].box == pages[0].spans[1].box
         assert (shaped.usage, desk.told) == ({}, [(0, 1), (1, 1)])
         assert not list((tmp_path / "scratch").iterdir())
 

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from penstock.access.domain import Caller, Scope
 from penstock.adapters.disk import DiskBlobs
 from penstock.documents.ocr.provider import Desk, Reading
-from penstock.documents.pages import Place, read_pages
+from penstock.documents.pages import Citation, read_pages
 from penstock.documents.postprocessor import Shaped, ShapeRule
 from penstock.etl import api, worker
 from penstock.etl.deps import Deps, Terms
@@ -54,8 +54,8 @@ class ShaperOfTotals:
         [page] = read_pages((await self._blobs.get(reading.pages_key)).splitlines())
         found = re.search(r"Total: ([0-9.]+)", page.markdown)
         value = {"total": float(found[1]) if found else None, "filename": filename}
-        place = Place(pointer="/total", grounded=found is not None, page=1, text=found[0] if found else None)
-        return Shaped(value=value, strategy="totals", places=(place,))
+        citation = Citation(pointer="/total", grounded=found is not None, page=1, text=found[0] if found else None)
+        return Shaped(value=value, strategy="totals", citations=(citation,))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from penstock.documents.grounding import Grounded
-from penstock.documents.pages import Place, read_pages
+from penstock.documents.pages import Citation, read_pages
 
 ENDLESS = "too much to look for"
 
@@ -15,13 +15,13 @@ def ground_by_letters(file: BinaryIO, null_ungrounded: bool, schema_json: bytes)
     """Looks for each text at the top of a value; numbers are left alone."""
     value: dict[str, Any] = msgspec.json.decode(file.readline())
     pages = list(read_pages(file))
-    places = []
+    citations = []
     for name, text in list(value.items()):
         page = next((page.number for page in pages if str(text) in page.markdown), None)
         if isinstance(text, str):
-            places.append(Place(pointer=f"/{name}", grounded=page is not None, page=page))
+            citations.append(Citation(pointer=f"/{name}", grounded=page is not None, page=page))
             value[name] = text if page is not None or not null_ungrounded else None
-    return Grounded(value=value, places=tuple(places))
+    return Grounded(value=value, citations=tuple(citations))
 
 
 def ground_nothing_for_its_size(file: BinaryIO, null_ungrounded: bool, schema_json: bytes) -> Grounded:

@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Any
 
 from penstock.documents.ocr.provider import MARKDOWN, PAGES, Desk, Reading, Source
-from penstock.documents.pages import Page, Place, page_mark, write_page
+from penstock.documents.pages import Citation, Page, page_mark, write_page
 from penstock.documents.postprocessor import Shaped, ShapeRule
 from penstock.kernel.blobs import BlobNotFound, Blobs
 from penstock.kernel.json_object import JsonObject
@@ -158,8 +158,8 @@ class EchoShaper:
         await desk.progress(1, 2)
         value: dict[str, Any] = {"markdown_s3_key": reading.markdown_key, "provider_task_id": reading.provider_task_id}
         value |= {"metadata": reading.metadata, "filename": filename, "page_count": reading.page_count}
-        place = Place(pointer="/filename", grounded=False)
-        return Shaped(value=value, strategy=rule.strategy or "echo", places=(place,))
+        citation = Citation(pointer="/filename", grounded=False)
+        return Shaped(value=value, strategy=rule.strategy or "echo", citations=(citation,))
 
 
 class ShaperThatFails(EchoShaper):
@@ -190,7 +190,7 @@ class ShaperThatCosts(EchoShaper):
     async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
         self.calls += 1
         self.rules.append(rule)
-        place = Place(pointer="/pages", grounded=True, page=1)
+        citation = Citation(pointer="/pages", grounded=True, page=1)
         usage = {"model": self.model, "cost": 0.25}
         value = {"pages": reading.page_count}
-        return Shaped(value=value, strategy="direct-json", places=(place,), usage=usage, notes={"rounds": 1})
+        return Shaped(value=value, strategy="direct-json", citations=(citation,), usage=usage, notes={"rounds": 1})

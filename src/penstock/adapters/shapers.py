@@ -62,7 +62,7 @@ class FieldsShaper:
             found = await self._find(filename, pages, schema)
         await desk.progress(1, 1)
         usage = {"ambiguous": list(found.ambiguous)} if found.ambiguous else {}
-        return Shaped(value=found.value, strategy="fields", places=found.places, usage=usage)
+        return Shaped(value=found.value, strategy="fields", citations=found.citations, usage=usage)
 
     async def _find(self, filename: str, pages: Path, schema: bytes) -> FieldsResult:
         try:

@@ -37,7 +37,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     confidence: float | None = None  # of OCR: 0 to 1
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Citation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The source of one value of a result. `pointer` is a JSON Pointer (RFC 6901) into the result."""
 
     pointer: str

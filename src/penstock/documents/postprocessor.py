@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from penstock.documents.ocr.provider import Desk, Reading
-from penstock.documents.pages import Place
+from penstock.documents.pages import Citation
 from penstock.kernel.json_object import JsonObject
 
 
@@ -24,7 +24,7 @@ class Shaped:
 
     value: Any
     strategy: str
-    places: tuple[Place, ...] = ()
+    citations: tuple[Citation, ...] = ()
     usage: JsonObject = field(default_factory=dict)  # tokens and cost; empty without a model
     notes: JsonObject = field(default_factory=dict)  # remarks on the result, such as conflicting values
 

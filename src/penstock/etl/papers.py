@@ -21,7 +21,7 @@ import msgspec
 
 from penstock.documents.blob_files import find_value
 from penstock.documents.ocr.provider import MARKDOWN, PAGES, Reading
-from penstock.documents.pages import Place
+from penstock.documents.pages import Citation
 from penstock.documents.postprocessor import Shaped
 from penstock.etl.domain import EtlTask, Phase
 from penstock.etl.errors import SourceNotFound
@@ -69,7 +69,7 @@ class ShapingPaper:
     strategy: str
     output_size: int
     usage: JsonObject = field(default_factory=dict)
-    places: Sequence[Place] = ()
+    places: Sequence[Citation] = ()
     notes: JsonObject = field(default_factory=dict)
     memo: Memo = UNKNOWN
 
@@ -198,7 +198,7 @@ async def keep_shaping(blobs: Blobs, task: EtlTask, shaped: Shaped, memo: Memo =
         strategy=shaped.strategy,
         output_size=receipt.size_bytes,
         usage=shaped.usage,
-        places=shaped.places,
+        places=shaped.citations,
         notes=shaped.notes,
         memo=memo,
     )

@@ -28,7 +28,7 @@ MAYBE = {"type": "object", "properties": {"Name": TEXT, "City": {"type": ["strin
 
 async def test_each_value_gets_its_place(study: Study):
     shaped = await study.shape(ModelThatReadsLabels(), "Name: Mill", "City: Ulm")
-    assert {place.pointer: (place.grounded, place.page) for place in shaped.places} == {
+    assert {citation.pointer: (citation.grounded, citation.page) for citation in shaped.citations} == {
         "/Name": (True, 1),
         "/City": (True, 2),
     }
@@ -37,13 +37,13 @@ async def test_each_value_gets_its_place(study: Study):
 async def test_what_stands_nowhere_is_flagged_and_stays(study: Study):
     shaped = await study.shape(INVENTED, "Name: Mill")
     assert shaped.value["City"] == "Atlantis"
-    assert [place.grounded for place in shaped.places] == [True, False]
+    assert [citation.grounded for citation in shaped.citations] == [True, False]
 
 
 async def test_a_rule_may_want_it_nulled(study: Study):
     shaped = await study.shape(INVENTED, "Name: Mill", schema=MAYBE, options={"null_ungrounded": True})
     assert shaped.value == {"Name": "Mill", "City": None}
-    assert [place.grounded for place in shaped.places] == [True, False]
+    assert [citation.grounded for citation in shaped.citations] == [True, False]
 
 
 @pytest.mark.parametrize("ground", [ground_by_letters, ground_result])
@@ -61,14 +61,14 @@ async def test_a_result_of_many_rows_is_looked_for_too(study: Study):
     schema = {"type": "object", "properties": {"Name": TEXT, "rows": rows}}
     shaped = await study.shape(ModelThatSays(json.dumps(value)), "Name: Mill", schema=schema)
     assert shaped.value == value
-    assert shaped.places[0].page == 1
+    assert shaped.citations[0].page == 1
 
 
 @pytest.mark.parametrize("ground", [ground_nothing_for_its_size, ground_without_end])
 async def test_what_is_too_much_to_look_for_is_told(study: Study, ground: Any):
     study.ground = ground
     shaped = await study.shape(INVENTED, "Name: Mill")
-    assert (shaped.value["Name"], shaped.places) == ("Mill", ())
+    assert (shaped.value["Name"], shaped.citations) == ("Mill", ())
     assert shaped.notes["not_grounded"]
     with pytest.raises(ResultNotGrounded, match=r"paper\.pdf"):
         await study.shape(INVENTED, "Name: Mill", options={"null_ungrounded": True})
@@ -85,7 +85,7 @@ async def test_a_busy_machine_is_no_fault_of_the_document(study: Study, monkeypa
 async def test_the_real_one_finds_real_words(study: Study, tmp_path: Path):
     study.ground = ground_result
     shaped = await study.shape(INVENTED, "Name: Mill", "Other words")
-    found = {place.pointer: (place.grounded, place.page) for place in shaped.places}
+    found = {citation.pointer: (citation.grounded, citation.page) for citation in shaped.citations}
     assert found["/Name"] == (True, 1)
     assert found["/City"][0] is False
     assert study.left_behind() == []

@@ -71,7 +71,7 @@ async def test_a_document_becomes_a_result_with_its_price_and_its_places(shop: W
     assert (row.result["strategy"], row.result["usage"]["prompt_tokens"]) == ("direct-json", 100)
     assert await result_of(shop) == {"Name": "Mill", "City": "Ulm"}
     sidecar = msgspec.json.decode(await shop.tools.blobs.get(f"users/5/etl_artifacts/3/{task.id}/grounding-1.json"))
-    assert [place["grounded"] for place in sidecar["places"]] == [True, True]
+    assert [citation["grounded"] for citation in sidecar["places"]] == [True, True]
 
 
 async def test_a_rule_that_skips_and_the_default_one_make_no_call(shop: Workshop):

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from penstock.documents.grounding import Grounded, ground_value
-from penstock.documents.pages import Page, Place, write_page
+from penstock.documents.pages import Citation, Page, write_page
 from tests.documents.extract.fields.fill import lines
 
 
@@ -17,13 +17,13 @@ def ground(value: Any, *pages: Page, schema: Any = None, null_ungrounded: bool =
 
 def is_grounded(value: Any, *texts: str) -> bool:
     """Whether a value stands in lines of text."""
-    [place] = ground({"it": value}, lines(*texts)).places
-    return place.grounded
+    [citation] = ground({"it": value}, lines(*texts)).citations
+    return citation.grounded
 
 
-def place(found: Grounded, pointer: str) -> Place:
-    return next(place for place in found.places if place.pointer == pointer)
+def citation(found: Grounded, pointer: str) -> Citation:
+    return next(citation for citation in found.citations if citation.pointer == pointer)
 
 
 def flagged(found: Grounded) -> set[str]:
-    return {place.pointer for place in found.places if not place.grounded}
+    return {citation.pointer for citation in found.citations if not citation.grounded}

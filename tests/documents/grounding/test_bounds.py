@@ -25,7 +25,7 @@ def seconds_for(value: Any, *pages: Page, schema: Any = None) -> float:
 def test_a_result_of_too_many_values_is_left_as_it_is_and_told():
     found = ground([1] * 20_001, lines("1"))
     assert found.limit_exceeded is not None
-    assert found.places == ()
+    assert found.citations == ()
     assert len(found.value) == 20_001
 
 

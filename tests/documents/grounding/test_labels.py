@@ -1,7 +1,7 @@
 """A value that stands on the page, but by another label than its own, is seen where its own label has another."""
 
 from tests.documents.extract.fields.fill import DATE, NUMBER, TEXT, TRUTH, boxed, lines, record, tabled
-from tests.documents.grounding.ground import flagged, ground, place
+from tests.documents.grounding.ground import citation, flagged, ground
 
 HEAD = lines("Invoice No.: A-17", "Customer No.: C-991", "Invoice date: 2026-01-05", "Due date: 2026-02-04")
 SCHEMA = record(invoice_number=TEXT, customer_number=TEXT, invoice_date=DATE, due_date=DATE)
@@ -16,7 +16,7 @@ def test_values_that_were_swapped_are_flagged_and_their_own_shown():
     wrong = {**TRUE, "customer_number": "A-17", "due_date": "2026-01-05"}
     found = ground(wrong, HEAD, schema=SCHEMA)
     assert flagged(found) == {"/customer_number", "/due_date"}
-    assert place(found, "/customer_number").text == "C-991"
+    assert citation(found, "/customer_number").text == "C-991"
 
 
 def test_of_equal_values_the_one_by_its_own_label_is_shown():
@@ -24,7 +24,7 @@ def test_of_equal_values_the_one_by_its_own_label_is_shown():
         [("Net", 50.0), ("12.00", 300.0)], [("Tip", 50.0), ("0.00", 300.0)], [("Total", 50.0), ("12.00", 300.0)]
     )
     found = ground({"total": 12}, page, schema=record(total=NUMBER))
-    assert place(found, "/total").box == (300.0, 130.0, 330.0, 140.0)
+    assert citation(found, "/total").box == (300.0, 130.0, 330.0, 140.0)
 
 
 def test_a_longer_label_is_a_label_too():

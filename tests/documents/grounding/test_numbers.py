@@ -3,7 +3,7 @@
 import pytest
 
 from tests.documents.extract.fields.fill import boxed, lines, tabled
-from tests.documents.grounding.ground import ground, is_grounded, place
+from tests.documents.grounding.ground import citation, ground, is_grounded
 
 
 @pytest.mark.parametrize(
@@ -73,22 +73,22 @@ def test_a_number_that_is_not_said_is_not_found(value: float, text: str):
 
 
 def test_a_number_in_a_mark_is_found_where_its_label_says_so():
-    assert ground({"invoice_year": 26}, lines("Invoice year: A-26")).places[0].grounded
+    assert ground({"invoice_year": 26}, lines("Invoice year: A-26")).citations[0].grounded
 
 
 def test_a_number_with_a_point_begins_a_line_or_stands_in_a_cell():
-    assert not ground({"it": 3}, lines("3. Kündigung")).places[0].grounded
-    assert ground({"it": 3}, tabled(["Etage", "3. OG"])).places[0].grounded
+    assert not ground({"it": 3}, lines("3. Kündigung")).citations[0].grounded
+    assert ground({"it": 3}, tabled(["Etage", "3. OG"])).citations[0].grounded
 
 
 def test_a_number_has_the_box_and_the_text_of_where_it_stands():
     found = ground(
         {"total": 1576.75}, boxed([("Net", 50.0), ("1,325.00", 300.0)], [("Total", 50.0), ("1,576.75", 300.0)])
     )
-    assert place(found, "/total").box == (300.0, 115.0, 348.0, 125.0)
-    assert place(found, "/total").text == "1,576.75"
+    assert citation(found, "/total").box == (300.0, 115.0, 348.0, 125.0)
+    assert citation(found, "/total").text == "1,576.75"
 
 
 def test_of_several_the_one_near_a_word_of_its_name_is_shown():
     found = ground({"votes_against": 2}, lines("Room 2", "approved with two votes against"))
-    assert place(found, "/votes_against").text == "two"
+    assert citation(found, "/votes_against").text == "two"

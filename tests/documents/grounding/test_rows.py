@@ -4,7 +4,7 @@ from typing import Any
 
 from penstock.documents.pages import Page
 from tests.documents.extract.fields.fill import NUMBER, TEXT, array, boxed, lines, record, tabled
-from tests.documents.grounding.ground import flagged, ground, place
+from tests.documents.grounding.ground import citation, flagged, ground
 
 HEADER = ["Pos", "Description", "Qty", "Price", "Sum"]
 ROWS = [
@@ -34,15 +34,15 @@ def as_boxes() -> Page:
 def test_each_value_is_found_in_its_own_row():
     found = ground({"items": ITEMS}, tabled(HEADER, *ROWS))
     assert not flagged(found)
-    assert place(found, "/items/1/count").box == (200.0, 30.0, 290.0, 40.0)
-    assert place(found, "/items/2/count").box == (200.0, 45.0, 290.0, 55.0)
+    assert citation(found, "/items/1/count").box == (200.0, 30.0, 290.0, 40.0)
+    assert citation(found, "/items/2/count").box == (200.0, 45.0, 290.0, 55.0)
 
 
 def test_a_value_of_the_row_below_is_flagged_and_its_own_row_shown():
     for page in (tabled(HEADER, *ROWS), as_boxes()):
         found = ground(with_item(0, each=7), page)
         assert flagged(found) == {"/items/0/each"}
-        assert place(found, "/items/0/each").text == "12.50"
+        assert citation(found, "/items/0/each").text == "12.50"
 
 
 def test_a_name_of_another_row_is_flagged_and_not_what_stands_beside_it():
@@ -57,7 +57,7 @@ def test_a_value_of_another_column_is_flagged():
 def test_in_lines_without_cells_a_number_of_another_line_is_flagged():
     found = ground(with_item(0, each=89.9), as_lines())
     assert flagged(found) == {"/items/0/each"}
-    assert place(found, "/items/0/each").text == "12.50"
+    assert citation(found, "/items/0/each").text == "12.50"
 
 
 def test_the_header_tells_the_column_where_there_is_only_one_row():
@@ -86,4 +86,4 @@ def test_rows_that_are_alike_do_not_hinder_each_other():
 def test_a_table_may_go_on_on_the_next_page():
     found = ground({"items": ITEMS}, tabled(HEADER, *ROWS[:2]), tabled(*ROWS[2:], number=2))
     assert not flagged(found)
-    assert place(found, "/items/2/count").page == 2
+    assert citation(found, "/items/2/count").page == 2

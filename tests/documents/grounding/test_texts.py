@@ -4,7 +4,7 @@ import pytest
 
 from penstock.documents.pages import Page
 from tests.documents.extract.fields.fill import boxed, lines, tabled, written
-from tests.documents.grounding.ground import ground, is_grounded, place
+from tests.documents.grounding.ground import citation, ground, is_grounded
 
 CLAUSE = (
     "The supplier shall deliver the goods to the place named in the order within thirty days of its receipt, and shall "
@@ -68,15 +68,15 @@ def test_lines_of_an_address_may_stand_beside_those_of_another():
         [("London E1 6AN", 50.0), ("Dover CT16", 300.0)],
     )
     found = ground({"address": "1 High Street, London E1 6AN", "wrong": "1 High Street, London E1 6AM"}, page)
-    assert place(found, "/address").grounded
-    assert place(found, "/address").box == (50.0, 115.0, 128.0, 140.0)
-    assert not place(found, "/wrong").grounded
+    assert citation(found, "/address").grounded
+    assert citation(found, "/address").box == (50.0, 115.0, 128.0, 140.0)
+    assert not citation(found, "/wrong").grounded
 
 
 def test_a_long_text_may_have_a_strange_word_between_its_lines():
     begun, ended = CLAUSE.split(" within ")
     page = lines(begun, "Page 3 of 9", f"within {ended}")
-    assert ground({"clause": CLAUSE}, page).places[0].grounded
+    assert ground({"clause": CLAUSE}, page).citations[0].grounded
 
 
 @pytest.mark.parametrize("wrong", [CLAUSE.replace("14", "15"), CLAUSE.replace("goods", "money").replace("risk", "cost"),
@@ -84,34 +84,34 @@ def test_a_long_text_may_have_a_strange_word_between_its_lines():
 def test_a_long_text_with_other_numbers_words_or_order_is_not_found(wrong: str):
     assert (
         not ground({"clause": wrong.replace("loss", "delay").replace("accepted", "refused")}, lines(CLAUSE))
-        .places[0]
+        .citations[0]
         .grounded
     )
 
 
 def test_a_name_may_go_on_in_the_next_cell():
-    assert ground({"name": "Blue paint, 5 litres"}, tabled(["Blue paint", "5 litres"])).places[0].grounded
+    assert ground({"name": "Blue paint, 5 litres"}, tabled(["Blue paint", "5 litres"])).citations[0].grounded
 
 
 def test_what_only_the_markdown_says_is_found_without_a_box():
     page = boxed([("Invoice", 50.0)], markdown="Invoice\n\n| Total | 12.50 |")
-    [found] = ground({"total": 12.5}, page).places
+    [found] = ground({"total": 12.5}, page).citations
     assert (found.grounded, found.page, found.box) == (True, 1, None)
 
 
 def test_pages_without_spans_are_read_from_their_markdown():
     found = ground({"name": "Jane Doe"}, *written("# Report", "written by **Jane Doe**"))
-    assert (found.places[0].page, found.places[0].text) == (2, "Jane Doe")
+    assert (found.citations[0].page, found.citations[0].text) == (2, "Jane Doe")
 
 
 def test_null_and_empty_text_claim_nothing():
-    assert ground({"a": None, "b": "", "c": [], "d": {}}, lines("x")).places == ()
+    assert ground({"a": None, "b": "", "c": [], "d": {}}, lines("x")).citations == ()
 
 
 def test_pointers_are_escaped():
-    assert ground({"a/b": {"c~d": ["x"]}}, lines("x")).places[0].pointer == "/a~1b/c~0d/0"
+    assert ground({"a/b": {"c~d": ["x"]}}, lines("x")).citations[0].pointer == "/a~1b/c~0d/0"
 
 
 def test_a_document_without_pages_grounds_nothing():
-    assert not ground("x").places[0].grounded
-    assert not ground("x", Page(number=1, origin="text", markdown="")).places[0].grounded
+    assert not ground("x").citations[0].grounded
+    assert not ground("x", Page(number=1, origin="text", markdown="")).citations[0].grounded

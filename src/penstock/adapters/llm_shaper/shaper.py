@@ -16,7 +16,7 @@ from penstock.documents.extract.llm.chunks import Chunk, TooManyChunks, chunk_pa
 from penstock.documents.extract.llm.options import LlmOptions, read_options
 from penstock.documents.extract.llm.prompts import PROMPT_VERSION
 from penstock.documents.ocr.provider import Desk, Reading
-from penstock.documents.pages import Place
+from penstock.documents.pages import Citation
 from penstock.documents.postprocessor import Shaped, ShapeRule
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.json_object import JsonObject
@@ -74,10 +74,12 @@ class LlmShaper:
             )
             matter = Matter(chunks=chunks, wanted=wanted, system_prompt=rule.system_prompt, terms=terms)
             made = await STRATEGIES[strategy](asker, matter)
-            found, places = await self._ground(asker, wanted, pages, made, options)
+            found, citations = await self._ground(asker, wanted, pages, made, options)
         await asker.step()
         notes = {**found.notes, **({"mended": asker.mended} if asker.mended else {})}
-        return Shaped(value=found.value, strategy=strategy, places=places, usage=asker.usage(strategy), notes=notes)
+        return Shaped(
+            value=found.value, strategy=strategy, citations=citations, usage=asker.usage(strategy), notes=notes
+        )
 
     def _plan(self, filename: str, pages: Path, rule: ShapeRule, terms: AskingTerms) -> tuple[str, list[Chunk]]:
         """How to ask, by the rule or by the size of the document, and about which chunks. It blocks."""
@@ -100,7 +102,7 @@ class LlmShaper:
 
     async def _ground(
         self, asker: Asker, wanted: Wanted, pages: Path, made: Outcome, options: LlmOptions
-    ) -> tuple[Outcome, tuple[Place, ...]]:
+    ) -> tuple[Outcome, tuple[Citation, ...]]:
         """The value with its places. A value that nobody can look for stands as it is, and that is told."""
         nulls = options.null_ungrounded
         found = await self._checker.find(asker.filename, made.value, pages, wanted.written, null_ungrounded=nulls)
@@ -109,10 +111,10 @@ class LlmShaper:
         if found.limit_exceeded is not None:
             return replace(made, notes={**made.notes, "not_grounded": found.limit_exceeded}), ()
         if found.value != made.value and (await asker.check_value(found.value, wanted)).is_valid:
-            return replace(made, value=found.value), found.places
-        if nulls and not all(place.grounded for place in found.places):
-            return replace(made, notes={**made.notes, "not_nulled": "the schema wants these values"}), found.places
-        return made, found.places
+            return replace(made, value=found.value), found.citations
+        if nulls and not all(citation.grounded for citation in found.citations):
+            return replace(made, notes={**made.notes, "not_nulled": "the schema wants these values"}), found.citations
+        return made, found.citations
 
     def _terms_for(self, options: LlmOptions) -> AskingTerms:
         size = self._terms.chunk_characters

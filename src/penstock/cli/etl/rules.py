@@ -71,7 +71,7 @@ def try_rule(reference: str, file: Path | None, *, task_id: int | None) -> None:
 
     shaped, sizes = run(apply)
     typer.echo(_pretty(shaped.value))
-    places = [(path, where) for path, _, where in describe_fields(shaped.value, shaped.places, sizes) if where]
+    places = [(path, where) for path, _, where in describe_fields(shaped.value, shaped.citations, sizes) if where]
     for line in align(places):
         typer.echo(line, err=True)
 

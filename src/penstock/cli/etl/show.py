@@ -12,7 +12,7 @@ import typer
 from penstock.cli.etl.commands import Output
 from penstock.cli.etl.session import caller, run
 from penstock.cli.etl.text import PageSizes, align, describe_fields, printable, shorten
-from penstock.documents.pages import Place, read_pages
+from penstock.documents.pages import Citation, read_pages
 from penstock.etl import steer, track
 from penstock.etl.domain import EtlTask, Stage, Status
 from penstock.etl.papers import ShapingPaper, grounding_key, pages_key, result_key
@@ -91,7 +91,7 @@ def _task_lines(task: EtlTask) -> Iterator[str]:
             yield f"{name}: {printable(metadata[name])}"
 
 
-def _field_lines(value: Any, places: Sequence[Place], sizes: PageSizes) -> Iterator[str]:
+def _field_lines(value: Any, places: Sequence[Citation], sizes: PageSizes) -> Iterator[str]:
     """The values of a result, each with its place on the page."""
     fields = describe_fields(value, places, sizes)
     yield from align([(shorten(path, MOST_PATH), text, where) for path, text, where in islice(fields, MOST_LINES)])

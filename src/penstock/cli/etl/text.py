@@ -6,7 +6,7 @@ from typing import Any
 from rich.cells import cell_len, set_cell_size
 
 from penstock.documents.extract.fields.schema import escape_pointer
-from penstock.documents.pages import Box, Place
+from penstock.documents.pages import Box, Citation
 
 ROWS = ("top", "middle", "bottom")
 COLUMNS = ("left", "centre", "right")
@@ -26,7 +26,7 @@ def shorten(text: object, most: int = MOST_CHARACTERS) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def describe_place(place: Place, sizes: PageSizes) -> str:
+def describe_place(place: Citation, sizes: PageSizes) -> str:
     """Where a value stands: `page 1, top left (12 % across, 18 % down)`."""
     if not place.grounded or place.page is None:
         return "not found in the document"
@@ -38,7 +38,7 @@ def describe_place(place: Place, sizes: PageSizes) -> str:
     return f"page {place.page}, {corner} ({across:.0%} across, {down:.0%} down)"
 
 
-def describe_fields(value: Any, places: Iterable[Place], sizes: PageSizes) -> Iterator[tuple[str, str, str]]:
+def describe_fields(value: Any, places: Iterable[Citation], sizes: PageSizes) -> Iterator[tuple[str, str, str]]:
     """Each leaf of a result: its path, its value, and its place on the page."""
     known = {place.pointer: place for place in places}
     for pointer, leaf in _leaves(value, ""):

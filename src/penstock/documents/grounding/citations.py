@@ -20,7 +20,7 @@ from penstock.documents.grounding.page_text import PageText
 from penstock.documents.grounding.result_leaves import ResultLeaf, Scalar
 from penstock.documents.grounding.search_terms import SearchTerm
 from penstock.documents.grounding.tokens import text_key
-from penstock.documents.pages import Place
+from penstock.documents.pages import Citation
 
 BY_LABEL, NEAR, PLAIN, WEAK = range(4)  # quality of an occurrence, best first; NEAR a word of the property name
 MAX_SAME_VALUES = 50  # labels are not checked for a value that occurs more often in the result
@@ -64,9 +64,9 @@ class CitationFinder:
         if known is None or best[0] < known[0]:
             self.best[leaf] = best
 
-    def citations(self, fields: FieldLookup) -> dict[ResultLeaf, Place]:
+    def citations(self, fields: FieldLookup) -> dict[ResultLeaf, Citation]:
         """The citation of each value."""
-        found: dict[ResultLeaf, Place] = {}
+        found: dict[ResultLeaf, Citation] = {}
         rows = _ItemCitations.of(self.items)
         ambiguous = fields.ambiguous()
         for term in self.terms:
@@ -78,14 +78,14 @@ class CitationFinder:
                 found[leaf] = citation or self._by_best_occurrence(leaf)
         return found
 
-    def _by_label(self, leaf: ResultLeaf, candidate: Candidate) -> Place | None:
+    def _by_label(self, leaf: ResultLeaf, candidate: Candidate) -> Citation | None:
         if agree(leaf.value, candidate.value):
             return _cite_candidate(leaf, candidate, grounded=True)
         if self._is_by_label(leaf) or _overlap(leaf.value, candidate.value):
             return None
         return _cite_candidate(leaf, candidate, grounded=False)
 
-    def _by_labelled_text(self, leaf: ResultLeaf, term: SearchTerm) -> Place | None:
+    def _by_labelled_text(self, leaf: ResultLeaf, term: SearchTerm) -> Citation | None:
         """For a date or number whose label has another one next to it."""
         texts = self.labelled_texts.texts.get(leaf, [])
         if self._is_by_label(leaf) or len({each.text for each in texts}) != 1:
@@ -93,17 +93,17 @@ class CitationFinder:
         labelled = texts[0]
         if not (_is_other_date(labelled.text, term) or _is_other_number(labelled.text, term)):
             return None
-        return Place(pointer=leaf.pointer, grounded=False, page=labelled.page, box=labelled.box, text=labelled.text)
+        return Citation(pointer=leaf.pointer, grounded=False, page=labelled.page, box=labelled.box, text=labelled.text)
 
     def _is_by_label(self, leaf: ResultLeaf) -> bool:
         return leaf in self.best and self.best[leaf][0] == BY_LABEL
 
-    def _by_best_occurrence(self, leaf: ResultLeaf) -> Place:
+    def _by_best_occurrence(self, leaf: ResultLeaf) -> Citation:
         rank, occurrence = self.best.get(leaf, (WEAK, None))
         if occurrence is None or (isinstance(leaf.value, bool) and rank != BY_LABEL):
-            return Place(pointer=leaf.pointer, grounded=False)
+            return Citation(pointer=leaf.pointer, grounded=False)
         if rank == WEAK and not isinstance(leaf.value, str) and abs(leaf.value) < MIN_CLEAR_NUMBER:
-            return Place(pointer=leaf.pointer, grounded=False)
+            return Citation(pointer=leaf.pointer, grounded=False)
         return citation_at(leaf, occurrence)
 
 
@@ -115,9 +115,9 @@ def _rank(page: PageText, leaf: ResultLeaf, occurrence: Occurrence) -> int:
     return WEAK if occurrence.weak else PLAIN
 
 
-def citation_at(leaf: ResultLeaf, occurrence: Occurrence) -> Place:
+def citation_at(leaf: ResultLeaf, occurrence: Occurrence) -> Citation:
     """The citation of a value at an occurrence."""
-    return Place(pointer=leaf.pointer, grounded=True, page=occurrence.page, box=occurrence.box, text=occurrence.text)
+    return Citation(pointer=leaf.pointer, grounded=True, page=occurrence.page, box=occurrence.box, text=occurrence.text)
 
 
 def agree(one: Scalar, other: Scalar) -> bool:
@@ -150,9 +150,9 @@ def _is_other_number(text: str, term: SearchTerm) -> bool:
     return len(digit_spans(text)) == 1 and not non_overlapping_dates(text) and not contains_number(text, term.number)
 
 
-def _cite_candidate(leaf: ResultLeaf, candidate: Candidate, *, grounded: bool) -> Place:
+def _cite_candidate(leaf: ResultLeaf, candidate: Candidate, *, grounded: bool) -> Citation:
     source = candidate.source
-    return Place(pointer=leaf.pointer, grounded=grounded, page=source.page, box=source.box, text=candidate.text)
+    return Citation(pointer=leaf.pointer, grounded=grounded, page=source.page, box=source.box, text=candidate.text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +167,7 @@ class _ItemCitations:
         rows = dict(_assign_rows(items))
         return cls(rows=rows, slots=dict(_expected_slots(rows, items)))
 
-    def citation(self, leaf: ResultLeaf) -> Place | None:
+    def citation(self, leaf: ResultLeaf) -> Citation | None:
         """The place of a value in its item's row, or the text there instead; None when the row does not decide."""
         row = self.rows.get(leaf.item)
         if row is None:
@@ -180,7 +180,7 @@ class _ItemCitations:
         others = [cell for cell in row.cells if slot is not None and share_slot(cell.slot, slot)]
         if others and len(row.leaves) > 1 and (not inside or others[0].slot.is_exclusive):
             cell = others[0]
-            return Place(pointer=leaf.pointer, grounded=False, page=row.page, box=cell.box, text=cell.text)
+            return Citation(pointer=leaf.pointer, grounded=False, page=row.page, box=cell.box, text=cell.text)
         return citation_at(leaf, inside[0][1]) if inside else None
 
     def _slot(self, leaf: ResultLeaf, row: RowCandidate) -> RowSlot | None:

@@ -17,14 +17,14 @@ from penstock.documents.grounding.result_leaves import MAX_LEAVES, ResultLeaf, T
 from penstock.documents.grounding.search import TermIndex
 from penstock.documents.grounding.search_terms import search_terms
 from penstock.documents.json_schema import bounded_validator
-from penstock.documents.pages import Place, read_pages
+from penstock.documents.pages import Citation, read_pages
 
 
 class Grounded(msgspec.Struct, frozen=True, kw_only=True):
     """A result with a citation per value. When the result is too large, the unchanged result and the limit exceeded."""
 
     value: Any = None
-    places: tuple[Place, ...] = ()
+    citations: tuple[Citation, ...] = ()
     limit_exceeded: str | None = None
 
 
@@ -46,7 +46,7 @@ def ground_value(file: BinaryIO, value_json: bytes, null_ungrounded: bool, schem
     citations = finder.citations(fields)
     if null_ungrounded:
         value = _without_leaves(value, [leaf for leaf in leaves if not citations[leaf].grounded], schema_json)
-    return Grounded(value=value, places=tuple(citations[leaf] for leaf in leaves))
+    return Grounded(value=value, citations=tuple(citations[leaf] for leaf in leaves))
 
 
 def _parse_tree(schema_json: bytes) -> Node | None:

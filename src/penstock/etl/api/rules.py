@@ -188,7 +188,9 @@ async def try_rule(rule_id: RuleId, sample: TrySample, caller: CurrentCaller, to
     """Runs the rule's post-processor on a text, or on what was read for a task. Nothing is kept."""
     given = Sample(markdown=sample.markdown, task_id=sample.task_id)
     rule, shaped = await rehearse.try_rule(tools, caller, rule_id, given)
-    places = [PlaceView(**{name: getattr(place, name) for name in PlaceView.model_fields}) for place in shaped.places]
+    places = [
+        PlaceView(**{name: getattr(place, name) for name in PlaceView.model_fields}) for place in shaped.citations
+    ]
     return Tried(
         rule_id=rule.id,
         version=rule.version,

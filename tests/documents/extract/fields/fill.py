@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from penstock.documents.extract.fields.find import FieldsResult, find_fields
-from penstock.documents.pages import Page, Place, Span, write_page
+from penstock.documents.pages import Citation, Page, Span, write_page
 from penstock.kernel.json_object import JsonObject
 
 TEXT: JsonObject = {"type": "string"}
@@ -88,5 +88,5 @@ def tabled(*rows: Sequence[str], number: int = 1, before: Iterable[str] = ()) ->
     return Page(number=number, origin="text", markdown="\n".join(before), spans=spans, width=600, height=800)
 
 
-def place(found: FieldsResult, pointer: str) -> Place:
-    return next(place for place in found.places if place.pointer == pointer)
+def citation(found: FieldsResult, pointer: str) -> Citation:
+    return next(citation for citation in found.citations if citation.pointer == pointer)

@@ -1,6 +1,6 @@
 """Labels and values that belong together by where they stand."""
 
-from tests.documents.extract.fields.fill import DATE, NUMBER, TEXT, boxed, fill, find, place, record
+from tests.documents.extract.fields.fill import DATE, NUMBER, TEXT, boxed, citation, fill, find, record
 
 INVOICE = record(invoice_no=TEXT, date=DATE, total=NUMBER)
 
@@ -82,7 +82,7 @@ def test_records_may_stand_side_by_side():
 
 def test_the_box_is_that_of_the_value():
     page = boxed([("Total", 50), ("55", 200)])
-    assert place(find(INVOICE, page), "/total").box == (200, 100, 212, 110)
+    assert citation(find(INVOICE, page), "/total").box == (200, 100, 212, 110)
 
 
 def test_a_rate_and_a_currency_belong_to_the_label():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.documents.extract.fields.fill import NUMBER, WHOLE, array, find, lines, place, record, tabled
+from tests.documents.extract.fields.fill import NUMBER, WHOLE, array, citation, find, lines, record, tabled
 
 WANTED = record(net=NUMBER)
 
@@ -33,7 +33,7 @@ def test_where_nothing_says_so_a_number_is_english(other: str):
 def test_where_both_are_decimal_but_commas_more_often_it_is_left_alone():
     mixed = ("A: 12,50 €", "B: 13,50 €", "C: 14.50 €")
     found = find(WANTED, lines("Net: 1.234 €", *mixed))
-    assert (found.value, found.places) == ({"net": None}, ())
+    assert (found.value, found.citations) == ({"net": None}, ())
     assert find(WANTED, lines("Net: 1.234,50 €", *mixed)).value == {"net": 1234.5}
 
 
@@ -45,4 +45,4 @@ def test_items_are_read_the_same_way_and_their_places_stay():
     wanted = record(items=array(pos=WHOLE, price=NUMBER))
     found = find(wanted, tabled(("Pos", "Price"), ("1", "1.245 €"), ("2", "1.300,50 €")))
     assert found.value == {"items": [{"pos": 1, "price": 1245}, {"pos": 2, "price": 1300.5}]}
-    assert place(found, "/items/0/price").text == "1.245 €"
+    assert citation(found, "/items/0/price").text == "1.245 €"

@@ -5,7 +5,7 @@ import io
 from penstock.documents.pages import Box, Page, Span
 from penstock.documents.pdf.text_layer import TextLayers, read_text_layers
 from tests.documents import pdf_files as making
-from tests.documents.extract.fields.fill import DATE, NUMBER, TEXT, WHOLE, array, find, place, record
+from tests.documents.extract.fields.fill import DATE, NUMBER, TEXT, WHOLE, array, citation, find, record
 
 
 def titled(title: str, schema: dict[str, object]) -> dict[str, object]:
@@ -76,7 +76,7 @@ def test_an_english_invoice_whose_table_the_reader_has_cut():
         "total": 1309,
         "iban": None,
     }
-    assert place(found, "/total").box == (350, 292, 389, 303)
+    assert citation(found, "/total").box == (350, 292, 389, 303)
     assert found.ambiguous == ()
 
 
@@ -140,7 +140,7 @@ def test_a_chinese_invoice_that_ocr_has_made_one_table_of():
         "items": [{"name": "*苹果*红富士", "qty": 100, "amount": 1200}],
         "total": 1356,
     }
-    assert place(found, "/total").text == "¥1,356.00"
+    assert citation(found, "/total").text == "¥1,356.00"
 
 
 def test_an_invoice_with_its_head_right_of_the_seller_and_its_sums_at_the_edge():
@@ -176,4 +176,4 @@ def test_an_invoice_with_its_head_right_of_the_seller_and_its_sums_at_the_edge()
         "iban": "DE89 3704 0044 0532 0130 00",
     }
     assert found.ambiguous == ("/bill_to",)  # which of the lines of an address is meant
-    assert place(found, "/vat").box == (514.4, 326.4, 545.0, 338.1)
+    assert citation(found, "/vat").box == (514.4, 326.4, 545.0, 338.1)

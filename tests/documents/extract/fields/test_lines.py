@@ -8,10 +8,10 @@ from tests.documents.extract.fields.fill import (
     TEXT,
     TRUTH,
     boxed,
+    citation,
     fill,
     find,
     lines,
-    place,
     record,
     written,
 )
@@ -237,7 +237,7 @@ class TestTwoValues:
         found = find(INVOICE, lines("Date: 2026-01-05", "Date: 2026-01-06", "Total: 4"))
         assert found.value == {"invoice_number": None, "date": None, "total": 4}
         assert found.ambiguous == ("/date",)
-        assert [place.pointer for place in found.places] == ["/total"]
+        assert [citation.pointer for citation in found.citations] == ["/total"]
 
     def test_on_different_pages_differ_too(self):
         found = find(INVOICE, lines("Total: 4"), lines("Total: 5", number=2))
@@ -246,7 +246,7 @@ class TestTwoValues:
     def test_that_are_the_same_are_one_and_stand_where_they_were_met_first(self):
         found = find(INVOICE, lines("Total: 4.00"), lines("Total: 4", number=2))
         assert (found.value["total"], found.ambiguous) == (4, ())
-        assert place(found, "/total").page == 1
+        assert citation(found, "/total").page == 1
 
     def test_of_different_standing_do_not_compete(self):
         date = {"type": "string", "format": "date", "title": "Invoice date"}
@@ -262,20 +262,22 @@ class TestAPlace:
     def test_is_told_for_what_was_found_and_for_nothing_else(self):
         page = boxed([("Invoice No.: A-17", 50)], [("Total", 50), ("EUR 9,00", 300)])
         found = find(INVOICE, page)
-        assert {place.pointer: (place.text, place.page, place.grounded) for place in found.places} == {
+        assert {
+            citation.pointer: (citation.text, citation.page, citation.grounded) for citation in found.citations
+        } == {
             "/invoice_number": ("A-17", 1, True),
             "/total": ("EUR 9,00", 1, True),
         }
-        assert place(found, "/invoice_number").box == page.spans[0].box
-        assert place(found, "/total").box == page.spans[2].box
+        assert citation(found, "/invoice_number").box == page.spans[0].box
+        assert citation(found, "/total").box == page.spans[2].box
 
     def test_shows_the_text_as_it_stands(self):
         found = find(INVOICE, lines("Date： ２０２６年１月５日"))
-        assert (found.value["date"], place(found, "/date").text) == ("2026-01-05", "２０２６年１月５日")
+        assert (found.value["date"], citation(found, "/date").text) == ("2026-01-05", "２０２６年１月５日")
 
     def test_escapes_names_in_its_pointer(self):
         found = find(record(**{"a/b": TEXT, "c~d": TEXT}), lines("a b: 1", "c d: 2"))
-        assert [place.pointer for place in found.places] == ["/a~1b", "/c~0d"]
+        assert [citation.pointer for citation in found.citations] == ["/a~1b", "/c~0d"]
 
 
 class TestARateAfterALabel:
@@ -321,4 +323,4 @@ class TestABracketAfterALabel:
 def test_a_value_ends_before_the_bracket_that_the_next_label_is_in():
     wanted = record(amount={"type": "number", "title": "合同总金额"})
     found = find(wanted, lines("合同总金额：人民币8,900.00元（大写：捌仟玖佰元整）。"))
-    assert (found.value, place(found, "/amount").text) == ({"amount": 8900}, "人民币8,900.00元")
+    assert (found.value, citation(found, "/amount").text) == ({"amount": 8900}, "人民币8,900.00元")

@@ -8,11 +8,11 @@ from tests.documents.extract.fields.fill import (
     TEXT,
     WHOLE,
     array,
+    citation,
     fill,
     find,
     lines,
     one,
-    place,
     record,
     tabled,
 )
@@ -126,13 +126,13 @@ def test_a_product_that_is_not_whole_has_the_digits_of_its_number():
 def test_a_field_has_the_product_and_the_place_of_the_whole_text():
     found = find(record(total=NUMBER), lines("Total: 5 million"))
     assert found.value == {"total": 5_000_000}
-    assert place(found, "/total").text == "5 million"
+    assert citation(found, "/total").text == "5 million"
 
 
 def test_a_field_in_doubt_is_null_and_grounded_nowhere():
     found = find(record(length=NUMBER, balance=NUMBER), lines("Length: 5 m", "Balance: 120 CR"))
     assert found.value == {"length": None, "balance": None}
-    assert found.places == ()
+    assert found.citations == ()
 
 
 def test_a_text_is_taken_as_it_stands_where_it_is_no_number():

@@ -7,7 +7,7 @@ import jsonschema_rs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.documents.pages import Page, Place, Span
+from penstock.documents.pages import Citation, Page, Span
 from tests.documents.extract.fields.fill import DATE, NUMBER, TEXT, TRUTH, WHOLE, array, find, record
 
 WANTED = record(
@@ -77,7 +77,7 @@ pairs = st.builds(
     "{}{}{}".format, st.sampled_from(LABELS), st.sampled_from([": ", "：", " ", "   "]), st.sampled_from(VALUES)
 )
 texts = st.one_of(pairs, fragments, st.lists(fragments, max_size=6).map("".join))
-places = st.integers(0, 12)
+offsets = st.integers(0, 12)
 
 
 @st.composite
@@ -89,7 +89,7 @@ def spans(draw: st.DrawFn) -> Span:
         )
     if draw(st.booleans()):
         return Span(text=text)
-    left, top = 50.0 * draw(places), 12.0 * draw(places)
+    left, top = 50.0 * draw(offsets), 12.0 * draw(offsets)
     return Span(text=text, box=(left, top, left + draw(st.integers(0, 90)), top + draw(st.integers(0, 12))))
 
 
@@ -120,12 +120,14 @@ def leaves(value: Any, schema: dict[str, Any], pointer: str = "") -> Iterator[tu
         yield pointer, value, schema
 
 
-def stands(place: Place, page: Page) -> bool:
-    assert place.text
+def stands(citation: Citation, page: Page) -> bool:
+    assert citation.text
     if not page.spans:
-        return place.text in page.markdown
-    at_its_box = [span.text for span in page.spans if span.box == place.box]
-    return any(place.text in text for text in at_its_box) or (place.box is None and place.text in page.markdown)
+        return citation.text in page.markdown
+    at_its_box = [span.text for span in page.spans if span.box == citation.box]
+    return any(citation.text in text for text in at_its_box) or (
+        citation.box is None and citation.text in page.markdown
+    )
 
 
 @settings(max_examples=200, deadline=None)
@@ -133,13 +135,13 @@ def stands(place: Place, page: Page) -> bool:
 def test_what_is_found_fits_and_stands_where_it_is_said_to(pages: list[Page]):
     found = find(WANTED, *pages)
     assert found.schema_error is None
-    known = {place.pointer: place for place in found.places}
+    known = {citation.pointer: citation for citation in found.citations}
     filled = list(leaves(found.value, WANTED))
     assert set(known) == {pointer for pointer, _, _ in filled}
     for pointer, value, schema in filled:
-        place = known[pointer]
+        citation = known[pointer]
         assert jsonschema_rs.Draft202012Validator(schema, validate_formats=True).is_valid(value)
-        assert place.page is not None
-        assert stands(place, pages[place.page - 1])
+        assert citation.page is not None
+        assert stands(citation, pages[citation.page - 1])
     assert not {*found.ambiguous} & {*known}
     assert set(found.value) == set(WANTED["properties"])

@@ -1,7 +1,7 @@
 """Tables that the reader has cut apart, or has not seen at all, are put together by their boxes."""
 
 from penstock.documents.pages import Page, Span
-from tests.documents.extract.fields.fill import NUMBER, TEXT, WHOLE, array, boxed, fill, find, place, record
+from tests.documents.extract.fields.fill import NUMBER, TEXT, WHOLE, array, boxed, citation, fill, find, record
 
 WANTED = record(items=array(description=TEXT, qty=WHOLE, amount=NUMBER), total=NUMBER)
 APPLE = {"description": "Apple", "qty": 2, "amount": 3}
@@ -26,7 +26,7 @@ def in_tables(page: Page, *columns: int) -> Page:
 def test_lines_in_columns_under_a_header_are_a_table():
     found = find(WANTED, boxed(*ROWS))
     assert found.value == {"items": [APPLE, PEAR], "total": None}
-    assert place(found, "/items/1/amount").box == (388, 130, 436, 140)
+    assert citation(found, "/items/1/amount").box == (388, 130, 436, 140)
 
 
 def test_two_tables_side_by_side_are_one():

@@ -189,7 +189,7 @@ def test_the_whole_may_be_an_array():
     schema = {"type": "array", "items": record(a=TEXT, b=TEXT)}
     found = find(schema, tabled(("A", "B"), ("1", "2")))
     assert found.value == [{"a": "1", "b": "2"}]
-    assert [place.pointer for place in found.places] == ["/0/a", "/0/b"]
+    assert [citation.pointer for citation in found.citations] == ["/0/a", "/0/b"]
 
 
 def test_all_properties_are_in_the_result_of_an_empty_document():

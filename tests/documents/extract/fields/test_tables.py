@@ -8,10 +8,10 @@ from tests.documents.extract.fields.fill import (
     WHOLE,
     array,
     boxed,
+    citation,
     fill,
     find,
     lines,
-    place,
     record,
     tabled,
     written,
@@ -30,9 +30,9 @@ class TestAnArray:
 
     def test_says_where_each_value_stands(self):
         found = find(ITEMS, tabled(HEADER, *ROWS))
-        assert len(found.places) == 8
-        assert place(found, "/items/1/unitPrice").box == (200, 30, 290, 40)
-        assert place(found, "/items/1/unitPrice").text == "1,000.50"
+        assert len(found.citations) == 8
+        assert citation(found, "/items/1/unitPrice").box == (200, 30, 290, 40)
+        assert citation(found, "/items/1/unitPrice").text == "1,000.50"
 
     def test_may_have_its_columns_in_any_order_and_with_others_between(self):
         page = tabled(("No.", "Amount", "Remarks", "Description"), ("1", "3", "ripe", "Apple"))
@@ -63,7 +63,7 @@ class TestAnArray:
         pages = [tabled(HEADER, ROWS[0]), tabled(HEADER, ROWS[1], HEADER, ROWS[0], number=2)]
         found = find(ITEMS, *pages)
         assert found.value["items"] == [APPLE, PEAR, APPLE]
-        assert [place(found, f"/items/{at}/amount").page for at in range(3)] == [1, 2, 2]
+        assert [citation(found, f"/items/{at}/amount").page for at in range(3)] == [1, 2, 2]
 
     def test_goes_on_over_pages_without_a_header(self):
         footer = lines("Page 1 of 2").spans
@@ -87,7 +87,7 @@ class TestAnArray:
             "items": [{"description": "Apple", "amount": 3}, {"description": "Pear", "amount": 4}],
             "amount": None,  # the header of a table is no label of a single value
         }
-        assert place(found, "/items/1/amount").box == (0, 100, 50, 110)
+        assert citation(found, "/items/1/amount").box == (0, 100, 50, 110)
 
     def test_from_markdown_tells_equal_cells_apart_by_their_order_or_not_at_all(self):
         table = "| Description | Amount |\n|---|---:|\n| Apple | 3.00 |\n| Pear | 3.00 |"
@@ -95,10 +95,10 @@ class TestAnArray:
         spans = [Span(text=text, box=(0, 20.0 * at, 50, 20.0 * at + 10)) for at, text in enumerate(texts)]
         wanted = record(items=array(description=TEXT, amount=NUMBER))
         found = find(wanted, Page(number=1, origin="text", markdown=table, spans=tuple(spans)))
-        assert [place(found, f"/items/{at}/amount").box for at in (0, 1)] == [(0, 60, 50, 70), (0, 100, 50, 110)]
+        assert [citation(found, f"/items/{at}/amount").box for at in (0, 1)] == [(0, 60, 50, 70), (0, 100, 50, 110)]
         spans.append(Span(text="3.00", box=(0, 200, 50, 210)))
         found = find(wanted, Page(number=1, origin="text", markdown=table, spans=tuple(spans)))
-        assert [place(found, f"/items/{at}/amount").box for at in (0, 1)] == [None, None]
+        assert [citation(found, f"/items/{at}/amount").box for at in (0, 1)] == [None, None]
 
     def test_goes_to_the_array_that_the_heading_names(self):
         wanted = record(payments=array(date=DATE, amount=NUMBER), refunds=array(date=DATE, amount=NUMBER))
@@ -191,7 +191,7 @@ class TestAnArrayOfSingleValues:
         page = written("## Tags\n\n- red\n- blue\n\n## Other\n\n- green\n\n## Sizes\n\n1. 40\n2. 41\n")
         found = find(self.WANTED, *page)
         assert found.value == {"tags": ["red", "blue"], "sizes": [40, 41]}
-        assert place(found, "/tags/1").text == "blue"
+        assert citation(found, "/tags/1").text == "blue"
 
     def test_is_a_column(self):
         assert fill(self.WANTED, tabled(("Tags", "Other"), ("red", "x"), ("blue", "y")))["tags"] == ["red", "blue"]

@@ -10,11 +10,11 @@ from tests.documents.extract.fields.fill import (
     TEXT,
     TRUTH,
     WHOLE,
+    citation,
     fill,
     find,
     lines,
     one,
-    place,
     record,
 )
 
@@ -321,7 +321,7 @@ class TestAText:
 
 def test_the_place_of_a_part_is_that_part():
     found = find(record(mail={"type": "string", "format": "email"}), lines("Mail: Bob <bob@example.com>"))
-    assert place(found, "/mail").text == "bob@example.com"
+    assert citation(found, "/mail").text == "bob@example.com"
 
 
 def test_a_value_that_does_not_fit_leaves_the_field_to_one_that_does():

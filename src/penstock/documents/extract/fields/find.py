@@ -17,7 +17,7 @@ from penstock.documents.extract.fields.collect import FieldCollector
 from penstock.documents.extract.fields.schema import UnusableSchema, parse_schema
 from penstock.documents.extract.fields.schema_tree import ArrayNode, ChoiceNode, LeafNode, Node, ObjectNode
 from penstock.documents.extract.fields.values import parse_value
-from penstock.documents.pages import Page, Place, read_pages
+from penstock.documents.pages import Citation, Page, read_pages
 
 Lookup: TypeAlias = Callable[[LeafNode], Candidate | None]
 
@@ -37,7 +37,7 @@ class FieldsResult(msgspec.Struct, frozen=True, kw_only=True):
     """A result with its citations. Without a result, the error of the schema or the limit exceeded."""
 
     value: Any = None
-    places: tuple[Place, ...] = ()
+    citations: tuple[Citation, ...] = ()
     ambiguous: tuple[str, ...] = ()  # pointers of leaves with different values of the same rank
     schema_error: str | None = None
     limit_exceeded: str | None = None
@@ -61,7 +61,7 @@ def find_fields(file: BinaryIO, schema_json: bytes) -> FieldsResult:
     builder = _ResultBuilder(collector=collector, style=style)
     value = builder.fill(tree, style.applied_to(collector.candidates.best), "")
     ambiguous = {leaf.pointer for leaf in collector.candidates.ambiguous()} | collector.arrays.ambiguous
-    return FieldsResult(value=value, places=tuple(builder.places), ambiguous=tuple(sorted(ambiguous)))
+    return FieldsResult(value=value, citations=tuple(builder.citations), ambiguous=tuple(sorted(ambiguous)))
 
 
 @dataclass(kw_only=True)
@@ -101,7 +101,7 @@ class _ResultBuilder:
 
     collector: FieldCollector
     style: _DecimalStyle
-    places: list[Place] = field(default_factory=list)
+    citations: list[Citation] = field(default_factory=list)
 
     def fill(self, node: Node, lookup: Lookup, item_pointer: str) -> Any:
         """The value of a node. `item_pointer` is the pointer of the array item around it, or empty."""
@@ -120,7 +120,9 @@ class _ResultBuilder:
         if candidate is None:
             return None
         pointer, source = item_pointer + leaf.pointer, candidate.source
-        self.places.append(Place(pointer=pointer, grounded=True, page=source.page, box=source.box, text=candidate.text))
+        self.citations.append(
+            Citation(pointer=pointer, grounded=True, page=source.page, box=source.box, text=candidate.text)
+        )
         return candidate.value
 
     def _array(self, node: ArrayNode, item_pointer: str) -> list[Any]:
