@@ -22,7 +22,7 @@ from bench.etl_documents import write_scan
 from bench.etl_works import Works, cpu_seconds, warm_up
 from bench.rounds import ROUNDS, Finding, summary
 from penstock.cli.signals import run_until_signal
-from penstock.etl.worker import ROOM
+from penstock.etl.worker import MODULE
 from penstock.kernel.processes import ProcessKind
 from penstock.settings import EtlSettings, Settings
 from penstock.wiring import open_runtime
@@ -118,6 +118,6 @@ def work(settings: Settings, first: Path, ready: Semaphore) -> None:
 async def _work(settings: Settings, first: Path, ready: Semaphore) -> None:
     async with open_runtime(settings) as house, asyncio.TaskGroup() as parts:
         await warm_up(house, first, f"warm/{house.owner}/")
-        parts.create_task(house.run_background(kind=ProcessKind.WORK, modules=[ROOM]))
-        parts.create_task(house.work([ROOM]))
+        parts.create_task(house.run_background(kind=ProcessKind.WORK, modules=[MODULE]))
+        parts.create_task(house.work([MODULE]))
         ready.release()

@@ -22,7 +22,7 @@ from penstock.etl import papers
 from penstock.etl.domain import EtlTask, Status
 from penstock.etl.store import tasks
 from penstock.etl.submit import NewTask, submit
-from penstock.etl.worker import ROOM
+from penstock.etl.worker import MODULE
 from penstock.kernel.events import CHANNEL
 from penstock.kernel.processes import ProcessKind
 from penstock.settings import EtlSettings, Settings
@@ -72,7 +72,7 @@ class Works:
         """The task when it is over, which must be a success."""
         ear = self.house.db.wakeups.listen([CHANNEL])
         try:
-            while not (row := await self._row(task)).is_over:
+            while not (row := await self._row(task)).is_final:
                 await ear.wait(seconds=self.look_seconds)
         finally:
             self.house.db.wakeups.unlisten(ear)
@@ -104,8 +104,8 @@ async def working(house: Runtime) -> AsyncIterator[None]:
     """The house does what `penstock work --modules etl` does."""
     async with asyncio.TaskGroup() as parts:
         running = [
-            parts.create_task(house.run_background(kind=ProcessKind.WORK, modules=[ROOM])),
-            parts.create_task(house.work([ROOM])),
+            parts.create_task(house.run_background(kind=ProcessKind.WORK, modules=[MODULE])),
+            parts.create_task(house.work([MODULE])),
         ]
         yield
         for part in running:

@@ -23,7 +23,7 @@ from penstock.kernel.db import Db
 from penstock.kernel.fallback_limits import FallbackLimits
 from penstock.kernel.rate_limits import RateLimits, SqlRateLimits
 from tests.conftest import open_db
-from tests.fakes.gate import until
+from tests.fakes.blocking_handler import wait_until
 from tests.fakes.llm_server import LlmServer
 from tests.servers.valkey import ValkeyServer
 from tests.storms import processes
@@ -92,7 +92,7 @@ async def _arrivals(database_url: str, redis_url: str | None) -> list[float]:
 
 async def _looked_for(condition: Callable[[], bool]) -> None:
     """Wait for what other processes do."""
-    await until(condition, seconds=PATIENCE_SECONDS, every_seconds=POLL_SECONDS)
+    await wait_until(condition, seconds=PATIENCE_SECONDS, every_seconds=POLL_SECONDS)
 
 
 def _all_ended(workers: Sequence[ForkServerProcess]) -> bool:

@@ -26,7 +26,7 @@ from penstock.kernel.runner import JobHandler, Runner, Settle
 from penstock.kernel.runstate import SqlRunState
 from penstock.kernel.scheduler import Scheduler
 from tests.conftest import open_db
-from tests.fakes.gate import Gate, until
+from tests.fakes.blocking_handler import BlockingHandler, wait_until
 from tests.servers.valkey import ValkeyServer
 from tests.storms.kills import storm_effect
 
@@ -93,23 +93,23 @@ async def test_a_deferred_job_comes_when_it_is_due_and_not_before(db_url: str, r
     async with Runtime(db_url, redis_url, note).running() as house:
         await house.add(NewJob(kind="k", id="a", delay_seconds=0.7))
         late = await asyncio.wait_for(began, 20)
-        await until(lambda: house.is_done("a"))
+        await wait_until(lambda: house.is_done("a"))
     assert timedelta(0) <= late < timedelta(seconds=1.5)
 
 
 async def test_a_job_that_runs_when_redis_dies_ends_well_and_the_next_comes_when_redis_is_back(
     db_url: str, redis: ValkeyServer
 ):
-    gate = Gate()
+    gate = BlockingHandler()
     async with Runtime(db_url, redis.url, gate).running() as house:
         await house.add(NewJob(kind="k", id="running"))
-        await until(lambda: gate.entered == ["running"])
+        await wait_until(lambda: gate.entered == ["running"])
         redis.kill()
         gate.opened.set()
         await house.add(NewJob(kind="k", id="next"))
-        await until(lambda: house.is_done("running"))
+        await wait_until(lambda: house.is_done("running"))
         redis.start_again()
-        await until(lambda: house.is_done("next"))
+        await wait_until(lambda: house.is_done("next"))
 
 
 async def test_a_redis_that_stops_answering_while_a_ticket_is_watched_costs_no_connection(redis: ValkeyServer):
@@ -171,14 +171,14 @@ async def test_every_job_is_done_once_whatever_happens_to_redis(postgres_url: st
         for house in houses:
             await stack.enter_async_context(house.running())
         await houses[0].add(*(NewJob(kind="k") for _ in range(JOBS // 2)))
-        await until(lambda: count_done(db, at_least=30))
+        await wait_until(lambda: count_done(db, at_least=30))
         disturbing = asyncio.create_task(getattr(Disturbance(redis), what)())
         await houses[1].add(*(NewJob(kind="k") for _ in range(JOBS // 2)))
-        await until(lambda: count_done(db, at_least=JOBS), seconds=60)
+        await wait_until(lambda: count_done(db, at_least=JOBS), seconds=60)
         await disturbing
         async with db.read() as tx:
             effects = (await tx.conn.execute(select(storm_effect))).all()
-        await until(lambda: has_few_left(houses[0].link), seconds=20)  # tickets of jobs that are done go, too
+        await wait_until(lambda: has_few_left(houses[0].link), seconds=20)  # tickets of jobs that are done go, too
     assert set(Counter(row.job_id for row in effects).values()) == {1}
     assert len(effects) == JOBS
     assert {row.worker for row in effects} == {"host:1:x", "host:2:x"}

@@ -20,7 +20,7 @@ from penstock.kernel.outbox import Parcel
 from penstock.kernel.partitions import pause, resume
 from penstock.kernel.queue import Job, JobQueue, JobState, NewJob
 from tests.conformance.shop import ArqShop
-from tests.fakes.gate import Gate, until
+from tests.fakes.blocking_handler import BlockingHandler, wait_until
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 JOB = WaitingJob(id="a", attempt=0, module="", priority=5, due_at=NOW)
@@ -172,7 +172,7 @@ class QueueThatDawdles(JobQueue):
 class TestStop:
     async def test_a_job_that_is_being_claimed_when_the_stop_comes_is_handed_back(self, shop: ArqShop):
         shop.queue = slow = QueueThatDawdles()
-        shop.handlers["wait"] = Gate()
+        shop.handlers["wait"] = BlockingHandler()
         await shop.add(NewJob(kind="wait", id="a"))
         await shop.deliver()
         task = asyncio.create_task(shop.crew(grace_seconds=0).run())
@@ -206,7 +206,7 @@ class TestStop:
         async with shop.working():
             with monkeypatch.context() as patched:
                 patched.setattr(shop.db, "tx", refuses)
-                await until(lambda: no_tickets(shop.link))
+                await wait_until(lambda: no_tickets(shop.link))
             assert shop.noted == []
 
             async def worked_off() -> bool:
@@ -214,7 +214,7 @@ class TestStop:
                 await shop.reconciler.run()
                 return shop.noted == ["a"]
 
-            await until(worked_off)
+            await wait_until(worked_off)
 
 
 def refuses(*, actor: str = "") -> AbstractAsyncContextManager[Tx]:

@@ -1,7 +1,7 @@
 """What a file that breaks its parser may cost."""
 
 from penstock.adapters.local_reader import ReaderLimits
-from penstock.etl.deps import Terms
+from penstock.etl.deps import Config
 
 MIB = 1024 * 1024
 HALVES = (50, 25, 13, 7, 4, 2, 1)  # of a stretch, down to one page
@@ -10,7 +10,7 @@ HALVES = (50, 25, 13, 7, 4, 2, 1)  # of a stretch, down to one page
 def test_two_pages_that_hang_the_parser_do_not_use_up_the_time_of_a_stage():
     limits = ReaderLimits()
     lost = sum(limits.parsing_again(MIB, pages).seconds for pages in HALVES)
-    assert limits.parsing(MIB).seconds + 2 * lost < Terms().task_timeout
+    assert limits.parsing(MIB).seconds + 2 * lost < Config().task_timeout
     assert limits.parsing_again(MIB, 1).seconds <= 10
 
 

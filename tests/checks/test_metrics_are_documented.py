@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.adapters.llm import LlmMeters
-from penstock.etl.meters import EtlFigures
-from penstock.etl.meters import Meters as EtlMeters
+from penstock.etl.metrics import EtlQueueMetrics
+from penstock.etl.metrics import Metrics as EtlMetrics
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.metrics import Metrics
 from penstock.tasks.metrics import PullHealthMetrics, TaskMetrics
@@ -29,8 +29,8 @@ async def shown_names(url: str) -> set[str]:
     modules = [
         TaskMetrics(),
         PullHealthMetrics(db, pull_timeout=1),
-        EtlMeters(),
-        EtlFigures(db, queue_size=1),
+        EtlMetrics(),
+        EtlQueueMetrics(db, queue_size=1),
         LlmMeters(),
     ]
     metrics = Metrics(db, version="1", streams=NoStreams(), more=modules)

@@ -19,14 +19,14 @@ from penstock.access.domain import Caller, Scope
 from penstock.cli.etl import app
 from penstock.cli.etl.files import InputFile
 from penstock.cli.etl.submission import Submission, SubmitOptions
-from penstock.etl.errors import EtlTaskNotFound, EtlTaskOver, EtlTaskRunning
+from penstock.etl.errors import EtlTaskAlreadyEnded, EtlTaskNotFound, EtlTaskRunning
 from penstock.etl.store.tables import etl_task
 from penstock.kernel.db import Db
 from penstock.kernel.processes import list_processes
 from penstock.kernel.queue import JobState, get_job, list_jobs
 from penstock.kernel.transitions import list_transitions
 from tests.conftest import open_db
-from tests.fakes.gate import until
+from tests.fakes.blocking_handler import wait_until
 from tests.journeys.command import environment, run
 from tests.servers.children import kill_child, start_child
 
@@ -123,7 +123,7 @@ def test_a_folder_becomes_a_table_and_what_failed_is_told_with_its_reason(desk: 
     assert "skipped, not a readable type: tool.exe" in ended.stderr
     assert "DOCUMENT_EMPTY" in ended.stderr
     assert "empty.pdf is empty." in ended.stderr
-    assert "Check that the upload was complete." in ended.stderr
+    assert "Check that the upload is complete." in ended.stderr
     with (desk.papers.parent / "all.csv").open(encoding="utf-8-sig", newline="") as file:
         rows = {row["file"]: row for row in csv.DictReader(file)}
     assert {name: row["status"] for name, row in rows.items()} == {
@@ -141,7 +141,7 @@ def test_without_wait_a_task_stays_in_the_queue_where_it_can_be_cancelled_and_tr
     assert "pending, 0 %" in desk.etl("show", 1).stdout
     assert isinstance(desk.etl("retry", 1).exception, EtlTaskRunning)
     assert desk.etl("cancel", 1).stdout == "1\tcancelled\ta.md\n"
-    assert isinstance(desk.etl("cancel", 1).exception, EtlTaskOver)
+    assert isinstance(desk.etl("cancel", 1).exception, EtlTaskAlreadyEnded)
     assert desk.etl("retry", 1, "--from", "mineru").stdout == "1\tpending\ta.md\n"
     assert desk.etl("cancel", 1, "--force").stdout == "1\tcancelled\ta.md\n"
     assert isinstance(desk.etl("show", 2).exception, EtlTaskNotFound)
@@ -176,7 +176,7 @@ def test_every_command_has_help(desk: Desk):
 def test_a_rule_nobody_knows_and_a_folder_of_nothing_are_told_in_words(desk: Desk):
     refused = run("etl", "submit", str(desk.write("a.md")), "--rule", "nonsense", cwd=None, **desk.settings)
     assert refused.returncode == 1
-    assert "There is no rule nonsense." in refused.stderr
+    assert "Rule nonsense not found." in refused.stderr
     assert "Traceback" not in refused.stderr
     taken = desk.etl("submit", "a.md", "--out", "a.md")
     assert taken.exit_code == 2
@@ -192,7 +192,7 @@ def test_a_full_queue_is_waited_for_with_wait_and_told_without(desk: Desk):
         desk.write(name)
     full = desk.etl("submit", ".", ETL_QUEUE_SIZE="1")
     assert (full.exit_code, full.stdout) == (1, "1\tpending\ta.md\n")
-    assert "1 tasks are under way already" in full.stderr
+    assert "1 tasks are active" in full.stderr
     assert "2 documents were not submitted." in full.stderr
     waited = desk.etl("submit", "b.md", "c.md", "--wait", ETL_QUEUE_SIZE="1")
     assert waited.exit_code == 0, waited.stderr
@@ -226,7 +226,7 @@ async def _first_worker(db: Db) -> str:
             found.extend(process.id for process in await list_processes(tx))
         return bool(found)
 
-    await until(is_there, seconds=SOON, every_seconds=0.05)
+    await wait_until(is_there, seconds=SOON, every_seconds=0.05)
     return found[0]
 
 
@@ -257,4 +257,4 @@ async def _until_read(db: Db) -> None:
         async with db.read() as tx:
             return [job.state for job in await list_jobs(tx, ["etl:1:1:ocr"])] == [JobState.RUNNING]
 
-    await until(is_running, seconds=SOON, every_seconds=0.02)
+    await wait_until(is_running, seconds=SOON, every_seconds=0.02)

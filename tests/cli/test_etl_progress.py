@@ -11,16 +11,16 @@ from sqlalchemy import delete
 from penstock.access.domain import Caller, Scope
 from penstock.cli.etl.files import InputFile
 from penstock.cli.etl.progress import TaskWatcher, new_progress_bar
-from penstock.etl import receive, submit
+from penstock.etl import submit, upload
 from penstock.etl.domain import EtlTask, Status
-from penstock.etl.receive import Sent
 from penstock.etl.store.tables import etl_task
 from penstock.etl.submit import NewTask
-from penstock.etl.worker import ROOM
+from penstock.etl.upload import UploadedDocument
+from penstock.etl.worker import MODULE
 from penstock.kernel.processes import Heartbeat, ProcessKind, delete_process
 from penstock.settings import Settings
 from penstock.wiring import Runtime, open_runtime
-from tests.fakes.gate import until
+from tests.fakes.blocking_handler import wait_until
 
 ANN = Caller(name="ann", user_id=1, scope=Scope.ADMIN)
 OTHER = "another-process"
@@ -38,8 +38,8 @@ class RecordingSubmitter:
         self.submitting = asyncio.Event()
 
     async def submit(self, file: InputFile) -> EtlTask:
-        sent = Sent(file=file.path, filename=file.name, project_id=1)
-        async with receive.kept(self.runtime.modules.etl, ANN, sent) as kept:
+        sent = UploadedDocument(file=file.path, filename=file.name, project_id=1)
+        async with upload.stored_document(self.runtime.modules.etl, ANN, sent) as kept:
             self.submitting.set()
             new = NewTask(project_id=1, filename=kept.filename, s3_key=kept.key)
             return await submit.submit(self.runtime.modules.etl, ANN, new)
@@ -57,7 +57,7 @@ class RecordingSubmitter:
 @pytest.fixture
 async def submitter(tmp_path: Path) -> AsyncIterator[RecordingSubmitter]:
     async with open_runtime(Settings(data_dir=tmp_path / "data")) as runtime:
-        heartbeat = Heartbeat(runtime.db, owner=OTHER, kind=ProcessKind.WORK, modules=[ROOM], version="1")
+        heartbeat = Heartbeat(runtime.db, owner=OTHER, kind=ProcessKind.WORK, modules=[MODULE], version="1")
         await heartbeat.beat()
         yield RecordingSubmitter(runtime, tmp_path)
 
@@ -66,7 +66,7 @@ async def test_a_removed_task_is_not_waited_for(submitter: RecordingSubmitter):
     async with asyncio.timeout(SOON), asyncio.TaskGroup() as group:
         group.create_task(submitter.watch())
         await submitter.submitting.wait()
-        await until(partial(removed, submitter.runtime), every_seconds=0.01)  # it is submitted in a moment
+        await wait_until(partial(removed, submitter.runtime), every_seconds=0.01)  # it is submitted in a moment
     [task] = submitter.finished
     assert (task.status, task.error) == (Status.CANCELLED, "The task was removed.")
 

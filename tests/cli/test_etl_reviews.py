@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from penstock.cli.etl import app
 from penstock.etl.domain.review import BadCorrections
-from penstock.etl.errors import EtlTaskNotFound, NotThereYet, RuleNotFound
+from penstock.etl.errors import ArtifactNotReady, EtlTaskNotFound, RuleNotFound
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -105,7 +105,7 @@ def test_a_value_below_nought_is_no_option(desk: Desk):
 def test_what_cannot_be_done_is_told_in_words(desk: Desk):
     assert isinstance(desk.etl("correct", 1, "/total", "1").exception, EtlTaskNotFound)
     assert desk.etl("submit", "bill.md").exit_code == 0
-    assert isinstance(desk.etl("correct", 1, "/total", "1").exception, NotThereYet)
+    assert isinstance(desk.etl("correct", 1, "/total", "1").exception, ArtifactNotReady)
     for rule in ("nonsense", 99):
         assert isinstance(desk.etl("corrections", rule).exception, RuleNotFound)
         assert isinstance(desk.etl("accuracy", rule).exception, RuleNotFound)

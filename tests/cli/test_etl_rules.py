@@ -122,7 +122,7 @@ def test_a_rule_that_is_none_is_told_in_words(desk: Desk):
     assert "is longer than" in str(desk.rules("add", "--name", "x", "--schema", "long.json").exception)
     told = run("etl", "rules", "add", "--name", "x", cwd=desk.folder, **desk.settings)
     assert (told.returncode, told.stdout) == (1, "")
-    assert "json_schema is needed" in told.stderr
+    assert "json_schema is required" in told.stderr
 
 
 def test_a_name_is_ones_own_before_it_is_somebody_elses(desk: Desk):

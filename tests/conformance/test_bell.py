@@ -20,7 +20,7 @@ from penstock.kernel.notifier import Notifier, run_notifier
 from penstock.kernel.queue import Job, JobQueue, NewJob
 from penstock.kernel.workers import Workers
 from tests.conftest import open_db
-from tests.fakes.gate import until
+from tests.fakes.blocking_handler import wait_until
 from tests.servers.postgres import PostgresServer
 from tests.servers.valkey import ValkeyServer
 
@@ -103,7 +103,7 @@ async def hears(speaker: Db, listener: Db) -> None:
             speaker.clock.advance(seconds=0.1)
         return ear._notified.is_set()
 
-    await until(heard)
+    await wait_until(heard)
     listener.wakeups.unlisten(ear)
 
 

@@ -9,7 +9,7 @@ from penstock.kernel.db import Db
 from penstock.kernel.partitions import pause, resume, set_ceiling
 from penstock.kernel.queue import Job, JobState, NewJob
 from tests.conformance.shop import IMPLEMENTATIONS, OpenShop, Shop
-from tests.fakes.gate import PATIENCE_SECONDS, Gate, until
+from tests.fakes.blocking_handler import PATIENCE_SECONDS, BlockingHandler, wait_until
 
 
 @pytest.fixture(params=IMPLEMENTATIONS)
@@ -49,32 +49,32 @@ class TestPartitions:
 
 class TestSlots:
     async def test_the_rooms_of_one_process_share_its_slots(self, shop: Shop):
-        gate = shop.handlers["wait"] = Gate()
+        gate = shop.handlers["wait"] = BlockingHandler()
         await shop.add(*(NewJob(kind="wait", module=room) for room in ("etl", "gateway", "etl", "gateway", "etl")))
         await shop.deliver()
         async with shop.working(modules=("etl", "gateway"), slots=3):
-            await until(lambda: len(gate.entered) == 3)
+            await wait_until(lambda: len(gate.entered) == 3)
             gate.opened.set()
-            await until(lambda: len(gate.left) == 5)
+            await wait_until(lambda: len(gate.left) == 5)
         assert gate.most_inside == 3
 
 
 class TestStop:
     async def test_running_jobs_may_end_within_the_grace(self, shop: Shop):
-        gate = shop.handlers["wait"] = Gate()
+        gate = shop.handlers["wait"] = BlockingHandler()
         await shop.add(NewJob(kind="wait", id="a"))
         await shop.deliver()
         async with shop.working(grace_seconds=PATIENCE_SECONDS):
-            await until(lambda: gate.entered == ["a"])
+            await wait_until(lambda: gate.entered == ["a"])
             asyncio.get_running_loop().call_soon(gate.opened.set)
         assert (await shop.get("a")).state is JobState.DONE
 
     async def test_what_does_not_end_in_time_is_handed_back_and_another_takes_it(self, shop: Shop):
-        gate = shop.handlers["wait"] = Gate()
+        gate = shop.handlers["wait"] = BlockingHandler()
         await shop.add(*(NewJob(kind="wait", id=name, max_attempts=1) for name in ("a", "b")))
         await shop.deliver()
         async with shop.working(slots=2, grace_seconds=0):
-            await until(lambda: len(gate.entered) == 2)
+            await wait_until(lambda: len(gate.entered) == 2)
         for name in ("a", "b"):
             job = await shop.get(name)
             assert (job.state, job.attempts, job.token) == (JobState.WAITING, 0, None)

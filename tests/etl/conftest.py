@@ -1,4 +1,4 @@
-"""The room in every set-up that it must work in."""
+"""The etl module on the profiles that it supports."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from penstock.kernel.clock import ManualClock
-from tests.etl.workshop import Grounds, Workshop, open_workshop
+from tests.etl.harness import EtlHarness, EtlProfile, open_harness
 
 
 @pytest.fixture(params=["sqlite", "scale"])
-def grounds(request: pytest.FixtureRequest, tmp_path: Path) -> Grounds:
+def profile(request: pytest.FixtureRequest, tmp_path: Path) -> EtlProfile:
     """`sqlite`: one file and one folder. `scale`: PostgreSQL, Redis, ARQ and S3. `postgres`: without a Redis."""
     if request.param != "scale":
-        return Grounds(database=request.getfixturevalue(f"{request.param}_url"), scratch=tmp_path)
-    return Grounds(
+        return EtlProfile(database=request.getfixturevalue(f"{request.param}_url"), scratch=tmp_path)
+    return EtlProfile(
         database=request.getfixturevalue("postgres_url"),
         scratch=tmp_path,
         redis=request.getfixturevalue("redis_url"),
@@ -23,7 +23,7 @@ def grounds(request: pytest.FixtureRequest, tmp_path: Path) -> Grounds:
 
 
 @pytest.fixture
-async def shop(grounds: Grounds, clock: ManualClock) -> AsyncIterator[Workshop]:
-    """An empty room."""
-    async with open_workshop(grounds, clock) as shop:
-        yield shop
+async def harness(profile: EtlProfile, clock: ManualClock) -> AsyncIterator[EtlHarness]:
+    """The etl module, without tasks."""
+    async with open_harness(profile, clock) as harness:
+        yield harness

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.kernel.db import Db
-from tests.etl.asking import Room, open_room
+from tests.etl.api_client import EtlClient, open_client
 
 NOBODY_S = ["-1", "-9223372036854775809", str(2**63), "1" * 60, "9" * 5000]
 TASK_ROUTES = [
@@ -32,36 +32,36 @@ RULE_ROUTES = [
 
 
 @pytest.fixture
-async def room(db: Db, tmp_path: Path) -> AsyncIterator[Room]:
-    async with open_room(db, tmp_path) as opened:
+async def client(db: Db, tmp_path: Path) -> AsyncIterator[EtlClient]:
+    async with open_client(db, tmp_path) as opened:
         yield opened
 
 
-async def test_no_task_has_them(room: Room):
+async def test_no_task_has_them(client: EtlClient):
     for number in ("0", *NOBODY_S):
         for method, path in TASK_ROUTES:
-            answer = await room.call(method, f"/tasks/{number}{path}")
+            answer = await client.call(method, f"/tasks/{number}{path}")
             assert (answer.status, answer.json["detail"]) == (404, "Task not found"), (method, number[:30], path)
 
 
-async def test_no_rule_has_them(room: Room):
+async def test_no_rule_has_them(client: EtlClient):
     for number in NOBODY_S:
         for method, path, body in RULE_ROUTES:
-            told = await room.refused(method, f"/rules/{number}{path}", body)
+            told = await client.refused(method, f"/rules/{number}{path}", body)
             assert told == (404, "RULE_NOT_FOUND"), (method, number[:30], path)
-        tried = await room.refused("POST", f"/rules/{number}/try", {"markdown": "Total: 7"})
+        tried = await client.refused("POST", f"/rules/{number}/try", {"markdown": "Total: 7"})
         assert tried == (404, "RULE_NOT_FOUND")
 
 
-async def test_an_endless_number_is_not_told_back_whole(room: Room):
-    assert len((await room.call("GET", f"/rules/{'9' * 5000}")).json["detail"]) < 100
+async def test_an_endless_number_is_not_told_back_whole(client: EtlClient):
+    assert len((await client.call("GET", f"/rules/{'9' * 5000}")).json["detail"]) < 100
 
 
-async def test_the_built_in_rule_is_number_0(room: Room):
-    assert (await room.json("GET", "/rules/0"))["name"] == "default"
+async def test_the_built_in_rule_is_number_0(client: EtlClient):
+    assert (await client.json("GET", "/rules/0"))["name"] == "default"
 
 
 @pytest.mark.parametrize("text", ["x", "1.5", "+1", "01", "1_0", "true", "١", "--1", "-"])
-async def test_what_is_no_number_is_refused(room: Room, text: str):
+async def test_what_is_no_number_is_refused(client: EtlClient, text: str):
     for kind in ("tasks", "rules"):
-        assert await room.refused("GET", f"/{kind}/{text}") == (400, "VALIDATION")
+        assert await client.refused("GET", f"/{kind}/{text}") == (400, "VALIDATION")

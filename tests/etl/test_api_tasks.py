@@ -10,7 +10,7 @@ from penstock.documents.pages import read_pages
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
 from penstock.kernel.errors import Invalid
-from tests.etl.asking import CALLERS, Room, open_room, room_of
+from tests.etl.api_client import CALLERS, EtlClient, client_with, open_client
 from tests.fakes.ocr import OcrThatFails
 
 KNOWN = {
@@ -20,52 +20,54 @@ KNOWN = {
 
 
 @pytest.fixture
-async def room(db: Db, tmp_path: Path) -> AsyncIterator[Room]:
-    async with open_room(db, tmp_path) as opened:
+async def client(db: Db, tmp_path: Path) -> AsyncIterator[EtlClient]:
+    async with open_client(db, tmp_path) as opened:
         yield opened
 
 
-def unreadable(room: Room) -> Room:
-    """The same room with somebody who cannot read."""
+def unreadable(client: EtlClient) -> EtlClient:
+    """The same client with somebody who cannot read."""
     error = Invalid(reason="nobody can read this")
-    return room_of(room.tools, provider=OcrThatFails(room.tools.blobs, error, times=1))
+    return client_with(client.deps, provider=OcrThatFails(client.deps.blobs, error, times=1))
 
 
-async def status_of(room: Room, task_id: int) -> str:
-    status: str = (await room.json("GET", f"/tasks/{task_id}"))["status"]
+async def status_of(client: EtlClient, task_id: int) -> str:
+    status: str = (await client.json("GET", f"/tasks/{task_id}"))["status"]
     return status
 
 
 class TestSubmit:
-    async def test_the_answer_comes_at_once_with_a_number(self, room: Room):
-        await room.tools.blobs.put("users/5/raw/3/a.pdf", b"Total: 1")
-        answer = await room.call("POST", "/submit", {"project_id": 3, "filename": "a.pdf"})
+    async def test_the_answer_comes_at_once_with_a_number(self, client: EtlClient):
+        await client.deps.blobs.put("users/5/raw/3/a.pdf", b"Total: 1")
+        answer = await client.call("POST", "/submit", {"project_id": 3, "filename": "a.pdf"})
         assert answer.status == 202
         assert set(answer.json) == {"task_id", "status", "message"}
         assert isinstance(answer.json["task_id"], int)
-        assert (answer.json["status"], answer.json["message"]) == ("pending", "The task is accepted.")
+        assert (answer.json["status"], answer.json["message"]) == ("pending", "Task accepted.")
 
-    async def test_without_a_rule_the_default_one_is_used(self, room: Room):
-        task = await room.json("GET", f"/tasks/{await room.submit()}")
+    async def test_without_a_rule_the_default_one_is_used(self, client: EtlClient):
+        task = await client.json("GET", f"/tasks/{await client.submit()}")
         assert (task["rule_id"], task["metadata"]["s3_key"]) == (0, "users/5/raw/3/a.md")
 
-    async def test_a_named_object_and_rule_are_used(self, room: Room):
-        rule = await room.json("POST", "/rules", {"name": "Mine", "postprocess_mode": "skip"})
-        await room.tools.blobs.put("users/5/elsewhere/b.md", b"Total: 2")
-        task_id = await room.submit(rule_id=rule["rule_id"], s3_key="users/5/elsewhere/b.md")
-        task = await room.json("GET", f"/tasks/{task_id}")
+    async def test_a_named_object_and_rule_are_used(self, client: EtlClient):
+        rule = await client.json("POST", "/rules", {"name": "Mine", "postprocess_mode": "skip"})
+        await client.deps.blobs.put("users/5/elsewhere/b.md", b"Total: 2")
+        task_id = await client.submit(rule_id=rule["rule_id"], s3_key="users/5/elsewhere/b.md")
+        task = await client.json("GET", f"/tasks/{task_id}")
         assert (task["rule_id"], task["metadata"]["s3_key"]) == (rule["rule_id"], "users/5/elsewhere/b.md")
 
-    async def test_what_is_not_there_or_not_theirs_is_refused(self, room: Room):
-        foreign = (await room.json("POST", "/rules", {"name": "B", "postprocess_mode": "skip"}, key="bert"))["rule_id"]
-        await room.tools.blobs.put("users/5/raw/3/a.md", b"a")
-        await room.tools.blobs.put("users/6/raw/3/a.md", b"b")
+    async def test_what_is_not_there_or_not_theirs_is_refused(self, client: EtlClient):
+        foreign = (await client.json("POST", "/rules", {"name": "B", "postprocess_mode": "skip"}, key="bert"))[
+            "rule_id"
+        ]
+        await client.deps.blobs.put("users/5/raw/3/a.md", b"a")
+        await client.deps.blobs.put("users/6/raw/3/a.md", b"b")
         body = {"project_id": 3, "filename": "a.md"}
-        assert await room.refused("POST", "/submit", {**body, "filename": "no.md"}) == (404, "SOURCE_NOT_FOUND")
+        assert await client.refused("POST", "/submit", {**body, "filename": "no.md"}) == (404, "SOURCE_NOT_FOUND")
         stolen = {**body, "s3_key": "users/6/raw/3/a.md"}
-        assert await room.refused("POST", "/submit", stolen) == (403, "FOREIGN_SOURCE")
+        assert await client.refused("POST", "/submit", stolen) == (403, "FOREIGN_SOURCE")
         for rule_id in (999, foreign):
-            told = await room.refused("POST", "/submit", {**body, "rule_id": rule_id})
+            told = await client.refused("POST", "/submit", {**body, "rule_id": rule_id})
             assert told == (404, "RULE_NOT_FOUND")
 
     @pytest.mark.parametrize(
@@ -85,31 +87,31 @@ class TestSubmit:
             {"project_id": 3, "filename": "a.md", "ruleid": 1},
         ],
     )
-    async def test_fields_that_do_not_fit_are_named(self, room: Room, body: object):
-        assert await room.refused("POST", "/submit", body) == (400, "VALIDATION")
+    async def test_fields_that_do_not_fit_are_named(self, client: EtlClient, body: object):
+        assert await client.refused("POST", "/submit", body) == (400, "VALIDATION")
 
-    async def test_a_full_queue_is_said_with_a_time_to_come_back(self, room: Room):
-        full = room_of(room.tools, terms=type(room.tools.terms)(queue_size=1))
+    async def test_a_full_queue_is_said_with_a_time_to_come_back(self, client: EtlClient):
+        full = client_with(client.deps, config=type(client.deps.config)(queue_size=1))
         await full.submit()
         answer = await full.call("POST", "/submit", {"project_id": 3, "filename": "a.md"})
         assert (answer.status, answer.json["code"]) == (429, "QUEUE_FULL")
         assert int(answer.headers["retry-after"]) >= 1
 
-    async def test_the_message_is_chinese_for_who_reads_chinese(self, room: Room):
-        await room.tools.blobs.put("users/5/raw/3/a.md", b"a")
+    async def test_the_message_is_chinese_for_who_reads_chinese(self, client: EtlClient):
+        await client.deps.blobs.put("users/5/raw/3/a.md", b"a")
         body = {"project_id": 3, "filename": "a.md"}
-        answer = await room.call("POST", "/submit", body, accept_language="zh-CN")
+        answer = await client.call("POST", "/submit", body, accept_language="zh-CN")
         assert answer.json["message"] == "任务已提交。"
 
 
 class TestGet:
     @pytest.mark.parametrize("number", ["1_0", "+1", "01", "1.0", "one"])
-    async def test_a_number_is_taken_only_as_people_write_it(self, room: Room, number: str):
-        assert await room.refused("GET", f"/tasks/{number}") == (400, "VALIDATION")
+    async def test_a_number_is_taken_only_as_people_write_it(self, client: EtlClient, number: str):
+        assert await client.refused("GET", f"/tasks/{number}") == (400, "VALIDATION")
 
-    async def test_a_task_has_every_field_that_clients_know(self, room: Room):
-        task_id = await room.submit()
-        task = await room.json("GET", f"/tasks/{task_id}")
+    async def test_a_task_has_every_field_that_clients_know(self, client: EtlClient):
+        task_id = await client.submit()
+        task = await client.json("GET", f"/tasks/{task_id}")
         assert set(task) == KNOWN
         assert (task["task_id"], task["user_id"], task["project_id"]) == (task_id, 5, 3)
         assert (task["filename"], task["status"], task["progress"]) == ("a.md", "pending", 0)
@@ -118,103 +120,103 @@ class TestGet:
         assert pointers <= set(task["metadata"])
         assert task["created_at"] == "2026-01-01T00:00:00Z"
 
-    async def test_a_completed_task_tells_where_its_result_is(self, room: Room):
-        task_id = await room.submit("Total: 12.5")
-        await room.work()
-        task = await room.json("GET", f"/tasks/{task_id}")
+    async def test_a_completed_task_tells_where_its_result_is(self, client: EtlClient):
+        task_id = await client.submit("Total: 12.5")
+        await client.work()
+        task = await client.json("GET", f"/tasks/{task_id}")
         assert (task["status"], task["progress"], task["error"]) == ("completed", 100, None)
         result = task["result"]
         assert result["output_path"] == "users/5/processed/3/a.md.json"
-        assert result["output_size"] == len(await room.tools.blobs.get(result["output_path"]))
+        assert result["output_size"] == len(await client.deps.blobs.get(result["output_path"]))
         assert (result["provider_task_id"], result["mineru_task_id"]) == ("echo-a.md", "echo-a.md")
         assert result["processing_time"] >= 0
         markdown = task["metadata"]["artifact_mineru_markdown_key"]
         assert markdown == f"users/5/etl_artifacts/3/{task_id}/mineru.md"
 
-    async def test_a_failed_task_tells_why_and_in_which_stage(self, room: Room):
-        broken = unreadable(room)
+    async def test_a_failed_task_tells_why_and_in_which_stage(self, client: EtlClient):
+        broken = unreadable(client)
         task_id = await broken.submit()
         await broken.work()
-        task = await room.json("GET", f"/tasks/{task_id}")
+        task = await client.json("GET", f"/tasks/{task_id}")
         assert (task["status"], task["metadata"]["error_stage"]) == ("failed", "mineru")
         assert "nobody can read this" in task["error"]
         assert "zh" not in task["metadata"]
 
-    async def test_a_failed_task_tells_why_in_chinese(self, room: Room):
+    async def test_a_failed_task_tells_why_in_chinese(self, client: EtlClient):
         error = DocumentEmpty(filename="a.md")
-        broken = room_of(room.tools, provider=OcrThatFails(room.tools.blobs, error, times=1))
+        broken = client_with(client.deps, provider=OcrThatFails(client.deps.blobs, error, times=1))
         task_id = await broken.submit()
         await broken.work()
-        told = await room.call("GET", f"/tasks/{task_id}", accept_language="zh-CN")
-        asked = await room.call("GET", f"/tasks/batch?task_ids={task_id}", accept_language="zh-CN")
+        told = await client.call("GET", f"/tasks/{task_id}", accept_language="zh-CN")
+        asked = await client.call("GET", f"/tasks/batch?task_ids={task_id}", accept_language="zh-CN")
         assert asked.json["tasks"] == [told.json]
         assert (told.json["error"], told.json["metadata"]["hint"]) == (error.in_chinese(), error.hint_zh)
         assert error.in_chinese() != str(error)
 
-    async def test_what_is_unknown_or_foreign_is_not_found(self, room: Room):
-        foreign = await room.submit(key="bert")
+    async def test_what_is_unknown_or_foreign_is_not_found(self, client: EtlClient):
+        foreign = await client.submit(key="bert")
         for task_id in (foreign, 999, 2**63 - 1):
-            answer = await room.call("GET", f"/tasks/{task_id}")
+            answer = await client.call("GET", f"/tasks/{task_id}")
             assert (answer.status, answer.json["detail"]) == (404, "Task not found")
-        assert (await room.json("GET", f"/tasks/{foreign}", key="root"))["user_id"] == 6
+        assert (await client.json("GET", f"/tasks/{foreign}", key="root"))["user_id"] == 6
 
     @pytest.mark.parametrize("task_id", ["x", "1.5", "+1", "1e3", "٣"])
-    async def test_a_number_that_is_none_is_refused(self, room: Room, task_id: str):
-        assert await room.refused("GET", f"/tasks/{task_id}") == (400, "VALIDATION")
+    async def test_a_number_that_is_none_is_refused(self, client: EtlClient, task_id: str):
+        assert await client.refused("GET", f"/tasks/{task_id}") == (400, "VALIDATION")
 
 
 class TestList:
-    async def test_tasks_come_newest_first_in_pages(self, room: Room, clock: ManualClock):
+    async def test_tasks_come_newest_first_in_pages(self, client: EtlClient, clock: ManualClock):
         made = []
         for _ in range(5):
-            made.append(await room.submit())
+            made.append(await client.submit())
             clock.advance(seconds=1)
-        first = await room.json("GET", "/tasks?limit=3")
+        first = await client.json("GET", "/tasks?limit=3")
         assert [task["task_id"] for task in first["tasks"]] == made[:1:-1]
         assert (first["limit"], first["offset"], first["next_offset"]) == (3, 0, 3)
-        rest = await room.json("GET", f"/tasks?limit=3&offset={first['next_offset']}")
+        rest = await client.json("GET", f"/tasks?limit=3&offset={first['next_offset']}")
         assert [task["task_id"] for task in rest["tasks"]] == made[1::-1]
         assert rest["next_offset"] is None
 
-    async def test_only_their_own_are_listed_and_an_admin_sees_all(self, room: Room):
-        mine, foreign = await room.submit(), await room.submit(key="bert")
-        assert [task["task_id"] for task in (await room.json("GET", "/tasks"))["tasks"]] == [mine]
-        everyone = (await room.json("GET", "/tasks", key="root"))["tasks"]
+    async def test_only_their_own_are_listed_and_an_admin_sees_all(self, client: EtlClient):
+        mine, foreign = await client.submit(), await client.submit(key="bert")
+        assert [task["task_id"] for task in (await client.json("GET", "/tasks"))["tasks"]] == [mine]
+        everyone = (await client.json("GET", "/tasks", key="root"))["tasks"]
         assert [task["task_id"] for task in everyone] == [foreign, mine]
 
-    async def test_filters_by_project_and_status(self, room: Room):
-        done = await room.submit()
-        await room.work()
-        waits = await room.submit()
+    async def test_filters_by_project_and_status(self, client: EtlClient):
+        done = await client.submit()
+        await client.work()
+        waits = await client.submit()
 
         async def found(query: str) -> list[int]:
-            return [task["task_id"] for task in (await room.json("GET", f"/tasks?{query}"))["tasks"]]
+            return [task["task_id"] for task in (await client.json("GET", f"/tasks?{query}"))["tasks"]]
 
         assert await found("status=completed") == [done]
         assert await found("status=pending&project_id=3") == [waits]
         assert await found("project_id=4") == []
 
     @pytest.mark.parametrize("query", ["limit=0", "limit=101", "offset=-1", "status=lost", "project_id=x"])
-    async def test_a_question_that_does_not_fit_is_refused(self, room: Room, query: str):
-        assert await room.refused("GET", f"/tasks?{query}") == (400, "VALIDATION")
+    async def test_a_question_that_does_not_fit_is_refused(self, client: EtlClient, query: str):
+        assert await client.refused("GET", f"/tasks?{query}") == (400, "VALIDATION")
 
 
 class TestBatch:
-    async def test_those_that_exist_and_are_theirs_come_in_the_order_asked(self, room: Room):
-        first, second, foreign = await room.submit(), await room.submit(), await room.submit(key="bert")
+    async def test_those_that_exist_and_are_theirs_come_in_the_order_asked(self, client: EtlClient):
+        first, second, foreign = await client.submit(), await client.submit(), await client.submit(key="bert")
         asked = f"{first}, 999,{foreign},{second},{first}"
-        found = (await room.json("GET", f"/tasks/batch?task_ids={asked.replace(' ', '%20')}"))["tasks"]
+        found = (await client.json("GET", f"/tasks/batch?task_ids={asked.replace(' ', '%20')}"))["tasks"]
         assert [task["task_id"] for task in found] == [first, second]
         assert set(found[0]) == KNOWN
 
     @pytest.mark.parametrize("ids", ["", "a", "1,,2", "1;2", "0", "-1", "٣", str(2**63), "1" * 5000])
-    async def test_what_are_no_numbers_is_refused(self, room: Room, ids: str):
-        assert await room.refused("GET", f"/tasks/batch?task_ids={ids}") == (400, "VALIDATION")
+    async def test_what_are_no_numbers_is_refused(self, client: EtlClient, ids: str):
+        assert await client.refused("GET", f"/tasks/batch?task_ids={ids}") == (400, "VALIDATION")
 
-    async def test_a_hundred_can_be_asked_for_and_no_more(self, room: Room):
-        assert (await room.json("GET", f"/tasks/batch?task_ids={numbers(100)}"))["tasks"] == []
-        assert await room.refused("GET", f"/tasks/batch?task_ids={numbers(101)}") == (400, "VALIDATION")
-        assert await room.refused("GET", "/tasks/batch") == (400, "VALIDATION")
+    async def test_a_hundred_can_be_asked_for_and_no_more(self, client: EtlClient):
+        assert (await client.json("GET", f"/tasks/batch?task_ids={numbers(100)}"))["tasks"] == []
+        assert await client.refused("GET", f"/tasks/batch?task_ids={numbers(101)}") == (400, "VALIDATION")
+        assert await client.refused("GET", "/tasks/batch") == (400, "VALIDATION")
 
 
 def numbers(count: int) -> str:
@@ -222,109 +224,109 @@ def numbers(count: int) -> str:
 
 
 class TestCancel:
-    async def test_a_waiting_task_is_cancelled_and_never_worked_on(self, room: Room):
-        task_id = await room.submit()
-        told = await room.json("POST", f"/tasks/{task_id}/cancel")
+    async def test_a_waiting_task_is_cancelled_and_never_worked_on(self, client: EtlClient):
+        task_id = await client.submit()
+        told = await client.json("POST", f"/tasks/{task_id}/cancel")
         assert (told["task_id"], told["status"]) == (task_id, "cancelled")
         assert told["message"]
-        await room.work()
-        assert await status_of(room, task_id) == "cancelled"
-        assert room.ocr.calls == 0
+        await client.work()
+        assert await status_of(client, task_id) == "cancelled"
+        assert client.ocr.calls == 0
 
-    async def test_force_cancels_and_a_task_that_is_over_is_refused(self, room: Room):
-        task_id = await room.submit()
-        assert (await room.json("POST", f"/tasks/{task_id}/cancel?force=true"))["status"] == "cancelled"
+    async def test_force_cancels_and_a_task_that_is_over_is_refused(self, client: EtlClient):
+        task_id = await client.submit()
+        assert (await client.json("POST", f"/tasks/{task_id}/cancel?force=true"))["status"] == "cancelled"
         for query in ("", "?force=true"):
-            assert await room.refused("POST", f"/tasks/{task_id}/cancel{query}") == (409, "ETL_TASK_OVER")
+            assert await client.refused("POST", f"/tasks/{task_id}/cancel{query}") == (409, "ETL_TASK_OVER")
 
 
 class TestRetry:
-    async def test_a_cancelled_task_is_tried_again_without_a_body(self, room: Room):
-        task_id = await room.submit()
-        await room.json("POST", f"/tasks/{task_id}/cancel")
-        told = await room.json("POST", f"/tasks/{task_id}/retry")
+    async def test_a_cancelled_task_is_tried_again_without_a_body(self, client: EtlClient):
+        task_id = await client.submit()
+        await client.json("POST", f"/tasks/{task_id}/cancel")
+        told = await client.json("POST", f"/tasks/{task_id}/retry")
         assert (told["task_id"], told["status"]) == (task_id, "pending")
-        await room.work()
-        assert await status_of(room, task_id) == "completed"
+        await client.work()
+        assert await status_of(client, task_id) == "completed"
 
-    async def test_postprocess_needs_what_was_read_and_reads_nothing_again(self, room: Room):
-        failed = await room.submit(name="bad.md")
-        await unreadable(room).work()
-        done = await room.submit()
-        await room.work()
+    async def test_postprocess_needs_what_was_read_and_reads_nothing_again(self, client: EtlClient):
+        failed = await client.submit(name="bad.md")
+        await unreadable(client).work()
+        done = await client.submit()
+        await client.work()
         body = {"from_stage": "postprocess"}
-        assert await room.refused("POST", f"/tasks/{failed}/retry", body) == (409, "NO_OCR_ARTIFACT")
-        assert await room.refused("POST", f"/tasks/{done}/retry", body) == (409, "ETL_TASK_OVER")
-        read = room.ocr.calls
-        await room.json("POST", f"/tasks/{done}/retry", {**body, "force": True, "reset_error": True})
-        await room.work()
-        assert await status_of(room, done) == "completed"
-        assert room.ocr.calls == read
+        assert await client.refused("POST", f"/tasks/{failed}/retry", body) == (409, "NO_OCR_ARTIFACT")
+        assert await client.refused("POST", f"/tasks/{done}/retry", body) == (409, "ETL_TASK_OVER")
+        read = client.ocr.calls
+        await client.json("POST", f"/tasks/{done}/retry", {**body, "force": True, "reset_error": True})
+        await client.work()
+        assert await status_of(client, done) == "completed"
+        assert client.ocr.calls == read
 
-    async def test_a_task_that_is_under_way_is_refused(self, room: Room):
-        task_id = await room.submit()
-        assert await room.refused("POST", f"/tasks/{task_id}/retry", {}) == (409, "ETL_TASK_RUNNING")
+    async def test_a_task_that_is_under_way_is_refused(self, client: EtlClient):
+        task_id = await client.submit()
+        assert await client.refused("POST", f"/tasks/{task_id}/retry", {}) == (409, "ETL_TASK_RUNNING")
 
     @pytest.mark.parametrize("body", [{"from_stage": "llm"}, {"force": "perhaps"}, {"stage": "mineru"}, [1]])
-    async def test_a_body_that_does_not_fit_is_refused(self, room: Room, body: object):
-        task_id = await room.submit()
-        assert await room.refused("POST", f"/tasks/{task_id}/retry", body) == (400, "VALIDATION")
+    async def test_a_body_that_does_not_fit_is_refused(self, client: EtlClient, body: object):
+        task_id = await client.submit()
+        assert await client.refused("POST", f"/tasks/{task_id}/retry", body) == (400, "VALIDATION")
 
 
 class TestPapers:
-    async def test_they_come_from_the_store_with_their_types(self, room: Room):
-        task_id = await room.submit("Total: 12.5")
-        await room.work()
-        result = await room.call("GET", f"/tasks/{task_id}/result")
+    async def test_they_come_from_the_store_with_their_types(self, client: EtlClient):
+        task_id = await client.submit("Total: 12.5")
+        await client.work()
+        result = await client.call("GET", f"/tasks/{task_id}/result")
         assert (result.status, result.headers["content-type"]) == (200, "application/json")
         assert result.json["total"] == 12.5
-        markdown = await room.call("GET", f"/tasks/{task_id}/markdown")
+        markdown = await client.call("GET", f"/tasks/{task_id}/markdown")
         assert markdown.headers["content-type"] == "text/markdown; charset=utf-8"
         assert markdown.body == b"<!-- page 1 -->\nTotal: 12.5\n"
-        grounding = await room.call("GET", f"/tasks/{task_id}/grounding")
+        grounding = await client.call("GET", f"/tasks/{task_id}/grounding")
         assert grounding.json["places"][0]["pointer"] == "/total"
-        pages = await room.call("GET", f"/tasks/{task_id}/pages")
+        pages = await client.call("GET", f"/tasks/{task_id}/pages")
         assert pages.headers["content-type"] == "application/x-ndjson"
         [page] = read_pages(pages.body.splitlines())
         assert (page.number, page.markdown) == (1, "Total: 12.5")
 
-    async def test_a_large_one_comes_whole(self, room: Room):
+    async def test_a_large_one_comes_whole(self, client: EtlClient):
         text = "Total: 1\n" + "x" * 3_500_000
-        task_id = await room.submit(text)
-        await room.work()
-        assert (await room.call("GET", f"/tasks/{task_id}/markdown")).body == f"<!-- page 1 -->\n{text}\n".encode()
+        task_id = await client.submit(text)
+        await client.work()
+        assert (await client.call("GET", f"/tasks/{task_id}/markdown")).body == f"<!-- page 1 -->\n{text}\n".encode()
 
     @pytest.mark.parametrize("paper", ["result", "markdown", "pages", "grounding"])
-    async def test_what_is_not_there_yet_is_a_conflict(self, room: Room, paper: str):
-        task_id = await room.submit()
-        assert await room.refused("GET", f"/tasks/{task_id}/{paper}") == (409, "NOT_THERE_YET")
+    async def test_what_is_not_there_yet_is_a_conflict(self, client: EtlClient, paper: str):
+        task_id = await client.submit()
+        assert await client.refused("GET", f"/tasks/{task_id}/{paper}") == (409, "NOT_THERE_YET")
 
 
 class TestDelete:
-    async def test_a_task_goes_with_everything_it_made(self, room: Room):
-        task_id = await room.submit()
-        await room.work()
-        answer = await room.call("DELETE", f"/tasks/{task_id}")
+    async def test_a_task_goes_with_everything_it_made(self, client: EtlClient):
+        task_id = await client.submit()
+        await client.work()
+        answer = await client.call("DELETE", f"/tasks/{task_id}")
         assert (answer.status, answer.body) == (204, b"")
-        await room.work()
-        assert await room.refused("GET", f"/tasks/{task_id}") == (404, "ETL_TASK_NOT_FOUND")
-        assert await room.keys("") == []
+        await client.work()
+        assert await client.refused("GET", f"/tasks/{task_id}") == (404, "ETL_TASK_NOT_FOUND")
+        assert await client.keys("") == []
 
-    async def test_a_task_that_is_under_way_stays(self, room: Room):
-        task_id = await room.submit()
-        assert await room.refused("DELETE", f"/tasks/{task_id}") == (409, "ETL_TASK_RUNNING")
+    async def test_a_task_that_is_under_way_stays(self, client: EtlClient):
+        task_id = await client.submit()
+        assert await client.refused("DELETE", f"/tasks/{task_id}") == (409, "ETL_TASK_RUNNING")
 
 
-async def test_a_foreign_task_is_as_good_as_none_whatever_is_asked(room: Room):
-    task_id = await room.submit(key="bert")
+async def test_a_foreign_task_is_as_good_as_none_whatever_is_asked(client: EtlClient):
+    task_id = await client.submit(key="bert")
     assert CALLERS["anna"].user_id != CALLERS["bert"].user_id
     asked = [("POST", "/cancel"), ("POST", "/cancel?force=true"), ("POST", "/retry"), ("DELETE", "")]
     asked += [("GET", f"/{paper}") for paper in ("result", "markdown", "pages", "grounding")]
     for method, path in asked:
-        assert await room.refused(method, f"/tasks/{task_id}{path}") == (404, "ETL_TASK_NOT_FOUND"), path
-    assert await status_of_bert(room, task_id) == "pending"
+        assert await client.refused(method, f"/tasks/{task_id}{path}") == (404, "ETL_TASK_NOT_FOUND"), path
+    assert await status_of_bert(client, task_id) == "pending"
 
 
-async def status_of_bert(room: Room, task_id: int) -> str:
-    status: str = (await room.json("GET", f"/tasks/{task_id}", key="bert"))["status"]
+async def status_of_bert(client: EtlClient, task_id: int) -> str:
+    status: str = (await client.json("GET", f"/tasks/{task_id}", key="bert"))["status"]
     return status

@@ -7,7 +7,7 @@ from penstock.adapters.s3 import S3Blobs, S3Place
 from penstock.documents.ocr.provider import Reading
 from penstock.documents.pages import Page
 from penstock.kernel.clock import ManualClock, SystemClock
-from tests.etl.workshop import Grounds, open_workshop
+from tests.etl.harness import EtlProfile, open_harness
 from tests.servers.seaweed import AnyS3
 
 PAGE = Page(number=1, origin="file", markdown="hello")
@@ -20,11 +20,11 @@ def content_type(server: AnyS3, place: S3Place, key: str) -> str:
 async def test_a_result_is_json(
     sqlite_url: str, tmp_path: Path, clock: ManualClock, s3_server: AnyS3, s3_place: S3Place
 ):
-    grounds = Grounds(database=sqlite_url, scratch=tmp_path, bucket=s3_place)
-    async with open_workshop(grounds, clock) as shop:
-        await shop.submit()
-        await shop.work()
-        stored = [key for key in await shop.keys() if key.endswith(".json")]
+    profile = EtlProfile(database=sqlite_url, scratch=tmp_path, bucket=s3_place)
+    async with open_harness(profile, clock) as harness:
+        await harness.submit()
+        await harness.work()
+        stored = [key for key in await harness.keys() if key.endswith(".json")]
         assert "users/5/processed/3/a.txt.json" in stored
         assert {content_type(s3_server, s3_place, key) for key in stored} == {"application/json"}
 

@@ -10,7 +10,7 @@ from penstock.etl.domain import Status
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.queue import JobState
 from penstock.kernel.runstate import RunState
-from tests.etl.workshop import Workshop
+from tests.etl.harness import EtlHarness
 from tests.fakes.ocr import EchoOcr, EchoShaper, ShaperThatCosts
 
 
@@ -63,23 +63,23 @@ class Wired:
 class Line:
     """A worker that does one job after another of a task, until it is killed or there is none left."""
 
-    def __init__(self, shop: Workshop, *, costs: bool = False) -> None:
+    def __init__(self, harness: EtlHarness, *, costs: bool = False) -> None:
         self.fuse = Fuse()
-        self.shop = shop
-        blobs = cast(Blobs, Wired(shop.tools.blobs, self.fuse))
-        runs = cast(RunState, Wired(shop.tools.runs, self.fuse))
+        self.harness = harness
+        blobs = cast(Blobs, Wired(harness.deps.blobs, self.fuse))
+        runs = cast(RunState, Wired(harness.deps.runs, self.fuse))
         self.ocr = EchoOcr(blobs)
         self.shaper = ShaperThatCosts() if costs else EchoShaper()
-        shop.set(provider=self.ocr, shaper=self.shaper)
-        self.tools = replace(shop.tools, blobs=blobs, runs=runs)
+        harness.set(provider=self.ocr, shaper=self.shaper)
+        self.deps = replace(harness.deps, blobs=blobs, runs=runs)
 
     async def run(self) -> None:
-        shop = self.shop
+        harness = self.harness
         for _ in range(2):
-            held = await shop.claim()
-            settle = await worker.handlers(self.tools)[held.kind](held)
+            held = await harness.claim()
+            settle = await worker.handlers(self.deps)[held.kind](held)
             self.fuse.burn()
-            await shop.settle(held, settle)
+            await harness.settle(held, settle)
             self.fuse.burn()
 
 
@@ -93,22 +93,22 @@ async def die_at(line: Line, point: int) -> bool:
     return line.fuse.blown
 
 
-async def test_a_worker_that_dies_anywhere_leaves_a_task_that_is_completed_once(shop: Workshop):
-    line = Line(shop)
+async def test_a_worker_that_dies_anywhere_leaves_a_task_that_is_completed_once(harness: EtlHarness):
+    line = Line(harness)
     for point in count():
         line.ocr.pages_read.clear()
         line.ocr.calls = line.shaper.calls = 0
-        task = await shop.submit(f"{point}.txt", text=f"one\ftwo of {point}")
+        task = await harness.submit(f"{point}.txt", text=f"one\ftwo of {point}")
         died = await die_at(line, point)
         line.fuse.left = None
-        await shop.rescue()
-        await shop.work()
-        row = await shop.row(task)
-        assert (row.status, await shop.status(task)) == (Status.COMPLETED, Status.COMPLETED), point
-        assert await shop.life(task) == ["submit", "complete"], point
+        await harness.rescue()
+        await harness.work()
+        row = await harness.row(task)
+        assert (row.status, await harness.status(task)) == (Status.COMPLETED, Status.COMPLETED), point
+        assert await harness.transitions(task) == ["submit", "complete"], point
         assert line.ocr.pages_read.total() <= 3, point  # at most one of two pages twice
         assert line.shaper.calls <= 2, point
-        left = [key for key in await shop.keys(f"users/5/etl_artifacts/3/{task.id}/") if "/pages/" in key]
+        left = [key for key in await harness.keys(f"users/5/etl_artifacts/3/{task.id}/") if "/pages/" in key]
         assert left == [], point
         if not died:
             assert point > 20
@@ -116,22 +116,22 @@ async def test_a_worker_that_dies_anywhere_leaves_a_task_that_is_completed_once(
 
 
 async def test_a_worker_that_dies_anywhere_while_it_copies_what_is_known_makes_nothing_anew(
-    shop: Workshop,
+    harness: EtlHarness,
 ):
-    line = Line(shop, costs=True)
-    first = await shop.submit("first.txt", text="one\ftwo")
-    await shop.work()
+    line = Line(harness, costs=True)
+    first = await harness.submit("first.txt", text="one\ftwo")
+    await harness.work()
     for point in count():
         line.ocr.calls = line.shaper.calls = 0
-        task = await shop.submit(f"{point}.txt", text="one\ftwo")
+        task = await harness.submit(f"{point}.txt", text="one\ftwo")
         died = await die_at(line, point)
         line.fuse.left = None
-        await shop.rescue()
-        await shop.work()
-        row = await shop.row(task)
+        await harness.rescue()
+        await harness.work()
+        row = await harness.row(task)
         assert (row.status, line.ocr.calls, line.shaper.calls) == (Status.COMPLETED, 0, 0), point
         assert [row.metadata["cache"][stage]["hit"] for stage in ("ocr", "postprocess")] == [True, True], point
-        blobs = shop.tools.blobs
+        blobs = harness.deps.blobs
         assert await blobs.get(papers.result_key(row)) == await blobs.get(papers.public_key_of(row)), point
         assert await blobs.get(papers.markdown_key(row)) == await blobs.get(papers.markdown_key(first)), point
         if not died:
@@ -139,26 +139,26 @@ async def test_a_worker_that_dies_anywhere_while_it_copies_what_is_known_makes_n
             return
 
 
-async def test_ocr_that_was_done_is_never_paid_for_again(shop: Workshop):
-    task = await shop.submit()
-    for _ in range(shop.tools.terms.ocr_attempts):
-        await shop.do(await shop.claim())  # dies after its last word to run state, as often as it may
-        await shop.rescue()
-    assert (await shop.job(task, "ocr")).state is JobState.FAILED
-    await shop.reconcile()
-    await shop.work()
-    assert (await shop.row(task)).status is Status.COMPLETED
-    assert shop.ocr.calls == 1
+async def test_ocr_that_was_done_is_never_paid_for_again(harness: EtlHarness):
+    task = await harness.submit()
+    for _ in range(harness.deps.config.ocr_attempts):
+        await harness.do(await harness.claim())  # dies after its last word to run state, as often as it may
+        await harness.rescue()
+    assert (await harness.job(task, "ocr")).state is JobState.FAILED
+    await harness.reconcile()
+    await harness.work()
+    assert (await harness.row(task)).status is Status.COMPLETED
+    assert harness.ocr.calls == 1
 
 
-async def test_a_result_that_was_made_is_not_made_again(shop: Workshop):
-    task = await shop.submit()
-    held = await shop.claim()
-    settle = await shop.do(held)
+async def test_a_result_that_was_made_is_not_made_again(harness: EtlHarness):
+    task = await harness.submit()
+    held = await harness.claim()
+    settle = await harness.do(held)
     assert settle is not None
-    await shop.settle(held, settle)
-    await shop.do(await shop.claim())
-    await shop.rescue()
-    await shop.work()
-    assert (await shop.row(task)).status is Status.COMPLETED
-    assert shop.shaper.calls == 1
+    await harness.settle(held, settle)
+    await harness.do(await harness.claim())
+    await harness.rescue()
+    await harness.work()
+    assert (await harness.row(task)).status is Status.COMPLETED
+    assert harness.shaper.calls == 1

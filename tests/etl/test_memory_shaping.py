@@ -9,13 +9,13 @@ import pytest
 from penstock.access.domain import Caller
 from penstock.adapters.shapers import FieldsShaper, SkipShaper
 from penstock.documents.postprocessor import PostProcessor, ShapeRule
-from penstock.etl import papers, steer
+from penstock.etl import papers, retry
 from penstock.etl.domain import EtlTask, Mode, Rule, RuleBody, Stage, Status, Strategy
-from penstock.etl.steer import Again
+from penstock.etl.retry import RetryOptions
 from penstock.etl.store import memory, rules
 from penstock.etl.store.tables import etl_memory
 from penstock.kernel.errors import Invalid
-from tests.etl.workshop import ANNA, BERT, Workshop
+from tests.etl.harness import ANNA, BERT, EtlHarness
 from tests.fakes.ocr import ShaperThatCosts, ShaperThatFails
 
 SAME = "one page\fand another"
@@ -30,24 +30,24 @@ BODY = RuleBody(
 
 
 @pytest.fixture
-def shaper(shop: Workshop) -> ShaperThatCosts:
+def shaper(harness: EtlHarness) -> ShaperThatCosts:
     """Who shapes here."""
     costly = ShaperThatCosts()
-    shop.set(shaper=costly)
+    harness.set(shaper=costly)
     return costly
 
 
-async def rule_of(shop: Workshop, **changes: Any) -> Rule:
+async def rule_of(harness: EtlHarness, **changes: Any) -> Rule:
     """A rule of Anna's that differs in this."""
-    async with shop.db.tx() as tx:
+    async with harness.db.tx() as tx:
         return await rules.insert_rule(tx, replace(BODY, **changes), user_id=5)
 
 
-async def shaped(shop: Workshop, name: str = "a.txt", *, by: Caller = ANNA, **more: Any) -> EtlTask:
+async def shaped(harness: EtlHarness, name: str = "a.txt", *, by: Caller = ANNA, **more: Any) -> EtlTask:
     """A task of the same document when it is over."""
-    task = await shop.submit(name, by=by, text=SAME, **more)
-    await shop.work()
-    return await shop.row(task)
+    task = await harness.submit(name, by=by, text=SAME, **more)
+    await harness.work()
+    return await harness.row(task)
 
 
 def hit_of(task: EtlTask) -> bool:
@@ -56,9 +56,9 @@ def hit_of(task: EtlTask) -> bool:
     return hit
 
 
-async def test_the_same_pages_under_the_same_rule_cost_nothing_again(shop: Workshop, shaper: ShaperThatCosts):
-    first = await shaped(shop)
-    second = await shaped(shop, "b.txt")
+async def test_the_same_pages_under_the_same_rule_cost_nothing_again(harness: EtlHarness, shaper: ShaperThatCosts):
+    first = await shaped(harness)
+    second = await shaped(harness, "b.txt")
     assert (second.status, shaper.calls) == (Status.COMPLETED, 1)
     known = first.metadata["cache"]["postprocess"]
     assert known == {"hit": False, "task_id": None, "key": known["key"]}
@@ -71,13 +71,13 @@ async def test_the_same_pages_under_the_same_rule_cost_nothing_again(shop: Works
     assert [second.result[name] for name in same] == [first.result[name] for name in same]
 
 
-async def test_the_result_its_places_and_its_notes_are_the_tasks_own(shop: Workshop, shaper: ShaperThatCosts):
-    first = await shaped(shop)
-    second = await shaped(shop, "b.txt")
-    await papers.drop(shop.tools.blobs, papers.folder_of(first))
+async def test_the_result_its_places_and_its_notes_are_the_tasks_own(harness: EtlHarness, shaper: ShaperThatCosts):
+    first = await shaped(harness)
+    second = await shaped(harness, "b.txt")
+    await papers.drop(harness.deps.blobs, papers.folder_of(first))
     for key in (papers.result_key(second), papers.public_key_of(second)):
-        assert msgspec.json.decode(await shop.tools.blobs.get(key)) == {"pages": 2}
-    paper = await papers.find_shaping(shop.tools.blobs, second)
+        assert msgspec.json.decode(await harness.deps.blobs.get(key)) == {"pages": 2}
+    paper = await papers.find_shaping(harness.deps.blobs, second)
     assert paper is not None
     assert (paper.run, paper.places[0].pointer, paper.notes) == (1, "/pages", {"rounds": 1})
     assert shaper.calls == 1
@@ -93,107 +93,109 @@ async def test_the_result_its_places_and_its_notes_are_the_tasks_own(shop: Works
     ],
     ids=lambda changes: next(iter(changes)),
 )
-async def test_whatever_else_a_rule_asks_for_is_made(shop: Workshop, shaper: ShaperThatCosts, changes: dict[str, Any]):
-    one, other = await rule_of(shop), await rule_of(shop, **changes)
-    await shaped(shop, rule_id=one.id)
-    assert not hit_of(await shaped(shop, "b.txt", rule_id=other.id))
+async def test_whatever_else_a_rule_asks_for_is_made(
+    harness: EtlHarness, shaper: ShaperThatCosts, changes: dict[str, Any]
+):
+    one, other = await rule_of(harness), await rule_of(harness, **changes)
+    await shaped(harness, rule_id=one.id)
+    assert not hit_of(await shaped(harness, "b.txt", rule_id=other.id))
     assert shaper.calls == 2
 
 
-async def test_two_rules_that_ask_for_the_same_share_what_is_made(shop: Workshop, shaper: ShaperThatCosts):
-    one, other = await rule_of(shop), await rule_of(shop, name="another name", description="of the same")
-    await shaped(shop, rule_id=one.id)
-    assert hit_of(await shaped(shop, "b.txt", rule_id=other.id))
+async def test_two_rules_that_ask_for_the_same_share_what_is_made(harness: EtlHarness, shaper: ShaperThatCosts):
+    one, other = await rule_of(harness), await rule_of(harness, name="another name", description="of the same")
+    await shaped(harness, rule_id=one.id)
+    assert hit_of(await shaped(harness, "b.txt", rule_id=other.id))
     assert shaper.calls == 1
 
 
-async def test_numbers_of_any_length_may_stand_in_a_schema(shop: Workshop, shaper: ShaperThatCosts):
+async def test_numbers_of_any_length_may_stand_in_a_schema(harness: EtlHarness, shaper: ShaperThatCosts):
     schema = {"type": "object", "properties": {"pages": {"type": "integer", "maximum": 10**30}}}
-    rule = await rule_of(shop, json_schema=schema)
-    assert (await shaped(shop, rule_id=rule.id)).status is Status.COMPLETED
-    assert hit_of(await shaped(shop, "b.txt", rule_id=rule.id))
+    rule = await rule_of(harness, json_schema=schema)
+    assert (await shaped(harness, rule_id=rule.id)).status is Status.COMPLETED
+    assert hit_of(await shaped(harness, "b.txt", rule_id=rule.id))
 
 
-async def test_another_model_is_asked(shop: Workshop, shaper: ShaperThatCosts):
-    await shaped(shop)
+async def test_another_model_is_asked(harness: EtlHarness, shaper: ShaperThatCosts):
+    await shaped(harness)
     shaper.model = "small"
-    assert not hit_of(await shaped(shop, "b.txt"))
+    assert not hit_of(await shaped(harness, "b.txt"))
 
 
-async def test_other_pages_are_shaped(shop: Workshop, shaper: ShaperThatCosts):
-    await shaped(shop)
-    task = await shop.submit("b.txt", text="another page")
-    await shop.work()
-    assert not hit_of(await shop.row(task))
+async def test_other_pages_are_shaped(harness: EtlHarness, shaper: ShaperThatCosts):
+    await shaped(harness)
+    task = await harness.submit("b.txt", text="another page")
+    await harness.work()
+    assert not hit_of(await harness.row(task))
 
 
-async def test_somebody_elses_results_are_not_found(shop: Workshop, shaper: ShaperThatCosts):
-    await shaped(shop)
-    assert not hit_of(await shaped(shop, by=BERT))
+async def test_somebody_elses_results_are_not_found(harness: EtlHarness, shaper: ShaperThatCosts):
+    await shaped(harness)
+    assert not hit_of(await shaped(harness, by=BERT))
     assert shaper.calls == 2
 
 
-async def test_force_makes_it_anew_and_remembers_it(shop: Workshop, shaper: ShaperThatCosts):
-    await shaped(shop)
-    forced = await shaped(shop, "b.txt", force=True)
+async def test_force_makes_it_anew_and_remembers_it(harness: EtlHarness, shaper: ShaperThatCosts):
+    await shaped(harness)
+    forced = await shaped(harness, "b.txt", force=True)
     assert not hit_of(forced)
-    third = await shaped(shop, "c.txt")
+    third = await shaped(harness, "c.txt")
     assert third.metadata["cache"]["postprocess"]["task_id"] == forced.id
     assert shaper.calls == 2
 
 
 async def test_a_completed_task_is_shaped_again_by_force_and_its_earlier_result_is_not_found(
-    shop: Workshop, shaper: ShaperThatCosts
+    harness: EtlHarness, shaper: ShaperThatCosts
 ):
-    first = await shaped(shop)
-    again = await steer.retry(shop.tools, ANNA, first.id, Again(from_stage=Stage.POSTPROCESS, force=True))
+    first = await shaped(harness)
+    again = await retry.retry_task(harness.deps, ANNA, first.id, RetryOptions(from_stage=Stage.POSTPROCESS, force=True))
     assert again.metadata["cache"] == {"ocr": first.metadata["cache"]["ocr"]}
-    assert not hit_of(await shaped(shop, "b.txt", force=True))
+    assert not hit_of(await shaped(harness, "b.txt", force=True))
     assert shaper.calls == 3
-    assert (await shop.row(first)).status is Status.COMPLETED
+    assert (await harness.row(first)).status is Status.COMPLETED
 
 
-async def test_a_failure_is_not_remembered_and_its_retry_may_take_what_another_made(shop: Workshop):
-    shop.set(shaper=ShaperThatFails(Invalid(reason="no"), times=1))
-    failed = await shaped(shop)
+async def test_a_failure_is_not_remembered_and_its_retry_may_take_what_another_made(harness: EtlHarness):
+    harness.set(shaper=ShaperThatFails(Invalid(reason="no"), times=1))
+    failed = await shaped(harness)
     assert failed.status is Status.FAILED
-    async with shop.db.read() as tx:
+    async with harness.db.read() as tx:
         stages = (await tx.conn.scalars(etl_memory.select().with_only_columns(etl_memory.c.stage))).all()
     assert stages == ["ocr"]
     costly = ShaperThatCosts()
-    shop.set(shaper=costly)
-    other = await shaped(shop, "b.txt")
-    await steer.retry(shop.tools, ANNA, failed.id, Again())
-    await shop.work()
-    row = await shop.row(failed)
+    harness.set(shaper=costly)
+    other = await shaped(harness, "b.txt")
+    await retry.retry_task(harness.deps, ANNA, failed.id, RetryOptions())
+    await harness.work()
+    row = await harness.row(failed)
     assert row.metadata["cache"]["postprocess"]["task_id"] == other.id
     assert costly.calls == 1
 
 
 @pytest.mark.parametrize("gone", ["result_key", "grounding_key"])
-async def test_a_result_that_is_gone_is_made_again(shop: Workshop, shaper: ShaperThatCosts, gone: str):
-    first = await shaped(shop)
-    await shop.tools.blobs.delete(getattr(papers, gone)(first))
-    second = await shaped(shop, "b.txt")
+async def test_a_result_that_is_gone_is_made_again(harness: EtlHarness, shaper: ShaperThatCosts, gone: str):
+    first = await shaped(harness)
+    await harness.deps.blobs.delete(getattr(papers, gone)(first))
+    second = await shaped(harness, "b.txt")
     assert (second.status, hit_of(second)) == (Status.COMPLETED, False)
 
 
-async def test_a_result_of_a_run_before_is_not_looked_at(shop: Workshop, shaper: ShaperThatCosts):
-    first = await shaped(shop)
-    await steer.retry(shop.tools, ANNA, first.id, Again(from_stage=Stage.POSTPROCESS, force=True))
-    await shop.claim()  # it is under way, and its earlier result is there still
-    async with shop.db.read() as tx:
+async def test_a_result_of_a_run_before_is_not_looked_at(harness: EtlHarness, shaper: ShaperThatCosts):
+    first = await shaped(harness)
+    await retry.retry_task(harness.deps, ANNA, first.id, RetryOptions(from_stage=Stage.POSTPROCESS, force=True))
+    await harness.claim()  # it is under way, and its earlier result is there still
+    async with harness.db.read() as tx:
         known = await memory.find_memory(tx, 5, first.metadata["cache"]["postprocess"]["key"])
     assert known is not None
     assert (known.task_id, known.run) == (first.id, 1)
-    assert await shop.tools.blobs.get(papers.result_key(first))
-    assert not hit_of(await shaped(shop, "b.txt"))
+    assert await harness.deps.blobs.get(papers.result_key(first))
+    assert not hit_of(await shaped(harness, "b.txt"))
     assert shaper.calls == 2
 
 
-async def test_what_costs_nothing_has_no_key(shop: Workshop):
-    task = await shaped(shop)
+async def test_what_costs_nothing_has_no_key(harness: EtlHarness):
+    task = await shaped(harness)
     assert list(task.metadata["cache"]) == ["ocr"]
-    fields = FieldsShaper(shop.tools.blobs, shop.tools.sandbox, shop.tools.scratch)
+    fields = FieldsShaper(harness.deps.blobs, harness.deps.sandbox, harness.deps.scratch)
     shapers: list[PostProcessor] = [SkipShaper(), fields]
     assert [shaper.identity(ShapeRule()) for shaper in shapers] == [None, None]

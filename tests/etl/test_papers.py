@@ -10,7 +10,7 @@ from penstock.etl.domain import EtlTask
 from penstock.etl.papers import drop
 from penstock.etl.submit import NewTask, submit
 from penstock.kernel.blobs import BlobPage
-from tests.etl.workshop import ANNA, Workshop
+from tests.etl.harness import ANNA, EtlHarness
 from tests.fakes.ocr import EchoOcr
 
 
@@ -30,46 +30,46 @@ async def test_everything_below_a_prefix_goes_however_many_pages_it_takes_to_lis
     await drop(blobs, "papers/1/")
 
 
-async def test_a_result_by_name_stays_that_of_a_later_task(shop: Workshop):
-    ocr, slow, working = await shop.caught(before_page=2)
-    shop.set(provider=EchoOcr(shop.tools.blobs))
-    await shop.tools.blobs.put("users/5/raw/3/other.txt", b"later")
+async def test_a_result_by_name_stays_that_of_a_later_task(harness: EtlHarness):
+    ocr, slow, working = await harness.paused(before_page=2)
+    harness.set(provider=EchoOcr(harness.deps.blobs))
+    await harness.deps.blobs.put("users/5/raw/3/other.txt", b"later")
     later = NewTask(project_id=3, filename=slow.filename, s3_key="users/5/raw/3/other.txt")
-    quick = await submit(shop.tools, ANNA, later)
-    await shop.work()
+    quick = await submit(harness.deps, ANNA, later)
+    await harness.work()
     public = papers.public_key_of(quick)
-    assert ((await shop.row(quick)).result or {})["output_path"] == public
-    before = await shop.tools.blobs.get(public)
+    assert ((await harness.row(quick)).result or {})["output_path"] == public
+    before = await harness.deps.blobs.get(public)
     ocr.go_on.set()
     await working
-    await shop.work()
-    row = await shop.row(slow)
+    await harness.work()
+    row = await harness.row(slow)
     assert row.result is not None
     assert row.result["output_path"] == papers.result_key(row) != public
-    assert await shop.tools.blobs.get(public) == before
-    assert len(await shop.tools.blobs.get(papers.result_key(row))) == row.result["output_size"]
+    assert await harness.deps.blobs.get(public) == before
+    assert len(await harness.deps.blobs.get(papers.result_key(row))) == row.result["output_size"]
 
 
 @pytest.mark.parametrize("is_removed", [False, True])
 async def test_a_result_by_name_is_given_back_to_a_later_task_that_is_completed_meanwhile(
-    shop: Workshop, monkeypatch: pytest.MonkeyPatch, is_removed: bool
+    harness: EtlHarness, monkeypatch: pytest.MonkeyPatch, is_removed: bool
 ):
-    copy, later = shop.tools.blobs.copy, list[EtlTask]()
+    copy, later = harness.deps.blobs.copy, list[EtlTask]()
 
     async def slow_copy(source: str, target: str) -> None:
         if target == public and not later:
-            later.append(await shop.submit("a.txt", text="later"))
-            await shop.work()
+            later.append(await harness.submit("a.txt", text="later"))
+            await harness.work()
             if is_removed:
-                await shop.tools.blobs.delete(papers.result_key(later[0]))
+                await harness.deps.blobs.delete(papers.result_key(later[0]))
         await copy(source, target)
 
-    early = await shop.submit("a.txt", text="early")
+    early = await harness.submit("a.txt", text="early")
     public = papers.public_key_of(early)
-    monkeypatch.setattr(shop.tools.blobs, "copy", slow_copy)
-    await shop.work()
-    row = await shop.row(early)
+    monkeypatch.setattr(harness.deps.blobs, "copy", slow_copy)
+    await harness.work()
+    row = await harness.row(early)
     assert row.result is not None
     shown = early if is_removed else later[0]
-    assert f"/{shown.id}/".encode() in await shop.tools.blobs.get(public)
+    assert f"/{shown.id}/".encode() in await harness.deps.blobs.get(public)
     assert row.result["output_path"] == (public if is_removed else papers.result_key(row))

@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy import literal, select
 
 from penstock.etl.domain import Status
-from penstock.etl.reconcile import is_any_under_way
+from penstock.etl.reconcile import is_any_active
 from penstock.etl.store import tasks
 from penstock.etl.store.tables import etl_task
-from penstock.etl.store.tasks import Listing
+from penstock.etl.store.tasks import TaskFilter
 from penstock.kernel.bulk import insert_rows
 from penstock.kernel.columns import UtcTime
 from penstock.kernel.db import Db, Tx
@@ -28,16 +28,16 @@ COLUMNS = (
 
 
 def listed(**wanted: Any) -> Verb:
-    return lambda tx: tasks.list_tasks(tx, Listing(**wanted), limit=20)
+    return lambda tx: tasks.list_tasks(tx, TaskFilter(**wanted), limit=20)
 
 
 def walked(**wanted: Any) -> Verb:
-    return lambda tx: tasks.list_before(tx, Listing(**wanted, status=Status.PENDING), before=ROWS, limit=20)
+    return lambda tx: tasks.list_before(tx, TaskFilter(**wanted, status=Status.PENDING), before=ROWS, limit=20)
 
 
 VERBS: dict[str, Verb] = {
     "one": lambda tx: tasks.find_task(tx, 7),
-    "some": lambda tx: tasks.list_these(tx, [7, 8, 9]),
+    "some": lambda tx: tasks.list_by_ids(tx, [7, 8, 9]),
     "of a user": listed(user_id=7),
     "of a user and a project": listed(user_id=7, project_id=2),
     "of a user by status": listed(user_id=7, status=Status.FAILED),
@@ -49,13 +49,13 @@ VERBS: dict[str, Verb] = {
     "walk": walked(user_id=7),
     "walk of a project": walked(user_id=7, project_id=2),
     "walk of all": walked(),
-    "under way": lambda tx: tasks.list_under_way(tx, after=0, limit=200),
-    "over": lambda tx: tasks.list_over(tx, before=tx.now, limit=100),
-    "anything to reconcile": lambda tx: tx.conn.scalar(select(is_any_under_way(*MOMENTS))),
-    "how many": lambda tx: tasks.count_under_way(tx, most=1000),
-    "a namesake under way": lambda tx: tasks.has_namesake_under_way(tx, user_id=7, project_id=2, filename="7.pdf"),
-    "namesake": lambda tx: tasks.find_namesake(tx, user_id=7, project_id=2, filename="7.pdf"),
-    "named": lambda tx: tasks.is_named(tx, "key-7", user_id=7),
+    "under way": lambda tx: tasks.list_active(tx, after=0, limit=200),
+    "over": lambda tx: tasks.list_ended(tx, before=tx.now, limit=100),
+    "anything to reconcile": lambda tx: tx.conn.scalar(select(is_any_active(*MOMENTS))),
+    "how many": lambda tx: tasks.count_active(tx, limit=1000),
+    "a namesake under way": lambda tx: tasks.has_running_by_name(tx, user_id=7, project_id=2, filename="7.pdf"),
+    "namesake": lambda tx: tasks.find_completed_by_name(tx, user_id=7, project_id=2, filename="7.pdf"),
+    "named": lambda tx: tasks.is_source_used(tx, "key-7", user_id=7),
 }
 
 

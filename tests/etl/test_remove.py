@@ -5,197 +5,197 @@ import asyncio
 import pytest
 
 from penstock.access import audit
-from penstock.etl import remove, rules, steer, track
+from penstock.etl import cancel, remove, retry, rules, task_status
 from penstock.etl.domain import EtlTask, Mode, RuleBody, Status
-from penstock.etl.errors import EtlTaskNotFound, EtlTaskRunning, NamesakeUnderWay, WorkerStillThere
+from penstock.etl.errors import EtlTaskNotFound, EtlTaskRunning, SameNameRunning, WorkerStillRunning
 from penstock.etl.store.tables import etl_rule, etl_rule_version, etl_task
 from penstock.etl.submit import NewTask, submit
 from penstock.kernel.queue import Job
-from tests.etl.workshop import ANNA, BERT, ROOT, Workshop
+from tests.etl.harness import ANNA, BERT, ROOT, EtlHarness
 from tests.fakes.ocr import OcrThatWaits
 
 
-async def completed(shop: Workshop, name: str = "a.txt") -> int:
-    task = await shop.submit(name)
-    await shop.work()
-    assert (await shop.row(task)).status is Status.COMPLETED
+async def completed(harness: EtlHarness, name: str = "a.txt") -> int:
+    task = await harness.submit(name)
+    await harness.work()
+    assert (await harness.row(task)).status is Status.COMPLETED
     return task.id
 
 
-async def settled(shop: Workshop, held: Job) -> None:
+async def settled(harness: EtlHarness, held: Job) -> None:
     """What a worker does with a job that it holds."""
-    settle = await shop.do(held)
-    await shop.settle(held, settle)
+    settle = await harness.do(held)
+    await harness.settle(held, settle)
 
 
 class TestDelete:
-    async def test_everything_of_a_task_goes_and_the_audit_line_stays(self, shop: Workshop):
-        number = await completed(shop)
-        await remove.delete_task(shop.tools, ANNA, number)
-        await shop.work()
-        assert await shop.keys() == []
-        assert await shop.count(etl_task) == 0
-        async with shop.db.read() as tx:
+    async def test_everything_of_a_task_goes_and_the_audit_line_stays(self, harness: EtlHarness):
+        number = await completed(harness)
+        await remove.delete_task(harness.deps, ANNA, number)
+        await harness.work()
+        assert await harness.keys() == []
+        assert await harness.count(etl_task) == 0
+        async with harness.db.read() as tx:
             lines = await audit.list_lines(tx)
         assert [(line.action, line.target) for line in lines] == [("etl.delete_task", f"etl:{number}")]
 
-    async def test_nobody_finds_it_any_more_not_even_in_run_state(self, shop: Workshop):
-        number = await completed(shop)
-        await remove.delete_task(shop.tools, ANNA, number)
+    async def test_nobody_finds_it_any_more_not_even_in_run_state(self, harness: EtlHarness):
+        number = await completed(harness)
+        await remove.delete_task(harness.deps, ANNA, number)
         with pytest.raises(EtlTaskNotFound):
-            await track.get_task(shop.tools, ANNA, number)
-        await shop.deliver()
+            await task_status.get_task(harness.deps, ANNA, number)
+        await harness.deliver()
         with pytest.raises(EtlTaskNotFound):
-            await track.get_task(shop.tools, ANNA, number)
+            await task_status.get_task(harness.deps, ANNA, number)
 
-    async def test_a_running_task_stays(self, shop: Workshop):
-        task = await shop.submit()
+    async def test_a_running_task_stays(self, harness: EtlHarness):
+        task = await harness.submit()
         with pytest.raises(EtlTaskRunning):
-            await remove.delete_task(shop.tools, ANNA, task.id)
-        await shop.work()
-        assert (await shop.row(task)).status is Status.COMPLETED
+            await remove.delete_task(harness.deps, ANNA, task.id)
+        await harness.work()
+        assert (await harness.row(task)).status is Status.COMPLETED
 
-    async def test_somebody_elses_task_is_not_found(self, shop: Workshop):
-        number = await completed(shop)
+    async def test_somebody_elses_task_is_not_found(self, harness: EtlHarness):
+        number = await completed(harness)
         with pytest.raises(EtlTaskNotFound):
-            await remove.delete_task(shop.tools, BERT, number)
+            await remove.delete_task(harness.deps, BERT, number)
 
-    async def test_a_document_stays_while_another_task_is_about_it(self, shop: Workshop):
-        first, second = await completed(shop), await completed(shop)
-        await remove.delete_task(shop.tools, ANNA, first)
-        await shop.work()
-        assert "users/5/raw/3/a.txt" in await shop.keys()
-        await remove.delete_task(shop.tools, ANNA, second)
-        await shop.work()
-        assert await shop.keys() == []
+    async def test_a_document_stays_while_another_task_is_about_it(self, harness: EtlHarness):
+        first, second = await completed(harness), await completed(harness)
+        await remove.delete_task(harness.deps, ANNA, first)
+        await harness.work()
+        assert "users/5/raw/3/a.txt" in await harness.keys()
+        await remove.delete_task(harness.deps, ANNA, second)
+        await harness.work()
+        assert await harness.keys() == []
 
-    async def test_the_result_by_name_becomes_that_of_the_latest_task_that_is_left(self, shop: Workshop):
-        first, second = await completed(shop), await completed(shop)
+    async def test_the_result_by_name_becomes_that_of_the_latest_task_that_is_left(self, harness: EtlHarness):
+        first, second = await completed(harness), await completed(harness)
         public = "users/5/processed/3/a.txt.json"
-        assert f"/{second}/".encode() in await shop.tools.blobs.get(public)
-        await remove.delete_task(shop.tools, ANNA, second)
-        await shop.work()
-        assert f"/{first}/".encode() in await shop.tools.blobs.get(public)
+        assert f"/{second}/".encode() in await harness.deps.blobs.get(public)
+        await remove.delete_task(harness.deps, ANNA, second)
+        await harness.work()
+        assert f"/{first}/".encode() in await harness.deps.blobs.get(public)
 
-    async def test_a_result_by_name_waits_for_the_namesake_that_is_under_way(self, shop: Workshop):
-        old = await completed(shop)
-        new = await shop.submit()
-        await shop.deliver()
-        await settled(shop, await shop.claim())
-        shaping = await shop.claim()
-        settle = await shop.do(shaping)  # its result lies there by name, and its row does not know yet
+    async def test_a_result_by_name_waits_for_the_namesake_that_is_under_way(self, harness: EtlHarness):
+        old = await completed(harness)
+        new = await harness.submit()
+        await harness.deliver()
+        await settled(harness, await harness.claim())
+        shaping = await harness.claim()
+        settle = await harness.do(shaping)  # its result lies there by name, and its row does not know yet
         assert settle is not None
-        await remove.delete_task(shop.tools, ANNA, old)
-        removal = await shop.claim()
-        with pytest.raises(NamesakeUnderWay):
-            await shop.do(removal)
-        await shop.settle(shaping, settle)
-        await settled(shop, removal)
-        assert f"/{new.id}/".encode() in await shop.tools.blobs.get("users/5/processed/3/a.txt.json")
-        assert not [key for key in await shop.keys() if f"/{old}/" in key]
+        await remove.delete_task(harness.deps, ANNA, old)
+        removal = await harness.claim()
+        with pytest.raises(SameNameRunning):
+            await harness.do(removal)
+        await harness.settle(shaping, settle)
+        await settled(harness, removal)
+        assert f"/{new.id}/".encode() in await harness.deps.blobs.get("users/5/processed/3/a.txt.json")
+        assert not [key for key in await harness.keys() if f"/{old}/" in key]
 
     async def test_a_namesake_that_is_completed_meanwhile_gets_the_place(
-        self, shop: Workshop, monkeypatch: pytest.MonkeyPatch
+        self, harness: EtlHarness, monkeypatch: pytest.MonkeyPatch
     ):
-        old, public = await completed(shop), "users/5/processed/3/a.txt.json"
-        await remove.delete_task(shop.tools, ANNA, old)
-        removal = await shop.claim()
-        delete = shop.tools.blobs.delete
+        old, public = await completed(harness), "users/5/processed/3/a.txt.json"
+        await remove.delete_task(harness.deps, ANNA, old)
+        removal = await harness.claim()
+        delete = harness.deps.blobs.delete
 
         async def late(key: str) -> None:
             if key == public and not done:
-                done.append(await completed(shop))
+                done.append(await completed(harness))
             await delete(key)
 
         done: list[int] = []
-        monkeypatch.setattr(shop.tools.blobs, "delete", late)
-        await settled(shop, removal)
-        assert f"/{done[0]}/".encode() in await shop.tools.blobs.get(public)
+        monkeypatch.setattr(harness.deps.blobs, "delete", late)
+        await settled(harness, removal)
+        assert f"/{done[0]}/".encode() in await harness.deps.blobs.get(public)
 
-    async def test_a_document_outside_the_owners_folder_is_left_alone(self, shop: Workshop):
-        key = await shop.put()
-        task = await submit(shop.tools, ROOT, NewTask(project_id=3, filename="a.txt", s3_key=key))
-        await shop.work()
-        await remove.delete_task(shop.tools, ROOT, task.id)
-        await shop.work()
-        assert await shop.keys() == [key]
+    async def test_a_document_outside_the_owners_folder_is_left_alone(self, harness: EtlHarness):
+        key = await harness.put()
+        task = await submit(harness.deps, ROOT, NewTask(project_id=3, filename="a.txt", s3_key=key))
+        await harness.work()
+        await remove.delete_task(harness.deps, ROOT, task.id)
+        await harness.work()
+        assert await harness.keys() == [key]
 
-    async def test_a_document_goes_with_its_owners_last_task_whoever_else_has_one_about_it(self, shop: Workshop):
-        key = await shop.put()
+    async def test_a_document_goes_with_its_owners_last_task_whoever_else_has_one_about_it(self, harness: EtlHarness):
+        key = await harness.put()
         both = []
         for caller in (ANNA, ROOT):
-            both.append(await submit(shop.tools, caller, NewTask(project_id=3, filename="a.txt", s3_key=key)))
-            await shop.work()
-        await remove.delete_task(shop.tools, ANNA, both[0].id)
-        await shop.work()
-        assert await shop.keys("users/5/") == []
-        assert (await shop.row(both[1])).status is Status.COMPLETED
+            both.append(await submit(harness.deps, caller, NewTask(project_id=3, filename="a.txt", s3_key=key)))
+            await harness.work()
+        await remove.delete_task(harness.deps, ANNA, both[0].id)
+        await harness.work()
+        assert await harness.keys("users/5/") == []
+        assert (await harness.row(both[1])).status is Status.COMPLETED
 
     async def check_nothing_is_left(
-        self, shop: Workshop, task: EtlTask, ocr: OcrThatWaits, working: asyncio.Task[int]
+        self, harness: EtlHarness, task: EtlTask, ocr: OcrThatWaits, working: asyncio.Task[int]
     ) -> None:
         """The task is deleted while its worker still reads; what this one puts there goes with all else."""
-        await remove.delete_task(shop.tools, ANNA, task.id)
-        removal = await shop.claim()
-        with pytest.raises(WorkerStillThere):
-            await shop.do(removal)
-        shop.clock.advance(seconds=1)
+        await remove.delete_task(harness.deps, ANNA, task.id)
+        removal = await harness.claim()
+        with pytest.raises(WorkerStillRunning):
+            await harness.do(removal)
+        harness.clock.advance(seconds=1)
         ocr.go_on.set()
         await working
-        await settled(shop, removal)
-        assert await shop.keys() == []
+        await settled(harness, removal)
+        assert await harness.keys() == []
 
-    async def test_nothing_is_left_by_a_worker_that_stops_after_the_task_is_gone(self, shop: Workshop):
-        ocr, task, working = await shop.caught(before_page=2)
-        await steer.abort(shop.tools, ANNA, task.id)
-        await self.check_nothing_is_left(shop, task, ocr, working)
+    async def test_nothing_is_left_by_a_worker_that_stops_after_the_task_is_gone(self, harness: EtlHarness):
+        ocr, task, working = await harness.paused(before_page=2)
+        await cancel.abort_task(harness.deps, ANNA, task.id)
+        await self.check_nothing_is_left(harness, task, ocr, working)
         assert ocr.pages_read == {1: 1, 2: 1}
 
-    async def test_nothing_is_left_by_a_worker_of_an_earlier_run(self, shop: Workshop):
-        ocr, task, working = await shop.caught(before_page=2)
-        await steer.abort(shop.tools, ANNA, task.id)
-        await steer.retry(shop.tools, ANNA, task.id, steer.Again())
-        await steer.abort(shop.tools, ANNA, task.id)
-        await self.check_nothing_is_left(shop, task, ocr, working)
+    async def test_nothing_is_left_by_a_worker_of_an_earlier_run(self, harness: EtlHarness):
+        ocr, task, working = await harness.paused(before_page=2)
+        await cancel.abort_task(harness.deps, ANNA, task.id)
+        await retry.retry_task(harness.deps, ANNA, task.id, retry.RetryOptions())
+        await cancel.abort_task(harness.deps, ANNA, task.id)
+        await self.check_nothing_is_left(harness, task, ocr, working)
 
-    async def test_doing_it_twice_is_harmless(self, shop: Workshop):
-        number = await completed(shop)
-        await remove.delete_task(shop.tools, ANNA, number)
-        held = await shop.claim()
-        await shop.do(held)
-        await shop.do(held)
-        assert await shop.keys() == []
+    async def test_doing_it_twice_is_harmless(self, harness: EtlHarness):
+        number = await completed(harness)
+        await remove.delete_task(harness.deps, ANNA, number)
+        held = await harness.claim()
+        await harness.do(held)
+        await harness.do(held)
+        assert await harness.keys() == []
 
 
 class TestForget:
-    async def test_old_tasks_go_and_young_and_running_ones_stay(self, shop: Workshop):
-        old = await completed(shop, "old.txt")
-        waiting = await shop.submit("waiting.txt")
-        shop.clock.advance(seconds=364 * 86400)
-        await steer.cancel(shop.tools, ANNA, (await shop.submit("young.txt")).id)
-        shop.clock.advance(seconds=2 * 86400)
-        await remove.forget(shop.tools)
-        found = [task.filename for task in await track.list_tasks(shop.tools, ANNA, track.Wanted())]
+    async def test_old_tasks_go_and_young_and_running_ones_stay(self, harness: EtlHarness):
+        old = await completed(harness, "old.txt")
+        waiting = await harness.submit("waiting.txt")
+        harness.clock.advance(seconds=364 * 86400)
+        await cancel.cancel_task(harness.deps, ANNA, (await harness.submit("young.txt")).id)
+        harness.clock.advance(seconds=2 * 86400)
+        await remove.remove_expired(harness.deps)
+        found = [task.filename for task in await task_status.list_tasks(harness.deps, ANNA, task_status.TaskQuery())]
         assert found == ["young.txt", "waiting.txt"]
-        await shop.work()
-        assert not [key for key in await shop.keys() if f"/{old}/" in key or "old.txt" in key]
-        assert (await shop.row(waiting)).status is Status.COMPLETED
+        await harness.work()
+        assert not [key for key in await harness.keys() if f"/{old}/" in key or "old.txt" in key]
+        assert (await harness.row(waiting)).status is Status.COMPLETED
 
-    async def test_a_deleted_rule_is_forgotten_once_no_task_has_it(self, shop: Workshop):
+    async def test_a_deleted_rule_is_forgotten_once_no_task_has_it(self, harness: EtlHarness):
         used, unused = [
-            await rules.add(shop.tools, ANNA, RuleBody(name=name, postprocess_mode=Mode.SKIP)) for name in "ab"
+            await rules.add(harness.deps, ANNA, RuleBody(name=name, postprocess_mode=Mode.SKIP)) for name in "ab"
         ]
-        kept = await rules.add(shop.tools, ANNA, RuleBody(name="c", postprocess_mode=Mode.SKIP))
-        task = await shop.submit(rule_id=used.id)
-        await shop.work()
+        kept = await rules.add(harness.deps, ANNA, RuleBody(name="c", postprocess_mode=Mode.SKIP))
+        task = await harness.submit(rule_id=used.id)
+        await harness.work()
         for rule in (used, unused):
-            await rules.remove(shop.tools, ANNA, rule.id)
-        await rules.forget(shop.tools)
-        assert (await shop.count(etl_rule), await shop.count(etl_rule_version)) == (3, 3)
-        shop.clock.advance(seconds=rules.GONE_FOR.total_seconds() + 1)
-        await rules.forget(shop.tools)
-        assert (await shop.count(etl_rule), await shop.count(etl_rule_version)) == (2, 2)
-        await remove.delete_task(shop.tools, ANNA, task.id)
-        await rules.forget(shop.tools)
-        assert [rule.id for rule in await rules.list_rules(shop.tools, ANNA, limit=9, offset=0)] == [0, kept.id]
-        assert (await shop.count(etl_rule), await shop.count(etl_rule_version)) == (1, 1)
+            await rules.remove(harness.deps, ANNA, rule.id)
+        await rules.delete_unused_rules(harness.deps)
+        assert (await harness.count(etl_rule), await harness.count(etl_rule_version)) == (3, 3)
+        harness.clock.advance(seconds=rules.KEEP_DELETED.total_seconds() + 1)
+        await rules.delete_unused_rules(harness.deps)
+        assert (await harness.count(etl_rule), await harness.count(etl_rule_version)) == (2, 2)
+        await remove.delete_task(harness.deps, ANNA, task.id)
+        await rules.delete_unused_rules(harness.deps)
+        assert [rule.id for rule in await rules.list_rules(harness.deps, ANNA, limit=9, offset=0)] == [0, kept.id]
+        assert (await harness.count(etl_rule), await harness.count(etl_rule_version)) == (1, 1)

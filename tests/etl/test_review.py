@@ -7,122 +7,122 @@ import pytest
 
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
-from tests.etl.reviewing import BILL, Reviewing, open_reviewing
+from tests.etl.review_client import BILL, ReviewClient, open_review_client
 
 
 @pytest.fixture
-async def desk(db: Db, tmp_path: Path) -> AsyncIterator[Reviewing]:
-    async with open_reviewing(db, tmp_path) as opened:
+async def reviews(db: Db, tmp_path: Path) -> AsyncIterator[ReviewClient]:
+    async with open_review_client(db, tmp_path) as opened:
         yield opened
 
 
-async def test_a_value_is_corrected_beside_the_original_which_stays(desk: Reviewing):
-    task_id = await desk.completed()
-    told = await desk.correct(task_id, ("/total", 91.5))
+async def test_a_value_is_corrected_beside_the_original_which_stays(reviews: ReviewClient):
+    task_id = await reviews.completed()
+    told = await reviews.correct(task_id, ("/total", 91.5))
     [made] = told["corrections"]
     assert (made["pointer"], made["original"], made["corrected"], made["field"]) == ("/total", 90.0, 91.5, "/total")
-    assert (made["created_by"], made["run"], made["rule_id"], made["rule_version"]) == ("anna", 1, desk.rule_id, 1)
+    assert (made["created_by"], made["run"], made["rule_id"], made["rule_version"]) == ("anna", 1, reviews.rule_id, 1)
     assert (made["stands"], made["confirmed"], made["missing"]) == (True, False, False)
-    assert await desk.room.json("GET", f"/tasks/{task_id}/result") == BILL
-    assert await desk.result(task_id) == {**BILL, "total": 91.5}
-    assert (await desk.listed(task_id)) == [made]
+    assert await reviews.client.json("GET", f"/tasks/{task_id}/result") == BILL
+    assert await reviews.result(task_id) == {**BILL, "total": 91.5}
+    assert (await reviews.listed(task_id)) == [made]
 
 
-async def test_a_result_that_nobody_corrected_is_shown_as_it_is(desk: Reviewing):
-    task_id = await desk.completed()
-    assert await desk.result(task_id) == BILL
-    await desk.correct(task_id, reviewed=True)
-    assert await desk.result(task_id) == BILL
+async def test_a_result_that_nobody_corrected_is_shown_as_it_is(reviews: ReviewClient):
+    task_id = await reviews.completed()
+    assert await reviews.result(task_id) == BILL
+    await reviews.correct(task_id, reviewed=True)
+    assert await reviews.result(task_id) == BILL
 
 
-async def test_chinese_emoji_and_awkward_values_come_back_as_they_were_said(desk: Reviewing):
-    task_id = await desk.completed({**BILL, "a/b~c": "x"})
+async def test_chinese_emoji_and_awkward_values_come_back_as_they_were_said(reviews: ReviewClient):
+    task_id = await reviews.completed({**BILL, "a/b~c": "x"})
     values = {"/number": "发票 №17 🧾👩‍👩‍👧", "/seller": {"name": "z", "city": "a\n\t\"'<b>"}, "/a~1b~0c": "~/"}
-    told = await desk.correct(task_id, *values.items(), reviewed=False)
+    told = await reviews.correct(task_id, *values.items(), reviewed=False)
     assert [one["corrected"] for one in told["corrections"]] == list(values.values())
     assert list(told["corrections"][1]["corrected"]) == ["name", "city"]
-    shown = await desk.result(task_id)
+    shown = await reviews.result(task_id)
     assert (shown["number"], shown["seller"], shown["a/b~c"]) == tuple(values.values())
 
 
 async def test_the_later_correction_of_a_place_stands_and_the_earlier_stays_in_the_history(
-    desk: Reviewing, clock: ManualClock
+    reviews: ReviewClient, clock: ManualClock
 ):
-    task_id = await desk.completed()
-    await desk.correct(task_id, ("/total", 91))
+    task_id = await reviews.completed()
+    await reviews.correct(task_id, ("/total", 91))
     clock.advance(seconds=60)
-    await desk.correct(task_id, ("/total", 92), key="root")
-    later, earlier = await desk.listed(task_id)
+    await reviews.correct(task_id, ("/total", 92), key="root")
+    later, earlier = await reviews.listed(task_id)
     assert (later["corrected"], later["stands"], later["created_by"]) == (92, True, "root")
     assert (earlier["corrected"], earlier["stands"], earlier["ended_by"]) == (91, False, "root")
     assert earlier["superseded_at"] == later["created_at"]
     assert (later["original"], earlier["original"]) == (90.0, 90.0)
-    assert (await desk.result(task_id))["total"] == 92
+    assert (await reviews.result(task_id))["total"] == 92
 
 
-async def test_a_correction_of_a_whole_part_takes_the_place_of_those_inside_it(desk: Reviewing):
-    task_id = await desk.completed()
-    await desk.correct(task_id, ("/items/1/price", 51), ("/total", 91))
+async def test_a_correction_of_a_whole_part_takes_the_place_of_those_inside_it(reviews: ReviewClient):
+    task_id = await reviews.completed()
+    await reviews.correct(task_id, ("/items/1/price", 51), ("/total", 91))
     rows = [{"what": "Ink", "price": 50.0}]
-    await desk.correct(task_id, ("/items", rows))
-    await desk.correct(task_id, ("/items/0/price", 55))
-    assert [(one["pointer"], one["stands"]) for one in await desk.listed(task_id)] == [
+    await reviews.correct(task_id, ("/items", rows))
+    await reviews.correct(task_id, ("/items/0/price", 55))
+    assert [(one["pointer"], one["stands"]) for one in await reviews.listed(task_id)] == [
         ("/items/0/price", True),
         ("/items", True),
         ("/total", True),
         ("/items/1/price", False),
     ]
-    assert (await desk.result(task_id))["items"] == [{"what": "Ink", "price": 55}]
+    assert (await reviews.result(task_id))["items"] == [{"what": "Ink", "price": 55}]
 
 
-async def test_to_say_what_is_there_already_confirms_it(desk: Reviewing):
-    task_id = await desk.completed()
-    told = await desk.correct(task_id, ("/total", 90), ("/paid", False))
+async def test_to_say_what_is_there_already_confirms_it(reviews: ReviewClient):
+    task_id = await reviews.completed()
+    told = await reviews.correct(task_id, ("/total", 90), ("/paid", False))
     assert [one["confirmed"] for one in told["corrections"]] == [True, True]
-    assert await desk.result(task_id) == BILL
-    found = await desk.accuracy()
+    assert await reviews.result(task_id) == BILL
+    found = await reviews.accuracy()
     assert (found["values"], found["corrected"], found["accuracy"]) == (2, 0, 1.0)
 
 
-async def test_the_same_said_twice_is_said_once(desk: Reviewing):
-    task_id = await desk.completed()
+async def test_the_same_said_twice_is_said_once(reviews: ReviewClient):
+    task_id = await reviews.completed()
     body = {"corrections": [{"pointer": "/total", "value": 91, "note": "stamp"}], "reviewed": True}
-    first = await desk.room.call("POST", f"/tasks/{task_id}/corrections", body)
-    again = await desk.room.call("POST", f"/tasks/{task_id}/corrections", body)
+    first = await reviews.client.call("POST", f"/tasks/{task_id}/corrections", body)
+    again = await reviews.client.call("POST", f"/tasks/{task_id}/corrections", body)
     assert (first.status, again.status) == (201, 200)
     assert first.json == again.json
-    assert len(await desk.listed(task_id)) == 1
+    assert len(await reviews.listed(task_id)) == 1
 
 
-async def test_a_part_said_again_after_somebody_corrected_something_in_it_stands_again(desk: Reviewing):
-    task_id = await desk.completed()
+async def test_a_part_said_again_after_somebody_corrected_something_in_it_stands_again(reviews: ReviewClient):
+    task_id = await reviews.completed()
     seller = {"name": "Mill & Sons", "city": "Ulm"}
     for pointer, value in (("/seller", seller), ("/seller/city", "Bonn"), ("/seller", seller)):
-        await desk.correct(task_id, (pointer, value))
-    assert [one["stands"] for one in await desk.listed(task_id)] == [True, False, False]
-    assert (await desk.result(task_id))["seller"] == seller
+        await reviews.correct(task_id, (pointer, value))
+    assert [one["stands"] for one in await reviews.listed(task_id)] == [True, False, False]
+    assert (await reviews.result(task_id))["seller"] == seller
 
 
-async def test_all_right_is_said_without_any_correction_and_can_be_taken_back(desk: Reviewing):
-    task_id = await desk.completed()
-    answer = await desk.room.call("POST", f"/tasks/{task_id}/corrections", {"corrections": [], "reviewed": True})
+async def test_all_right_is_said_without_any_correction_and_can_be_taken_back(reviews: ReviewClient):
+    task_id = await reviews.completed()
+    answer = await reviews.client.call("POST", f"/tasks/{task_id}/corrections", {"corrections": [], "reviewed": True})
     assert (answer.status, answer.json["reviewed"], answer.json["reviewed_by"]) == (200, True, "anna")
-    assert (await desk.accuracy())["values"] == 8
-    told = await desk.correct(task_id, reviewed=False)
+    assert (await reviews.accuracy())["values"] == 8
+    told = await reviews.correct(task_id, reviewed=False)
     assert (told["reviewed"], told["reviewed_by"], told["reviewed_at"]) == (False, None, None)
-    assert (await desk.accuracy())["accuracy"] is None
-    assert await desk.refused(task_id) == {"corrections": "Say what is wrong, or that all of it was reviewed."}
+    assert (await reviews.accuracy())["accuracy"] is None
+    assert await reviews.refused(task_id) == {"corrections": "Send corrections, or reviewed."}
 
 
-async def test_a_correction_without_a_word_about_the_rest_leaves_the_review_as_it_was(desk: Reviewing):
-    task_id = await desk.completed()
-    await desk.correct(task_id, reviewed=True)
-    told = await desk.correct(task_id, ("/total", 1), key="root")
+async def test_a_correction_without_a_word_about_the_rest_leaves_the_review_as_it_was(reviews: ReviewClient):
+    task_id = await reviews.completed()
+    await reviews.correct(task_id, reviewed=True)
+    told = await reviews.correct(task_id, ("/total", 1), key="root")
     assert (told["reviewed"], told["reviewed_by"]) == (True, "anna")
 
 
-async def test_what_the_schema_does_not_take_is_refused_with_its_place(desk: Reviewing):
-    task_id = await desk.completed()
+async def test_what_the_schema_does_not_take_is_refused_with_its_place(reviews: ReviewClient):
+    task_id = await reviews.completed()
     for pointer, value in (
         ("/total", "a lot"),
         ("/total", True),
@@ -131,68 +131,68 @@ async def test_what_the_schema_does_not_take_is_refused_with_its_place(desk: Rev
         ("/items/1/price", "50"),
         ("/items", {}),
     ):
-        [(place, reason)] = (await desk.refused(task_id, ("/paid", True), (pointer, value))).items()
-        assert (place, reason[:17]) == (pointer, "The schema says: ")
-    assert list(await desk.refused(task_id, ("", {"total": 1}))) == ["result"]
-    assert list(await desk.refused(task_id, ("", []))) == ["result"]
-    assert await desk.listed(task_id) == []
+        [(place, reason)] = (await reviews.refused(task_id, ("/paid", True), (pointer, value))).items()
+        assert (place, reason[:17]) == (pointer, "Schema violation:")
+    assert list(await reviews.refused(task_id, ("", {"total": 1}))) == ["result"]
+    assert list(await reviews.refused(task_id, ("", []))) == ["result"]
+    assert await reviews.listed(task_id) == []
 
 
-async def test_what_the_original_lacks_is_not_held_against_whoever_corrects_something_else(desk: Reviewing):
-    task_id = await desk.completed({**BILL, "total": None, "items": [{"price": None}, {"price": None}]})
-    await desk.correct(task_id, ("/seller/name", "Mill Street Paper Works"), ("/total", None))
-    await desk.correct(task_id, ("/items/1/price", 5))
-    assert list(await desk.refused(task_id, ("/items/0/price", "5"))) == ["/items/0/price"]
+async def test_what_the_original_lacks_is_not_held_against_whoever_corrects_something_else(reviews: ReviewClient):
+    task_id = await reviews.completed({**BILL, "total": None, "items": [{"price": None}, {"price": None}]})
+    await reviews.correct(task_id, ("/seller/name", "Mill Street Paper Works"), ("/total", None))
+    await reviews.correct(task_id, ("/items/1/price", 5))
+    assert list(await reviews.refused(task_id, ("/items/0/price", "5"))) == ["/items/0/price"]
     rows = [{"price": 1}, {"price": None}, {"price": None}]
-    assert list(await desk.refused(task_id, ("/items", rows))) == ["/items/2/price"]
+    assert list(await reviews.refused(task_id, ("/items", rows))) == ["/items/2/price"]
 
 
-async def test_a_value_that_is_missing_can_be_added_where_the_schema_knows_it(desk: Reviewing):
-    task_id = await desk.completed()
-    told = await desk.correct(task_id, ("/seller/city", "Ulm"), ("/items/1/sku", "I-9"))
+async def test_a_value_that_is_missing_can_be_added_where_the_schema_knows_it(reviews: ReviewClient):
+    task_id = await reviews.completed()
+    told = await reviews.correct(task_id, ("/seller/city", "Ulm"), ("/items/1/sku", "I-9"))
     assert [(one["missing"], one["original"], one["field"]) for one in told["corrections"]] == [
         (True, None, "/seller/city"),
         (True, None, "/items/*/sku"),
     ]
-    shown = await desk.result(task_id)
+    shown = await reviews.result(task_id)
     assert (shown["seller"], shown["items"][1]["sku"]) == ({"name": "Mill Street", "city": "Ulm"}, "I-9")
-    unknown = "There is no such value in the result, and the schema does not know it."
-    assert await desk.refused(task_id, ("/seler", {})) == {"/seler": unknown}
-    assert await desk.refused(task_id, ("/paid", True), ("/items/0/prize", 1)) == {"/items/0/prize": unknown}
+    unknown = "There is no such value in the result or in the schema."
+    assert await reviews.refused(task_id, ("/seler", {})) == {"/seler": unknown}
+    assert await reviews.refused(task_id, ("/paid", True), ("/items/0/prize", 1)) == {"/items/0/prize": unknown}
 
 
-async def test_pointers_that_lead_nowhere_are_refused(desk: Reviewing):
-    task_id = await desk.completed()
+async def test_pointers_that_lead_nowhere_are_refused(reviews: ReviewClient):
+    task_id = await reviews.completed()
     for pointer in (
         "/total/", "/total/x", "/items/-", "/items/2", "/items/00", "/items/+1", "/items/-1", "/items/٠",
         "/items/9999999999999", "/items/x", "/nothing/at/all",
     ):  # fmt: skip
-        assert list(await desk.refused(task_id, (pointer, 1))) == [pointer]
+        assert list(await reviews.refused(task_id, (pointer, 1))) == [pointer]
     for pointer in ("total", "#/total", "/~2", "/~", "/" + "x" * 1000):
-        told = await desk.refused(task_id, ("/total", 1), (pointer, 1))
+        told = await reviews.refused(task_id, ("/total", 1), (pointer, 1))
         assert list(told) == ["corrections.1.pointer"], pointer
 
 
-async def test_a_skipped_document_has_no_schema_and_only_what_is_there_can_be_corrected(desk: Reviewing):
-    task_id = await desk.completed({"page_count": 1, "": {"": 2}}, rule_id=0)
-    await desk.correct(task_id, ("/page_count", "two"), ("//", 3))
-    assert await desk.result(task_id) == {"page_count": "two", "": {"": 3}}
-    assert list(await desk.refused(task_id, ("/pages", 2))) == ["/pages"]
+async def test_a_skipped_document_has_no_schema_and_only_what_is_there_can_be_corrected(reviews: ReviewClient):
+    task_id = await reviews.completed({"page_count": 1, "": {"": 2}}, rule_id=0)
+    await reviews.correct(task_id, ("/page_count", "two"), ("//", 3))
+    assert await reviews.result(task_id) == {"page_count": "two", "": {"": 3}}
+    assert list(await reviews.refused(task_id, ("/pages", 2))) == ["/pages"]
 
 
-async def test_what_a_rule_that_skips_says_of_a_schema_binds_nobody(desk: Reviewing):
+async def test_what_a_rule_that_skips_says_of_a_schema_binds_nobody(reviews: ReviewClient):
     schema = {"type": "object", "properties": {"page_count": {"type": "string"}, "total": {}}}
     rule = {"name": "read only", "postprocess_mode": "skip", "json_schema": schema}
-    rule_id = (await desk.room.json("POST", "/rules", rule))["rule_id"]
-    task_id = await desk.completed({"page_count": 1}, rule_id=rule_id)
-    await desk.correct(task_id, ("/page_count", 2))
-    assert list(await desk.refused(task_id, ("/total", 2))) == ["/total"]
+    rule_id = (await reviews.client.json("POST", "/rules", rule))["rule_id"]
+    task_id = await reviews.completed({"page_count": 1}, rule_id=rule_id)
+    await reviews.correct(task_id, ("/page_count", 2))
+    assert list(await reviews.refused(task_id, ("/total", 2))) == ["/total"]
 
 
-async def test_a_result_with_a_name_that_no_database_keeps_can_be_reviewed(desk: Reviewing):
-    task_id = await desk.completed({**BILL, "a\x00b": 1})
-    await desk.correct(task_id, ("/total", 91), reviewed=True)
-    found = await desk.accuracy()
+async def test_a_result_with_a_name_that_no_database_keeps_can_be_reviewed(reviews: ReviewClient):
+    task_id = await reviews.completed({**BILL, "a\x00b": 1})
+    await reviews.correct(task_id, ("/total", 91), reviewed=True)
+    found = await reviews.accuracy()
     assert (found["values"], found["corrected"]) == (9, 1)
 
 
@@ -214,32 +214,32 @@ BAD_BODIES: list[object] = [
 ]
 
 
-async def test_bad_bodies_are_refused_and_nothing_is_kept(desk: Reviewing):
-    task_id = await desk.completed()
+async def test_bad_bodies_are_refused_and_nothing_is_kept(reviews: ReviewClient):
+    task_id = await reviews.completed()
     for body in BAD_BODIES:
-        told = await desk.room.refused("POST", f"/tasks/{task_id}/corrections", body)
+        told = await reviews.client.refused("POST", f"/tasks/{task_id}/corrections", body)
         assert told == (400, "VALIDATION"), body
-    assert await desk.listed(task_id) == []
+    assert await reviews.listed(task_id) == []
 
 
-async def test_what_is_wrong_is_told_in_chinese_too(desk: Reviewing):
-    task_id = await desk.completed()
+async def test_what_is_wrong_is_told_in_chinese_too(reviews: ReviewClient):
+    task_id = await reviews.completed()
     body = {"corrections": [{"pointer": "/items/-", "value": 1}]}
-    answer = await desk.room.call("POST", f"/tasks/{task_id}/corrections", body, accept_language="zh-CN")
+    answer = await reviews.client.call("POST", f"/tasks/{task_id}/corrections", body, accept_language="zh-CN")
     assert answer.json["errors"][0]["reason"].startswith("列表中没有该项")
 
 
-async def test_only_a_completed_task_can_be_corrected(desk: Reviewing):
-    task_id = await desk.room.submit("{", rule_id=desk.rule_id)
+async def test_only_a_completed_task_can_be_corrected(reviews: ReviewClient):
+    task_id = await reviews.client.submit("{", rule_id=reviews.rule_id)
     body = {"reviewed": True}
-    assert await desk.room.refused("POST", f"/tasks/{task_id}/corrections", body) == (409, "NOT_THERE_YET")
-    assert await desk.room.refused("GET", f"/tasks/{task_id}/result?corrected=true") == (409, "NOT_THERE_YET")
-    assert await desk.listed(task_id) == []
+    assert await reviews.client.refused("POST", f"/tasks/{task_id}/corrections", body) == (409, "NOT_THERE_YET")
+    assert await reviews.client.refused("GET", f"/tasks/{task_id}/result?corrected=true") == (409, "NOT_THERE_YET")
+    assert await reviews.listed(task_id) == []
 
 
-async def test_others_find_neither_the_task_nor_what_was_said(desk: Reviewing):
-    task_id = await desk.completed()
-    [made] = (await desk.correct(task_id, ("/total", 91)))["corrections"]
+async def test_others_find_neither_the_task_nor_what_was_said(reviews: ReviewClient):
+    task_id = await reviews.completed()
+    [made] = (await reviews.correct(task_id, ("/total", 91)))["corrections"]
     where = f"/tasks/{task_id}/corrections"
     for key, number in (("bert", task_id), ("anna", task_id + 1)):
         path = f"/tasks/{number}/corrections"
@@ -249,5 +249,5 @@ async def test_others_find_neither_the_task_nor_what_was_said(desk: Reviewing):
             ("DELETE", f"{path}/{made['correction_id']}", None),
             ("GET", f"/tasks/{number}/result?corrected=true", None),
         ):
-            assert await desk.room.refused(method, target, body, key=key) == (404, "ETL_TASK_NOT_FOUND")
-    assert (await desk.room.json("GET", where, key="root"))["corrections"] == [made]
+            assert await reviews.client.refused(method, target, body, key=key) == (404, "ETL_TASK_NOT_FOUND")
+    assert (await reviews.client.json("GET", where, key="root"))["corrections"] == [made]

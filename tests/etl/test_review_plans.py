@@ -7,7 +7,7 @@ import pytest
 
 from penstock.etl.domain import EtlTask, Status
 from penstock.etl.store import reviews
-from penstock.etl.store.reviews import OfRule
+from penstock.etl.store.reviews import RuleFilter
 from penstock.etl.store.tables import etl_correction, etl_review
 from penstock.kernel.bulk import insert_rows
 from penstock.kernel.db import Db, Tx
@@ -17,25 +17,25 @@ Verb = Callable[[Tx], Awaitable[object]]
 ROWS = 20_000
 
 WANTED = {
-    "rule": OfRule(rule_id=3),
-    "rule_user": OfRule(rule_id=3, user_id=7),
-    "rule_version": OfRule(rule_id=3, version=2),
-    "rule_user_version": OfRule(rule_id=3, user_id=7, version=2),
+    "rule": RuleFilter(rule_id=3),
+    "rule_user": RuleFilter(rule_id=3, user_id=7),
+    "rule_version": RuleFilter(rule_id=3, version=2),
+    "rule_user_version": RuleFilter(rule_id=3, user_id=7, version=2),
 }
 
 
-def corrections(of: OfRule) -> Verb:
+def corrections(of: RuleFilter) -> Verb:
     return lambda tx: reviews.list_of_rule(tx, of, before=ROWS // 2, limit=20)
 
 
-def reviewed(of: OfRule) -> Verb:
+def reviewed(of: RuleFilter) -> Verb:
     return lambda tx: reviews.list_reviews(tx, of, before=ROWS // 2, limit=20)
 
 
 VERBS: dict[str, Verb] = {
     "a review": lambda tx: reviews.find_review(tx, task_id=7, run=1),
     "a correction": lambda tx: reviews.find_correction(tx, 7, 7),
-    "what stands": lambda tx: reviews.list_standing(tx, task_id=7, run=1),
+    "what stands": lambda tx: reviews.list_active_corrections(tx, task_id=7, run=1),
     "of a task": lambda tx: reviews.list_of_task(tx, 7, before=ROWS, limit=20),
     "how many": lambda tx: reviews.count_of_task(tx, 7),
     "superseded": lambda tx: reviews.move_superseded(tx, [7, 8]),

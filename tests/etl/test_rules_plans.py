@@ -26,7 +26,7 @@ VERBS: dict[str, Verb] = {
     "of a user": lambda tx: rules.list_rules(tx, ANNA, limit=20, offset=0),
     "of a user and the default": lambda tx: rules.list_rules(tx, ANNA, limit=20, offset=0, default_id=6),
     "of all": lambda tx: rules.list_rules(tx, ROOT, limit=20, offset=0),
-    "how many": lambda tx: rules.count_rules_of(tx, 5, most=1000),
+    "how many": lambda tx: rules.count_rules_of(tx, 5, limit=1000),
     "of a file": lambda tx: rules.find_rule_of_file(tx, "200.json"),
     "files": lambda tx: rules.list_files(tx, limit=1000),
 }

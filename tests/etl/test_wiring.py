@@ -8,32 +8,32 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.etl import track
+from penstock.etl import task_status
 from penstock.etl.domain import EtlTask, Status
 from penstock.etl.submit import NewTask, submit
-from penstock.etl.worker import ROOM
+from penstock.etl.worker import MODULE
 from penstock.kernel.processes import ProcessKind
 from penstock.kernel.queue import JobState, NewJob, get_job
 from penstock.settings import EtlSettings, Settings
 from penstock.tasks.remove import REMOVE_JOB
 from penstock.wiring import MODULES, Runtime, open_runtime
-from tests.etl.workshop import ANNA, Grounds
-from tests.fakes.gate import until
+from tests.etl.harness import ANNA, EtlProfile
+from tests.fakes.blocking_handler import wait_until
 from tests.fakes.ocr import OcrThatWaits
 
 TEXT = "# Invoice 7\n\nTotal: 12.50\n"
 
 
 @pytest.fixture
-def settings(grounds: Grounds) -> Settings:
+def settings(profile: EtlProfile) -> Settings:
     etl = EtlSettings(redis_prefix="docs:", arq_queue_name="my-documents", worker_count=1, state_ttl_seconds=77)
-    place = grounds.bucket
+    place = profile.bucket
     if place is None or place.keys is None:
-        return Settings(data_dir=grounds.scratch, database_url=grounds.database, etl=etl)
+        return Settings(data_dir=profile.scratch, database_url=profile.database, etl=etl)
     return Settings(
-        data_dir=grounds.scratch,
-        database_url=grounds.database,
-        redis_url=grounds.redis or "",
+        data_dir=profile.scratch,
+        database_url=profile.database,
+        redis_url=profile.redis or "",
         blobs_url=f"s3://{place.bucket}/{place.prefix}",
         aws_access_key_id=place.keys.key_id,
         aws_secret_access_key=place.keys.secret,
@@ -64,11 +64,11 @@ async def put(house: Runtime, name: str = "invoice.md") -> EtlTask:
 async def ended(house: Runtime, task: EtlTask) -> EtlTask:
     """As callers see it when it is over: told by the relay, which wakes nobody when it has put run state."""
 
-    async def is_over() -> bool:
-        return (await track.get_task(house.modules.etl, ANNA, task.id)).is_over
+    async def is_final() -> bool:
+        return (await task_status.get_task(house.modules.etl, ANNA, task.id)).is_final
 
-    await until(is_over, seconds=60)
-    return await track.get_task(house.modules.etl, ANNA, task.id)
+    await wait_until(is_final, seconds=60)
+    return await task_status.get_task(house.modules.etl, ANNA, task.id)
 
 
 async def test_a_document_is_read_and_shaped_by_the_workers_of_the_house(settings: Settings):
@@ -83,13 +83,13 @@ async def test_a_document_is_read_and_shaped_by_the_workers_of_the_house(setting
             assert entry is not None
             return entry.final
 
-        await until(is_told, seconds=30)
+        await wait_until(is_told, seconds=30)
 
 
 async def test_settings_reach_the_room(settings: Settings):
     async with open_runtime(settings) as house:
         task = await put(house)
-        assert ROOM in MODULES
+        assert MODULE in MODULES
         assert await house.modules.etl.runs.get(f"docs:task:{task.id}") is not None
         if house.redis is None:
             return
@@ -109,13 +109,13 @@ async def test_what_died_processes_left_is_swept_by_each_process_at_its_start(se
         os.utime(path, (0, 0))
     (scratch / "young.md").write_bytes(b"x")
     async with open_runtime(settings) as house, working(house):
-        await until(lambda: not any(path.exists() for path in left), seconds=30)
+        await wait_until(lambda: not any(path.exists() for path in left), seconds=30)
     assert {path.name for path in scratch.iterdir() if path.is_file()} == {"b.onnx", "young.md"}
 
 
 async def test_patience_can_be_set(settings: Settings):
     async with open_runtime(replace(settings, etl=replace(settings.etl, patience_seconds=7))) as house:
-        assert house.modules.etl.terms.most_patience_seconds == 7
+        assert house.modules.etl.config.max_deferred_seconds == 7
 
 
 async def test_the_room_has_slots_of_its_own(settings: Settings):
@@ -141,4 +141,4 @@ async def done(house: Runtime, job_id: str) -> None:
         async with house.db.read() as tx:
             return (await get_job(tx, job_id)).state is JobState.DONE
 
-    await until(is_done, seconds=30)
+    await wait_until(is_done, seconds=30)

@@ -121,7 +121,7 @@ class OcrThatTimesOut(OcrThatWaits):
         super().__init__(blobs, before_page=2)
 
 
-class OcrFarAway(EchoOcr):
+class RemoteOcr(EchoOcr):
     """Is given a task id by a service, and asks for that one again whatever happens."""
 
     def __init__(self, blobs: Blobs, *, breaks: int = 0) -> None:

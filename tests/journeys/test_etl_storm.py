@@ -9,16 +9,16 @@ from msgspec import json
 
 from penstock import settings as all_settings
 from penstock.access.domain import Caller, Scope
-from penstock.etl import receive, steer, submit, track
+from penstock.etl import retry, submit, task_status, upload
 from penstock.etl.domain import EtlTask, Phase, Status
-from penstock.etl.receive import Sent
-from penstock.etl.steer import Again
+from penstock.etl.retry import RetryOptions
 from penstock.etl.submit import NewTask
+from penstock.etl.upload import UploadedDocument
 from penstock.kernel.queue import JobState, job
 from penstock.kernel.transitions import list_transitions
 from penstock.settings import Settings
 from penstock.wiring import Runtime, open_runtime
-from tests.fakes.gate import until
+from tests.fakes.blocking_handler import wait_until
 from tests.journeys.profiles import Profile
 from tests.servers.valkey import AnyRedis
 from tests.storms import etl_stops, processes
@@ -47,7 +47,9 @@ class Storm:
         """A scan of so many pages, sent in."""
         path = self.folder / f"{pages}.tiff"
         write_scan(path, pages)
-        async with receive.kept(self.tools, ANN, Sent(file=path, filename=path.name, project_id=1)) as kept:
+        async with upload.stored_document(
+            self.tools, ANN, UploadedDocument(file=path, filename=path.name, project_id=1)
+        ) as kept:
             new = NewTask(project_id=1, filename=kept.filename, s3_key=kept.key)
             return await submit.submit(self.tools, ANN, new)
 
@@ -64,23 +66,23 @@ class Storm:
         """What the first, second, … worker has to say."""
         return self.folder / f"worker-{number}.log"
 
-    async def until(self, satisfied: Callable[[], bool]) -> None:
+    async def wait_until(self, satisfied: Callable[[], bool]) -> None:
         """Wait for other processes. Expired leases are rescued here too, in case a worker died rescuing."""
 
         async def holds() -> bool:
             await self.rescue()
             return satisfied()
 
-        await until(holds, seconds=PATIENCE, every_seconds=0.1)
+        await wait_until(holds, seconds=PATIENCE, every_seconds=0.1)
 
     async def until_over(self, tasks: list[EtlTask]) -> None:
         """Wait until these tasks are over by what their owner sees."""
 
         async def are_over() -> bool:
             await self.rescue()
-            return all([(await track.get_task(self.tools, ANN, task.id)).is_over for task in tasks])
+            return all([(await task_status.get_task(self.tools, ANN, task.id)).is_final for task in tasks])
 
-        await until(are_over, seconds=PATIENCE, every_seconds=0.1)
+        await wait_until(are_over, seconds=PATIENCE, every_seconds=0.1)
 
     async def rescue(self) -> None:
         """Let jobs wait again whose worker fell silent."""
@@ -89,11 +91,11 @@ class Storm:
 
     async def judge(self, task: EtlTask, pages: int) -> None:
         """It is completed, once, with its result, and nothing of it is left running."""
-        shown = await track.get_task(self.tools, ANN, task.id)
+        shown = await task_status.get_task(self.tools, ANN, task.id)
         assert (shown.status, shown.progress, shown.error) == (Status.COMPLETED, 100, None)
-        key = await track.key_of(self.tools, ANN, task.id, "result")
+        key = await task_status.artifact_key(self.tools, ANN, task.id, "result")
         assert json.decode(await self.runtime.blobs.get(key)) == {"pages": pages}
-        markdown = await self.runtime.blobs.get(await track.key_of(self.tools, ANN, task.id, "markdown"))
+        markdown = await self.runtime.blobs.get(await task_status.artifact_key(self.tools, ANN, task.id, "markdown"))
         assert [f"This is page {number}." in markdown.decode() for number in range(1, pages + 1)] == [True] * pages
         async with self.runtime.db.read() as tx:
             moves = await list_transitions(tx, "etl task", str(task.id))
@@ -137,7 +139,7 @@ async def test_a_worker_killed_at_any_point_costs_one_page_of_ocr_at_the_most(st
     tasks = [await storm.submit(pages) for pages in SIZES]
     stops = storm.stops(*points(tasks))
     worker = storm.start(stops)
-    await storm.until(stops.all_reached)
+    await storm.wait_until(stops.all_reached)
     processes.kill(worker)
     storm.start(storm.stops())
     await storm.until_over(tasks)
@@ -153,17 +155,17 @@ async def test_a_task_whose_worker_dies_in_every_attempt_ends_as_failed_and_can_
     stops = storm.stops(at_page(2, of=SIZES[0]))
     for _ in range(ATTEMPTS):
         worker = storm.start(stops)
-        await storm.until(stops.all_reached)
+        await storm.wait_until(stops.all_reached)
         processes.kill(worker)
         stops.forget()
     storm.start(storm.stops())
     await storm.until_over([task])
-    shown = await track.get_task(storm.tools, ANN, task.id)
+    shown = await task_status.get_task(storm.tools, ANN, task.id)
     assert (shown.status, shown.metadata["error_stage"]) == (Status.FAILED, "stale")
     assert stops.journal() == {at_page(1, of=SIZES[0]): 1, at_page(2, of=SIZES[0]): ATTEMPTS}
-    await steer.retry(storm.tools, ANN, task.id, Again())
+    await retry.retry_task(storm.tools, ANN, task.id, RetryOptions())
     await storm.until_over([task])
-    assert (await track.get_task(storm.tools, ANN, task.id)).status is Status.COMPLETED
+    assert (await task_status.get_task(storm.tools, ANN, task.id)).status is Status.COMPLETED
 
 
 async def test_a_worker_that_was_frozen_and_comes_late_changes_nothing(storm: Storm):
@@ -172,13 +174,13 @@ async def test_a_worker_that_was_frozen_and_comes_late_changes_nothing(storm: St
     stopped_at = at_page(2, of=pages)
     stops = storm.stops(stopped_at)
     first = storm.start(stops)
-    await storm.until(stops.all_reached)
+    await storm.wait_until(stops.all_reached)
     await processes.freeze_between_writes(first, storm.runtime.db)
     storm.start(storm.stops())
     await storm.until_over([task])
     stops.let_go()
     processes.thaw(first)
-    await storm.until(lambda: "lease" in storm.log(1).read_text())
+    await storm.wait_until(lambda: "lease" in storm.log(1).read_text())
     await storm.judge(task, pages)
     assert stops.journal() == once_each(pages, twice=(stopped_at,))
 
@@ -188,7 +190,7 @@ async def test_a_flushed_redis_costs_nothing(storm: Storm, redis_server: AnyRedi
     tasks = [await storm.submit(pages) for pages in SIZES]
     stops = storm.stops(*points(tasks))
     storm.start(stops)
-    await storm.until(stops.all_reached)
+    await storm.wait_until(stops.all_reached)
     waiting = [await storm.submit(pages) for pages in MORE_SIZES]  # some have no slot, and their tickets are lost
     redis_server.flush()
     stops.let_go()

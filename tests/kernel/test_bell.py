@@ -10,7 +10,7 @@ from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
 from penstock.kernel.notifier import BATCH_SECONDS, Notifier, run_notifier
 from penstock.kernel.wakeups import MAX_PENDING_CHANNELS, Wakeups
-from tests.fakes.gate import until
+from tests.fakes.blocking_handler import wait_until
 
 
 class BellWithinReach:
@@ -79,20 +79,20 @@ async def test_what_is_woken_here_is_rung_outside(wakeups: Wakeups):
     bell = BellWithinReach()
     async with carried(wakeups, bell):
         wakeups.wake("jobs")
-        await until(lambda: bell.rung == [{"jobs"}])
+        await wait_until(lambda: bell.rung == [{"jobs"}])
 
 
 async def test_what_is_woken_in_a_short_while_is_rung_together_and_once(wakeups: Wakeups, clock: ManualClock):
     bell = BellWithinReach()
     async with carried(wakeups, bell):
         wakeups.wake("jobs")
-        await until(lambda: len(bell.rung) == 1)
+        await wait_until(lambda: len(bell.rung) == 1)
         for channel in ("jobs", "mail") * 50:
             wakeups.wake(channel)
             await asyncio.sleep(0)
         assert len(bell.rung) == 1
         clock.advance(seconds=BATCH_SECONDS)
-        await until(lambda: bell.rung == [{"jobs"}, {"jobs", "mail"}])
+        await wait_until(lambda: bell.rung == [{"jobs"}, {"jobs", "mail"}])
 
 
 async def test_what_is_heard_wakes_here_and_is_not_rung_again(wakeups: Wakeups):
@@ -101,7 +101,7 @@ async def test_what_is_heard_wakes_here_and_is_not_rung_again(wakeups: Wakeups):
         bell.outside.put_nowait("jobs")
         await ear.wait(seconds=1)
         wakeups.wake("mail")
-        await until(lambda: bool(bell.rung))
+        await wait_until(lambda: bool(bell.rung))
         assert bell.rung == [{"mail"}]
 
 
@@ -114,7 +114,7 @@ async def test_a_broken_bell_is_tried_again_by_and_by_and_then_works(wakeups: Wa
             clock.advance(seconds=1)
             return bell.tries > 10
 
-        await until(tried_often)
+        await wait_until(tried_often)
         bell.broken = False
 
         def rings_again() -> bool:
@@ -122,7 +122,7 @@ async def test_a_broken_bell_is_tried_again_by_and_by_and_then_works(wakeups: Wa
             clock.advance(seconds=5)
             return bool(bell.rung)
 
-        await until(rings_again)
+        await wait_until(rings_again)
         ear._notified.clear()
         bell.outside.put_nowait("jobs")
 
@@ -130,7 +130,7 @@ async def test_a_broken_bell_is_tried_again_by_and_by_and_then_works(wakeups: Wa
             clock.advance(seconds=5)
             return ear._notified.is_set()
 
-        await until(heard_again)
+        await wait_until(heard_again)
 
 
 async def test_channels_do_not_pile_up_while_the_bell_hangs(wakeups: Wakeups):

@@ -8,7 +8,7 @@ import pytest
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.errors import Invalid, Unavailable
 from penstock.kernel.retry import OUTAGE_BACKOFF, retry_while_unavailable
-from tests.fakes.gate import until
+from tests.fakes.blocking_handler import wait_until
 
 
 class Away:
@@ -31,7 +31,7 @@ async def test_what_is_away_is_waited_for(clock: ManualClock):
     away = Away(3)
     doing = asyncio.create_task(retry_while_unavailable(clock, away, warning="nothing is done for now"))
     for left in (2, 1, 0):
-        await until(partial(away.has_left, left))
+        await wait_until(partial(away.has_left, left))
         assert not doing.done()
         clock.advance(seconds=OUTAGE_BACKOFF.most_seconds * 2)
     assert await doing == "there"

@@ -18,7 +18,7 @@ from penstock.kernel.leases import POLL_SECONDS
 from penstock.kernel.queue import Job, JobNotFound, JobQueue, JobState, NewJob, get_job
 from penstock.kernel.transitions import list_transitions
 from penstock.kernel.workers import JobHandler, Settle, Workers
-from tests.fakes.gate import PATIENCE_SECONDS, Gate, until
+from tests.fakes.blocking_handler import PATIENCE_SECONDS, BlockingHandler, wait_until
 
 
 async def add(db: Db, *jobs: NewJob) -> list[str]:
@@ -54,17 +54,17 @@ async def working(these: Workers) -> AsyncIterator[asyncio.Task[None]]:
 
 class TestSlots:
     async def test_no_more_jobs_run_at_once_than_there_are_slots(self, db: Db):
-        gate = Gate()
+        gate = BlockingHandler()
         ids = await add(db, *(NewJob(kind="k") for _ in range(7)))
         async with working(workers(db, gate, slots=3)):
-            await until(lambda: len(gate.entered) == 3)
+            await wait_until(lambda: len(gate.entered) == 3)
             gate.opened.set()
-            await until(lambda: len(gate.left) == 7)
+            await wait_until(lambda: len(gate.left) == 7)
         assert gate.most_inside == 3
         assert sorted(gate.left) == ids
 
     async def test_a_free_slot_is_filled_while_the_others_are_busy(self, db: Db):
-        gate, quick = Gate(), []
+        gate, quick = BlockingHandler(), []
 
         async def pick(job: Job) -> None:
             await (gate(job) if job.payload["slow"] else asyncio.sleep(0))
@@ -73,11 +73,11 @@ class TestSlots:
         await add(db, NewJob(kind="k", payload={"slow": True}))
         await add(db, *(NewJob(kind="k", payload={"slow": False}) for _ in range(5)))
         async with working(workers(db, pick, slots=2)):
-            await until(lambda: len(quick) == 5)
+            await wait_until(lambda: len(quick) == 5)
             assert gate.left == []
 
     async def test_while_all_slots_are_busy_nobody_looks_again_and_again(self, db: Db, clock: ManualClock):
-        gate, looks = Gate(), Counter[str]()
+        gate, looks = BlockingHandler(), Counter[str]()
 
         class Watched(Workers):
             async def claim_and_start(self) -> int:
@@ -86,7 +86,7 @@ class TestSlots:
 
         await add(db, NewJob(kind="k"), NewJob(kind="k"))
         async with working(Watched(db, JobQueue(), {"k": gate}, owner="w", slots=1, grace_seconds=0)):
-            await until(lambda: len(gate.entered) == 1)
+            await wait_until(lambda: len(gate.entered) == 1)
             clock.advance(seconds=POLL_SECONDS * 5)
             before = looks["all"]
             for _ in range(100):
@@ -94,15 +94,15 @@ class TestSlots:
             assert looks["all"] - before <= 2
 
     async def test_a_job_enqueued_here_starts_without_a_tick_of_the_clock(self, db: Db):
-        gate = Gate()
+        gate = BlockingHandler()
         these = workers(db, gate)
         async with working(these):
             await add(db, NewJob(kind="k", id="a"))
-            await until(lambda: gate.entered == ["a"])
+            await wait_until(lambda: gate.entered == ["a"])
 
     async def test_a_job_enqueued_elsewhere_is_found_although_nobody_calls(self, db: Db, db_url, clock: ManualClock):
         elsewhere = Db.open(db_url, clock=clock, ids=db.ids)
-        gate = Gate()
+        gate = BlockingHandler()
         async with working(workers(db, gate)):
             await add(elsewhere, NewJob(kind="k", id="a"))
 
@@ -110,7 +110,7 @@ class TestSlots:
                 clock.advance(seconds=POLL_SECONDS)
                 return gate.entered == ["a"]
 
-            await until(found)
+            await wait_until(found)
         await elsewhere.close()
 
     async def test_rooms_take_turns_so_that_a_long_queue_does_not_starve_a_short_one(self, db: Db):
@@ -128,30 +128,30 @@ class TestSlots:
 
 class TestLeases:
     async def test_a_long_job_is_kept_by_renewals_however_long_it_takes(self, db: Db, clock: ManualClock):
-        gate, queue = Gate(), JobQueue()
+        gate, queue = BlockingHandler(), JobQueue()
         await add(db, NewJob(kind="k", id="a"))
         async with working(workers(db, gate, lease_seconds=30)):
-            await until(lambda: gate.entered == ["a"])
+            await wait_until(lambda: gate.entered == ["a"])
             for _ in range(10):
                 before = await lease_end(db, "a")
                 clock.advance(seconds=10)
-                await until(partial(later_than, db, "a", before))
+                await wait_until(partial(later_than, db, "a", before))
                 async with db.tx() as tx:
                     assert await queue.rescue(tx) == []
             gate.opened.set()
-            await until(lambda: is_state(db, "a", JobState.DONE))
+            await wait_until(lambda: is_state(db, "a", JobState.DONE))
         assert (await get(db, "a")).attempts == 1
 
     async def test_a_lost_lease_stops_its_handler_and_leaves_the_next_holder_alone(
         self, db: Db, db_url: str, clock: ManualClock
     ):
-        gate = Gate()
+        gate = BlockingHandler()
         await add(db, NewJob(kind="k", id="a"))
         async with working(workers(db, gate, lease_seconds=30)):
-            await until(lambda: gate.entered == ["a"])
+            await wait_until(lambda: gate.entered == ["a"])
             await take_over(db, db_url)
             clock.advance(seconds=10)
-            await until(lambda: gate.stopped == ["a"])
+            await wait_until(lambda: gate.stopped == ["a"])
         held = await get(db, "a")
         assert (held.state, held.worker) == (JobState.RUNNING, "other")
         assert await life(db, "a") == ["claim", "expire", "claim"]
@@ -171,12 +171,12 @@ class TestLeases:
         await add(db, NewJob(kind="k", id="a"))
         these = workers(db, stubborn, lease_seconds=30)
         async with working(these):
-            await until(lambda: len(these._runner.running) == 1)
+            await wait_until(lambda: len(these._runner.running) == 1)
             await take_over(db, db_url)
             clock.advance(seconds=10)
             await stopped.wait()
             go_on.set()
-            await until(lambda: not these._runner.running)
+            await wait_until(lambda: not these._runner.running)
             assert not these._runner._renewer._lost  # it would grow with every such job
         assert (await get(db, "a")).worker == "other"
 
@@ -208,20 +208,20 @@ class TestLeases:
 
 class TestStop:
     async def test_running_jobs_may_end_within_the_grace(self, db: Db):
-        gate = Gate()
+        gate = BlockingHandler()
         await add(db, NewJob(kind="k", id="a"))
         task = asyncio.create_task(workers(db, gate, grace_seconds=PATIENCE_SECONDS).run())
-        await until(lambda: gate.entered == ["a"])
+        await wait_until(lambda: gate.entered == ["a"])
         task.cancel()
         gate.opened.set()
         await asyncio.wait([task])
         assert (await get(db, "a")).state is JobState.DONE
 
     async def test_jobs_that_do_not_end_in_time_are_handed_back_and_cost_no_attempt(self, db: Db):
-        gate = Gate()
+        gate = BlockingHandler()
         await add(db, NewJob(kind="k", id="a", max_attempts=1), NewJob(kind="k", id="b", max_attempts=1))
         async with working(workers(db, gate, slots=2)):
-            await until(lambda: len(gate.entered) == 2)
+            await wait_until(lambda: len(gate.entered) == 2)
         assert sorted(gate.stopped) == ["a", "b"]
         for job_id in ("a", "b"):
             job = await get(db, job_id)
@@ -231,10 +231,10 @@ class TestStop:
         assert await life(db, "a") == ["claim", "hand_back", "claim", "finish"]
 
     async def test_a_stop_does_not_wait_for_a_database_that_is_away(self, db: Db, monkeypatch):
-        gate = Gate()
+        gate = BlockingHandler()
         await add(db, NewJob(kind="k", id="a"))
         async with working(workers(db, gate)) as task:
-            await until(lambda: gate.entered == ["a"])
+            await wait_until(lambda: gate.entered == ["a"])
             with monkeypatch.context() as patched:
                 patched.setattr(db, "tx", refuses)
                 task.cancel()
@@ -348,8 +348,8 @@ class TestSettling:
 
         await add(db, NewJob(kind="k", id="a"))
         async with working(workers(db, handler)):
-            await until(three_tries)
-            await until(lambda: is_state(db, "a", JobState.DONE))
+            await wait_until(three_tries)
+            await wait_until(lambda: is_state(db, "a", JobState.DONE))
         assert (await get(db, "a")).attempts == 1
 
 

@@ -24,7 +24,7 @@ from penstock.documents.postprocessor import Shaped, ShapeRule
 from penstock.etl import worker
 from penstock.etl.deps import Deps
 from penstock.etl.domain import Mode, Phase
-from penstock.etl.moves import KINDS
+from penstock.etl.lifecycle import KINDS
 from penstock.kernel.processes import ProcessKind
 from penstock.kernel.queue import Job
 from penstock.kernel.sandbox.call import Sandbox
@@ -33,7 +33,7 @@ from penstock.kernel.sandbox.session import SandboxSession
 from penstock.kernel.workers import JobHandler, Settle
 from penstock.settings import Settings
 from penstock.wiring import Runtime, open_runtime
-from tests.fakes.gate import until
+from tests.fakes.blocking_handler import wait_until
 
 STAY_SECONDS = 600  # longer than any storm
 SLOTS = 8  # every document of a storm stands at its own point
@@ -83,7 +83,7 @@ class Stops:
         if point not in self.points:
             return
         (self.folder / f"{point}.stopped").touch()
-        await until((self.folder / "go").exists, seconds=STAY_SECONDS, every_seconds=0.02)
+        await wait_until((self.folder / "go").exists, seconds=STAY_SECONDS, every_seconds=0.02)
 
     def all_reached(self) -> bool:
         """Whether the worker stands at every one of its points."""
@@ -162,8 +162,8 @@ async def _work(settings: Settings, stops: Stops) -> None:
     async with open_runtime(settings) as runtime, parser_sandbox() as parsers, asyncio.TaskGroup() as tasks:
         shapers = dict.fromkeys(Mode, JournalShaper(stops))
         tools = replace(runtime.modules.etl, provider=_reader(runtime, parsers, stops), shapers=shapers)
-        tasks.create_task(runtime.run_background(kind=ProcessKind.WORK, modules=[worker.ROOM]))
-        tasks.create_task(runtime.workers(_handlers(tools, stops), [worker.ROOM], slots=SLOTS).run())
+        tasks.create_task(runtime.run_background(kind=ProcessKind.WORK, modules=[worker.MODULE]))
+        tasks.create_task(runtime.workers(_handlers(tools, stops), [worker.MODULE], slots=SLOTS).run())
 
 
 def _reader(runtime: Runtime, parsers: Sandbox, stops: Stops) -> LocalReader:

@@ -24,7 +24,7 @@ from penstock.kernel.errors import Unavailable
 from penstock.kernel.leases import LeaseLost
 from penstock.kernel.queue import JobQueue, NewJob, job
 from tests.conftest import open_db
-from tests.fakes.gate import until
+from tests.fakes.blocking_handler import wait_until
 from tests.storms import processes
 
 RIVALS = 8
@@ -77,7 +77,7 @@ def run_rival(url: str, number: int, history: str, seed: int) -> None:
 async def _rival(url: str, owner: str, history: Path, chance: random.Random) -> None:
     db, queue = open_db(url, connections=2), JobQueue()
     with history.open("w") as written:
-        await until(history.with_name(GO).exists, seconds=PATIENCE_SECONDS, every_seconds=0.02)
+        await wait_until(history.with_name(GO).exists, seconds=PATIENCE_SECONDS, every_seconds=0.02)
         while True:
             try:
                 async with db.tx(actor=owner) as tx:
@@ -98,7 +98,9 @@ async def _rival(url: str, owner: str, history: Path, chance: random.Random) -> 
 
 async def _until_all_are_there(folder: Path) -> None:
     """Nobody begins before the last one has come: on a slow machine all might be over by then."""
-    await until(lambda: len([*folder.glob("rival-*.jsonl")]) == RIVALS, seconds=PATIENCE_SECONDS, every_seconds=0.02)
+    await wait_until(
+        lambda: len([*folder.glob("rival-*.jsonl")]) == RIVALS, seconds=PATIENCE_SECONDS, every_seconds=0.02
+    )
 
 
 async def _end(db: Db, queue: JobQueue, held: Sequence[LeasedRow], chance: random.Random) -> tuple[float, str]:

@@ -11,7 +11,7 @@ from penstock.settings.etl import EtlSettings
 from penstock.web.app import App, build_app
 from penstock.wiring import open_runtime
 from tests.asgi import Response, send_request
-from tests.etl.asking import BOUNDARY, form_of
+from tests.etl.api_client import BOUNDARY, form_of
 from tests.fakes.authenticators import FixedCallers
 
 

@@ -1,4 +1,4 @@
-"""What the room works with, given by wiring."""
+"""Dependencies and settings of the etl module, built by wiring."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from pathlib import Path
 from penstock.documents.ocr.provider import OCRProvider
 from penstock.documents.postprocessor import PostProcessor
 from penstock.etl.domain import Mode
-from penstock.etl.meters import Meters
+from penstock.etl.metrics import Metrics
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.db import Db
 from penstock.kernel.queue import JobQueue
@@ -17,8 +17,8 @@ from penstock.kernel.sandbox.call import Sandbox
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
-    """What is set about the room."""
+class Config:
+    """Settings of the etl module."""
 
     queue_size: int = 1000
     task_timeout: float = 600
@@ -27,20 +27,20 @@ class Terms:
     backoff: Backoff = Backoff(first_seconds=5, most_seconds=300)  # noqa: RUF009  (a frozen value)
     global_rule_enabled: bool = True
     global_rule_id: int = 0
-    key_prefix: str = "etl:"  # of the run state
+    key_prefix: str = "etl:"  # of run state keys
     max_file_bytes: int = 512 * 1024 * 1024
     history_days: float = 365
-    most_patience_seconds: float = 86400  # for a run that is put off and makes no progress
+    max_deferred_seconds: float = 86400  # how long a run may wait for an unavailable dependency without progress
 
     @property
     def default_rule_id(self) -> int | None:
-        """The rule of tasks that name none; none when they are refused."""
+        """The rule of tasks without a rule_id; None if such tasks are rejected."""
         return self.global_rule_id if self.global_rule_enabled else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Deps:
-    """Everything that a verb of the room may need."""
+    """Everything that the module's verbs may need."""
 
     db: Db
     queue: JobQueue
@@ -49,7 +49,7 @@ class Deps:
     sandbox: Sandbox
     provider: OCRProvider
     shapers: Mapping[Mode, PostProcessor]
-    scratch: Path  # a folder for files that are being read
-    terms: Terms
-    meters: Meters = field(default_factory=Meters)
-    ping_redis: Callable[[], Awaitable[object]] | None = None  # raises when it is away; none where none is used
+    scratch: Path  # folder for temporary files
+    config: Config
+    metrics: Metrics = field(default_factory=Metrics)
+    ping_redis: Callable[[], Awaitable[object]] | None = None  # raises if Redis is unavailable; None if unused

@@ -1,7 +1,7 @@
-"""The desk of a stage: where its tool works, and whom it tells how far it is.
+"""The stage context of an attempt: the folder it works in, its progress reports and its cancel check.
 
-Whatever is told here is a sign of life. A stage that gives none for ETL_TASK_TIMEOUT is stopped, so a long document
-does not fail for being long. Run state is not put for every page of a quick reader, but a few times a second at most.
+Every report counts as a sign of life. A stage without one for ETL_TASK_TIMEOUT is stopped, so a long document does not
+fail for being long. Progress updates of run state are throttled to a few per second.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeVar
 from penstock.etl import papers
 from penstock.etl.deps import Deps
 from penstock.etl.domain import EtlTask, Failure, Phase, Status
-from penstock.etl.errors import NotWanted, StageTimedOut
+from penstock.etl.errors import RunCancelled, StageTimedOut
 from penstock.etl.papers import Memo, ReadingPaper
 from penstock.etl.runs import Trail
 from penstock.etl.store import tasks
@@ -21,30 +21,30 @@ from penstock.kernel.json_object import JsonObject
 
 T = TypeVar("T")
 
-BETWEEN_PUTS = timedelta(seconds=0.25)  # quicker pages are shown together
-BREATH = timedelta(seconds=10)  # the longest silence of a stage that is asked whether it is wanted
-STOP_SECONDS = 5  # for a tool that is told to stop
-SHARE = {Phase.OCR: (1, 80), Phase.POSTPROCESS: (80, 99)}  # of the whole way, in percent
+BETWEEN_PUTS = timedelta(seconds=0.25)  # faster pages are reported together
+BREATH = timedelta(seconds=10)  # the longest time without a progress update
+STOP_SECONDS = 5  # for a cancelled provider to stop
+SHARE = {Phase.OCR: (1, 80), Phase.POSTPROCESS: (80, 99)}  # range of the progress, in percent
 
 
 class StageDesk:
-    """One attempt of one stage. It is the `Desk` that tools of `documents/` are given."""
+    """One attempt of one stage. It is the `Desk` that providers of `documents/` are given."""
 
-    def __init__(self, tools: Deps, trail: Trail, phase: Phase) -> None:
+    def __init__(self, deps: Deps, trail: Trail, phase: Phase) -> None:
         self.trail = trail
         self.unwanted = False
-        self._tools = tools
+        self._deps = deps
         self._phase = phase
-        self._alive_at = self._put_at = tools.db.clock.now()
+        self._alive_at = self._put_at = deps.db.clock.now()
 
     @property
     def task(self) -> EtlTask:
-        """The task as it is shown now, or will be by the next word to run state."""
+        """The task as it is in run state, or will be with the next update."""
         return self.trail.task
 
     @property
     def cached(self) -> JsonObject | None:
-        """What an earlier attempt of this stage had to say of the memory."""
+        """The cache metadata that an earlier attempt of this stage reported."""
         known: JsonObject | None = self.task.metadata.get(papers.CACHE, {}).get(self._phase)
         return known
 
@@ -56,15 +56,15 @@ class StageDesk:
 
     @property
     def provider_task_id(self) -> str | None:
-        """What an earlier attempt was told to remember."""
+        """The remote task id that an earlier attempt stored."""
         known: str | None = self.task.metadata.get("provider_task_id")
         return known
 
     async def progress(self, done: int, of: int) -> None:
-        """Tell how many pages (or steps) are done. Raises when the task is not wanted any more: let it through."""
+        """Report how many pages (or steps) are done. Raises `RunCancelled` after a cancel; do not catch it."""
         now = self._live()
         if now - self._put_at < BETWEEN_PUTS:
-            return  # what ends a stage shows it, too
+            return  # the end of the stage reports it too
         self._put_at = now
         first, last = SHARE[self._phase]
         percent = first + (last - first) * min(done, of) // max(of, 1)
@@ -72,22 +72,22 @@ class StageDesk:
         await self._move(replace(self.task, progress=max(self.task.progress, percent), metadata=metadata))
 
     async def remember(self, provider_task_id: str) -> None:
-        """Keep a remote provider's task id, so that the next attempt can go on asking for it."""
+        """Store a remote provider's task id, so that the next attempt can poll the same task."""
         self._live()
         pointers = {**self.task.metadata, "provider_task_id": provider_task_id}
-        async with self._tools.db.tx() as tx:
-            wanted = await tasks.move_pointers(tx, self.task, pointers)
+        async with self._deps.db.tx() as tx:
+            wanted = await tasks.move_metadata(tx, self.task, pointers)
         if not wanted:
             self._stop()
         await self._move(replace(self.task, metadata=pointers))
 
     def note_cache(self, phase: Phase, memo: Memo) -> None:
-        """Show with the next word what the memory had to say."""
+        """Report the cache outcome with the next update."""
         self._live()
         self.trail.note(replace(self.task, metadata={**self.task.metadata, **self._cache(phase, memo)}))
 
     async def begin_shaping(self, paper: ReadingPaper) -> None:
-        """Show that the document is read, and where its markdown is."""
+        """Report that OCR is done, and where its markdown is."""
         self._live()
         progress = max(self.task.progress, SHARE[Phase.POSTPROCESS][0])
         pointers = {**self.task.metadata, **self._pointers(paper)}
@@ -95,37 +95,37 @@ class StageDesk:
         await self._move(read, phase=Phase.POSTPROCESS)
 
     def shows(self, paper: ReadingPaper) -> bool:
-        """Whether that was shown when this stage began: whoever read the document did it, unless this is a new run."""
+        """Whether that was reported already: by the OCR stage, unless this run started after OCR."""
         was_shown = self.task.progress >= SHARE[Phase.POSTPROCESS][0]
         return was_shown and self.task.metadata.items() >= self._pointers(paper).items()
 
     async def note(self, failure: Failure) -> None:
-        """Show why this attempt failed; another will follow."""
+        """Report why this attempt failed; another follows."""
         await self._move(self.task, error_code=failure.code, error_message=failure.message)
 
     async def check(self) -> None:
-        """Raise `NotWanted` unless this run is still under way by its row: before something is written that lasts."""
+        """Raise `RunCancelled` if the row says that this run has ended. Call it before writing artifacts."""
         await self.breathe()
-        async with self._tools.db.read() as tx:
-            wanted = await tasks.is_under_way(tx, self.task.id, run=self.task.run)
+        async with self._deps.db.read() as tx:
+            wanted = await tasks.is_active(tx, self.task.id, run=self.task.run)
         if not wanted:
             self._stop()
 
     async def breathe(self) -> None:
-        """Let others see that the stage lives, where nothing was shown for a while: to hash a large document takes
-        long, and has no pages to tell of."""
+        """Send a heartbeat if there was no update for a while: hashing a large document takes long and has no pages to
+        report."""
         now = self._live()
         if now - self._put_at >= BREATH:
             self._put_at = now
             await self._move(self.task)
 
     def seconds(self) -> float:
-        """How long the run has taken since its first worker took it up."""
-        now = self._tools.db.clock.now()
+        """Seconds since the first worker started the run."""
+        now = self._deps.db.clock.now()
         return round((now - (self.trail.course.began_at or now)).total_seconds(), 3)
 
     async def watched(self, work: Coroutine[Any, Any, T]) -> T:
-        """What the work returns, or `StageTimedOut` when it gives no sign of life for too long."""
+        """Run the work; `StageTimedOut` if it reports nothing for ETL_TASK_TIMEOUT."""
         working = asyncio.create_task(work)
         watching = asyncio.create_task(self._wait_for_silence())
         try:
@@ -139,15 +139,15 @@ class StageDesk:
             done, _ = await asyncio.wait({working, watching}, timeout=STOP_SECONDS)
             for task in done:
                 if not task.cancelled():
-                    task.exception()  # looked at, or asyncio complains that nobody did
+                    task.exception()  # retrieve it, or asyncio logs that it was never retrieved
 
     async def _wait_for_silence(self) -> None:
-        clock, patience = self._tools.db.clock, timedelta(seconds=self._tools.terms.task_timeout)
-        while (left := (self._alive_at + patience - clock.now()).total_seconds()) > 0:
+        clock, timeout = self._deps.db.clock, timedelta(seconds=self._deps.config.task_timeout)
+        while (left := (self._alive_at + timeout - clock.now()).total_seconds()) > 0:
             await clock.sleep(left)
 
     def _pages(self, done: int, of: int) -> JsonObject:
-        """An attempt that finds pages passes them once more, and does not tell of fewer than were there before."""
+        """An attempt that resumes passes the existing pages again; never report fewer than before."""
         return {"pages_done": max(done, self.task.metadata.get("pages_done", 0)), "page_count": of}
 
     def _pointers(self, paper: ReadingPaper) -> JsonObject:
@@ -167,14 +167,14 @@ class StageDesk:
     async def _move(self, task: EtlTask, **course: Any) -> None:
         try:
             await self.trail.move(task, **course)
-        except NotWanted:
+        except RunCancelled:
             self._stop()
 
     def _stop(self) -> NoReturn:
-        """Remembered too, since a tool may give the error another name on its way up."""
+        """Set a flag too, since a provider may wrap the error."""
         self.unwanted = True
-        raise NotWanted(task_id=self.task.id, run=self.task.run)
+        raise RunCancelled(task_id=self.task.id, run=self.task.run)
 
     def _live(self) -> datetime:
-        self._alive_at = self._tools.db.clock.now()
+        self._alive_at = self._deps.db.clock.now()
         return self._alive_at

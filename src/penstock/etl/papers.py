@@ -1,14 +1,14 @@
-"""The papers of a task: objects whose keys follow from its number, so that they are found whatever was lost.
+"""Artifacts of a task: blobs whose keys are derived from its id, so that they are found whatever else is lost.
 
-While OCR runs, its provider works in a folder of that run. What it made is then put in the task's own folder, and
-`reading-{run}.json` is written last: where it is, OCR is done and paid for. Shaping does the same: `result-{run}.json`
-first, `grounding-{run}.json` last.
+While OCR runs, its provider works in a folder of that run. The finished artifacts are then copied to the task's folder,
+and `reading-{run}.json` is written last: if it exists, OCR is done and paid for. Post-processing does the same:
+`result-{run}.json` first, `grounding-{run}.json` last.
 
-Each name carries its run, since a retry from OCR starts anew: a worker that comes too late writes under the names of
-its old run, where nobody looks. Only the markdown has one name for all runs; callers know it. What earlier runs have
-left is deleted on the way.
+Each name contains its run, since a retry from OCR starts over: a late worker writes under the names of its old run,
+which nobody reads. Only the markdown has one name for all runs, since clients know it. Artifacts of earlier runs are
+deleted along the way.
 
-Papers know the key under which the memory has them, since it is their makers who write it down, and not who finds them.
+Artifacts contain their cache key, since only the stage that made them knows it.
 """
 
 import asyncio
@@ -32,20 +32,20 @@ DELETED_AT_ONCE = 16
 RESERVED = re.compile(r"users/[^/]*/(etl_artifacts|processed)/")
 OF_OCR = re.compile(r"reading-(\d+)\.json|pages-(\d+)\.jsonl|pages/(\d+)/.*")
 OF_SHAPING = re.compile(r"result-(\d+)\.json|grounding-(\d+)\.json|shapes/(\d+)/.*")
-CACHE = "cache"  # among the metadata of a task: for each stage, what the memory had to say
-FORCE = "force"  # among them, too: everything is to be made anew
+CACHE = "cache"  # metadata key of a task: the cache outcome of each stage
+FORCE = "force"  # metadata key of a task: bypass the cache
 
 
 @dataclass(frozen=True, kw_only=True)
 class Memo:
-    """What papers have to do with the memory: their key there, and the task that they are a copy from."""
+    """The cache key of artifacts, and the task that they were copied from."""
 
     key: str | None = None
     task_id: int | None = None
 
     @property
     def shown(self) -> JsonObject:
-        """As callers see it."""
+        """The cache outcome as callers see it."""
         return {"hit": self.task_id is not None, "task_id": self.task_id, "key": self.key}
 
 
@@ -54,7 +54,7 @@ UNKNOWN = Memo()
 
 @dataclass(frozen=True, kw_only=True)
 class ReadingPaper:
-    """What `reading-{run}.json` says."""
+    """The content of `reading-{run}.json`: the OCR result of a run."""
 
     run: int
     reading: Reading
@@ -63,7 +63,7 @@ class ReadingPaper:
 
 @dataclass(frozen=True, kw_only=True)
 class ShapingPaper:
-    """What `grounding-{run}.json` says: how the result of a run was made, and where its values stand."""
+    """The content of `grounding-{run}.json`: how the result of a run was made, and the citations of its values."""
 
     run: int
     strategy: str
@@ -75,7 +75,7 @@ class ShapingPaper:
 
 
 async def get_source(blobs: Blobs, key: str) -> BlobStat:
-    """What the store knows of a document, or `SourceNotFound`."""
+    """The blob metadata of a document, or `SourceNotFound`."""
     try:
         return await blobs.stat(key)
     except BlobNotFound as error:
@@ -83,94 +83,94 @@ async def get_source(blobs: Blobs, key: str) -> BlobStat:
 
 
 def own_prefix(user_id: int) -> str:
-    """What the keys of a user's objects begin with."""
+    """The key prefix of a user's blobs."""
     return f"users/{user_id}/"
 
 
 def is_reserved(key: str) -> bool:
-    """Whether a key lies where only tasks put something."""
+    """Whether a key is under a prefix that only tasks write to."""
     return RESERVED.match(key) is not None
 
 
 def raw_key(user_id: int, project_id: int, filename: str) -> str:
-    """Where a document is looked for when nobody says where it is."""
+    """The default key of a source document."""
     return f"users/{user_id}/raw/{project_id}/{filename}"
 
 
 def public_key(user_id: int, project_id: int, filename: str) -> str:
-    """Where the result of the latest task of that name lies."""
+    """The key of the published result: that of the latest task of the filename."""
     return f"users/{user_id}/processed/{project_id}/{filename}.json"
 
 
 def folder(user_id: int, project_id: int, task_id: int) -> str:
-    """What the keys of a task's papers begin with."""
+    """The key prefix of a task's artifacts."""
     return f"users/{user_id}/etl_artifacts/{project_id}/{task_id}/"
 
 
 def folder_of(task: EtlTask) -> str:
-    """The same, of a task."""
+    """The key prefix of a task's artifacts, by task."""
     return folder(task.user_id, task.project_id, task.id)
 
 
 def public_key_of(task: EtlTask) -> str:
-    """Where callers find the result of a task."""
+    """The key of a task's published result."""
     return public_key(task.user_id, task.project_id, task.filename)
 
 
 def markdown_key(task: EtlTask) -> str:
-    """The markdown."""
+    """The key of the markdown."""
     return folder_of(task) + MARKDOWN
 
 
 def result_key(task: EtlTask) -> str:
-    """The task's own copy of this run's result."""
+    """The key of this run's result in the task's own folder."""
     return f"{folder_of(task)}result-{task.run}.json"
 
 
 def grounding_key(task: EtlTask) -> str:
-    """Where each value of that result stands in the document."""
+    """The key of the citations of this run's result."""
     return f"{folder_of(task)}grounding-{task.run}.json"
 
 
 def reading_key(task: EtlTask) -> str:
-    """What says that the OCR which counts for this run is done."""
+    """The key of the completion marker of the OCR that this run uses."""
     return f"{folder_of(task)}reading-{task.ocr_run}.json"
 
 
 def pages_key(task: EtlTask) -> str:
-    """What that OCR made, by pages."""
+    """The key of the pages of the OCR that this run uses."""
     path = PurePosixPath(PAGES)
     return f"{folder_of(task)}{path.stem}-{task.ocr_run}{path.suffix}"
 
 
 def reading_folder(task: EtlTask) -> str:
-    """Where the OCR of this run works."""
+    """The working folder of this run's OCR."""
     return f"{folder_of(task)}pages/{task.ocr_run}/"
 
 
 def shaping_folder(task: EtlTask) -> str:
-    """Where the post-processing of this run works."""
+    """The working folder of this run's post-processing."""
     return f"{folder_of(task)}shapes/{task.run}/"
 
 
 def run_of(task: EtlTask, phase: Phase) -> int:
-    """The run that the names of a stage's papers carry."""
+    """The run in the names of a stage's artifacts."""
     return task.ocr_run if phase is Phase.OCR else task.run
 
 
 async def find_reading(blobs: Blobs, task: EtlTask) -> Reading | None:
-    """What OCR made of the document, when it is done and counts for this run."""
+    """The OCR result that this run uses, if OCR is done."""
     paper = await find_reading_paper(blobs, task)
     return None if paper is None else paper.reading
 
 
 async def find_reading_paper(blobs: Blobs, task: EtlTask) -> ReadingPaper | None:
-    """The same, and how it came to be."""
+    """The OCR result that this run uses, with its cache key, if OCR is done."""
     return await find_value(blobs, reading_key(task), ReadingPaper)
 
 
 async def lay_reading(blobs: Blobs, task: EtlTask, made: Reading) -> Reading:
-    """Put what was made, wherever that is, in the task's own places."""
+    """Copy OCR artifacts to the task's own folder."""
     laid = replace(made, markdown_key=markdown_key(task), pages_key=pages_key(task))
     for source, target in ((made.markdown_key, laid.markdown_key), (made.pages_key, laid.pages_key)):
         if source != target:
@@ -179,19 +179,19 @@ async def lay_reading(blobs: Blobs, task: EtlTask, made: Reading) -> Reading:
 
 
 async def keep_reading(blobs: Blobs, task: EtlTask, made: Reading, memo: Memo = UNKNOWN) -> ReadingPaper:
-    """Put what was made in its place, and last that it is there."""
+    """Store OCR artifacts in the task's own folder, the completion marker last."""
     paper = ReadingPaper(run=task.ocr_run, reading=await lay_reading(blobs, task, made), memo=memo)
     await blobs.put(reading_key(task), msgspec.json.encode(paper), content_type=JSON_TYPE)
     return paper
 
 
 async def find_shaping(blobs: Blobs, task: EtlTask) -> ShapingPaper | None:
-    """How this very run's result was made, when it is there: a worker died before it could say so."""
+    """How this run's result was made, if it exists: an earlier attempt was killed before it could settle."""
     return await find_value(blobs, grounding_key(task), ShapingPaper)
 
 
 async def keep_shaping(blobs: Blobs, task: EtlTask, shaped: Shaped, memo: Memo = UNKNOWN) -> ShapingPaper:
-    """Store a result in the task's folder."""
+    """Store a result in the task's folder, its completion marker last."""
     receipt = await blobs.put(result_key(task), msgspec.json.encode(shaped.value), content_type=JSON_TYPE)
     paper = ShapingPaper(
         run=task.run,
@@ -207,12 +207,12 @@ async def keep_shaping(blobs: Blobs, task: EtlTask, shaped: Shaped, memo: Memo =
 
 
 async def keep_grounding(blobs: Blobs, task: EtlTask, paper: ShapingPaper) -> None:
-    """Say that the result is there, and how it was made."""
+    """Write the completion marker of a result."""
     await blobs.put(grounding_key(task), msgspec.json.encode(paper), content_type=JSON_TYPE)
 
 
 async def drop_earlier(blobs: Blobs, task: EtlTask) -> None:
-    """Delete what runs before this one have left. What a later run has made is not even looked at."""
+    """Delete the artifacts of earlier runs. Those of later runs are not touched."""
     if task.run == 1:
         return
     start, after = folder_of(task), None
@@ -224,7 +224,7 @@ async def drop_earlier(blobs: Blobs, task: EtlTask) -> None:
 
 
 async def drop(blobs: Blobs, prefix: str) -> None:
-    """Delete every object whose key begins so; it can be done again, or begun anew in the middle."""
+    """Delete every blob with this prefix. Idempotent, also after an interruption."""
     after: str | None = None
     while True:
         page = await blobs.list(prefix, after=after)

@@ -1,11 +1,10 @@
-"""Remove: a task that is over goes with all its papers; the audit line stays.
+"""Remove: delete a task that has ended, with its artifacts; the audit log entry stays.
 
-The row goes at once, so nobody finds the task any more. Its objects go in a job, which can be done twice: its own
-folder, the document itself when no other task of its owner's is about it, and the result by the document's name, in
-whose place the latest task of that name that is left puts its own. While one of that name is under way, that place may
-be in its hands already: then the job waits. So it does for a worker that was told to stop and still works: what it puts
-behind our back nobody would ever delete. What the memory knows of its papers, and what people said about it, goes with
-the row.
+The row, its cache entries and its reviews are deleted at once. An idempotent job then deletes the blobs: the task's
+folder, the source document if no other task of the owner uses it, and the published result (the key by filename), which
+is replaced by that of the latest remaining task of that filename. The job waits while a task of that filename is
+active, since it may publish at any moment, and while a cancelled worker still runs, since nobody would delete what it
+writes.
 """
 
 from collections.abc import Sequence
@@ -15,10 +14,10 @@ from functools import partial
 
 from penstock.access import audit
 from penstock.access.domain import Caller
-from penstock.etl import moves, papers, runs
+from penstock.etl import lifecycle, papers, runs
 from penstock.etl.deps import Deps
 from penstock.etl.domain import EtlTask
-from penstock.etl.errors import EtlTaskRunning, NamesakeUnderWay, WorkerStillThere
+from penstock.etl.errors import EtlTaskRunning, SameNameRunning, WorkerStillRunning
 from penstock.etl.store import memory, reviews, tasks
 from penstock.kernel import queue
 from penstock.kernel.blobs import BlobNotFound
@@ -28,110 +27,110 @@ from penstock.kernel.queue import Job, JobState, NewJob
 from penstock.messages import EtlTaskRemoved
 
 REMOVE = "etl_remove_job"
-FORGOTTEN_AT_ONCE = 100
+BATCH = 100
 ACTOR = "timekeeper"
-WATCHED_RUNS = 20  # whose workers may still be there; those of earlier ones have long been stopped
-TRIES = 3  # to leave a place to an heir who stays the same meanwhile
+CHECKED_RUNS = 20  # latest runs whose workers may still be running; those of earlier runs have stopped long ago
+PUBLISH_ATTEMPTS = 3  # to publish a successor that is still the latest afterwards
 
 
 @dataclass(frozen=True, kw_only=True)
-class Left:
-    """What a removed task leaves behind, by what its keys are made of."""
+class RemovedTask:
+    """Payload of the remove job: what the keys of a removed task's blobs are derived from."""
 
     task_id: int
     user_id: int
     project_id: int
     filename: str
     s3_key: str
-    jobs: Sequence[str] = ()  # of its last runs
+    jobs: Sequence[str] = ()  # job ids of its latest runs
 
 
-async def delete_task(tools: Deps, caller: Caller, task_id: int) -> None:
-    """Remove a task that is over; `EtlTaskRunning` when it is not."""
-    async with tools.db.tx(actor=caller.name) as tx:
-        row = await moves.get_own(tx, caller, task_id)
-        if not await _remove(tools, tx, [row]):
+async def delete_task(deps: Deps, caller: Caller, task_id: int) -> None:
+    """Remove a task that has ended; `EtlTaskRunning` if it has not."""
+    async with deps.db.tx(actor=caller.name) as tx:
+        row = await lifecycle.get_owned_task(tx, caller, task_id)
+        if not await _remove(deps, tx, [row]):
             raise EtlTaskRunning(task_id=task_id, status=row.status.value)
         detail = {"filename": row.filename, "project_id": row.project_id, "status": row.status.value}
         await audit.record(tx, caller, "etl.delete_task", f"etl:{task_id}", **detail)
-    await runs.hide_soon(tools, row)
+    await runs.hide_soon(deps, row)
 
 
-async def forget(tools: Deps) -> None:
-    """Remove tasks that have been over for longer than they are kept, and what is remembered from as long ago."""
-    await repeat_until_zero(partial(_forget_some, tools))
-    await repeat_until_zero(partial(_forget_memory, tools))
+async def remove_expired(deps: Deps) -> None:
+    """Remove tasks and cache entries older than the retention period."""
+    await repeat_until_zero(partial(_remove_expired_tasks, deps))
+    await repeat_until_zero(partial(_delete_expired_cache, deps))
 
 
-async def remove_objects(tools: Deps, job: Job) -> None:
-    """Delete what a removed task has left."""
-    left = Left(**job.payload)
-    user_id, project_id, filename = left.user_id, left.project_id, left.filename
-    await _check_stopped(tools, left)
-    await papers.drop(tools.blobs, papers.folder(user_id, project_id, left.task_id))
-    async with tools.db.read() as tx:
-        is_named = await tasks.is_named(tx, left.s3_key, user_id=user_id)
-    if not is_named and left.s3_key.startswith(papers.own_prefix(user_id)):
-        await tools.blobs.delete(left.s3_key)
-    await _clear_public(tools, left, papers.public_key(user_id, project_id, filename))
+async def remove_objects(deps: Deps, job: Job) -> None:
+    """Delete the blobs of a removed task."""
+    removed = RemovedTask(**job.payload)
+    user_id, project_id, filename = removed.user_id, removed.project_id, removed.filename
+    await _check_stopped(deps, removed)
+    await papers.drop(deps.blobs, papers.folder(user_id, project_id, removed.task_id))
+    async with deps.db.read() as tx:
+        is_source_used = await tasks.is_source_used(tx, removed.s3_key, user_id=user_id)
+    if not is_source_used and removed.s3_key.startswith(papers.own_prefix(user_id)):
+        await deps.blobs.delete(removed.s3_key)
+    await _republish(deps, removed, papers.public_key(user_id, project_id, filename))
 
 
-async def _check_stopped(tools: Deps, left: Left) -> None:
-    """Nobody may put anything there any more. A job that only waits is none: without a row, nobody begins with it."""
-    async with tools.db.read() as tx:
-        known = await queue.list_jobs(tx, left.jobs)
+async def _check_stopped(deps: Deps, removed: RemovedTask) -> None:
+    """Raise while a worker still runs one of the task's jobs. Waiting jobs do no harm: they stop without a row."""
+    async with deps.db.read() as tx:
+        known = await queue.list_jobs(tx, removed.jobs)
     if any(job.state is JobState.RUNNING for job in known):
-        raise WorkerStillThere(task_id=left.task_id)
+        raise WorkerStillRunning(task_id=removed.task_id)
 
 
-async def _clear_public(tools: Deps, left: Left, public_key: str) -> None:
-    """Let the result by name be that of the latest task that is left, also when that one was completed just now."""
-    heir = await _find_heir(tools, left, public_key)
-    for _ in range(TRIES):
-        await _bequeath(tools, public_key, heir)
-        before, heir = heir, await _find_heir(tools, left, public_key)
-        if heir == before:
+async def _republish(deps: Deps, removed: RemovedTask, public_key: str) -> None:
+    """Publish the result of the latest remaining task of that filename, even if it was completed just now."""
+    successor = await _find_successor(deps, removed, public_key)
+    for _ in range(PUBLISH_ATTEMPTS):
+        await _publish(deps, public_key, successor)
+        before, successor = successor, await _find_successor(deps, removed, public_key)
+        if successor == before:
             return
-    raise NamesakeUnderWay(key=public_key)
+    raise SameNameRunning(key=public_key)
 
 
-async def _find_heir(tools: Deps, left: Left, public_key: str) -> EtlTask | None:
-    named = {"user_id": left.user_id, "project_id": left.project_id}
-    async with tools.db.read() as tx:
-        if await tasks.has_namesake_under_way(tx, filename=left.filename, **named):
-            raise NamesakeUnderWay(key=public_key)
-        return await tasks.find_namesake(tx, filename=left.filename, **named)
+async def _find_successor(deps: Deps, removed: RemovedTask, public_key: str) -> EtlTask | None:
+    named = {"user_id": removed.user_id, "project_id": removed.project_id}
+    async with deps.db.read() as tx:
+        if await tasks.has_running_by_name(tx, filename=removed.filename, **named):
+            raise SameNameRunning(key=public_key)
+        return await tasks.find_completed_by_name(tx, filename=removed.filename, **named)
 
 
-async def _bequeath(tools: Deps, public_key: str, heir: EtlTask | None) -> None:
-    """Leave the place of the result by name to the heir, or nobody."""
-    if heir is not None:
+async def _publish(deps: Deps, public_key: str, successor: EtlTask | None) -> None:
+    """Replace the published result by the successor's, or delete it."""
+    if successor is not None:
         try:
-            await tools.blobs.copy(papers.result_key(heir), public_key)
+            await deps.blobs.copy(papers.result_key(successor), public_key)
             return
         except BlobNotFound:  # it is being removed too
             pass
-    await tools.blobs.delete(public_key)
+    await deps.blobs.delete(public_key)
 
 
-async def _forget_some(tools: Deps) -> int:
-    async with tools.db.tx(actor=ACTOR) as tx:
-        before = tx.now - timedelta(days=tools.terms.history_days)
-        return len(await _remove(tools, tx, await tasks.list_over(tx, before=before, limit=FORGOTTEN_AT_ONCE)))
+async def _remove_expired_tasks(deps: Deps) -> int:
+    async with deps.db.tx(actor=ACTOR) as tx:
+        before = tx.now - timedelta(days=deps.config.history_days)
+        return len(await _remove(deps, tx, await tasks.list_ended(tx, before=before, limit=BATCH)))
 
 
-async def _forget_memory(tools: Deps) -> int:
-    async with tools.db.tx(actor=ACTOR) as tx:
-        before = tx.now - timedelta(days=tools.terms.history_days)
-        return await memory.delete_old(tx, before=before, limit=FORGOTTEN_AT_ONCE)
+async def _delete_expired_cache(deps: Deps) -> int:
+    async with deps.db.tx(actor=ACTOR) as tx:
+        before = tx.now - timedelta(days=deps.config.history_days)
+        return await memory.delete_old(tx, before=before, limit=BATCH)
 
 
-async def _remove(tools: Deps, tx: Tx, rows: list[EtlTask]) -> set[int]:
-    """Delete those of these rows that are over, and have their objects deleted; returns their numbers."""
+async def _remove(deps: Deps, tx: Tx, rows: list[EtlTask]) -> set[int]:
+    """Delete those of these rows that have ended, and enqueue the deletion of their blobs; returns their ids."""
     gone = await tasks.delete_tasks(tx, rows)
     removed = [row for row in rows if row.id in gone]
     if removed:
-        await tools.queue.enqueue(tx, *map(_removal, removed))
+        await deps.queue.enqueue(tx, *map(_remove_job, removed))
         await memory.delete_of_tasks(tx, gone)
         await reviews.delete_of_tasks(tx, gone)
     for row in removed:
@@ -147,18 +146,18 @@ async def _remove(tools: Deps, tx: Tx, rows: list[EtlTask]) -> set[int]:
     return gone
 
 
-def _removal(row: EtlTask) -> NewJob:
-    left = Left(
+def _remove_job(row: EtlTask) -> NewJob:
+    removed = RemovedTask(
         task_id=row.id,
         user_id=row.user_id,
         project_id=row.project_id,
         filename=row.filename,
         s3_key=row.s3_key,
-        jobs=[runs.job_id(replace(row, run=run), phase) for run in _last_runs(row) for phase in moves.KINDS],
+        jobs=[runs.job_id(replace(row, run=run), phase) for run in _last_runs(row) for phase in lifecycle.KINDS],
     )
-    return NewJob(kind=REMOVE, module=moves.ROOM, payload=asdict(left), id=f"etl:{row.id}:{row.run}:remove")
+    return NewJob(kind=REMOVE, module=lifecycle.MODULE, payload=asdict(removed), id=f"etl:{row.id}:{row.run}:remove")
 
 
 def _last_runs(row: EtlTask) -> range:
-    """A worker of an earlier run may not have heard yet that it was taken back."""
-    return range(max(1, row.run - WATCHED_RUNS + 1), row.run + 1)
+    """The latest runs: a worker of an earlier one may not have noticed yet that it was cancelled."""
+    return range(max(1, row.run - CHECKED_RUNS + 1), row.run + 1)

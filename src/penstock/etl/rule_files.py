@@ -1,7 +1,4 @@
-"""Rules as files: a folder of JSON files, each with what the body of POST /rules has.
-
-Without a name a rule is called like its file.
-"""
+"""Rules as JSON files with the fields of POST /rules. A rule without a name is named after its file."""
 
 from itertools import islice
 from pathlib import Path
@@ -12,12 +9,12 @@ from penstock.etl.domain import Mode, RuleBody, Strategy
 from penstock.etl.errors import BadRule
 from penstock.kernel.json_object import JsonObject
 
-MOST_FILES = 1000
-MOST_FILE_BYTES = 1024 * 1024
+MAX_FILES = 1000
+MAX_FILE_BYTES = 1024 * 1024
 
 
 class _RuleFile(msgspec.Struct, forbid_unknown_fields=True):
-    """What a file may say."""
+    """The fields of a rule file."""
 
     name: str = ""
     description: str = ""
@@ -29,25 +26,25 @@ class _RuleFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def list_files(folder: Path) -> list[Path]:
-    """The files that may be rules, by name; none when there is no such folder."""
-    return sorted(islice((path for path in folder.glob("*.json") if path.is_file()), MOST_FILES))
+    """The JSON files of a folder, by name; empty if the folder does not exist."""
+    return sorted(islice((path for path in folder.glob("*.json") if path.is_file()), MAX_FILES))
 
 
 def read_rule(path: Path) -> RuleBody:
-    """What a file says, or `BadRule`."""
+    """The rule in a file, or `BadRule`."""
     try:
-        said = msgspec.json.decode(read_bounded(path), type=_RuleFile)
+        rule_file = msgspec.json.decode(read_bounded(path), type=_RuleFile)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise BadRule(reason=f"the file does not fit: {error}") from error
-    return RuleBody(**{**msgspec.structs.asdict(said), "name": said.name.strip() or path.stem})
+        raise BadRule(reason=f"invalid rule file: {error}") from error
+    return RuleBody(**{**msgspec.structs.asdict(rule_file), "name": rule_file.name.strip() or path.stem})
 
 
 def read_bounded(path: Path) -> bytes:
-    """The JSON in a file, or `BadRule` when it is longer than any rule, or holds what cannot be kept."""
+    """The content of a file, or `BadRule` if it is too long or contains a NUL character."""
     with path.open("rb") as file:
-        raw = file.read(MOST_FILE_BYTES + 1)
-    if len(raw) > MOST_FILE_BYTES:
-        raise BadRule(reason=f"the file is longer than {MOST_FILE_BYTES} bytes")
+        raw = file.read(MAX_FILE_BYTES + 1)
+    if len(raw) > MAX_FILE_BYTES:
+        raise BadRule(reason=f"the file is longer than {MAX_FILE_BYTES} bytes")
     if b"\\u0000" in raw:
-        raise BadRule(reason="the file holds a NUL character, which no database keeps")
+        raise BadRule(reason="the file contains a NUL character, which the database cannot store")
     return raw

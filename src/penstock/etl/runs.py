@@ -1,11 +1,11 @@
-"""The run state of tasks: how far each is, for whoever asks, at `etl:task:{number}`.
+"""Run state of tasks: the current progress of each, at `etl:task:{id}`.
 
-An entry's order is made of three parts: how far the status is, which worker's turn it is, and that worker's step. So
-within a run no status ever gives way to an earlier one, and once a worker has taken a run up, nobody can move it who
-had it before. A final entry comes after all of these; a retry opens the next run.
+The order of an entry has three parts: the rank of the status, the turn (one for each attempt), and the step within the
+turn. So within a run a status is never replaced by an earlier one, and once a worker has started a turn, no earlier
+worker can write. A final entry comes after all of these; a retry opens the next run.
 
-`show` puts what a row says, at the beginning and at the end of a run. In between, the worker whose turn it is moves
-the entry along a `Trail`.
+`show` puts the state of a row, at the beginning and at the end of a run. In between, the worker that holds the turn
+updates the entry through a `Trail`.
 """
 
 import logging
@@ -19,7 +19,7 @@ import msgspec
 
 from penstock.etl.deps import Deps
 from penstock.etl.domain import EtlTask, Phase, Status
-from penstock.etl.errors import NotWanted
+from penstock.etl.errors import RunCancelled
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.runstate import RunEntry, RunMovedOn
 
@@ -28,37 +28,37 @@ log = logging.getLogger(__name__)
 RANKS = {Status.PENDING: 0, Status.MINERU_PARSING: 1, Status.LLM_PROCESSING: 2}
 LAST_RANK = 3  # of every final status
 RANK, TURN = 1 << 60, 1 << 32  # 28 bits of turns, 32 bits of steps in each: more than a run can have
-REMOVED = "removed"  # the status of an entry whose task is gone
-TRIES = 5  # to take up a run that others take up too
+REMOVED = "removed"  # status of an entry whose task was removed
+TRIES = 5  # to start a turn against concurrent workers
 
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """What only run state knows of a run."""
+    """The part of a run that only run state holds."""
 
     phase: Phase
     turn: int = 0
     step: int = 0
     attempt_ocr: int = 0
     attempt_postprocess: int = 0
-    began_at: datetime | None = None  # when the first worker took it up
+    began_at: datetime | None = None  # when the first worker started it
     error_code: str | None = None  # of the last attempt
     error_message: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """Where a run stands: the task as callers see it, and its course."""
+    """The state of a run: the task as callers see it, and its course."""
 
     task: EtlTask
     course: Course
 
     @classmethod
     def of(cls, row: EtlTask, *, phase: Phase | None = None) -> "Standing":
-        """Where a run stands that nobody has taken up, or that is over."""
+        """The state of a run that no worker has started, or that has ended."""
         known = row.metadata
         course = Course(
-            phase=Phase.FINALIZE if row.is_over else phase or row.begins_with,
+            phase=Phase.FINALIZE if row.is_final else phase or row.first_phase,
             attempt_ocr=known.get("attempt_ocr", 0),
             attempt_postprocess=known.get("attempt_postprocess", 0),
             error_code=known.get("error_code"),
@@ -68,70 +68,70 @@ class Standing:
 
     @property
     def order(self) -> int:
-        """Its place within the run."""
+        """Its position within the run; a higher one wins."""
         return RANKS.get(self.task.status, LAST_RANK) * RANK + self.course.turn * TURN + self.course.step
 
 
 def job_id(task: EtlTask, phase: Phase) -> str:
-    """The job that carries a run through a phase."""
+    """The id of the job of one phase of a run."""
     return f"etl:{task.id}:{task.run}:{phase}"
 
 
-def key(tools: Deps, task_id: int) -> str:
-    """Where a task's run state is."""
-    return f"{tools.terms.key_prefix}task:{task_id}"
+def key(deps: Deps, task_id: int) -> str:
+    """The run state key of a task."""
+    return f"{deps.config.key_prefix}task:{task_id}"
 
 
-def entry_of(tools: Deps, standing: Standing) -> RunEntry:
-    """A standing as it is put."""
+def entry_of(deps: Deps, standing: Standing) -> RunEntry:
+    """The run state entry of a standing."""
     task, course = standing.task, standing.course
     pointers: dict[str, Any] = {
         "task_id": task.id,
-        "arq_job_id_ocr": job_id(task, Phase.OCR) if task.begins_with is Phase.OCR else None,
+        "arq_job_id_ocr": job_id(task, Phase.OCR) if task.first_phase is Phase.OCR else None,
         "arq_job_id_postprocess": None if course.phase is Phase.OCR else job_id(task, Phase.POSTPROCESS),
         "artifact_mineru_markdown_key": task.metadata.get("artifact_mineru_markdown_key"),
         "provider_task_id": task.metadata.get("provider_task_id"),
     }
     return RunEntry(
-        key=key(tools, task.id),
+        key=key(deps, task.id),
         run=task.run,
         order=standing.order,
         status=task.status,
-        final=task.is_over,
+        final=task.is_final,
         fields={**msgspec.to_builtins(task), **msgspec.to_builtins(course), **pointers},
     )
 
 
 def standing_of(entry: RunEntry) -> Standing | None:
-    """What an entry says; none when its task is gone, or when it says nothing that can be understood."""
+    """The standing in an entry; None if its task was removed or the entry is unreadable."""
     if entry.status == REMOVED:
         return None
     try:
         return Standing(task=msgspec.convert(entry.fields, EtlTask), course=msgspec.convert(entry.fields, Course))
     except msgspec.MsgspecError as error:
-        log.warning("run state at %s cannot be understood: %s", entry.key, error)
+        log.warning("cannot decode run state at %s: %s", entry.key, error)
         return None
 
 
-async def find(tools: Deps, task_id: int) -> Standing | None:
-    """Where a task stands, when run state knows."""
-    entry = await tools.runs.get(key(tools, task_id))
+async def find(deps: Deps, task_id: int) -> Standing | None:
+    """The standing of a task, if run state has one."""
+    entry = await deps.runs.get(key(deps, task_id))
     return None if entry is None else standing_of(entry)
 
 
-async def look(tools: Deps, task_id: int) -> Standing | None:
-    """The same, and none while run state is away: then the row has to do."""
+async def look(deps: Deps, task_id: int) -> Standing | None:
+    """The standing of a task; None also while run state is unavailable, so that callers use the row."""
     try:
-        return await find(tools, task_id)
+        return await find(deps, task_id)
     except PenstockError as error:
         _pass_over(error)
         return None
 
 
-async def list_these(tools: Deps, task_ids: Sequence[int]) -> Mapping[int, Standing]:
-    """Where these tasks stand, as far as run state knows."""
+async def list_these(deps: Deps, task_ids: Sequence[int]) -> Mapping[int, Standing]:
+    """The standings of these tasks that run state has."""
     try:
-        entries = await tools.runs.get_many([key(tools, task_id) for task_id in task_ids])
+        entries = await deps.runs.get_many([key(deps, task_id) for task_id in task_ids])
     except PenstockError as error:
         _pass_over(error)
         return {}
@@ -140,101 +140,101 @@ async def list_these(tools: Deps, task_ids: Sequence[int]) -> Mapping[int, Stand
 
 
 def laid_over(row: EtlTask, standing: Standing | None) -> EtlTask:
-    """A row that is under way, as run state has it."""
-    if row.is_over or standing is None or standing.task.run < row.run or not standing.task.is_same(row):
+    """A row with its run state applied, if the row is active."""
+    if row.is_final or standing is None or standing.task.run < row.run or not standing.task.is_same_task(row):
         return row
     return standing.task
 
 
-async def show(tools: Deps, row: EtlTask, *, phase: Phase | None = None) -> None:
-    """Put what a row says; harmless when it is there already, or when a worker has gone on since."""
+async def show(deps: Deps, row: EtlTask, *, phase: Phase | None = None) -> None:
+    """Put the state of a row; a no-op if it is there already, or if a worker has progressed since."""
     with suppress(RunMovedOn):
-        await tools.runs.put(entry_of(tools, Standing.of(row, phase=phase)))
+        await deps.runs.put(entry_of(deps, Standing.of(row, phase=phase)))
 
 
-async def show_removed(tools: Deps, task_id: int, *, run: int) -> None:
-    """Let nobody find a task any more that was removed in this run."""
-    gone = RunEntry(key=key(tools, task_id), run=run + 1, order=0, status=REMOVED, final=True)
+async def show_removed(deps: Deps, task_id: int, *, run: int) -> None:
+    """Mark a task as removed."""
+    gone = RunEntry(key=key(deps, task_id), run=run + 1, order=0, status=REMOVED, final=True)
     with suppress(RunMovedOn):
-        await tools.runs.put(gone)
+        await deps.runs.put(gone)
 
 
-async def show_soon(tools: Deps, row: EtlTask) -> None:
-    """Put it now if that is possible; if not, the message that tells of the move will do it."""
+async def show_soon(deps: Deps, row: EtlTask) -> None:
+    """Put the state of a row now; if run state is unavailable, the outbox message does it later."""
     try:
-        await show(tools, row)
+        await show(deps, row)
     except PenstockError as error:
         _pass_over(error)
 
 
-async def hide_soon(tools: Deps, row: EtlTask) -> None:
-    """The same for a task that was removed."""
+async def hide_soon(deps: Deps, row: EtlTask) -> None:
+    """Mark a task as removed now; if run state is unavailable, the outbox message does it later."""
     try:
-        await show_removed(tools, row.id, run=row.run)
+        await show_removed(deps, row.id, run=row.run)
     except PenstockError as error:
         _pass_over(error)
 
 
 class Trail:
-    """A run in the hand of one worker."""
+    """The run state of one run, written by the worker that holds the turn."""
 
-    def __init__(self, tools: Deps, standing: Standing) -> None:
-        self._tools = tools
+    def __init__(self, deps: Deps, standing: Standing) -> None:
+        self._deps = deps
         self._standing = standing
 
     @classmethod
-    async def open(cls, tools: Deps, row: EtlTask, phase: Phase, *, attempt: int) -> "Trail":
-        """Take a run up: it is this worker's turn from now on. `NotWanted` when the run is over."""
+    async def open(cls, deps: Deps, row: EtlTask, phase: Phase, *, attempt: int) -> "Trail":
+        """Start this worker's turn. `RunCancelled` if the run has ended."""
         for _ in range(TRIES):
-            found = await find(tools, row.id)
-            mine = _taken_up(found, row, phase, attempt=attempt, now=tools.db.clock.now())
+            found = await find(deps, row.id)
+            mine = _taken_up(found, row, phase, attempt=attempt, now=deps.db.clock.now())
             with suppress(RunMovedOn):
-                await tools.runs.put(entry_of(tools, mine))
-                return cls(tools, mine)
-        raise NotWanted(task_id=row.id, run=row.run)
+                await deps.runs.put(entry_of(deps, mine))
+                return cls(deps, mine)
+        raise RunCancelled(task_id=row.id, run=row.run)
 
     @property
     def task(self) -> EtlTask:
-        """The task as it is shown now, or will be by the next move."""
+        """The task as it is in run state, or will be with the next move."""
         return self._standing.task
 
     @property
     def course(self) -> Course:
-        """The course as it is shown now."""
+        """The current course."""
         return self._standing.course
 
     def note(self, task: EtlTask) -> None:
-        """Show this with the next move. It is not worth one of its own."""
+        """Include this in the next move, without an update of its own."""
         self._standing = replace(self._standing, task=task)
 
     async def move(self, task: EtlTask, **course: Any) -> None:
-        """Show a later standing, or raise `NotWanted`. While run state is away the work goes on without it."""
-        task = replace(task, updated_at=self._tools.db.clock.now())
+        """Update run state, or raise `RunCancelled`. While run state is unavailable, the work continues without it."""
+        task = replace(task, updated_at=self._deps.db.clock.now())
         later = replace(self.course, step=self.course.step + 1, **course)
         self._standing = Standing(task=task, course=later)
         try:
-            await self._tools.runs.put(entry_of(self._tools, self._standing))
+            await self._deps.runs.put(entry_of(self._deps, self._standing))
         except RunMovedOn as error:
-            raise NotWanted(task_id=task.id, run=task.run) from error
+            raise RunCancelled(task_id=task.id, run=task.run) from error
         except PenstockError as error:
             _pass_over(error)
 
 
 def _pass_over(error: PenstockError) -> None:
-    """Run state that is away is done without for now; anything else that goes wrong with it is raised."""
+    """Ignore that run state is unavailable; raise anything else."""
     if not error.internal_outage:
         raise error
-    log.warning("run state is done without for now: %s", error)
+    log.warning("continuing without run state: %s", error)
 
 
 def _taken_up(found: Standing | None, row: EtlTask, phase: Phase, *, attempt: int, now: datetime) -> Standing:
-    mine = found is not None and found.task.is_same(row) and found.task.run >= row.run
+    mine = found is not None and found.task.is_same_task(row) and found.task.run >= row.run
     before = found if found is not None and mine else Standing.of(row, phase=phase)
-    if before.task.run > row.run or before.task.is_over:
-        raise NotWanted(task_id=row.id, run=row.run)
+    if before.task.run > row.run or before.task.is_final:
+        raise RunCancelled(task_id=row.id, run=row.run)
     status = Status.MINERU_PARSING if phase is Phase.OCR else Status.LLM_PROCESSING
     if RANKS[before.task.status] > RANKS[status]:
-        status = before.task.status  # a worker died after its OCR was done
+        status = before.task.status  # a worker was killed after OCR was done
     task = replace(
         row,
         status=status,

@@ -1,17 +1,17 @@
-"""Submit: a stored document becomes a task.
+"""Submit: create a task for a stored document.
 
-Its row, its first job and what is told of it are one transaction: no task without its job, no job without its task.
-The rule is pinned in the version it has now.
+The row, its first job and its messages are one transaction: no task without a job, no job without a task. The rule is
+pinned in its current version.
 """
 
 from dataclasses import dataclass
 
 from penstock.access.domain import Caller
 from penstock.documents.errors import DocumentTooLarge
-from penstock.etl import moves, papers, runs
+from penstock.etl import lifecycle, papers, runs
 from penstock.etl.deps import Deps
 from penstock.etl.domain import EtlTask, Phase, Rule, Status
-from penstock.etl.errors import ForeignSource, ReservedSource
+from penstock.etl.errors import ReservedSource, SourceNotOwned
 from penstock.etl.store import tasks
 from penstock.kernel.blobs import check_key
 from penstock.kernel.db import Tx
@@ -19,9 +19,9 @@ from penstock.kernel.db import Tx
 
 @dataclass(frozen=True, kw_only=True)
 class NewTask:
-    """A document to be read. Without `s3_key` it lies where uploads of that name do; without a rule the default is.
+    """A task to be created. `s3_key` defaults to the key of uploads of that filename, `rule_id` to the default rule.
 
-    With `force` it is read and shaped anew, whatever is remembered of it.
+    `force` bypasses the cache of earlier results.
     """
 
     project_id: int
@@ -31,45 +31,45 @@ class NewTask:
     force: bool = False
 
 
-async def submit(tools: Deps, caller: Caller, new: NewTask) -> EtlTask:
-    """Take a document in."""
+async def submit(deps: Deps, caller: Caller, new: NewTask) -> EtlTask:
+    """Create a task and enqueue its first stage."""
     key = source_key(caller, new)
-    await _check_source(tools, key, new.filename)
-    async with tools.db.tx(actor=caller.name) as tx:
-        rule = await moves.get_rule_for(tools, tx, caller, new.rule_id)
-        await moves.check_room(tools, tx)
-        task = await tasks.insert_task(tx, _first(tx, caller, new, key, rule))
-        await tools.queue.enqueue(tx, moves.stage_job(tools, task, Phase.OCR))
-        await moves.say_begun(tx, task, before=None, verb="submit")
-    await runs.show_soon(tools, task)
+    await _check_source(deps, key, new.filename)
+    async with deps.db.tx(actor=caller.name) as tx:
+        rule = await lifecycle.get_rule_for_task(deps, tx, caller, new.rule_id)
+        await lifecycle.check_queue_capacity(deps, tx)
+        task = await tasks.insert_task(tx, _first_run(tx, caller, new, key, rule))
+        await deps.queue.enqueue(tx, lifecycle.stage_job(deps, task, Phase.OCR))
+        await lifecycle.record_submitted(tx, task, before=None, verb="submit")
+    await runs.show_soon(deps, task)
     return task
 
 
 def source_key(caller: Caller, new: NewTask) -> str:
-    """Where the document lies; refused when it is not the caller's, or when its name cannot be part of a key."""
+    """The blob key of the document. Raises if it is not the caller's, or if the filename is invalid in a key."""
     raw = papers.raw_key(caller.user_id, new.project_id, new.filename)
     key = new.s3_key or raw
-    for wanted in (key, raw, papers.public_key(caller.user_id, new.project_id, new.filename)):
-        check_key(wanted)
+    for checked in (key, raw, papers.public_key(caller.user_id, new.project_id, new.filename)):
+        check_key(checked)
     own = papers.own_prefix(caller.user_id)
     if not key.startswith(own) and not caller.is_admin:
-        raise ForeignSource(key=key, own=own)
+        raise SourceNotOwned(key=key, own=own)
     if papers.is_reserved(key):
         raise ReservedSource(key=key)
     return key
 
 
-async def _check_source(tools: Deps, key: str, filename: str) -> None:
-    stat = await papers.get_source(tools.blobs, key)
-    most = tools.terms.max_file_bytes
-    if stat.size_bytes > most:
-        raise DocumentTooLarge(filename=filename, reason=f"{stat.size_bytes} bytes, and at most {most} are read")
+async def _check_source(deps: Deps, key: str, filename: str) -> None:
+    stat = await papers.get_source(deps.blobs, key)
+    limit = deps.config.max_file_bytes
+    if stat.size_bytes > limit:
+        raise DocumentTooLarge(filename=filename, reason=f"{stat.size_bytes} bytes, the limit is {limit}")
 
 
-def _first(tx: Tx, caller: Caller, new: NewTask, key: str, rule: Rule) -> EtlTask:
+def _first_run(tx: Tx, caller: Caller, new: NewTask, key: str, rule: Rule) -> EtlTask:
     forced = {papers.FORCE: True} if new.force else {}
     return EtlTask(
-        id=0,  # the database gives it a number
+        id=0,  # assigned by the database
         user_id=caller.user_id,
         project_id=new.project_id,
         filename=new.filename,

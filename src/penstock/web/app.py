@@ -15,7 +15,7 @@ from fastapi.telemetry import TelemetryConfig
 
 from penstock.access import api as access
 from penstock.etl import api as etl
-from penstock.etl.meters import EtlFigures
+from penstock.etl.metrics import EtlQueueMetrics
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.http.envelope import envelope_error
 from penstock.kernel.http.in_flight import InFlight
@@ -105,8 +105,8 @@ def _set_state(app: App, runtime: Runtime) -> None:
     collectors = [
         runtime.modules.tasks.metrics,
         PullHealthMetrics(runtime.db, pull_timeout=runtime.settings.pull_timeout),
-        runtime.modules.etl.meters,
-        EtlFigures(runtime.db, queue_size=runtime.settings.etl.queue_size),
+        runtime.modules.etl.metrics,
+        EtlQueueMetrics(runtime.db, queue_size=runtime.settings.etl.queue_size),
         runtime.models.meters,
     ]
     app.state.metrics = Metrics(

@@ -25,7 +25,7 @@ from penstock.adapters.redis.link import RedisLink
 from penstock.adapters.redis.notifier import RedisNotifier
 from penstock.adapters.redis.runs import RedisRunState
 from penstock.adapters.s3 import Keys, S3Blobs, S3Place
-from penstock.etl import overlay, schemas
+from penstock.etl import correction_check, rule_validation
 from penstock.etl import worker as etl_worker
 from penstock.kernel import events, outbox
 from penstock.kernel.clock import Clock, SystemClock
@@ -46,7 +46,12 @@ if TYPE_CHECKING:
     from penstock.adapters.otel import OtelTracing
 
 # Modules that the sandbox of rules, shapers and reviews imports before it forks.
-SANDBOX_PRELOAD = (*schemas.PRELOAD, *overlay.PRELOAD, *SHAPER_PRELOAD, "penstock.documents.extract.fields.find")
+SANDBOX_PRELOAD = (
+    *rule_validation.PRELOAD,
+    *correction_check.PRELOAD,
+    *SHAPER_PRELOAD,
+    "penstock.documents.extract.fields.find",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +210,7 @@ def build_notifier(settings: Settings, redis: RedisLink | None, *, owner: str) -
 
 def queue_names(settings: Settings) -> QueueNames:
     """The ARQ queue names that the settings override, by module."""
-    return {etl_worker.ROOM: settings.etl.arq_queue_name}
+    return {etl_worker.MODULE: settings.etl.arq_queue_name}
 
 
 def uses_arq(settings: Settings) -> bool:

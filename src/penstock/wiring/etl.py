@@ -9,7 +9,7 @@ from penstock.adapters.redis.link import RedisLink
 from penstock.adapters.redis.runs import RedisRunState
 from penstock.adapters.shapers import FieldsShaper, SkipShaper
 from penstock.documents.postprocessor import PostProcessor
-from penstock.etl.deps import Deps, Terms
+from penstock.etl.deps import Config, Deps
 from penstock.etl.domain import Mode
 from penstock.kernel.db import Db
 from penstock.kernel.retry import Backoff
@@ -37,7 +37,7 @@ def build_etl(settings: Settings, db: Db, backends: Backends) -> Deps:
         provider=backends.mineru or _reader(settings, backends, scratch),
         shapers=_shapers(settings, backends, scratch),
         scratch=scratch,
-        terms=_terms(settings),
+        config=_config(settings),
         ping_redis=partial(backends.redis.call, "PING") if backends.redis else None,
     )
 
@@ -73,9 +73,9 @@ def _shapers(settings: Settings, backends: Backends, scratch: Path) -> dict[Mode
     }
 
 
-def _terms(settings: Settings) -> Terms:
+def _config(settings: Settings) -> Config:
     etl = settings.etl
-    return Terms(
+    return Config(
         queue_size=etl.queue_size,
         task_timeout=etl.task_timeout,
         ocr_attempts=etl.ocr_max_attempts,
@@ -86,5 +86,5 @@ def _terms(settings: Settings) -> Terms:
         key_prefix=etl.redis_prefix,
         max_file_bytes=etl.max_file_bytes,
         history_days=etl.history_days,
-        most_patience_seconds=etl.patience_seconds,
+        max_deferred_seconds=etl.patience_seconds,
     )

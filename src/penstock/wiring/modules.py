@@ -28,7 +28,7 @@ PUBLIC = frozenset(  # messages that webhooks and Redis Streams may receive
     message.__name__ for message in (WebhookPing, EtlTaskSubmitted, EtlTaskEnded, EtlTaskRemoved)
 )
 # The modules that have jobs; the empty name is for jobs of no module.
-MODULES: Sequence[str] = ("", "notify", tasks_worker.MODULE, etl_worker.ROOM)
+MODULES: Sequence[str] = ("", "notify", tasks_worker.MODULE, etl_worker.MODULE)
 
 
 @dataclass(frozen=True, kw_only=True)

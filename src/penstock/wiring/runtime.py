@@ -20,8 +20,8 @@ from penstock.adapters.llm import ChatCompletions
 from penstock.adapters.redis.link import RedisLink
 from penstock.adapters.redis.streams import StreamCarrier
 from penstock.etl import worker as etl_worker
-from penstock.etl.receive import keep_swept
-from penstock.etl.rules import check_default, take_in
+from penstock.etl.rules import check_default_rule, load_rule_files
+from penstock.etl.upload import clean_scratch_periodically
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.circuit_breaker import CircuitBreaker
 from penstock.kernel.clock import Clock, SystemClock
@@ -94,7 +94,7 @@ class Runtime:
 
     async def work(self, modules: Sequence[str] = MODULES) -> None:
         """Run the jobs of these modules until cancelled. Modules share worker slots unless they have their own."""
-        own_slots = {etl_worker.ROOM: self.settings.etl.worker_count}
+        own_slots = {etl_worker.MODULE: self.settings.etl.worker_count}
         shared = [module for module in modules if module not in own_slots]
         handlers = self.modules.handlers()
         async with asyncio.TaskGroup() as pools:
@@ -127,7 +127,7 @@ class Runtime:
             for part in (self.relay, self.scheduler, heartbeat):
                 tasks.create_task(part.run())
             tasks.create_task(self._import_rules())
-            tasks.create_task(keep_swept(self.modules.etl))
+            tasks.create_task(clean_scratch_periodically(self.modules.etl))
             if kind is ProcessKind.SERVE:  # only a server has event streams and callers
                 tasks.create_task(self.hub.run())
                 tasks.create_task(self.access.run())
@@ -139,8 +139,8 @@ class Runtime:
         await retry_while_unavailable(self.clock, self._read_rules, warning="Rules in files are not imported yet")
 
     async def _read_rules(self) -> None:
-        await take_in(self.modules.etl, self.settings.data_dir / self.settings.etl.rules_dir)
-        await check_default(self.modules.etl)
+        await load_rule_files(self.modules.etl, self.settings.data_dir / self.settings.etl.rules_dir)
+        await check_default_rule(self.modules.etl)
 
 
 @asynccontextmanager

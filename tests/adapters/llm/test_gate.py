@@ -19,7 +19,7 @@ from penstock.kernel.rate_limits import Bucket, RateLimitResult, RateLimits, Sql
 from tests.adapters.llm.asking import OpenLimits, asking, server_at
 from tests.adapters.llm.conftest import Open
 from tests.conftest import open_db
-from tests.fakes.gate import until
+from tests.fakes.blocking_handler import wait_until
 from tests.fakes.llm_server import LlmServer
 
 WORKERS, CALLS, LIMIT = 4, 16, 10
@@ -61,7 +61,7 @@ async def as_time_goes_by(clock: ManualClock, *asked: Awaitable[Reply], step_sec
         clock.advance(seconds=step_seconds)
         return replies.done()
 
-    await until(answered)
+    await wait_until(answered)
     await replies
 
 

@@ -14,7 +14,7 @@ from tests.adapters.llm_shaper.study import Study
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def sandbox() -> AsyncIterator[Sandbox]:
-    async with Sandbox(preload=(*PRELOAD, "tests.fakes.grounds")) as opened:
+    async with Sandbox(preload=(*PRELOAD, "tests.fakes.grounding")) as opened:
         yield opened
 
 

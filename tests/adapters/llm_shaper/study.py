@@ -13,7 +13,7 @@ from penstock.documents.pages import Page, write_page
 from penstock.documents.postprocessor import Shaped, ShapeRule
 from penstock.kernel.sandbox.call import Sandbox
 from tests.adapters.local_reading import NotingDesk
-from tests.fakes.grounds import ground_by_letters
+from tests.fakes.grounding import ground_by_letters
 
 PAGES_KEY = "users/1/etl_artifacts/2/3/pages-1.jsonl"
 TEXT = {"type": "string"}

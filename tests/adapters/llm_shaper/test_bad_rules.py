@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from penstock.documents.extract.errors import ModelRuleUnusable, ResultNotValid
-from penstock.etl.schemas import flaw_of
+from penstock.etl.rule_validation import schema_error
 from tests.adapters.llm_shaper.study import TEXT, Study
 from tests.fakes.models import ModelThatIsNotToBeAsked, ModelThatSays
 
@@ -52,7 +52,7 @@ async def test_a_reference_to_elsewhere_is_never_followed(study: Study, door: Do
     schema = {"type": "object", "properties": {"Name": {word: door.url}}}
     if word == "$schema":
         schema = {"type": "object", word: door.url}
-    assert await flaw_of(schema, study.sandbox) is not None
+    assert await schema_error(schema, study.sandbox) is not None
     model = ModelThatSays('{"Name": "Mill"}')
     with pytest.raises(ModelRuleUnusable, match="json_schema cannot be used"):
         await study.shape(model, "Name: Mill", schema=schema)
@@ -72,7 +72,7 @@ async def test_a_base_far_away_is_not_fetched_either(study: Study, door: Door):
 
 
 async def test_a_schema_that_leads_into_itself_takes_a_deep_answer(study: Study):
-    assert await flaw_of(NODE, study.sandbox) is None
+    assert await schema_error(NODE, study.sandbox) is None
     value: dict[str, Any] = {"Name": "Mill"}
     for _ in range(30):
         value = {"Name": "Mill", "child": value}
@@ -98,7 +98,7 @@ async def test_and_refuses_one_without_end(study: Study, depth: int):
 )
 @pytest.mark.parametrize("strategy", ["direct-json", "chunked-extract"])
 async def test_one_that_goes_round_in_a_ring_has_an_end(study: Study, schema: Any, strategy: str):
-    await flaw_of(schema, study.sandbox)
+    await schema_error(schema, study.sandbox)
     model = ModelThatSays('{"Name": "Mill", "City": null}')
     try:
         shaped = await study.shape(model, "Name: Mill", schema=schema, strategy=strategy)
@@ -118,13 +118,13 @@ async def test_a_pattern_that_explodes_elsewhere_costs_no_time(study: Study):
 
 async def test_a_pattern_that_is_too_large_is_refused_before_a_rule_is_made_and_after(study: Study):
     schema = {"type": "object", "properties": {"Name": {"type": "string", "pattern": "(a{1000}){1000}"}}}
-    assert "regex" in (await flaw_of(schema, study.sandbox) or "")
+    assert "regex" in (await schema_error(schema, study.sandbox) or "")
     with pytest.raises(ModelRuleUnusable, match="json_schema cannot be used"):
         await study.shape(ModelThatSays('{"Name": "a"}'), "Name: Mill", schema=schema)
 
 
 async def test_an_invalid_schema_is_refused(study: Study):
     schema = {"type": "object", "properties": {"Name": {"type": "text"}}}
-    assert "/properties/Name/type" in (await flaw_of(schema, study.sandbox) or "")
+    assert "/properties/Name/type" in (await schema_error(schema, study.sandbox) or "")
     with pytest.raises(ModelRuleUnusable):
         await study.shape(ModelThatIsNotToBeAsked(), "Name: Mill", schema={})

@@ -11,7 +11,7 @@ from penstock.adapters.llm_shaper.checking import GROUNDING, ground_result
 from penstock.documents.errors import DocumentTookTooLong
 from penstock.documents.extract.errors import ResultNotGrounded
 from tests.adapters.llm_shaper.study import SCHEMA, TEXT, Study
-from tests.fakes.grounds import (
+from tests.fakes.grounding import (
     ENDLESS,
     ground_by_letters,
     ground_late,

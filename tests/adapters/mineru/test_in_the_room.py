@@ -15,7 +15,7 @@ from penstock.kernel.sandbox.call import Sandbox
 from tests.adapters.mineru import zips
 from tests.adapters.mineru.reading import PRELOAD
 from tests.documents import pdf_files as making
-from tests.etl.workshop import ANNA, Grounds, Workshop, open_workshop
+from tests.etl.harness import ANNA, EtlHarness, EtlProfile, open_harness
 from tests.fakes.mineru_server import TOKEN, MineruCloud, Said, Step
 
 SUBMIT, LOOK = "POST /api/v4/file-urls/batch", "GET /api/v4/extract-results"
@@ -29,10 +29,10 @@ async def cloud() -> AsyncIterator[MineruCloud]:
 
 
 @pytest.fixture(params=["sqlite", "scale"])
-def grounds(request: pytest.FixtureRequest, tmp_path: Path) -> Grounds:
+def profile(request: pytest.FixtureRequest, tmp_path: Path) -> EtlProfile:
     if request.param == "sqlite":
-        return Grounds(database=request.getfixturevalue("sqlite_url"), scratch=tmp_path)
-    return Grounds(
+        return EtlProfile(database=request.getfixturevalue("sqlite_url"), scratch=tmp_path)
+    return EtlProfile(
         database=request.getfixturevalue("postgres_url"),
         scratch=tmp_path,
         redis=request.getfixturevalue("redis_url"),
@@ -41,57 +41,57 @@ def grounds(request: pytest.FixtureRequest, tmp_path: Path) -> Grounds:
 
 
 @pytest.fixture
-async def shop(grounds: Grounds, clock: ManualClock, cloud: MineruCloud) -> AsyncIterator[Workshop]:
+async def harness(profile: EtlProfile, clock: ManualClock, cloud: MineruCloud) -> AsyncIterator[EtlHarness]:
     """A room whose documents MinerU reads."""
     terms = MineruTerms(endpoint=cloud.endpoint, api_key=TOKEN, poll_interval=0.01, source="upload")
-    async with open_workshop(grounds, clock) as shop, Sandbox(preload=PRELOAD) as sandbox:
+    async with open_harness(profile, clock) as harness, Sandbox(preload=PRELOAD) as sandbox:
         reader = MineruReader(
-            shop.tools.blobs, sandbox=sandbox, scratch=grounds.scratch / "mineru", clock=SystemClock(), terms=terms
+            harness.deps.blobs, sandbox=sandbox, scratch=profile.scratch / "mineru", clock=SystemClock(), terms=terms
         )
-        shop.set(provider=reader)
-        yield shop
+        harness.set(provider=reader)
+        yield harness
         await reader.close()
 
 
-async def submitted(shop: Workshop) -> EtlTask:
+async def submitted(harness: EtlHarness) -> EtlTask:
     key = "users/5/raw/3/paper.pdf"
-    await shop.tools.blobs.put(key, making.pages_of("one", "two"))
-    return await submit(shop.tools, ANNA, NewTask(project_id=3, filename="paper.pdf"))
+    await harness.deps.blobs.put(key, making.pages_of("one", "two"))
+    return await submit(harness.deps, ANNA, NewTask(project_id=3, filename="paper.pdf"))
 
 
-async def test_a_task_is_completed_and_says_who_has_read_it(shop: Workshop, cloud: MineruCloud):
-    task = await submitted(shop)
-    await shop.work()
-    row = await shop.row(task)
+async def test_a_task_is_completed_and_says_who_has_read_it(harness: EtlHarness, cloud: MineruCloud):
+    task = await submitted(harness)
+    await harness.work()
+    row = await harness.row(task)
     assert row.status is Status.COMPLETED
     assert row.metadata["provider_task_id"] == "batch-1"
     assert row.metadata["ocr"]["provider"] == "mineru"
-    assert not [key for key in await shop.keys() if "/mineru/" in key]
+    assert not [key for key in await harness.keys() if "/mineru/" in key]
 
 
 async def test_a_worker_that_dies_while_it_looks_is_followed_by_one_that_sends_nothing(
-    shop: Workshop, cloud: MineruCloud
+    harness: EtlHarness, cloud: MineruCloud
 ):
     cloud.steps = [Step(state="running", done=1, of=2)]
-    task = await submitted(shop)
-    await shop.deliver()
-    stage = asyncio.create_task(shop.do(await shop.claim()))
+    task = await submitted(harness)
+    await harness.deliver()
+    stage = asyncio.create_task(harness.do(await harness.claim()))
     await cloud.until(LOOK, times=2)
     stage.cancel()
     await asyncio.wait({stage})
-    assert (await shop.row(task)).metadata["provider_task_id"] == "batch-1"
+    assert (await harness.row(task)).metadata["provider_task_id"] == "batch-1"
     cloud.steps = [Step(state="done")]
-    await shop.rescue()
-    await shop.work()
-    assert await shop.status(task) is Status.COMPLETED
+    await harness.rescue()
+    await harness.work()
+    assert await harness.status(task) is Status.COMPLETED
     assert (cloud.count(SUBMIT), cloud.count("PUT")) == (1, 1)
 
 
-async def test_a_document_that_mineru_refuses_fails_in_its_stage_with_our_code(shop: Workshop, cloud: MineruCloud):
+async def test_a_document_that_mineru_refuses_fails_in_its_stage_with_our_code(harness: EtlHarness, cloud: MineruCloud):
     cloud.say(SUBMIT, Said(json={"code": -60006, "msg": "too many pages"}))
-    task = await submitted(shop)
-    await shop.work()
-    row = await shop.row(task)
+    task = await submitted(harness)
+    await harness.work()
+    row = await harness.row(task)
     assert row.status is Status.FAILED
     assert cloud.count(SUBMIT) == 1
     assert (row.metadata["error_stage"], row.metadata["error_code"]) == ("mineru", "DOCUMENT_TOO_LARGE")

@@ -69,9 +69,9 @@ async def _work(settings: Settings) -> None:
 async def _demo(settings: Settings, *, port: int, leave: bool) -> None:
     check_port("127.0.0.1", port)
     async with open_runtime(settings) as runtime:
-        background = asyncio.create_task(runtime.run_background(kind=ProcessKind.SERVE, modules=[etl_worker.ROOM]))
+        background = asyncio.create_task(runtime.run_background(kind=ProcessKind.SERVE, modules=[etl_worker.MODULE]))
         server = asyncio.create_task(serve_http(runtime, host="127.0.0.1", port=port))
-        workers = asyncio.create_task(runtime.work([etl_worker.ROOM]))
+        workers = asyncio.create_task(runtime.work([etl_worker.MODULE]))
         try:
             requests = logging.getLogger("penstock.access")
             requests.setLevel(logging.WARNING)  # the demo prints what it does itself

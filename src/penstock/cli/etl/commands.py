@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from penstock.access.domain import MOST_ID
-from penstock.etl.domain.rule import MOST_VERSION, Mode
+from penstock.etl.domain.rule import MAX_VERSION, Mode
 from penstock.etl.domain.task import Stage
 
 app = typer.Typer(name="etl", no_args_is_help=True, rich_markup_mode=None)
@@ -17,7 +17,7 @@ app.add_typer(rules)
 TaskId = Annotated[int, typer.Argument(metavar="TASK", help="The task's id.", min=1, max=MOST_ID)]
 RuleRef = Annotated[str, typer.Argument(metavar="RULE", help="The rule's id or name.")]
 RuleVersion = Annotated[
-    int | None, typer.Option("--version", help="Only results of this version of the rule.", min=1, max=MOST_VERSION)
+    int | None, typer.Option("--version", help="Only results of this version of the rule.", min=1, max=MAX_VERSION)
 ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import json
 
-from penstock.etl.review_files import cell
+from penstock.etl.correction_export import csv_cell
 
 HEADINGS = ("file", "task_id", "status", "error")
 
@@ -57,7 +57,7 @@ def write_table(path: Path, outcomes: Sequence[DocumentOutcome]) -> None:
 def _row(outcome: DocumentOutcome) -> dict[str, object]:
     fixed = dict(zip(HEADINGS, (outcome.name, outcome.task_id, outcome.status, outcome.error), strict=True))
     result = {f"result.{name}" if name in HEADINGS else name: leaf for name, leaf in leaves(outcome.value)}
-    return {str(cell(name)): cell(value) for name, value in (fixed | result).items()}
+    return {str(csv_cell(name)): csv_cell(value) for name, value in (fixed | result).items()}
 
 
 def leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:

@@ -15,10 +15,10 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from penstock.access.domain import Caller
 from penstock.cli.etl.files import InputFile
 from penstock.cli.etl.text import shorten
-from penstock.etl import track
+from penstock.etl import task_status
 from penstock.etl.domain import FINAL, EtlTask, Status
 from penstock.etl.errors import QueueFull
-from penstock.etl.worker import ROOM
+from penstock.etl.worker import MODULE
 from penstock.kernel.db import Db
 from penstock.kernel.processes import ProcessKind, list_processes
 from penstock.wiring import Runtime
@@ -36,7 +36,7 @@ OnFinished = Callable[[InputFile, EtlTask], Awaitable[None]]
 async def has_worker(db: Db) -> bool:
     """Whether a live process takes jobs of the etl module."""
     async with db.read() as tx:
-        return any(process.alive and ROOM in process.modules for process in await list_processes(tx))
+        return any(process.alive and MODULE in process.modules for process in await list_processes(tx))
 
 
 class TaskWatcher:
@@ -71,8 +71,8 @@ class TaskWatcher:
                 task.cancel()
 
     def _start_worker(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        background = self._runtime.run_background(kind=ProcessKind.WORK, modules=(ROOM,))
-        return [group.create_task(background), group.create_task(self._runtime.work((ROOM,)))]
+        background = self._runtime.run_background(kind=ProcessKind.WORK, modules=(MODULE,))
+        return [group.create_task(background), group.create_task(self._runtime.work((MODULE,)))]
 
     async def _poll(self, total: TaskID) -> bool:
         """Submit, and read the state of every task; True while some are not finished."""
@@ -101,7 +101,7 @@ class TaskWatcher:
 
     async def _read_tasks(self) -> Sequence[EtlTask]:
         """The tasks in progress. A task that was removed never finishes, so it counts as cancelled."""
-        listed = await track.list_these(self._runtime.modules.etl, self._caller, [*self.in_progress])
+        listed = await task_status.list_by_ids(self._runtime.modules.etl, self._caller, [*self.in_progress])
         found = {task.id: task for task in reversed(listed)}  # oldest first
         removed = [self._last_seen[task_id] for task_id in self.in_progress if task_id not in found]
         self._last_seen = found

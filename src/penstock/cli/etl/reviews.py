@@ -8,11 +8,11 @@ import typer
 
 from penstock.cli.etl.session import caller, find_rule_id, run
 from penstock.cli.etl.text import align, printable, shorten
-from penstock.etl import assess, review, review_files
-from penstock.etl.assess import Wanted
-from penstock.etl.domain.review import Accuracy, Correction, NewCorrection, Tally
-from penstock.etl.review import Said
-from penstock.etl.review_files import FileKind
+from penstock.etl import accuracy, correction_export, review
+from penstock.etl.accuracy import CorrectionQuery
+from penstock.etl.correction_export import ExportFormat
+from penstock.etl.domain.review import Accuracy, Correction, NewCorrection, ValueCounts
+from penstock.etl.review import ReviewInput
 from penstock.wiring import Runtime
 
 MOST_POINTER = 60  # characters of a JSON Pointer that a line shows
@@ -29,7 +29,7 @@ def correct_value(
     corrections = []
     if pointer is not None and value is not None:
         corrections = [NewCorrection(pointer=pointer, value=_to_json(value, is_text=text), note=note)]
-    given = Said(corrections=corrections, reviewed=reviewed or None)
+    given = ReviewInput(corrections=corrections, reviewed=reviewed or None)
     stored = run(lambda runtime: review.correct(runtime.modules.etl, caller(), task_id, given))
     for correction in stored.corrections:
         typer.echo(_line(correction))
@@ -42,8 +42,8 @@ def list_corrections(rule: str, *, version: int | None, out: Path | None) -> Non
     kind = None if out is None else _file_kind(out)
 
     async def write(runtime: Runtime) -> None:
-        selected = Wanted(rule_id=await find_rule_id(runtime, rule), version=version)
-        pages = assess.walk(runtime.modules.etl, caller(), selected)
+        selected = CorrectionQuery(rule_id=await find_rule_id(runtime, rule), version=version)
+        pages = accuracy.iter_corrections(runtime.modules.etl, caller(), selected)
         if out is None or kind is None:
             async for page in pages:
                 for correction in page:
@@ -51,7 +51,7 @@ def list_corrections(rule: str, *, version: int | None, out: Path | None) -> Non
             return
         try:
             with out.open("wb") as file:
-                async for chunk in review_files.written(pages, kind):
+                async for chunk in correction_export.export_corrections(pages, kind):
                     file.write(chunk)
         except OSError as error:
             raise typer.BadParameter(str(error), param_hint="--out") from error
@@ -63,7 +63,9 @@ def show_accuracy(rule: str, *, version: int | None) -> None:
     """Print the accuracy of a rule, by version and by field."""
 
     async def read(runtime: Runtime) -> Accuracy:
-        return await assess.accuracy(runtime.modules.etl, caller(), await find_rule_id(runtime, rule), version=version)
+        return await accuracy.measure_accuracy(
+            runtime.modules.etl, caller(), await find_rule_id(runtime, rule), version=version
+        )
 
     for line in _accuracy_lines(run(read)):
         typer.echo(line)
@@ -84,9 +86,9 @@ def _parse(value: str) -> object:
         return value
 
 
-def _file_kind(out: Path) -> FileKind:
+def _file_kind(out: Path) -> ExportFormat:
     try:
-        return FileKind(out.suffix.lower().removeprefix("."))
+        return ExportFormat(out.suffix.lower().removeprefix("."))
     except ValueError as error:
         raise typer.BadParameter("expected a name that ends in .csv or .jsonl", param_hint="--out") from error
 
@@ -100,20 +102,20 @@ def _line(correction: Correction) -> str:
 
 def _accuracy_lines(found: Accuracy) -> Iterator[str]:
     tasks = f"{found.reviewed_tasks} tasks, {found.reviewed_whole} of them reviewed whole"
-    yield f"rule {found.rule_id}: {_percent(found.tally)} of {found.tally.values} values right, in {tasks}"
+    yield f"rule {found.rule_id}: {_percent(found.counts)} of {found.counts.values} values right, in {tasks}"
     if not found.is_all:
-        yield f"only the latest {assess.MOST_REVIEWS} reviews are counted"
+        yield f"only the latest {accuracy.MAX_REVIEWS} reviews are counted"
     rows = [("VERSION OR FIELD", "VALUES", "WRONG", "RIGHT")]
-    rows += [_row(f"v{version}", tally) for version, tally in found.versions.items()]
-    worst_first = sorted(found.tally.by_field.items(), key=lambda item: (item[1].accuracy or 0.0, item[0]))
-    rows += [_row(shorten(name, MOST_POINTER), tally) for name, tally in worst_first]
+    rows += [_row(f"v{version}", counts) for version, counts in found.versions.items()]
+    worst_first = sorted(found.counts.by_field.items(), key=lambda item: (item[1].accuracy or 0.0, item[0]))
+    rows += [_row(shorten(name, MOST_POINTER), counts) for name, counts in worst_first]
     if len(rows) > 1:
         yield from align(rows)
 
 
-def _row(name: str, tally: Tally) -> tuple[str, str, str, str]:
-    return name, str(tally.values), str(tally.corrected), _percent(tally)
+def _row(name: str, counts: ValueCounts) -> tuple[str, str, str, str]:
+    return name, str(counts.values), str(counts.corrected), _percent(counts)
 
 
-def _percent(tally: Tally) -> str:
-    return "-" if tally.accuracy is None else f"{tally.accuracy:.1%}"
+def _percent(counts: ValueCounts) -> str:
+    return "-" if counts.accuracy is None else f"{counts.accuracy:.1%}"

@@ -16,10 +16,10 @@ from penstock.cli.etl.session import caller, find_rule_id, list_all_rules, run
 from penstock.cli.etl.show import read_page_sizes
 from penstock.cli.etl.text import PageSizes, align, describe_fields, printable
 from penstock.documents.postprocessor import Shaped
-from penstock.etl import papers, rehearse, rule_files, rules, track
+from penstock.etl import dry_run, papers, rule_files, rules, task_status
 from penstock.etl.domain import Mode, Rule, RuleBody
+from penstock.etl.dry_run import MAX_SAMPLE_CHARS, RuleSample
 from penstock.etl.errors import BadRule
-from penstock.etl.rehearse import MOST_SAMPLE, Sample
 from penstock.wiring import Runtime
 
 
@@ -59,14 +59,14 @@ def remove_rule(rule_id: int) -> None:
 
 def try_rule(reference: str, file: Path | None, *, task_id: int | None) -> None:
     """Apply a rule to the text in a file or to the document of a task, and print the result."""
-    sample = Sample(markdown=_read_text(file) if file is not None else None, task_id=task_id)
+    sample = RuleSample(markdown=_read_text(file) if file is not None else None, task_id=task_id)
 
     async def apply(runtime: Runtime) -> tuple[Shaped, PageSizes]:
         etl = runtime.modules.etl
-        _, shaped = await rehearse.try_rule(etl, caller(), await find_rule_id(runtime, reference), sample)
+        _, shaped = await dry_run.try_rule(etl, caller(), await find_rule_id(runtime, reference), sample)
         if task_id is None:
             return shaped, {}
-        task = await track.get_task(etl, caller(), task_id)
+        task = await task_status.get_task(etl, caller(), task_id)
         return shaped, await read_page_sizes(etl.blobs, papers.pages_key(task))
 
     shaped, sizes = run(apply)
@@ -89,13 +89,13 @@ def _read_schema(path: Path) -> dict[str, Any]:
 
 def _read_text(path: Path) -> str:
     with path.open("rb") as file:
-        content = file.read(4 * MOST_SAMPLE + 1)  # a character has at most four bytes
+        content = file.read(4 * MAX_SAMPLE_CHARS + 1)  # a character has at most four bytes
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
         raise typer.BadParameter("not UTF-8 text; submit the document and use --task", param_hint="FILE") from error
-    if not 1 <= len(text) <= MOST_SAMPLE:
-        raise typer.BadParameter(f"expected 1 to {MOST_SAMPLE:,} characters", param_hint="FILE")
+    if not 1 <= len(text) <= MAX_SAMPLE_CHARS:
+        raise typer.BadParameter(f"expected 1 to {MAX_SAMPLE_CHARS:,} characters", param_hint="FILE")
     return text
 
 

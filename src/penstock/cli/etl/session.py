@@ -47,7 +47,7 @@ def caller() -> Caller:
 async def list_all_rules(runtime: Runtime) -> list[Rule]:
     """All rules, after importing those in files, since no server may have done so yet."""
     etl = runtime.modules.etl
-    await rules.take_in(etl, runtime.settings.data_dir / runtime.settings.etl.rules_dir)
+    await rules.load_rule_files(etl, runtime.settings.data_dir / runtime.settings.etl.rules_dir)
     known: list[Rule] = []
     while page := await rules.list_rules(etl, caller(), limit=PAGE, offset=len(known)):
         known += page

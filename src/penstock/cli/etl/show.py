@@ -13,10 +13,10 @@ from penstock.cli.etl.commands import Output
 from penstock.cli.etl.session import caller, run
 from penstock.cli.etl.text import PageSizes, align, describe_fields, printable, shorten
 from penstock.documents.pages import Citation, read_pages
-from penstock.etl import steer, track
+from penstock.etl import cancel, retry, task_status
 from penstock.etl.domain import EtlTask, Stage, Status
 from penstock.etl.papers import ShapingPaper, grounding_key, pages_key, result_key
-from penstock.etl.steer import Again
+from penstock.etl.retry import RetryOptions
 from penstock.kernel.blobs import BlobNotFound, Blobs, BlobTooLarge
 from penstock.wiring import Runtime
 
@@ -29,7 +29,7 @@ def print_output(task_id: int, output: Output) -> None:
 
     async def copy(runtime: Runtime) -> None:
         etl = runtime.modules.etl
-        async for chunk in etl.blobs.stream(await track.key_of(etl, caller(), task_id, output.value)):
+        async for chunk in etl.blobs.stream(await task_status.artifact_key(etl, caller(), task_id, output.value)):
             sys.stdout.buffer.write(chunk)
 
     run(copy)
@@ -39,7 +39,7 @@ def print_task(task_id: int) -> None:
     """Print the state of a task and, once it is completed, its values."""
 
     async def read(runtime: Runtime) -> tuple[EtlTask, list[str]]:
-        task = await track.get_task(runtime.modules.etl, caller(), task_id)
+        task = await task_status.get_task(runtime.modules.etl, caller(), task_id)
         if task.status is not Status.COMPLETED:
             return task, []
         blobs = runtime.blobs
@@ -55,14 +55,14 @@ def print_task(task_id: int) -> None:
 
 def retry_task(task_id: int, *, from_stage: Stage | None, force: bool) -> None:
     """Retry a task and print its new status."""
-    again = Again(from_stage=from_stage, force=force)
-    _print_status(run(lambda runtime: steer.retry(runtime.modules.etl, caller(), task_id, again)))
+    options = RetryOptions(from_stage=from_stage, force=force)
+    _print_status(run(lambda runtime: retry.retry_task(runtime.modules.etl, caller(), task_id, options)))
 
 
 def cancel_task(task_id: int, *, force: bool) -> None:
     """Cancel a task and print its new status."""
-    cancel = steer.abort if force else steer.cancel
-    _print_status(run(lambda runtime: cancel(runtime.modules.etl, caller(), task_id)))
+    end = cancel.abort_task if force else cancel.cancel_task
+    _print_status(run(lambda runtime: end(runtime.modules.etl, caller(), task_id)))
 
 
 async def read_page_sizes(blobs: Blobs, key: str) -> PageSizes:

@@ -16,12 +16,12 @@ from penstock.cli.etl.session import caller as cli_caller
 from penstock.cli.etl.session import find_rule_id, load_settings
 from penstock.cli.etl.text import align, printable, shorten
 from penstock.cli.signals import run_until_signal
-from penstock.etl import papers, receive
+from penstock.etl import papers, upload
 from penstock.etl import submit as submit_verb
 from penstock.etl.domain import EtlTask, Status
 from penstock.etl.errors import QueueFull
-from penstock.etl.receive import Sent
 from penstock.etl.submit import NewTask
+from penstock.etl.upload import UploadedDocument
 from penstock.kernel.errors import Invalid, PenstockError
 from penstock.settings import Settings
 from penstock.wiring import Runtime, open_runtime
@@ -147,9 +147,9 @@ class Submission:
 
     async def _submit(self, file: InputFile) -> EtlTask:
         project_id, rule_id = self._options.project_id, self._rule_id
-        upload = Sent(file=file.path, filename=file.name, project_id=project_id, rule_id=rule_id)
+        document = UploadedDocument(file=file.path, filename=file.name, project_id=project_id, rule_id=rule_id)
         try:
-            async with receive.kept(self._etl, self._caller, upload) as stored:
+            async with upload.stored_document(self._etl, self._caller, document) as stored:
                 new = NewTask(
                     project_id=project_id,
                     filename=stored.filename,

@@ -1,16 +1,16 @@
-"""HTTP of the room: shapes and routes. It translates and decides nothing."""
+"""HTTP shapes and routes of the etl module. They translate and decide nothing."""
 
 from collections.abc import Sequence
 
 from fastapi import APIRouter
 
-from penstock.etl.api import health, papers, reviews, rules, submit, tasks
+from penstock.etl.api import artifacts, health, reviews, rules, submit, tasks
 
-UPLOADS = (submit.UPLOAD,)  # paths whose bodies the room bounds itself
+UPLOADS = (submit.UPLOAD,)  # paths that limit their request bodies themselves
 ROUTERS: Sequence[APIRouter] = (
     submit.router,
     tasks.router,
-    papers.router,
+    artifacts.router,
     reviews.router,
     rules.router,
     health.router,

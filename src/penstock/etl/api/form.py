@@ -1,7 +1,7 @@
-"""A form with one file, read as it comes: the file goes to disk piece by piece, and never into memory as a whole.
+"""Streaming parser for a multipart form with one file, which is written to disk in chunks and never held in memory.
 
-It may come before the fields that say where it belongs, so it is kept in a folder for the moment, and gone at the end
-of the block. Everything is bounded: the file, the fields, the time between two pieces and the time for all of them.
+The file part may precede the fields, so it is written to a temporary file that is deleted at the end of the block. File
+size, field sizes, the time between two chunks and the total time are limited.
 """
 
 import asyncio
@@ -19,15 +19,15 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from penstock.kernel.http.request_body import BadBody, BodyTooLarge, BodyTooSlow, bad_body, drain_body, truncated_body
 
 FILE = "file"
-MOST_FIELDS = 10
-MOST_FIELD_BYTES = 1000
-OVERHEAD_BYTES = 64 * 1024  # for what stands around the file
-SILENT_SECONDS = 30.0
-WHOLE_SECONDS = 3600.0
+MAX_FIELDS = 10
+MAX_FIELD_BYTES = 1000
+OVERHEAD_BYTES = 64 * 1024  # for the fields and the multipart headers
+CHUNK_SECONDS = 30.0
+TOTAL_SECONDS = 3600.0
 
 
 class UploadTooLarge(BodyTooLarge):
-    """The document is larger than documents may be."""
+    """The document is larger than ETL_MAX_FILE_BYTES."""
 
     code = "UPLOAD_TOO_LARGE"
     message = "The document is larger than {most_bytes} bytes."
@@ -37,8 +37,8 @@ class UploadTooLarge(BodyTooLarge):
 
 
 @dataclass(kw_only=True)
-class Form:
-    """What came: the fields by their names, and the file where there was one."""
+class UploadForm:
+    """A parsed form: its fields by name, and its file if there is one."""
 
     fields: dict[str, str] = field(default_factory=dict)
     filename: str | None = None
@@ -47,8 +47,8 @@ class Form:
 
 
 @asynccontextmanager
-async def read_form(request: Request, folder: Path, *, most_bytes: int) -> AsyncIterator[Form]:
-    """A form whose file is at `path` until the block ends."""
+async def read_form(request: Request, folder: Path, *, most_bytes: int) -> AsyncIterator[UploadForm]:
+    """Parse the form of a request; its file is at `path` until the block ends."""
     boundary = _boundary(request)
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > most_bytes + OVERHEAD_BYTES:
@@ -58,44 +58,44 @@ async def read_form(request: Request, folder: Path, *, most_bytes: int) -> Async
     path = folder / f"{secrets.token_hex(8)}.part"
     try:
         with await asyncio.to_thread(path.open, "wb") as file:
-            reader = _Reader(boundary, Form(path=path), most_bytes=most_bytes)
+            reader = _FormReader(boundary, UploadForm(path=path), most_bytes=most_bytes)
             await _read(request, reader, file)
         yield reader.form
     finally:
         await asyncio.to_thread(path.unlink, missing_ok=True)
 
 
-async def _read(request: Request, reader: "_Reader", file: BinaryIO) -> None:
+async def _read(request: Request, reader: "_FormReader", file: BinaryIO) -> None:
     try:
-        async with asyncio.timeout(WHOLE_SECONDS):
+        async with asyncio.timeout(TOTAL_SECONDS):
             more = True
             while more:
                 chunk, more = await _next(request)
-                if piece := reader.take(chunk):
-                    await asyncio.to_thread(file.write, piece)
+                if content := reader.feed(chunk):
+                    await asyncio.to_thread(file.write, content)
         reader.end()
     except TimeoutError as error:
-        raise BodyTooSlow(seconds=WHOLE_SECONDS) from error
+        raise BodyTooSlow(seconds=TOTAL_SECONDS) from error
     except UploadTooLarge:
-        await drain_body(request.receive)  # else who still sends would be cut off before they hear why
+        await drain_body(request.receive)  # a client that still sends would otherwise get a reset before the response
         raise
 
 
 async def _next(request: Request) -> tuple[bytes, bool]:
     try:
-        async with asyncio.timeout(SILENT_SECONDS):
+        async with asyncio.timeout(CHUNK_SECONDS):
             message = await request.receive()
     except TimeoutError as error:
-        raise BodyTooSlow(seconds=SILENT_SECONDS) from error
+        raise BodyTooSlow(seconds=CHUNK_SECONDS) from error
     if message["type"] != "http.request":
         raise truncated_body()
     return message.get("body", b""), message.get("more_body", False)
 
 
-class _Reader:
-    """Takes a form apart."""
+class _FormReader:
+    """Incremental multipart parser."""
 
-    def __init__(self, boundary: bytes, form: Form, *, most_bytes: int) -> None:
+    def __init__(self, boundary: bytes, form: UploadForm, *, most_bytes: int) -> None:
         self.form = form
         self._most_bytes = most_bytes
         self._headers: dict[bytes, bytes] = {}
@@ -103,21 +103,21 @@ class _Reader:
         self._name = ""
         self._field = bytearray()
         self._in_file = False
-        self._pieces: list[bytes] = []
+        self._content: list[bytes] = []
         self._ended = False
         self._parser = self._new_parser(boundary)
 
-    def take(self, chunk: bytes) -> bytes:
-        """Read on; returns what there is of the file in this chunk."""
+    def feed(self, chunk: bytes) -> bytes:
+        """Parse a chunk; returns the part of the file in it."""
         try:
             self._parser.write(chunk)
         except FormParserError as error:
-            raise _no_form() from error
-        piece, self._pieces = b"".join(self._pieces), []
-        return piece
+            raise _not_multipart() from error
+        content, self._content = b"".join(self._content), []
+        return content
 
     def end(self) -> None:
-        """Nothing more comes: refuse a form that was cut off."""
+        """Raise if the form is incomplete."""
         if not self._ended:
             raise truncated_body()
 
@@ -127,25 +127,25 @@ class _Reader:
                 boundary,
                 {
                     "on_part_begin": self._begin_part,
-                    "on_header_field": self._take_header_name,
-                    "on_header_value": self._take_header_value,
+                    "on_header_field": self._add_header_name,
+                    "on_header_value": self._add_header_value,
                     "on_header_end": self._end_header,
                     "on_headers_finished": self._end_headers,
-                    "on_part_data": self._take_data,
+                    "on_part_data": self._add_data,
                     "on_part_end": self._end_part,
                     "on_end": self._end,
                 },
             )
-        except FormParserError as error:  # a boundary that is longer than any may be
-            raise _no_form() from error
+        except FormParserError as error:  # the boundary is too long
+            raise _not_multipart() from error
 
     def _begin_part(self) -> None:
         self._headers, self._field, self._in_file = {}, bytearray(), False
 
-    def _take_header_name(self, raw: bytes, start: int, end: int) -> None:
+    def _add_header_name(self, raw: bytes, start: int, end: int) -> None:
         self._header += raw[start:end]
 
-    def _take_header_value(self, raw: bytes, start: int, end: int) -> None:
+    def _add_header_value(self, raw: bytes, start: int, end: int) -> None:
         self._value += raw[start:end]
 
     def _end_header(self) -> None:
@@ -158,25 +158,25 @@ class _Reader:
         if b"filename" not in options:
             return
         if self._name != FILE or self.form.filename is not None:
-            raise bad_body(f"one file is wanted, as the field {FILE}", f"应有且仅有一个文件，字段名为 {FILE}")
+            raise bad_body(f"expected exactly one file, in the field {FILE}", f"应有且仅有一个文件，字段名为 {FILE}")
         self._in_file, self.form.filename = True, _text(options[b"filename"])
 
-    def _take_data(self, raw: bytes, start: int, end: int) -> None:
+    def _add_data(self, raw: bytes, start: int, end: int) -> None:
         if self._in_file:
             self.form.size_bytes += end - start
             if self.form.size_bytes > self._most_bytes:
                 raise UploadTooLarge(most_bytes=self._most_bytes)
-            self._pieces.append(raw[start:end])
+            self._content.append(raw[start:end])
             return
         self._field += raw[start:end]
-        if len(self._field) > MOST_FIELD_BYTES:
-            raise bad_body(f"a field is longer than {MOST_FIELD_BYTES} bytes", f"字段超过 {MOST_FIELD_BYTES} 字节")
+        if len(self._field) > MAX_FIELD_BYTES:
+            raise bad_body(f"a field is longer than {MAX_FIELD_BYTES} bytes", f"字段超过 {MAX_FIELD_BYTES} 字节")
 
     def _end_part(self) -> None:
         if self._in_file:
             return
-        if self._name in self.form.fields or len(self.form.fields) >= MOST_FIELDS:
-            raise bad_body("a field comes twice, or there are too many", "字段重复或过多")
+        if self._name in self.form.fields or len(self.form.fields) >= MAX_FIELDS:
+            raise bad_body("duplicate field, or too many fields", "字段重复或过多")
         self.form.fields[self._name] = _text(bytes(self._field))
 
     def _end(self) -> None:
@@ -187,7 +187,7 @@ def _boundary(request: Request) -> bytes:
     kind, options = parse_options_header(request.headers.get("content-type"))
     boundary = options.get(b"boundary", b"")
     if kind != b"multipart/form-data" or not boundary:
-        raise _no_form()
+        raise _not_multipart()
     return boundary
 
 
@@ -195,8 +195,8 @@ def _text(raw: bytes) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise bad_body("a name or a field is not UTF-8", "名称或字段不是 UTF-8 编码") from error
+        raise bad_body("a field name or value is not UTF-8", "名称或字段不是 UTF-8 编码") from error
 
 
-def _no_form() -> BadBody:
-    return bad_body("it is no multipart/form-data", "不是 multipart/form-data")
+def _not_multipart() -> BadBody:
+    return bad_body("not multipart/form-data", "不是 multipart/form-data")

@@ -1,6 +1,6 @@
-"""Whether documents are worked on: what waits, who works, and the parts that the room cannot do without.
+"""Health of the etl module: queue depth, workers, Redis, database and object store.
 
-Each part is looked at beside the others and given up on after a moment, so that nothing that hangs can hang this.
+The checks run concurrently, each with a timeout, so a hanging dependency cannot hang this route.
 """
 
 import asyncio
@@ -14,52 +14,52 @@ from pydantic import BaseModel, Field
 
 from penstock.access.domain import Scope
 from penstock.access.guard import requires
-from penstock.etl.api.parts import ToolsHere, new_router
+from penstock.etl.api.params import DepsParam, etl_router
 from penstock.etl.deps import Deps
-from penstock.etl.store.tasks import count_under_way
+from penstock.etl.lifecycle import MODULE
+from penstock.etl.store.tasks import count_active
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.looks import Look, LookTimedOut
 from penstock.kernel.processes import list_processes
 
 log = logging.getLogger(__name__)
-router = new_router()
+router = etl_router()
 
-ROOM = "etl"
-PATIENCE_SECONDS = 1.5
+CHECK_SECONDS = 1.5
 Word = Literal["ok", "unwell", "unused"]
 
 
 class EtlHealth(BaseModel):
-    """How the room is."""
+    """Health of the etl module."""
 
-    status: str = Field(description="ok; degraded when nobody works; unwell when a part is away (503).")
-    queue_depth: int | None = Field(description="Tasks that are under way; null when nobody could count them.")
-    queue_size: int = Field(description="How many may be: ETL_QUEUE_SIZE.")
-    workers: int | None = Field(description="Processes alive that take up work of this room.")
-    redis: Word = Field(description="`unused` where run state is kept in the database.")
+    status: str = Field(description="ok; degraded if no worker is alive; unwell if a dependency is unavailable (503).")
+    queue_depth: int | None = Field(description="Number of active tasks; null if the database is unavailable.")
+    queue_size: int = Field(description="Maximum number of active tasks: ETL_QUEUE_SIZE.")
+    workers: int | None = Field(description="Live worker processes of this module.")
+    redis: Word = Field(description="`unused` if run state is kept in the database.")
     database: Word
     object_store: Word
 
 
 @router.get(
     "/health",
-    summary="How the room is",
+    summary="Health of the etl module",
     response_model=EtlHealth,
-    responses={503: {"model": EtlHealth, "description": "A part is away."}},
+    responses={503: {"model": EtlHealth, "description": "A dependency is unavailable."}},
     **requires(Scope.READ),
 )
-async def health(tools: ToolsHere) -> Response:
+async def health(deps: DepsParam) -> Response:
     """Queue depth, workers, Redis, database, object store."""
-    figures, redis, store = await asyncio.gather(
-        _looked(lambda: _figures(tools)), _is_there(tools.ping_redis), _is_there(tools.blobs.check)
+    counts, redis, store = await asyncio.gather(
+        _try(lambda: _counts(deps)), _check(deps.ping_redis), _check(deps.blobs.check)
     )
-    depth, workers = figures if figures is not None else (None, None)
-    database: Word = "ok" if figures is not None else "unwell"
+    depth, workers = counts if counts is not None else (None, None)
+    database: Word = "ok" if counts is not None else "unwell"
     unwell = "unwell" in (redis, database, store)
     found = EtlHealth(
         status="unwell" if unwell else "ok" if workers else "degraded",
         queue_depth=depth,
-        queue_size=tools.terms.queue_size,
+        queue_size=deps.config.queue_size,
         workers=workers,
         redis=redis,
         database=database,
@@ -68,14 +68,14 @@ async def health(tools: ToolsHere) -> Response:
     return JSONResponse(found.model_dump(), status_code=503 if unwell else 200)
 
 
-async def _figures(tools: Deps) -> tuple[int, int]:
-    async with tools.db.read() as tx:
-        depth = await count_under_way(tx, most=tools.terms.queue_size)
-        alive = [known for known in await list_processes(tx) if known.alive and ROOM in known.modules]
+async def _counts(deps: Deps) -> tuple[int, int]:
+    async with deps.db.read() as tx:
+        depth = await count_active(tx, limit=deps.config.queue_size)
+        alive = [known for known in await list_processes(tx) if known.alive and MODULE in known.modules]
     return depth, len(alive)
 
 
-async def _is_there(ask: Callable[[], Awaitable[object]] | None) -> Word:
+async def _check(ask: Callable[[], Awaitable[object]] | None) -> Word:
     if ask is None:
         return "unused"
 
@@ -83,13 +83,13 @@ async def _is_there(ask: Callable[[], Awaitable[object]] | None) -> Word:
         await ask()
         return True
 
-    return "ok" if await _looked(asked) else "unwell"
+    return "ok" if await _try(asked) else "unwell"
 
 
-async def _looked(ask: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    """What was seen; None when there was no answer, or none in time."""
+async def _try(ask: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """The answer of a check; None if it failed or timed out."""
     try:
-        return await Look(ask, fresh_seconds=0, patience_seconds=PATIENCE_SECONDS).answer()
+        return await Look(ask, fresh_seconds=0, patience_seconds=CHECK_SECONDS).answer()
     except (PenstockError, LookTimedOut) as error:
-        log.warning("a part of the etl room is unwell: %r", error)
+        log.warning("etl health check failed: %r", error)
         return None

@@ -1,4 +1,4 @@
-"""What people say about results, over HTTP: correct a value, take it back, and see how good a rule is."""
+"""Routes of reviews: correct values, withdraw corrections, and measure the accuracy of a rule."""
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
@@ -12,25 +12,32 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from penstock.access.domain import MOST_ID, Scope
 from penstock.access.guard import CurrentCaller, requires
-from penstock.etl import assess, review, review_files
-from penstock.etl.api.parts import Plainly, RuleId, TaskId, ToolsHere, new_router, refusals
-from penstock.etl.assess import Wanted
-from penstock.etl.domain.review import MOST_AT_ONCE, MOST_NOTE, BadCorrections, Correction, NewCorrection, Tally
-from penstock.etl.domain.rule import MOST_VERSION
-from penstock.etl.pointers import MOST_POINTER
-from penstock.etl.review import Reviewed, Said
-from penstock.etl.review_files import FileKind
+from penstock.etl import accuracy, correction_export, review
+from penstock.etl.accuracy import CorrectionQuery
+from penstock.etl.api.params import DepsParam, PlainInteger, RuleId, TaskId, error_responses, etl_router
+from penstock.etl.correction_export import ExportFormat
+from penstock.etl.domain.review import (
+    MAX_CORRECTIONS_PER_CALL,
+    MAX_NOTE_CHARS,
+    BadCorrections,
+    Correction,
+    NewCorrection,
+    ValueCounts,
+)
+from penstock.etl.domain.rule import MAX_VERSION
+from penstock.etl.json_pointer import MAX_POINTER_CHARS
+from penstock.etl.review import ReviewInput, ReviewResult
 from penstock.kernel.http.fields import BadField
 from penstock.kernel.http.problems import BadFields
 
-router = new_router()
+router = etl_router()
 
 PAGE = 100
-MEDIA = {FileKind.JSONL: "application/x-ndjson", FileKind.CSV: "text/csv; charset=utf-8"}
+MEDIA = {ExportFormat.JSONL: "application/x-ndjson", ExportFormat.CSV: "text/csv; charset=utf-8"}
 
 
 class Form(StrEnum):
-    """How a list is answered: a page of it, or all of it as a file."""
+    """Response format of a list: a page as JSON, or all of it as a file."""
 
     JSON = "json"
     JSONL = "jsonl"
@@ -38,21 +45,21 @@ class Form(StrEnum):
 
 
 class CorrectionGiven(BaseModel):
-    """What a value should be."""
+    """A corrected value."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     pointer: str = Field(
-        max_length=MOST_POINTER,
+        max_length=MAX_POINTER_CHARS,
         description="A JSON Pointer (RFC 6901) into the result, such as /items/0/price: to a value, to an object or "
-        "list as a whole, or to a member that is missing and that the schema knows.",
+        "list as a whole, or to a missing member that the schema describes.",
     )
-    value: JsonValue = Field(description="What should stand there. What stands there already says that it is right.")
-    note: str | None = Field(default=None, max_length=MOST_NOTE, description="Why; for whoever reads it later.")
+    value: JsonValue = Field(description="The right value. A value equal to the original confirms it.")
+    note: str | None = Field(default=None, max_length=MAX_NOTE_CHARS, description="Why, for later readers.")
 
 
 class ReviewGiven(BaseModel):
-    """What a person says about a result."""
+    """Corrections of a result, and whether all of it was reviewed."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -61,210 +68,218 @@ class ReviewGiven(BaseModel):
         },
     )
 
-    corrections: list[CorrectionGiven] = Field(default_factory=list, max_length=MOST_AT_ONCE)
+    corrections: list[CorrectionGiven] = Field(default_factory=list, max_length=MAX_CORRECTIONS_PER_CALL)
     reviewed: bool | None = Field(
         default=None,
-        description="true: every other value was looked at and is right; with no corrections, all of them. "
-        "false takes that back. Without it, that stays as it was.",
+        description="true: every other value was reviewed and is right; without corrections, all of them. "
+        "false revokes that. Omitted: unchanged.",
     )
 
 
 class CorrectionView(BaseModel):
-    """One value of a result, what it was and what somebody says it should be."""
+    """A correction: one value of a result, the original and the corrected one."""
 
     correction_id: int
     task_id: int
-    run: int = Field(description="The run whose result it is about; each retry is the next.")
+    run: int = Field(description="The run of the result; each retry opens the next run.")
     rule_id: int
     rule_version: int
     pointer: str
-    field: str = Field(description="The pointer with * for each number in a list.")
-    original: Any = Field(description="What was there; null also where nothing was.")
-    missing: bool = Field(description="Whether nothing was there.")
+    field: str = Field(description="The pointer with * for each list index.")
+    original: Any = Field(description="The original value; null also if it was missing.")
+    missing: bool = Field(description="Whether the original value was missing.")
     corrected: Any
-    confirmed: bool = Field(description="Whether both are the same: somebody says that the value is right.")
+    confirmed: bool = Field(description="Whether both are equal: the correction confirms the original.")
     note: str | None
-    stands: bool = Field(description="Whether it is laid over the result of its run.")
+    stands: bool = Field(description="Whether it is active: neither superseded nor withdrawn.")
     created_by: str
     created_at: datetime
-    superseded_at: datetime | None = Field(description="When a later correction took its place.")
-    withdrawn_at: datetime | None = Field(description="When somebody took it back.")
-    ended_by: str | None = Field(description="Who did either.")
+    superseded_at: datetime | None = Field(description="When a later correction superseded it.")
+    withdrawn_at: datetime | None = Field(description="When it was withdrawn.")
+    ended_by: str | None = Field(description="Who superseded or withdrew it.")
 
 
 class ReviewView(BaseModel):
-    """What was said about a task's results."""
+    """The review of a task's result."""
 
     task_id: int
-    run: int = Field(description="The run that counts now.")
-    reviewed: bool = Field(description="Whether somebody looked at every value of this run's result.")
+    run: int = Field(description="The current run.")
+    reviewed: bool = Field(description="Whether every value of this run's result was reviewed.")
     reviewed_by: str | None
     reviewed_at: datetime | None
     corrections: list[CorrectionView]
 
 
 class ReviewPage(ReviewView):
-    """The same, page by page: of every run, the newest correction first, with what stands no more."""
+    """A page of a task's corrections of every run, newest first, including superseded and withdrawn ones."""
 
-    next_after: int | None = Field(description="The `after` of the next page; null when this was the last.")
+    next_after: int | None = Field(description="The `after` of the next page; null on the last page.")
 
 
 class CorrectionPage(BaseModel):
-    """Corrections of a rule's results that stand, the newest first."""
+    """A page of a rule's active corrections, newest first."""
 
     corrections: list[CorrectionView]
     limit: int
-    next_after: int | None = Field(description="The `after` of the next page; null when this was the last.")
+    next_after: int | None = Field(description="The `after` of the next page; null on the last page.")
 
 
-class Share(BaseModel):
-    """How much was right."""
+class AccuracyShare(BaseModel):
+    """Counts of reviewed and wrong values."""
 
-    values: int = Field(description="How many values somebody looked at.")
-    corrected: int = Field(description="How many of them were wrong, or missing.")
-    accuracy: float | None = Field(description="The share that was right, 0 to 1; null when nobody looked.")
+    values: int = Field(description="Number of reviewed values.")
+    corrected: int = Field(description="Number of them that were wrong or missing.")
+    accuracy: float | None = Field(description="Share of right values, 0 to 1; null if none was reviewed.")
 
 
-class VersionShare(Share):
-    """The same of one version of the rule."""
+class VersionShare(AccuracyShare):
+    """Accuracy of one version of a rule."""
 
     version: int
 
 
-class FieldShare(Share):
-    """The same of one field."""
+class FieldShare(AccuracyShare):
+    """Accuracy of one field."""
 
-    field: str = Field(description="A JSON Pointer with * for each number in a list, such as /items/*/price.")
+    field: str = Field(description="A JSON Pointer with * for each list index, such as /items/*/price.")
 
 
-class AccuracyView(Share):
-    """How good a rule is by what people said of its results, over the latest 1,000 that somebody spoke of."""
+class AccuracyView(AccuracyShare):
+    """Accuracy of a rule over its latest 1,000 reviews."""
 
     rule_id: int
-    reviewed_tasks: int = Field(description="Tasks of which somebody looked at a value at least.")
-    reviewed_whole: int = Field(description="Those of them of which somebody looked at every value.")
-    versions: list[VersionShare] = Field(description="The latest version first.")
-    fields: list[FieldShare] = Field(description="By name, 500 at the most; the sums have all.")
-    is_all: bool = Field(description="Whether no earlier review was left out.")
+    reviewed_tasks: int = Field(description="Tasks with at least one reviewed value.")
+    reviewed_whole: int = Field(description="Tasks whose every value was reviewed.")
+    versions: list[VersionShare] = Field(description="Latest version first.")
+    fields: list[FieldShare] = Field(description="By name, at most 500; the totals include all.")
+    is_all: bool = Field(description="false if earlier reviews were left out.")
 
 
-CorrectionId = Annotated[int, Plainly, Path(ge=1, le=MOST_ID, description="The number of a correction.")]
-PageSize = Annotated[int | None, Plainly, Query(ge=1, le=PAGE, description="How many at the most. A file has all.")]
-After = Annotated[int | None, Plainly, Query(ge=1, le=MOST_ID, description="Only those older than this correction_id.")]
-Version = Annotated[int | None, Plainly, Query(ge=1, le=MOST_VERSION, description="Only of this version of the rule.")]
-FormAsked = Annotated[
-    Form, Query(alias="format", description="json: a page. jsonl, csv: all of it as a file; UTF-8, formulas defused.")
+CorrectionId = Annotated[int, PlainInteger, Path(ge=1, le=MOST_ID, description="Correction id.")]
+PageSize = Annotated[
+    int | None, PlainInteger, Query(ge=1, le=PAGE, description="Maximum number. A file has all by default.")
+]
+After = Annotated[
+    int | None, PlainInteger, Query(ge=1, le=MOST_ID, description="Only those older than this correction_id.")
+]
+Version = Annotated[
+    int | None, PlainInteger, Query(ge=1, le=MAX_VERSION, description="Only of this version of the rule.")
+]
+FormatParam = Annotated[
+    Form, Query(alias="format", description="json: a page. jsonl, csv: all of it as a file; UTF-8, formulas escaped.")
 ]
 
 
 @router.post(
     "/tasks/{task_id}/corrections",
     status_code=status.HTTP_201_CREATED,
-    summary="Correct values of a result, or say that it is right",
+    summary="Correct or confirm values of a result",
     responses={
-        200: {"model": ReviewView, "description": "Nothing of it is a new correction."},
-        **refusals(
+        200: {"model": ReviewView, "description": "No new correction was stored."},
+        **error_responses(
             {
-                409: "The task is not completed, has as many corrections as may be, or others are quicker.",
-                413: "The result is too large to be reviewed.",
+                409: "The task is not completed, has the maximum number of corrections, or is corrected concurrently.",
+                413: "The result is too large to review.",
             }
         ),
     },
     **requires(Scope.WRITE),
 )
 async def correct_task(
-    task_id: TaskId, given: ReviewGiven, caller: CurrentCaller, tools: ToolsHere, response: Response
+    task_id: TaskId, given: ReviewGiven, caller: CurrentCaller, deps: DepsParam, response: Response
 ) -> ReviewView:
-    """All of it is kept, or nothing. The result with every correction that stands must satisfy the rule's schema in the
-    version that the task has; what the original itself lacks there is not held against anybody. A later correction of
-    the same place, or of something around it, takes the place of an earlier one."""
+    """Stores all corrections or none. The corrected result must satisfy the task's version of the rule's schema;
+    violations that the original already has are ignored. A later correction of the same value, or of one that encloses
+    it, supersedes an earlier one."""
     corrections = [
         NewCorrection(pointer=one.pointer, value=msgspec.json.encode(one.value).decode(), note=one.note)
         for one in given.corrections
     ]
     try:
-        said = Said(corrections=corrections, reviewed=given.reviewed)
-        told = await review.correct(tools, caller, task_id, said)
+        new = ReviewInput(corrections=corrections, reviewed=given.reviewed)
+        stored = await review.correct(deps, caller, task_id, new)
     except BadCorrections as error:
         raise BadFields(errors=_bad_fields(error)) from error
-    if not told.is_new:
+    if not stored.is_new:
         response.status_code = status.HTTP_200_OK
-    return ReviewView(**_review_view(told, told.corrections))
+    return ReviewView(**_review_view(stored, stored.corrections))
 
 
-@router.get("/tasks/{task_id}/corrections", summary="What was said about a task's results", **requires(Scope.READ))
+@router.get("/tasks/{task_id}/corrections", summary="Corrections of a task's results", **requires(Scope.READ))
 async def list_task_corrections(
-    task_id: TaskId, caller: CurrentCaller, tools: ToolsHere, limit: PageSize = None, after: After = None
+    task_id: TaskId, caller: CurrentCaller, deps: DepsParam, limit: PageSize = None, after: After = None
 ) -> ReviewPage:
-    """The newest first, of every run, with what stands no more: superseded, or withdrawn."""
+    """Newest first, of every run, including superseded and withdrawn ones."""
     size = limit or PAGE
-    told = await review.list_of_task(tools, caller, task_id, before=after, limit=size + 1)
-    shown = told.corrections[:size]
-    return ReviewPage(**_review_view(told, shown), next_after=_next_after(told.corrections, size))
+    found = await review.list_of_task(deps, caller, task_id, before=after, limit=size + 1)
+    shown = found.corrections[:size]
+    return ReviewPage(**_review_view(found, shown), next_after=_next_after(found.corrections, size))
 
 
 @router.delete(
     "/tasks/{task_id}/corrections/{correction_id}",
     status_code=status.HTTP_204_NO_CONTENT,
-    summary="Take a correction back",
-    responses=refusals({409: "It stands no more, others build on it, or the task is not completed."}),
+    summary="Withdraw a correction",
+    responses=error_responses({409: "It is no longer active, others depend on it, or the task is not completed."}),
     **requires(Scope.WRITE),
 )
 async def withdraw_correction(
-    task_id: TaskId, correction_id: CorrectionId, caller: CurrentCaller, tools: ToolsHere
+    task_id: TaskId, correction_id: CorrectionId, caller: CurrentCaller, deps: DepsParam
 ) -> None:
-    """It stays in the list, as withdrawn; the original value shows again. To do it twice is harmless."""
-    await review.withdraw(tools, caller, task_id, correction_id)
+    """It stays in the list as withdrawn; the original value applies again. Idempotent."""
+    await review.withdraw(deps, caller, task_id, correction_id)
 
 
 @router.get(
     "/rules/{rule_id}/corrections",
     response_model=CorrectionPage,
-    summary="What was corrected in the results of a rule",
+    summary="Corrections of a rule's results",
     responses={200: {"content": {media.partition(";")[0]: {"schema": {}} for media in MEDIA.values()}}},
     **requires(Scope.READ),
 )
 async def list_rule_corrections(
     rule_id: RuleId,
     caller: CurrentCaller,
-    tools: ToolsHere,
+    deps: DepsParam,
     *,
     limit: PageSize = None,
     after: After = None,
     version: Version = None,
-    form: FormAsked = Form.JSON,
+    form: FormatParam = Form.JSON,
 ) -> CorrectionPage | Response:
-    """Those that stand, the newest first, of the caller's own tasks; an admin sees everyone's. As a file it has all of
-    them, unless there is a `limit`."""
+    """Active corrections of the caller's own tasks, newest first; an admin sees everyone's. A file has all of them,
+    unless `limit` is given."""
     if form is Form.JSON:
         size = limit or PAGE
-        wanted = Wanted(rule_id=rule_id, version=version, before=after, limit=size + 1)
-        found = [one async for page in assess.walk(tools, caller, wanted) for one in page]
+        query = CorrectionQuery(rule_id=rule_id, version=version, before=after, limit=size + 1)
+        found = [one async for page in accuracy.iter_corrections(deps, caller, query) for one in page]
         views = [_correction_view(one) for one in found[:size]]
         return CorrectionPage(corrections=views, limit=size, next_after=_next_after(found, size))
-    kind = FileKind(form.value)
-    pages = assess.walk(tools, caller, Wanted(rule_id=rule_id, version=version, before=after, limit=limit))
-    first = await anext(pages)  # what is wrong shows here, before an answer has begun
+    kind = ExportFormat(form.value)
+    pages = accuracy.iter_corrections(
+        deps, caller, CorrectionQuery(rule_id=rule_id, version=version, before=after, limit=limit)
+    )
+    first = await anext(pages)  # errors surface here, before the response has started
     name = f'attachment; filename="rule-{rule_id}-corrections.{kind}"'
-    content = review_files.written(_joined(first, pages), kind)
+    content = correction_export.export_corrections(_prepend(first, pages), kind)
     return StreamingResponse(content, media_type=MEDIA[kind], headers={"Content-Disposition": name})
 
 
-@router.get("/rules/{rule_id}/accuracy", summary="How good a rule is", **requires(Scope.READ))
+@router.get("/rules/{rule_id}/accuracy", summary="Accuracy of a rule", **requires(Scope.READ))
 async def get_rule_accuracy(
-    rule_id: RuleId, caller: CurrentCaller, tools: ToolsHere, version: Version = None
+    rule_id: RuleId, caller: CurrentCaller, deps: DepsParam, version: Version = None
 ) -> AccuracyView:
-    """The share of values that were right, of those that somebody looked at: all values of a result that was said to be
-    reviewed, else those that a correction is about. Of the caller's own tasks; an admin's are everyone's."""
-    found = await assess.accuracy(tools, caller, rule_id, version=version)
+    """Share of right values among the reviewed ones: all values of a result that was marked as reviewed, else those
+    that corrections cover. Of the caller's own tasks; an admin sees everyone's."""
+    found = await accuracy.measure_accuracy(deps, caller, rule_id, version=version)
     return AccuracyView(
         rule_id=rule_id,
         reviewed_tasks=found.reviewed_tasks,
         reviewed_whole=found.reviewed_whole,
-        versions=[VersionShare(version=number, **_share(tally)) for number, tally in found.versions.items()],
-        fields=[FieldShare(field=name, **_share(tally)) for name, tally in found.tally.by_field.items()],
+        versions=[VersionShare(version=number, **_share(counts)) for number, counts in found.versions.items()],
+        fields=[FieldShare(field=name, **_share(counts)) for name, counts in found.counts.by_field.items()],
         is_all=found.is_all,
-        **_share(found.tally),
+        **_share(found.counts),
     )
 
 
@@ -272,12 +287,12 @@ def _bad_fields(error: BadCorrections) -> list[BadField]:
     return [BadField(field=one.where, reason=one.reason, reason_zh=one.reason_zh) for one in error.problems]
 
 
-def _review_view(told: Reviewed, shown: Sequence[Correction]) -> dict[str, Any]:
-    known = told.review
+def _review_view(found: ReviewResult, shown: Sequence[Correction]) -> dict[str, Any]:
+    known = found.review
     return {
-        "task_id": told.task.id,
-        "run": told.task.run,
-        "reviewed": told.is_whole,
+        "task_id": found.task.id,
+        "run": found.task.run,
+        "reviewed": found.is_whole,
         "reviewed_by": known and known.reviewed_by,
         "reviewed_at": known and known.reviewed_at,
         "corrections": [_correction_view(one) for one in shown],
@@ -298,7 +313,7 @@ def _correction_view(one: Correction) -> CorrectionView:
         corrected=msgspec.json.decode(one.corrected),
         confirmed=one.confirms,
         note=one.note,
-        stands=one.stands,
+        stands=one.is_active,
         created_by=one.created_by,
         created_at=one.created_at,
         superseded_at=one.superseded_at,
@@ -311,11 +326,11 @@ def _next_after(found: Sequence[Correction], size: int) -> int | None:
     return found[size - 1].id if len(found) > size else None
 
 
-def _share(tally: Tally) -> dict[str, Any]:
-    return {"values": tally.values, "corrected": tally.corrected, "accuracy": tally.accuracy}
+def _share(counts: ValueCounts) -> dict[str, Any]:
+    return {"values": counts.values, "corrected": counts.corrected, "accuracy": counts.accuracy}
 
 
-async def _joined(
+async def _prepend(
     first: Sequence[Correction], rest: AsyncIterator[Sequence[Correction]]
 ) -> AsyncIterator[Sequence[Correction]]:
     yield first

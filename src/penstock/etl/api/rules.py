@@ -1,4 +1,4 @@
-"""Rules over HTTP: what callers want made of their documents, in versions, and a rehearsal on a sample."""
+"""Routes of rules: manage them and their versions, and try one on a sample."""
 
 from typing import Annotated, Any
 
@@ -8,46 +8,54 @@ from pydantic_core import PydanticCustomError
 
 from penstock.access.domain import MOST_ID, Scope
 from penstock.access.guard import CurrentCaller, requires
-from penstock.etl import rehearse, rules
-from penstock.etl.api.parts import Limit, Offset, RuleId, ToolsHere, new_router, refusals
+from penstock.etl import dry_run, rules
+from penstock.etl.api.params import DepsParam, Limit, Offset, RuleId, error_responses, etl_router
 from penstock.etl.api.shapes import SCHEMA, RulePage, RuleVersions, RuleView, next_offset, rule_view
 from penstock.etl.deps import Deps
 from penstock.etl.domain import Mode, Rule, RuleBody, Strategy
-from penstock.etl.rehearse import MOST_SAMPLE, Sample
-from penstock.etl.schemas import MOST_DESCRIPTION, MOST_NAME, MOST_PROMPT
+from penstock.etl.dry_run import MAX_SAMPLE_CHARS, RuleSample
+from penstock.etl.rule_validation import MAX_DESCRIPTION, MAX_NAME, MAX_PROMPT
 
-router = new_router()
+router = etl_router()
 
 
-def _or_nothing(given: object) -> object:
+def _none_to_empty_string(given: object) -> object:
     return "" if given is None else given
 
 
-def _or_empty(given: object) -> object:
+def _none_to_empty_object(given: object) -> object:
     return {} if given is None else given
 
 
-def _or_none(given: object) -> object:
+def _empty_object_to_none(given: object) -> object:
     return None if given == {} else given
 
 
-Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MOST_NAME)]
-Description = Annotated[str, BeforeValidator(_or_nothing), Field(max_length=MOST_DESCRIPTION)]
+Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME)]
+Description = Annotated[str, BeforeValidator(_none_to_empty_string), Field(max_length=MAX_DESCRIPTION)]
 Schema = Annotated[
     dict[str, Any] | None,
-    BeforeValidator(_or_none),
-    Field(description="A JSON Schema of type object; needed unless postprocess_mode is skip. No $ref leads outside."),
+    BeforeValidator(_empty_object_to_none),
+    Field(
+        description="JSON Schema of type object; required unless postprocess_mode is skip. No $ref may point outside."
+    ),
 ]
 Prompt = Annotated[
-    str | None, Field(max_length=MOST_PROMPT, description="What a model is told first; without it, a sentence of ours.")
+    str | None, Field(max_length=MAX_PROMPT, description="System prompt of the model; a built-in one by default.")
 ]
-HowMade = Annotated[Mode, Field(description="llm: a model; fields: labels and tables of the document; skip: nobody.")]
-HowAsked = Annotated[Strategy | None, Field(description="How a model is asked; without it, by the length of the text.")]
-Options = Annotated[dict[str, Any], BeforeValidator(_or_empty), Field(description="For the post-processor.")]
+ModeField = Annotated[
+    Mode, Field(description="llm: a language model; fields: labels and tables of the document; skip: none.")
+]
+StrategyField = Annotated[
+    Strategy | None, Field(description="How the document is sent to the model; by default chosen by its length.")
+]
+Options = Annotated[
+    dict[str, Any], BeforeValidator(_none_to_empty_object), Field(description="Options of the post-processor.")
+]
 
 
 class NewRule(BaseModel):
-    """A rule to be made."""
+    """A rule to be created."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -58,13 +66,13 @@ class NewRule(BaseModel):
     description: Description = ""
     json_schema: Schema = None
     system_prompt: Prompt = None
-    postprocess_mode: HowMade = Mode.LLM
-    postprocess_strategy: HowAsked = None
+    postprocess_mode: ModeField = Mode.LLM
+    postprocess_strategy: StrategyField = None
     options: Options = Field(default_factory=dict)
 
 
 class RuleChanges(BaseModel):
-    """What is to be different; what is left out stays."""
+    """Fields to change; omitted fields stay as they are."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"description": "For the archive."}})
 
@@ -72,55 +80,55 @@ class RuleChanges(BaseModel):
     description: Description = ""
     json_schema: Schema = None
     system_prompt: Prompt = None
-    postprocess_mode: HowMade = Mode.LLM
-    postprocess_strategy: HowAsked = None
+    postprocess_mode: ModeField = Mode.LLM
+    postprocess_strategy: StrategyField = None
     options: Options = Field(default_factory=dict)
 
 
 class TrySample(BaseModel):
-    """What to try a rule on: a text, or a task that was read already."""
+    """Input of a dry run: a text, or a task whose OCR is done."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"example": {"markdown": "Invoice No.: 2026-17\n\nTotal: 90.00"}}
     )
 
-    markdown: str | None = Field(default=None, min_length=1, max_length=MOST_SAMPLE)
+    markdown: str | None = Field(default=None, min_length=1, max_length=MAX_SAMPLE_CHARS)
     task_id: int | None = Field(default=None, ge=1, le=MOST_ID)
 
     @model_validator(mode="after")
     def _one_of_them(self) -> "TrySample":
         if (self.markdown is None) == (self.task_id is None):
-            raise PydanticCustomError("one_of", "Either markdown or task_id is wanted")
+            raise PydanticCustomError("one_of", "Expected either markdown or task_id")
         return self
 
 
 class PlaceView(BaseModel):
-    """Where a value came from."""
+    """A citation: where a value stands in the document."""
 
     pointer: str = Field(description="A JSON Pointer into the value.")
-    grounded: bool = Field(description="Whether the value stands in the document.")
+    grounded: bool = Field(description="Whether the value was found in the document.")
     page: int | None = None
     box: tuple[float, float, float, float] | None = Field(default=None, description="Left, top, right, bottom.")
-    text: str | None = Field(default=None, description="What stands there.")
+    text: str | None = Field(default=None, description="The text there.")
 
 
 class Tried(BaseModel):
-    """What a rule makes of a sample. None of it is kept."""
+    """The result of a dry run. Nothing is stored."""
 
     rule_id: int
     version: int
     strategy: str
     value: Any
     places: list[PlaceView]
-    usage: dict[str, Any] = Field(description="What a model cost; empty where there was none.")
+    usage: dict[str, Any] = Field(description="Token usage and cost of the model; empty without a model.")
 
 
-@router.get("/rules", summary="Rules that can be used", **requires(Scope.READ))
-async def list_rules(caller: CurrentCaller, tools: ToolsHere, limit: Limit = 100, offset: Offset = 0) -> RulePage:
-    """The caller's own and the system's, with the built-in default first; an admin sees everyone's."""
-    found = await rules.list_rules(tools, caller, limit=limit + 1, offset=offset)
+@router.get("/rules", summary="List rules", **requires(Scope.READ))
+async def list_rules(caller: CurrentCaller, deps: DepsParam, limit: Limit = 100, offset: Offset = 0) -> RulePage:
+    """The caller's own rules and the system rules, the built-in default first; an admin sees everyone's."""
+    found = await rules.list_rules(deps, caller, limit=limit + 1, offset=offset)
     return RulePage(
-        rules=_views(tools, found[:limit]),
+        rules=_views(deps, found[:limit]),
         limit=limit,
         offset=offset,
         next_offset=next_offset(found, limit=limit, offset=offset),
@@ -130,48 +138,48 @@ async def list_rules(caller: CurrentCaller, tools: ToolsHere, limit: Limit = 100
 @router.post(
     "/rules",
     status_code=status.HTTP_201_CREATED,
-    summary="Make a rule",
-    responses=refusals({409: "The caller has as many as may be."}),
+    summary="Create a rule",
+    responses=error_responses({409: "The caller has the maximum number of rules."}),
     **requires(Scope.WRITE),
 )
-async def add_rule(new: NewRule, caller: CurrentCaller, tools: ToolsHere) -> RuleView:
-    """The answer has its number, rule_id."""
-    return _view(tools, await rules.add(tools, caller, RuleBody(**_values(new))))
+async def add_rule(new: NewRule, caller: CurrentCaller, deps: DepsParam) -> RuleView:
+    """The response contains its rule_id."""
+    return _view(deps, await rules.add(deps, caller, RuleBody(**_values(new))))
 
 
-@router.get("/rules/{rule_id}", summary="One rule", **requires(Scope.READ))
-async def get_rule(rule_id: RuleId, caller: CurrentCaller, tools: ToolsHere) -> RuleView:
-    """As it is now."""
-    return _view(tools, await rules.get_rule(tools, caller, rule_id))
+@router.get("/rules/{rule_id}", summary="Get a rule", **requires(Scope.READ))
+async def get_rule(rule_id: RuleId, caller: CurrentCaller, deps: DepsParam) -> RuleView:
+    """The current version."""
+    return _view(deps, await rules.get_rule(deps, caller, rule_id))
 
 
 @router.put(
     "/rules/{rule_id}",
     summary="Change a rule",
-    responses=refusals({409: "Somebody else changed it meanwhile, or it has as many versions as may be."}),
+    responses=error_responses({409: "It was changed concurrently, or has the maximum number of versions."}),
     **requires(Scope.WRITE),
 )
-async def change_rule(rule_id: RuleId, changes: RuleChanges, caller: CurrentCaller, tools: ToolsHere) -> RuleView:
-    """Makes a new version, for tasks to come; what is left out stays as it is."""
-    return _view(tools, await rules.change(tools, caller, rule_id, _values(changes)))
+async def change_rule(rule_id: RuleId, changes: RuleChanges, caller: CurrentCaller, deps: DepsParam) -> RuleView:
+    """Creates a new version for future tasks; omitted fields stay as they are."""
+    return _view(deps, await rules.change(deps, caller, rule_id, _values(changes)))
 
 
 @router.delete(
     "/rules/{rule_id}", status_code=status.HTTP_204_NO_CONTENT, summary="Delete a rule", **requires(Scope.WRITE)
 )
-async def remove_rule(rule_id: RuleId, caller: CurrentCaller, tools: ToolsHere) -> None:
-    """Tasks that began with it end with it."""
-    await rules.remove(tools, caller, rule_id)
+async def remove_rule(rule_id: RuleId, caller: CurrentCaller, deps: DepsParam) -> None:
+    """Tasks that use it keep their version."""
+    await rules.remove(deps, caller, rule_id)
 
 
-@router.get("/rules/{rule_id}/versions", summary="What a rule has said", **requires(Scope.READ))
+@router.get("/rules/{rule_id}/versions", summary="List the versions of a rule", **requires(Scope.READ))
 async def list_rule_versions(
-    rule_id: RuleId, caller: CurrentCaller, tools: ToolsHere, limit: Limit = 20, offset: Offset = 0
+    rule_id: RuleId, caller: CurrentCaller, deps: DepsParam, limit: Limit = 20, offset: Offset = 0
 ) -> RuleVersions:
-    """The latest version first."""
-    found = await rules.list_versions(tools, caller, rule_id, limit=limit + 1, offset=offset)
+    """Latest version first."""
+    found = await rules.list_versions(deps, caller, rule_id, limit=limit + 1, offset=offset)
     return RuleVersions(
-        versions=_views(tools, found[:limit]),
+        versions=_views(deps, found[:limit]),
         limit=limit,
         offset=offset,
         next_offset=next_offset(found, limit=limit, offset=offset),
@@ -181,13 +189,13 @@ async def list_rule_versions(
 @router.post(
     "/rules/{rule_id}/try",
     summary="Try a rule on a sample",
-    responses=refusals({409: "The task was not read."}),
+    responses=error_responses({409: "The task has no OCR result."}),
     **requires(Scope.WRITE),
 )
-async def try_rule(rule_id: RuleId, sample: TrySample, caller: CurrentCaller, tools: ToolsHere) -> Tried:
-    """Runs the rule's post-processor on a text, or on what was read for a task. Nothing is kept."""
-    given = Sample(markdown=sample.markdown, task_id=sample.task_id)
-    rule, shaped = await rehearse.try_rule(tools, caller, rule_id, given)
+async def try_rule(rule_id: RuleId, sample: TrySample, caller: CurrentCaller, deps: DepsParam) -> Tried:
+    """Runs the rule's post-processor on a text, or on the OCR result of a task. Nothing is stored."""
+    given = RuleSample(markdown=sample.markdown, task_id=sample.task_id)
+    rule, shaped = await dry_run.try_rule(deps, caller, rule_id, given)
     places = [
         PlaceView(**{name: getattr(place, name) for name in PlaceView.model_fields}) for place in shaped.citations
     ]
@@ -205,9 +213,9 @@ def _values(given: NewRule | RuleChanges) -> dict[str, Any]:
     return {name: getattr(given, name) for name in given.model_fields_set}
 
 
-def _views(tools: Deps, found: list[Rule]) -> list[RuleView]:
-    return [_view(tools, rule) for rule in found]
+def _views(deps: Deps, found: list[Rule]) -> list[RuleView]:
+    return [_view(deps, rule) for rule in found]
 
 
-def _view(tools: Deps, rule: Rule) -> RuleView:
-    return rule_view(rule, default_id=tools.terms.default_rule_id)
+def _view(deps: Deps, rule: Rule) -> RuleView:
+    return rule_view(rule, default_id=deps.config.default_rule_id)

@@ -1,4 +1,4 @@
-"""How tasks and rules look on the wire."""
+"""Response shapes of tasks and rules."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -7,8 +7,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 from pydantic.config import JsonDict
 
-from penstock.etl.api.parts import Words
-from penstock.etl.domain import IN_CHINESE, EtlTask, Mode, Rule, Status, Strategy
+from penstock.etl.api.params import Localizer
+from penstock.etl.domain import CHINESE_TEXTS, EtlTask, Mode, Rule, Status, Strategy
 
 TASK: JsonDict = {
     "task_id": 42,
@@ -51,28 +51,26 @@ SCHEMA: JsonDict = {
     },
     "required": ["invoice_number"],
 }
-POINTERS = ("provider_task_id", "artifact_mineru_markdown_key", "error_stage")  # there, known or not
+METADATA = ("provider_task_id", "artifact_mineru_markdown_key", "error_stage")  # always present, null if unknown
 
 
 class Submitted(BaseModel):
-    """The task is made; a worker takes it up."""
+    """The accepted task."""
 
     task_id: int
     status: Literal["pending"] = "pending"
     message: str
 
-    model_config = {
-        "json_schema_extra": {"example": {"task_id": 42, "status": "pending", "message": "The task is accepted."}}
-    }
+    model_config = {"json_schema_extra": {"example": {"task_id": 42, "status": "pending", "message": "Task accepted."}}}
 
 
 class TaskView(BaseModel):
-    """A task: as its worker last told of it while it runs, as its record has it afterwards."""
+    """A task; while it runs, as its worker last reported it."""
 
     task_id: int
     user_id: int
     project_id: int
-    filename: str = Field(description="As it was sent, or as a store can take it.")
+    filename: str = Field(description="As sent, or a variant that is valid in a blob key.")
     rule_id: int
     status: Status
     progress: int = Field(ge=0, le=100)
@@ -81,46 +79,46 @@ class TaskView(BaseModel):
     result: dict[str, Any] | None = Field(
         description="Of a completed task: output_path, output_size, processing_time, the provider's task id, strategy."
     )
-    error: str | None = Field(description="Of a failed task: why.")
+    error: str | None = Field(description="Why a failed task failed.")
     metadata: dict[str, Any] = Field(
-        description="s3_key, provider_task_id, artifact_mineru_markdown_key, error_stage, and what else is known: "
-        "`cache` says for each stage whether another task's papers were taken, and whose."
+        description="s3_key, provider_task_id, artifact_mineru_markdown_key, error_stage, and more: "
+        "`cache` says for each stage whether the artifacts of another task were reused, and of which."
     )
 
     model_config = {"json_schema_extra": {"example": TASK}}
 
 
 class MovedTask(TaskView):
-    """A task after it was cancelled or tried again."""
+    """A task after it was cancelled or retried."""
 
     message: str
 
 
 class TaskPage(BaseModel):
-    """Some tasks, the newest first."""
+    """A page of tasks, newest first."""
 
     tasks: list[TaskView]
     limit: int
     offset: int
-    next_offset: int | None = Field(description="Where the next page begins; null when this was the last.")
+    next_offset: int | None = Field(description="Offset of the next page; null on the last page.")
 
 
 class TaskList(BaseModel):
-    """The tasks that were asked for, as far as they exist and are the caller's, in the order of the question."""
+    """The requested tasks that exist and belong to the caller, in the requested order."""
 
     tasks: list[TaskView]
 
 
 class RuleView(BaseModel):
-    """A rule in one of its versions."""
+    """One version of a rule."""
 
     rule_id: int
-    id: int = Field(description="The same number.")
+    id: int = Field(description="Same as rule_id.")
     version: int
-    user_id: int | None = Field(description="Whose it is; null for rules of the system.")
-    system: bool = Field(description="Whether it is the system's: everyone may use it, nobody change it.")
-    is_system: bool = Field(description="The same.")
-    is_default: bool = Field(description="Whether tasks without a rule_id get it.")
+    user_id: int | None = Field(description="Owner; null for system rules.")
+    system: bool = Field(description="Whether it is a system rule: everyone may use it, nobody may change it.")
+    is_system: bool = Field(description="Same as system.")
+    is_default: bool = Field(description="Whether it is the default of tasks without a rule_id.")
     name: str
     description: str
     json_schema: dict[str, Any] | None
@@ -129,20 +127,20 @@ class RuleView(BaseModel):
     postprocess_strategy: Strategy | None
     options: dict[str, Any]
     created_at: datetime
-    updated_at: datetime = Field(description="When this version was made.")
+    updated_at: datetime = Field(description="When this version was created.")
 
 
 class RulePage(BaseModel):
-    """Some rules: the built-in one first, then by their numbers."""
+    """A page of rules: the built-in default first, then by id."""
 
     rules: list[RuleView]
     limit: int
     offset: int
-    next_offset: int | None = Field(description="Where the next page begins; null when this was the last.")
+    next_offset: int | None = Field(description="Offset of the next page; null on the last page.")
 
 
 class RuleVersions(BaseModel):
-    """What a rule has said, the latest version first."""
+    """A page of a rule's versions, latest first."""
 
     versions: list[RuleView]
     limit: int
@@ -150,12 +148,12 @@ class RuleVersions(BaseModel):
     next_offset: int | None
 
 
-def shown_task(task: EtlTask, words: Words) -> dict[str, Any]:
-    """A task as the fields of `TaskView`."""
-    known = {"s3_key": task.s3_key, **dict.fromkeys(POINTERS), **task.metadata}
-    chinese, error = known.pop(IN_CHINESE, {}), task.error
+def task_fields(task: EtlTask, localize: Localizer) -> dict[str, Any]:
+    """The fields of a task's `TaskView`."""
+    known = {"s3_key": task.s3_key, **dict.fromkeys(METADATA), **task.metadata}
+    chinese, error = known.pop(CHINESE_TEXTS, {}), task.error
     if error is not None and chinese:
-        error, known["hint"] = words(error, chinese["error"]), words(known["hint"], chinese["hint"])
+        error, known["hint"] = localize(error, chinese["error"]), localize(known["hint"], chinese["hint"])
     return {
         "task_id": task.id,
         "user_id": task.user_id,
@@ -172,13 +170,13 @@ def shown_task(task: EtlTask, words: Words) -> dict[str, Any]:
     }
 
 
-def task_view(task: EtlTask, words: Words) -> TaskView:
-    """A task."""
-    return TaskView(**shown_task(task, words))
+def task_view(task: EtlTask, localize: Localizer) -> TaskView:
+    """The response shape of a task."""
+    return TaskView(**task_fields(task, localize))
 
 
 def rule_view(rule: Rule, *, default_id: int | None) -> RuleView:
-    """A rule."""
+    """The response shape of a rule."""
     body = rule.body
     return RuleView(
         rule_id=rule.id,
@@ -201,5 +199,5 @@ def rule_view(rule: Rule, *, default_id: int | None) -> RuleView:
 
 
 def next_offset(found: Sequence[object], *, limit: int, offset: int) -> int | None:
-    """Where the next page begins, when one more was found than a page holds."""
+    """The offset of the next page, if one more item was found than a page holds."""
     return offset + limit if len(found) > limit else None

@@ -1,4 +1,4 @@
-"""Sending documents: by the key of an object that is there already, or together with the file itself."""
+"""Routes that submit documents: by the key of a stored object, or together with the file."""
 
 from typing import Annotated, Any
 
@@ -8,36 +8,46 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from penstock.access.domain import Scope
 from penstock.access.guard import CurrentCaller, requires
-from penstock.etl import receive, submit
-from penstock.etl.api.form import FILE, Form, read_form
-from penstock.etl.api.parts import BASE, BlobKey, Filename, Number, ToolsHere, Words, WordsHere, new_router, refusals
+from penstock.etl import submit, upload
+from penstock.etl.api.form import FILE, UploadForm, read_form
+from penstock.etl.api.params import (
+    BASE,
+    BlobKey,
+    DepsParam,
+    Filename,
+    Localizer,
+    LocalizerParam,
+    Number,
+    error_responses,
+    etl_router,
+)
 from penstock.etl.api.shapes import Submitted
 from penstock.etl.domain import EtlTask
-from penstock.etl.receive import Sent
 from penstock.etl.submit import NewTask
+from penstock.etl.upload import UploadedDocument
 
-router = new_router()
+router = etl_router()
 
 UPLOAD = f"{BASE}/upload_and_submit"
 
 
-def _or_none(given: object) -> object:
+def _empty_to_none(given: object) -> object:
     return None if given == "" else given
 
 
-def _or_not(given: object) -> object:
+def _empty_to_false(given: object) -> object:
     return False if given == "" else given
 
 
-RuleNumber = Annotated[Number | None, BeforeValidator(_or_none), Field(description="Without it, the default rule.")]
+RuleNumber = Annotated[Number | None, BeforeValidator(_empty_to_none), Field(description="Default: the default rule.")]
 
 
-ANEW = "Read and shape it anew, whatever was made of the same before."
-Forced = Annotated[bool, BeforeValidator(_or_not), Field(description=ANEW)]
+FORCE = "Run all stages, even if a cached result of the same document exists."
+Forced = Annotated[bool, BeforeValidator(_empty_to_false), Field(description=FORCE)]
 
 
 class NewDocument(BaseModel):
-    """A document that is in the store already."""
+    """A document that is already stored."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"example": {"project_id": 1, "filename": "invoice.pdf", "rule_id": 3}}
@@ -48,13 +58,13 @@ class NewDocument(BaseModel):
     rule_id: RuleNumber = None
     s3_key: BlobKey | None = Field(
         default=None,
-        description="Its key, below users/{user_id}/; without it, users/{user_id}/raw/{project_id}/{filename}.",
+        description="Its key, below users/{user_id}/; default: users/{user_id}/raw/{project_id}/{filename}.",
     )
     force: Forced = False
 
 
-class _Fields(BaseModel):
-    """What stands beside the file."""
+class _UploadFields(BaseModel):
+    """The fields of the upload form."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -73,10 +83,14 @@ FORM: dict[str, Any] = {
                     "type": "object",
                     "required": ["file", "project_id"],
                     "properties": {
-                        "file": {"type": "string", "format": "binary", "description": "The document, with its name."},
+                        "file": {
+                            "type": "string",
+                            "format": "binary",
+                            "description": "The document, with its filename.",
+                        },
                         "project_id": {"type": "integer", "minimum": 0},
-                        "rule_id": {"type": "integer", "minimum": 0, "description": "Without it, the default rule."},
-                        "force": {"type": "boolean", "default": False, "description": ANEW},
+                        "rule_id": {"type": "integer", "minimum": 0, "description": "Default: the default rule."},
+                        "force": {"type": "boolean", "default": False, "description": FORCE},
                     },
                 }
             }
@@ -89,13 +103,15 @@ FORM: dict[str, Any] = {
     "/submit",
     status_code=status.HTTP_202_ACCEPTED,
     summary="Submit a document",
-    responses=refusals({404: "No such object, or no such rule."}),
+    responses=error_responses({404: "The object or the rule does not exist."}),
     **requires(Scope.WRITE),
 )
-async def submit_document(new: NewDocument, caller: CurrentCaller, tools: ToolsHere, words: WordsHere) -> Submitted:
-    """Answers at once; GET /tasks/{task_id} tells how far it is."""
-    wanted = NewTask(**new.model_dump())
-    return _submitted(await submit.submit(tools, caller, wanted), words)
+async def submit_document(
+    new: NewDocument, caller: CurrentCaller, deps: DepsParam, localize: LocalizerParam
+) -> Submitted:
+    """Responds immediately; GET /tasks/{task_id} returns the progress."""
+    task = await submit.submit(deps, caller, NewTask(**new.model_dump()))
+    return _submitted(task, localize)
 
 
 def _open_with_form() -> dict[str, Any]:
@@ -106,35 +122,39 @@ def _open_with_form() -> dict[str, Any]:
 @router.post(
     "/upload_and_submit",
     status_code=status.HTTP_202_ACCEPTED,
-    summary="Send a document and submit it",
-    responses=refusals({404: "No such rule."}),
+    summary="Upload and submit a document",
+    responses=error_responses({404: "The rule does not exist."}),
     **_open_with_form(),
 )
-async def upload_and_submit(request: Request, caller: CurrentCaller, tools: ToolsHere, words: WordsHere) -> Submitted:
-    """A multipart form with `file`, `project_id`, and perhaps `rule_id` and `force`. A refused task keeps no file."""
-    async with read_form(request, tools.scratch, most_bytes=tools.terms.max_file_bytes) as form:
+async def upload_and_submit(
+    request: Request, caller: CurrentCaller, deps: DepsParam, localize: LocalizerParam
+) -> Submitted:
+    """A multipart form: `file`, `project_id`, and optionally `rule_id` and `force`. A rejected task stores no file."""
+    async with read_form(request, deps.scratch, most_bytes=deps.config.max_file_bytes) as form:
         given = _fields(form)
-        sent = Sent(file=form.path, filename=given.file, project_id=given.project_id, rule_id=given.rule_id)
-        async with receive.kept(tools, caller, sent) as kept:
-            wanted = NewTask(
+        document = UploadedDocument(
+            file=form.path, filename=given.file, project_id=given.project_id, rule_id=given.rule_id
+        )
+        async with upload.stored_document(deps, caller, document) as stored:
+            new = NewTask(
                 project_id=given.project_id,
-                filename=kept.filename,
+                filename=stored.filename,
                 rule_id=given.rule_id,
-                s3_key=kept.key,
+                s3_key=stored.key,
                 force=given.force,
             )
-            task = await submit.submit(tools, caller, wanted)
-    return _submitted(task, words)
+            task = await submit.submit(deps, caller, new)
+    return _submitted(task, localize)
 
 
-def _fields(form: Form) -> _Fields:
+def _fields(form: UploadForm) -> _UploadFields:
     given: dict[str, str | None] = {**form.fields, FILE: form.filename}
     try:
-        return _Fields.model_validate({name: value for name, value in given.items() if value is not None})
+        return _UploadFields.model_validate({name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)
         raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in found]) from error
 
 
-def _submitted(task: EtlTask, words: Words) -> Submitted:
-    return Submitted(task_id=task.id, message=words("The task is accepted.", "任务已提交。"))
+def _submitted(task: EtlTask, localize: Localizer) -> Submitted:
+    return Submitted(task_id=task.id, message=localize("Task accepted.", "任务已提交。"))

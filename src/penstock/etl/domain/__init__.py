@@ -1,14 +1,14 @@
-"""Etl tasks and rules as values, without any I/O."""
+"""Etl tasks, rules and reviews as values, without I/O."""
 
 from penstock.etl.domain.rule import DEFAULT_RULE, Mode, Rule, RuleBody, Strategy
-from penstock.etl.domain.task import ETL_TASK, FINAL, FROM_STAGE, IN_CHINESE, EtlTask, Failure, Phase, Stage, Status
+from penstock.etl.domain.task import CHINESE_TEXTS, ETL_TASK, FINAL, FROM_STAGE, EtlTask, Failure, Phase, Stage, Status
 
 __all__ = [
+    "CHINESE_TEXTS",
     "DEFAULT_RULE",
     "ETL_TASK",
     "FINAL",
     "FROM_STAGE",
-    "IN_CHINESE",
     "EtlTask",
     "Failure",
     "Mode",

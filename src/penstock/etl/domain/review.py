@@ -1,7 +1,7 @@
-"""What people say about a result: that a value is wrong, that it is right, or that all of it was looked at.
+"""Reviews and corrections of results: a value is wrong, a value is right, or the whole result was reviewed.
 
-A review belongs to one run of a task, since each run has a result of its own. The original is never changed: a
-correction stands beside it until a later one takes its place, or somebody withdraws it.
+A review belongs to one run of a task, since each run has its own result. The original result is never changed: a
+correction is stored beside it and stays active until a later correction supersedes it or somebody withdraws it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,17 +10,17 @@ from datetime import datetime
 
 from penstock.kernel.errors import Conflict, Invalid, NotFound, TooLarge
 
-MOST_AT_ONCE = 200  # corrections of one call
-MOST_OF_TASK = 1000  # corrections of one task, those that stand no more among them
-MOST_NOTE = 2000  # characters
-MOST_VALUE_BYTES = 32 * 1024  # as JSON: of a value that is corrected, and of what takes its place
-MOST_RESULT_BYTES = 8 * 1024 * 1024
-WHOLE = "result"  # how the place of the whole is called: its pointer is empty
+MAX_CORRECTIONS_PER_CALL = 200
+MAX_CORRECTIONS_PER_TASK = 1000  # including superseded and withdrawn ones
+MAX_NOTE_CHARS = 2000
+MAX_VALUE_BYTES = 32 * 1024  # size as JSON of the original and of the corrected value
+MAX_RESULT_BYTES = 8 * 1024 * 1024
+WHOLE_RESULT = "result"  # shown instead of the empty pointer to the whole result
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem:
-    """Why a correction is not taken. `place` is a JSON Pointer into the result, or the field of the request."""
+class CorrectionProblem:
+    """Why a correction is rejected. `place` is a JSON Pointer into the result, or a field of the request."""
 
     place: str
     reason: str
@@ -28,30 +28,30 @@ class Problem:
 
     @property
     def where(self) -> str:
-        """The place by a name that is never empty."""
-        return self.place or WHOLE
+        """The place, by a name that is never empty."""
+        return self.place or WHOLE_RESULT
 
     @property
-    def told(self) -> dict[str, str]:
-        """As errors put it into words."""
+    def message_values(self) -> dict[str, str]:
+        """The values for the placeholders of error messages."""
         return {"place": self.where, "reason": self.reason, "reason_zh": self.reason_zh}
 
 
 class BadCorrections(Invalid):
-    """Corrections name nothing, contradict each other, or would make a result that the rule's schema does not take."""
+    """Corrections point nowhere, contradict each other, or would make the result violate the rule's schema."""
 
     code = "BAD_CORRECTION"
-    message = "The correction does not fit ({place}): {reason}"
-    message_zh = "更正不符合要求（{place}）：{reason_zh}"
+    message = "Invalid correction ({place}): {reason}"
+    message_zh = "更正无效（{place}）：{reason_zh}"
     hint = (
         "A pointer is a JSON Pointer (RFC 6901) into the result; the corrected result must satisfy the rule's schema."
     )
     hint_zh = "pointer 是指向结果的 JSON Pointer（RFC 6901）；更正后的结果须符合规则的 schema。"
 
-    def __init__(self, *, problems: Sequence[Problem], **_told: object) -> None:
-        """The first one is told of in words; who makes it anew elsewhere gives these words, too."""
+    def __init__(self, *, problems: Sequence[CorrectionProblem], **_values: object) -> None:
+        """The message describes the first problem. Unpickling passes the message's values too; they are ignored."""
         self.problems = problems
-        super().__init__(problems=problems, **problems[0].told)
+        super().__init__(problems=problems, **problems[0].message_values)
 
 
 class CorrectionNotFound(NotFound):
@@ -60,64 +60,64 @@ class CorrectionNotFound(NotFound):
     code = "CORRECTION_NOT_FOUND"
     message = "Task {task_id} has no correction {correction_id}."
     message_zh = "任务 {task_id} 没有更正 {correction_id}。"
-    hint = "Look at the corrections of the task for those it has."
+    hint = "List the corrections of the task."
     hint_zh = "请查看该任务的更正列表。"
 
 
-class CorrectionOver(Conflict):
-    """A correction cannot be withdrawn: a later one took its place, or the task was tried again since."""
+class CorrectionNotActive(Conflict):
+    """A correction cannot be withdrawn: a later one superseded it, or the task was retried since."""
 
     code = "CORRECTION_OVER"
-    message = "Correction {correction_id} does not stand any more."
+    message = "Correction {correction_id} is no longer active."
     message_zh = "更正 {correction_id} 已不再有效。"
-    hint = "Only corrections of the task's present run that no later one has replaced can be withdrawn."
-    hint_zh = "只能撤回任务当前轮次中未被取代的更正。"
+    hint = "Only active corrections of the task's current run can be withdrawn."
+    hint_zh = "只能撤回任务当前轮次中仍有效的更正。"
 
 
-class CorrectionNeeded(Conflict):
-    """Without this correction the others do not fit."""
+class CorrectionRequired(Conflict):
+    """Other corrections are only valid together with this one."""
 
     code = "CORRECTION_NEEDED"
     message = "Correction {correction_id} cannot be withdrawn: {place}: {reason}"
     message_zh = "无法撤回更正 {correction_id}：{place}：{reason_zh}"
-    hint = "Withdraw or change the corrections that build on it first."
+    hint = "Withdraw or change the corrections that depend on it first."
     hint_zh = "请先撤回或修改依赖于它的更正。"
 
 
 class CorrectionsFull(Conflict):
-    """A task has as many corrections as may be."""
+    """A task has reached the maximum number of corrections."""
 
     code = "CORRECTIONS_FULL"
-    message = "Task {task_id} would have more than {most} corrections, which is the most."
+    message = "Task {task_id} would have more than {most} corrections, the maximum."
     message_zh = "任务 {task_id} 的更正数将超过上限 {most}。"
-    hint = "Earlier ones count, too. Correct whole parts at once, or try the task again with a better rule."
+    hint = "Superseded and withdrawn ones count too. Correct whole objects at once, or improve the rule and retry."
     hint_zh = "历史更正也计入。请一次更正整个部分，或改进规则后重试任务。"
 
 
 class ResultNotReviewable(TooLarge):
-    """A result is too large to be looked at and checked while somebody waits."""
+    """A result is too large to be checked within a request."""
 
     code = "RESULT_NOT_REVIEWABLE"
-    message = "The result of task {task_id} cannot be reviewed: {reason}."
+    message = "Cannot review the result of task {task_id}: {reason}."
     message_zh = "无法审阅任务 {task_id} 的结果：{reason}。"
     hint = "Results of up to 8 MiB and 100,000 values can be reviewed."
     hint_zh = "可审阅的结果上限为 8 MiB 和 100,000 个值。"
 
 
 class ReviewBusy(Conflict):
-    """Others correct the same result at the same time, again and again."""
+    """Concurrent corrections of the same result kept changing it."""
 
     code = "REVIEW_BUSY"
-    message = "Others were quicker to correct the result of task {task_id}."
+    message = "The result of task {task_id} is being corrected by others at the same time."
     message_zh = "其他人正在更正任务 {task_id} 的结果。"
-    hint = "Look at what they said, then send it again."
+    hint = "Read their corrections, then send yours again."
     hint_zh = "请先查看他们的更正，然后重新提交。"
     retryable = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class NewCorrection:
-    """What somebody says a value should be. `value` is JSON as text."""
+    """A correction to be stored. `value` is JSON text."""
 
     pointer: str
     value: str
@@ -126,19 +126,19 @@ class NewCorrection:
 
 @dataclass(frozen=True, kw_only=True)
 class Correction:
-    """One value, what it was and what it should be, both as JSON. Without an original there was none."""
+    """One value of a result: the original and the corrected one as JSON text. `original` is None if it was missing."""
 
     id: int
     task_id: int
     run: int
-    user_id: int  # whose task it is
+    user_id: int  # owner of the task
     rule_id: int
     rule_version: int
     pointer: str
-    field: str  # the pointer with * for each number in a list
+    field: str  # the pointer with * for each list index
     original: str | None
     corrected: str
-    confirms: bool  # both are the same: the original is right
+    confirms: bool  # original and corrected are equal: the value is right
     note: str | None
     created_at: datetime
     created_by: str
@@ -147,14 +147,14 @@ class Correction:
     ended_by: str | None = None
 
     @property
-    def stands(self) -> bool:
-        """Whether it is laid over the result."""
+    def is_active(self) -> bool:
+        """Whether it applies to the result: neither superseded nor withdrawn."""
         return self.superseded_at is None and self.withdrawn_at is None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tally:
-    """How many values were looked at and how many of them were wrong, in all and by field."""
+class ValueCounts:
+    """How many values were reviewed and how many of them were wrong, in total and by field."""
 
     values: int = 0
     corrected: int = 0
@@ -162,18 +162,18 @@ class Tally:
 
     @property
     def accuracy(self) -> float | None:
-        """The share that was right; none where nobody looked."""
+        """The share of values that was right; None if none was reviewed."""
         return (self.values - self.corrected) / self.values if self.values else None
 
     @property
-    def by_field(self) -> dict[str, "Tally"]:
-        """The same of each field."""
-        return {name: Tally(values=values, corrected=wrong) for name, (values, wrong) in self.fields.items()}
+    def by_field(self) -> dict[str, "ValueCounts"]:
+        """The counts of each field."""
+        return {name: ValueCounts(values=values, corrected=wrong) for name, (values, wrong) in self.fields.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Review:
-    """What was said about the result of one run."""
+    """The review of one run's result."""
 
     id: int
     task_id: int
@@ -181,24 +181,24 @@ class Review:
     user_id: int
     rule_id: int
     rule_version: int
-    revision: int  # grows with everything that is said
-    reviewed_at: datetime | None  # when somebody said that all of it was looked at
+    revision: int  # grows with every change
+    reviewed_at: datetime | None  # when somebody marked the whole result as reviewed
     reviewed_by: str | None
-    tally: Tally
+    counts: ValueCounts
 
     @property
     def is_whole(self) -> bool:
-        """Whether somebody looked at every value."""
+        """Whether every value was reviewed."""
         return self.reviewed_at is not None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Accuracy:
-    """How good a rule is, by the latest reviews of its results."""
+    """Accuracy of a rule by the latest reviews of its results."""
 
     rule_id: int
-    tally: Tally
+    counts: ValueCounts
     reviewed_tasks: int
     reviewed_whole: int
-    versions: Mapping[int, Tally]
-    is_all: bool  # whether no review was left out
+    versions: Mapping[int, ValueCounts]
+    is_all: bool  # False if older reviews were left out

@@ -1,4 +1,4 @@
-"""What callers want made of their documents."""
+"""Extraction rules: what to extract from documents, and how."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -7,19 +7,19 @@ from enum import StrEnum
 from penstock.documents.postprocessor import ShapeRule
 from penstock.kernel.json_object import JsonObject
 
-MOST_VERSION = 2**31 - 1  # what a database takes for one
+MAX_VERSION = 2**31 - 1  # fits the integer column
 
 
 class Mode(StrEnum):
-    """Who makes JSON of what was read."""
+    """Which post-processor turns the OCR text into JSON."""
 
-    LLM = "llm"  # a model
-    SKIP = "skip"  # nobody: the result points to the markdown
-    FIELDS = "fields"  # labels, tables and formats of the document itself
+    LLM = "llm"  # a language model
+    SKIP = "skip"  # none: the result refers to the markdown
+    FIELDS = "fields"  # labels, tables and formats in the document, without a model
 
 
 class Strategy(StrEnum):
-    """How a model is asked."""
+    """How the document is sent to the model."""
 
     DIRECT_JSON = "direct-json"
     CHUNKED_SUMMARIZE = "chunked-summarize"
@@ -28,7 +28,7 @@ class Strategy(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class RuleBody:
-    """What a rule says; a change makes a new version."""
+    """The content of a rule; each change makes a new version."""
 
     name: str
     description: str = ""
@@ -39,8 +39,8 @@ class RuleBody:
     options: JsonObject = field(default_factory=dict)
 
     @property
-    def asked(self) -> ShapeRule:
-        """What a post-processor is told of it."""
+    def shape_rule(self) -> ShapeRule:
+        """The part that the post-processor gets."""
         return ShapeRule(
             json_schema=self.json_schema,
             system_prompt=self.system_prompt,
@@ -51,7 +51,7 @@ class RuleBody:
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """A rule in one of its versions. Without an owner it is the system's: everyone may use it, nobody change it."""
+    """One version of a rule. A rule without an owner is a system rule: everyone may use it, nobody may change it."""
 
     id: int
     version: int
@@ -62,20 +62,20 @@ class Rule:
 
     @property
     def is_system(self) -> bool:
-        """Whether it belongs to nobody."""
+        """Whether it has no owner."""
         return self.user_id is None
 
 
-_ALWAYS = datetime(2026, 1, 1, tzinfo=UTC)
+_BUILT_IN_SINCE = datetime(2026, 1, 1, tzinfo=UTC)
 DEFAULT_RULE = Rule(
     id=0,
     version=1,
     user_id=None,
     body=RuleBody(
         name="default",
-        description="Reads the document and points to its markdown; no model is asked.",
+        description="Runs OCR and returns a reference to the markdown; calls no model.",
         postprocess_mode=Mode.SKIP,
     ),
-    created_at=_ALWAYS,
-    updated_at=_ALWAYS,
+    created_at=_BUILT_IN_SINCE,
+    updated_at=_BUILT_IN_SINCE,
 )

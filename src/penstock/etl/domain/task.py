@@ -1,4 +1,4 @@
-"""One document on its way to JSON."""
+"""An etl task: one document that is converted to JSON."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,7 +9,7 @@ from penstock.kernel.machine import Machine
 
 
 class Status(StrEnum):
-    """What callers see. The two in the middle are run state's alone: no row ever has them."""
+    """The status that callers see. `mineru_parsing` and `llm_processing` exist in run state only, never in a row."""
 
     PENDING = "pending"
     MINERU_PARSING = "mineru_parsing"
@@ -20,7 +20,7 @@ class Status(StrEnum):
 
 
 class Phase(StrEnum):
-    """Which part of the way a run is on."""
+    """The phase of a run."""
 
     OCR = "ocr"
     POSTPROCESS = "postprocess"
@@ -28,14 +28,14 @@ class Phase(StrEnum):
 
 
 class Stage(StrEnum):
-    """Where a retry can begin, by the words of the API."""
+    """The stage at which a retry can start, as the API names it."""
 
     OCR = "mineru"
     POSTPROCESS = "postprocess"
 
 
-IN_CHINESE = "zh"  # among the metadata of a failed task: its error and hint in Chinese
-FROM_STAGE = "from_stage"  # among the metadata of a run that a retry opened
+CHINESE_TEXTS = "zh"  # metadata key of a failed task: its error and hint in Chinese
+FROM_STAGE = "from_stage"  # metadata key of a run that a retry opened
 FINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
 
 ETL_TASK = Machine(
@@ -52,31 +52,31 @@ ETL_TASK = Machine(
     },
     start=Status.PENDING,
     words={
-        Status.PENDING: "Accepted; it waits for a worker.",
-        Status.MINERU_PARSING: "A worker reads the document. Run state only; the row still says pending.",
-        Status.LLM_PROCESSING: "A worker makes JSON of what was read. Run state only, too.",
-        Status.COMPLETED: "The result is stored. Only `force` tries it again.",
-        Status.FAILED: "A stage failed for good, or too often. What OCR made is kept; a retry can begin after it.",
-        Status.CANCELLED: "Taken back by its owner. A worker that comes late is refused.",
+        Status.PENDING: "Accepted; waiting for a worker.",
+        Status.MINERU_PARSING: "A worker runs OCR. Run state only; the row still says pending.",
+        Status.LLM_PROCESSING: "A worker runs post-processing. Run state only; the row still says pending.",
+        Status.COMPLETED: "The result is stored. A retry needs `force`.",
+        Status.FAILED: "A stage failed permanently or ran out of attempts. OCR artifacts are kept for a retry.",
+        Status.CANCELLED: "Cancelled by its owner. A late worker cannot settle it.",
     },
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """Why a task failed, and in which stage (`mineru`, `postprocess` or `stale`)."""
+    """Why a task failed, and in which stage: `mineru`, `postprocess` or `stale`."""
 
     code: str
     message: str
     stage: str
     hint: str = ""
-    message_zh: str = ""  # where it is known
+    message_zh: str = ""  # empty if unknown
     hint_zh: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EtlTask:
-    """A task as its row has it, or, while it runs, as run state has it."""
+    """A task, read from its row or, while it runs, from run state."""
 
     id: int
     user_id: int
@@ -86,8 +86,8 @@ class EtlTask:
     rule_id: int
     rule_version: int
     status: Status
-    run: int  # each retry opens the next
-    ocr_run: int  # the run whose OCR counts: a retry that wants it anew sets it to its own
+    run: int  # 1, and one more with each retry
+    ocr_run: int  # the run whose OCR artifacts are used; a retry from OCR sets it to its own run
     progress: int
     created_at: datetime
     updated_at: datetime
@@ -96,15 +96,15 @@ class EtlTask:
     metadata: JsonObject = field(default_factory=dict)
 
     @property
-    def begins_with(self) -> Phase:
-        """The first phase of this run: a retry may have begun after OCR."""
+    def first_phase(self) -> Phase:
+        """The first phase of this run; a retry may start after OCR."""
         return Phase.POSTPROCESS if self.metadata.get(FROM_STAGE) == Stage.POSTPROCESS else Phase.OCR
 
-    def is_same(self, other: "EtlTask") -> bool:
-        """Whether both are one task. Numbers alone do not tell: two databases may share a Redis by mistake."""
+    def is_same_task(self, other: "EtlTask") -> bool:
+        """Whether both are the same task. Ids alone are not enough: two databases may share one Redis by mistake."""
         return (self.id, self.user_id, self.created_at) == (other.id, other.user_id, other.created_at)
 
     @property
-    def is_over(self) -> bool:
-        """Whether nothing more happens to it by itself."""
+    def is_final(self) -> bool:
+        """Whether the task has ended: completed, failed or cancelled."""
         return self.status in FINAL

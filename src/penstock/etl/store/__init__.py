@@ -1,1 +1,1 @@
-"""The tables of the room and every statement on them, cut along its nouns."""
+"""Tables of the etl module and every SQL statement on them, one file per noun."""

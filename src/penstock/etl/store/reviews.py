@@ -1,6 +1,4 @@
-"""Statements on what people say about results. Corrections are only ever added; that one stands no more is written
-beside it.
-"""
+"""Statements on reviews and corrections. Corrections are only added; ending one sets a timestamp."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
@@ -9,8 +7,8 @@ from typing import Any
 from sqlalchemy import Row, Select, Table, delete, func, insert, select, update
 
 from penstock.etl.domain import EtlTask, Status
-from penstock.etl.domain.review import Correction, Review, Tally
-from penstock.etl.store.tables import correction_stands, etl_correction, etl_review, etl_task
+from penstock.etl.domain.review import Correction, Review, ValueCounts
+from penstock.etl.store.tables import correction_is_active, etl_correction, etl_review, etl_task
 from penstock.kernel.db import Tx
 
 v, c = etl_review.c, etl_correction.c
@@ -19,15 +17,15 @@ COLUMNS = tuple(c[name] for name in NAMES)
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfRule:
-    """Which part of what was said about a rule's results is meant; None is any."""
+class RuleFilter:
+    """Which reviews or corrections of a rule to list; None means any."""
 
     rule_id: int
     user_id: int | None = None
     version: int | None = None
 
-    def on(self, statement: Select[Any], table: Table, *, before: int | None, limit: int) -> Select[Any]:
-        """A statement about just those, newest first, from a number downwards."""
+    def apply(self, statement: Select[Any], table: Table, *, before: int | None, limit: int) -> Select[Any]:
+        """The statement restricted to these rows, newest first, with ids below `before`."""
         t = table.c
         statement = statement.where(t.rule_id == self.rule_id)
         if self.user_id is not None:
@@ -38,33 +36,33 @@ class OfRule:
 
 
 async def claim_completed(tx: Tx, task: EtlTask) -> bool:
-    """Whether this run of a task is completed still; if so, nobody else reviews, retries or removes it meanwhile."""
+    """Lock a completed run; returns False if it is not completed. Others can then not review, retry or remove it."""
     t = etl_task.c
     mine = select(t.id).where(t.id == task.id, t.run == task.run, t.status == Status.COMPLETED.value)
     return await tx.conn.scalar(mine.with_for_update()) is not None
 
 
 async def find_review(tx: Tx, *, task_id: int, run: int) -> Review | None:
-    """What was said about the result of a run."""
+    """The review of a run's result."""
     row = (await tx.conn.execute(select(etl_review).where(v.task_id == task_id, v.run == run))).one_or_none()
     return None if row is None else _review(row)
 
 
 async def insert_review(tx: Tx, new: Review) -> None:
-    """Add the first word about a result; the database gives it its number."""
+    """Add a review; the database assigns its id."""
     known = {name: getattr(new, name) for name in ("task_id", "run", "user_id", "rule_id", "rule_version")}
-    await tx.conn.execute(insert(etl_review).values(**known, **_said(tx, new)))
+    await tx.conn.execute(insert(etl_review).values(**known, **_review_values(tx, new)))
 
 
 async def move_review(tx: Tx, before: Review, after: Review) -> bool:
-    """Write what is said now; returns whether nobody has said something since `before`."""
+    """Update a review; returns whether it still had the revision of `before`."""
     guarded = update(etl_review).where(v.id == before.id, v.revision == before.revision)
-    return (await tx.conn.execute(guarded.values(_said(tx, after)))).rowcount == 1
+    return (await tx.conn.execute(guarded.values(_review_values(tx, after)))).rowcount == 1
 
 
-async def list_reviews(tx: Tx, of: OfRule, *, before: int | None, limit: int) -> list[Review]:
+async def list_reviews(tx: Tx, chosen: RuleFilter, *, before: int | None, limit: int) -> list[Review]:
     """Reviews of a rule's results, newest first."""
-    rows = await tx.conn.execute(of.on(select(etl_review), etl_review, before=before, limit=limit))
+    rows = await tx.conn.execute(chosen.apply(select(etl_review), etl_review, before=before, limit=limit))
     return [_review(row) for row in rows]
 
 
@@ -74,35 +72,35 @@ async def find_correction(tx: Tx, task_id: int, correction_id: int) -> Correctio
     return None if row is None else _correction(row)
 
 
-async def list_standing(tx: Tx, *, task_id: int, run: int) -> list[Correction]:
-    """The corrections that are laid over the result of a run, in the order in which they came."""
-    mine = select(*COLUMNS).where(c.task_id == task_id, c.run == run, correction_stands)
+async def list_active_corrections(tx: Tx, *, task_id: int, run: int) -> list[Correction]:
+    """The active corrections of a run's result, oldest first."""
+    mine = select(*COLUMNS).where(c.task_id == task_id, c.run == run, correction_is_active)
     rows = await tx.conn.execute(mine.order_by(c.id))
     return [_correction(row) for row in rows]
 
 
 async def list_of_task(tx: Tx, task_id: int, *, before: int | None, limit: int) -> list[Correction]:
-    """All corrections of a task, newest first: of every run, and those that stand no more, too."""
+    """All corrections of a task, newest first: of every run, including superseded and withdrawn ones."""
     mine = select(*COLUMNS).where(c.task_id == task_id)
     rows = await tx.conn.execute(_newest(mine, etl_correction, before=before, limit=limit))
     return [_correction(row) for row in rows]
 
 
-async def list_of_rule(tx: Tx, of: OfRule, *, before: int | None, limit: int) -> list[Correction]:
-    """Corrections of a rule's results that stand, newest first."""
-    standing = select(*COLUMNS).where(correction_stands)
-    rows = await tx.conn.execute(of.on(standing, etl_correction, before=before, limit=limit))
+async def list_of_rule(tx: Tx, chosen: RuleFilter, *, before: int | None, limit: int) -> list[Correction]:
+    """Active corrections of a rule's results, newest first."""
+    active = select(*COLUMNS).where(correction_is_active)
+    rows = await tx.conn.execute(chosen.apply(active, etl_correction, before=before, limit=limit))
     return [_correction(row) for row in rows]
 
 
 async def count_of_task(tx: Tx, task_id: int) -> int:
-    """How many corrections a task has, those that stand no more among them."""
+    """How many corrections a task has, including superseded and withdrawn ones."""
     mine = select(func.count()).select_from(etl_correction).where(c.task_id == task_id)
     return await tx.conn.scalar(mine) or 0
 
 
 async def insert_corrections(tx: Tx, new: Sequence[Correction]) -> list[int]:
-    """Add corrections; returns the numbers that the database gave them, in the same order."""
+    """Add corrections; returns their ids in the same order."""
     if not new:
         return []
     rows = [{name: getattr(one, name) for name in NAMES if name != "id"} for one in new]
@@ -111,40 +109,40 @@ async def insert_corrections(tx: Tx, new: Sequence[Correction]) -> list[int]:
 
 
 async def move_superseded(tx: Tx, ids: Collection[int]) -> None:
-    """Let corrections stand no more, since later ones took their places."""
+    """Mark active corrections as superseded."""
     if ids:
-        these = update(etl_correction).where(c.id.in_(list(ids)), correction_stands)
+        these = update(etl_correction).where(c.id.in_(list(ids)), correction_is_active)
         await tx.conn.execute(these.values(superseded_at=tx.now, ended_by=tx.actor))
 
 
 async def move_withdrawn(tx: Tx, correction_id: int) -> None:
-    """Let a correction stand no more, since somebody takes it back."""
-    this = update(etl_correction).where(c.id == correction_id, correction_stands)
+    """Mark an active correction as withdrawn."""
+    this = update(etl_correction).where(c.id == correction_id, correction_is_active)
     await tx.conn.execute(this.values(withdrawn_at=tx.now, ended_by=tx.actor))
 
 
 async def delete_of_tasks(tx: Tx, task_ids: Collection[int]) -> None:
-    """Forget what was said about the results of these tasks."""
+    """Delete the reviews and corrections of these tasks."""
     these = list(task_ids)
     await tx.conn.execute(delete(etl_correction).where(c.task_id.in_(these)))
     await tx.conn.execute(delete(etl_review).where(v.task_id.in_(these)))
 
 
 def _newest(statement: Select[Any], table: Table, *, before: int | None, limit: int) -> Select[Any]:
-    """The newest first, from a number downwards."""
+    """Newest first, with ids below `before`."""
     if before is not None:
         statement = statement.where(table.c.id < before)
     return statement.order_by(table.c.id.desc()).limit(limit)
 
 
-def _said(tx: Tx, review: Review) -> dict[str, Any]:
+def _review_values(tx: Tx, review: Review) -> dict[str, Any]:
     return {
         "revision": review.revision,
         "reviewed_at": review.reviewed_at,
         "reviewed_by": review.reviewed_by,
-        "looked_at": review.tally.values,
-        "corrected": review.tally.corrected,
-        "fields": dict(review.tally.fields),
+        "looked_at": review.counts.values,
+        "corrected": review.counts.corrected,
+        "fields": dict(review.counts.fields),
         "updated_at": tx.now,
     }
 
@@ -152,9 +150,9 @@ def _said(tx: Tx, review: Review) -> dict[str, Any]:
 def _review(row: Row[Any]) -> Review:
     known = dict(row._mapping)
     by_field = {name: (values, wrong) for name, (values, wrong) in known.pop("fields").items()}
-    tally = Tally(values=known.pop("looked_at"), corrected=known.pop("corrected"), fields=by_field)
+    counts = ValueCounts(values=known.pop("looked_at"), corrected=known.pop("corrected"), fields=by_field)
     del known["updated_at"]
-    return Review(**known, tally=tally)
+    return Review(**known, counts=counts)
 
 
 def _correction(row: Row[Any]) -> Correction:

@@ -1,7 +1,7 @@
-"""Statements on rules. A rule is a row that says whose it is and which version counts; what it says is in its versions.
+"""Statements on rules. A rule's row holds its owner and current version; its content is in the versions.
 
-A version is never changed, and stays for as long as a task has it, whatever becomes of the rule itself.
-The built-in default rule (number 0) is no row: it is found here as if it were one.
+A version never changes, and is kept for as long as a task uses it, even if the rule is deleted. The built-in default
+rule (id 0) has no row; these functions return it as if it had one.
 """
 
 from dataclasses import asdict, replace
@@ -22,18 +22,18 @@ r, v = etl_rule.c, etl_rule_version.c
 _rules: Select[Any] = select(r.id, r.version, r.user_id, v.body, r.created_at, r.updated_at).select_from(
     etl_rule.join(etl_rule_version, (v.rule_id == r.id) & (v.version == r.version))
 )
-_lives = r.deleted_at.is_(None)
+_not_deleted = r.deleted_at.is_(None)
 
 
 async def find_rule(tx: Tx, rule_id: int) -> Rule | None:
-    """A rule as it is now, whoever's it is; none when it was deleted."""
+    """The current version of a rule, whoever owns it; None if it was deleted."""
     if rule_id == DEFAULT_RULE.id:
         return DEFAULT_RULE
-    return _rule((await tx.conn.execute(_rules.where(r.id == rule_id, _lives))).one_or_none())
+    return _rule((await tx.conn.execute(_rules.where(r.id == rule_id, _not_deleted))).one_or_none())
 
 
 async def get_rule_version(tx: Tx, rule_id: int, version: int) -> Rule:
-    """What a rule said in a version, also when it was changed or deleted since; `RuleNotFound` when it never did."""
+    """A version of a rule, even if it was changed or deleted since; `RuleNotFound` if it never existed."""
     if rule_id == DEFAULT_RULE.id:
         return DEFAULT_RULE
     rows = await tx.conn.execute(_versions(rule_id).where(v.version == version))
@@ -44,39 +44,41 @@ async def get_rule_version(tx: Tx, rule_id: int, version: int) -> Rule:
 
 
 async def find_rule_for(tx: Tx, caller: Caller, rule_id: int, *, default_id: int | None = None) -> Rule | None:
-    """A rule that this caller may see: their own, the system's, or the default, whoever made that."""
+    """A rule that the caller can use: their own, a system rule, or the default, whoever owns that one."""
     if rule_id == default_id:
         return as_shared(await find_rule(tx, rule_id), default_id)
     if rule_id == DEFAULT_RULE.id:
         return DEFAULT_RULE
-    return _rule((await tx.conn.execute(_rules.where(r.id == rule_id, _lives, _seen_by(caller)))).one_or_none())
+    return _rule(
+        (await tx.conn.execute(_rules.where(r.id == rule_id, _not_deleted, _visible_to(caller)))).one_or_none()
+    )
 
 
 async def claim_rule(tx: Tx, caller: Caller, rule_id: int, *, default_id: int | None = None) -> Rule | None:
-    """Like `find_rule_for`, and nobody else can change it before this transaction ends."""
+    """Like `find_rule_for`, and locks the rule until this transaction ends."""
     if rule_id in {DEFAULT_RULE.id, default_id}:
-        return await find_rule_for(tx, caller, rule_id, default_id=default_id)  # nobody can change these
-    mine = select(r.id).where(r.id == rule_id, _lives, _seen_by(caller)).with_for_update()
+        return await find_rule_for(tx, caller, rule_id, default_id=default_id)  # these cannot be changed
+    mine = select(r.id).where(r.id == rule_id, _not_deleted, _visible_to(caller)).with_for_update()
     if await tx.conn.scalar(mine) is None:
         return None
-    return await find_rule(tx, rule_id)  # read once it is held: a rival may have changed it while we waited
+    return await find_rule(tx, rule_id)  # read under the lock: it may have changed while we waited
 
 
 async def find_rule_of_file(tx: Tx, file: str) -> Rule | None:
-    """The rule that was taken in from a file; nobody else can change it before this transaction ends."""
+    """The rule that was loaded from a file, locked until this transaction ends."""
     rule_id = await tx.conn.scalar(select(r.id).where(r.file == file).with_for_update())
     return None if rule_id is None else await find_rule(tx, rule_id)
 
 
 async def list_files(tx: Tx, *, limit: int) -> list[str]:
-    """The files that rules were taken in from."""
+    """The files that rules were loaded from."""
     return list(await tx.conn.scalars(select(r.file).where(r.file.is_not(None)).order_by(r.file).limit(limit)))
 
 
 async def list_rules(tx: Tx, caller: Caller, *, limit: int, offset: int, default_id: int | None = None) -> list[Rule]:
-    """The rules a caller may see, by their numbers, without the built-in one."""
-    numbers = select(r.id).where(_lives)
-    if not caller.is_admin:  # two walks of the index: asked for both owners at once, SQLite reads everyone's
+    """The rules that a caller can use, by id, without the built-in one."""
+    numbers = select(r.id).where(_not_deleted)
+    if not caller.is_admin:  # a union of index scans: with OR, SQLite would scan the rules of all users
         others = (r.id == default_id) & (r.user_id != caller.user_id)
         whose = [r.user_id == caller.user_id, r.user_id.is_(None), *([others] if default_id else [])]
         seen = union_all(*(numbers.where(one) for one in whose)).subquery()
@@ -88,21 +90,21 @@ async def list_rules(tx: Tx, caller: Caller, *, limit: int, offset: int, default
 
 
 async def list_versions(tx: Tx, rule_id: int, *, limit: int, offset: int) -> list[Rule]:
-    """What a rule has said, the latest first."""
+    """The versions of a rule, latest first."""
     if rule_id == DEFAULT_RULE.id:
         return [DEFAULT_RULE][offset:]
     rows = await tx.conn.execute(_versions(rule_id).order_by(v.version.desc()).limit(limit).offset(offset))
     return [found for row in rows if (found := _rule(row))]
 
 
-async def count_rules_of(tx: Tx, user_id: int, *, most: int) -> int:
-    """How many rules a user has; it stops counting at `most`."""
-    some = select(r.id).where(r.user_id == user_id, _lives).limit(most).subquery()
+async def count_rules_of(tx: Tx, user_id: int, *, limit: int) -> int:
+    """How many rules a user has; counting stops at `limit`."""
+    some = select(r.id).where(r.user_id == user_id, _not_deleted).limit(limit).subquery()
     return await tx.conn.scalar(select(func.count()).select_from(some)) or 0
 
 
 async def insert_rule(tx: Tx, body: RuleBody, *, user_id: int) -> Rule:
-    """Add a rule of a user's in its first version."""
+    """Add the first version of a user's rule."""
     new = insert(etl_rule).values(user_id=user_id, **_first(tx, body))
     rule_id = (await tx.conn.execute(new.returning(r.id))).scalar_one()
     await _insert_version(tx, rule_id, 1, body)
@@ -110,7 +112,7 @@ async def insert_rule(tx: Tx, body: RuleBody, *, user_id: int) -> Rule:
 
 
 async def insert_rule_of_file(tx: Tx, body: RuleBody, *, file: str) -> Rule | None:
-    """Add a rule of the system's in its first version; none when another process has just taken this file in."""
+    """Add the first version of a system rule; None if another process has just loaded this file."""
     new = upsert(tx, etl_rule).values(file=file, **_first(tx, body)).on_conflict_do_nothing()
     rule_id = (await tx.conn.execute(new.returning(r.id))).scalar_one_or_none()
     if rule_id is None:
@@ -120,9 +122,9 @@ async def insert_rule_of_file(tx: Tx, body: RuleBody, *, file: str) -> Rule | No
 
 
 async def move_rule(tx: Tx, before: Rule, body: RuleBody) -> Rule | None:
-    """Let a rule say something else from now on, in its next version; none when it is not what we read."""
+    """Add the next version of a rule; None if it was changed or deleted concurrently."""
     version = before.version + 1
-    guarded = update(etl_rule).where(r.id == before.id, r.version == before.version, _lives)
+    guarded = update(etl_rule).where(r.id == before.id, r.version == before.version, _not_deleted)
     moved = await tx.conn.execute(guarded.values(name=body.name, version=version, updated_at=tx.now))
     if moved.rowcount != 1:
         return None
@@ -138,17 +140,17 @@ async def move_rule(tx: Tx, before: Rule, body: RuleBody) -> Rule | None:
 
 
 def as_shared(rule: Rule | None, default_id: int | None) -> Rule | None:
-    """A rule as everyone sees it: while it is the default it belongs to nobody."""
+    """A rule as everyone sees it: the default rule is shown as a system rule."""
     return replace(rule, user_id=None) if rule is not None and rule.id == default_id else rule
 
 
 async def delete_rule(tx: Tx, rule_id: int) -> None:
-    """Nobody finds it any more; its versions stay for the tasks that began with them."""
-    await tx.conn.execute(update(etl_rule).where(r.id == rule_id, _lives).values(deleted_at=tx.now))
+    """Mark a rule as deleted; its versions are kept for tasks that use them."""
+    await tx.conn.execute(update(etl_rule).where(r.id == rule_id, _not_deleted).values(deleted_at=tx.now))
 
 
 async def delete_unused(tx: Tx, *, before: datetime, limit: int) -> int:
-    """Forget rules that were deleted before then and that no task has any more; returns how many."""
+    """Delete rules for good that were deleted before `before` and that no task uses; returns how many."""
     used = exists(select(etl_task.c.id).where(etl_task.c.rule_id == r.id))
     unused = select(r.id).where(r.deleted_at < before, ~used).order_by(r.deleted_at).limit(limit)
     numbers = list(await tx.conn.scalars(unused))
@@ -158,10 +160,10 @@ async def delete_unused(tx: Tx, *, before: datetime, limit: int) -> int:
 
 
 async def _insert_version(tx: Tx, rule_id: int, version: int, body: RuleBody) -> None:
-    said = insert(etl_rule_version).values(
+    new = insert(etl_rule_version).values(
         rule_id=rule_id, version=version, body=asdict(body), created_at=tx.now, created_by=tx.actor
     )
-    await tx.conn.execute(said)
+    await tx.conn.execute(new)
 
 
 def _first(tx: Tx, body: RuleBody) -> dict[str, Any]:
@@ -170,11 +172,11 @@ def _first(tx: Tx, body: RuleBody) -> dict[str, Any]:
 
 def _versions(rule_id: int) -> Select[Any]:
     joined = etl_rule.join(etl_rule_version, v.rule_id == r.id)
-    said = select(r.id, v.version, r.user_id, v.body, r.created_at, v.created_at.label("updated_at"))
-    return said.select_from(joined).where(r.id == rule_id)
+    columns = select(r.id, v.version, r.user_id, v.body, r.created_at, v.created_at.label("updated_at"))
+    return columns.select_from(joined).where(r.id == rule_id)
 
 
-def _seen_by(caller: Caller) -> ColumnElement[bool]:
+def _visible_to(caller: Caller) -> ColumnElement[bool]:
     return r.id > DEFAULT_RULE.id if caller.is_admin else or_(r.user_id == caller.user_id, r.user_id.is_(None))
 
 

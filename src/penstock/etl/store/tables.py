@@ -1,11 +1,12 @@
-"""The tables of the room.
+"""Tables of the etl module.
 
-Rows of `etl_task` are written at both ends of a task's life. What is under way is found by a partial index, so a look
-at it costs the same however many tasks are over. Rows of `etl_memory` point at papers of tasks, and hold none.
+Rows of `etl_task` are written when a task is submitted and when it ends. Active tasks are found through a partial
+index, so the cost does not depend on how many have ended. Rows of `etl_memory` are cache entries that refer to
+artifacts of tasks.
 
-An `etl_review` is about one run of a task that somebody spoke of. It keeps how many values were looked at, by field, so
-that a rule's accuracy is a sum over rows. It and its corrections carry whose task it is and its rule, so that the lists
-of a rule need no other table.
+An `etl_review` belongs to one run of a task. It stores how many values were reviewed, by field, so that a rule's
+accuracy is a sum over rows. Reviews and corrections repeat the task's owner and rule, so that lists by rule need no
+join.
 """
 
 from typing import Any
@@ -15,7 +16,7 @@ from sqlalchemy import BigInteger, Boolean, CheckConstraint, Column, Index, Inte
 from penstock.kernel.columns import Id, Json, OrderedJson, UtcTime
 from penstock.kernel.db import metadata
 
-Number = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts up only what it knows as INTEGER
+Number = BigInteger().with_variant(Integer, "sqlite")  # SQLite auto-increments INTEGER only
 
 etl_task = Table(
     "etl_task",
@@ -40,7 +41,7 @@ etl_task = Table(
     CheckConstraint("progress BETWEEN 0 AND 100", name="progress"),
     CheckConstraint("run >= 1 AND ocr_run BETWEEN 1 AND run", name="run"),
     CheckConstraint("(status = 'completed') = (result IS NOT NULL)", name="result"),
-    sqlite_autoincrement=True,  # a number is never given twice, whatever is deleted
+    sqlite_autoincrement=True,  # ids are never reused
 )
 t = etl_task.c
 Index("ix_etl_task_user", t.user_id, t.id)
@@ -62,10 +63,10 @@ etl_rule = Table(
     "etl_rule",
     metadata,
     Column("id", Number, primary_key=True, autoincrement=True),
-    Column("user_id", BigInteger),  # none: the system's
+    Column("user_id", BigInteger),  # NULL: a system rule
     Column("name", String, nullable=False),
-    Column("version", Integer, nullable=False),  # the one that new tasks get
-    Column("file", String),  # the file of ETL_RULES_DIR that it was taken from
+    Column("version", Integer, nullable=False),  # the current one
+    Column("file", String),  # the file of ETL_RULES_DIR that it was loaded from
     Column("created_at", UtcTime, nullable=False),
     Column("updated_at", UtcTime, nullable=False),
     Column("deleted_at", UtcTime),
@@ -85,7 +86,9 @@ etl_rule_version = Table(
     metadata,
     Column("rule_id", BigInteger, primary_key=True),
     Column("version", Integer, primary_key=True),
-    Column("body", OrderedJson, nullable=False),  # results have their fields in the order of the schema
+    Column(
+        "body", OrderedJson, nullable=False
+    ),  # keeps the order of the schema's properties, which is the order of results
     Column("created_at", UtcTime, nullable=False),
     Column("created_by", String, nullable=False),
 )
@@ -94,10 +97,10 @@ etl_memory = Table(
     "etl_memory",
     metadata,
     Column("user_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("key", Id, primary_key=True),  # the SHA-256 of everything that the papers depend on
+    Column("key", Id, primary_key=True),  # SHA-256 of everything that the artifacts depend on
     Column("stage", String, nullable=False),
-    Column("task_id", BigInteger, nullable=False),  # whose papers they are
-    Column("run", Integer, nullable=False),  # which the names of those papers carry
+    Column("task_id", BigInteger, nullable=False),  # which made the artifacts
+    Column("run", Integer, nullable=False),  # part of the artifacts' names
     Column("made_at", UtcTime, nullable=False),
     CheckConstraint("length(key) = 64", name="key"),
     CheckConstraint("stage IN ('ocr', 'postprocess')", name="stage"),
@@ -121,7 +124,7 @@ etl_review = Table(
     Column("reviewed_by", String),
     Column("looked_at", Integer, nullable=False),
     Column("corrected", Integer, nullable=False),
-    Column("fields", Json, nullable=False),  # by field: how many were looked at, and how many were wrong
+    Column("fields", Json, nullable=False),  # by field: how many were reviewed, and how many were wrong
     Column("updated_at", UtcTime, nullable=False),
     CheckConstraint("revision >= 1", name="revision"),
     CheckConstraint("corrected BETWEEN 0 AND looked_at", name="corrected"),
@@ -146,7 +149,7 @@ etl_correction = Table(
     Column("rule_version", Integer, nullable=False),
     Column("pointer", Text, nullable=False),
     Column("field", Text, nullable=False),
-    Column("original", Text),  # JSON as text: a JSON column of PostgreSQL's would put its members in another order
+    Column("original", Text),  # JSON text: PostgreSQL's jsonb reorders the members of objects
     Column("corrected", Text, nullable=False),
     Column("confirms", Boolean, nullable=False),
     Column("note", Text),
@@ -160,8 +163,8 @@ etl_correction = Table(
     sqlite_autoincrement=True,
 )
 c = etl_correction.c
-correction_stands = c.superseded_at.is_(None) & c.withdrawn_at.is_(None)
-_of_those: Any = {"postgresql_where": correction_stands, "sqlite_where": correction_stands}
+correction_is_active = c.superseded_at.is_(None) & c.withdrawn_at.is_(None)
+_of_those: Any = {"postgresql_where": correction_is_active, "sqlite_where": correction_is_active}
 Index("ix_etl_correction_task", c.task_id, c.id)
 Index("ix_etl_correction_rule", c.rule_id, c.id, **_of_those)
 Index("ix_etl_correction_rule_user", c.rule_id, c.user_id, c.id, **_of_those)

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.documents.extract.llm.schema_variants import MAX_DEPTH, relaxed_schema, strict_schema
 from penstock.documents.json_schema import bounded_validator
-from penstock.etl.schemas import MOST_BYTES
+from penstock.etl.rule_validation import MAX_SCHEMA_BYTES
 
 TEXT = {"type": "string"}
 KNOWN = {"type", "properties", "required", "additionalProperties", "items", "enum", "anyOf", "title", "description"}
@@ -152,7 +152,7 @@ class TestStrict:
         assert strict_schema({**record(a={"$ref": "#/$defs/a"}), "$defs": ring}) is None
 
     def test_the_largest_schema_a_rule_may_have_is_copied_quickly(self):
-        count = MOST_BYTES // len('"p1000":{"type":"string"},')
+        count = MAX_SCHEMA_BYTES // len('"p1000":{"type":"string"},')
         assert len(copied(record(**{f"p{at}": TEXT for at in range(count)}))["properties"]) == count
 
 

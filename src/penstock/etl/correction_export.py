@@ -1,4 +1,4 @@
-"""Corrections as a file: one JSON object per line, or a table for spreadsheets. Made page by page, so of any length."""
+"""Export corrections as JSON lines or CSV. Written page by page, so of any length."""
 
 import asyncio
 import csv
@@ -13,40 +13,42 @@ import msgspec
 
 from penstock.etl.domain.review import Correction
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # what a spreadsheet would run instead of showing
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # a spreadsheet would run these cells as formulas
 HEADINGS = (
     "correction_id", "task_id", "run", "rule_id", "rule_version", "pointer", "field", "original", "missing",
     "corrected", "confirmed", "note", "created_by", "created_at",
 )  # fmt: skip
-MARK = "\ufeff"  # by which spreadsheets know UTF-8
+UTF8_BOM = "\ufeff"  # spreadsheets detect UTF-8 by it
 
 
-class FileKind(StrEnum):
-    """What kind of file."""
+class ExportFormat(StrEnum):
+    """File format of an export."""
 
     JSONL = "jsonl"
     CSV = "csv"
 
 
-async def written(pages: AsyncIterator[Sequence[Correction]], kind: FileKind) -> AsyncIterator[bytes]:
-    """The pieces of a file, as the pages come."""
-    if kind is FileKind.CSV:
-        yield (MARK + _rows([HEADINGS])).encode()
+async def export_corrections(pages: AsyncIterator[Sequence[Correction]], kind: ExportFormat) -> AsyncIterator[bytes]:
+    """The chunks of the file."""
+    if kind is ExportFormat.CSV:
+        yield (UTF8_BOM + _rows([HEADINGS])).encode()
     async for page in pages:
         if page:
-            yield await asyncio.to_thread(_lines if kind is FileKind.JSONL else _table, page)  # some are megabytes
+            yield await asyncio.to_thread(
+                _lines if kind is ExportFormat.JSONL else _table, page
+            )  # a page can be megabytes
 
 
 def _lines(page: Sequence[Correction]) -> bytes:
-    return b"".join(msgspec.json.encode(_told(one)) + b"\n" for one in page)
+    return b"".join(msgspec.json.encode(_record(one)) + b"\n" for one in page)
 
 
 def _table(page: Sequence[Correction]) -> bytes:
     return _rows(map(_cells, page)).encode()
 
 
-def _told(one: Correction) -> dict[str, Any]:
-    """A correction by its headings; its values are JSON already."""
+def _record(one: Correction) -> dict[str, Any]:
+    """A correction by column; its values are JSON text already."""
     known = asdict(one) | {
         "correction_id": one.id,
         "original": msgspec.Raw((one.original or "null").encode()),
@@ -64,18 +66,18 @@ def _rows(rows: Iterable[Iterable[object]]) -> str:
 
 
 def _cells(one: Correction) -> list[object]:
-    told = _told(one) | {"original": _plain(one.original), "corrected": _plain(one.corrected)}
-    return [cell(told[name]) for name in HEADINGS]
+    record = _record(one) | {"original": _cell_value(one.original), "corrected": _cell_value(one.corrected)}
+    return [csv_cell(record[name]) for name in HEADINGS]
 
 
-def _plain(json: str | None) -> object:
-    """Texts as they are, numbers as numbers, all else as JSON; where there was nothing, nothing."""
+def _cell_value(json: str | None) -> object:
+    """The value of a cell: strings and numbers as they are, anything else as JSON text, nothing if missing."""
     value = None if json is None else msgspec.json.decode(json)
     return value if isinstance(value, str | int | float) else json
 
 
-def cell(value: object) -> object:
-    """A value as a table has it: no text is a formula."""
+def csv_cell(value: object) -> object:
+    """A value as a CSV cell; strings that look like formulas are escaped."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, datetime):

@@ -1,4 +1,4 @@
-"""The room with those who work in it, without HTTP: submit, let work be done, look at what became of it."""
+"""The etl module with its workers, without HTTP: submit tasks, run jobs, inspect the outcome."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,10 +18,10 @@ from penstock.adapters.redis.runs import RedisRunState
 from penstock.adapters.s3 import S3Blobs, S3Place
 from penstock.documents.ocr.provider import OCRProvider
 from penstock.documents.postprocessor import PostProcessor
-from penstock.etl import track, worker
-from penstock.etl.deps import Deps, Terms
+from penstock.etl import task_status, worker
+from penstock.etl.deps import Config, Deps
 from penstock.etl.domain import EtlTask, Mode, Status
-from penstock.etl.reconcile import Reconciler
+from penstock.etl.reconcile import EtlReconciler
 from penstock.etl.runs import Standing, find, key
 from penstock.etl.store import tasks
 from penstock.etl.submit import NewTask, submit
@@ -47,71 +47,71 @@ PAGES = "first page\fsecond page\fthird page"
 LIVE_SECONDS, FINAL_SECONDS = 86400.0, 3600.0
 LEASE_SECONDS = 60
 BACKOFF = Backoff(first_seconds=5, most_seconds=12, jitter=0)
-TERMS = Terms(backoff=BACKOFF, ocr_attempts=3, postprocess_attempts=2, task_timeout=600)
+TERMS = Config(backoff=BACKOFF, ocr_attempts=3, postprocess_attempts=2, task_timeout=600)
 
 
-class Workshop:
-    """The room in one of its set-ups. Jobs are run when a test says so."""
+class EtlHarness:
+    """The etl module on one profile. Jobs run when a test says so."""
 
-    def __init__(self, tools: Deps, clock: ManualClock, link: RedisLink | None = None) -> None:
-        self.tools = tools
-        self.db = tools.db
+    def __init__(self, deps: Deps, clock: ManualClock, link: RedisLink | None = None) -> None:
+        self.deps = deps
+        self.db = deps.db
         self.clock = clock
         self.link = link
-        self.ocr = EchoOcr(tools.blobs)
+        self.ocr = EchoOcr(deps.blobs)
         self.shaper = EchoShaper()
         self.set(provider=self.ocr, shaper=self.shaper)
         self._tickets = Tickets(link, clock) if link else None
 
-    def set(self, *, provider: OCRProvider | None = None, shaper: PostProcessor | None = None, **terms: Any) -> None:
-        """Let others read or shape, or let other terms hold."""
-        shapers = dict.fromkeys((Mode.SKIP, Mode.FIELDS), shaper) if shaper else self.tools.shapers
-        self.tools = replace(
-            self.tools,
-            provider=provider or self.tools.provider,
+    def set(self, *, provider: OCRProvider | None = None, shaper: PostProcessor | None = None, **config: Any) -> None:
+        """Replace the OCR provider, the post-processor or settings."""
+        shapers = dict.fromkeys((Mode.SKIP, Mode.FIELDS), shaper) if shaper else self.deps.shapers
+        self.deps = replace(
+            self.deps,
+            provider=provider or self.deps.provider,
             shapers=shapers,
-            terms=replace(self.tools.terms, **terms),
+            config=replace(self.deps.config, **config),
         )
-        self._reconciler = Reconciler(self.tools)
+        self._reconciler = EtlReconciler(self.deps)
 
     async def put(self, name: str = "a.txt", text: str = PAGES, *, user_id: int = 5) -> str:
-        """A document in the store."""
+        """Store a document."""
         where = f"users/{user_id}/raw/3/{name}"
-        await self.tools.blobs.put(where, text.encode())
+        await self.deps.blobs.put(where, text.encode())
         return where
 
     async def submit(self, name: str = "a.txt", *, by: Caller = ANNA, text: str = "", **more: Any) -> EtlTask:
-        """A document and a task for it. Documents of other names are others, unless their text is given."""
+        """Store a document and submit a task for it. Each name has its own text by default."""
         await self.put(name, text or f"{PAGES} of {name}", user_id=by.user_id)
-        return await submit(self.tools, by, NewTask(project_id=3, filename=name, **more))
+        return await submit(self.deps, by, NewTask(project_id=3, filename=name, **more))
 
-    def crew(self, owner: str = "worker-1") -> Workers | ArqWorkers:
-        """Workers that do the jobs of the room."""
-        handlers, retries = worker.handlers(self.tools), worker.retries(self.tools)
+    def workers(self, owner: str = "worker-1") -> Workers | ArqWorkers:
+        """Workers for the jobs of the etl module."""
+        handlers, retries = worker.handlers(self.deps), worker.retries(self.deps)
         if self.link is None:
             return Workers(
-                self.db, self.tools.queue, handlers, owner=owner, modules=["etl"], lease_seconds=LEASE_SECONDS,
+                self.db, self.deps.queue, handlers, owner=owner, modules=["etl"], lease_seconds=LEASE_SECONDS,
                 retries=retries,
             )  # fmt: skip
-        runner = Runner(self.db, self.tools.queue, handlers, owner=owner, lease_seconds=LEASE_SECONDS, retries=retries)
+        runner = Runner(self.db, self.deps.queue, handlers, owner=owner, lease_seconds=LEASE_SECONDS, retries=retries)
         return ArqWorkers(self.link, runner, modules=["etl"])
 
     async def work(self) -> int:
-        """Do what is due, and tell what is to be told, until there is nothing left; returns how many jobs ran."""
+        """Run due jobs and deliver messages until none is left; returns how many jobs ran."""
         done = 0
         while True:
             await self.deliver()
             if self._tickets is not None:
-                await TicketReconciler(self.db, self.tools.queue, self._tickets).run()
-            ran = await self.crew().run_until_empty()
+                await TicketReconciler(self.db, self.deps.queue, self._tickets).run()
+            ran = await self.workers().run_until_empty()
             done += ran
             await self.deliver()
             if not ran:
                 return done
 
     async def deliver(self) -> None:
-        """What the relay does."""
-        carriers: list[Carrier] = [worker.RunStateCarrier(self.tools)]
+        """Deliver outbox messages, as the relay does."""
+        carriers: list[Carrier] = [worker.RunStateCarrier(self.deps)]
         if self._tickets is not None:
             carriers.append(self._tickets)
         relay = Relay(self.db, {}, carriers=carriers, owner="relay")
@@ -119,17 +119,17 @@ class Workshop:
             pass
 
     async def reconcile(self) -> None:
-        """One turn of the duty, and what follows from it."""
+        """One turn of the reconciler, and delivery of its messages."""
         await self._reconciler.run()
         await self.deliver()
 
     def begin(self) -> asyncio.Task[int]:
-        """Workers that go on while the test does something else."""
-        return asyncio.create_task(self.crew().run_until_empty())
+        """Start workers in the background."""
+        return asyncio.create_task(self.workers().run_until_empty())
 
-    async def caught(self, *, before_page: int) -> tuple[OcrThatWaits, EtlTask, asyncio.Task[int]]:
-        """A task whose worker waits before it reads a page; what waits, the task, and the workers."""
-        ocr = OcrThatWaits(self.tools.blobs, before_page=before_page)
+    async def paused(self, *, before_page: int) -> tuple[OcrThatWaits, EtlTask, asyncio.Task[int]]:
+        """A task whose worker is blocked before a page: the provider, the task, and the workers."""
+        ocr = OcrThatWaits(self.deps.blobs, before_page=before_page)
         self.set(provider=ocr)
         task = await self.submit()
         await self.deliver()
@@ -138,57 +138,57 @@ class Workshop:
         return ocr, task, working
 
     async def do(self, job: Job) -> Settle | None:
-        """What a worker does with a job, without settling it."""
-        return await worker.handlers(self.tools)[job.kind](job)
+        """Run the handler of a job without settling it."""
+        return await worker.handlers(self.deps)[job.kind](job)
 
     async def settle(self, job: Job, settle: Settle | None) -> None:
-        """What a worker does last: the mark and what it made, in one transaction."""
+        """Settle a job as a worker does: finish it and store its outcome in one transaction."""
         async with self.db.tx(actor="worker-2") as tx:
-            await self.tools.queue.finish(tx, job)
+            await self.deps.queue.finish(tx, job)
             if settle is not None:
                 await settle(tx)
 
     async def claim(self) -> Job:
-        """What a worker does first, for tests in which it then goes its own way."""
+        """Claim a job as a worker does."""
         async with self.db.tx(actor="worker-2") as tx:
-            [job] = await self.tools.queue.claim(tx, owner="worker-2", seconds=LEASE_SECONDS, limit=1, module="etl")
+            [job] = await self.deps.queue.claim(tx, owner="worker-2", seconds=LEASE_SECONDS, limit=1, module="etl")
         return job
 
     async def rescue(self) -> None:
-        """A worker that held something has fallen silent."""
+        """Let leases expire, and rescue their jobs."""
         self.clock.advance(seconds=LEASE_SECONDS + 1)
         async with self.db.tx(actor="reaper") as tx:
-            await self.tools.queue.rescue(tx)
+            await self.deps.queue.rescue(tx)
 
     async def row(self, task: EtlTask) -> EtlTask:
-        """What the database knows."""
+        """The row of a task."""
         async with self.db.read() as tx:
             found = await tasks.find_task(tx, task.id)
         assert found is not None
         return found
 
     async def shown(self, task: EtlTask) -> Standing:
-        """What run state knows."""
-        found = await find(self.tools, task.id)
+        """The run state of a task."""
+        found = await find(self.deps, task.id)
         assert found is not None
         return found
 
     async def status(self, task: EtlTask, *, by: Caller = ANNA) -> Status:
-        """What a caller sees."""
-        return (await track.get_task(self.tools, by, task.id)).status
+        """The status that a caller sees."""
+        return (await task_status.get_task(self.deps, by, task.id)).status
 
     async def job(self, task: EtlTask, phase: str, *, run: int = 1) -> Job:
-        """A job of the ledger."""
+        """The job of one phase of a task."""
         async with self.db.read() as tx:
             return await get_job(tx, f"etl:{task.id}:{run}:{phase}")
 
-    async def life(self, task: EtlTask) -> list[str]:
-        """The verbs that were recorded."""
+    async def transitions(self, task: EtlTask) -> list[str]:
+        """The verbs of the recorded transitions."""
         async with self.db.read() as tx:
             return [step.trigger for step in await list_transitions(tx, "etl task", str(task.id))]
 
-    async def told(self, task: EtlTask) -> list[str]:
-        """The events that were told."""
+    async def events(self, task: EtlTask) -> list[str]:
+        """The kinds of the recorded events."""
         e = event.c
         async with self.db.read() as tx:
             rows = await tx.conn.execute(select(e.kind).where(e.topic == f"etl:{task.id}").order_by(e.id))
@@ -200,21 +200,21 @@ class Workshop:
             return await tx.conn.scalar(select(func.count()).select_from(table)) or 0
 
     async def keys(self, prefix: str = "users/") -> list[str]:
-        """What lies in the store."""
-        return [blob.key for blob in (await self.tools.blobs.list(prefix)).blobs]
+        """The blob keys with a prefix."""
+        return [blob.key for blob in (await self.deps.blobs.list(prefix)).blobs]
 
     async def lose_run_state(self, task: EtlTask) -> None:
-        """What a flushed Redis leaves: nothing."""
+        """Flush the run state."""
         if self.link is not None:
             await self.link.client.flushdb()
             return
         async with self.db.tx() as tx:
-            await tx.conn.execute(delete(run_state).where(run_state.c.key == key(self.tools, task.id)))
+            await tx.conn.execute(delete(run_state).where(run_state.c.key == key(self.deps, task.id)))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grounds:
-    """Where a room is set up: a database, and at scale also a Redis and a bucket."""
+class EtlProfile:
+    """Backends of the module: a database, and in the scale profile also Redis and a bucket."""
 
     database: str
     scratch: Path
@@ -223,24 +223,24 @@ class Grounds:
 
 
 @asynccontextmanager
-async def open_workshop(grounds: Grounds, clock: ManualClock) -> AsyncIterator[Workshop]:
-    """The room on these grounds: jobs go by ARQ where there is a Redis."""
-    db = open_db(grounds.database, clock)
-    link = RedisLink(grounds.redis) if grounds.redis else None
+async def open_harness(profile: EtlProfile, clock: ManualClock) -> AsyncIterator[EtlHarness]:
+    """The etl module on a profile; with Redis, jobs go through ARQ."""
+    db = open_db(profile.database, clock)
+    link = RedisLink(profile.redis) if profile.redis else None
     seconds = {"live_seconds": LIVE_SECONDS, "final_seconds": FINAL_SECONDS}
-    tools = Deps(
+    deps = Deps(
         db=db,
         queue=JobQueue(dispatch=dispatch_by_outbox) if link else JobQueue(),
         runs=RedisRunState(link, clock, **seconds) if link else SqlRunState(db, **seconds),
-        blobs=S3Blobs(grounds.bucket, clock=SystemClock()) if grounds.bucket else DiskBlobs(grounds.scratch / "blobs"),
+        blobs=S3Blobs(profile.bucket, clock=SystemClock()) if profile.bucket else DiskBlobs(profile.scratch / "blobs"),
         sandbox=Sandbox(),
         provider=NoOcr(),
         shapers={},
-        scratch=grounds.scratch,
-        terms=TERMS,
+        scratch=profile.scratch,
+        config=TERMS,
     )
     try:
-        yield Workshop(tools, clock, link)
+        yield EtlHarness(deps, clock, link)
     finally:
         if link is not None:
             await link.close()

@@ -1,4 +1,4 @@
-"""The room behind its routes, asked as clients ask: without a server between, on the database that a test has."""
+"""A client of the etl routes: calls the ASGI app without a server, on the database of a test."""
 
 import json
 import re
@@ -16,9 +16,9 @@ from penstock.documents.ocr.provider import Desk, Reading
 from penstock.documents.pages import Citation, read_pages
 from penstock.documents.postprocessor import Shaped, ShapeRule
 from penstock.etl import api, worker
-from penstock.etl.deps import Deps, Terms
+from penstock.etl.deps import Config, Deps
 from penstock.etl.domain import Mode
-from penstock.etl.schemas import PRELOAD
+from penstock.etl.rule_validation import PRELOAD
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.db import Db
 from penstock.kernel.http.problems import install_error_handlers
@@ -41,14 +41,14 @@ INVOICE = {"type": "object", "properties": {"total": {"type": "number", "title":
 BOUNDARY = "so-far-and-no-further"
 
 
-class ShaperOfTotals:
-    """Finds `Total: …` for every rule, and says where."""
+class TotalsShaper:
+    """Finds `Total: …` for every rule, with its citation."""
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
 
     def identity(self, rule: ShapeRule) -> None:
-        """It costs nothing."""
+        """Not cached."""
 
     async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
         [page] = read_pages((await self._blobs.get(reading.pages_key)).splitlines())
@@ -59,81 +59,81 @@ class ShaperOfTotals:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Room:
-    """The room, its app, and those who call."""
+class EtlClient:
+    """The etl app and its callers."""
 
-    tools: Deps
+    deps: Deps
     app: FastAPI
 
     @property
     def ocr(self) -> EchoOcr:
-        """Who reads documents here."""
-        assert isinstance(self.tools.provider, EchoOcr)
-        return self.tools.provider
+        """The OCR provider."""
+        assert isinstance(self.deps.provider, EchoOcr)
+        return self.deps.provider
 
     async def call(self, method: str, path: str, body: object = None, *, key: str = "anna", **headers: str) -> Response:
-        """One request below /api/v1/etl; names of headers have their hyphens as underscores."""
+        """Send a request below /api/v1/etl; underscores in header names stand for hyphens."""
         raw = b"" if body is None else json.dumps(body).encode()
-        parts = (raw, STALL) if method == "GET" else (raw,)  # who is gone is not sent the rest of a long answer
+        parts = (raw, STALL) if method == "GET" else (raw,)  # keeps the client connected during a long response
         given = {"content_type": "application/json", "x_api_key": key, **headers}
         return await send_request(self.app, method, f"/api/v1/etl{path}", *parts, **given)
 
     async def json(self, method: str, path: str, body: object = None, *, key: str = "anna") -> Any:
-        """What is answered where it must be a success."""
+        """The JSON of a successful response."""
         answer = await self.call(method, path, body, key=key)
         assert answer.status < 300, answer.body
         return answer.json if answer.body else None
 
     async def refused(self, method: str, path: str, body: object = None, *, key: str = "anna") -> tuple[int, str]:
-        """Status and code of an answer that must be none."""
+        """Status and code of an error response."""
         answer = await self.call(method, path, body, key=key)
         assert answer.status >= 400, answer.body
         assert answer.headers["content-type"] == "application/problem+json"
         return answer.status, answer.json["code"]
 
     async def upload(self, content: bytes, **fields: str) -> Response:
-        """A form with a file, which may be called by a `filename`, and fields."""
+        """Upload a form with a file and fields."""
         filename = fields.pop("filename", "invoice.md")
         parts = {f'name="file"; filename="{filename}"': content}
         parts |= {f'name="{name}"': value.encode() for name, value in {"project_id": "3", **fields}.items()}
         return await self.send_form(form_of(parts))
 
-    async def send_form(self, form: bytes, *, piece_bytes: int = 1000, **headers: str) -> Response:
-        """A form as it is, in pieces of this size."""
-        pieces = [form[start : start + piece_bytes] for start in range(0, len(form), piece_bytes)]
-        return await self.send_pieces(pieces, **headers)
+    async def send_form(self, form: bytes, *, chunk_bytes: int = 1000, **headers: str) -> Response:
+        """Send a form in chunks of this size."""
+        chunks = [form[start : start + chunk_bytes] for start in range(0, len(form), chunk_bytes)]
+        return await self.send_chunks(chunks, **headers)
 
-    async def send_pieces(self, pieces: Sequence[bytes], **headers: str) -> Response:
-        """A form in these pieces."""
+    async def send_chunks(self, chunks: Sequence[bytes], **headers: str) -> Response:
+        """Send a form in these chunks."""
         given = {"content_type": f"multipart/form-data; boundary={BOUNDARY}", "x_api_key": "anna", **headers}
-        return await send_request(self.app, "POST", "/api/v1/etl/upload_and_submit", *pieces, **given)
+        return await send_request(self.app, "POST", "/api/v1/etl/upload_and_submit", *chunks, **given)
 
     async def submit(self, text: str = "Total: 12.5", *, name: str = "a.md", key: str = "anna", **more: Any) -> int:
-        """A document in the store and a task for it; the task's number."""
+        """Store a document and submit a task for it; returns the task id."""
         user_id = CALLERS[key].user_id
-        await self.tools.blobs.put(f"users/{user_id}/raw/3/{name}", text.encode())
+        await self.deps.blobs.put(f"users/{user_id}/raw/3/{name}", text.encode())
         answer = await self.call("POST", "/submit", {"project_id": 3, "filename": name, **more}, key=key)
         assert answer.status == 202, answer.body
         task_id: int = answer.json["task_id"]
         return task_id
 
     async def work(self) -> None:
-        """Do the room's jobs that are due, and tell run state."""
+        """Run due jobs, and deliver messages to run state."""
         workers = Workers(
-            self.tools.db, self.tools.queue, worker.handlers(self.tools), owner="w", modules=["etl"], slots=1
+            self.deps.db, self.deps.queue, worker.handlers(self.deps), owner="w", modules=["etl"], slots=1
         )
         await workers.run_until_empty()
-        relay = Relay(self.tools.db, {}, carriers=[worker.RunStateCarrier(self.tools)], owner="relay")
+        relay = Relay(self.deps.db, {}, carriers=[worker.RunStateCarrier(self.deps)], owner="relay")
         while await relay.deliver():
             pass
 
     async def keys(self, prefix: str) -> list[str]:
-        """What lies in the store."""
-        return [blob.key for blob in (await self.tools.blobs.list(prefix)).blobs]
+        """The blob keys with a prefix."""
+        return [blob.key for blob in (await self.deps.blobs.list(prefix)).blobs]
 
 
 def form_of(parts: dict[str, bytes]) -> bytes:
-    """A form by what its parts say of themselves."""
+    """A multipart body of these parts, by their Content-Disposition parameters."""
     lines = []
     for named, content in parts.items():
         lines.append(f"--{BOUNDARY}\r\nContent-Disposition: form-data; {named}\r\n\r\n".encode() + content + b"\r\n")
@@ -141,12 +141,12 @@ def form_of(parts: dict[str, bytes]) -> bytes:
 
 
 @asynccontextmanager
-async def open_room(db: Db, folder: Path, **terms: Any) -> AsyncIterator[Room]:
-    """The room under these terms."""
+async def open_client(db: Db, folder: Path, **config: Any) -> AsyncIterator[EtlClient]:
+    """A client of the module with these settings."""
     blobs = DiskBlobs(folder / "blobs")
-    shaper = ShaperOfTotals(blobs)
+    shaper = TotalsShaper(blobs)
     async with Sandbox(preload=PRELOAD) as sandbox:
-        tools = Deps(
+        deps = Deps(
             db=db,
             queue=JobQueue(),
             runs=SqlRunState(db, live_seconds=3600, final_seconds=3600),
@@ -155,16 +155,16 @@ async def open_room(db: Db, folder: Path, **terms: Any) -> AsyncIterator[Room]:
             provider=EchoOcr(blobs),
             shapers={Mode.SKIP: shaper, Mode.FIELDS: shaper},
             scratch=folder / "scratch",
-            terms=Terms(**terms),
+            config=Config(**config),
         )
-        yield room_of(tools)
+        yield client_with(deps)
 
 
-def room_of(tools: Deps, **changes: Any) -> Room:
-    """A room with these tools, some of them changed."""
-    tools = replace(tools, **changes)
+def client_with(deps: Deps, **changes: Any) -> EtlClient:
+    """A client of the module with some dependencies replaced."""
+    deps = replace(deps, **changes)
     app = FastAPI()
-    app.state.db, app.state.etl, app.state.access = tools.db, tools, FixedCallers(**CALLERS)
+    app.state.db, app.state.etl, app.state.access = deps.db, deps, FixedCallers(**CALLERS)
     app.router.routes[:] = [RouteIndex([route for router in api.ROUTERS for route in router.routes])]
     install_error_handlers(app)
-    return Room(tools=tools, app=app)
+    return EtlClient(deps=deps, app=app)

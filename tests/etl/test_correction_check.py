@@ -1,4 +1,4 @@
-"""JSON Pointers, which places a schema knows, and how values are counted: rules without any room."""
+"""JSON Pointers, which of them a schema covers, and how corrected values are counted."""
 
 import io
 import json
@@ -6,9 +6,24 @@ from typing import Any
 
 import pytest
 
-from penstock.etl.domain.review import Tally
-from penstock.etl.overlay import Examined, Patch, examine, laid_over, same
-from penstock.etl.pointers import ABSENT, BadPointer, field_of, find_overlap, found, knows, pointer_of, tokens_of
+from penstock.etl.correction_check import (
+    CorrectionCheckResult,
+    CorrectionPatch,
+    apply_corrections,
+    check_corrections,
+    is_same_json,
+)
+from penstock.etl.domain.review import ValueCounts
+from penstock.etl.json_pointer import (
+    ABSENT,
+    BadPointer,
+    field_path,
+    find_overlap,
+    format_pointer,
+    parse_pointer,
+    resolve,
+    schema_covers,
+)
 
 RFC = {"foo": ["bar", "baz"], "": 0, "a/b": 1, "c%d": 2, "e^f": 3, "g|h": 4, "i\\j": 5, 'k"l': 6, " ": 7, "m~n": 8}
 
@@ -22,23 +37,23 @@ RFC = {"foo": ["bar", "baz"], "": 0, "a/b": 1, "c%d": 2, "e^f": 3, "g|h": 4, "i\
     ],
 )  # fmt: skip
 def test_pointers_lead_where_the_standard_says(pointer: str, value: object):
-    assert found(RFC, tokens_of(pointer)) == value
-    assert pointer_of(tokens_of(pointer)) == pointer
+    assert resolve(RFC, parse_pointer(pointer)) == value
+    assert format_pointer(parse_pointer(pointer)) == pointer
 
 
 def test_an_escaped_tilde_is_not_read_twice():
-    assert tokens_of("/~01") == ("~1",)
+    assert parse_pointer("/~01") == ("~1",)
 
 
 @pytest.mark.parametrize("pointer", ["a", "#/a", "/~", "/a~2", "/~~0", "/~~01", "/" + "a" * 1000])
 def test_what_is_no_pointer_is_refused(pointer: str):
     with pytest.raises(BadPointer):
-        tokens_of(pointer)
+        parse_pointer(pointer)
 
 
 def test_numbers_in_lists_are_stars_and_names_that_look_like_numbers_are_not():
     value = {"rows": [{"1": [5]}]}
-    assert field_of(value, ("rows", "0", "1", "0")) == "/rows/*/1/*"
+    assert field_path(value, ("rows", "0", "1", "0")) == "/rows/*/1/*"
 
 
 def test_places_overlap_when_one_lies_in_the_other():
@@ -71,26 +86,28 @@ SCHEMA: dict[str, Any] = {
     ],
 )  # fmt: skip
 def test_a_schema_knows_what_it_speaks_of_on_any_branch(pointer: str, is_known: bool):
-    assert knows(SCHEMA, tokens_of(pointer)) is is_known
+    assert schema_covers(SCHEMA, parse_pointer(pointer)) is is_known
 
 
 def test_references_that_go_round_or_nowhere_end():
     looped = {"$ref": "#/$defs/a", "$defs": {"a": {"allOf": [{"$ref": "#"}, {"$ref": "#/$defs/a"}]}}}
-    assert not knows(looped, ("x",))
-    assert not knows({"$ref": "#/$defs/none"}, ("x",))
+    assert not schema_covers(looped, ("x",))
+    assert not schema_covers({"$ref": "#/$defs/none"}, ("x",))
 
 
 def test_true_is_not_one_and_one_is_one_point_nought():
-    assert same(1, 1.0)
-    assert not same(1, True)
-    assert not same({"a": [0]}, {"a": [False]})
-    assert same({"a": 1, "b": [None]}, {"b": [None], "a": 1})
+    assert is_same_json(1, 1.0)
+    assert not is_same_json(1, True)
+    assert not is_same_json({"a": [0]}, {"a": [False]})
+    assert is_same_json({"a": 1, "b": [None]}, {"b": [None], "a": 1})
 
 
-def looked_at(result: object, *patches: tuple[str, object], schema: object = None, standing: int = 0) -> Examined:
+def check(
+    result: object, *patches: tuple[str, object], schema: object = None, active: int = 0
+) -> CorrectionCheckResult:
     given = [{"pointer": pointer, "value": value} for pointer, value in patches]
-    sheet = {"result": result, "json_schema": schema, "standing": given[:standing], "new": given[standing:]}
-    return examine(io.BytesIO(json.dumps(sheet).encode()))
+    body = {"result": result, "json_schema": schema, "active": given[:active], "new": given[active:]}
+    return check_corrections(io.BytesIO(json.dumps(body).encode()))
 
 
 @pytest.mark.parametrize(
@@ -111,50 +128,52 @@ def looked_at(result: object, *patches: tuple[str, object], schema: object = Non
 def test_wrong_values_count_by_the_original_and_missing_ones_by_what_should_be_there(
     result: object, patch: tuple[str, object], whole: tuple[int, int], part: tuple[int, int]
 ):
-    seen = looked_at(result, patch)
+    seen = check(result, patch)
     assert (seen.whole.values, seen.whole.corrected) == whole
     assert (seen.part.values, seen.part.corrected) == part
 
 
 def test_no_value_is_counted_twice_and_each_counts_under_its_field():
     result = {"rows": [{"x": 1, "y": 1}, {"x": 1, "y": 1}]}
-    seen = looked_at(result, ("/rows/0", {"x": 2, "y": 1}), ("/rows/0/y", 3), standing=1)
+    seen = check(result, ("/rows/0", {"x": 2, "y": 1}), ("/rows/0/y", 3), active=1)
     assert dict(seen.part.fields) == {"/rows/*/x": (1, 1), "/rows/*/y": (1, 1)}
     assert dict(seen.whole.fields) == {"/rows/*/x": (2, 1), "/rows/*/y": (2, 1)}
 
 
 def test_fields_beyond_measure_count_in_the_sums_only():
-    seen = looked_at({f"n{number}": 1 for number in range(300)}, ("/n0", 2))
+    seen = check({f"n{number}": 1 for number in range(300)}, ("/n0", 2))
     assert (seen.whole.values, len(seen.whole.fields)) == (300, 200)
 
 
 def test_a_field_that_no_database_keeps_counts_in_the_sums_only():
-    seen = looked_at({"a\x00b": 1, "c": 1}, ("/c", 2))
+    seen = check({"a\x00b": 1, "c": 1}, ("/c", 2))
     assert (seen.whole.values, dict(seen.whole.fields)) == (2, {"/c": (1, 1)})
 
 
 def test_a_share_is_as_exact_as_can_be():
-    assert Tally(values=10, corrected=9).accuracy == 0.1
+    assert ValueCounts(values=10, corrected=9).accuracy == 0.1
 
 
 def test_integers_of_any_length_stay_what_they_are():
     long = 123456789012345678901234567890
-    seen = looked_at({"a": long}, ("/a", long), schema={"properties": {"a": {"type": "integer"}}})
-    assert [(one.original, one.confirms) for one in seen.met] == [(str(long), True)]
-    assert not same(long, float(long))
-    assert laid_over(b'{"a":%d,"b":1}' % long, [Patch(pointer="/b", value=long + 1)]) == b'{"a":%d,"b":%d}' % (
+    seen = check({"a": long}, ("/a", long), schema={"properties": {"a": {"type": "integer"}}})
+    assert [(one.original, one.confirms) for one in seen.values] == [(str(long), True)]
+    assert not is_same_json(long, float(long))
+    assert apply_corrections(
+        b'{"a":%d,"b":1}' % long, [CorrectionPatch(pointer="/b", value=long + 1)]
+    ) == b'{"a":%d,"b":%d}' % (
         long,
         long + 1,
     )
 
 
 def test_what_is_no_json_or_too_deep_is_told_as_a_flaw():
-    assert examine(io.BytesIO(b'{"result": ')).flaw == "it is no JSON"
+    assert check_corrections(io.BytesIO(b'{"result": ')).failure == "it is not JSON"
     deep = b"[" * 100_000 + b"]" * 100_000
-    sheet = b'{"result": %b, "json_schema": null, "standing": [], "new": []}' % deep
-    assert examine(io.BytesIO(sheet)).flaw == "it is nested too deep"
+    body = b'{"result": %b, "json_schema": null, "active": [], "new": []}' % deep
+    assert check_corrections(io.BytesIO(body)).failure == "it is nested too deeply"
 
 
 def test_corrections_are_laid_over_in_their_order():
-    patches = [Patch(pointer="/a", value={"b": 1}), Patch(pointer="/a/b", value=2)]
-    assert laid_over(b'{"a": null, "z": 1e2}', patches) == b'{"a":{"b":2},"z":100.0}'
+    patches = [CorrectionPatch(pointer="/a", value={"b": 1}), CorrectionPatch(pointer="/a/b", value=2)]
+    assert apply_corrections(b'{"a": null, "z": 1e2}', patches) == b'{"a":{"b":2},"z":100.0}'

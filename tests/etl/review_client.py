@@ -1,4 +1,4 @@
-"""A room whose documents are the results that are wanted, for tests of what people say about results."""
+"""A client for tests of reviews. The text of a document is the JSON result of its task."""
 
 import json
 from collections.abc import AsyncIterator
@@ -9,13 +9,13 @@ from typing import Any
 from penstock.documents.ocr.provider import Desk, Reading
 from penstock.documents.pages import read_pages
 from penstock.documents.postprocessor import Shaped, ShapeRule
-from penstock.etl import overlay, schemas
+from penstock.etl import correction_check, rule_validation
 from penstock.etl.domain import Mode
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.db import Db
 from penstock.kernel.json_object import JsonObject
 from penstock.kernel.sandbox.call import Sandbox
-from tests.etl.asking import Room, open_room, room_of
+from tests.etl.api_client import EtlClient, client_with, open_client
 
 INVOICE: dict[str, Any] = {
     "type": "object",
@@ -44,8 +44,8 @@ BILL: dict[str, Any] = {
 }
 
 
-class ShaperOfJson:
-    """Takes what was read for the result itself."""
+class JsonShaper:
+    """Returns the OCR text, parsed as JSON."""
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
@@ -59,60 +59,60 @@ class ShaperOfJson:
 
 
 @asynccontextmanager
-async def open_reviewing(db: Db, folder: Path) -> AsyncIterator["Reviewing"]:
-    """The room, with a rule of anna's."""
-    preload = (*schemas.PRELOAD, *overlay.PRELOAD)
-    async with open_room(db, folder) as room, Sandbox(preload=preload) as sandbox:
-        shaper = ShaperOfJson(room.tools.blobs)
-        room = room_of(room.tools, sandbox=sandbox, shapers=dict.fromkeys(Mode, shaper))
-        yield Reviewing(room, await new_rule(room))
+async def open_review_client(db: Db, folder: Path) -> AsyncIterator["ReviewClient"]:
+    """A review client with a rule owned by anna."""
+    preload = (*rule_validation.PRELOAD, *correction_check.PRELOAD)
+    async with open_client(db, folder) as client, Sandbox(preload=preload) as sandbox:
+        shaper = JsonShaper(client.deps.blobs)
+        client = client_with(client.deps, sandbox=sandbox, shapers=dict.fromkeys(Mode, shaper))
+        yield ReviewClient(client, await new_rule(client))
 
 
-async def new_rule(room: Room, *, key: str = "anna", schema: object = None) -> int:
-    """A rule for bills, or for another schema."""
+async def new_rule(client: EtlClient, *, key: str = "anna", schema: object = None) -> int:
+    """Create a rule for invoices, or with another schema; returns its id."""
     body = {"name": "Bills", "postprocess_mode": "llm", "json_schema": INVOICE if schema is None else schema}
-    rule_id: int = (await room.json("POST", "/rules", body, key=key))["rule_id"]
+    rule_id: int = (await client.json("POST", "/rules", body, key=key))["rule_id"]
     return rule_id
 
 
-class Reviewing:
-    """A room in which people look at results."""
+class ReviewClient:
+    """Completes tasks and reviews their results."""
 
-    def __init__(self, room: Room, rule_id: int) -> None:
-        self.room = room
+    def __init__(self, client: EtlClient, rule_id: int) -> None:
+        self.client = client
         self.rule_id = rule_id
 
     async def completed(self, value: object = None, *, key: str = "anna", **more: Any) -> int:
-        """A task whose result is this, else BILL; its number."""
+        """A completed task with this result, else BILL; returns its id."""
         text = json.dumps(BILL if value is None else value)
-        task_id = await self.room.submit(text, key=key, **{"rule_id": self.rule_id, **more})
-        await self.room.work()
+        task_id = await self.client.submit(text, key=key, **{"rule_id": self.rule_id, **more})
+        await self.client.work()
         return task_id
 
     async def correct(self, task_id: int, *given: tuple[str, object], key: str = "anna", **more: Any) -> Any:
-        """Say what these values should be; what was answered."""
-        return await self.room.json("POST", f"/tasks/{task_id}/corrections", said(*given, **more), key=key)
+        """Correct values; returns the response."""
+        return await self.client.json("POST", f"/tasks/{task_id}/corrections", review_body(*given, **more), key=key)
 
     async def refused(self, task_id: int, *given: tuple[str, object], key: str = "anna", **more: Any) -> Any:
-        """Say what is not taken: what is told of each field."""
-        answer = await self.room.call("POST", f"/tasks/{task_id}/corrections", said(*given, **more), key=key)
+        """Send corrections that are rejected; returns the reason of each field."""
+        answer = await self.client.call("POST", f"/tasks/{task_id}/corrections", review_body(*given, **more), key=key)
         assert (answer.status, answer.json["code"]) == (400, "VALIDATION"), answer.body
         return {error["field"]: error["reason"] for error in answer.json["errors"]}
 
     async def result(self, task_id: int) -> Any:
         """The corrected result."""
-        return await self.room.json("GET", f"/tasks/{task_id}/result?corrected=true")
+        return await self.client.json("GET", f"/tasks/{task_id}/result?corrected=true")
 
     async def listed(self, task_id: int, *, key: str = "anna") -> Any:
-        """What was said about a task's results, the newest first."""
-        return (await self.room.json("GET", f"/tasks/{task_id}/corrections", key=key))["corrections"]
+        """The corrections of a task, newest first."""
+        return (await self.client.json("GET", f"/tasks/{task_id}/corrections", key=key))["corrections"]
 
     async def accuracy(self, *, key: str = "anna", query: str = "", rule_id: int | None = None) -> Any:
-        """How good the rule is."""
+        """The accuracy of the rule."""
         number = self.rule_id if rule_id is None else rule_id
-        return await self.room.json("GET", f"/rules/{number}/accuracy{query}", key=key)
+        return await self.client.json("GET", f"/rules/{number}/accuracy{query}", key=key)
 
 
-def said(*given: tuple[str, object], **more: Any) -> dict[str, Any]:
-    """A body with corrections."""
+def review_body(*given: tuple[str, object], **more: Any) -> dict[str, Any]:
+    """A request body with corrections."""
     return {"corrections": [{"pointer": pointer, "value": value} for pointer, value in given], **more}

@@ -8,11 +8,11 @@ from typing import Any
 from penstock.etl import remove
 from penstock.etl.domain import Phase
 from penstock.etl.store import memory
-from penstock.etl.store.memory import Remembered
+from penstock.etl.store.memory import CachedStage
 from penstock.etl.store.tables import etl_memory
 from penstock.kernel.bulk import insert_rows
 from penstock.kernel.db import Db, Tx
-from tests.etl.workshop import ANNA, Workshop
+from tests.etl.harness import ANNA, EtlHarness
 from tests.plans import explain, look, reads_a_whole_table, recorded, sorts
 
 ROWS = 20_000
@@ -28,11 +28,11 @@ def key_of(number: int) -> str:
     return f"{number:064x}"
 
 
-async def remember(db: Db, number: int, *, days_ago: float) -> Remembered:
+async def remember(db: Db, number: int, *, days_ago: float) -> CachedStage:
     """A row from so long ago."""
     async with db.tx() as tx:
         made_at = tx.now - timedelta(days=days_ago)
-        new = Remembered(user_id=5, key=key_of(number), stage=Phase.OCR, task_id=number, run=1, made_at=made_at)
+        new = CachedStage(user_id=5, key=key_of(number), stage=Phase.OCR, task_id=number, run=1, made_at=made_at)
         await memory.insert_memory(tx, new)
     return new
 
@@ -47,28 +47,28 @@ async def test_a_key_has_one_row_and_the_latest_stands(db: Db):
         assert await memory.find_memory(tx, 6, first.key) is None
 
 
-async def test_what_is_old_is_forgotten_in_bites_and_what_is_young_stays(shop: Workshop):
-    shop.set(history_days=30)
-    for number in range(remove.FORGOTTEN_AT_ONCE + 5):
-        await remember(shop.db, number, days_ago=31)
-    await remember(shop.db, 4711, days_ago=29)
-    async with shop.db.tx() as tx:
+async def test_what_is_old_is_forgotten_in_bites_and_what_is_young_stays(harness: EtlHarness):
+    harness.set(history_days=30)
+    for number in range(remove.BATCH + 5):
+        await remember(harness.db, number, days_ago=31)
+    await remember(harness.db, 4711, days_ago=29)
+    async with harness.db.tx() as tx:
         old = tx.now - timedelta(days=30)
         assert await memory.delete_old(tx, before=old, limit=3) == 3
-    await remove.forget(shop.tools)
-    assert await shop.count(etl_memory) == 1
+    await remove.remove_expired(harness.deps)
+    assert await harness.count(etl_memory) == 1
 
 
-async def test_what_is_known_of_a_task_goes_in_the_transaction_that_removes_it(shop: Workshop):
-    task, other = await shop.submit(), await shop.submit("b.txt")
-    await shop.work()
-    assert await shop.count(etl_memory) == 2
-    await remove.delete_task(shop.tools, ANNA, task.id)  # its objects are there still
-    async with shop.db.read() as tx:
+async def test_what_is_known_of_a_task_goes_in_the_transaction_that_removes_it(harness: EtlHarness):
+    task, other = await harness.submit(), await harness.submit("b.txt")
+    await harness.work()
+    assert await harness.count(etl_memory) == 2
+    await remove.delete_task(harness.deps, ANNA, task.id)  # its objects are there still
+    async with harness.db.read() as tx:
         assert (await tx.conn.scalars(etl_memory.select().with_only_columns(etl_memory.c.task_id))).all() == [other.id]
-    shop.clock.advance(seconds=86400 * 400)
-    await remove.forget(shop.tools)
-    assert await shop.count(etl_memory) == 0
+    harness.clock.advance(seconds=86400 * 400)
+    await remove.remove_expired(harness.deps)
+    assert await harness.count(etl_memory) == 0
 
 
 async def test_each_look_is_served_by_an_index(db: Db):

@@ -8,7 +8,7 @@ from penstock.kernel.queue import Job
 PATIENCE_SECONDS = 20  # on a crowded machine; what is waited for comes within milliseconds
 
 
-class Gate:
+class BlockingHandler:
     """A handler that waits until it is opened, and remembers who came, who left and how many were in at once."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Gate:
         self.left.append(job.id)
 
 
-async def until(
+async def wait_until(
     condition: Callable[[], bool | Awaitable[bool]], *, seconds: float = PATIENCE_SECONDS, every_seconds: float = 0.001
 ) -> None:
     """Let the others run until it holds. What other processes do is looked at less often."""

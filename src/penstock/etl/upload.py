@@ -1,0 +1,141 @@
+"""Upload: store a document that is sent together with its task, under a key of its own.
+
+If the task is rejected, the document is deleted again. The key is users/{user}/raw/{project}/{name}, which clients of
+the older API expect, as long as that key is free. A task that already refers to that key must find its document
+unchanged, so a second document of the same name gets a random suffix.
+"""
+
+import asyncio
+import logging
+import re
+import secrets
+import unicodedata
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path, PurePosixPath
+
+from penstock.access.domain import Caller
+from penstock.documents.blob_files import pieces_of
+from penstock.etl import lifecycle
+from penstock.etl.deps import Deps
+from penstock.kernel.blobs import BlobExists, BlobNotFound, why_bad_key
+from penstock.kernel.errors import Conflict, Invalid, NotFound, Refused, TooLarge, TooMany
+
+log = logging.getLogger(__name__)
+
+REJECTED = (Invalid, Refused, NotFound, Conflict, TooLarge, TooMany)  # after any of these no task was created
+SCRATCH_AGE = timedelta(days=8)  # longer than any stage runs
+SCRATCH_SUFFIXES = (".part", ".md", ".jsonl")  # copies of documents, and pages that readers merge
+CLEAN_SECONDS = 3600
+MAX_NAME_BYTES = 160  # of the 200 bytes of a key segment: names of artifacts are longer than the document's name
+MAX_SUFFIX_BYTES = 20
+DEFAULT_NAME = "document"
+
+
+@dataclass(frozen=True, kw_only=True)
+class UploadedDocument:
+    """An uploaded file with its name and the parameters of its task."""
+
+    file: Path
+    filename: str
+    project_id: int
+    rule_id: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredDocument:
+    """The blob key of a stored document, and the filename of its task."""
+
+    key: str
+    filename: str
+
+
+@asynccontextmanager
+async def stored_document(deps: Deps, caller: Caller, document: UploadedDocument) -> AsyncIterator[StoredDocument]:
+    """Store a document whose task is created inside the block; delete it if the task is rejected."""
+    document = replace(document, filename=task_name(document.filename))
+    key = await _store(deps, caller, document)
+    try:
+        yield StoredDocument(key=key, filename=document.filename)
+    except REJECTED:
+        await deps.blobs.delete(key)
+        raise
+
+
+async def clean_scratch_periodically(deps: Deps) -> None:
+    """Clean the scratch folder at start and then hourly, until cancelled. Every process does this for its own disk."""
+    while True:
+        try:
+            await clean_scratch(deps)
+        except OSError as error:
+            log.warning("cannot clean %s: %s", deps.scratch, error)
+        await deps.db.clock.sleep(CLEAN_SECONDS)
+
+
+async def clean_scratch(deps: Deps) -> None:
+    """Delete temporary files that a killed process left on this machine's disk."""
+    before = deps.db.clock.now() - SCRATCH_AGE
+    await asyncio.to_thread(_delete_older, deps.scratch, before.timestamp())
+
+
+def task_name(filename: str) -> str:
+    """The filename as sent if the result can be stored under it, else a safe variant."""
+    composed = unicodedata.normalize("NFC", filename)  # macOS sends decomposed accents
+    return composed if why_bad_key(f"{composed}.json") is None and "/" not in composed else safe_name(composed)
+
+
+def safe_name(filename: str) -> str:
+    """A filename that is valid as one segment of a blob key in every store."""
+    last = re.split(r"[/\\]", unicodedata.normalize("NFC", filename))[-1]
+    name = "".join(one if one.isprintable() else "_" for one in last).strip(" ").rstrip("~").strip(" ")
+    stem, dot, suffix = name.rpartition(".")
+    if not dot or len(suffix.encode()) > MAX_SUFFIX_BYTES:
+        stem, suffix = name, ""
+    end = f".{suffix}" if suffix else ""
+    cut = stem.encode()[: MAX_NAME_BYTES - len(end.encode())].decode(errors="ignore").strip(" ")
+    safe = f"{cut or DEFAULT_NAME}{end}"
+    return safe if why_bad_key(safe) is None else DEFAULT_NAME
+
+
+async def _store(deps: Deps, caller: Caller, document: UploadedDocument) -> str:
+    """Store a document whose task is expected to be accepted; returns its key."""
+    await _check_acceptable(deps, caller, document.rule_id)
+    folder, name = f"users/{caller.user_id}/raw/{document.project_id}", safe_name(document.filename)
+    plain = f"{folder}/{name}"
+    if not await _exists(deps, plain):
+        try:
+            await deps.blobs.create(plain, pieces_of(document.file))
+        except BlobExists:  # a concurrent upload was first
+            pass
+        else:
+            return plain
+    path = PurePosixPath(name)
+    key = f"{folder}/{path.stem}-{secrets.token_hex(4)}{path.suffix}"
+    await deps.blobs.create(key, pieces_of(document.file))
+    return key
+
+
+async def _check_acceptable(deps: Deps, caller: Caller, rule_id: int | None) -> None:
+    """Reject now what `submit` would reject later, before a large file is stored."""
+    async with deps.db.read() as tx:
+        await lifecycle.get_rule_for_task(deps, tx, caller, rule_id)
+        await lifecycle.check_queue_capacity(deps, tx)
+
+
+async def _exists(deps: Deps, key: str) -> bool:
+    try:
+        await deps.blobs.stat(key)
+    except BlobNotFound:
+        return False
+    return True
+
+
+def _delete_older(folder: Path, before: float) -> None:
+    for path in folder.glob("*"):
+        if path.suffix not in SCRATCH_SUFFIXES:
+            continue
+        with suppress(FileNotFoundError):  # its own process deleted it first
+            if path.stat().st_mtime < before:
+                path.unlink()

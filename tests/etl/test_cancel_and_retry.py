@@ -1,0 +1,395 @@
+"""Tasks are taken back and tried again, and whoever comes late is refused."""
+
+import asyncio
+
+import pytest
+
+from penstock.documents.ocr.provider import Desk, Reading
+from penstock.documents.postprocessor import Shaped, ShapeRule
+from penstock.etl import cancel, papers, retry, task_status
+from penstock.etl.domain import Phase, Stage, Status
+from penstock.etl.errors import (
+    EtlTaskAlreadyEnded,
+    EtlTaskNotFound,
+    EtlTaskRunning,
+    OcrResultMissing,
+    QueueFull,
+    SourceNotFound,
+)
+from penstock.etl.retry import RetryOptions
+from penstock.kernel.errors import Invalid, Unavailable
+from penstock.kernel.leases import LeaseLost
+from penstock.kernel.queue import JobState
+from tests.etl.harness import ANNA, BERT, ROOT, EtlHarness
+from tests.fakes.ocr import EchoShaper, OcrThatFails, OcrThatWaits, RemoteOcr, ShaperThatFails
+
+everywhere = pytest.mark.parametrize("profile", ["sqlite", "postgres", "scale"], indirect=True)
+
+
+async def failed_in_shaping(harness: EtlHarness) -> int:
+    """A task whose post-processing failed for good; whoever shapes next succeeds."""
+    harness.set(shaper=ShaperThatFails(Invalid(reason="no"), times=1))
+    task = await harness.submit()
+    await harness.work()
+    assert (await harness.row(task)).metadata["error_stage"] == "postprocess"
+    return task.id
+
+
+class TestCancel:
+    @everywhere
+    async def test_a_waiting_task_is_cancelled_with_its_job(self, harness: EtlHarness):
+        task = await harness.submit()
+        cancelled = await cancel.cancel_task(harness.deps, ANNA, task.id)
+        assert cancelled.status is Status.CANCELLED
+        assert (await harness.row(task)).status is Status.CANCELLED
+        assert (await harness.shown(task)).task.status is Status.CANCELLED
+        assert (await harness.job(task, "ocr")).state is JobState.CANCELLED
+        assert await harness.work() == 0
+        assert harness.ocr.calls == 0
+        assert await harness.transitions(task) == ["submit", "cancel"]
+        assert await harness.events(task) == ["etl_pending", "etl_cancelled"]
+
+    async def test_a_running_task_is_not_cancelled(self, harness: EtlHarness):
+        ocr, task, working = await harness.paused(before_page=2)
+        with pytest.raises(EtlTaskRunning, match="mineru_parsing"):
+            await cancel.cancel_task(harness.deps, ANNA, task.id)
+        ocr.go_on.set()
+        await working
+        await harness.work()
+        assert (await harness.row(task)).status is Status.COMPLETED
+
+    async def test_a_task_that_waits_for_post_processing_is_not_cancelled(self, harness: EtlHarness):
+        task = await harness.submit()
+        job = await harness.claim()
+        settle = await harness.do(job)
+        assert settle is not None
+        await harness.settle(job, settle)
+        with pytest.raises(EtlTaskRunning, match="llm_processing"):
+            await cancel.cancel_task(harness.deps, ANNA, task.id)
+
+    async def test_a_task_that_waits_for_its_next_attempt_is_not_cancelled(self, harness: EtlHarness):
+        harness.set(provider=OcrThatFails(harness.deps.blobs, Unavailable(reason="later"), times=1))
+        task = await harness.submit()
+        await harness.work()
+        with pytest.raises(EtlTaskRunning, match="mineru_parsing"):
+            await cancel.cancel_task(harness.deps, ANNA, task.id)
+
+    async def test_a_task_whose_job_was_just_claimed_is_not_cancelled(self, harness: EtlHarness):
+        task = await harness.submit()
+        await harness.claim()
+        with pytest.raises(EtlTaskRunning):
+            await cancel.cancel_task(harness.deps, ANNA, task.id)
+        assert (await harness.row(task)).status is Status.PENDING
+
+    @everywhere
+    async def test_of_a_cancel_and_a_claim_at_once_exactly_one_wins(self, harness: EtlHarness):
+        for number in range(8):
+            task = await harness.submit(f"{number}.txt")
+            await harness.deliver()
+            cancelling = asyncio.create_task(cancel.cancel_task(harness.deps, ANNA, task.id))
+            working = harness.begin()
+            refused = (await asyncio.gather(cancelling, return_exceptions=True))[0]
+            await working
+            await harness.work()
+            row = await harness.row(task)
+            if isinstance(refused, BaseException):
+                assert isinstance(refused, EtlTaskRunning | EtlTaskAlreadyEnded), refused
+                assert row.status is Status.COMPLETED
+            else:
+                assert row.status is Status.CANCELLED
+                assert harness.ocr.pages_read.total() == 0
+            harness.ocr.pages_read.clear()
+
+    async def test_what_is_over_is_not_cancelled(self, harness: EtlHarness):
+        task = await harness.submit()
+        await harness.work()
+        for verb in (cancel.cancel_task, cancel.abort_task):
+            with pytest.raises(EtlTaskAlreadyEnded, match="completed"):
+                await verb(harness.deps, ANNA, task.id)
+
+    async def test_somebody_elses_task_is_not_found(self, harness: EtlHarness):
+        task = await harness.submit()
+        for verb in (cancel.cancel_task, cancel.abort_task):
+            with pytest.raises(EtlTaskNotFound):
+                await verb(harness.deps, BERT, task.id)
+        with pytest.raises(EtlTaskNotFound):
+            await retry.retry_task(harness.deps, BERT, task.id, RetryOptions())
+        assert (await cancel.cancel_task(harness.deps, ROOT, task.id)).status is Status.CANCELLED
+
+
+class TestAbort:
+    @everywhere
+    async def test_a_worker_stops_at_its_next_page_and_overwrites_nothing(self, harness: EtlHarness):
+        ocr, task, working = await harness.paused(before_page=2)
+        aborted = await cancel.abort_task(harness.deps, ANNA, task.id)
+        assert aborted.status is Status.CANCELLED
+        harness.clock.advance(seconds=1)
+        ocr.go_on.set()
+        await working
+        await harness.work()
+        assert ocr.pages_read == {1: 1, 2: 1}
+        assert (await harness.row(task)).status is Status.CANCELLED
+        assert await harness.status(task) is Status.CANCELLED
+        assert "users/5/processed/3/a.txt.json" not in await harness.keys()
+        assert (await harness.job(task, "ocr")).state is JobState.DONE
+
+    async def test_a_worker_that_is_done_is_refused_when_it_settles(self, harness: EtlHarness):
+        task = await harness.submit()
+        job = await harness.claim()
+        settle = await harness.do(job)
+        assert settle is not None
+        await cancel.abort_task(harness.deps, ANNA, task.id)
+        await harness.settle(job, settle)
+        assert await harness.work() == 0
+        assert (await harness.row(task)).status is Status.CANCELLED
+
+    async def test_a_result_that_comes_late_does_not_complete_a_cancelled_task(self, harness: EtlHarness):
+        task = await harness.submit()
+        job = await harness.claim()
+        settle = await harness.do(job)
+        assert settle is not None
+        await harness.settle(job, settle)
+        shaping = await harness.claim()
+        late = await harness.do(shaping)
+        assert late is not None
+        await cancel.abort_task(harness.deps, ANNA, task.id)
+        await harness.settle(shaping, late)
+        await harness.deliver()
+        assert (await harness.row(task)).status is Status.CANCELLED
+        assert (await harness.row(task)).result is None
+        assert await harness.status(task) is Status.CANCELLED
+
+    async def test_what_ocr_made_is_kept_for_a_retry(self, harness: EtlHarness):
+        task = await harness.submit()
+        await harness.do(await harness.claim())
+        aborted = await cancel.abort_task(harness.deps, ANNA, task.id)
+        assert aborted.metadata["artifact_mineru_markdown_key"].endswith("/mineru.md")
+        opened = await retry.retry_task(harness.deps, ANNA, task.id, RetryOptions())
+        await harness.work()
+        assert (await harness.row(opened)).status is Status.COMPLETED
+        assert harness.ocr.calls == 1
+
+
+class TestLateWorkers:
+    async def test_a_worker_that_lost_its_lease_cannot_settle_nor_turn_run_state_back(self, harness: EtlHarness):
+        slow = OcrThatWaits(harness.deps.blobs, before_page=2)
+        harness.set(provider=slow)
+        task = await harness.submit()
+        job = await harness.claim()
+        late = asyncio.create_task(harness.do(job))
+        await slow.waits.wait()
+        await harness.rescue()
+        harness.set(provider=harness.ocr)
+        await harness.work()
+        assert (await harness.row(task)).status is Status.COMPLETED
+        slow.go_on.set()
+        assert await late is None
+        assert (await harness.shown(task)).task.status is Status.COMPLETED
+        with pytest.raises(LeaseLost):
+            async with harness.db.tx() as tx:
+                await harness.deps.queue.finish(tx, job)
+
+    async def test_a_worker_of_an_earlier_run_does_nothing_to_the_next(self, harness: EtlHarness):
+        slow = OcrThatWaits(harness.deps.blobs, before_page=2)
+        harness.set(provider=slow)
+        task = await harness.submit()
+        job = await harness.claim()
+        late = asyncio.create_task(harness.do(job))
+        await slow.waits.wait()
+        await cancel.abort_task(harness.deps, ANNA, task.id)
+        await retry.retry_task(harness.deps, ANNA, task.id, RetryOptions(from_stage=Stage.OCR))
+        harness.set(provider=harness.ocr)
+        await harness.put(text="another\fdocument\fthree")
+        harness.clock.advance(seconds=1)
+        slow.go_on.set()
+        assert await late is None
+        await harness.work()
+        markdown = await harness.deps.blobs.get(f"users/5/etl_artifacts/3/{task.id}/mineru.md")
+        assert b"another" in markdown
+        assert b"first page" not in markdown
+
+    async def test_a_reading_that_comes_late_does_not_take_the_place_of_the_next_runs(self, harness: EtlHarness):
+        task = await harness.submit()
+        await harness.work()
+        first = await harness.row(task)
+        late = await papers.find_reading(harness.deps.blobs, first)
+        assert late is not None
+        await retry.retry_task(harness.deps, ANNA, task.id, RetryOptions(from_stage=Stage.OCR, force=True))
+        await harness.deliver()
+        job = await harness.claim()
+        settle = await harness.do(job)
+        assert settle is not None
+        await harness.settle(job, settle)
+        await harness.deps.blobs.put(late.pages_key, b"")
+        await papers.keep_reading(harness.deps.blobs, first, late)
+        await papers.keep_shaping(harness.deps.blobs, first, Shaped(value={"old": 1}, strategy="late"))
+        await harness.work()
+        assert (await harness.row(task)).status is Status.COMPLETED
+        result = await harness.deps.blobs.get(await task_status.artifact_key(harness.deps, ANNA, task.id, "result"))
+        assert b"old" not in result
+        assert result == await harness.deps.blobs.get("users/5/processed/3/a.txt.json")
+
+    async def test_what_earlier_runs_have_left_is_deleted(self, harness: EtlHarness):
+        task = await harness.submit()
+        await harness.work()
+        await retry.retry_task(harness.deps, ANNA, task.id, RetryOptions(from_stage=Stage.OCR, force=True))
+        await harness.deps.blobs.put(f"users/5/etl_artifacts/3/{task.id}/pages/1/page-1.md", b"late")
+        await harness.work()
+        folder = f"users/5/etl_artifacts/3/{task.id}/"
+        names = {key.removeprefix(folder) for key in await harness.keys(folder)}
+        assert names == {"grounding-2.json", "mineru.md", "pages-2.jsonl", "reading-2.json", "result-2.json"}
+
+
+class TestRetry:
+    @everywhere
+    async def test_from_post_processing_nothing_is_read_again(self, harness: EtlHarness):
+        number = await failed_in_shaping(harness)
+        opened = await retry.retry_task(harness.deps, ANNA, number, RetryOptions(from_stage=Stage.POSTPROCESS))
+        assert (opened.status, opened.run, opened.ocr_run) == (Status.PENDING, 2, 1)
+        assert "error_stage" not in opened.metadata
+        assert opened.metadata["artifact_mineru_markdown_key"].endswith("/mineru.md")
+        assert await harness.work() == 1
+        assert harness.ocr.calls == 1
+        row = await harness.row(opened)
+        assert (row.status, row.error) == (Status.COMPLETED, None)
+        assert await harness.transitions(opened) == ["submit", "fail", "retry", "complete"]
+        assert (await harness.job(opened, "postprocess", run=2)).state is JobState.DONE
+
+    async def test_from_post_processing_it_is_shown_that_the_document_is_read(self, harness: EtlHarness):
+        number = await failed_in_shaping(harness)
+        seen: list[int] = []
+
+        class ShaperThatLooks(EchoShaper):
+            async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
+                seen.append((await harness.shown(opened)).task.progress)
+                return await super().shape(filename, reading, rule, desk)
+
+        harness.set(shaper=ShaperThatLooks())
+        opened = await retry.retry_task(harness.deps, ANNA, number, RetryOptions(from_stage=Stage.POSTPROCESS))
+        await harness.work()
+        assert seen == [80]
+
+    async def test_from_ocr_everything_is_done_anew(self, harness: EtlHarness):
+        number = await failed_in_shaping(harness)
+        await harness.put(text="a new document")
+        opened = await retry.retry_task(harness.deps, ANNA, number, RetryOptions(from_stage=Stage.OCR))
+        assert (opened.run, opened.ocr_run) == (2, 2)
+        assert "artifact_mineru_markdown_key" not in opened.metadata
+        assert await harness.work() == 2
+        assert harness.ocr.calls == 2
+        assert b"a new document" in await harness.deps.blobs.get(f"users/5/etl_artifacts/3/{number}/mineru.md")
+        assert (await harness.row(opened)).status is Status.COMPLETED
+
+    async def test_from_ocr_nothing_is_told_of_pages_that_were_read_before(self, harness: EtlHarness):
+        task = await harness.submit()
+        await harness.work()
+        again = await retry.retry_task(harness.deps, ANNA, task.id, RetryOptions(from_stage=Stage.OCR, force=True))
+        assert again.metadata.keys().isdisjoint({"pages_done", "page_count", "artifact_mineru_markdown_key"})
+
+    async def test_a_remote_task_of_the_run_before_is_not_asked_for_again(self, harness: EtlHarness):
+        ocr = RemoteOcr(harness.deps.blobs)
+        harness.set(provider=ocr)
+        task = await harness.submit()
+        await harness.work()
+        await retry.retry_task(harness.deps, ANNA, task.id, RetryOptions(from_stage=Stage.OCR, force=True))
+        await harness.work()
+        assert ocr.begun == ["far-1", "far-2"]
+
+    async def test_without_a_stage_it_begins_after_what_is_done(self, harness: EtlHarness):
+        number = await failed_in_shaping(harness)
+        assert (await retry.retry_task(harness.deps, ANNA, number, RetryOptions())).ocr_run == 1
+        harness.set(provider=OcrThatFails(harness.deps.blobs, Invalid(reason="no"), times=1))
+        unread = await harness.submit("b.txt")
+        await harness.work()
+        assert (await retry.retry_task(harness.deps, ANNA, unread.id, RetryOptions())).ocr_run == 1
+
+    async def test_without_a_stage_no_page_is_read_again_that_was_kept(self, harness: EtlHarness):
+        ocr, task, working = await harness.paused(before_page=3)
+        await cancel.abort_task(harness.deps, ANNA, task.id)
+        harness.clock.advance(seconds=1)
+        ocr.go_on.set()
+        await working
+        again = await retry.retry_task(harness.deps, ANNA, task.id, RetryOptions())
+        assert (await harness.shown(again)).course.phase is Phase.OCR
+        await harness.work()
+        assert (await harness.row(again)).status is Status.COMPLETED
+        assert ocr.pages_read == {1: 1, 2: 1, 3: 1}
+        assert not [key for key in await harness.keys() if "/pages/" in key]
+
+    async def test_from_ocr_no_page_is_used_that_was_kept(self, harness: EtlHarness):
+        harness.set(provider=OcrThatWaits(harness.deps.blobs, before_page=9))
+        task = await harness.submit()
+        await harness.deps.blobs.put(f"users/5/etl_artifacts/3/{task.id}/pages/1/page-1.md", b"of old")
+        await cancel.cancel_task(harness.deps, ANNA, task.id)
+        await retry.retry_task(harness.deps, ANNA, task.id, RetryOptions(from_stage=Stage.OCR))
+        await harness.work()
+        folder = f"users/5/etl_artifacts/3/{task.id}/"
+        assert b"of old" not in await harness.deps.blobs.get(f"{folder}mineru.md")
+        assert not [key for key in await harness.keys() if "/pages/" in key]
+
+    async def test_post_processing_without_a_reading_is_refused(self, harness: EtlHarness):
+        harness.set(provider=OcrThatFails(harness.deps.blobs, Invalid(reason="no"), times=1))
+        task = await harness.submit()
+        await harness.work()
+        with pytest.raises(OcrResultMissing):
+            await retry.retry_task(harness.deps, ANNA, task.id, RetryOptions(from_stage=Stage.POSTPROCESS))
+
+    async def test_a_reading_from_before_a_retry_from_ocr_does_not_count(self, harness: EtlHarness):
+        number = await failed_in_shaping(harness)
+        opened = await retry.retry_task(harness.deps, ANNA, number, RetryOptions(from_stage=Stage.OCR))
+        await cancel.cancel_task(harness.deps, ANNA, opened.id)
+        with pytest.raises(OcrResultMissing):
+            await retry.retry_task(harness.deps, ANNA, number, RetryOptions(from_stage=Stage.POSTPROCESS))
+
+    async def test_a_cancelled_task_can_be_tried_again(self, harness: EtlHarness):
+        task = await harness.submit()
+        await cancel.cancel_task(harness.deps, ANNA, task.id)
+        await retry.retry_task(harness.deps, ANNA, task.id, RetryOptions())
+        await harness.work()
+        assert (await harness.row(task)).status is Status.COMPLETED
+
+    async def test_a_completed_task_only_with_force(self, harness: EtlHarness):
+        task = await harness.submit()
+        await harness.work()
+        with pytest.raises(EtlTaskAlreadyEnded):
+            await retry.retry_task(harness.deps, ANNA, task.id, RetryOptions())
+        opened = await retry.retry_task(harness.deps, ANNA, task.id, RetryOptions(force=True))
+        assert (opened.result, opened.progress) == (None, 0)
+        await harness.work()
+        assert (await harness.row(task)).status is Status.COMPLETED
+        assert (harness.ocr.calls, harness.shaper.calls) == (1, 2)
+
+    async def test_a_running_task_is_not_tried_again(self, harness: EtlHarness):
+        task = await harness.submit()
+        with pytest.raises(EtlTaskRunning):
+            await retry.retry_task(harness.deps, ANNA, task.id, RetryOptions(force=True))
+
+    @everywhere
+    async def test_of_many_retries_at_once_one_opens_a_run(self, harness: EtlHarness):
+        number = await failed_in_shaping(harness)
+        tries = (retry.retry_task(harness.deps, ANNA, number, RetryOptions()) for _ in range(5))
+        answers = await asyncio.gather(*tries, return_exceptions=True)
+        opened = [answer for answer in answers if not isinstance(answer, BaseException)]
+        assert len(opened) == 1
+        assert all(isinstance(answer, EtlTaskRunning) for answer in answers if isinstance(answer, BaseException))
+        await harness.work()
+        assert (await harness.row(opened[0])).run == 2
+
+    async def test_a_full_queue_takes_no_retry(self, harness: EtlHarness):
+        number = await failed_in_shaping(harness)
+        harness.set(queue_size=1)
+        await harness.submit("b.txt")
+        with pytest.raises(QueueFull):
+            await retry.retry_task(harness.deps, ANNA, number, RetryOptions())
+
+    async def test_a_document_that_is_gone_cannot_be_read_again(self, harness: EtlHarness):
+        number = await failed_in_shaping(harness)
+        await harness.deps.blobs.delete("users/5/raw/3/a.txt")
+        with pytest.raises(SourceNotFound):
+            await retry.retry_task(harness.deps, ANNA, number, RetryOptions(from_stage=Stage.OCR))
+
+    async def test_run_state_shows_the_new_run_at_once(self, harness: EtlHarness):
+        number = await failed_in_shaping(harness)
+        opened = await retry.retry_task(harness.deps, ANNA, number, RetryOptions())
+        shown = await harness.shown(opened)
+        assert (shown.task.status, shown.task.run, shown.task.error) == (Status.PENDING, 2, None)
