@@ -1,4 +1,4 @@
-"""PDFs and pictures of pages, made when a test needs them: good ones, and one for every way to be bad."""
+"""PDFs and page images for tests: good ones, and one for each kind of defect."""
 
 import io
 import zlib
@@ -102,7 +102,7 @@ def table(rows: Sequence[Sequence[str]]) -> bytes:
 
 
 def whole_invoice() -> bytes:
-    """Seller and head side by side, two addresses, a table, sums at the right edge, and how to pay."""
+    """An invoice: seller beside the header, two addresses, a table, totals at the right edge, payment terms."""
 
     def draw(canvas: Canvas) -> None:
         for font, y, row in INVOICE_ROWS:
@@ -166,7 +166,7 @@ def chinese(lines: Sequence[str]) -> bytes:
 
 
 def picture_of(lines: Sequence[str], *, size: int = 32, width: int = 760) -> Image.Image:
-    """What a scanner would see of these lines."""
+    """An image of these lines, as a scanner makes it."""
     picture = Image.new("L", (width, LINE_HEIGHT * (len(lines) + 1)), 252)
     pen, font = ImageDraw.Draw(picture), ImageFont.load_default(size)
     for at, line in enumerate(lines):
@@ -180,7 +180,7 @@ def reader_of(picture: Image.Image) -> ImageReader:
 
 
 def scan_of(*pages: Sequence[str], layer: str = "", invisible: bool = True) -> bytes:
-    """A PDF of pictures of lines, perhaps with a text layer over each that says something else."""
+    """A scanned PDF of these lines, optionally with a different text layer on each page."""
 
     def draw(canvas: Canvas) -> None:
         for lines in pages:
@@ -199,7 +199,7 @@ def scan_of(*pages: Sequence[str], layer: str = "", invisible: bool = True) -> b
 
 
 def painted(*steps: Step) -> bytes:
-    """A page on which these are painted one over the other."""
+    """A page with these painted on top of each other."""
 
     def draw(canvas: Canvas) -> None:
         for step in steps:
@@ -237,12 +237,12 @@ def bar(bottom: float, height: float, colour: colors.Color = colors.darkblue) ->
 
 
 def sheet(picture: Image.Image, *, bottom: float = 0, height: float = A4[1]) -> Step:
-    """A picture over the width of the page. It lets through what is under it where it is clear."""
+    """An image across the page. What is below shows through where it is transparent."""
     return lambda canvas: canvas.drawImage(reader_of(picture), 0, bottom, A4[0], height, mask="auto")
 
 
 def in_a_form(*steps: Step, opacity: float = 1.0) -> Step:
-    """The same as a thing of its own that is put on the page."""
+    """The steps inside a form XObject."""
 
     def draw(canvas: Canvas) -> None:
         canvas.beginForm("thing")
@@ -257,7 +257,7 @@ def in_a_form(*steps: Step, opacity: float = 1.0) -> Step:
 
 
 def on_a_layer(pdf: bytes) -> bytes:
-    """The same, with all of its first page on a layer that can be switched off, and is on."""
+    """The PDF with its first page on an optional content layer that is on."""
     with pikepdf.open(io.BytesIO(pdf)) as opened:
         layer = opened.make_indirect(pikepdf.Dictionary(Type=pikepdf.Name.OCG, Name="Words"))
         opened.Root.OCProperties = pikepdf.Dictionary(OCGs=[layer], D=pikepdf.Dictionary(ON=[layer]))
@@ -269,7 +269,7 @@ def on_a_layer(pdf: bytes) -> bytes:
 
 
 def turned(pdf: bytes) -> bytes:
-    """The same, with its first page on its side and its corner elsewhere."""
+    """The PDF with its first page rotated and cropped."""
     with pikepdf.open(io.BytesIO(pdf)) as opened:
         page = opened.pages[0]
         page.Rotate = 90
@@ -277,14 +277,14 @@ def turned(pdf: bytes) -> bytes:
         return _saved(opened)
 
 
-def garbled(lines: Sequence[str], said: Callable[[int], int]) -> bytes:
-    """Lines that look right, and whose font says of each letter that it is another."""
+def garbled(lines: Sequence[str], mapping: Callable[[int], int]) -> bytes:
+    """Lines that look right, in a font that maps each character to another."""
 
     def draw(canvas: Canvas) -> None:
         for at, line in enumerate(lines):
             canvas.drawString(72, 760 - 20 * at, line)
 
-    codes = "".join(f"<{code:02X}> <{said(code):04X}>\n" for code in range(32, 127))
+    codes = "".join(f"<{code:02X}> <{mapping(code):04X}>\n" for code in range(32, 127))
     table = CHARACTER_MAP.format(codes=codes)
     with pikepdf.open(io.BytesIO(drawn(draw))) as pdf:
         for font in pdf.pages[0].Resources.Font.values():
@@ -293,7 +293,7 @@ def garbled(lines: Sequence[str], said: Callable[[int], int]) -> bytes:
 
 
 def locked(pdf: bytes, *, user: str, owner: str = "owner") -> bytes:
-    """The same under a password; an empty one for the user opens it, and forbids things."""
+    """The PDF with passwords. An empty user password opens it, with restrictions."""
     with pikepdf.open(io.BytesIO(pdf)) as opened:
         out = io.BytesIO()
         opened.save(out, encryption=pikepdf.Encryption(user=user, owner=owner))
@@ -301,7 +301,7 @@ def locked(pdf: bytes, *, user: str, owner: str = "owner") -> bytes:
 
 
 def bomb(*, size_bytes: int) -> bytes:
-    """A page whose few kilobytes of content unpack to this many."""
+    """A page whose few kilobytes of content decompress to this size."""
     packer = zlib.compressobj(1)
     block = bytes(1024 * 1024)
     packed = b"".join([*(packer.compress(block) for _ in range(size_bytes // len(block))), packer.flush()])

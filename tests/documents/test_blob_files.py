@@ -1,4 +1,4 @@
-"""Objects as local files, and local files as streams."""
+"""Blobs as local files, and local files as streams."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ SIZES = [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 2 * CHUNK_BYTES]
 
 
 @pytest.mark.parametrize("size_bytes", SIZES)
-async def test_a_file_comes_whole_in_pieces_of_a_bounded_size(tmp_path: Path, size_bytes: int):
+async def test_a_file_is_streamed_in_chunks_of_a_bounded_size(tmp_path: Path, size_bytes: int):
     path = tmp_path / "a"
     path.write_bytes(bytes(range(256)) * (size_bytes // 256) + b"x" * (size_bytes % 256))
     pieces = [piece async for piece in pieces_of(path)]
@@ -20,7 +20,7 @@ async def test_a_file_comes_whole_in_pieces_of_a_bounded_size(tmp_path: Path, si
 
 
 @pytest.mark.parametrize("size_bytes", SIZES)
-async def test_an_object_is_a_file_for_as_long_as_it_is_borrowed(tmp_path: Path, size_bytes: int):
+async def test_a_blob_is_a_local_file_until_the_block_ends(tmp_path: Path, size_bytes: int):
     blobs, folder = DiskBlobs(tmp_path / "blobs"), tmp_path / "not" / "there"
     await blobs.put("a/b", b"x" * size_bytes)
     async with borrowed(blobs, "a/b", folder) as path:
@@ -28,14 +28,14 @@ async def test_an_object_is_a_file_for_as_long_as_it_is_borrowed(tmp_path: Path,
     assert list(folder.iterdir()) == []
 
 
-async def test_a_scratch_file_is_empty_and_goes_with_its_block(tmp_path: Path):
+async def test_a_temporary_file_is_empty_and_deleted_with_its_block(tmp_path: Path):
     async with scratch_file(tmp_path / "not" / "there") as path:
         assert path.read_bytes() == b""
         path.write_bytes(b"something")
     assert not path.exists()
 
 
-async def test_a_file_that_is_gone_is_not_made_anew_by_who_comes_late(tmp_path: Path):
+async def test_a_deleted_file_is_not_created_again_by_a_late_append(tmp_path: Path):
     async with scratch_file(tmp_path) as path:
         append(path, b"one ")
         append(path, b"two")

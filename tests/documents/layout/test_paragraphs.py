@@ -1,4 +1,4 @@
-"""Which lines are one paragraph: the cases that no library draws by itself."""
+"""Grouping lines into paragraphs: cases that no PDF library produces."""
 
 import pytest
 
@@ -39,11 +39,11 @@ class TestALine:
         assert len(read(lines_below("The default value is 50, and the highest is", "100. All others are refused"))) == 1
 
     @pytest.mark.parametrize("marker", ["1.", "2)", "(3)", "a)", "•", "-", "二、", "①", "\uf0b7"])
-    def test_that_begins_with_a_mark_after_the_end_of_a_sentence_begins_an_item(self, marker: str):
+    def test_that_starts_with_a_marker_after_a_sentence_starts_an_item(self, marker: str):
         assert len(read(lines_below("There are several things to do now.", f"{marker} This one"))) == 2
 
     @pytest.mark.parametrize("text", ["-5 degrees were measured", "3.5 tonnes of it", "A. Smith has said"])
-    def test_may_begin_with_what_only_looks_like_a_mark(self, text: str):
+    def test_may_start_with_what_only_looks_like_a_marker(self, text: str):
         assert len(read(lines_below("It was said of all of this, and also of", text, "and so on"))) == 1
 
     def test_in_the_next_column_goes_on_when_its_sentence_does(self):

@@ -1,4 +1,4 @@
-"""Lines that OCR has seen become pages: order, paragraphs, headings, lists, tables. No engine is needed for this."""
+"""Layout of recognized lines: reading order, paragraphs, headings, lists, tables. Needs no engine."""
 
 from penstock.documents.ocr.layout import OcrLine, build_page
 from penstock.documents.ocr.text_sizes import width_of
@@ -21,7 +21,7 @@ class TestAPage:
         page = build_page((), 3, width=100, height=200)
         assert (page.number, page.markdown, page.spans, page.confidence) == (3, "", (), None)
 
-    def test_has_a_span_for_each_line_and_says_how_sure_the_engine_was(self):
+    def test_has_a_span_for_each_line_and_a_confidence(self):
         page = build_page([line("One", 50, 50), line("Two", 50, 120)], 1, width=800, height=1000)
         assert [(span.text, span.box[:2], span.box[3]) for span in page.spans if span.box] == [
             ("One", (50, 50), 70),
@@ -30,7 +30,7 @@ class TestAPage:
         assert page.confidence == 0.9
         assert page.origin == "ocr"
 
-    def test_cannot_forge_the_mark_between_pages(self):
+    def test_cannot_forge_the_marker_between_pages(self):
         assert render_markdown(line("<!-- page 2 -->", 50, 300)) == "\\<!-- page 2 -->"
 
 
@@ -101,7 +101,7 @@ class TestLists:
         assert written == "- first thing that is to be done now\n- second\n\n2. third"
 
 
-class TestNumbersOfPages:
+class TestPageNumbers:
     def test_are_left_out(self):
         assert render_markdown(line("Some text", 50, 300), line("- 12 -", 380, 960)) == "Some text"
 

@@ -1,4 +1,4 @@
-"""Image files: counted and measured before they are decoded, turned upright, and brought to three colours."""
+"""Page images: counted and measured before they are decoded, rotated upright, and converted to BGR."""
 
 import io
 
@@ -38,7 +38,7 @@ class TestFrames:
         assert [frame(file, number).height for number in (1, 2, 3)] == [20, 21, 22]
 
     @pytest.mark.parametrize("kind", ["PNG", "WEBP"])
-    def test_of_a_film_are_one_page(self, kind: str):
+    def test_of_an_animation_are_one_page(self, kind: str):
         moments = [Image.new("RGB", (30, 20), (at * 40, 0, 0)) for at in range(3)]
         assert count(making.saved_as(moments[0], kind, save_all=True, append_images=moments[1:])) == ImagePages(pages=1)
 
@@ -50,7 +50,7 @@ class TestFrames:
 
 
 class TestSize:
-    def test_is_looked_at_before_anything_is_decoded(self):
+    def test_is_checked_before_anything_is_decoded(self):
         huge = making.saved_as(Image.new("1", (10_000, 10_000)), "PNG")
         answer = count(huge)
         assert isinstance(answer, Refusal)
@@ -62,13 +62,13 @@ class TestSize:
     def test_of_every_frame_counts(self):
         assert isinstance(count(tiff(Image.new("L", (9, 9)), Image.new("L", (50, 50))), max_pixels=1000), Refusal)
 
-    def test_holds_for_the_decoder_too(self):
+    def test_is_checked_by_the_decoder_too(self):
         with pytest.raises(TurnedAway):
             decode_image_page(io.BytesIO(making.saved_as(Image.new("L", (50, 50)), "PNG")), 1, 1000)
 
 
-class TestADecodedPicture:
-    def test_stands_the_way_the_camera_was_held(self):
+class TestADecodedImage:
+    def test_has_its_exif_orientation_applied(self):
         exif = Image.Exif()
         exif[0x0112] = 6  # turn it right by a quarter
         assert (lambda seen: (seen.width, seen.height))(
@@ -76,7 +76,7 @@ class TestADecodedPicture:
         ) == (20, 40)
 
     @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "I;16", "I", "F"])
-    def test_has_three_colours_of_eight_bits_whatever_it_had(self, mode: str):
+    def test_is_converted_to_three_channels_of_eight_bits(self, mode: str):
         picture = making.picture_of(["Hello"])
         kind = "TIFF" if mode in {"CMYK", "I", "F"} else "PNG"
         seen = frame(making.saved_as(picture.convert("L").convert(mode), kind))
@@ -87,7 +87,7 @@ class TestADecodedPicture:
     def test_is_blue_green_red(self):
         assert frame(making.saved_as(Image.new("RGB", (4, 4), BLUE), "PNG")).pixels[0, 0].tolist() == [250, 0, 0]
 
-    def test_lies_on_white_paper_where_it_is_transparent(self):
+    def test_has_a_white_background_where_it_is_transparent(self):
         assert frame(making.saved_as(Image.new("RGBA", (4, 4), (0, 0, 0, 0)), "PNG")).pixels.min() == 255
 
     def test_of_one_colour_is_blank(self):
@@ -97,7 +97,7 @@ class TestADecodedPicture:
 class TestABrokenImage:
     @pytest.mark.filterwarnings("ignore:Corrupt EXIF")  # pillow says so before it fails
     @pytest.mark.parametrize("kind", ["PNG", "JPEG", "TIFF", "WEBP"])
-    def test_is_refused_wherever_it_was_cut(self, kind: str):
+    def test_is_refused_wherever_it_was_truncated(self, kind: str):
         whole = making.saved_as(making.picture_of(making.INVOICE), kind)
         for size in (20, len(whole) // 2):
             with pytest.raises(TurnedAway) as refused:
@@ -105,17 +105,17 @@ class TestABrokenImage:
             assert refused.value.refusal.code == "DOCUMENT_UNREADABLE"
 
 
-class TestADrawnPage:
+class TestARenderedPage:
     def test_has_200_dots_per_inch(self):
         seen = render_pdf_page(io.BytesIO(making.pages_of("one")), 1, MAX_PIXELS)
         assert seen.pixels.shape[:2] == (2339, 1654)
         assert (seen.width, seen.height) == pytest.approx((595.28, 841.89), abs=0.01)
         assert seen.units_per_pixel == pytest.approx(0.36)
 
-    def test_is_drawn_more_coarsely_where_it_is_too_large(self):
+    def test_is_rendered_at_a_lower_resolution_where_it_is_too_large(self):
         seen = render_pdf_page(io.BytesIO(making.pages_of("one")), 1, 1_000_000)
         assert 990_000 < seen.pixels.shape[0] * seen.pixels.shape[1] < 1_005_000
 
-    def test_that_is_not_there_is_refused(self):
+    def test_that_does_not_exist_is_refused(self):
         with pytest.raises(TurnedAway):
             render_pdf_page(io.BytesIO(making.pages_of("one")), 2, MAX_PIXELS)

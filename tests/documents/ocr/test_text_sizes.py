@@ -1,4 +1,4 @@
-"""How large letters are, by the room that they take."""
+"""Font sizes, estimated from the width of lines."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Cells of several lines in tables that OCR has seen, and columns that it has seen as one or as two."""
+"""Wrapped table cells, and columns that were recognized as one or as two."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ def rows_of(page: Page) -> list[list[str]]:
 
 
 class TestASecondLineOfACell:
-    def test_is_joined_where_it_is_closer_than_rows_are(self):
+    def test_is_joined_where_it_is_closer_than_rows(self):
         page = table(
             (0, ("Full name", "Catherine", "Born", "1987-11-05")),
             (22, ("", "O'Malley-Ruiz")),
@@ -101,13 +101,13 @@ class TestASecondLineOfACell:
 
 
 class TestARowWithEmptyCells:
-    def test_stays_one_where_it_is_as_far_off_as_others(self):
+    def test_is_kept_where_it_is_as_far_off_as_others(self):
         page = table(
             (0, HEAD), (25, ("A-1", "Rope", "2", "7.50")), (25, ("Spare parts",)), (25, ("B-1", "Oil", "1", "3.00"))
         )
         assert rows_of(page)[2] == ["Spare parts", "", "", ""]
 
-    def test_stays_one_where_it_has_figures(self):
+    def test_is_kept_where_it_has_figures(self):
         page = table(
             (0, HEAD),
             (25, ("01 May", "Rent", "", "7.50")),
@@ -117,13 +117,13 @@ class TestARowWithEmptyCells:
         )
         assert len(rows_of(page)) == 5
 
-    def test_stays_one_where_others_lack_the_first_column_too(self):
+    def test_is_kept_where_others_lack_the_first_column_too(self):
         page = table(
             (0, HEAD), (25, ("Fruit", "Apple", "2", "7.50")), (25, ("", "Pear")), (25, ("", "Plum", "3", "1.00"))
         )
         assert [row[1] for row in rows_of(page)] == ["Description", "Apple", "Pear", "Plum"]
 
-    def test_stays_one_where_its_text_had_room_in_the_row_above(self):
+    def test_is_kept_where_its_text_would_have_fit_in_the_row_above(self):
         page = table(
             (0, ("Item", "Price")),
             (30, ("A very long name", "7.50")),
@@ -134,7 +134,7 @@ class TestARowWithEmptyCells:
         )
         assert ["Deps", ""] in rows_of(page)
 
-    def test_stays_one_where_sums_stand_closer_than_items(self):
+    def test_is_kept_where_totals_are_closer_than_items(self):
         page = table(
             (0, HEAD),
             (34, ("A-1", "Rope", "2", "7.50")),

@@ -1,4 +1,4 @@
-"""Whole documents as PDFs: what a person would take for titles, paragraphs and lists, made with reportlab."""
+"""Whole documents as PDFs with titles, paragraphs and lists, written with reportlab."""
 
 import io
 from collections.abc import Sequence

@@ -1,11 +1,11 @@
-"""A page as the parser of text layers tells of it, for tests that need no PDF."""
+"""Objects like those of the PDF parser, for tests without a PDF."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
 class Rect:
-    """A box as the parser tells it."""
+    """A box of the parser."""
 
     x: float
     y: float
@@ -36,7 +36,7 @@ class TableCell:
 
 @dataclass(frozen=True)
 class Block:
-    """A block, of whatever kind."""
+    """A block of any kind."""
 
     kind: str
     bbox: Rect | None

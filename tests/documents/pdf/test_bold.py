@@ -1,4 +1,4 @@
-"""Which words at the beginning of a line are bold."""
+"""How many characters at the start of a line are bold."""
 
 import pytest
 
@@ -20,12 +20,12 @@ def test_fonts_are_known_not_to_be_bold(font: str):
     assert not is_bold(font)
 
 
-def bold_words(paragraph: str, said: str, begin: int = 0, *, top: float = 78) -> str:
-    """Of a line that says so, what is bold from a letter of it on."""
-    place = TextLine(said, 78, top, 400, top + 12, 10)
-    with BoldDetector(making.paper(making.text(paragraph), making.text("<b>Below</b>"))) as second:
-        [end] = second.bold_ends(1, [(place, begin)])
-    return said[begin:end]
+def bold_words(paragraph: str, line_text: str, begin: int = 0, *, top: float = 78) -> str:
+    """The bold part of a line with this text, from a character on."""
+    line = TextLine(line_text, 78, top, 400, top + 12, 10)
+    with BoldDetector(making.paper(making.text(paragraph), making.text("<b>Below</b>"))) as detector:
+        [end] = detector.bold_ends(1, [(line, begin)])
+    return line_text[begin:end]
 
 
 @pytest.mark.parametrize(
@@ -50,5 +50,5 @@ def test_words_of_other_lines_do_not_count():
 
 
 def test_nothing_is_bold_on_a_page_that_cannot_be_opened():
-    with BoldDetector(b"no PDF at all") as second:
-        assert second.bold_ends(1, [(TextLine("Ice", 78, 78, 400, 90, 10), 2)]) == [2]
+    with BoldDetector(b"no PDF at all") as detector:
+        assert detector.bold_ends(1, [(TextLine("Ice", 78, 78, 400, 90, 10), 2)]) == [2]

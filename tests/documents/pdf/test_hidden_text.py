@@ -1,4 +1,4 @@
-"""Text that nobody can see is not read; text that only looks like it is."""
+"""Hidden text is not trusted; text that only resembles hidden text is."""
 
 import io
 
@@ -72,23 +72,23 @@ SEEN = {
 
 
 @pytest.mark.parametrize("how", HIDDEN)
-def test_a_layer_that_nobody_can_see_is_not_believed(how: str):
+def test_a_hidden_text_layer_is_not_trusted(how: str):
     assert layer_of(HIDDEN[how]).distrust == "invisible"
 
 
 @pytest.mark.parametrize("how", PLANTS)
-def test_a_planted_line_sends_the_page_to_those_who_see(how: str):
+def test_a_page_with_a_hidden_planted_line_goes_to_ocr(how: str):
     assert layer_of(PLANTS[how]).distrust == "invisible"
 
 
 @pytest.mark.parametrize("how", SEEN)
-def test_a_layer_that_can_be_seen_is_believed(how: str):
+def test_a_visible_text_layer_is_trusted(how: str):
     layer = layer_of(SEEN[how])
     assert layer.page is not None, layer.distrust
     assert all(line in layer.page.markdown for line in LINES)
 
 
-def test_pale_letters_without_a_font_of_their_own_are_left_since_perhaps_only_we_cannot_draw_them():
+def test_pale_text_without_an_embedded_font_is_trusted_since_it_cannot_be_tested():
     def draw(canvas):
         canvas.setFillGray(1)
         canvas.setFont("STSong-Light", 12)
@@ -102,12 +102,12 @@ def test_pale_letters_without_a_font_of_their_own_are_left_since_perhaps_only_we
     "colour",
     ["1 g", "1 1 1 rg", "1.0 .99 1\nrg", "2 g", "0 0 0 0 k", "/C cs 1 1 1 scn", "/C cs 0 0 0 0 sc", "/C cs 0 scn"],
 )
-def test_a_page_with_a_pale_colour_gets_a_closer_look(colour: str):
+def test_a_page_with_a_pale_colour_is_a_suspect(colour: str):
     assert survey_pdf(io.BytesIO(making.with_contents(f"BT {colour} ET")), 10) == PdfSurvey(pages=1, suspects=(1,))
 
 
 @pytest.mark.parametrize(
     "colour", ["0 g", "0 0 0 rg", "1 0 0 rg", "0 0 1 rg", "0 0 0 1 k", "/C cs 0 0 0 scn", "(1 good thing) Tj", "1 G"]
 )
-def test_a_page_of_dark_colours_gets_none(colour: str):
+def test_a_page_of_dark_colours_is_no_suspect(colour: str):
     assert survey_pdf(io.BytesIO(making.with_contents(f"BT {colour} ET")), 10) == PdfSurvey(pages=1)

@@ -1,4 +1,4 @@
-"""What becomes of the text layer of whole documents, beside what a person would write."""
+"""Markdown of whole documents, compared with what a person would write."""
 
 import io
 
@@ -23,7 +23,7 @@ def read(pdf: bytes) -> list[str]:
 
 
 class TestHeadings:
-    def test_of_the_title_s_size_are_not_part_of_it(self):
+    def test_below_a_title_of_the_same_size_are_not_part_of_it(self):
         pdf = making.paper(
             making.title("Annual Report of the Harbour"), making.heading("Introduction"), making.text(SPRING)
         )
@@ -65,7 +65,7 @@ class TestHeadings:
             "(b) the Buyer takes them from there.",
         ]
 
-    def test_are_of_the_same_level_on_pages_that_are_read_later(self):
+    def test_have_the_same_level_on_pages_of_a_later_range(self):
         chapters = [
             [making.heading(f"Chapter {at}", 2), making.text(SPRING), making.text(ICE), making.next_page()]
             for at in range(3)
@@ -151,7 +151,7 @@ class TestParagraphs:
         pdf = making.paper(making.text(SPRING), making.table(), making.text(ICE))
         assert read(pdf) == [SPRING, TABLE, ICE]
 
-    def test_do_not_become_something_else_by_their_first_letters(self):
+    def test_are_escaped_where_they_start_like_another_block(self):
         assert read(making.typed("# is a number sign in *some* places")) == ["\\# is a number sign in \\*some* places"]
 
 
@@ -212,7 +212,7 @@ class TestLists:
 
 
 class TestEdgesOfThePage:
-    def test_numbers_of_pages_are_left_out_of_the_markdown_only(self):
+    def test_page_numbers_are_left_out_of_the_markdown_only(self):
         for footer in ("%d", "- %d -", "Page %d", "Page %d of 9", "%d / 9"):
             pdf = making.paper(making.text(SPRING), footer=footer)
             assert read(pdf) == [SPRING], footer

@@ -1,4 +1,4 @@
-"""Runs of a page as the parser tells of them become parts in reading order."""
+"""Runs and blocks of the parser become regions in reading order."""
 
 from penstock.documents.layout.paragraphs import group_paragraphs
 from penstock.documents.pdf.parsed_page import parse_page
@@ -6,7 +6,7 @@ from tests.documents.pdf.fake_parser import Block, Parsed, Rect, Run, TableCell
 
 
 def read(items: list[Run], *blocks: Block) -> list[str | list[str]]:
-    """The parts: what is markdown, or the texts of lines."""
+    """The regions: their markdown, or the texts of their lines."""
     return [
         region.markdown or [line.text for line in region.lines]
         for region in parse_page(Parsed(items, [*blocks])).regions
@@ -19,7 +19,7 @@ def test_a_heading_whose_box_is_too_small_has_all_of_its_lines():
     assert read(items, heading, Block("paragraph", Rect(50, 100, 100, 12))) == [["A title", "that goes on"], ["Text"]]
 
 
-def test_what_is_in_no_block_goes_below_what_it_stands_under():
+def test_runs_outside_blocks_go_below_the_region_above_them():
     items = [Run("Head", 50, 20), Run("One", 50, 50), Run("Aside", 50, 70), Run("Two", 50, 90)]
     blocks = [Block("paragraph", Rect(50, y, 100, 12)) for y in (50, 90)]
     assert read(items, *blocks) == [["Head"], ["One"], ["Aside"], ["Two"]]
@@ -40,7 +40,7 @@ def test_runs_beside_each_other_are_one_line_with_a_space_where_there_is_one():
     assert read(items, Block("list_item", Rect(40, 40, 300, 30))) == [["• Halfway there"]]
 
 
-def test_a_label_far_from_its_value_makes_a_line_spread_and_a_bullet_does_not():
+def test_a_label_far_from_its_value_makes_a_wide_gap_and_a_bullet_does_not():
     items = [Run("Total", 50, 50, 30), Run("7.00", 200, 50, 20), Run("•", 50, 80, 4), Run("Item", 90, 80, 30)]
     [region] = parse_page(Parsed(items, [Block("paragraph", Rect(40, 40, 300, 80))])).regions
     assert [(line.text, line.has_wide_gap) for line in region.lines] == [("Total 7.00", True), ("• Item", False)]
@@ -69,13 +69,13 @@ def test_a_table_code_and_a_rule_are_markdown():
 
 
 def test_letters_are_counted_by_size_and_font_and_an_impossible_size_is_guessed():
-    sheet = parse_page(Parsed([Run("abc", 0, 0), Run("de", 0, 20), Run("f", 0, 40, height=20, font_size=1)]))
-    assert sheet.letters == {(10, "Helvetica"): 5, (17, "Helvetica"): 1}
-    assert sheet.text == "abcdef"
+    page = parse_page(Parsed([Run("abc", 0, 0), Run("de", 0, 20), Run("f", 0, 40, height=20, font_size=1)]))
+    assert page.letters == {(10, "Helvetica"): 5, (17, "Helvetica"): 1}
+    assert page.text == "abcdef"
 
 
-def test_numbers_that_are_none_do_not_break_a_page():
+def test_infinite_and_nan_positions_do_not_break_a_page():
     odd = [Run("a", 0, float("inf")), Run("b", 0, float("nan")), Run("c", 0, 20, height=0, font_size=0)]
-    sheet = parse_page(Parsed(odd, [Block("paragraph", Rect(0, 0, 200, 100))]))
-    assert sorted(sheet.text) == ["a", "b", "c"]
-    assert len(list(group_paragraphs(sheet.regions))) >= 1
+    page = parse_page(Parsed(odd, [Block("paragraph", Rect(0, 0, 200, 100))]))
+    assert sorted(page.text) == ["a", "b", "c"]
+    assert len(list(group_paragraphs(page.regions))) >= 1

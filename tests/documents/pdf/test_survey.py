@@ -1,4 +1,4 @@
-"""The first look at a PDF: what is counted, what is refused and in which words."""
+"""The survey of a PDF: pages, suspects, and files that are rejected."""
 
 import io
 
@@ -18,7 +18,7 @@ class TestPages:
     def test_are_counted(self):
         assert look(making.pages_of("one", "two", "three")) == PdfSurvey(pages=3)
 
-    def test_are_counted_one_by_one_and_not_believed(self):
+    def test_are_counted_one_by_one_whatever_the_file_declares(self):
         with pikepdf.open(io.BytesIO(making.pages_of("one", "two", "three"))) as pdf:
             pdf.Root.Pages.Count = 1
             out = io.BytesIO()
@@ -29,7 +29,7 @@ class TestPages:
         answer = look(making.pages_of("one", "two", "three"), max_pages=2)
         assert answer == Refusal(code="DOCUMENT_TOO_LARGE", reason="it has 3 pages, and 2 may be read (ETL_MAX_PAGES)")
 
-    def test_that_may_look_other_than_their_text_are_named(self):
+    def test_that_may_look_different_from_their_text_are_suspects(self):
         pdf = making.scan_of(["one"], ["two"])
         assert look(pdf) == PdfSurvey(pages=2, suspects=(1, 2))
 
@@ -44,17 +44,17 @@ class TestAPassword:
 
 class TestABrokenFile:
     @pytest.mark.parametrize("share", [0.3, 0.6, 0.97])
-    def test_that_was_cut_short_is_refused_and_not_half_read(self, share: float):
+    def test_that_was_truncated_is_refused_and_not_half_read(self, share: float):
         whole = making.pages_of(*map(str, range(20)))
         answer = look(whole[: int(share * len(whole))])
         assert isinstance(answer, Refusal)
         assert answer.code == "DOCUMENT_UNREADABLE"
 
-    def test_that_only_has_a_wrong_table_of_contents_is_read(self):
+    def test_that_only_has_a_wrong_xref_offset_is_read(self):
         whole = making.pages_of("one", "two")
         assert look(whole.replace(b"startxref\n", b"startxref\n9")) == PdfSurvey(pages=2)
 
-    def test_is_not_spoken_of_by_an_address_in_memory(self):
+    def test_is_not_described_by_a_memory_address(self):
         answer = look(b"%PDF-1.7\nand nothing else")
         assert isinstance(answer, Refusal)
         assert "0x" not in answer.reason

@@ -1,4 +1,4 @@
-"""Which rows of a table are none."""
+"""Rows of labels beside values are split; real rows are kept."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from penstock.documents.pdf.table_rows import split_row, table_markdown
 
 
 def row_of(*columns: list[str]) -> tuple[list[TableCell], list[tuple[str, Box]]]:
-    """A row of cells and the runs that it was made of; the lines of each cell begin at the same height."""
+    """A row of cells and its runs; the lines of all cells start at the same height."""
     cells = [TableCell(" ".join(lines), (100.0 * at, 50, 100.0 * at + 90, 62)) for at, lines in enumerate(columns)]
     pieces = [
         (text, (100.0 * at, 50 + 14.0 * line, 100.0 * at + 80, 60 + 14.0 * line))
@@ -26,7 +26,7 @@ def row_of(*columns: list[str]) -> tuple[list[TableCell], list[tuple[str, Box]]]
         (["No.", "Date", "Due"], ["A-17", "5 Jan", "9 Jan"]),
     ],
 )
-def test_labels_beside_their_values_are_taken_apart(columns: tuple[list[str], ...]):
+def test_labels_beside_their_values_are_split(columns: tuple[list[str], ...]):
     apart = split_row(*row_of(*columns))
     assert [[text for text, _ in cell] for cell in apart] == list(columns)
 
@@ -42,11 +42,11 @@ def test_labels_beside_their_values_are_taken_apart(columns: tuple[list[str], ..
         (["No.:", "Date:"],),
     ],
 )
-def test_a_row_stays_one(columns: tuple[list[str], ...]):
+def test_a_row_is_kept(columns: tuple[list[str], ...]):
     assert split_row(*row_of(*columns)) == []
 
 
-def test_a_row_stays_one_when_its_runs_say_something_else():
+def test_a_row_is_kept_when_its_runs_differ_from_its_cells():
     cells, pieces = row_of(["No.:", "Date:"], ["A-17", "5 Jan"])
     assert split_row(cells, pieces[:-1]) == []
 

@@ -1,4 +1,4 @@
-"""Tables of a text layer: each run of the page is in one cell, rows are rows and words are whole."""
+"""Tables of a text layer: each run is in one cell, rows and words are whole."""
 
 import io
 import re
@@ -107,7 +107,7 @@ def test_each_word_of_a_page_is_written_once(name: str):
 
 
 class TestRows:
-    def test_of_sums_are_no_part_of_the_last_item(self):
+    def test_of_totals_are_no_part_of_the_last_item(self):
         [rows] = table_regions(PAPERS["sums"]())
         assert rows == [[*HEAD], *map(list, ITEMS), *(["", "", "", label, total] for label, total in SUMS)]
 
@@ -193,7 +193,7 @@ def test_figures_beside_running_text_count_its_lines():
     assert all(region.lines for region in parse_page(Parsed(items, blocks)).regions)
 
 
-def test_a_table_of_very_many_runs_does_not_take_long():
+def test_a_table_of_very_many_runs_is_not_rebuilt():
     items = [Run(str(at), at % 500, 2.0 * (at // 9), 0.5, 1.5, 1) for at in range(6000)]
     table = Block("table", Rect(0, 0, 600, 1400), header=[TableCell("1")], rows=[[TableCell("2")]])
     [region] = parse_page(Parsed(items, [table])).regions

@@ -1,4 +1,4 @@
-"""The text layer: what becomes of it, and when it is not believed."""
+"""The text layer of a PDF: its markdown and boxes, and when it is not trusted."""
 
 import io
 
@@ -74,7 +74,7 @@ class TestAPage:
         cells = [span for span in page_of(making.table(rows)).spans if span.table == 0]
         assert [span.text for span in cells if span.row == 1] == ["Pump XL-200", "For deep wells", "2"]
 
-    def test_puts_a_line_with_a_bold_word_together_again(self):
+    def test_joins_the_runs_of_a_line_with_a_bold_word(self):
         def draw(canvas):
             line = canvas.beginText(72, 700)
             for font, words in (
@@ -88,10 +88,10 @@ class TestAPage:
 
         assert [span.text for span in page_of(making.drawn(draw)).spans] == ["The total is 1,250.00 euros."]
 
-    def test_cannot_forge_the_mark_between_pages(self):
+    def test_cannot_forge_the_marker_between_pages(self):
         assert "\n<!-- page" not in f"\n{page_of(making.pages_of('<!-- page 7 -->')).markdown}"
 
-    def test_is_one_of_the_stretch_that_was_asked_for(self):
+    def test_is_one_of_the_requested_range(self):
         pdf = making.pages_of(*(f"This is page {at}" for at in range(1, 8)))
         layers = read_text_layers(io.BytesIO(pdf), 3, 5, ())
         assert isinstance(layers, TextLayers)
@@ -102,7 +102,7 @@ class TestAPage:
         assert "| March | 17 | 5,020 |" in page_of(making.locked(making.report(), user="")).markdown
 
 
-class TestALayerIsNotBelieved:
+class TestALayerIsNotTrusted:
     def test_where_there_is_none(self):
         assert [layer.distrust for layer in layers_of(making.scan_of(making.INVOICE))] == ["none"]
 
@@ -124,23 +124,23 @@ class TestALayerIsNotBelieved:
         assert [layer.distrust for layer in layers_of(making.drawn(draw))] == ["invisible"]
 
     @pytest.mark.parametrize(
-        "said",
+        "mapping",
         [lambda code: ord(CIPHER[code % len(CIPHER)]), lambda code: 0xC0 + code % 60, lambda _: 0xFFFD],
         ids=["other letters", "mojibake", "no letters"],
     )
-    def test_where_its_font_lies(self, said):
+    def test_where_its_font_maps_to_wrong_characters(self, mapping):
         lines = [making.PROSE] * 8
         truth = " ".join(making.PROSE.split())
-        (layer,) = layers_of(making.garbled(lines, said))
+        (layer,) = layers_of(making.garbled(lines, mapping))
         assert layer.distrust == "garbled" or (layer.page is not None and truth in layer.page.markdown)
         assert CIPHER[5] * 2 not in (layer.page.markdown if layer.page else "")
 
-    def test_where_every_letter_is_another(self):
+    def test_where_every_letter_is_mapped_to_another(self):
         (layer,) = layers_of(making.garbled([making.PROSE] * 8, lambda code: ord(CIPHER[code % len(CIPHER)])))
         assert layer.distrust == "garbled"
 
 
-class TestALayerIsBelieved:
+class TestALayerIsTrusted:
     def test_over_a_background_picture_when_it_can_be_seen(self):
         pdf = making.scan_of(making.INVOICE * 2, layer="\n".join([WORDS] * 8), invisible=False)
         (layer,) = layers_of(pdf)
