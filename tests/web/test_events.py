@@ -136,10 +136,10 @@ class TestStream:
             await served.publish(4)
             assert numbers(await listener.hear_events(1)) == [4]
 
-    @pytest.mark.parametrize("bad", ["-1", "one", "1.5", "9223372036854775808", "0x1", "1" * 5000, "١"])
-    async def test_an_invalid_id_is_refused(self, served: ServedEvents, session: aiohttp.ClientSession, bad: str):
-        status, problem = await get(session, f"{served.url}/events", last_event_id=bad)
-        assert (status, problem["code"]) == (400, "BAD_EVENT_QUERY")
+    async def test_an_invalid_id_is_refused(self, served: ServedEvents, session: aiohttp.ClientSession):
+        for bad in ("-1", "one", "1.5", "9223372036854775808", "0x1", "1" * 5000, "١"):
+            status, problem = await get(session, f"{served.url}/events", last_event_id=bad)
+            assert (status, problem["code"]) == (400, "BAD_EVENT_QUERY"), bad
 
     async def test_a_client_that_resumes_too_late_gets_a_reset(
         self, served: ServedEvents, session: aiohttp.ClientSession
@@ -191,11 +191,11 @@ class TestWhoSeesWhat:
             status, problem = await get(session, f"{served.url}/{path}", "stranger")
             assert (status, problem["code"]) == (401, "UNAUTHENTICATED")
 
-    @pytest.mark.parametrize("topic", ["", "job:\0", "x" * 256])
-    async def test_an_invalid_topic_is_refused(self, served: ServedEvents, session: aiohttp.ClientSession, topic: str):
-        for path in ("events", "events/log"):
-            status, problem = await get(session, f"{served.url}/{path}", topic=topic)
-            assert (status, problem["code"]) == (400, "BAD_EVENT_QUERY")
+    async def test_an_invalid_topic_is_refused(self, served: ServedEvents, session: aiohttp.ClientSession):
+        for topic in ("", "job:\0", "x" * 256):
+            for path in ("events", "events/log"):
+                status, problem = await get(session, f"{served.url}/{path}", topic=topic)
+                assert (status, problem["code"]) == (400, "BAD_EVENT_QUERY"), topic
 
 
 class TestEnding:
@@ -293,12 +293,10 @@ class TestLog:
         _, page = await get(session, f"{served.url}/events/log", "ann", after=ids[1])
         assert page["missed"] is False
 
-    @pytest.mark.parametrize("bad", [{"after": "-1"}, {"after": "x"}, {"after": ""}])
-    async def test_an_invalid_id_is_refused(
-        self, served: ServedEvents, session: aiohttp.ClientSession, bad: dict[str, str]
-    ):
-        status, problem = await get(session, f"{served.url}/events/log", "ann", **bad)
-        assert (status, problem["code"]) == (400, "BAD_EVENT_QUERY")
+    async def test_an_invalid_id_is_refused(self, served: ServedEvents, session: aiohttp.ClientSession):
+        for bad in ("-1", "x", ""):
+            status, problem = await get(session, f"{served.url}/events/log", "ann", after=bad)
+            assert (status, problem["code"]) == (400, "BAD_EVENT_QUERY"), bad
 
 
 def test_openapi_describes_the_stream_and_its_scope():

@@ -186,7 +186,7 @@ class TestDatabase:
         await db.close()
 
     @pytest.mark.timeout(120)
-    async def test_a_paused_database_cannot_hang_it_and_is_seen_when_it_is_back(self):
+    async def test_a_paused_database_cannot_hang_it_and_recovers(self):
         with PostgresServer.start() as postgres:
             postgres.create_database("paused")
             db = open_db(postgres.url("paused"))
@@ -207,7 +207,7 @@ class TestDatabase:
 
 class TestRedis:
     @pytest.mark.timeout(120)
-    async def test_a_paused_redis_cannot_hang_it_and_is_seen_when_it_is_back(self):
+    async def test_a_paused_redis_cannot_hang_it_and_recovers(self):
         with ValkeyServer.start() as valkey:
             link = RedisLink(valkey.url)
 

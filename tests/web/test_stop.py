@@ -45,7 +45,7 @@ async def started(server: ServerProcess, line: str) -> asyncio.Task[RawResponse]
     return task
 
 
-async def test_what_is_under_way_ends_within_the_grace(server: ServerProcess):
+async def test_a_request_in_flight_finishes_within_the_grace_period(server: ServerProcess):
     slow = await started(server, "GET /slow?seconds=1 HTTP/1.1")
     server.terminate()
     response = await slow
@@ -55,7 +55,7 @@ async def test_what_is_under_way_ends_within_the_grace(server: ServerProcess):
     assert "GET /slow status=200" in server.log_file.read_text()
 
 
-async def test_what_outlasts_the_grace_is_cut_off(server: ServerProcess):
+async def test_a_request_that_outlasts_the_grace_period_is_cancelled(server: ServerProcess):
     stuck = await started(server, "GET /slow?seconds=600 HTTP/1.1")
     server.terminate()
     began = monotonic()
@@ -71,7 +71,7 @@ async def test_what_outlasts_the_grace_is_cut_off(server: ServerProcess):
     assert "_granian" not in log
 
 
-async def test_live_streams_end_and_idle_connections_hold_nothing_up(server: ServerProcess):
+async def test_live_streams_end_and_idle_connections_do_not_delay_the_exit(server: ServerProcess):
     async with opened(server.port), opened(server.port) as (reader, writer):
         writer.write(request("GET /api/v1/events HTTP/1.1", f"X-API-Key: {ADMIN_KEY}"))
         assert b"HTTP/1.1 200" in await reader.readuntil(b"retry: 3000")
@@ -83,7 +83,7 @@ async def test_live_streams_end_and_idle_connections_hold_nothing_up(server: Ser
     assert "requests cancelled" not in server.log_file.read_text()
 
 
-async def test_while_it_drains_it_serves_and_says_that_others_should_be_asked(tmp_path: Path):
+async def test_while_draining_it_serves_and_readyz_is_503(tmp_path: Path):
     server = ServerProcess(tmp_path, drain_seconds=DRAIN_SECONDS)
     try:
         await server.wait_ready()

@@ -1,4 +1,4 @@
-"""The envelope of the tasks family, to the letter."""
+"""The response envelope of the tasks API, to the letter."""
 
 import json
 import re
@@ -83,7 +83,7 @@ FAILURES: dict[str, Exception] = {
     "teapot": HTTPException(418, "short and stout"),
 }
 
-router = APIRouter(prefix="/family", route_class=EnvelopeRoute, responses=ERRORS)
+router = APIRouter(prefix="/enveloped", route_class=EnvelopeRoute, responses=ERRORS)
 
 
 @router.get("/one")
@@ -118,12 +118,12 @@ def app(clock: ManualClock) -> FastAPI:
 
 
 async def failed(app: FastAPI, how: str, **headers: str) -> Response:
-    return await call(app, "GET", f"/family/fail/{how}", headers=list(headers.items()))
+    return await call(app, "GET", f"/enveloped/fail/{how}", headers=list(headers.items()))
 
 
 class TestSuccess:
     async def test_it_has_these_four_fields(self, app: FastAPI):
-        answer = await call(app, "GET", "/family/one")
+        answer = await call(app, "GET", "/enveloped/one")
         assert answer.json == {
             "success": True,
             "data": {"at": "2026-01-01T00:00:00.123Z"},
@@ -132,18 +132,18 @@ class TestSuccess:
         }
 
     async def test_its_message_is_in_the_callers_language(self, app: FastAPI):
-        answer = await call(app, "GET", "/family/one", headers=[("Accept-Language", "zh-CN,zh;q=0.9")])
+        answer = await call(app, "GET", "/enveloped/one", headers=[("Accept-Language", "zh-CN,zh;q=0.9")])
         assert answer.json["message"] == "已找到。"
 
     async def test_a_list_has_items_and_pagination(self, app: FastAPI):
-        answer = await call(app, "GET", "/family/list?page=3&pageSize=20")
+        answer = await call(app, "GET", "/enveloped/list?page=3&pageSize=20")
         assert answer.data == {
             "items": [40, 41, 42, 43, 44],
             "pagination": {"page": 3, "pageSize": 20, "total": 45, "totalPages": 3},
         }
 
-    async def test_a_page_has_twenty_items_unless_asked_otherwise(self, app: FastAPI):
-        data = (await call(app, "GET", "/family/list")).data
+    async def test_a_page_has_twenty_items_by_default(self, app: FastAPI):
+        data = (await call(app, "GET", "/enveloped/list")).data
         assert len(data["items"]) == 20
         assert data["pagination"] == {"page": 1, "pageSize": 20, "total": 45, "totalPages": 3}
 
@@ -160,21 +160,21 @@ class TestSuccess:
         ],
     )
     async def test_a_page_out_of_range_is_refused_by_name(self, app: FastAPI, query: str, field: str):
-        answer = await call(app, "GET", f"/family/list?{query}")
+        answer = await call(app, "GET", f"/enveloped/list?{query}")
         assert answer.status == 400
         assert answer.error["code"] == "VALIDATION_ERROR"
         assert answer.error["details"]["field"] == field
 
-    def test_moments_are_utc_with_milliseconds(self):
+    def test_timestamps_are_utc_with_milliseconds(self):
         assert iso_millis(datetime(2026, 1, 1, 9, 0, 0, 999999, tzinfo=timezone(timedelta(hours=9)))) == (
             "2026-01-01T00:00:00.999Z"
         )
 
 
 class TestFields:
-    async def test_every_wrong_field_is_named_by_its_place(self, app: FastAPI):
+    async def test_every_invalid_field_is_named_by_its_path(self, app: FastAPI):
         body = {"tasks": [{"id": ""}, {"id": "b", "priority": "high"}, {}]}
-        answer = await call(app, "POST", "/family/push?limit=0", body)
+        answer = await call(app, "POST", "/enveloped/push?limit=0", body)
         assert answer.status == 400
         assert set(answer.json) == {"success", "error", "timestamp"}
         error = answer.error
@@ -192,29 +192,29 @@ class TestFields:
         assert answer.json["timestamp"] == STAMP
 
     async def test_reasons_come_in_chinese_too(self, app: FastAPI):
-        answer = await call(app, "POST", "/family/push", {}, headers=[("Accept-Language", "zh")])
+        answer = await call(app, "POST", "/enveloped/push", {}, headers=[("Accept-Language", "zh")])
         assert answer.error["details"]["all_errors"] == [{"field": "tasks", "reason": "缺少此字段"}]
         assert "tasks" in answer.error["message"]
         assert answer.headers["content-language"] == "zh-CN"
 
     async def test_what_was_sent_is_not_repeated(self, app: FastAPI):
-        answer = await call(app, "POST", "/family/push", {"tasks": [], "password": "hunter2hunter2"})
+        answer = await call(app, "POST", "/enveloped/push", {"tasks": [], "password": "hunter2hunter2"})
         assert answer.error["details"]["field"] == "password"
         assert b"hunter2" not in answer.body
 
-    async def test_a_thousand_wrong_fields_are_told_by_the_first_few(self, app: FastAPI):
-        answer = await call(app, "POST", "/family/push", {"tasks": [{}] * 1000})
+    async def test_of_a_thousand_invalid_fields_the_first_few_are_listed(self, app: FastAPI):
+        answer = await call(app, "POST", "/enveloped/push", {"tasks": [{}] * 1000})
         assert answer.error["details"]["all_errors"][1]["field"] == "tasks[1].id"
         assert len(answer.error["details"]["all_errors"]) <= 100
 
     @pytest.mark.parametrize("body", [b"{", b"", b"\xff", b"[" * 50_000], ids=["cut", "none", "bytes", "deep"])
     async def test_a_body_that_cannot_be_read_is_named_as_a_whole(self, app: FastAPI, body: bytes):
-        answer = await call(app, "POST", "/family/push", body)
+        answer = await call(app, "POST", "/enveloped/push", body)
         assert answer.status == 400
         assert answer.error["code"] == "VALIDATION_ERROR"
         assert answer.error["details"]["field"] == "body"
 
-    async def test_a_field_that_a_verb_refuses_is_named_alike(self, app: FastAPI):
+    async def test_a_field_refused_below_the_api_is_named_alike(self, app: FastAPI):
         answer = await failed(app, "invalid")
         assert answer.error["details"] == {
             "field": "queue_id",
@@ -238,12 +238,12 @@ class TestErrors:
             ("gone", 410, "GONE"),
             ("many", 429, "RATE_LIMIT_EXCEEDED"),
             ("bug", 500, "INTERNAL_ERROR"),
-            ("large", 413, "TOO_LARGE"),  # the family has no word for these two: ours stand
+            ("large", 413, "TOO_LARGE"),  # the envelope has no code for these two: ours are kept
             ("away", 503, "DISK_FULL"),
             ("framework", 400, "VALIDATION_ERROR"),
         ],
     )
-    async def test_each_kind_has_the_familys_code(self, app: FastAPI, how: str, status: int, code: str):
+    async def test_each_kind_has_its_envelope_code(self, app: FastAPI, how: str, status: int, code: str):
         answer = await failed(app, how)
         assert (answer.status, answer.error["code"]) == (status, code)
         assert answer.json.keys() == {"success", "error", "timestamp"}
@@ -272,7 +272,7 @@ class TestErrors:
         assert answer.error["message"] == "任务 t1 由另一个客户端持有。"
         assert answer.error["details"]["hint"] == "请等待。"
 
-    async def test_a_rate_says_when_to_come_back_rounded_up(self, app: FastAPI):
+    async def test_a_rate_limit_sends_retry_after_rounded_up(self, app: FastAPI):
         assert (await failed(app, "many")).headers["retry-after"] == "2"
 
     async def test_an_unknown_caller_is_challenged(self, app: FastAPI):
@@ -281,15 +281,15 @@ class TestErrors:
     async def test_a_bug_is_logged_and_not_shown(self, app: FastAPI, caplog: pytest.LogCaptureFixture):
         answer = await failed(app, "bug")
         assert answer.error == {"code": "INTERNAL_ERROR", "message": "Something went wrong.", "details": {}}
-        assert "GET /family/fail/{how} failed" in caplog.text
+        assert "GET /enveloped/fail/{how} failed" in caplog.text
         assert "hunter2" in caplog.text
 
-    async def test_half_a_character_does_not_break_the_answer(self, app: FastAPI):
+    async def test_a_lone_surrogate_does_not_break_the_response(self, app: FastAPI):
         answer = await failed(app, "half")
         assert answer.status == 409
         assert answer.error["message"].startswith("half a character")
 
-    async def test_an_error_of_ours_met_while_the_body_is_read_keeps_its_name(self, app: FastAPI):
+    async def test_an_error_of_ours_raised_while_reading_the_body_keeps_its_code(self, app: FastAPI):
         async def receive() -> Any:
             raise BodyTooLarge(most_bytes=5)
 
@@ -298,7 +298,7 @@ class TestErrors:
         async def send(message: Any) -> None:
             sent.append(message)
 
-        scope = {"type": "http", "method": "POST", "path": "/family/push", "query_string": b"", "headers": []}
+        scope = {"type": "http", "method": "POST", "path": "/enveloped/push", "query_string": b"", "headers": []}
         await app(scope, receive, send)
         assert sent[0]["status"] == 413
         assert json.loads(sent[1]["body"])["error"]["code"] == "BODY_TOO_LARGE"
@@ -307,7 +307,7 @@ class TestErrors:
         assert (await failed(app, "teapot")).status == 418
 
 
-def test_the_document_shows_the_familys_errors_and_not_the_frameworks(app: FastAPI):
+def test_openapi_shows_the_envelope_errors_and_not_the_frameworks(app: FastAPI):
     document = json.dumps(get_openapi(title="t", version="1", routes=app.routes))
     assert "HTTPValidationError" not in document
     assert re.search(r'"default": \{"description": "Error\."', document)

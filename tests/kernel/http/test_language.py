@@ -1,4 +1,4 @@
-"""In which language a caller is answered."""
+"""The language of a response."""
 
 import pytest
 from starlette.datastructures import Headers
@@ -30,18 +30,18 @@ from tests.asgi import scope_of
         ("en," * 30 + "zh", False),
     ],
 )
-def test_chinese_is_spoken_where_it_is_asked_for_before_english(accepted: str, chinese: bool):
+def test_chinese_is_used_where_it_is_preferred_to_english(accepted: str, chinese: bool):
     assert prefers_chinese(Headers({"Accept-Language": accepted})) is chinese
 
 
-def test_a_request_can_be_asked_as_well_as_its_headers():
+def test_a_request_works_as_well_as_its_headers():
     request = Request(scope_of("GET", "/", [("accept-language", "zh-CN")]))
     assert prefers_chinese(request)
     assert language_tag(request) == "zh-CN"
     assert not prefers_chinese(Request(scope_of("GET", "/")))
 
 
-def test_the_words_of_an_error_come_in_the_language_of_the_asker():
+def test_error_texts_are_in_the_language_of_the_request():
     error = DiskFull(what="page 3")
     assert localized(error, {}) == ("There is no space left to write page 3.", error.hint)
     assert localized(error, {"accept-language": "zh"}) == ("没有剩余空间可写入 page 3。", error.hint_zh)

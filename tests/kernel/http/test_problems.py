@@ -33,7 +33,7 @@ async def post(app: FastAPI, body: bytes, **headers: str) -> Response:
 
 
 class TestProblem:
-    async def test_it_says_all_that_a_caller_needs(self, served: ServedApp):
+    async def test_it_has_all_fields_of_a_problem(self, served: ServedApp):
         served.raises = raising(NotFound(thing="letter", id="a/b"))
         answer = await send_request(served.app, "GET", "/raise", x_request_id="mine")
         assert answer.headers["content-type"] == "application/problem+json"
@@ -67,7 +67,7 @@ class TestProblem:
         answer = await send_request(served.app, "GET", "/raise")
         assert (answer.status, answer.json["status"]) == (status, status)
 
-    async def test_it_speaks_the_callers_language(self, served: ServedApp):
+    async def test_it_is_in_the_callers_language(self, served: ServedApp):
         served.raises = raising(DiskFull(what="x"))
         english = await send_request(served.app, "GET", "/raise", accept_language="fr, en;q=0.5")
         chinese = await send_request(served.app, "GET", "/raise", accept_language="zh-CN, en;q=0.5")
@@ -79,17 +79,17 @@ class TestProblem:
         assert chinese.json["code"] == english.json["code"] == "DISK_FULL"
 
     @pytest.mark.parametrize(("wait", "told"), [(0.1, "1"), (1.0, "1"), (1.2, "2"), (59.9, "60"), (0, "1")])
-    async def test_who_comes_too_often_is_told_when_to_come_back(self, served: ServedApp, wait: float, told: str):
+    async def test_a_rate_limit_sends_retry_after(self, served: ServedApp, wait: float, told: str):
         served.raises = raising(TooMany(wait_seconds=wait))
         assert (await send_request(served.app, "GET", "/raise")).headers["retry-after"] == told
 
-    async def test_what_is_away_for_now_is_worth_another_try_soon(self, served: ServedApp):
+    async def test_a_retryable_503_sends_retry_after(self, served: ServedApp):
         served.raises = raising(Unavailable(reason="x"))
         assert (await send_request(served.app, "GET", "/raise")).headers["retry-after"] == "2"
         served.raises = raising(DiskFull(what="x"))
         assert "retry-after" not in (await send_request(served.app, "GET", "/raise")).headers
 
-    async def test_every_401_says_how_to_show_oneself(self, served: ServedApp):
+    async def test_every_401_has_a_challenge(self, served: ServedApp):
         served.raises = raising(Unauthenticated())
         assert (await send_request(served.app, "GET", "/raise")).headers[
             "www-authenticate"
@@ -97,7 +97,7 @@ class TestProblem:
         served.raises = raising(OwnChallenge())
         assert "invalid_token" in (await send_request(served.app, "GET", "/raise")).headers["www-authenticate"]
 
-    async def test_values_that_have_no_utf8_are_shown_all_the_same(self, served: ServedApp):
+    async def test_values_that_have_no_utf8_are_escaped(self, served: ServedApp):
         served.raises = raising(NotFound(thing="\ud800", id="x" * 100_000))
         answer = await send_request(served.app, "GET", "/raise")
         assert answer.status == 404
@@ -105,16 +105,16 @@ class TestProblem:
         assert len(answer.body) < 5000
 
 
-class TestOfTheFramework:
-    async def test_a_path_that_nobody_serves(self, app: FastAPI):
+class TestFrameworkErrors:
+    async def test_an_unknown_path(self, app: FastAPI):
         answer = await send_request(app, "GET", "/nope")
         assert (answer.status, answer.json["code"]) == (404, "NO_SUCH_PATH")
 
-    async def test_a_slash_too_many_is_another_path(self, app: FastAPI):
+    async def test_a_trailing_slash_is_another_path(self, app: FastAPI):
         assert (await send_request(app, "GET", "/things/7/")).status == 404
         assert (await send_request(app, "POST", "/things/", b"{}", content_type="application/json")).status == 404
 
-    async def test_a_method_that_the_path_does_not_take(self, app: FastAPI):
+    async def test_a_method_that_is_not_allowed(self, app: FastAPI):
         answer = await send_request(app, "PUT", "/things/7")
         assert (answer.status, answer.json["code"]) == (405, "BAD_METHOD")
         assert answer.headers["allow"] == "GET, HEAD, DELETE"
@@ -164,27 +164,27 @@ class TestFields:
         assert answer.status == 400
         assert b"hunter2" not in answer.body
 
-    async def test_parameters_of_the_address_are_named_as_well(self, app: FastAPI):
+    async def test_query_parameters_are_named_as_well(self, app: FastAPI):
         answer = await send_request(app, "GET", "/things/seven?limit=99")
         assert [error["field"] for error in answer.json["errors"]] == ["thing_id", "limit"]
 
-    async def test_a_thousand_faults_are_answered_with_the_first_of_them(self, app: FastAPI):
+    async def test_of_many_invalid_fields_the_first_fifty_are_listed(self, app: FastAPI):
         body = b'{"name":"ab","count":1,"parts":[' + b",".join([b"{}"] * 300) + b"]}"
         answer = await post(app, body)
         assert len(answer.json["errors"]) == 50
 
-    async def test_names_that_callers_make_up_are_cut_and_cleaned(self, app: FastAPI):
+    async def test_unknown_field_names_are_cut_and_cleaned(self, app: FastAPI):
         made_up = '{"name":"ab","count":1,"%s\\u202e":1}' % ("x" * 1000)
         [error] = (await post(app, made_up.encode())).json["errors"]
         assert len(error["field"]) < 300
 
     @pytest.mark.parametrize("headers", [{"content_type": "text/plain"}, {"content_type": "nonsense"}])
-    async def test_a_body_that_is_not_said_to_be_json_is_bad(self, app: FastAPI, headers: dict[str, str]):
+    async def test_a_body_without_a_json_content_type_is_bad(self, app: FastAPI, headers: dict[str, str]):
         answer = await post(app, b'{"name": "ab", "count": 1}', **headers)
         assert (answer.status, answer.json["code"]) == (400, "BAD_BODY")
         assert "application/json" in answer.json["hint"]
 
-    async def test_no_body_at_all_is_a_missing_field(self, app: FastAPI):
+    async def test_a_missing_body_is_a_missing_field(self, app: FastAPI):
         answer = await send_request(app, "POST", "/things", content_type="application/json")
         assert (answer.json["code"], answer.json["errors"][0]["field"]) == ("VALIDATION", "body")
 

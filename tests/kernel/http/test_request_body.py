@@ -1,4 +1,4 @@
-"""Bodies: not too large, not too slow, and JSON that means one thing to everyone."""
+"""Request bodies: limits on size and time, and strict JSON."""
 
 import asyncio
 import json
@@ -22,11 +22,11 @@ from tests.asgi import DISCONNECT, STALL, Connection
 
 
 class TestReadBody:
-    async def test_a_body_in_parts_is_put_together(self):
+    async def test_a_body_in_parts_is_joined(self):
         assert await read_body(Connection([b"ab", b"", b"c"]).receive, max_bytes=3, seconds=5) == b"abc"
 
-    async def test_a_body_that_is_too_large_is_given_up_on_at_once(self):
-        connection = Connection([b"abc", b"d", b"never asked for"])
+    async def test_a_body_that_is_too_large_is_refused_at_once(self):
+        connection = Connection([b"abc", b"d", b"never read"])
         with pytest.raises(BodyTooLarge, match="larger than 3 bytes"):
             await read_body(connection.receive, max_bytes=3, seconds=5)
         assert connection.taken == 2
@@ -35,11 +35,11 @@ class TestReadBody:
         with pytest.raises(BodyTooSlow, match=r"within 0\.01 s"):
             await read_body(Connection([b"a", STALL]).receive, max_bytes=3, seconds=0.01)
 
-    async def test_a_body_that_ends_early_is_named(self):
+    async def test_a_truncated_body_is_refused(self):
         with pytest.raises(BadBody, match="it is incomplete"):
             await read_body(Connection([b"a", DISCONNECT]).receive, max_bytes=3, seconds=5)
 
-    async def test_what_was_read_is_given_once_more_and_then_what_comes(self):
+    async def test_a_read_body_is_replayed_before_what_follows(self):
         connection = Connection([b"abc"])
         body = await read_body(connection.receive, max_bytes=3, seconds=5)
         receive = replay_body(body, connection.receive)
@@ -68,7 +68,7 @@ class TestLimitedBody:
         with pytest.raises(BodyTooSlow):
             await receive()
 
-    async def test_waiting_for_the_caller_to_leave_has_no_limit(self):
+    async def test_waiting_for_a_disconnect_has_no_limit(self):
         left = asyncio.Event()
 
         async def receive() -> Message:
@@ -85,11 +85,11 @@ class TestLimitedBody:
 
 
 DEEP = b"[" * 100_000
-ODD = {
+INVALID = {
     "cut off": (b'{"a": [1, 2', "not JSON"),
     "two values": (b"{} {}", "not JSON"),
     "single quotes": (b"{'a': 1}", "not JSON"),
-    "a mark of bytes first": (b"\xef\xbb\xbf{}", "not JSON"),
+    "a byte order mark": (b"\xef\xbb\xbf{}", "not JSON"),
     "a bare control character": (b'"\x01"', "not JSON"),
     "not UTF-8": (b'"\xff"', "not UTF-8"),
     "UTF-16": ('{"a": 1}'.encode("utf-16"), "not UTF-8"),
@@ -100,8 +100,8 @@ ODD = {
     "more than 64 bits": (b"9223372036854775808", "64 bits"),
     "less than 64 bits": (b"-9223372036854775809", "64 bits"),
     "a fraction that is infinite": (b"1e999", "64 bits"),
-    "a tower of brackets": (DEEP, "deep"),
-    "a tower that closes": (b"[" * 5000 + b"]" * 5000, "deep"),
+    "deep nesting": (DEEP, "deep"),
+    "deep nesting that closes": (b"[" * 5000 + b"]" * 5000, "deep"),
     "a hundred and one deep": (b'{"a":' * 101 + b"1" + b"}" * 101, "deep"),
     "NUL": (b'{"a": "x\\u0000y"}', "NUL"),
     "NUL in a key": (b'{"x\\u0000y": 1}', "NUL"),
@@ -110,14 +110,14 @@ ODD = {
 
 
 class TestCheckJson:
-    @pytest.mark.parametrize(("body", "reason"), ODD.values(), ids=ODD)
-    async def test_odd_json_is_refused_with_its_reason(self, body: bytes, reason: str):
+    @pytest.mark.parametrize(("body", "reason"), INVALID.values(), ids=INVALID)
+    async def test_invalid_json_is_refused_with_its_reason(self, body: bytes, reason: str):
         with pytest.raises(BadBody, match=reason) as refused:
             await check_json(body)
         assert refused.value.in_chinese() != str(refused.value)
 
-    @pytest.mark.parametrize(("body", "reason"), ODD.values(), ids=ODD)
-    async def test_a_long_body_is_looked_at_as_closely(self, body: bytes, reason: str, monkeypatch: pytest.MonkeyPatch):
+    @pytest.mark.parametrize(("body", "reason"), INVALID.values(), ids=INVALID)
+    async def test_a_long_body_is_checked_alike(self, body: bytes, reason: str, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(request_body, "THREAD_BYTES", 0)
         with pytest.raises(BadBody, match=reason):
             await check_json(body)
@@ -151,13 +151,13 @@ class TestCheckJson:
             max_leaves=30,
         )
     )
-    async def test_whatever_json_writes_of_plain_values_passes(self, value: object):
+    async def test_whatever_json_dumps_writes_passes(self, value: object):
         await check_json(json.dumps(value).encode())
 
 
-async def test_a_body_of_countless_values_is_refused_before_it_is_read():
+async def test_a_body_of_too_many_values_is_refused_before_it_is_parsed():
     tiny = b"[" + b"[]," * 600_000 + b"[]]"
     with pytest.raises(BadBody, match="more than 500000 values"):
         await check_json(tiny)
-    await check_json(json.dumps({"csv": "a,b,c\n" * 300_000}).encode())  # commas in a text are no values
+    await check_json(json.dumps({"csv": "a,b,c\n" * 300_000}).encode())  # commas in a string are not values
     await check_json(json.dumps({"quoted": '"a","b"\\' * 300_000}).encode())

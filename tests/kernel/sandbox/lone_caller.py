@@ -1,4 +1,4 @@
-"""A process of its own that waits for hanging children until it is killed."""
+"""A process that waits for hanging children until it is killed."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Functions to be run in the sandbox: kind ones, and one for every way to misbehave."""
+"""Functions to run in the sandbox: benign ones, and one for every way to misbehave."""
 
 import ctypes
 import fcntl
@@ -22,7 +22,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """What a kind payload returns."""
+    """The result of a benign payload."""
 
     number: int
     text: str
@@ -76,7 +76,7 @@ def random_number() -> int:
     return random.getrandbits(64)
 
 
-# What surrounds a child.
+# The environment of a child.
 
 
 def environment() -> dict[str, str]:
@@ -111,7 +111,7 @@ def ignored_signals() -> list[str]:
     return [each.name for each in signal.Signals if signal.getsignal(each) is signal.SIG_IGN]
 
 
-# Attempts to get out. Each returns what came of it.
+# Attempts to escape. Each returns its outcome.
 
 
 def attempt(step: Callable[[], object]) -> str:
@@ -250,7 +250,7 @@ def spin() -> None:
 
 
 def hang_deaf() -> None:
-    """Ignores and blocks all it can."""
+    """Hang, ignoring and blocking every signal it can."""
     for each in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(each, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
@@ -259,7 +259,7 @@ def hang_deaf() -> None:
 
 
 def spin_deaf() -> None:
-    """As above, and at full speed: the soft limit of the processor time says nothing to it."""
+    """Spin, ignoring the soft CPU limit (SIGXCPU)."""
     signal.signal(signal.SIGXCPU, signal.SIG_IGN)
     spin()
 
@@ -299,7 +299,7 @@ def die_by(number: int) -> None:
 
 
 def be_killed() -> None:
-    """Die as one does whom the kernel kills for want of memory."""
+    """Die as by the OOM killer."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -316,7 +316,7 @@ def recurse() -> None:
 
 
 def overflow_the_stack() -> None:
-    """Deep in C, where Python does not count."""
+    """Recurse in C, where Python does not count frames."""
     compare = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 
     @compare
@@ -334,7 +334,7 @@ def fork_bomb() -> None:
 
 
 def leave_a_child_behind() -> int:
-    """The number of a process that will sleep for an hour; 0 when none can be made."""
+    """The pid of a process that sleeps for an hour; 0 when none can be forked."""
     try:
         pid = os.fork()
     except OSError:

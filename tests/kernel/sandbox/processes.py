@@ -1,4 +1,4 @@
-"""Looking for the zygote and for whom it may have left behind."""
+"""Finds zygote processes and what they may leave behind."""
 
 import asyncio
 import time
@@ -7,23 +7,23 @@ from collections.abc import Callable
 import psutil
 
 MARK = "penstock.kernel.sandbox.zygote"
-PATIENCE_SECONDS = 20  # for what other processes do; it takes milliseconds on a machine at rest
+TIMEOUT_SECONDS = 20  # for other processes; an idle machine takes milliseconds
 
 
 def zygotes(of: int | None = None) -> list[psutil.Process]:
-    """Those of a process, or of this one."""
+    """The zygotes of a process, by default of this one."""
     return [each for each in psutil.Process(of).children() if any(MARK in word for word in _words(each))]
 
 
 def zygote(of: int | None = None) -> psutil.Process:
-    """The only one."""
+    """The only zygote of a process."""
     (found,) = zygotes(of)
     return found
 
 
 def copies(original: list[str]) -> list[psutil.Process]:
-    """Every process of the machine that still has the command line of a zygote: itself, its children, and any child
-    of theirs, wherever they went. The number of the caller is part of it, so other tests do not disturb."""
+    """Every process of the machine with the command line of a zygote: itself and all its descendants. The caller's pid
+    is part of it, so other tests do not interfere."""
     return [each for each in psutil.process_iter() if _words(each) == original]
 
 
@@ -32,15 +32,15 @@ def children_of(parent: psutil.Process) -> list[psutil.Process]:
 
 
 async def until(holds: Callable[[], object]) -> None:
-    """Wait for what another process does."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    """Wait until a condition holds that another process brings about."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while not holds():
         assert time.monotonic() < deadline
         await asyncio.sleep(0.005)
 
 
 def gone(pid: int) -> bool:
-    """Whether a process is dead, buried or not: in a container nobody may bury orphans."""
+    """Whether a process is dead, reaped or not: in a container nothing may reap orphans."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

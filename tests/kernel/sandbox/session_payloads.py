@@ -1,4 +1,4 @@
-"""What is asked of a child that sits. Each takes the file first, though few look at it."""
+"""Functions for a session. Each takes the file first, though few read it."""
 
 import fcntl
 import os
@@ -41,6 +41,11 @@ def spin_for(_: BinaryIO, seconds: float) -> int:
     return os.getpid()
 
 
+def sleep_for(_: BinaryIO, seconds: float) -> int:
+    time.sleep(seconds)
+    return os.getpid()
+
+
 def hang(_: BinaryIO) -> None:
     payloads.hang()
 
@@ -72,7 +77,7 @@ def crash(_: BinaryIO) -> int:
 
 
 def crash_when_used(_: BinaryIO) -> int:
-    """A crash that an earlier call is to blame for."""
+    """A crash caused by an earlier call."""
     if SEEN:
         os.kill(os.getpid(), signal.SIGSEGV)
     SEEN.append(1)
@@ -80,7 +85,7 @@ def crash_when_used(_: BinaryIO) -> int:
 
 
 def fill_when_used(_: BinaryIO) -> int:
-    """A want of memory that an earlier call is to blame for."""
+    """Memory exhaustion caused by an earlier call."""
     if SEEN:
         payloads.allocate()
     SEEN.append(1)
@@ -95,7 +100,7 @@ def kill_when_used(_: BinaryIO) -> int:
 
 
 def flood_later(_: BinaryIO, seconds: float) -> int:
-    """A value, and afterwards more words than anybody asked for."""
+    """Return a value, and flood the pipe afterwards."""
 
     def flood() -> None:
         time.sleep(seconds)
@@ -112,13 +117,13 @@ def say_by_hand(_: BinaryIO, words: bytes) -> None:
 
 
 def answer_unasked(_: BinaryIO, times: int) -> None:
-    """Answers to questions that were not asked yet, and will not be read."""
+    """Write replies to calls that were not made yet."""
     os.write(_pipe(), times * NOTHING)
     time.sleep(1000)
 
 
 def answer_without_reading(_: BinaryIO) -> None:
-    """An answer to each question, none of which is read."""
+    """Reply to each call without reading any."""
     asks = next(number for number in payloads.descriptors() if stat.S_ISSOCK(os.fstat(number).st_mode))
     seen = -1
     while True:

@@ -1,4 +1,4 @@
-"""One call: a function by name, plain values, a file; a value comes back, or the caller's own mistake is named."""
+"""One call: a function by name, plain arguments, a file; its return value, or an error for a mistake of the caller."""
 
 import asyncio
 import os
@@ -29,22 +29,22 @@ class TestAValue:
         for value in PLAIN:
             assert await sandbox.run(payloads.echo, value) == value
 
-    async def test_comes_back_as_what_the_function_says_it_returns(self, sandbox: Sandbox):
+    async def test_comes_back_as_the_annotated_return_type(self, sandbox: Sandbox):
         page = await sandbox.run(payloads.read_page, 7, "第七页")
         assert page == payloads.read_page(7, "第七页")
 
-    async def test_may_be_as_large_as_its_bound_and_no_larger(self, sandbox: Sandbox):
+    async def test_may_be_as_large_as_its_limit(self, sandbox: Sandbox):
         size, limits = (
             3_000_000,
             SandboxLimits(result_bytes=3_000_005),
-        )  # five bytes tell that it is bytes, and how many
+        )  # five bytes are MessagePack's header
         assert await sandbox.run(payloads.return_much, size, limits=limits) == bytes(size)
 
     async def test_of_none_is_a_value(self, sandbox: Sandbox):
         done = asyncio.create_task(sandbox.run(payloads.nothing))
         assert await asyncio.wait_for(done, 20) is None  # type: ignore[func-returns-value]  # none is the point
 
-    async def test_is_drawn_anew_in_every_child(self, sandbox: Sandbox):
+    async def test_is_random_in_every_child(self, sandbox: Sandbox):
         drawn = [await sandbox.run(payloads.random_number) for _ in range(3)]
         assert len(set(drawn)) == 3
 
@@ -68,7 +68,7 @@ class TestAFile:
             await sandbox.run(payloads.sum_of_mapped, file=tmp_path / "lost.pdf")
 
     @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["folder", "pipe"])
-    async def test_that_is_no_file_is_refused_without_waiting(self, sandbox: Sandbox, tmp_path: Path, make):
+    async def test_that_is_not_regular_is_refused_without_blocking(self, sandbox: Sandbox, tmp_path: Path, make):
         make(tmp_path / "odd")
         with pytest.raises(SandboxFileUnreadable, match="not a regular file"):
             await sandbox.run(payloads.sum_of_mapped, file=tmp_path / "odd")
@@ -79,18 +79,18 @@ class TestTheCaller:
         with pytest.raises(TypeError, match="by its name"):
             await sandbox.run(lambda: 1)
 
-    async def test_must_give_a_function_that_says_what_it_returns(self, sandbox: Sandbox):
+    async def test_must_pass_a_function_with_a_return_annotation(self, sandbox: Sandbox):
         with pytest.raises(TypeError, match="has no return annotation"):
             await sandbox.run(payloads.unannotated, 1)
 
-    async def test_gives_what_is_large_as_a_file(self, sandbox: Sandbox):
+    async def test_passes_large_inputs_as_a_file(self, sandbox: Sandbox):
         fits = b"x" * (wire.MAX_ARGUMENT_BYTES - 10)
         assert await sandbox.run(payloads.echo, fits) == fits
         with pytest.raises(SandboxArgumentsTooLarge):
             await sandbox.run(payloads.echo, b"x" * wire.MAX_ARGUMENT_BYTES)
 
     @pytest.mark.parametrize("field", ["memory_bytes", "cpu_seconds", "seconds", "result_bytes"])
-    def test_sets_bounds_above_zero(self, field: str):
+    def test_sets_limits_above_zero(self, field: str):
         with pytest.raises(ValueError, match="above zero"):
             SandboxLimits(**{field: 0})
 
@@ -106,24 +106,24 @@ class TestTheCaller:
 
 
 class TestManyAtOnce:
-    async def test_run_side_by_side_and_get_their_own_answers(self, sandbox: Sandbox):
+    async def test_run_concurrently_and_get_their_own_results(self, sandbox: Sandbox):
         values = list(range(40))
         assert await asyncio.gather(*(sandbox.run(payloads.echo, each) for each in values)) == values
 
-    async def test_wait_when_the_zygote_cannot_take_all_orders_at_once(self):
+    async def test_wait_when_the_zygote_cannot_receive_all_requests_at_once(self):
         async with Sandbox(preload=[payloads.__name__], max_children=20) as sandbox:
             values = [bytes([each]) * (wire.MAX_ARGUMENT_BYTES - 10) for each in range(20)]
             assert await asyncio.gather(*(sandbox.run(payloads.echo, each) for each in values)) == values
 
-    async def test_are_never_more_than_allowed(self):
+    async def test_never_exceed_the_limit_of_children(self):
         async with Sandbox(preload=[payloads.__name__], max_children=2) as sandbox:
             await sandbox.guards()
             parent = zygote()
             waiting = [asyncio.create_task(sandbox.run(payloads.hang)) for _ in range(5)]
             await until(lambda: len(children_of(parent)) == 2)
-            waiting[0].cancel()  # its place is taken by the third
+            waiting[0].cancel()  # the third takes its slot
             await until(lambda: waiting[0].done() and len(children_of(parent)) == 2)
-            await asyncio.sleep(0.05)  # time for a fourth to come, were it let in
+            await asyncio.sleep(0.05)  # time for a fourth to start, if it could
             assert len(children_of(parent)) == 2
             for task in waiting:
                 task.cancel()
@@ -131,7 +131,7 @@ class TestManyAtOnce:
 
 
 class TestTheEnd:
-    async def test_of_the_waiting_task_is_the_end_of_its_child(self, sandbox: Sandbox):
+    async def test_of_the_waiting_task_kills_its_child(self, sandbox: Sandbox):
         await sandbox.guards()
         parent = zygote()
         task = asyncio.create_task(sandbox.run(payloads.hang_deaf))
@@ -142,14 +142,14 @@ class TestTheEnd:
         assert children_of(parent) == []
         assert await sandbox.run(payloads.echo, 1) == 1
 
-    async def test_by_a_time_limit_of_the_caller_works_too(self, sandbox: Sandbox):
+    async def test_by_a_timeout_of_the_caller_kills_its_child(self, sandbox: Sandbox):
         await sandbox.guards()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await sandbox.run(payloads.spin)
         assert children_of(zygote()) == []
 
-    async def test_of_the_sandbox_is_the_end_of_all(self):
+    async def test_of_the_sandbox_kills_everything(self):
         sandbox = Sandbox(preload=[payloads.__name__])
         await sandbox.guards()
         parent = zygote()
@@ -163,7 +163,7 @@ class TestTheEnd:
         with pytest.raises(SandboxLost, match="closed"):
             await sandbox.run(payloads.nothing)
 
-    async def test_comes_though_nothing_was_ever_started(self):
+    async def test_works_when_nothing_was_started(self):
         async with Sandbox() as sandbox:
             assert sandbox is not None
         await sandbox.close()
@@ -180,8 +180,8 @@ class TestTheStart:
             assert await sandbox.run(payloads.echo, 1) == 1
 
     async def test_fails_with_the_reason_when_a_module_is_missing(self):
-        async with Sandbox(preload=["penstock.no_such_room"]) as sandbox:
-            with pytest.raises(SandboxNotStarted, match="no_such_room"):
+        async with Sandbox(preload=["penstock.no_such_module"]) as sandbox:
+            with pytest.raises(SandboxNotStarted, match="no_such_module"):
                 await sandbox.run(payloads.nothing)
             assert zygotes() == []
 
@@ -201,14 +201,14 @@ class TestTheStart:
         assert copies(command) == []
         await sandbox.close()
 
-    async def test_is_refused_by_name_elsewhere_than_on_linux(self, monkeypatch: pytest.MonkeyPatch):
+    async def test_is_refused_on_other_systems_than_linux(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(sys, "platform", "darwin")
         async with Sandbox() as sandbox:
             with pytest.raises(SandboxUnsupported, match="darwin"):
                 await sandbox.run(payloads.nothing)
 
 
-async def test_nothing_of_the_zygote_is_left_when_its_loop_is_closed_properly():
+async def test_the_zygote_is_gone_after_a_close():
     async with Sandbox(preload=[payloads.__name__]) as sandbox:
         await sandbox.guards()
         pid = zygote().pid

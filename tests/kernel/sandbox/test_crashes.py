@@ -1,4 +1,4 @@
-"""When the zygote or the caller dies, nothing is left of those below, and the service goes on by itself."""
+"""When the zygote or the caller dies, no process of theirs is left, and the next call works."""
 
 import asyncio
 import json
@@ -33,14 +33,14 @@ class TestADeadZygote:
         assert await sandbox.run(payloads.echo, 1) == 1
         assert zygote() != first
 
-    async def test_is_replaced_unnoticed_when_it_had_nothing_to_do(self, sandbox: Sandbox):
+    async def test_is_replaced_unnoticed_when_it_was_idle(self, sandbox: Sandbox):
         await sandbox.guards()
         first = zygote()
         first.kill()
         await until(lambda: gone(first.pid))
         assert await sandbox.run(payloads.echo, 1) == 1
 
-    async def test_that_only_sleeps_is_given_up(self):
+    async def test_that_is_suspended_is_killed(self):
         async with Sandbox(preload=[payloads.__name__], zygote_timeout_seconds=0.2) as sandbox:
             await sandbox.guards()
             first = zygote()
@@ -50,7 +50,7 @@ class TestADeadZygote:
             assert gone(first.pid)
             assert await sandbox.run(payloads.echo, 1) == 1
 
-    async def test_that_only_sleeps_does_not_hold_up_a_cancel_or_a_close(self):
+    async def test_that_is_suspended_does_not_delay_a_cancel_or_a_close(self):
         sandbox = Sandbox(preload=[payloads.__name__], zygote_timeout_seconds=0.2)
         await sandbox.guards()
         first = zygote()
@@ -65,11 +65,11 @@ class TestADeadZygote:
         await until(lambda: all(map(gone, below)))
 
     @pytest.mark.parametrize("error", [SandboxLost, SandboxNotStarted])
-    def test_is_our_own_trouble(self, error: type[Unavailable]):
+    def test_is_an_internal_outage(self, error: type[Unavailable]):
         assert (error.status, error.retryable, error.internal_outage) == (503, True, True)
 
 
-async def test_a_zygote_leaves_the_stop_of_the_service_to_the_service(sandbox: Sandbox):
+async def test_a_zygote_ignores_the_signals_of_a_shutdown(sandbox: Sandbox):
     """Process managers send SIGTERM to all at once, and a terminal SIGINT; running work must be able to end."""
     await sandbox.guards()
     before = zygote()
@@ -79,7 +79,7 @@ async def test_a_zygote_leaves_the_stop_of_the_service_to_the_service(sandbox: S
     assert zygote() == before
 
 
-async def test_nothing_is_left_of_a_caller_that_is_killed():
+async def test_a_killed_caller_leaves_no_process():
     caller = _start(lone_caller.__name__)
     try:
         await until(lambda: zygotes(caller.pid) and len(children_of(zygote(caller.pid))) == lone_caller.CALLS)
@@ -92,17 +92,17 @@ async def test_nothing_is_left_of_a_caller_that_is_killed():
     await until(lambda: all(map(gone, below)) and not [each for each in copies(command) if not gone(each.pid)])
 
 
-async def test_a_machine_without_guards_is_told_of_loudly_and_still_cleaned_up():
+async def test_a_machine_without_isolation_is_logged_and_still_cleaned_up():
     """Seccomp, Landlock and namespaces are refused to this caller: limits and kills still work."""
     caller = _start(weak_caller.__name__)
     out, err = await asyncio.to_thread(caller.communicate, timeout=60)
     assert caller.returncode == 0, err
-    told = json.loads(out)
-    assert told["missing"] == ["seccomp", "landlock", "network namespace"]
+    report = json.loads(out)
+    assert report["missing"] == ["seccomp", "landlock", "network namespace"]
     assert err.count(b"incomplete on this machine: no seccomp, no landlock, no network namespace") == 1
-    assert told["value"] == 1
-    assert told["ends"] == ["SANDBOX_TIMED_OUT", "SANDBOX_OUT_OF_MEMORY", "SANDBOX_CRASHED"]
-    assert told["left behind"] == 0 or gone(told["left behind"])
+    assert report["value"] == 1
+    assert report["ends"] == ["SANDBOX_TIMED_OUT", "SANDBOX_OUT_OF_MEMORY", "SANDBOX_CRASHED"]
+    assert report["orphan"] == 0 or gone(report["orphan"])
 
 
 def _start(module: str) -> "subprocess.Popen[bytes]":

@@ -18,13 +18,13 @@ REFUSED = {"PermissionError", "OSError"}
 
 @pytest.fixture
 def secret(tmp_path: Path) -> Path:
-    """A file that the service can read, such as those of the data folder."""
+    """A file that the service can read, such as one of the data folder."""
     path = tmp_path / "secret"
     path.write_text("of another tenant")
     return path
 
 
-async def test_every_guard_holds_on_the_machine_that_runs_the_tests(sandbox: Sandbox):
+async def test_every_guard_works_on_the_machine_that_runs_the_tests(sandbox: Sandbox):
     guards = await sandbox.guards()
     assert guards.missing == ()
     assert guards.landlock >= 1
@@ -42,7 +42,7 @@ class TestTheNetwork:
     async def test_cannot_be_reached_from_native_code(self, sandbox: Sandbox):
         assert await sandbox.run(payloads.connect_by_hand) == (-1, errno.EPERM)
 
-    async def test_of_the_zygote_is_another_than_ours(self, sandbox: Sandbox):
+    async def test_of_the_zygote_is_a_namespace_of_its_own(self, sandbox: Sandbox):
         await sandbox.guards()
         ours, theirs = Path("/proc/self/ns/net"), Path(f"/proc/{zygote().pid}/ns/net")
         assert ours.readlink() != theirs.readlink()
@@ -53,7 +53,9 @@ class TestWhatAChildHas:
         monkeypatch.setenv("PENSTOCK_ADMIN_KEY", "secret")
         assert await sandbox.run(payloads.environment) == {}
         started = Path(f"/proc/{zygote().pid}/environ").read_bytes()
-        assert started == b"GLIBC_TUNABLES=glibc.malloc.hugetlb=1\0", "a word for the C library, and nothing of ours"
+        assert started == b"GLIBC_TUNABLES=glibc.malloc.hugetlb=1\0", (
+            "one tunable of the C library, and nothing of ours"
+        )
 
     async def test_is_no_descriptor_but_its_own(self, sandbox: Sandbox, secret: Path):
         with secret.open() as held, socket.create_server(("127.0.0.1", 0)) as listener:
@@ -79,8 +81,8 @@ class TestWhatAChildHas:
         assert int(sets["CapEff:"], 16) == int(sets["CapPrm:"], 16) == 0
         assert "NoNewPrivs:\t1" in status
 
-    async def test_is_deafness_to_the_stop_of_the_service(self, sandbox: Sandbox):
-        """Else a file would be called a crasher because the service was asked to end meanwhile."""
+    async def test_is_immunity_to_the_signals_of_a_shutdown(self, sandbox: Sandbox):
+        """Otherwise a shutdown would look like a crash caused by the file."""
         assert {"SIGTERM", "SIGINT", "SIGHUP"} <= set(await sandbox.run(payloads.ignored_signals))
 
     async def test_is_what_it_needs_to_import_and_to_use_threads(self, sandbox: Sandbox):
@@ -99,7 +101,7 @@ class TestFiles:
         assert (kept.stat().st_mode, kept.stat().st_mtime_ns) == (before.st_mode, before.st_mtime_ns)
         assert [each.name for each in tmp_path.iterdir()] == ["kept"]
 
-    async def test_that_are_given_cannot_be_changed_either(self, sandbox: Sandbox, tmp_path: Path):
+    async def test_that_are_passed_cannot_be_changed_either(self, sandbox: Sandbox, tmp_path: Path):
         given = tmp_path / "given"
         given.write_text("given")
         mode = given.stat().st_mode
@@ -114,7 +116,7 @@ class TestFiles:
         assert set(attempts.values()) == {"PermissionError"}, attempts
         assert await sandbox.run(payloads.list_folder, str(secret.parent)) == "PermissionError"
 
-    async def test_that_differ_from_machine_to_machine_cannot_be_read(self, sandbox: Sandbox):
+    async def test_that_differ_between_machines_cannot_be_read(self, sandbox: Sandbox):
         assert await sandbox.run(payloads.list_folder, "/usr/share") == "PermissionError"
 
     async def test_behind_our_open_descriptors_cannot_be_read(self, sandbox: Sandbox, secret: Path):
@@ -122,13 +124,13 @@ class TestFiles:
             path = f"/proc/{os.getpid()}/fd/{held.fileno()}"
             assert (await sandbox.run(payloads.read_files, [path]))[path] == "PermissionError"
 
-    async def test_that_the_caller_opens_to_it_can_be_read(self, secret: Path):
+    async def test_in_readable_folders_can_be_read(self, secret: Path):
         async with Sandbox(preload=[payloads.__name__], readable=[secret.parent]) as sandbox:
             assert await sandbox.run(payloads.read_files, [str(secret)]) == {str(secret): "done: 17"}
 
 
 class TestOtherProcesses:
-    async def test_cannot_be_touched_and_none_can_be_made(self, sandbox: Sandbox):
+    async def test_cannot_be_touched_and_none_can_be_started(self, sandbox: Sandbox):
         heard: list[int] = []
         old = signal.signal(signal.SIGUSR1, lambda number, _: heard.append(number))
         try:

@@ -1,4 +1,4 @@
-"""However a child ends, the caller gets an answer about it and the next call works."""
+"""However a child ends, the caller gets a result or an error, and the next call works."""
 
 import signal
 from collections.abc import Callable
@@ -57,7 +57,7 @@ DEATHS: list[tuple[Callable[..., object], tuple[object, ...], type[PenstockError
 ]
 
 
-async def test_a_death_is_an_answer(sandbox: Sandbox):
+async def test_a_death_is_a_result(sandbox: Sandbox):
     await sandbox.guards()
     parent = zygote()
     for function, arguments, kind, words in DEATHS:
@@ -71,35 +71,35 @@ async def test_a_death_is_an_answer(sandbox: Sandbox):
 @pytest.mark.parametrize(
     "kind", dict.fromkeys([*(kind for _, _, kind, _ in DEATHS), SandboxTimedOut]), ids=lambda kind: kind.code
 )
-def test_an_answer_about_a_file_is_not_worth_another_try_but_a_kill_is_worth_an_attempt(kind: type[PenstockError]):
+def test_errors_about_a_file_are_not_retryable_but_a_kill_is(kind: type[PenstockError]):
     expected = (503, True, False) if kind is SandboxKilled else (400, False, False)
     assert (kind.status, kind.retryable, kind.internal_outage) == expected
 
 
 class TestTime:
     @pytest.mark.parametrize("function", [payloads.hang, payloads.hang_deaf, payloads.stop_itself])
-    async def test_that_is_up_ends_a_child_whatever_it_does(self, sandbox: Sandbox, function):
+    async def test_out_kills_a_child_whatever_it_does(self, sandbox: Sandbox, function):
         with pytest.raises(SandboxTimedOut, match=r"0\.5 s"):
             await sandbox.run(function, limits=SandboxLimits(seconds=0.5))
         assert children_of(zygote()) == []
 
-    async def test_that_is_up_counts_though_an_answer_was_given(self, sandbox: Sandbox):
+    async def test_out_counts_though_a_result_was_written(self, sandbox: Sandbox):
         with pytest.raises(SandboxTimedOut):
             await sandbox.run(payloads.answer_and_hang, b"=\x01", limits=SandboxLimits(seconds=0.5))
 
     @pytest.mark.parametrize("function", [payloads.spin, payloads.spin_deaf])
-    async def test_of_the_processor_is_bounded_by_itself(self, sandbox: Sandbox, function):
+    async def test_of_the_cpu_has_a_limit_of_its_own(self, sandbox: Sandbox, function):
         with pytest.raises(SandboxOutOfCpu, match="1 s"):
             await sandbox.run(function, limits=SandboxLimits(cpu_seconds=1, seconds=60))
 
 
-class TestWordsOfAFailure:
-    async def test_are_kept_with_the_kind_of_the_error(self, sandbox: Sandbox):
+class TestErrorTexts:
+    async def test_have_the_type_and_the_message_of_the_error(self, sandbox: Sandbox):
         with pytest.raises(SandboxedFailure) as caught:
             await sandbox.run(payloads.raise_with, "第 3 页 is broken")
         assert caught.value.values == {"kind": "ValueError", "text": "第 3 页 is broken"}
 
-    async def test_are_one_plain_line_cut_short(self, sandbox: Sandbox):
+    async def test_are_one_printable_line_cut_short(self, sandbox: Sandbox):
         with pytest.raises(SandboxedFailure) as caught:
             await sandbox.run(payloads.raise_escapes)
         text = str(caught.value.values["text"])
@@ -107,14 +107,14 @@ class TestWordsOfAFailure:
         assert len(text) == 501
         assert text.isprintable()
 
-    async def test_are_not_trusted_when_a_child_makes_them_up(self, sandbox: Sandbox):
+    async def test_are_not_trusted_when_a_child_forges_them(self, sandbox: Sandbox):
         long_name = b"!\x92\xda\x10\x00" + b"N" * 4096 + b"\xa1x"
         with pytest.raises(SandboxedFailure) as caught:
             await sandbox.run(payloads.answer_by_hand, long_name)
         assert len(str(caught.value.values["kind"])) == 101
 
-    async def test_cannot_call_a_file_s_doing_our_fault(self, sandbox: Sandbox):
-        """Whatever is written after the walls stand is about the file: none of it can ask to be tried again."""
+    async def test_cannot_blame_the_sandbox(self, sandbox: Sandbox):
+        """Whatever a child writes once it is isolated is about the file: nothing it writes is a retryable error."""
         for words in (b"", b"\x00", b"+", b"out of our memory"):
             with pytest.raises(Invalid):
                 await sandbox.run(payloads.answer_by_hand, words)

@@ -1,4 +1,4 @@
-"""The filter, walked through step by step as the kernel would, for both architectures."""
+"""The filter, interpreted instruction by instruction as the kernel would, for both architectures."""
 
 import errno
 import os
@@ -62,7 +62,7 @@ DANGEROUS = {
     "reboot": (169, 142),
     "sched_setaffinity": (203, 122),
 }
-YOUNG = {
+RECENT = {
     "pidfd_send_signal": 424,
     "io_uring_setup": 425,
     "open_tree": 428,
@@ -73,7 +73,7 @@ YOUNG = {
 
 
 def verdict(machine: str, number: int, *arguments: int, architecture: int | None = None) -> int:
-    """What the filter of a machine says to a call. The guarded process has the number that stands for itself."""
+    """The action of a machine's filter for a call, with `OWN_PID` as the pid of the process."""
     built = seccomp.build(machine)
     assert built is not None
     shown = {seccomp.AT_NUMBER: number, seccomp.AT_ARCHITECTURE: architecture or seccomp.ARCHITECTURES[machine][1]}
@@ -108,11 +108,11 @@ class TestTheFilter:
         said = {name: verdict(machine, number) for name, number in numbers.items() if number is not None}
         assert said == dict.fromkeys(said, NOT_PERMITTED)
 
-    def test_says_of_young_calls_that_there_are_none(self, machine: str):
-        assert {verdict(machine, number) for number in YOUNG.values()} == {NO_SUCH_CALL}
+    def test_answers_recent_calls_with_enosys(self, machine: str):
+        assert {verdict(machine, number) for number in RECENT.values()} == {NO_SUCH_CALL}
         assert verdict(machine, 10_000) == NO_SUCH_CALL
 
-    def test_allows_the_harmless_ones(self, machine: str):
+    def test_allows_harmless_calls(self, machine: str):
         numbers = [pair[MACHINES.index(machine)] for pair in syscalls.ALLOWED.values()]
         assert {verdict(machine, number) for number in numbers if number is not None} == {ALLOWED}
 
@@ -121,18 +121,18 @@ class TestTheFilter:
         others = [number for number in range(600) if number not in known]
         assert {verdict(machine, number) for number in others} == {NOT_PERMITTED, NO_SUCH_CALL}
 
-    def test_lets_files_be_opened_to_be_read_only(self, machine: str):
+    def test_allows_opening_files_for_reading_only(self, machine: str):
         number = number_of("openat", machine)
         assert number is not None
         assert verdict(machine, number, 0, 0, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY) == ALLOWED
         for flag in (os.O_WRONLY, os.O_RDWR, os.O_CREAT, os.O_TRUNC, os.O_TMPFILE | os.O_RDWR):
             assert verdict(machine, number, 0, 0, flag) == NO_ACCESS
 
-    def test_lets_threads_be_made_but_no_processes(self, machine: str):
+    def test_allows_threads_but_no_processes(self, machine: str):
         number = number_of("clone", machine)
         assert number is not None
-        assert verdict(machine, number, 0x3D0F00) == ALLOWED  # as the C library makes a thread
-        assert verdict(machine, number, 0x1200011) == NOT_PERMITTED  # as it makes a process
+        assert verdict(machine, number, 0x3D0F00) == ALLOWED  # pthread_create
+        assert verdict(machine, number, 0x1200011) == NOT_PERMITTED  # fork
 
     @pytest.mark.parametrize(
         ("name", "good", "bad"),
@@ -146,13 +146,15 @@ class TestTheFilter:
         ],
         ids=lambda value: value if isinstance(value, str) else "",
     )
-    def test_weighs_some_by_an_argument(self, machine: str, name: str, good: tuple[int, ...], bad: tuple[int, ...]):
+    def test_checks_an_argument_of_some_calls(
+        self, machine: str, name: str, good: tuple[int, ...], bad: tuple[int, ...]
+    ):
         number = number_of(name, machine)
         assert number is not None
         assert verdict(machine, number, *good) == ALLOWED
         assert verdict(machine, number, *bad) == NOT_PERMITTED
 
-    def test_ends_a_process_that_calls_in_the_manner_of_another_machine(self, machine: str):
+    def test_kills_a_process_that_uses_the_abi_of_another_machine(self, machine: str):
         assert verdict(machine, 0, architecture=0x40000003) == seccomp.KILL
 
     def test_has_every_number_once(self, machine: str):

@@ -1,4 +1,4 @@
-"""A hundred hostile payloads in a row: nothing is left behind, and the next call is not held up."""
+"""A hundred hostile payloads: nothing is left behind, and the next call is not delayed."""
 
 import asyncio
 import random
@@ -19,7 +19,7 @@ LIMITS = SandboxLimits(memory_bytes=256 * 1024 * 1024, cpu_seconds=1, seconds=1,
 DELAY_SECONDS = 0.1
 
 Payload = tuple[Callable[..., object], tuple[object, ...]]
-# The first take their whole second, so they come less often.
+# The slow ones take their whole second, so they come less often.
 SLOW: list[Payload] = [
     (payloads.hang, ()),
     (payloads.spin, ()),
@@ -47,7 +47,7 @@ QUICK: list[Payload] = [
 ROW: list[Payload] = [*SLOW * 2, *QUICK * 6, (payloads.hang, ()), *QUICK[:3]]
 
 
-async def test_a_hundred_hostile_payloads_in_a_row_leave_nothing_behind_and_do_not_hold_up_the_next_call(
+async def test_a_hundred_hostile_payloads_leave_nothing_behind_and_do_not_delay_the_next_call(
     sandbox: Sandbox,
 ):
     assert len(ROW) == 100
@@ -60,12 +60,12 @@ async def test_a_hundred_hostile_payloads_in_a_row_leave_nothing_behind_and_do_n
         assert isinstance(await end_of(sandbox, function, *arguments), Invalid), function
         next_calls[function.__name__].append(await seconds_of_a_call(sandbox))
         assert copies(command) == [parent], function
-    # By the median of each kind, since a busy machine may hold up any single call.
+    # By the median of each kind, since a busy machine may delay any single call.
     late = {name: took for name, took in next_calls.items() if statistics.median(took) > usual + DELAY_SECONDS}
     assert late == {}
 
 
-async def test_hostile_payloads_side_by_side_do_not_hold_up_others():
+async def test_concurrent_hostile_payloads_do_not_delay_others():
     async with Sandbox(preload=[payloads.__name__], max_children=12) as sandbox:
         await sandbox.guards()
         command = zygote().cmdline()

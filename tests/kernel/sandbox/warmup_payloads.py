@@ -1,4 +1,4 @@
-"""Functions for what a zygote makes ready, and for what one sandbox may allow and others do not."""
+"""Functions for the warm-up of a zygote, and for what a sandbox can allow on request."""
 
 import ctypes
 import os
@@ -12,12 +12,12 @@ LIBC.getenv.restype = ctypes.c_char_p
 
 @cache
 def made_ready(name: str) -> tuple[str, int]:
-    """Something that takes long to make; it remembers who made it."""
+    """Something slow to load; it records the process that loaded it."""
     return name, os.getpid()
 
 
 def who_made(name: str) -> tuple[int, int]:
-    """The process that made it ready, and this one."""
+    """The process that loaded it, and this one."""
     return made_ready(name)[1], os.getpid()
 
 
@@ -36,12 +36,12 @@ def use_a_pair() -> bytes:
 
 
 def pair_of_another_family() -> int:
-    """The error of the attempt to make a pair that is not of this machine alone."""
+    """The errno of an attempt to create a pair of internet sockets."""
     pair = (ctypes.c_int * 2)()
     LIBC.socketpair(socket.AF_INET, socket.SOCK_STREAM, 0, pair)
     return ctypes.get_errno()
 
 
-def told(names: list[str]) -> list[str]:
-    """What the system says of these variables, as a native library would ask it."""
+def environment(names: list[str]) -> list[str]:
+    """These environment variables as a native library reads them."""
     return [(LIBC.getenv(name.encode()) or b"").decode() for name in names]

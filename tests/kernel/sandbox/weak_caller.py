@@ -1,4 +1,4 @@
-"""A process of its own on a machine that gives no guards: the kernel refuses them to it and to all below it."""
+"""A process that runs as on a machine without isolation: a filter refuses seccomp, Landlock and namespaces to it."""
 
 import asyncio
 import errno
@@ -18,7 +18,7 @@ TIGHT = SandboxLimits(memory_bytes=64 * 1024 * 1024, seconds=0.5)
 
 
 def refuse_guards() -> None:
-    """A filter against filters, as a kernel without them would answer."""
+    """Install a filter that answers as a kernel without these features does."""
     architecture, _ = seccomp.ARCHITECTURES[platform.machine()]
     refusal = Instruction(code=seccomp.RETURN, value=seccomp.REFUSE | errno.ENOSYS)
     refused = [
@@ -44,15 +44,15 @@ def refuse_guards() -> None:
 
 async def main() -> None:
     async with Sandbox(preload=[payloads.__name__]) as sandbox:
-        told = {
+        report = {
             "missing": (await sandbox.guards()).missing,
             "value": await sandbox.run(payloads.echo, 1),
             "ends": [
                 await end_of(sandbox, each) for each in (payloads.hang_deaf, payloads.allocate, payloads.segfault)
             ],
-            "left behind": await sandbox.run(payloads.leave_a_child_behind, limits=TIGHT),
+            "orphan": await sandbox.run(payloads.leave_a_child_behind, limits=TIGHT),
         }
-    print(json.dumps(told))  # noqa: T201  (the test reads it)
+    print(json.dumps(report))  # noqa: T201  (the test reads it)
 
 
 async def end_of(sandbox: Sandbox, function) -> str:

@@ -104,7 +104,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {"default": {"model": Refusal, "descri
 
 
 @dataclass(frozen=True, kw_only=True)
-class PageAsked:
+class PageParams:
     """The requested page of a list."""
 
     page: int
@@ -116,11 +116,11 @@ class PageAsked:
         return (self.page - 1) * self.size
 
 
-async def _page_asked(
+async def _page_params(
     page: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 1,
     page_size: Annotated[int, Query(alias="pageSize", ge=1, le=100)] = 20,
-) -> PageAsked:
-    return PageAsked(page=page, size=page_size)
+) -> PageParams:
+    return PageParams(page=page, size=page_size)
 
 
 class Say:
@@ -134,10 +134,10 @@ class Say:
         message = chinese if prefers_chinese(self._request) else english
         return Said(data=data, message=message, timestamp=_now(self._request))
 
-    def page(self, items: Sequence[T], asked: PageAsked, *, total: int) -> Said[Paged[T]]:
+    def page(self, items: Sequence[T], page: PageParams, *, total: int) -> Said[Paged[T]]:
         """A page of a list."""
-        pages = math.ceil(total / asked.size)
-        found = Pagination(page=asked.page, page_size=asked.size, total=total, total_pages=pages)
+        pages = math.ceil(total / page.size)
+        found = Pagination(page=page.page, page_size=page.size, total=total, total_pages=pages)
         return self(Paged(items=items, pagination=found), f"{total} found.", f"共 {total} 条。")
 
 
@@ -146,7 +146,7 @@ async def _say(request: Request) -> Say:
 
 
 SayHere = Annotated[Say, Depends(_say)]
-PageHere = Annotated[PageAsked, Depends(_page_asked)]
+PageHere = Annotated[PageParams, Depends(_page_params)]
 
 
 class EnvelopeRoute(APIRoute):

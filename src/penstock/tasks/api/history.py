@@ -6,7 +6,7 @@ from fastapi import Query
 
 from penstock.access.domain import Scope
 from penstock.access.guard import requires
-from penstock.kernel.http.envelope import PageAsked, PageHere, Said, Say, SayHere
+from penstock.kernel.http.envelope import PageParams, PageHere, Said, Say, SayHere
 from penstock.tasks import statistics
 from penstock.tasks.api.params import DepsHere, ProjectHere, QueueId, TaskId, new_router
 from penstock.tasks.api.stats_views import client_view, pagination_view, percent, pull_view, seconds, slice_of
@@ -93,7 +93,7 @@ async def get_queue_pull_history(
 
 
 def _history_response(
-    say: Say, task_id: str, found: list[PullRecord], page: PageAsked, total: int
+    say: Say, task_id: str, found: list[PullRecord], page: PageParams, total: int
 ) -> Said[dict[str, Any]]:
     shown = [pull_view(one) for one in found]
     data = {"task_id": task_id, "pull_history": shown, "pagination": pagination_view(say, page, total)}

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from penstock.kernel.http.envelope import PageAsked, Say
+from penstock.kernel.http.envelope import PageParams, Say
 from penstock.tasks.api.views import counts_view, format_time
 from penstock.tasks.domain import Counts, PullOutcome
 from penstock.tasks.statistics import Slice
@@ -20,12 +20,12 @@ def seconds(total: float, many: int = 1) -> float:
     return round(total / many, 3) if many else 0.0
 
 
-def slice_of(page: PageAsked) -> Slice:
+def slice_of(page: PageParams) -> Slice:
     """The offset and limit of a page."""
     return Slice(offset=page.offset, limit=page.size)
 
 
-def pagination_view(say: Say, page: PageAsked, total: int) -> dict[str, int]:
+def pagination_view(say: Say, page: PageParams, total: int) -> dict[str, int]:
     """The pagination of a list that is not called `items`."""
     pagination: dict[str, int] = say.page([], page, total=total).data.pagination.model_dump(by_alias=True)
     return pagination

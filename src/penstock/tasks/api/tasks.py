@@ -9,7 +9,7 @@ from pydantic import BeforeValidator
 from penstock.access.domain import Scope
 from penstock.access.guard import requires
 from penstock.kernel.db import Tx
-from penstock.kernel.http.envelope import PageAsked, Paged, PageHere, Said, SayHere
+from penstock.kernel.http.envelope import PageParams, Paged, PageHere, Said, SayHere
 from penstock.tasks.api.params import DepsHere, ProjectHere, QueueId, Search, TaskId, When, new_router
 from penstock.tasks.api.views import check_view, log_line_view, message_view, task_view, task_views
 from penstock.tasks.domain import PULL_STATE_LABELS, Counts, Project, Queue, Status, Task
@@ -148,7 +148,7 @@ async def _get_queue(tx: Tx, project_id: str, queue_id: str) -> tuple[Project, Q
     return project, await queues.get_queue(tx, project.id, queue_id, project_id=project_id)
 
 
-async def _page(tx: Tx, tasks_filter: TaskListFilter, page: PageAsked, *, total: int | None) -> tuple[list[Task], int]:
+async def _page(tx: Tx, tasks_filter: TaskListFilter, page: PageParams, *, total: int | None) -> tuple[list[Task], int]:
     found = await tasks.list_tasks(tx, tasks_filter, offset=page.offset, limit=page.size)
     return found, await tasks.count_tasks(tx, tasks_filter) if total is None else total
 
