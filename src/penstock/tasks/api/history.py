@@ -6,7 +6,7 @@ from fastapi import Query
 
 from penstock.access.domain import Scope
 from penstock.access.guard import requires
-from penstock.kernel.http.envelope import PageParams, PageHere, Said, Say, SayHere
+from penstock.kernel.http.envelope import PageHere, PageParams, Said, Say, SayHere
 from penstock.tasks import statistics
 from penstock.tasks.api.params import DepsHere, ProjectHere, QueueId, TaskId, new_router
 from penstock.tasks.api.stats_views import client_view, pagination_view, percent, pull_view, seconds, slice_of

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator
 from penstock.access.domain import Scope
 from penstock.access.guard import requires
 from penstock.kernel.db import Tx
-from penstock.kernel.http.envelope import PageParams, Paged, PageHere, Said, SayHere
+from penstock.kernel.http.envelope import Paged, PageHere, PageParams, Said, SayHere
 from penstock.tasks.api.params import DepsHere, ProjectHere, QueueId, Search, TaskId, When, new_router
 from penstock.tasks.api.views import check_view, log_line_view, message_view, task_view, task_views
 from penstock.tasks.domain import PULL_STATE_LABELS, Counts, Project, Queue, Status, Task
