@@ -1,1 +1,1 @@
-"""Who is calling, tried on both databases and through the app's own door."""
+"""Tests of authentication, authorization and keys."""

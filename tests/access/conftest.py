@@ -1,4 +1,4 @@
-"""An app with the routes of access and one route of a made-up room, on the test's database and clock."""
+"""An app with the routes of access and of a sample module, on the test's database and clock."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -21,15 +21,15 @@ from tests.asgi import Response, call
 SECRET = "a shared secret of more than thirty-two bytes"
 ATTEMPTS, LOCK_SECONDS, SESSION_SECONDS = 3, 60.0, 3600.0
 
-room = APIRouter(prefix="/api/v1/room", route_class=EnvelopeRoute)
+sample = APIRouter(prefix="/api/v1/sample", route_class=EnvelopeRoute)
 
 
-@room.get("/inside", **requires(Scope.READ, bound=True))
+@sample.get("/inside", **requires(Scope.READ, bound=True))
 async def inside(caller: CurrentCaller, say: SayHere) -> Said[str | None]:
     return say(caller.project, "Inside.", "在里面。")
 
 
-@room.post("/push", **requires(Scope.WRITE))
+@sample.post("/push", **requires(Scope.WRITE))
 async def push(caller: CurrentCaller, say: SayHere) -> Said[int]:
     return say(caller.user_id, "Pushed.", "已推送。")
 
@@ -38,14 +38,14 @@ Make = Callable[..., Awaitable[IssuedKey]]
 
 
 @dataclass
-class Door:
-    """The app, and how to knock at it."""
+class AccessClient:
+    """The app, and requests to it."""
 
     app: FastAPI
     admin: str
 
-    async def knock(self, method: str, path: str, body: object = None, *, key: str = "", **headers: str) -> Response:
-        """Call with this key, or with the first admin's; `bearer` goes to Authorization instead."""
+    async def request(self, method: str, path: str, body: object = None, *, key: str = "", **headers: str) -> Response:
+        """Send a request with this key, or with the first admin's; `bearer` goes to Authorization instead."""
         given = [(name.replace("_", "-"), value) for name, value in headers.items() if name != "bearer"]
         if "bearer" in headers:
             given.append(("Authorization", f"Bearer {headers['bearer']}"))
@@ -53,8 +53,8 @@ class Door:
             given.append(("X-API-Key", key or self.admin))
         return await call(self.app, method, path, body, headers=given)
 
-    async def unknown(self, method: str, path: str, body: object = None, **headers: str) -> Response:
-        """Call without showing anything."""
+    async def request_anonymously(self, method: str, path: str, body: object = None, **headers: str) -> Response:
+        """Send a request without a credential."""
         given = [(name.replace("_", "-"), value) for name, value in headers.items()]
         return await call(self.app, method, path, body, headers=given)
 
@@ -77,7 +77,7 @@ def logins(db: Db, passwords: Passwords) -> Logins:
 
 @pytest.fixture
 def make(db: Db) -> Make:
-    """Makes keys as the command line does."""
+    """Create keys as the command line does."""
 
     async def make_key(scope: Scope = Scope.WRITE, **more: object) -> IssuedKey:
         async with db.tx() as tx:
@@ -87,11 +87,11 @@ def make(db: Db) -> Make:
 
 
 @pytest.fixture
-async def door(db: Db, access: Authenticator, logins: Logins) -> Door:
+async def client(db: Db, access: Authenticator, logins: Logins) -> AccessClient:
     app = FastAPI()
     app.state.db, app.state.access, app.state.logins = db, access, logins
-    app.router.routes += [*api.router.routes, *room.routes]  # as wiring does; including them would build each anew
+    app.router.routes += [*api.router.routes, *sample.routes]  # as wiring does; including them would build each anew
     async with db.tx() as tx:
         admin = await keys.first_admin_key(tx)
     assert admin is not None
-    return Door(app=app, admin=admin)
+    return AccessClient(app=app, admin=admin)

@@ -1,4 +1,4 @@
-"""Those who sign tokens: each with a key pair of its own, published as a JWK."""
+"""Issuers of tokens, each with its own key pair, published as a JWK."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Who is calling: what a request may show, what is remembered of it, and how soon it is forgotten."""
+"""Authentication: accepted credentials, and how long lookups are cached."""
 
 import asyncio
 import secrets
@@ -62,7 +62,12 @@ async def opens(access: Authenticator, secret: str) -> bool:
 
 
 class TestCredentials:
-    async def test_nothing_shown_is_nobody(self, access: Authenticator):
+    @pytest.fixture
+    def db_url(self, sqlite_url: str) -> str:
+        """What a credential means does not depend on the database."""
+        return sqlite_url
+
+    async def test_without_a_credential_there_is_no_caller(self, access: Authenticator):
         assert await access.identify(shown()) is None
         assert await access.identify(shown(("X-API-Key", " "), ("Authorization", "Bearer "))) is None
 
@@ -83,7 +88,7 @@ class TestCredentials:
         with pytest.raises(TwoCredentials):
             await access.identify(shown(("X-API-Key", secret), second))
 
-    async def test_another_scheme_is_for_whoever_stands_before_us(self, access: Authenticator, make: Make):
+    async def test_other_authorization_schemes_are_ignored(self, access: Authenticator, make: Make):
         secret = (await make()).secret
         basic = ("Authorization", "Basic YTpi")
         assert await access.identify(shown(basic)) is None
@@ -119,7 +124,7 @@ class TestCredentials:
             with pytest.raises(InvalidToken):
                 await access.identify(bearer(garbage))
 
-    async def test_whoever_holds_the_key_learns_why_it_is_not_good(
+    async def test_the_holder_of_a_key_learns_why_it_is_not_valid(
         self, db: Db, access: Authenticator, make: Make, clock: ManualClock
     ):
         ends = await make(expires_at=clock.now() + timedelta(seconds=1))
@@ -132,8 +137,8 @@ class TestCredentials:
             assert chinese in refused.value.in_chinese()
 
 
-class TestRemembering:
-    async def test_a_known_key_costs_no_read_for_two_seconds(
+class TestCaching:
+    async def test_a_known_key_is_cached_for_two_seconds(
         self, access: Authenticator, make: Make, clock: ManualClock, db: Db
     ):
         secret = (await make()).secret
@@ -145,7 +150,7 @@ class TestRemembering:
         clock.advance(seconds=0.001)
         assert not await opens(access, secret)
 
-    async def test_a_key_that_expires_while_it_is_remembered_is_refused(
+    async def test_a_key_that_expires_while_it_is_cached_is_refused(
         self, access: Authenticator, make: Make, clock: ManualClock
     ):
         secret = (await make(expires_at=clock.now() + timedelta(seconds=1))).secret
@@ -185,7 +190,7 @@ class TestRemembering:
         assert not await opens(elsewhere, issued.secret)
         await other.close()
 
-    async def test_a_bell_from_another_process_empties_the_memory(
+    async def test_a_notification_from_another_process_clears_the_cache(
         self, db: Db, db_url: str, make: Make, clock: ManualClock
     ):
         other = open_db(db_url, clock)
@@ -198,27 +203,25 @@ class TestRemembering:
             await _until_refused(elsewhere, issued.secret)
         await other.close()
 
-    async def test_a_look_that_began_before_the_change_is_not_remembered(self, clock: ManualClock):
-        remembered: CredentialCache[str] = CredentialCache(clock, seconds=2)
-        let_go = asyncio.Event()
+    async def test_a_lookup_that_began_before_the_change_is_not_cached(self, clock: ManualClock):
+        cache: CredentialCache[str] = CredentialCache(clock, seconds=2)
+        released = asyncio.Event()
 
         async def slow(_hashed: str) -> str:
-            await let_go.wait()
+            await released.wait()
             return "old"
 
         async def quick(_hashed: str) -> str:
             return "new"
 
-        looking = asyncio.create_task(remembered.get("k", slow))
+        looking = asyncio.create_task(cache.get("k", slow))
         await asyncio.sleep(0)
-        remembered.forget()
-        let_go.set()
+        cache.forget()
+        released.set()
         assert await looking == "old"
-        assert await remembered.get("k", quick) == "new"
+        assert await cache.get("k", quick) == "new"
 
-    async def test_an_unknown_key_costs_no_read_either(
-        self, db: Db, access: Authenticator, make: Make, clock: ManualClock
-    ):
+    async def test_an_unknown_key_is_cached_too(self, db: Db, access: Authenticator, make: Make, clock: ManualClock):
         secret = "sk-" + secrets.token_urlsafe(32)
         assert not await opens(access, secret)
         issued = await make()
@@ -229,35 +232,35 @@ class TestRemembering:
         clock.advance(seconds=2)
         assert await opens(access, secret)
 
-    async def test_made_up_keys_push_out_no_real_one_and_do_not_pile_up(self, clock: ManualClock):
-        remembered: CredentialCache[str] = CredentialCache(clock, seconds=2, most_missing=10)
-        looks = []
+    async def test_made_up_keys_evict_no_real_one_and_are_bounded(self, clock: ManualClock):
+        cache: CredentialCache[str] = CredentialCache(clock, seconds=2, most_missing=10)
+        lookups = []
 
-        async def look(hashed: str) -> str | None:
-            looks.append(hashed)
+        async def load(hashed: str) -> str | None:
+            lookups.append(hashed)
             return "real" if hashed == "real" else None
 
-        await remembered.get("real", look)
+        await cache.get("real", load)
         for number in range(30):
-            await remembered.get(f"made up {number}", look)
-        assert await remembered.get("real", look) == "real"
-        assert looks.count("real") == 1
-        await remembered.get("made up 29", look)
-        assert looks.count("made up 29") == 1
-        await remembered.get("made up 19", look)
-        assert looks.count("made up 19") == 2
+            await cache.get(f"made up {number}", load)
+        assert await cache.get("real", load) == "real"
+        assert lookups.count("real") == 1
+        await cache.get("made up 29", load)
+        assert lookups.count("made up 29") == 1
+        await cache.get("made up 19", load)
+        assert lookups.count("made up 19") == 2
 
-    async def test_the_least_used_is_forgotten_first_when_there_are_too_many(self, clock: ManualClock):
-        remembered: CredentialCache[str] = CredentialCache(clock, seconds=2, most_found=2)
-        looks = []
+    async def test_the_least_recently_used_is_evicted_first(self, clock: ManualClock):
+        cache: CredentialCache[str] = CredentialCache(clock, seconds=2, most_found=2)
+        lookups = []
 
-        async def look(hashed: str) -> str:
-            looks.append(hashed)
+        async def load(hashed: str) -> str:
+            lookups.append(hashed)
             return hashed
 
         for hashed in ("a", "b", "a", "c", "a", "b"):
-            await remembered.get(hashed, look)
-        assert looks == ["a", "b", "c", "b"]
+            await cache.get(hashed, load)
+        assert lookups == ["a", "b", "c", "b"]
 
 
 class TestLastUsed:
@@ -297,7 +300,7 @@ class TestLastUsed:
         await other.write_last_used()
         assert await self.last_used(db, issued.key.id) == clock.now()
 
-    async def test_what_cannot_be_written_now_is_written_the_next_time(
+    async def test_a_failed_write_is_retried(
         self, db: Db, access: Authenticator, make: Make, caplog: pytest.LogCaptureFixture
     ):
         issued = await make()

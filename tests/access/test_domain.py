@@ -1,4 +1,4 @@
-"""Who may do what, as values."""
+"""Scopes and callers as values."""
 
 import pytest
 
@@ -19,18 +19,18 @@ def test_an_admin_that_is_bound_to_a_project_sees_only_that():
     assert not Caller(name="a", user_id=1, scope=Scope.WRITE, role="admin").is_admin
 
 
-def test_limits_are_shared_by_a_merchants_people():
+def test_users_of_a_merchant_share_limits():
     assert Caller(name="a", user_id=5, scope=Scope.READ, merchant_id=9).tenant == "merchant:9"
     assert Caller(name="a", user_id=5, scope=Scope.READ).tenant == "user:5"
 
 
-def test_audiences_are_ones_own_and_the_merchants_or_the_projects_alone():
+def test_audiences_are_the_user_and_the_merchant_or_only_the_project():
     assert Caller(name="a", user_id=5, scope=Scope.READ).audiences == ("user:5",)
     assert Caller(name="a", user_id=5, scope=Scope.READ, merchant_id=9).audiences == ("user:5", "merchant:9")
     bound = Caller(name="a", user_id=5, scope=Scope.READ, merchant_id=9, project="p")
     assert bound.audiences == ("project:p",)
 
 
-def test_the_audit_log_knows_callers_by_what_does_not_repeat():
+def test_the_actor_in_the_audit_log_is_unique():
     assert Caller(name="a", user_id=5, scope=Scope.READ, key_id="key_1").actor == "key:key_1"
     assert Caller(name="a", user_id=5, scope=Scope.READ).actor == "user:5"

@@ -1,4 +1,4 @@
-"""Published keys: fetched from a real server, kept while it is away, and asked for no more often than is decent."""
+"""The JWK Set: fetched from a real server, cached while it is unavailable, and fetched at a bounded rate."""
 
 import asyncio
 import json
@@ -65,14 +65,16 @@ def token_of(signer: Signer, clock: ManualClock) -> str:
     return signer.sign({"user_id": 5, "exp": clock.now().timestamp() + 60})
 
 
-async def test_keys_are_fetched_once_and_kept(tokens: Tokens, publisher: Publisher, clock: ManualClock):
+async def test_keys_are_fetched_once_and_cached(tokens: Tokens, publisher: Publisher, clock: ManualClock):
     for _ in range(5):
         assert (await tokens.verify(token_of(OLD, clock))).user_id == 5
         clock.advance(seconds=LEAST_FETCH_SECONDS)
     assert publisher.asked == 1
 
 
-async def test_an_algorithm_that_is_not_taken_causes_no_fetch(tokens: Tokens, publisher: Publisher, clock: ManualClock):
+async def test_an_algorithm_that_is_not_accepted_causes_no_fetch(
+    tokens: Tokens, publisher: Publisher, clock: ManualClock
+):
     for odd in (Signer.ed("new"), Signer.rsa("new", algorithm="PS256")):
         assert not await _taken(tokens, token_of(odd, clock))
     assert publisher.asked == 0
@@ -83,7 +85,7 @@ async def test_many_first_tokens_at_once_cause_one_fetch(tokens: Tokens, publish
     assert publisher.asked == 1
 
 
-async def test_an_unknown_key_is_looked_for_at_most_every_thirty_seconds(
+async def test_an_unknown_key_causes_a_fetch_at_most_every_thirty_seconds(
     tokens: Tokens, publisher: Publisher, clock: ManualClock
 ):
     await tokens.verify(token_of(OLD, clock))
@@ -116,7 +118,7 @@ async def test_a_withdrawn_key_is_refused_after_the_next_fetch(
     await asyncio.wait([keeping])
 
 
-async def test_keys_stay_good_while_the_server_is_away_but_not_for_ever(
+async def test_keys_stay_valid_for_a_day_while_the_server_is_unavailable(
     tokens: Tokens, publisher: Publisher, clock: ManualClock
 ):
     await tokens.verify(token_of(OLD, clock))
@@ -130,7 +132,7 @@ async def test_keys_stay_good_while_the_server_is_away_but_not_for_ever(
         await tokens.verify(token_of(OLD, clock))
 
 
-async def test_without_any_keys_callers_learn_that_a_part_of_the_house_is_away(
+async def test_without_any_keys_the_error_says_that_the_jwks_is_unavailable(
     tokens: Tokens, publisher: Publisher, clock: ManualClock
 ):
     publisher.fail()
@@ -144,7 +146,7 @@ async def test_without_any_keys_callers_learn_that_a_part_of_the_house_is_away(
     assert await _taken(tokens, token_of(OLD, clock))
 
 
-async def test_a_server_that_is_not_there(clock: ManualClock):
+async def test_an_unreachable_server(clock: ManualClock):
     tokens = Tokens(clock, key_set=JwkSet(jwks_over_http("http://127.0.0.1:1/keys"), clock, algorithms=["RS256"]))
     with pytest.raises(JwksUnavailable):
         await tokens.verify(token_of(OLD, clock))
@@ -167,7 +169,9 @@ async def test_a_server_that_is_not_there(clock: ManualClock):
     ],
     ids=["words", "deep", "list", "empty", "number", "none", "odd", "long"],
 )
-async def test_nonsense_is_named(tokens: Tokens, publisher: Publisher, clock: ManualClock, document: bytes, told: str):
+async def test_an_invalid_document_is_reported(
+    tokens: Tokens, publisher: Publisher, clock: ManualClock, document: bytes, told: str
+):
     publisher.answer = web.Response(body=document)
     with pytest.raises(JwksUnavailable, match=told):
         await tokens.verify(token_of(OLD, clock))
@@ -191,7 +195,7 @@ async def test_keys_for_other_purposes_are_left_out(
 
 
 @pytest.mark.parametrize("url", ["", "keys.json", "file:///etc/passwd", "https://", "http://[", "ftp://x/y"])
-def test_a_bad_address_is_refused_at_the_start(url: str):
+def test_an_invalid_url_is_refused_at_start(url: str):
     with pytest.raises(BadTokenSettings, match="PENSTOCK_JWKS_URL"):
         jwks_over_http(url)
 

@@ -1,4 +1,4 @@
-"""Keys through their life: made, changed, rotated, revoked, and the ones a house begins with."""
+"""The lifecycle of keys: created, edited, rotated, revoked, and the first keys of an installation."""
 
 import asyncio
 import re
@@ -72,17 +72,17 @@ class TestCreate:
     async def test_names_may_repeat(self, make: Make):
         assert (await make(name="twin")).key.id != (await make(name="twin")).key.id
 
-    async def test_it_belongs_to_its_maker_unless_said_otherwise(self, db: Db):
+    async def test_it_belongs_to_its_creator_unless_a_user_is_given(self, db: Db):
         async with db.tx() as tx:
             own = await keys.create(tx, NewKey(name="a", scope=Scope.READ), by=ADMIN)
             given = await keys.create(tx, NewKey(name="a", scope=Scope.READ, user_id=8), by=ADMIN)
         assert (own.key.user_id, given.key.user_id) == (7, 8)
 
-    async def test_a_program_makes_each_key_for_a_new_user_and_passes_over_numbers_in_use(self, make: Make):
+    async def test_a_program_creates_each_key_for_a_new_user_and_skips_ids_in_use(self, make: Make):
         await make(user_id=3)
         assert [(await make()).key.user_id for _ in range(3)] == [2, 4, 5]
 
-    async def test_makers_at_the_same_time_get_different_users(self, db: Db, make: Make):
+    async def test_concurrent_creates_get_different_users(self, db: Db, make: Make):
         made = await asyncio.gather(*(make() for _ in range(8)))
         assert len({issued.key.user_id for issued in made}) == 8
 
@@ -122,7 +122,7 @@ class TestEdit:
             async with db.tx() as tx:
                 await keys.edit(tx, key.id, {"expires_at": None}, by=ADMIN)
 
-    async def test_a_key_that_is_not_there_is_named(self, db: Db):
+    async def test_a_missing_key_is_named(self, db: Db):
         with pytest.raises(NoSuchKey, match="key_nope"):
             async with db.tx() as tx:
                 await keys.edit(tx, "key_nope", {"name": "x"}, by=ADMIN)
@@ -196,7 +196,7 @@ class TestRotate:
 
 
 class TestAudit:
-    async def test_every_verb_leaves_its_line_with_who_and_from_where(self, db: Db, clock: ManualClock):
+    async def test_every_change_is_recorded_with_actor_and_address(self, db: Db, clock: ManualClock):
         async with db.tx() as tx:
             key = (await keys.create(tx, NewKey(name="a", scope=Scope.READ), by=ADMIN)).key
             later = clock.now() + timedelta(days=1)
@@ -212,7 +212,7 @@ class TestAudit:
         }
         assert lines[-2].detail["scope"] == "write"
 
-    async def test_a_verb_that_is_rolled_back_leaves_no_line(self, db: Db):
+    async def test_a_change_that_is_rolled_back_leaves_no_line(self, db: Db):
         async with rolled_back(db) as tx:
             await keys.create(tx, NewKey(name="a", scope=Scope.READ), by=ADMIN)
         assert await actions(db) == []
@@ -226,7 +226,7 @@ class TestAudit:
 
 
 class TestFirstKeys:
-    async def test_a_house_without_keys_gets_one_and_only_one(self, db: Db):
+    async def test_an_installation_without_keys_gets_exactly_one(self, db: Db):
         async with db.tx() as tx:
             first = await keys.first_admin_key(tx)
         async with db.tx() as tx:
@@ -257,7 +257,7 @@ class TestFirstKeys:
             await db.close()
         assert len([secret for secret in made if secret]) == 1
 
-    async def test_the_preset_key_is_there_once_however_often_it_is_preset(self, db: Db):
+    async def test_the_preset_key_is_stored_once(self, db: Db):
         preset = "chosen-by-the-operator"
         made = []
         for _ in range(3):
@@ -269,7 +269,7 @@ class TestFirstKeys:
         assert (found.scope, found.user_id, found.prefix) == (Scope.ADMIN, 1, "cho…")
         assert [action for _, action, _ in await actions(db)] == ["key.create"]
 
-    async def test_processes_that_preset_it_at_once_make_one_key(self, db_url: str):
+    async def test_processes_that_preset_it_at_once_create_one_key(self, db_url: str):
         processes = [open_db(db_url) for _ in range(4)]
 
         async def start(db: Db) -> bool:
@@ -319,7 +319,7 @@ async def test_keys_are_listed_newest_first_page_by_page(db: Db, make: Make):
     assert [key for page in pages for key in page] == made[::-1]
 
 
-async def test_the_schema_itself_refuses_a_scope_that_is_none(db: Db, make: Make):
+async def test_the_schema_refuses_an_unknown_scope(db: Db, make: Make):
     await make()
     with pytest.raises(IntegrityError):
         async with db.tx() as tx:

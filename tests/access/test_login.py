@@ -1,4 +1,4 @@
-"""People at the console: the first of them, their passwords, their logins, and who is locked out."""
+"""Console logins: the first user, passwords, sessions and lock-out."""
 
 import asyncio
 from typing import Literal
@@ -47,12 +47,12 @@ class TestInit:
         assert (user.username, user.user_id, user.role, user.scope) == ("Ann", 1, "admin", Scope.ADMIN)
         assert await logins.is_initialised()
 
-    async def test_there_is_no_second_first_user(self, logins: Logins, ann: None):
+    async def test_a_second_init_is_refused(self, logins: Logins, ann: None):
         with pytest.raises(AlreadyInitialised):
             await logins.init("mallory", "mallory's password")
         assert await tries(logins, "mallory", "mallory's password") == "WRONG_LOGIN"
 
-    async def test_of_many_who_ask_at_once_in_several_processes_one_gets_it(self, db_url: str, passwords: Passwords):
+    async def test_of_concurrent_inits_in_several_processes_one_succeeds(self, db_url: str, passwords: Passwords):
         processes = [open_db(db_url) for _ in range(4)]
 
         async def init(number: int) -> bool:
@@ -68,7 +68,7 @@ class TestInit:
         for db in processes:
             await db.close()
 
-    async def test_a_password_is_kept_as_argon2id_only(self, db: Db, logins: Logins, ann: None):
+    async def test_a_password_is_stored_only_as_argon2id(self, db: Db, logins: Logins, ann: None):
         async with db.read() as tx:
             [row] = (await tx.conn.execute(select(store.console_user))).all()
         assert row.password_hash.startswith("$argon2id$")
@@ -76,9 +76,7 @@ class TestInit:
 
 
 class TestLogin:
-    async def test_a_login_lasts_its_time_and_is_kept_as_a_hash(
-        self, db: Db, logins: Logins, ann: None, clock: ManualClock
-    ):
+    async def test_a_login_expires_and_is_stored_as_a_hash(self, db: Db, logins: Logins, ann: None, clock: ManualClock):
         made = await logins.login("Ann", PASSWORD)
         assert made.token.startswith("st-")
         assert (made.expires_at - clock.now()).total_seconds() == SESSION_SECONDS
@@ -97,14 +95,14 @@ class TestLogin:
         assert await tries(logins, "ann", "cafe\u0301 au lait") == "in"
 
     @pytest.mark.parametrize(("name", "password"), [("ann", "wrong"), ("ann", ""), ("nobody", PASSWORD), ("", "")])
-    async def test_a_wrong_name_and_a_wrong_password_are_told_alike(
+    async def test_a_wrong_name_and_a_wrong_password_give_the_same_error(
         self, logins: Logins, ann: None, name: str, password: str
     ):
         with pytest.raises(WrongLogin) as refused:
             await logins.login(name, password)
         assert str(refused.value) == "The username or the password is wrong."
 
-    async def test_a_user_may_have_many_logins_and_the_oldest_gives_way(
+    async def test_a_user_may_have_many_logins_and_the_oldest_is_ended(
         self, db: Db, logins: Logins, ann: None, clock: ManualClock
     ):
         made: list[Login] = []
@@ -147,7 +145,7 @@ class TestLogin:
 
 class TestLockOut:
     @pytest.mark.parametrize("name", ["ann", "nobody"])
-    async def test_a_name_is_locked_after_wrong_passwords_in_a_row_whether_anyone_has_it(
+    async def test_a_name_is_locked_after_wrong_passwords_in_a_row_whether_or_not_it_exists(
         self, logins: Logins, ann: None, clock: ManualClock, name: str
     ):
         await lock(logins, name)
@@ -159,13 +157,13 @@ class TestLockOut:
         clock.advance(seconds=0.001)
         assert await tries(logins, name, PASSWORD) == ("in" if name == "ann" else "WRONG_LOGIN")
 
-    async def test_after_a_lock_the_count_begins_anew(self, logins: Logins, ann: None, clock: ManualClock):
+    async def test_after_a_lock_the_count_is_reset(self, logins: Logins, ann: None, clock: ManualClock):
         await lock(logins, "ann")
         clock.advance(seconds=LOCK_SECONDS)
         await lock(logins, "ann")
         assert await tries(logins, "ann", PASSWORD) == "LOGIN_LOCKED"
 
-    async def test_a_right_password_makes_the_count_begin_anew(self, logins: Logins, ann: None):
+    async def test_a_correct_password_resets_the_count(self, logins: Logins, ann: None):
         for _ in range(3):
             for _ in range(ATTEMPTS - 1):
                 await tries(logins, "ann", "wrong")
@@ -191,16 +189,16 @@ class TestLockOut:
         assert await tries(elsewhere, "ann", PASSWORD) == "LOGIN_LOCKED"
         await other.close()
 
-    async def test_many_guesses_at_once_are_no_more_than_many_in_a_row(self, logins: Logins, ann: None):
+    async def test_parallel_guesses_do_not_exceed_the_limit(self, logins: Logins, ann: None):
         came_of = await asyncio.gather(*(tries(logins, "ann", f"guess {number}") for number in range(20)))
         assert sorted(came_of) == ["LOGIN_LOCKED"] * (20 - ATTEMPTS) + ["WRONG_LOGIN"] * ATTEMPTS
 
-    async def test_a_house_may_lock_at_the_first_wrong_password(self, db: Db, passwords: Passwords, ann: None):
+    async def test_a_limit_of_one_locks_at_the_first_wrong_password(self, db: Db, passwords: Passwords, ann: None):
         strict = Logins(db, passwords, attempts=1, lock_seconds=LOCK_SECONDS)
         assert await tries(strict, "ann", "wrong") == "WRONG_LOGIN"
         assert await tries(strict, "ann", PASSWORD) == "LOGIN_LOCKED"
 
-    async def test_a_lock_is_in_the_audit_log_and_never_what_was_typed(
+    async def test_a_lock_is_in_the_audit_log_without_what_was_typed(
         self, db: Db, logins: Logins, ann: None, caplog: pytest.LogCaptureFixture
     ):
         await lock(logins, "ann")
@@ -234,7 +232,7 @@ class TestPasswords:
             "$argon2id$v=19$m=8,t=1,p=1"
         ] * 3
 
-    async def test_a_hash_that_is_none_is_a_wrong_password(self, passwords: Passwords):
+    async def test_an_invalid_hash_is_a_wrong_password(self, passwords: Passwords):
         assert not await passwords.check("not a hash", PASSWORD)
 
     async def test_the_event_loop_goes_on_while_a_password_is_checked(self):
@@ -246,7 +244,7 @@ class TestPasswords:
             await asyncio.sleep(0.001)
         assert turns > 3
 
-    async def test_too_many_at_once_are_asked_to_come_back_and_lose_no_attempt(self, db: Db, logins: Logins, ann: None):
+    async def test_too_many_at_once_are_refused_without_counting_an_attempt(self, db: Db, logins: Logins, ann: None):
         crowded = Passwords(PasswordHasher(time_cost=2, memory_cost=8192, parallelism=1))
         busy = Logins(db, crowded, attempts=MOST_WAITING + 1)
         waiting = [asyncio.ensure_future(busy.login("ann", PASSWORD)) for _ in range(MOST_WAITING)]

@@ -25,7 +25,7 @@ async def left(db: Db, table: Table) -> int:
         return len((await tx.conn.execute(select(table))).all())
 
 
-async def test_old_lines_of_the_audit_log_go(db: Db, clock: ManualClock):
+async def test_old_audit_lines_are_deleted(db: Db, clock: ManualClock):
     async with db.tx() as tx:
         await audit.record(tx, "test", "old", "x")
     clock.advance(seconds=1)
@@ -47,7 +47,7 @@ async def test_a_batch_deletes_the_oldest_up_to_its_limit(db: Db, clock: ManualC
         assert [line.action for line in await audit.list_lines(tx)] == ["4", "3"]
 
 
-async def test_keys_go_a_year_after_they_opened_nothing_and_others_stay(db: Db, make: Make, clock: ManualClock):
+async def test_keys_are_deleted_a_year_after_they_ended(db: Db, make: Make, clock: ManualClock):
     in_a_day: datetime = clock.now() + timedelta(days=1)
     ends, revoked, stays = await make(expires_at=in_a_day), await make(), await make()
     async with db.tx() as tx:
@@ -62,7 +62,7 @@ async def test_keys_go_a_year_after_they_opened_nothing_and_others_stay(db: Db, 
     assert ends.key.id != stays.key.id
 
 
-async def test_logins_go_when_they_end(db: Db, logins: Logins, clock: ManualClock):
+async def test_sessions_are_deleted_when_they_expire(db: Db, logins: Logins, clock: ManualClock):
     await logins.init("ann", "correct horse")
     await logins.login("ann", "correct horse")
     clock.advance(seconds=SESSION_SECONDS)
@@ -73,7 +73,7 @@ async def test_logins_go_when_they_end(db: Db, logins: Logins, clock: ManualCloc
     assert await left(db, store.console_session) == 0
 
 
-async def test_attempts_go_when_they_no_longer_count_and_a_lock_stays_as_long_as_it_holds(
+async def test_attempts_are_deleted_when_they_no_longer_count_and_locks_when_they_end(
     db: Db, logins: Logins, clock: ManualClock
 ):
     with pytest.raises(WrongLogin):

@@ -1,4 +1,4 @@
-"""Whatever access asks often, or of a large table, is served by an index: the databases' own plans say so."""
+"""Frequent queries and queries on large tables use an index, according to the query plans."""
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta

@@ -1,1 +1,1 @@
-"""The commands of the etl room, and how the demo's samples were drawn."""
+"""Tests of the `penstock etl` commands, and the script that drew the demo's samples."""

@@ -1,4 +1,4 @@
-"""What commands change in the process that runs them is put back."""
+"""Restore what commands change in the process that runs them."""
 
 import logging
 from collections.abc import Iterator

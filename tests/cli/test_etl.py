@@ -1,4 +1,4 @@
-"""`penstock etl` as people run it: with nothing else running, beside a worker, and when something goes wrong."""
+"""`penstock etl`: alone, beside a worker, and when something fails."""
 
 import asyncio
 import csv
@@ -22,6 +22,7 @@ from penstock.cli.etl.submission import Submission, SubmitOptions
 from penstock.etl.errors import EtlTaskAlreadyEnded, EtlTaskNotFound, EtlTaskRunning
 from penstock.etl.store.tables import etl_task
 from penstock.kernel.db import Db
+from penstock.kernel.migrations import migrate
 from penstock.kernel.processes import list_processes
 from penstock.kernel.queue import JobState, get_job, list_jobs
 from penstock.kernel.transitions import list_transitions
@@ -36,18 +37,18 @@ SOON = 90  # seconds; on a busy machine a process takes long to start
 pytestmark = pytest.mark.timeout(240)
 
 
-class Desk:
-    """A person at a terminal, with a data folder and some documents."""
+class Terminal:
+    """A terminal, with a data folder and some documents."""
 
     def __init__(self, folder: Path) -> None:
         self.data = folder / "data"
-        self.papers = folder / "papers"
-        self.papers.mkdir()
+        self.documents = folder / "documents"
+        self.documents.mkdir()
         self.settings = {"PENSTOCK_DATA_DIR": str(self.data), "ETL_OCR_PROFILE": "fast"}
 
     def etl(self, *arguments: object, **settings: str) -> Result:
         """`penstock etl …`, to its end, in this process: to start one takes longer than most of these commands."""
-        with chdir(self.papers):
+        with chdir(self.documents):
             return CliRunner().invoke(app, [str(one) for one in arguments], env=self.settings | settings)
 
     def start(self, *arguments: object) -> subprocess.Popen[bytes]:
@@ -57,7 +58,7 @@ class Desk:
 
     def write(self, name: str, text: str = "# A note\n\nAll is well.\n") -> Path:
         """A document."""
-        path = self.papers / name
+        path = self.documents / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         return path
@@ -68,44 +69,46 @@ class Desk:
         folder.mkdir(parents=True)
         (folder / "invoice.json").write_bytes((SAMPLES / "invoice.rule.json").read_bytes())
 
-    def open_db(self) -> Db:
-        """The database, up to date."""
-        assert run("migrate", cwd=None, **self.settings).returncode == 0
-        return open_db(f"sqlite:///{self.data / 'penstock.db'}")
+    async def open_db(self) -> Db:
+        """The database, migrated."""
+        self.data.mkdir(exist_ok=True)
+        db = open_db(f"sqlite:///{self.data / 'penstock.db'}")
+        await migrate(db)
+        return db
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def terminal(tmp_path: Path) -> Terminal:
+    return Terminal(tmp_path)
 
 
-def test_with_nothing_running_an_invoice_becomes_a_file_of_fields_and_can_be_looked_at(desk: Desk):
-    desk.take_rule()
-    ended = desk.etl("submit", SAMPLES / "invoice.pdf", "--rule", "invoice", "--out", "out")
+def test_without_a_worker_an_invoice_is_read_into_a_file_of_fields_and_can_be_shown(terminal: Terminal):
+    terminal.take_rule()
+    ended = terminal.etl("submit", SAMPLES / "invoice.pdf", "--rule", "invoice", "--out", "out")
     assert ended.exit_code == 0, ended.stderr
     assert ended.stdout.split() == ["1", "completed", "invoice.pdf"]
-    result = json.decode((desk.papers / "out" / "invoice.pdf.json").read_bytes())
+    result = json.decode((terminal.documents / "out" / "invoice.pdf.json").read_bytes())
     assert (result["number"], result["total"], len(result["lines"])) == ("MS-2026-0117", 387.2, 3)
-    assert "| Cover board | 40 |" in (desk.papers / "out" / "invoice.pdf.md").read_text()
-    shown = desk.etl("show", 1).stdout
+    assert "| Cover board | 40 |" in (terminal.documents / "out" / "invoice.pdf.md").read_text()
+    shown = terminal.etl("show", 1).stdout
     assert "completed, 100 %" in shown
     [line] = [line for line in shown.splitlines() if line.startswith("seller")]
     assert "Mill Street Paper Works" in line
     assert "page 1, top left (" in line
-    assert json.decode(desk.etl("show", 1, "--print", "result").stdout) == result
-    assert "\tsystem\tinvoice\t" in desk.etl("rules").stdout
+    assert json.decode(terminal.etl("show", 1, "--print", "result").stdout) == result
+    assert "\tsystem\tinvoice\t" in terminal.etl("rules").stdout
 
 
-def test_what_was_made_before_is_made_anew_by_force(desk: Desk):
-    desk.write("note.md")
+def test_force_does_not_use_cached_results(terminal: Terminal):
+    terminal.write("note.md")
     for arguments in ((), (), ("--force",)):
-        assert desk.etl("submit", "note.md", "--wait", *arguments).exit_code == 0
-    assert asyncio.run(hits(desk)) == [False, True, False]
+        assert terminal.etl("submit", "note.md", "--wait", *arguments).exit_code == 0
+    assert asyncio.run(hits(terminal)) == [False, True, False]
 
 
-async def hits(desk: Desk) -> list[bool]:
+async def hits(terminal: Terminal) -> list[bool]:
     """Whether each task has a copy of what was read before."""
-    db = desk.open_db()
+    db = await terminal.open_db()
     async with db.read() as tx:
         known = await tx.conn.scalars(select(etl_task.c.metadata).order_by(etl_task.c.id))
         found = [metadata["cache"]["ocr"]["hit"] for metadata in known]
@@ -113,18 +116,18 @@ async def hits(desk: Desk) -> list[bool]:
     return found
 
 
-def test_a_folder_becomes_a_table_and_what_failed_is_told_with_its_reason(desk: Desk):
-    desk.write("good.md")
-    desk.write("deep/notes.txt")
-    desk.write("empty.pdf", "")
-    desk.write("tool.exe")
-    ended = desk.etl("submit", ".", "--out", "../all.csv")
+def test_a_folder_becomes_a_table_and_failures_are_listed_with_their_reason(terminal: Terminal):
+    terminal.write("good.md")
+    terminal.write("deep/notes.txt")
+    terminal.write("empty.pdf", "")
+    terminal.write("tool.exe")
+    ended = terminal.etl("submit", ".", "--out", "../all.csv")
     assert ended.exit_code == 1
     assert "skipped, not a readable type: tool.exe" in ended.stderr
     assert "DOCUMENT_EMPTY" in ended.stderr
     assert "empty.pdf is empty." in ended.stderr
     assert "Check that the upload is complete." in ended.stderr
-    with (desk.papers.parent / "all.csv").open(encoding="utf-8-sig", newline="") as file:
+    with (terminal.documents.parent / "all.csv").open(encoding="utf-8-sig", newline="") as file:
         rows = {row["file"]: row for row in csv.DictReader(file)}
     assert {name: row["status"] for name, row in rows.items()} == {
         "good.md": "completed",
@@ -135,31 +138,31 @@ def test_a_folder_becomes_a_table_and_what_failed_is_told_with_its_reason(desk: 
     assert rows["empty.pdf"]["error"] == "empty.pdf is empty."
 
 
-def test_without_wait_a_task_stays_in_the_queue_where_it_can_be_cancelled_and_tried_again(desk: Desk):
-    submitted = desk.etl("submit", desk.write("a.md"))
+def test_without_wait_a_task_stays_in_the_queue_and_can_be_cancelled_and_retried(terminal: Terminal):
+    submitted = terminal.etl("submit", terminal.write("a.md"))
     assert (submitted.exit_code, submitted.stdout) == (0, "1\tpending\ta.md\n")
-    assert "pending, 0 %" in desk.etl("show", 1).stdout
-    assert isinstance(desk.etl("retry", 1).exception, EtlTaskRunning)
-    assert desk.etl("cancel", 1).stdout == "1\tcancelled\ta.md\n"
-    assert isinstance(desk.etl("cancel", 1).exception, EtlTaskAlreadyEnded)
-    assert desk.etl("retry", 1, "--from", "mineru").stdout == "1\tpending\ta.md\n"
-    assert desk.etl("cancel", 1, "--force").stdout == "1\tcancelled\ta.md\n"
-    assert isinstance(desk.etl("show", 2).exception, EtlTaskNotFound)
+    assert "pending, 0 %" in terminal.etl("show", 1).stdout
+    assert isinstance(terminal.etl("retry", 1).exception, EtlTaskRunning)
+    assert terminal.etl("cancel", 1).stdout == "1\tcancelled\ta.md\n"
+    assert isinstance(terminal.etl("cancel", 1).exception, EtlTaskAlreadyEnded)
+    assert terminal.etl("retry", 1, "--from", "mineru").stdout == "1\tpending\ta.md\n"
+    assert terminal.etl("cancel", 1, "--force").stdout == "1\tcancelled\ta.md\n"
+    assert isinstance(terminal.etl("show", 2).exception, EtlTaskNotFound)
 
 
-def test_files_whose_names_no_store_takes_are_submitted_like_any_other(desk: Desk):
+def test_files_with_names_that_no_store_accepts_are_submitted_like_any_other(terminal: Terminal):
     names = ("Cafe\u0301.md", "back\\slash.md", "x" * 195 + ".md")
     for name in names:
-        ended = desk.etl("submit", desk.write(name))
+        ended = terminal.etl("submit", terminal.write(name))
         assert (ended.exit_code, ended.stdout.split("\t")[1]) == (0, "pending"), ended.stderr
 
 
-def test_a_file_that_vanished_stops_none_of_the_others(desk: Desk, capsys: pytest.CaptureFixture[str]):
-    paths = (desk.papers / "gone.md", desk.write("here.md"))
+def test_a_file_that_vanished_does_not_stop_the_others(terminal: Terminal, capsys: pytest.CaptureFixture[str]):
+    paths = (terminal.documents / "gone.md", terminal.write("here.md"))
     documents = [InputFile(path=path, name=path.name) for path in paths]
     options = SubmitOptions(rule=None, project_id=1, out=None, wait=False)
     submission = Submission(documents, options, Caller(name="ann", user_id=1, scope=Scope.ADMIN))
-    asyncio.run(submission.run(all_settings.load(desk.settings)))
+    asyncio.run(submission.run(all_settings.load(terminal.settings)))
     assert submission.report() == 1
     told = capsys.readouterr()
     assert told.out == "1\tpending\there.md\n"
@@ -167,34 +170,34 @@ def test_a_file_that_vanished_stops_none_of_the_others(desk: Desk, capsys: pytes
     assert "gone.md cannot be opened: No such file or directory." in told.err
 
 
-def test_every_command_has_help(desk: Desk):
+def test_every_command_has_help(terminal: Terminal):
     for command in ("submit", "show", "retry", "cancel", "rules"):
-        shown = desk.etl(command, "--help")
+        shown = terminal.etl(command, "--help")
         assert (shown.exit_code, "--help" in shown.stdout) == (0, True), command
 
 
-def test_a_rule_nobody_knows_and_a_folder_of_nothing_are_told_in_words(desk: Desk):
-    refused = run("etl", "submit", str(desk.write("a.md")), "--rule", "nonsense", cwd=None, **desk.settings)
+def test_an_unknown_rule_and_an_empty_folder_are_reported(terminal: Terminal):
+    refused = run("etl", "submit", str(terminal.write("a.md")), "--rule", "nonsense", cwd=None, **terminal.settings)
     assert refused.returncode == 1
     assert "Rule nonsense not found." in refused.stderr
     assert "Traceback" not in refused.stderr
-    taken = desk.etl("submit", "a.md", "--out", "a.md")
+    taken = terminal.etl("submit", "a.md", "--out", "a.md")
     assert taken.exit_code == 2
     assert "--out" in taken.stderr
-    (desk.papers / "bare").mkdir()
-    nothing = desk.etl("submit", "bare")
+    (terminal.documents / "bare").mkdir()
+    nothing = terminal.etl("submit", "bare")
     assert (nothing.exit_code, nothing.stdout) == (1, "")
     assert "No readable documents found" in nothing.stderr
 
 
-def test_a_full_queue_is_waited_for_with_wait_and_told_without(desk: Desk):
+def test_a_full_queue_is_waited_for_with_wait_and_reported_without(terminal: Terminal):
     for name in ("a.md", "b.md", "c.md"):
-        desk.write(name)
-    full = desk.etl("submit", ".", ETL_QUEUE_SIZE="1")
+        terminal.write(name)
+    full = terminal.etl("submit", ".", ETL_QUEUE_SIZE="1")
     assert (full.exit_code, full.stdout) == (1, "1\tpending\ta.md\n")
     assert "1 tasks are active" in full.stderr
     assert "2 documents were not submitted." in full.stderr
-    waited = desk.etl("submit", "b.md", "c.md", "--wait", ETL_QUEUE_SIZE="1")
+    waited = terminal.etl("submit", "b.md", "c.md", "--wait", ETL_QUEUE_SIZE="1")
     assert waited.exit_code == 0, waited.stderr
     assert [line.split("\t")[1:] for line in waited.stdout.splitlines()] == [
         ["completed", "b.md"],
@@ -202,13 +205,13 @@ def test_a_full_queue_is_waited_for_with_wait_and_told_without(desk: Desk):
     ]
 
 
-async def test_where_a_worker_runs_it_does_the_work_and_the_command_only_watches(desk: Desk):
-    db = desk.open_db()
-    worker = desk.start("work", "--modules", "etl")
+async def test_with_a_running_worker_the_command_only_watches(terminal: Terminal):
+    db = await terminal.open_db()
+    worker = terminal.start("work", "--modules", "etl")
     try:
         owner = await _first_worker(db)
-        submit = ("etl", "submit", str(desk.write("a.md")), "--wait")
-        ended = await asyncio.to_thread(run, *submit, cwd=None, **desk.settings)
+        submit = ("etl", "submit", str(terminal.write("a.md")), "--wait")
+        ended = await asyncio.to_thread(run, *submit, cwd=None, **terminal.settings)
         assert (ended.returncode, ended.stdout) == (0, "1\tcompleted\ta.md\n"), ended.stderr
         async with db.read() as tx:
             moves = await list_transitions(tx, "job", "etl:1:1:ocr")
@@ -230,11 +233,11 @@ async def _first_worker(db: Db) -> str:
     return found[0]
 
 
-async def test_ctrl_c_leaves_the_task_in_the_queue_and_says_so(desk: Desk, tmp_path: Path):
-    db = desk.open_db()
+async def test_ctrl_c_leaves_the_task_in_the_queue_and_reports_it(terminal: Terminal, tmp_path: Path):
+    db = await terminal.open_db()
     command = [sys.executable, "-m", "penstock", "etl", "submit", str(SAMPLES / "scan.pdf"), "--wait"]
     log = tmp_path / "stopped.log"
-    slow = desk.settings | {"ETL_OCR_PROFILE": "accurate", "PENSTOCK_GRACE_SECONDS": "0"}
+    slow = terminal.settings | {"ETL_OCR_PROFILE": "accurate", "PENSTOCK_GRACE_SECONDS": "0"}
     with log.open("wb") as file:
         going = subprocess.Popen(command, env=environment(**slow), stdout=file, stderr=file)
         try:

@@ -1,4 +1,4 @@
-"""What a person gets of their documents."""
+"""Results in folders and tables."""
 
 import csv
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_a_result_that_has_a_column_of_ours_does_not_take_its_place(tmp_path: Pa
     assert (row["file"], row["result.file"]) == ("a.pdf", "theirs")
 
 
-def test_no_spreadsheet_runs_what_a_document_says(tmp_path: Path):
+def test_a_table_contains_no_spreadsheet_formulas(tmp_path: Path):
     value = {"number": "=HYPERLINK(1)", "total": -5, "=2+2": "leaf", "note": "\n=1"}
     write_table(tmp_path / "out.csv", [DocumentOutcome(name="@a.pdf", task_id=1, status="completed", value=value)])
     [row] = read(tmp_path / "out.csv")

@@ -1,1 +1,1 @@
-"""Webhooks, from a message that is sent to a receiver that has it."""
+"""Tests of webhooks."""

@@ -1,4 +1,4 @@
-"""The room as wiring puts it together, on both databases, with receivers on loopback."""
+"""The notify module as wiring builds it, on both databases, with receivers on loopback."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ DORA = Caller(name="dora", user_id=8, scope=Scope.WRITE, merchant_id=10)
 
 @dataclass(frozen=True, kw_only=True)
 class Paid(Message):
-    """A message that may leave the house."""
+    """A public message."""
 
     invoice: int = 1
     user_id: int | None = None
@@ -39,26 +39,26 @@ class Paid(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class Shipped(Paid):
-    """Another one."""
+    """Another public message."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Secretly(Paid):
-    """One that stays inside."""
+class Internal(Paid):
+    """An internal message."""
 
 
-class Room:
-    """Everything a message passes through on its way out, driven step by step."""
+class NotifyHarness:
+    """Everything that a message passes through until it is delivered, driven step by step."""
 
     def __init__(self, deps: Deps, clock: ManualClock) -> None:
         self.deps = deps
         self.db = deps.db
         self.clock = clock
-        self.relay = Relay(self.db, {Secretly: []}, carriers=[WebhookFanOut(deps)], owner="relay")
+        self.relay = Relay(self.db, {Internal: []}, carriers=[WebhookFanOut(deps)], owner="relay")
         self.workers = Workers(self.db, deps.queue, handlers(deps), owner="worker", modules=[ROOM], slots=1)
 
     async def send(self, *messages: Message) -> None:
-        """Say something, and let what is due now go its way."""
+        """Send messages and do what is due now."""
         async with self.db.tx() as tx:
             for message in messages:
                 tx.send(message)
@@ -71,12 +71,12 @@ class Room:
         await self.workers.run_until_empty()
 
     async def wait(self, seconds: float) -> None:
-        """Let time pass, and do what has come due."""
+        """Advance the clock and do what is due."""
         self.clock.advance(seconds=seconds)
         await self.work()
 
     async def add(self, caller: Caller, url: str, channels: Sequence[str] = ("*",)) -> Webhook:
-        """A new webhook."""
+        """Create a webhook."""
         return await webhooks.add(self.deps, caller, url=url, channels=channels)
 
     async def get(self, webhook: Webhook) -> Webhook:
@@ -85,30 +85,30 @@ class Room:
             return await store.get_webhook(tx, webhook.id, caller=ADMIN)
 
     async def deliveries(self, webhook: Webhook) -> list[Delivery]:
-        """What was sent to it, newest first."""
+        """The deliveries of a webhook, newest first."""
         async with self.db.read() as tx:
             return await store.list_deliveries(tx, webhook.id, limit=1000)
 
     async def delivery(self, webhook: Webhook) -> Delivery:
-        """The only one."""
+        """The only delivery."""
         [only] = await self.deliveries(webhook)
         return only
 
 
 @pytest.fixture
-async def poster() -> AsyncIterator[GuardedHttpClient]:
-    """The real client; loopback is allowed, since that is where the receivers are."""
+async def client() -> AsyncIterator[GuardedHttpClient]:
+    """The real HTTP client; loopback is allowed for the receivers."""
     made = GuardedHttpClient(Reach.of(["127.0.0.0/8"]), seconds=30)
     yield made
     await made.close()
 
 
 @pytest.fixture
-def deps(db: Db, poster: GuardedHttpClient) -> Deps:
+def deps(db: Db, client: GuardedHttpClient) -> Deps:
     return Deps(
         db=db,
         queue=JobQueue(),
-        client=poster,
+        client=client,
         channels=frozenset({"Paid", "Shipped"}),
         max_attempts=MOST_ATTEMPTS,
         user_agent="penstock/0",
@@ -116,13 +116,13 @@ def deps(db: Db, poster: GuardedHttpClient) -> Deps:
 
 
 @pytest.fixture
-def room(deps: Deps, clock: ManualClock) -> Room:
-    return Room(deps, clock)
+def notify(deps: Deps, clock: ManualClock) -> NotifyHarness:
+    return NotifyHarness(deps, clock)
 
 
 @pytest.fixture
-async def hasty(room: Room, clock: ManualClock) -> AsyncIterator[Room]:
-    """The room with a client that waits for an answer no longer than a moment."""
+async def short_timeout(notify: NotifyHarness, clock: ManualClock) -> AsyncIterator[NotifyHarness]:
+    """With an HTTP client that has a short timeout."""
     made = GuardedHttpClient(Reach.of(["127.0.0.0/8"]), seconds=0.3)
-    yield Room(replace(room.deps, client=made), clock)
+    yield NotifyHarness(replace(notify.deps, client=made), clock)
     await made.close()

@@ -1,4 +1,4 @@
-"""The rules of webhooks: who wants what, how long to wait, when to give up."""
+"""Webhooks as values: subscriptions, backoff, and when one is disabled."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -31,7 +31,7 @@ def webhook(**values: object) -> Webhook:
 
 @pytest.mark.parametrize("state", DeliveryState)
 @pytest.mark.parametrize("verb", DELIVERY.verbs)
-def test_only_what_is_pending_moves_on_and_everything_can_be_sent_again(verb: str, state: DeliveryState):
+def test_only_pending_deliveries_move_on_and_all_can_be_resent(verb: str, state: DeliveryState):
     after = {"deliver": "delivered", "retry": "pending", "fail": "failed", "resend": "pending"}[verb]
     if verb == "resend" or state is DeliveryState.PENDING:
         assert DELIVERY.move(verb, state) == after
@@ -59,15 +59,15 @@ class TestRetryAfter:
             ("", 0),
         ],
     )
-    def test_it_is_understood_within_a_bound(self, text: str, seconds: float):
+    def test_it_is_parsed_within_bounds(self, text: str, seconds: float):
         assert WebhookResponse(status=503, retry_after=text).retry_delay(NOW).total_seconds() == seconds
 
-    def test_it_means_nothing_with_another_status(self):
+    def test_it_is_ignored_with_another_status(self):
         waits = [WebhookResponse(status=status, retry_after="60").retry_delay(NOW) for status in (429, 503, 500, 200)]
         assert waits == [timedelta(minutes=1), timedelta(minutes=1), timedelta(), timedelta()]
 
 
-class TestWaits:
+class TestBackoff:
     def test_they_grow_and_the_last_one_stays(self):
         for attempts in range(1, 20):
             middle = BACKOFF[min(attempts, len(BACKOFF)) - 1]
@@ -83,11 +83,11 @@ class TestSecrets:
         assert after.secrets_at(NOW + SECRET_GRACE) == [after.secret]
         assert after.secret.startswith("whsec_")
 
-    def test_they_are_in_no_printed_form(self):
+    def test_they_are_in_no_repr(self):
         assert "whsec" not in repr(webhook().with_new_secret(now=NOW))
 
 
-class TestGivingUp:
+class TestDisablingRule:
     @pytest.mark.parametrize(
         ("failed", "since", "lost"),
         [
@@ -97,16 +97,16 @@ class TestGivingUp:
             (0, None, False),
         ],
     )
-    def test_it_takes_both_many_failures_and_days(self, failed: int, since: datetime | None, lost: bool):
+    def test_it_needs_both_many_failures_and_days(self, failed: int, since: datetime | None, lost: bool):
         assert webhook(failed_in_row=failed, failing_since=since).has_failed_for_days(NOW) is lost
 
-    def test_switched_on_again_nothing_is_held_against_it(self):
+    def test_enabling_resets_the_failures(self):
         off = webhook(failed_in_row=9, failing_since=NOW).disabled("gone")
         assert (off.active, off.disabled_reason) == (False, "gone")
         assert off.enabled() == webhook()
 
 
-class TestWhoHears:
+class TestSubscribers:
     @pytest.mark.parametrize(
         ("payload", "owners"),
         [
@@ -116,10 +116,10 @@ class TestWhoHears:
             ({"user_id": "5", "merchant_id": True}, (None, None)),
         ],
     )
-    def test_a_message_says_whose_it_is(self, payload: dict[str, object], owners: tuple[int | None, int | None]):
+    def test_the_owners_of_a_message(self, payload: dict[str, object], owners: tuple[int | None, int | None]):
         assert owners_of(payload) == owners
 
-    def test_channels_are_asked_for_by_name_or_all_at_once(self):
+    def test_channels_are_subscribed_by_name_or_all_at_once(self):
         assert webhook().is_subscribed_to("Paid")
         assert webhook(channels=["Paid"]).is_subscribed_to("Paid")
         assert not webhook(channels=["Shipped"]).is_subscribed_to("Paid")
@@ -133,5 +133,5 @@ class TestWhoHears:
         ("owner", "audience"),
         [({}, "user:5"), ({"merchant_id": 9}, "merchant:9"), ({"merchant_id": 9, "sees_all": True}, "")],
     )
-    def test_its_owner_may_watch_it(self, owner: dict[str, object], audience: str):
+    def test_the_audience_of_its_events(self, owner: dict[str, object], audience: str):
         assert webhook(**owner).audience == audience

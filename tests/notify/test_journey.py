@@ -1,4 +1,4 @@
-"""From a message that a room sends to a receiver that checks the signature as the how-to says, all of it running."""
+"""From a message to a receiver that verifies the signature as the how-to says, with everything running."""
 
 import asyncio
 import socket

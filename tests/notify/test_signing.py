@@ -1,4 +1,4 @@
-"""What is signed, and that receivers who follow the how-to can check it."""
+"""Signatures, and receivers that verify them as the how-to says."""
 
 import json
 import re
@@ -44,7 +44,7 @@ def test_the_signature_is_hmac_sha256_over_the_time_a_dot_and_the_body():
     )
 
 
-def test_a_receiver_that_follows_the_howto_takes_what_we_sign():
+def test_a_receiver_that_follows_the_howto_accepts_our_signature():
     assert shown_check()("whsec_one", headers("whsec_one"), BODY)
 
 
@@ -70,11 +70,11 @@ def test_a_receiver_that_follows_the_howto_refuses(secret: str, changes: dict[st
     assert not shown_check()(secret, headers("whsec_one") | changes, body)
 
 
-def test_a_receiver_that_follows_the_howto_refuses_what_is_played_again_later():
+def test_a_receiver_that_follows_the_howto_refuses_a_replay():
     assert not shown_check()("whsec_one", headers("whsec_one", age_seconds=301), BODY)
 
 
-def test_the_body_tells_the_message_and_its_channel():
+def test_the_body_has_the_message_and_its_channel():
     assert json.loads(build_body(parcel(invoice=7))) == {
         "id": "msg_1",
         "channel": "Paid",
@@ -83,7 +83,7 @@ def test_the_body_tells_the_message_and_its_channel():
     }
 
 
-def test_a_payload_over_the_bound_is_left_out_and_the_body_says_so():
+def test_a_payload_over_the_limit_is_omitted_with_a_note():
     body = build_body(parcel(text="é" * (MOST_BODY_BYTES // 2)))
     assert len(body) < 1000
     said = json.loads(body)
