@@ -1,4 +1,4 @@
-"""Results held against pages, without the sandbox."""
+"""Ground results in pages without the sandbox."""
 
 import io
 from typing import Any
@@ -16,7 +16,7 @@ def ground(value: Any, *pages: Page, schema: Any = None, null_ungrounded: bool =
 
 
 def is_grounded(value: Any, *texts: str) -> bool:
-    """Whether a value stands in lines of text."""
+    """Whether a value is grounded in lines of text."""
     [citation] = ground({"it": value}, lines(*texts)).citations
     return citation.grounded
 

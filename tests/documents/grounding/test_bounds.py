@@ -1,4 +1,4 @@
-"""Whatever comes, it takes no more than it may, and ends."""
+"""Grounding stays within its limits for any input."""
 
 import time
 from pathlib import Path
@@ -22,14 +22,14 @@ def seconds_for(value: Any, *pages: Page, schema: Any = None) -> float:
     return time.process_time() - began
 
 
-def test_a_result_of_too_many_values_is_left_as_it_is_and_told():
+def test_a_result_with_too_many_values_is_unchanged_and_reported():
     found = ground([1] * 20_001, lines("1"))
     assert found.limit_exceeded is not None
     assert found.citations == ()
     assert len(found.value) == 20_001
 
 
-def test_a_result_that_is_nested_too_deep_is_told():
+def test_a_result_that_is_nested_too_deep_is_reported():
     value: Any = "x"
     for _ in range(80):
         value = [value]
@@ -51,17 +51,17 @@ def test_a_result_that_is_nested_too_deep_is_told():
         ([True], "yes " * 20_000),
     ],
 )
-def test_text_that_repeats_itself_does_not_take_long(value: Any, text: str):
-    assert seconds_for({"it": value}, lines(text)) < 10  # some tenths of a second where nothing else runs
+def test_repetitive_text_does_not_take_long(value: Any, text: str):
+    assert seconds_for({"it": value}, lines(text)) < 10  # some tenths of a second on an idle machine
 
 
-def test_time_grows_with_the_text_and_the_values_and_not_with_both_at_once():
+def test_time_grows_with_the_text_and_the_values_and_not_with_their_product():
     pages = [lines(*(f"Line {line} of page {page}: {page * line}" for line in range(40))) for page in range(60)]
     few, many = ([SENTENCE.format(at) for at in range(count)] for count in (100, 5000))
     assert seconds_for(many, *pages) < 5 * seconds_for(few, *pages) + 3
 
 
-def test_a_schema_that_cannot_be_read_is_as_good_as_none():
+def test_an_unusable_schema_is_ignored():
     schemas: tuple[Any, ...] = (
         {"$ref": "https://example.org/x"},
         {"type": "nonsense"},
@@ -72,7 +72,7 @@ def test_a_schema_that_cannot_be_read_is_as_good_as_none():
         assert not flagged(ground({"a": "x"}, lines("x"), schema=each, null_ungrounded=True))
 
 
-def test_boxes_and_cells_may_be_any():
+def test_boxes_and_cells_may_have_any_numbers():
     spans = (
         Span(text="Total: 5", box=(0.0, 0.0, 0.0, 0.0)),
         Span(text="7", box=(9.0, 9.0, -9.0, -9.0), table=5, row=-1, column=-7),

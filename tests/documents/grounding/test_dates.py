@@ -1,4 +1,4 @@
-"""Days are found by the day that they are."""
+"""Dates are found by date, in every notation."""
 
 import pytest
 
@@ -26,14 +26,14 @@ from tests.documents.grounding.ground import is_grounded
         "10–12 March 2026",
     ],
 )
-def test_a_day_is_found_however_it_is_written(text: str):
+def test_a_date_is_found_in_every_notation(text: str):
     assert is_grounded("2026-03-12", f"on {text}.")
 
 
 @pytest.mark.parametrize(
     "text", ["2026-04-12", "12 March 2025", "13 March 2026", "03.12.2026", "March 2026", "12 March"]
 )
-def test_another_day_is_not_it(text: str):
+def test_another_date_is_not_found(text: str):
     assert not is_grounded("2026-03-12", text)
 
 
@@ -45,14 +45,14 @@ def test_a_month_is_found_as_a_month_and_as_its_first_day(text: str):
 
 
 @pytest.mark.parametrize("text", ["12.03.2026 14:05", "12 March 2026 at 2:05 pm", "2026年3月12日14时05分"])
-def test_a_moment_needs_its_time_on_the_page_too(text: str):
+def test_a_date_time_needs_its_time_on_the_page(text: str):
     assert is_grounded("2026-03-12T14:05:00Z", text)
     assert not is_grounded("2026-03-12T15:05:00Z", text)
 
 
-def test_a_moment_at_midnight_is_a_day():
+def test_a_date_time_at_midnight_is_a_date():
     assert is_grounded("2026-03-12T00:00:00", "12 March 2026")
 
 
-def test_what_only_looks_like_a_month_may_be_a_mark():
+def test_what_only_looks_like_a_month_may_be_an_identifier():
     assert is_grounded("2026-99", "Invoice 2026-99")

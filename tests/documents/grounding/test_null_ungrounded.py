@@ -1,4 +1,4 @@
-"""With `null_ungrounded`, what stands nowhere is taken out of the result, as far as its schema lets it."""
+"""With `null_ungrounded`, ungrounded values are removed from the result as far as the schema allows."""
 
 from typing import Any
 
@@ -29,22 +29,22 @@ def test_it_stays_and_is_flagged_where_it_is_required():
     assert flagged(found) == {"/town"}
 
 
-def test_items_of_a_list_keep_their_places():
+def test_items_of_a_list_keep_their_index():
     schema = record(names={"type": "array", "items": TEXT}, open={"type": "array", "items": OPEN})
     value = {"names": ["Bob", "Ann"], "open": ["Bob", "Ann"]}
     assert kept(value, schema) == {"names": ["Bob", "Ann"], "open": [None, "Ann"]}
 
 
-def test_a_rule_over_several_values_is_not_broken():
+def test_a_constraint_over_several_values_is_not_broken():
     schema = {**record(name=TEXT, town=TEXT), "minProperties": 2}
     assert kept({"name": "Ann", "town": "Rome"}, schema) == {"name": "Ann", "town": "Rome"}
 
 
-def test_names_with_strange_letters_are_found_again():
+def test_escaped_property_names_are_resolved():
     assert kept({"a/b": {"c~d": "Rome"}}, None) == {"a/b": {"c~d": None}}
 
 
-def test_without_the_option_nothing_is_taken_out():
+def test_without_the_option_nothing_is_removed():
     found = ground({"town": "Rome"}, PAGE)
     assert found.value == {"town": "Rome"}
     assert flagged(found) == {"/town"}

@@ -1,4 +1,4 @@
-"""Numbers are found by their value, however they are written, and by nothing else."""
+"""Numbers are found by value, in every notation."""
 
 import pytest
 
@@ -40,7 +40,7 @@ from tests.documents.grounding.ground import citation, ground, is_grounded
         (10, "Discount: -10.00"),
     ],
 )
-def test_a_number_is_found_however_it_is_written(value: float, text: str):
+def test_a_number_is_found_in_every_notation(value: float, text: str):
     assert is_grounded(value, text)
 
 
@@ -68,20 +68,20 @@ def test_a_number_is_found_however_it_is_written(value: float, text: str):
         (1e300, "1"),
     ],
 )
-def test_a_number_that_is_not_said_is_not_found(value: float, text: str):
+def test_a_number_that_is_not_there_is_not_found(value: float, text: str):
     assert not is_grounded(value, text)
 
 
-def test_a_number_in_a_mark_is_found_where_its_label_says_so():
+def test_a_number_inside_an_identifier_is_found_next_to_its_label():
     assert ground({"invoice_year": 26}, lines("Invoice year: A-26")).citations[0].grounded
 
 
-def test_a_number_with_a_point_begins_a_line_or_stands_in_a_cell():
+def test_a_list_number_is_no_value_except_in_a_cell():
     assert not ground({"it": 3}, lines("3. Kündigung")).citations[0].grounded
     assert ground({"it": 3}, tabled(["Etage", "3. OG"])).citations[0].grounded
 
 
-def test_a_number_has_the_box_and_the_text_of_where_it_stands():
+def test_the_citation_of_a_number_has_its_box_and_text():
     found = ground(
         {"total": 1576.75}, boxed([("Net", 50.0), ("1,325.00", 300.0)], [("Total", 50.0), ("1,576.75", 300.0)])
     )
@@ -89,6 +89,6 @@ def test_a_number_has_the_box_and_the_text_of_where_it_stands():
     assert citation(found, "/total").text == "1,576.75"
 
 
-def test_of_several_the_one_near_a_word_of_its_name_is_shown():
+def test_of_several_the_one_near_a_word_of_its_name_is_cited():
     found = ground({"votes_against": 2}, lines("Room 2", "approved with two votes against"))
     assert citation(found, "/votes_against").text == "two"

@@ -1,4 +1,4 @@
-"""Items of arrays are at home in rows: a short value is found in its own, and one from another row is seen."""
+"""Array items belong to rows: a short value is found in its row, and a value of another row is detected."""
 
 from typing import Any
 
@@ -38,14 +38,14 @@ def test_each_value_is_found_in_its_own_row():
     assert citation(found, "/items/2/count").box == (200.0, 45.0, 290.0, 55.0)
 
 
-def test_a_value_of_the_row_below_is_flagged_and_its_own_row_shown():
+def test_a_value_of_the_row_below_is_flagged_and_its_own_row_cited():
     for page in (tabled(HEADER, *ROWS), as_boxes()):
         found = ground(with_item(0, each=7), page)
         assert flagged(found) == {"/items/0/each"}
         assert citation(found, "/items/0/each").text == "12.50"
 
 
-def test_a_name_of_another_row_is_flagged_and_not_what_stands_beside_it():
+def test_a_name_of_another_row_is_flagged_and_its_neighbours_are_not():
     for page in (tabled(HEADER, *ROWS), as_boxes(), as_lines()):
         assert flagged(ground(with_item(1, what="Ladder, 3 m"), page)) == {"/items/1/what"}
 
@@ -60,30 +60,30 @@ def test_in_lines_without_cells_a_number_of_another_line_is_flagged():
     assert citation(found, "/items/0/each").text == "12.50"
 
 
-def test_the_header_tells_the_column_where_there_is_only_one_row():
+def test_the_header_decides_the_column_of_a_single_row():
     schema = record(items=array(description=TEXT, qty=NUMBER, price=NUMBER, sum=NUMBER))
     item = {"description": "Blue paint", "qty": 2, "price": 25, "sum": 25}
     found = ground({"items": [item]}, tabled(HEADER, ROWS[0]), schema=schema)
     assert flagged(found) == {"/items/0/price"}
 
 
-def test_a_value_that_is_never_in_its_row_may_stand_elsewhere():
+def test_a_value_that_is_never_in_its_row_may_be_elsewhere():
     items = [{**item, "currency": "EUR", "tax": 19} for item in ITEMS]
     assert not flagged(ground({"items": items}, tabled(HEADER, *ROWS, before=["All prices in EUR, with 19 % tax"])))
 
 
-def test_an_invented_row_is_flagged_whole():
+def test_all_values_of_an_invented_row_are_flagged():
     invented = {"what": "Green paint", "count": 9, "each": 13.5, "all": 121.5}
     found = ground({"items": [*ITEMS, invented]}, tabled(HEADER, *ROWS))
     assert flagged(found) == {f"/items/3/{name}" for name in invented}
 
 
-def test_rows_that_are_alike_do_not_hinder_each_other():
+def test_equal_rows_are_all_grounded():
     twice = [*ROWS, ROWS[1]]
     assert not flagged(ground({"items": [*ITEMS, ITEMS[1]]}, tabled(HEADER, *twice)))
 
 
-def test_a_table_may_go_on_on_the_next_page():
+def test_a_table_may_continue_on_the_next_page():
     found = ground({"items": ITEMS}, tabled(HEADER, *ROWS[:2]), tabled(*ROWS[2:], number=2))
     assert not flagged(found)
     assert citation(found, "/items/2/count").page == 2

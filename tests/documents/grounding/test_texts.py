@@ -1,4 +1,4 @@
-"""Text is found by its words."""
+"""Text is found by its tokens."""
 
 import pytest
 
@@ -36,7 +36,7 @@ CLAUSE = (
         ("A-", ["Grade A-"]),
     ],
 )
-def test_text_is_found_whatever_its_case_width_and_marks(value: str, texts: list[str]):
+def test_text_is_found_in_any_case_width_and_punctuation(value: str, texts: list[str]):
     assert is_grounded(value, *texts)
 
 
@@ -57,11 +57,11 @@ def test_text_is_found_whatever_its_case_width_and_marks(value: str, texts: list
         ("上海某某科技公司", ["上海某某科技有限公司"]),
     ],
 )
-def test_text_that_is_not_said_is_not_found(value: str, texts: list[str]):
+def test_text_that_is_not_there_is_not_found(value: str, texts: list[str]):
     assert not is_grounded(value, *texts)
 
 
-def test_lines_of_an_address_may_stand_beside_those_of_another():
+def test_lines_of_an_address_may_be_beside_those_of_another():
     page = boxed(
         [("Jane Doe Ltd.", 50.0), ("Dock 9", 300.0)],
         [("1 High Street", 50.0), ("Harbour Road 2", 300.0)],
@@ -73,7 +73,7 @@ def test_lines_of_an_address_may_stand_beside_those_of_another():
     assert not citation(found, "/wrong").grounded
 
 
-def test_a_long_text_may_have_a_strange_word_between_its_lines():
+def test_a_long_text_may_be_interrupted_by_other_words():
     begun, ended = CLAUSE.split(" within ")
     page = lines(begun, "Page 3 of 9", f"within {ended}")
     assert ground({"clause": CLAUSE}, page).citations[0].grounded
@@ -89,11 +89,11 @@ def test_a_long_text_with_other_numbers_words_or_order_is_not_found(wrong: str):
     )
 
 
-def test_a_name_may_go_on_in_the_next_cell():
+def test_a_name_may_continue_in_the_next_cell():
     assert ground({"name": "Blue paint, 5 litres"}, tabled(["Blue paint", "5 litres"])).citations[0].grounded
 
 
-def test_what_only_the_markdown_says_is_found_without_a_box():
+def test_text_that_is_only_in_the_markdown_is_found_without_a_box():
     page = boxed([("Invoice", 50.0)], markdown="Invoice\n\n| Total | 12.50 |")
     [found] = ground({"total": 12.5}, page).citations
     assert (found.grounded, found.page, found.box) == (True, 1, None)

@@ -1,4 +1,4 @@
-"""Pages in the shapes that readers give, and a schema filled from them without the sandbox."""
+"""Build pages as readers produce them, and fill a schema from them without the sandbox."""
 
 import io
 from collections.abc import Iterable, Sequence
@@ -12,8 +12,8 @@ from penstock.kernel.json_object import JsonObject
 
 TEXT: JsonObject = {"type": "string"}
 NUMBER: JsonObject = {"type": "number"}
-WHOLE: JsonObject = {"type": "integer"}
-TRUTH: JsonObject = {"type": "boolean"}
+INTEGER: JsonObject = {"type": "integer"}
+BOOLEAN: JsonObject = {"type": "boolean"}
 DATE: JsonObject = {"type": "string", "format": "date"}
 
 
@@ -37,7 +37,7 @@ def fill(schema: Any, *pages: Page) -> Any:
 
 
 def one(schema: JsonObject, text: str) -> Any:
-    """What a leaf makes of the text after its label."""
+    """The value of a single field whose label precedes the text."""
     return fill(record(it=schema), lines(f"It: {text}"))["it"]
 
 
@@ -47,14 +47,14 @@ def written(*markdown: str) -> list[Page]:
 
 
 def lines(*texts: str, number: int = 1) -> Page:
-    """A page of lines that nobody knows the places of."""
+    """A page of lines without boxes."""
     return Page(
         number=number, origin="file", markdown="\n\n".join(texts), spans=tuple(Span(text=text) for text in texts)
     )
 
 
 def boxed(*rows: Sequence[tuple[str, float]], number: int = 1, markdown: str = "") -> Page:
-    """A page of rows; in each, texts and where they begin. A letter is six wide, a row is fifteen high."""
+    """A page of rows, each with texts and their left edges. A letter is 6 wide, a row 15 high."""
     spans = [
         Span(text=text, box=(left, 100 + 15.0 * at, left + 6 * len(text), 110 + 15.0 * at))
         for at, row in enumerate(rows)
@@ -71,7 +71,7 @@ def boxed(*rows: Sequence[tuple[str, float]], number: int = 1, markdown: str = "
 
 
 def tabled(*rows: Sequence[str], number: int = 1, before: Iterable[str] = ()) -> Page:
-    """A page with a table of cells that have their places, and lines before it."""
+    """A page with a table whose cells have boxes, and lines before it."""
     cells = [
         Span(
             text=text,

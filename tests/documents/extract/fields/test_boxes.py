@@ -1,11 +1,11 @@
-"""Labels and values that belong together by where they stand."""
+"""Labels and values that belong together by their boxes."""
 
 from tests.documents.extract.fields.fill import DATE, NUMBER, TEXT, boxed, citation, fill, find, record
 
 INVOICE = record(invoice_no=TEXT, date=DATE, total=NUMBER)
 
 
-def test_a_value_stands_right_of_its_label():
+def test_a_value_may_be_right_of_its_label():
     page = boxed(
         [("Invoice No.", 50), ("A-17", 200)],
         [("Date", 50), ("5 Jan 2026", 200)],
@@ -14,14 +14,14 @@ def test_a_value_stands_right_of_its_label():
     assert fill(INVOICE, page) == {"invoice_no": "A-17", "date": "2026-01-05", "total": 1234.5}
 
 
-def test_a_value_may_stand_at_the_far_edge_of_the_page():
+def test_a_value_may_be_at_the_far_edge_of_the_page():
     page = boxed(
         [("A line of text over the whole width, as there are on most of the pages", 50)], [("Total", 50), ("55", 300)]
     )
     assert fill(INVOICE, page)["total"] == 55
 
 
-def test_a_value_stands_under_its_label():
+def test_a_value_may_be_below_its_label():
     page = boxed(
         [("Invoice No.", 50), ("Date", 200), ("Total", 350)],
         [("A-17", 50), ("2026-01-05", 200), ("9.00", 350)],
@@ -34,47 +34,47 @@ def test_a_value_with_digits_wins_over_a_neighbour_without():
     assert fill(INVOICE, page)["invoice_no"] == "A-17"
 
 
-def test_labels_over_labels_have_their_values_to_the_right():
+def test_labels_above_labels_have_their_values_to_the_right():
     page = boxed([("Customer", 50), ("Ann", 200)], [("Way of paying", 50), ("Card", 200)], [("Total", 50), ("55", 200)])
     assert fill(record(customer=TEXT, total=NUMBER), page) == {"customer": "Ann", "total": 55}
 
 
-def test_a_label_between_two_texts_that_could_both_be_its_value_has_none():
+def test_a_label_with_two_possible_values_has_none():
     page = boxed([("Customer", 50), ("Agent", 200)], [("Ann", 50), ("Bob", 200)])
     found = find(record(customer=TEXT), page)
     assert (found.value, found.ambiguous) == ({"customer": None}, ("/customer",))
 
 
-def test_a_column_of_values_is_no_single_value():
+def test_a_column_of_values_is_not_a_single_value():
     page = boxed([("Date", 50), ("Total", 200)], [("2026-01-05", 50), ("1", 200)], [("2026-01-06", 50), ("2", 200)])
     found = find(INVOICE, page)
     assert (found.value["date"], found.value["total"]) == (None, None)
     assert found.ambiguous == ("/date", "/total")
 
 
-def test_a_line_under_a_label_that_takes_any_text_is_not_enough():
+def test_a_line_below_a_free_text_label_is_not_enough():
     assert fill(record(customer=TEXT), boxed([("Customer", 50)], [("Please pay soon", 50)])) == {"customer": None}
     assert fill(record(customer=TEXT), boxed([("Customer:", 50)], [("Ann", 50)])) == {"customer": "Ann"}
 
 
-def test_what_is_far_below_belongs_to_something_else():
+def test_text_far_below_a_label_is_not_its_value():
     page = boxed([("Total", 50)], [], [], [], [("12", 50)])
     assert fill(INVOICE, page)["total"] is None
 
 
-def test_two_texts_one_over_the_other_are_not_in_one_row():
+def test_two_texts_above_each_other_are_not_in_one_row():
     page = boxed([("Total", 50)], [("12", 300)])
     assert fill(INVOICE, page)["total"] is None
 
 
-def test_records_may_stand_side_by_side():
-    wanted = record(bill_to=record(name=TEXT, city=TEXT), ship_to=record(name=TEXT, city=TEXT))
+def test_objects_may_be_side_by_side():
+    schema = record(bill_to=record(name=TEXT, city=TEXT), ship_to=record(name=TEXT, city=TEXT))
     page = boxed(
         [("Bill to", 50), ("Ship to", 300)],
         [("Name: Ann", 50), ("Name: Bob", 300)],
         [("City:", 50), ("Bonn", 120), ("City:", 300), ("Kiel", 370)],
     )
-    assert fill(wanted, page) == {
+    assert fill(schema, page) == {
         "bill_to": {"name": "Ann", "city": "Bonn"},
         "ship_to": {"name": "Bob", "city": "Kiel"},
     }
@@ -92,19 +92,19 @@ def test_a_rate_and_a_currency_belong_to_the_label():
         [("Total EUR", 400), ("1,576.75", 500)],
     )
     titled = record(vat={**NUMBER, "title": "VAT 19%"}, total={**NUMBER, "x-labels": ["Total EUR", "Total"]})
-    for wanted in (titled, record(vat=NUMBER, total=NUMBER)):
-        assert fill(wanted, page) == {"vat": 251.75, "total": 1576.75}
+    for schema in (titled, record(vat=NUMBER, total=NUMBER)):
+        assert fill(schema, page) == {"vat": 251.75, "total": 1576.75}
     assert fill(record(vat=NUMBER), boxed([("VAT 19%", 400)])) == {"vat": None}
 
 
-def test_a_rate_between_a_label_and_an_amount_leaves_open_which_is_meant():
+def test_a_rate_between_a_label_and_an_amount_is_ambiguous():
     for label in ("VAT", "VAT:"):
         found = find(record(vat=NUMBER), boxed([(label, 50), ("19%", 200), ("251.75", 300)]))
         assert (found.value, found.ambiguous) == ({"vat": None}, ("/vat",))
     assert fill(record(vat_rate=NUMBER), boxed([("VAT rate", 50), ("19%", 200), ("251.75", 300)])) == {"vat_rate": 19}
 
 
-def test_a_place_that_is_empty_is_not_filled_with_the_next_label():
+def test_an_empty_value_is_not_filled_with_the_next_label():
     filled = [("Name", 50), ("Ann", 150), ("City", 300), ("Rome", 400)]
     page = boxed([("Passport No.", 50), ("Visa type", 300), ("B1", 400)], filled)
     assert fill(record(passport_no=TEXT, name=TEXT), page) == {"passport_no": None, "name": "Ann"}
@@ -114,12 +114,12 @@ def test_a_place_that_is_empty_is_not_filled_with_the_next_label():
     assert fill(record(total=NUMBER), page) == {"total": 5}
 
 
-def test_the_header_of_the_next_column_is_no_value():
+def test_the_header_of_the_next_column_is_not_a_value():
     page = boxed([("Bill to", 50), ("Ship to", 300)], [("Jane", 50), ("Dock", 300)])
     assert fill(record(bill_to=TEXT), page) == {"bill_to": "Jane"}
 
 
-def test_a_label_in_another_block_does_not_say_where_values_stand():
+def test_a_label_in_another_block_does_not_decide_where_values_are():
     heads = [("Bill to", 50), ("Consignee", 300)], [("Jane", 50), ("Bob", 300)]
     page = boxed(*heads, [], [], [], [("Total", 50), ("5", 300)])
     assert fill(record(bill_to=TEXT, total=NUMBER), page) == {"bill_to": None, "total": 5}

@@ -1,11 +1,11 @@
-"""Whole invoices, with their texts where readers have put them: a text layer cut into pieces, and OCR as one table."""
+"""Whole invoices as readers produce them: a text layer in many parts, OCR as one table."""
 
 import io
 
 from penstock.documents.pages import Box, Page, Span
 from penstock.documents.pdf.text_layer import TextLayers, read_text_layers
 from tests.documents import pdf_files as making
-from tests.documents.extract.fields.fill import DATE, NUMBER, TEXT, WHOLE, array, citation, find, record
+from tests.documents.extract.fields.fill import DATE, INTEGER, NUMBER, TEXT, array, citation, find, record
 
 
 def titled(title: str, schema: dict[str, object]) -> dict[str, object]:
@@ -26,7 +26,7 @@ def page_of(lines: list[tuple[str, Box]], *tables: list[list[tuple[str, Box] | N
     )
 
 
-def test_an_english_invoice_whose_table_the_reader_has_cut():
+def test_an_english_invoice_whose_table_the_reader_split():
     page = page_of(
         [
             ("Invoice No.", (230, 110, 280, 121)),
@@ -52,17 +52,17 @@ def test_an_english_invoice_whose_table_the_reader_has_cut():
             [("1", (268, 238, 274, 250)), ("1,075.00", (296, 238, 335, 250)), ("1,075.00", (350, 238, 389, 250))],
         ],
     )
-    wanted = record(
+    schema = record(
         invoice_number=TEXT,
         invoice_date=DATE,
         due_date=DATE,
         currency={"enum": ["EUR", "USD"]},
-        items=array(description=TEXT, quantity=WHOLE, unit_price=NUMBER, amount=NUMBER),
+        items=array(description=TEXT, quantity=INTEGER, unit_price=NUMBER, amount=NUMBER),
         vat=NUMBER,
         total=NUMBER,
         iban=TEXT,
     )
-    found = find(wanted, page)
+    found = find(schema, page)
     assert found.value == {
         "invoice_number": "INV-2026-17",
         "invoice_date": "2026-01-05",
@@ -80,7 +80,7 @@ def test_an_english_invoice_whose_table_the_reader_has_cut():
     assert found.ambiguous == ()
 
 
-def test_a_chinese_invoice_that_ocr_has_made_one_table_of():
+def test_a_chinese_invoice_that_ocr_reads_as_one_table():
     page = page_of(
         [
             ("增值税电子普通发票", (448, 44, 669, 75)),
@@ -123,15 +123,15 @@ def test_a_chinese_invoice_that_ocr_has_made_one_table_of():
             ],
         ],
     )
-    wanted = record(
+    schema = record(
         number=titled("发票号码", TEXT),
         date=titled("开票日期", DATE),
         buyer=titled("购买方", record(name=titled("名称", TEXT), tax_no=titled("纳税人识别号", TEXT))),
         seller=titled("销售方", record(name=titled("名称", TEXT))),
-        items=array(name=titled("货物名称", TEXT), qty=titled("数量", WHOLE), amount=titled("金额", NUMBER)),
+        items=array(name=titled("货物名称", TEXT), qty=titled("数量", INTEGER), amount=titled("金额", NUMBER)),
         total={"type": "number", "title": "价税合计", "x-labels": ["小写"]},
     )
-    found = find(wanted, page)
+    found = find(schema, page)
     assert found.value == {
         "number": "12345678",
         "date": "2026-01-05",
@@ -143,22 +143,22 @@ def test_a_chinese_invoice_that_ocr_has_made_one_table_of():
     assert citation(found, "/total").text == "¥1,356.00"
 
 
-def test_an_invoice_with_its_head_right_of_the_seller_and_its_sums_at_the_edge():
+def test_an_invoice_with_its_head_right_of_the_seller_and_its_totals_at_the_edge():
     layers = read_text_layers(io.BytesIO(making.whole_invoice()), 1, 1, ())
     assert isinstance(layers, TextLayers)
-    wanted = record(
+    schema = record(
         invoice_number=TEXT,
         invoice_date=DATE,
         due_date=DATE,
         customer_number=TEXT,
         vat_id=TEXT,
         bill_to=TEXT,
-        items=array(description=TEXT, qty=WHOLE, amount=NUMBER),
+        items=array(description=TEXT, qty=INTEGER, amount=NUMBER),
         vat=titled("VAT 19%", NUMBER),
         total={"type": "number", "x-labels": ["Total EUR", "Total"]},
         iban=TEXT,
     )
-    found = find(wanted, *(layer.page for layer in layers.layers if layer.page))
+    found = find(schema, *(layer.page for layer in layers.layers if layer.page))
     assert found.value == {
         "invoice_number": "2026-0017",
         "invoice_date": "2026-03-14",
@@ -175,5 +175,5 @@ def test_an_invoice_with_its_head_right_of_the_seller_and_its_sums_at_the_edge()
         "total": 1576.75,
         "iban": "DE89 3704 0044 0532 0130 00",
     }
-    assert found.ambiguous == ("/bill_to",)  # which of the lines of an address is meant
+    assert found.ambiguous == ("/bill_to",)  # any line of the address may be the value
     assert citation(found, "/vat").box == (514.4, 326.4, 545.0, 338.1)

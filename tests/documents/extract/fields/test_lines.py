@@ -1,12 +1,12 @@
-"""Labels and values in lines of text, in English and in Chinese."""
+"""Key-value pairs in lines of text, in English and Chinese."""
 
 import pytest
 
 from tests.documents.extract.fields.fill import (
+    BOOLEAN,
     DATE,
     NUMBER,
     TEXT,
-    TRUTH,
     boxed,
     citation,
     fill,
@@ -55,7 +55,7 @@ class TestALabel:
         }
 
     @pytest.mark.parametrize(
-        "says",
+        "hints",
         [
             {"title": "Reference"},
             {"title": "Kennung / Reference"},
@@ -66,14 +66,14 @@ class TestALabel:
             {"description": "Kennung; Reference"},
         ],
     )
-    def test_may_come_from_what_the_schema_says_of_the_property(self, says: dict[str, object]):
-        assert fill(record(x={"type": "string", **says}), lines("Ref.: 12")) == {"x": "12"}
+    def test_may_come_from_the_title_or_description_of_the_property(self, hints: dict[str, object]):
+        assert fill(record(x={"type": "string", **hints}), lines("Ref.: 12")) == {"x": "12"}
 
     def test_is_not_a_word_out_of_a_description(self):
         total = {"type": "number", "description": "The total amount including tax of the order"}
         assert fill(record(x=total), lines("Tax: 5", "Order: 6", "Amount: 7")) == {"x": None}
 
-    def test_that_is_said_twice_counts_where_it_is_said_best(self):
+    def test_with_the_best_rank_wins(self):
         total = {"type": "number", "x-labels": ["Total"], "title": "Sum"}
         assert fill(record(total=total), lines("Sum: 1", "Total: 2")) == {"total": 2}
 
@@ -115,17 +115,17 @@ class TestALine:
             "Invoice No.   A-17      Date   2026-01-05     Total   9",
         ],
     )
-    def test_may_hold_several(self, line: str):
+    def test_may_have_several_pairs(self, line: str):
         assert fill(INVOICE, lines(line)) == {"invoice_number": "A-17", "date": "2026-01-05", "total": 9}
 
-    def test_ends_a_value_where_a_usual_label_begins_that_nobody_asked_for(self):
+    def test_ends_a_value_before_a_common_label_that_is_not_in_the_schema(self):
         assert fill(record(name=TEXT), lines("Name: Bob Smith Tel: 123")) == {"name": "Bob Smith"}
         assert fill(record(date=DATE), lines("Date: 2026-01-05 Shipped: 2026-02-01")) == {"date": "2026-01-05"}
 
     def test_keeps_colons_that_belong_to_the_value(self):
-        wanted = record(note=TEXT, link={"type": "string", "format": "uri"})
+        schema = record(note=TEXT, link={"type": "string", "format": "uri"})
         page = lines("Note: see section A: it is good", "Link: https://example.com/a:b")
-        assert fill(wanted, page) == {"note": "see section A: it is good", "link": "https://example.com/a:b"}
+        assert fill(schema, page) == {"note": "see section A: it is good", "link": "https://example.com/a:b"}
 
     @pytest.mark.parametrize(
         "line",
@@ -138,7 +138,7 @@ class TestALine:
             "Total 12 months",
         ],
     )
-    def test_of_prose_is_no_value(self, line: str):
+    def test_of_prose_has_no_value(self, line: str):
         assert fill(record(name=TEXT, total=NUMBER), lines(line)) == {"name": None, "total": None}
 
     @pytest.mark.parametrize(
@@ -159,10 +159,10 @@ class TestALine:
         assert fill(record(date=DATE), lines(line)) == {"date": None}
 
     @pytest.mark.parametrize("weak", [{"pattern": "[0-9]"}, {"format": "hostname"}, {"format": "colour"}])
-    def test_without_a_mark_is_not_read_where_the_schema_takes_nearly_any_text(self, weak: dict[str, str]):
-        wanted = record(order={"type": "string", **weak})
-        assert fill(wanted, lines("Order now and get 5 percent")) == {"order": None}
-        assert fill(wanted, lines("Order: now5")) == {"order": "now5"}
+    def test_without_a_separator_is_not_read_as_free_text(self, weak: dict[str, str]):
+        schema = record(order={"type": "string", **weak})
+        assert fill(schema, lines("Order now and get 5 percent")) == {"order": None}
+        assert fill(schema, lines("Order: now5")) == {"order": "now5"}
 
     def test_that_is_a_label_alone_is_followed_by_its_value(self):
         assert fill(INVOICE, lines("Invoice No.:", "A-17", "Total", "12")) == {
@@ -179,14 +179,14 @@ class TestALine:
     def test_with_a_label_of_its_own_is_not_the_value_of_the_one_before(self):
         assert fill(INVOICE, lines("Invoice No.:", "Ship by: boat"))["invoice_number"] is None
 
-    def test_of_a_box_says_yes_or_no_to_its_label(self):
-        wanted = record(paid=TRUTH, shipped=TRUTH, gift=TRUTH)
-        assert fill(wanted, lines("☑ Paid ☐ Shipped", "- [x] Gift")) == {"paid": True, "shipped": False, "gift": True}
-        assert fill(wanted, lines("● Paid")) == {"paid": None, "shipped": None, "gift": None}
+    def test_of_a_checkbox_is_a_boolean(self):
+        schema = record(paid=BOOLEAN, shipped=BOOLEAN, gift=BOOLEAN)
+        assert fill(schema, lines("☑ Paid ☐ Shipped", "- [x] Gift")) == {"paid": True, "shipped": False, "gift": True}
+        assert fill(schema, lines("● Paid")) == {"paid": None, "shipped": None, "gift": None}
 
 
 class TestChinese:
-    WANTED = record(
+    SCHEMA = record(
         number={"type": "string", "title": "发票号码"},
         date={"type": "string", "format": "date", "title": "开票日期"},
         total={"type": "number", "title": "价税合计"},
@@ -208,7 +208,7 @@ class TestChinese:
         ],
     )
     def test_is_read_as_english_is(self, page: object):
-        assert fill(self.WANTED, page) == {"number": "12345678", "date": "2026-01-05", "total": 1356}  # type: ignore[arg-type]  # a parameter of pytest
+        assert fill(self.SCHEMA, page) == {"number": "12345678", "date": "2026-01-05", "total": 1356}  # type: ignore[arg-type]  # a parameter of pytest
 
     @pytest.mark.parametrize(
         "line",
@@ -222,18 +222,18 @@ class TestChinese:
     def test_longer_label_is_not_the_shorter_one(self, line: str):
         assert fill(record(date={**DATE, "title": "日期"}), lines(line)) == {"date": None}
 
-    def test_label_may_stand_in_brackets_before_its_value(self):
-        wanted = record(total={"type": "number", "x-labels": ["小写"]})
-        assert fill(wanted, lines("价税合计（大写）壹仟圆整（小写）：¥1,000.00")) == {"total": 1000}
-        assert fill(wanted, lines("（小写）¥1,000.00")) == {"total": 1000}
+    def test_label_may_be_in_brackets_before_its_value(self):
+        schema = record(total={"type": "number", "x-labels": ["小写"]})
+        assert fill(schema, lines("价税合计（大写）壹仟圆整（小写）：¥1,000.00")) == {"total": 1000}
+        assert fill(schema, lines("（小写）¥1,000.00")) == {"total": 1000}
 
-    def test_value_ends_where_a_usual_label_begins(self):
-        wanted = record(name={"type": "string", "title": "名称"})
-        assert fill(wanted, lines("名称：上海某某公司纳税人识别号：9131")) == {"name": "上海某某公司"}
+    def test_value_ends_before_a_common_label(self):
+        schema = record(name={"type": "string", "title": "名称"})
+        assert fill(schema, lines("名称：上海某某公司纳税人识别号：9131")) == {"name": "上海某某公司"}
 
 
 class TestTwoValues:
-    def test_that_differ_are_neither_taken_nor_kept_quiet(self):
+    def test_that_differ_are_dropped_and_reported_as_ambiguous(self):
         found = find(INVOICE, lines("Date: 2026-01-05", "Date: 2026-01-06", "Total: 4"))
         assert found.value == {"invoice_number": None, "date": None, "total": 4}
         assert found.ambiguous == ("/date",)
@@ -243,23 +243,23 @@ class TestTwoValues:
         found = find(INVOICE, lines("Total: 4"), lines("Total: 5", number=2))
         assert (found.value["total"], found.ambiguous) == (None, ("/total",))
 
-    def test_that_are_the_same_are_one_and_stand_where_they_were_met_first(self):
+    def test_that_are_equal_are_cited_at_the_first_one(self):
         found = find(INVOICE, lines("Total: 4.00"), lines("Total: 4", number=2))
         assert (found.value["total"], found.ambiguous) == (4, ())
         assert citation(found, "/total").page == 1
 
-    def test_of_different_standing_do_not_compete(self):
+    def test_of_different_rank_do_not_compete(self):
         date = {"type": "string", "format": "date", "title": "Invoice date"}
         found = find(record(date=date), lines("Date: 2026-01-06", "Invoice date: 2026-01-05"))
         assert (found.value, found.ambiguous) == ({"date": "2026-01-05"}, ())
 
-    def test_of_which_one_does_not_fit_are_one(self):
+    def test_of_which_one_is_invalid_are_one(self):
         found = find(INVOICE, lines("Total: see below", "Total: 5"))
         assert (found.value["total"], found.ambiguous) == (5, ())
 
 
-class TestAPlace:
-    def test_is_told_for_what_was_found_and_for_nothing_else(self):
+class TestACitation:
+    def test_exists_only_for_values_that_were_found(self):
         page = boxed([("Invoice No.: A-17", 50)], [("Total", 50), ("EUR 9,00", 300)])
         found = find(INVOICE, page)
         assert {
@@ -271,7 +271,7 @@ class TestAPlace:
         assert citation(found, "/invoice_number").box == page.spans[0].box
         assert citation(found, "/total").box == page.spans[2].box
 
-    def test_shows_the_text_as_it_stands(self):
+    def test_has_the_original_text(self):
         found = find(INVOICE, lines("Date： ２０２６年１月５日"))
         assert (found.value["date"], citation(found, "/date").text) == ("2026-01-05", "２０２６年１月５日")
 
@@ -287,10 +287,10 @@ class TestARateAfterALabel:
     def test_is_not_its_value(self, line: str):
         assert fill(record(vat=NUMBER), lines(line)) == {"vat": 251.75}
 
-    def test_is_no_value_where_there_is_none(self):
+    def test_alone_is_not_a_value(self):
         assert fill(record(vat=NUMBER), lines("VAT 19%")) == {"vat": None}
 
-    def test_is_its_value_when_the_label_asks_for_one(self):
+    def test_is_its_value_when_it_is_the_label_of_a_rate(self):
         assert fill(record(vat_rate=NUMBER), lines("VAT rate 19%")) == {"vat_rate": 19}
 
 
@@ -300,27 +300,27 @@ class TestALabelAfterASentence:
         assert fill(record(iban=TEXT), page) == {"iban": "DE89 3704 0044 0532 0130 00"}
 
     @pytest.mark.parametrize("line", ["Tel. No.: 77", "Please quote our cust. No.: 77", "Give us your Inv. No.: 77"])
-    def test_is_none_after_a_word_cut_short(self, line: str):
+    def test_is_not_one_after_an_abbreviation(self, line: str):
         assert fill(record(no=TEXT), lines(line)) == {"no": None}
 
 
 class TestABracketAfterALabel:
     @pytest.mark.parametrize("line", ["VAT (20%)", "VAT（20%）", "VAT   (20%)", "VAT (65.38)", "VAT (2 kg)"])
-    def test_is_a_part_of_the_label_and_no_value(self, line: str):
+    def test_is_part_of_the_label_and_not_a_value(self, line: str):
         assert fill(record(vat=NUMBER), lines(line)) == {"vat": None}
 
     @pytest.mark.parametrize("label", ["VAT (20%)", "VAT (domestic)", "VAT（2 kg）"])
     def test_leaves_the_value_to_what_follows(self, label: str):
         assert fill(record(vat=NUMBER), lines(label, "£65.38")) == {"vat": 65.38}
 
-    def test_that_names_a_magnitude_leaves_the_size_of_what_follows_open(self):
+    def test_with_a_magnitude_makes_the_value_ambiguous(self):
         assert fill(record(total=NUMBER), lines("Total (in thousands)", "45")) == {"total": None}
 
-    def test_after_a_colon_is_below_zero(self):
+    def test_after_a_colon_is_negative(self):
         assert fill(record(vat=NUMBER), lines("VAT: (65.38)")) == {"vat": -65.38}
 
 
-def test_a_value_ends_before_the_bracket_that_the_next_label_is_in():
-    wanted = record(amount={"type": "number", "title": "合同总金额"})
-    found = find(wanted, lines("合同总金额：人民币8,900.00元（大写：捌仟玖佰元整）。"))
+def test_a_value_ends_before_a_next_label_in_brackets():
+    schema = record(amount={"type": "number", "title": "合同总金额"})
+    found = find(schema, lines("合同总金额：人民币8,900.00元（大写：捌仟玖佰元整）。"))
     assert (found.value, citation(found, "/amount").text) == ({"amount": 8900}, "人民币8,900.00元")

@@ -1,12 +1,12 @@
-"""A magnitude after a number multiplies it where it is certain; where it is not, the number has no reading."""
+"""An unambiguous magnitude after a number multiplies it; an ambiguous one makes it unreadable."""
 
 import pytest
 
 from penstock.documents.extract.fields.numbers import readings
 from tests.documents.extract.fields.fill import (
+    INTEGER,
     NUMBER,
     TEXT,
-    WHOLE,
     array,
     citation,
     fill,
@@ -69,7 +69,7 @@ CHINESE = [
     ("5K元", 5000),
     ("5万千瓦", 50_000),
 ]
-IN_DOUBT = [
+AMBIGUOUS_MAGNITUDES = [
     *("5m", "5 M", "5 MM", "20 k", "1.29 B", "5 T", "5 tn", "5 m people"),  # metres, kelvin, bytes, tax codes, tesla
     *("€ 1.29 B", "$1.2T", "₹5L", "T€ 5", "K€ 5", "5 USDm"),
     *("5 dozen", "5打", "5 KPCS", "5 grand", "5 mil", "5 млн", "5만원", "5兆"),
@@ -77,7 +77,7 @@ IN_DOUBT = [
     *("1,234 Mio.", "1.234 TEUR", "1,234 milliards"),  # a comma that is decimal, a point that groups
     *("5个亿", "10多万元", "2万能胶", "3万5千", "1万2000"),
 ]
-OF_EITHER_SIGN = [
+AMBIGUOUS_SIGNS = [
     "120 overdrawn",
     "120 CR",
     "120 DR",
@@ -94,54 +94,53 @@ UNITS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "number"), [*ENGLISH, *GERMAN, *CHINESE])
-def test_a_certain_magnitude_multiplies(text: str, number: int):
-    assert one(NUMBER, text) == number
-    assert one(WHOLE, text) == number
+def test_an_unambiguous_magnitude_multiplies():
+    for text, number in (*ENGLISH, *GERMAN, *CHINESE):
+        assert (one(NUMBER, text), one(INTEGER, text)) == (number, number), text
 
 
-@pytest.mark.parametrize("text", [*IN_DOUBT, *OF_EITHER_SIGN])
-def test_what_may_be_a_magnitude_or_a_sign_leaves_no_number(text: str):
-    assert one(NUMBER, text) is None
+def test_an_ambiguous_magnitude_or_sign_leaves_no_number():
+    for text in (*AMBIGUOUS_MAGNITUDES, *AMBIGUOUS_SIGNS):
+        assert one(NUMBER, text) is None, text
 
 
-@pytest.mark.parametrize("text", UNITS)
-def test_a_unit_leaves_the_number_as_it_is(text: str):
-    assert one(NUMBER, text) == 5
+def test_a_unit_does_not_change_the_number():
+    for text in UNITS:
+        assert one(NUMBER, text) == 5, text
 
 
 @pytest.mark.parametrize(
     ("text", "number"), [("1.1 million", 1_100_000), ("2.3 thousand", 2300), ("0.29 million", 290_000)]
 )
-def test_a_product_is_exact_and_whole_where_it_can_be(text: str, number: int):
+def test_a_product_is_exact_and_an_integer_where_possible(text: str, number: int):
     (read,) = readings(text)
     assert read == number
     assert isinstance(read, int)
 
 
-def test_a_product_that_is_not_whole_has_the_digits_of_its_number():
+def test_a_product_that_is_not_an_integer_has_the_digits_of_its_number():
     assert list(readings("1.2345678901234 thousand")) == [1234.5678901234]
 
 
-def test_a_field_has_the_product_and_the_place_of_the_whole_text():
+def test_a_field_has_the_product_and_the_citation_of_the_whole_text():
     found = find(record(total=NUMBER), lines("Total: 5 million"))
     assert found.value == {"total": 5_000_000}
     assert citation(found, "/total").text == "5 million"
 
 
-def test_a_field_in_doubt_is_null_and_grounded_nowhere():
+def test_an_ambiguous_field_is_null_and_not_cited():
     found = find(record(length=NUMBER, balance=NUMBER), lines("Length: 5 m", "Balance: 120 CR"))
     assert found.value == {"length": None, "balance": None}
     assert found.citations == ()
 
 
-def test_a_text_is_taken_as_it_stands_where_it_is_no_number():
+def test_a_text_field_keeps_the_text_as_printed():
     assert one({"type": ["number", "string"]}, "5 m") == "5 m"
 
 
 def test_the_cells_of_a_table_are_read_the_same_way():
-    wanted = record(lines=array(item=TEXT, amount=NUMBER))
+    schema = record(lines=array(item=TEXT, amount=NUMBER))
     table = tabled(
         ["Item", "Amount"], ["A", "1.2 million"], ["B", "3k"], ["C", "1,5 Mio. €"], ["D", "3百万元"], ["E", "5 m"]
     )
-    assert [line["amount"] for line in fill(wanted, table)["lines"]] == [1_200_000, 3000, 1_500_000, 3_000_000, None]
+    assert [line["amount"] for line in fill(schema, table)["lines"]] == [1_200_000, 3000, 1_500_000, 3_000_000, None]

@@ -1,4 +1,4 @@
-"""Whatever stands on the pages: what was found satisfies its schema, and stands where it is said to stand."""
+"""Property: for any pages, found values satisfy their schema and are where they are cited."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,19 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.documents.pages import Citation, Page, Span
-from tests.documents.extract.fields.fill import DATE, NUMBER, TEXT, TRUTH, WHOLE, array, find, record
+from tests.documents.extract.fields.fill import BOOLEAN, DATE, INTEGER, NUMBER, TEXT, array, find, record
 
-WANTED = record(
+SCHEMA = record(
     number={"type": "string", "title": "Invoice No. / 发票号码"},
     date=DATE,
     total={"type": "number", "minimum": 0},
-    paid=TRUTH,
+    paid=BOOLEAN,
     currency={"enum": ["USD", "EUR"]},
     order={"type": "string", "pattern": "^PO-[0-9]+$"},
     mail={"type": "string", "format": "email"},
     seller=record(name=TEXT, date=DATE),
     tags={"type": "array", "items": TEXT},
-    items=array(name=TEXT, qty=WHOLE, amount=NUMBER),
+    items=array(name=TEXT, qty=INTEGER, amount=NUMBER),
 )
 LABELS = [
     "Invoice No.",
@@ -120,7 +120,7 @@ def leaves(value: Any, schema: dict[str, Any], pointer: str = "") -> Iterator[tu
         yield pointer, value, schema
 
 
-def stands(citation: Citation, page: Page) -> bool:
+def is_on_page(citation: Citation, page: Page) -> bool:
     assert citation.text
     if not page.spans:
         return citation.text in page.markdown
@@ -132,16 +132,16 @@ def stands(citation: Citation, page: Page) -> bool:
 
 @settings(max_examples=200, deadline=None)
 @given(documents())
-def test_what_is_found_fits_and_stands_where_it_is_said_to(pages: list[Page]):
-    found = find(WANTED, *pages)
+def test_found_values_are_valid_and_are_where_they_are_cited(pages: list[Page]):
+    found = find(SCHEMA, *pages)
     assert found.schema_error is None
     known = {citation.pointer: citation for citation in found.citations}
-    filled = list(leaves(found.value, WANTED))
+    filled = list(leaves(found.value, SCHEMA))
     assert set(known) == {pointer for pointer, _, _ in filled}
     for pointer, value, schema in filled:
         citation = known[pointer]
         assert jsonschema_rs.Draft202012Validator(schema, validate_formats=True).is_valid(value)
         assert citation.page is not None
-        assert stands(citation, pages[citation.page - 1])
+        assert is_on_page(citation, pages[citation.page - 1])
     assert not {*found.ambiguous} & {*known}
-    assert set(found.value) == set(WANTED["properties"])
+    assert set(found.value) == set(SCHEMA["properties"])

@@ -1,15 +1,15 @@
-"""Text becomes a value that satisfies its schema, or no value."""
+"""Text is parsed into a value that satisfies its schema, or into none."""
 
 from typing import Any
 
 import pytest
 
 from tests.documents.extract.fields.fill import (
+    BOOLEAN,
     DATE,
+    INTEGER,
     NUMBER,
     TEXT,
-    TRUTH,
-    WHOLE,
     citation,
     fill,
     find,
@@ -78,14 +78,14 @@ class TestANumber:
             "",
         ],
     )
-    def test_is_not_read_from_what_is_not_just_a_number(self, text: str):
+    def test_is_not_read_from_text_that_is_not_just_a_number(self, text: str):
         assert one(NUMBER, text) is None
 
-    def test_of_percent_is_a_part_where_the_schema_takes_no_more_than_one(self):
+    def test_of_percent_is_a_fraction_where_the_schema_allows_at_most_one(self):
         assert one({"type": "number", "maximum": 1}, "13%") == 0.13
 
     @pytest.mark.parametrize("most", [{"maximum": 1}, {"exclusiveMaximum": 1}, {"maximum": 0.5}])
-    def test_of_percent_is_only_that_part_there(self, most: dict[str, float]):
+    def test_of_percent_is_then_only_a_fraction(self, most: dict[str, float]):
         part = {"type": "number", **most}
         assert [one(part, text) for text in ("-7.5%", "0.5%", "1%", "5.6%", "250%")] == [
             -0.075,
@@ -95,7 +95,7 @@ class TestANumber:
             None,
         ]
 
-    def test_of_percent_is_no_part_where_the_schema_takes_more(self):
+    def test_of_percent_is_no_fraction_where_the_schema_allows_more(self):
         assert one({"type": "number", "maximum": 100}, "250%") is None
 
     def test_of_percent_in_brackets_may_be_a_remark(self):
@@ -114,7 +114,7 @@ class TestANumber:
             ("0,125", 0.125),
         ],
     )
-    def test_may_be_followed_by_what_does_not_change_it(self, text: str, number: float):
+    def test_may_be_followed_by_text_that_does_not_change_it(self, text: str, number: float):
         assert one(NUMBER, text) == number
 
     @pytest.mark.parametrize(
@@ -131,18 +131,18 @@ class TestANumber:
             "5（大写负伍）",
         ],
     )
-    def test_is_not_read_where_what_follows_may_change_it(self, text: str):
+    def test_is_not_read_where_the_text_after_it_may_change_it(self, text: str):
         assert one(NUMBER, text) is None
 
-    def test_that_is_whole_may_be_grouped_by_points(self):
-        assert (one(NUMBER, "1.234"), one(WHOLE, "1.234"), one(WHOLE, "1.5"), one(WHOLE, "2.0")) == (
+    def test_that_is_an_integer_may_be_grouped_by_points(self):
+        assert (one(NUMBER, "1.234"), one(INTEGER, "1.234"), one(INTEGER, "1.5"), one(INTEGER, "2.0")) == (
             1.234,
             1234,
             None,
             2,
         )
 
-    def test_is_held_to_its_bounds(self):
+    def test_must_be_within_its_bounds(self):
         assert one({"type": "integer", "minimum": 10}, "9") is None
         assert one({"type": "integer", "multipleOf": 5}, "10") == 10
 
@@ -232,7 +232,7 @@ class TestADate:
         )
 
 
-class TestAYesOrNo:
+class TestABoolean:
     @pytest.mark.parametrize(
         ("text", "truth"),
         [
@@ -245,7 +245,7 @@ class TestAYesOrNo:
         ],
     )
     def test_is_read_as_it_is_printed(self, text: str, truth: bool | None):
-        assert one(TRUTH, text) is truth
+        assert one(BOOLEAN, text) is truth
 
 
 class TestAFormat:
@@ -269,7 +269,7 @@ class TestAFormat:
     def test_is_found_in_the_text_where_only_one_part_has_it(self, name: str, text: str, value: str | None):
         assert one({"type": "string", "format": name}, text) == value
 
-    def test_that_nobody_knows_takes_the_text(self):
+    def test_that_is_unknown_accepts_the_text(self):
         assert one({"type": "string", "format": "colour"}, "red") == "red"
 
 
@@ -281,21 +281,21 @@ class TestAChoice:
     def test_is_one_of_its_options(self, text: str, value: str | None):
         assert one({"enum": ["USD", "EUR", "per cent"]}, text) == value
 
-    def test_may_be_of_numbers_and_truths(self):
+    def test_may_be_of_numbers_and_booleans(self):
         assert one({"enum": [10, 20]}, "20 %") == 20
         assert one({"enum": [True]}, "yes") is True
         assert one({"enum": [True]}, "no") is None
 
-    def test_of_one_is_found_or_not(self):
+    def test_of_a_constant_is_found_or_not(self):
         assert (one({"const": "Net"}, "net"), one({"const": "Net"}, "gross")) == ("Net", None)
 
 
 class TestAText:
     @pytest.mark.parametrize("text", ["-", "—", "N/A", "n.a.", "_____", "......", "none", "   "])
-    def test_that_stands_for_nothing_is_nothing(self, text: str):
+    def test_that_means_empty_is_null(self, text: str):
         assert one(TEXT, text) is None
 
-    def test_of_a_pattern_is_the_part_that_has_it(self):
+    def test_with_a_pattern_is_the_part_that_matches(self):
         order = {"type": "string", "pattern": "^PO-[0-9]+$"}
         assert one(order, "PO-17") == "PO-17"
         assert one(order, "ＰＯ-１７") == "PO-17"
@@ -303,7 +303,7 @@ class TestAText:
         assert one(order, "PO-17, PO-18") is None
         assert one(order, "17") is None
 
-    def test_is_held_to_its_length(self):
+    def test_must_be_within_its_length(self):
         assert one({"type": "string", "maxLength": 3}, "four") is None
         assert one(TEXT, "x" * 2000) is None
 
@@ -316,14 +316,14 @@ class TestAText:
         either: dict[str, Any] = {"anyOf": [{"type": "null"}, NUMBER, DATE]}
         assert (one(either, "12"), one(either, "5 Jan 2026"), one(either, "soon")) == (12, "2026-01-05", None)
         only_one: dict[str, Any] = {"oneOf": [{"type": "integer"}, {"type": "number", "minimum": 5}]}
-        assert (one(only_one, "3"), one(only_one, "7")) == (3, None)  # 7 is both, and so neither
+        assert (one(only_one, "3"), one(only_one, "7")) == (3, None)  # 7 matches both branches of oneOf
 
 
-def test_the_place_of_a_part_is_that_part():
+def test_the_citation_of_a_part_is_that_part():
     found = find(record(mail={"type": "string", "format": "email"}), lines("Mail: Bob <bob@example.com>"))
     assert citation(found, "/mail").text == "bob@example.com"
 
 
-def test_a_value_that_does_not_fit_leaves_the_field_to_one_that_does():
-    wanted = record(total={"type": "number", "minimum": 0})
-    assert fill(wanted, lines("Total: -5", "Total: 5")) == {"total": 5}
+def test_an_invalid_value_leaves_the_field_to_a_valid_one():
+    schema = record(total={"type": "number", "minimum": 0})
+    assert fill(schema, lines("Total: -5", "Total: 5")) == {"total": 5}

@@ -1,4 +1,4 @@
-"""What the chunks of a document say becomes one value."""
+"""The results of the chunks of a document are merged into one value."""
 
 from typing import Any
 
@@ -11,17 +11,17 @@ def merged(*values: dict[str, Any]) -> MergedResult:
     return merge([PartialResult(value=value, pages=[at, at]) for at, value in enumerate(values, 1)])
 
 
-def test_nothing_gives_way_to_something():
-    made = merged({"a": None}, {"a": 1, "b": {"c": None}}, {"a": None, "b": {"c": "x"}, "d": None})
-    assert made.value == {"a": 1, "b": {"c": "x"}, "d": None}
-    assert (made.conflicts, made.repeats) == ([], {})
+def test_any_value_replaces_null():
+    result = merged({"a": None}, {"a": 1, "b": {"c": None}}, {"a": None, "b": {"c": "x"}, "d": None})
+    assert result.value == {"a": 1, "b": {"c": "x"}, "d": None}
+    assert (result.conflicts, result.repeats) == ([], {})
 
 
-def test_of_different_values_the_first_stands_and_all_are_told_with_their_pages():
-    made = merged({"b": {"c/d": "x"}}, {"b": {"c/d": "y"}}, {"b": {"c/d": "z"}}, {"b": {"c/d": " Y "}})
-    assert made.value == {"b": {"c/d": "x"}}
+def test_of_different_values_the_first_wins_and_all_are_reported_with_their_pages():
+    result = merged({"b": {"c/d": "x"}}, {"b": {"c/d": "y"}}, {"b": {"c/d": "z"}}, {"b": {"c/d": " Y "}})
+    assert result.value == {"b": {"c/d": "x"}}
     values = [{"value": "x", "pages": [1, 1]}, {"value": "y", "pages": [2, 2]}, {"value": "z", "pages": [3, 3]}]
-    assert made.conflicts == [{"pointer": "/b/c~1d", "values": values}]
+    assert result.conflicts == [{"pointer": "/b/c~1d", "values": values}]
 
 
 def test_a_value_keeps_the_page_it_came_from():
@@ -43,38 +43,38 @@ def test_a_value_keeps_the_page_it_came_from():
         ({"a": 1}, 1, False),
     ],
 )
-def test_values_agree_by_what_they_mean(one: Any, other: Any, do: bool):
+def test_values_agree_by_meaning(one: Any, other: Any, do: bool):
     assert agree(one, other) is do
 
 
-def test_values_of_different_kinds_are_a_conflict():
-    made = merged({"a": {"b": 1}}, {"a": "text"}, {"a": [1]})
-    assert made.value == {"a": {"b": 1}}
-    assert [value["value"] for value in made.conflicts[0]["values"]] == [{"b": 1}, "text", [1]]
-    assert made.conflicts[0]["values"][0]["pages"] == [1, 1]
+def test_values_of_different_types_are_a_conflict():
+    result = merged({"a": {"b": 1}}, {"a": "text"}, {"a": [1]})
+    assert result.value == {"a": {"b": 1}}
+    assert [value["value"] for value in result.conflicts[0]["values"]] == [{"b": 1}, "text", [1]]
+    assert result.conflicts[0]["values"][0]["pages"] == [1, 1]
 
 
-def test_rows_are_put_one_after_another_without_those_that_were_there():
-    made = merged({"rows": [{"n": 1, "t": "a"}, {"n": 2}]}, {"rows": [{"t": "a", "n": 1}, {"n": 3}]}, {"rows": None})
-    assert made.value == {"rows": [{"n": 1, "t": "a"}, {"n": 2}, {"n": 3}]}
-    assert made.repeats == {"/rows": 1}
+def test_arrays_are_concatenated_without_repeated_rows():
+    result = merged({"rows": [{"n": 1, "t": "a"}, {"n": 2}]}, {"rows": [{"t": "a", "n": 1}, {"n": 3}]}, {"rows": None})
+    assert result.value == {"rows": [{"n": 1, "t": "a"}, {"n": 2}, {"n": 3}]}
+    assert result.repeats == {"/rows": 1}
 
 
-def test_rows_that_one_chunk_gives_twice_stand_twice():
-    made = merged({"rows": [{"n": 1}, {"n": 1}]}, {"rows": [{"n": 2}]})
-    assert made.value == {"rows": [{"n": 1}, {"n": 1}, {"n": 2}]}
-    assert made.repeats == {}
+def test_equal_rows_of_one_chunk_are_kept():
+    result = merged({"rows": [{"n": 1}, {"n": 1}]}, {"rows": [{"n": 2}]})
+    assert result.value == {"rows": [{"n": 1}, {"n": 1}, {"n": 2}]}
+    assert result.repeats == {}
 
 
-def test_rows_that_are_nothing_are_left_out_and_not_counted():
-    made = merged({"rows": [None, 1]}, {"rows": [None, 2]})
-    assert (made.value, made.repeats) == ({"rows": [1, 2]}, {})
+def test_null_rows_are_dropped_and_not_counted():
+    result = merged({"rows": [None, 1]}, {"rows": [None, 2]})
+    assert (result.value, result.repeats) == ({"rows": [1, 2]}, {})
 
 
-def test_nothing_at_all_is_an_empty_value():
+def test_no_results_merge_to_an_empty_value():
     assert merged({}, {}).value == {}
 
 
-def test_conflicts_that_are_told_are_bounded():
+def test_reported_conflicts_are_bounded():
     one = {f"p{number}": 1 for number in range(1000)}
     assert len(merged(one, dict.fromkeys(one, 2)).conflicts) == 200

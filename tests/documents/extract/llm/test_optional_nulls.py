@@ -1,4 +1,4 @@
-"""Nulls that only stand for "absent" are taken away; nulls that the schema wants stay."""
+"""Nulls that only mean "absent" are dropped; nulls that the schema accepts stay."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ def record(*, required: tuple[str, ...] = (), **properties: Any) -> dict[str, An
     return {"type": "object", "properties": properties, "required": list(required)}
 
 
-def test_what_is_optional_and_not_nullable_goes():
+def test_the_null_of_an_optional_property_is_dropped():
     schema = record(a=TEXT, b=MAYBE, c=TEXT, required=("c",))
     assert drop_optional_nulls({"a": None, "b": None, "c": None}, schema) == {"b": None, "c": None}
 
@@ -24,7 +24,7 @@ def test_values_stay_as_they_are():
     assert drop_optional_nulls({"a": "", "n": 0}, schema) == {"a": "", "n": 0}
 
 
-def test_it_is_done_inside_of_objects_and_rows():
+def test_nulls_are_dropped_inside_objects_and_arrays():
     schema = record(o=record(a=TEXT), rows={"type": "array", "items": record(a=TEXT, b=MAYBE)})
     value = {"o": {"a": None}, "rows": [{"a": None, "b": None}, {"a": "x"}]}
     assert drop_optional_nulls(value, schema) == {"o": {}, "rows": [{"b": None}, {"a": "x"}]}
@@ -42,7 +42,7 @@ def test_it_is_done_inside_of_objects_and_rows():
         False,
     ],
 )
-def test_whoever_says_it(text: Any):
+def test_a_null_is_dropped_wherever_the_schema_is_defined(text: Any):
     schema = {**record(a=text), "$defs": {"text": TEXT}}
     assert drop_optional_nulls({"a": None}, schema) == {}
 
@@ -60,12 +60,12 @@ def test_whoever_says_it(text: Any):
         {"$ref": "#anchor"},
     ],
 )
-def test_a_null_that_is_wanted_stays(text: Any):
+def test_a_null_that_the_schema_accepts_stays(text: Any):
     schema = {**record(a=text), "$defs": {"maybe": MAYBE}}
     assert drop_optional_nulls({"a": None}, schema) == {"a": None}
 
 
-def test_a_branch_is_known_by_what_it_says():
+def test_a_branch_is_chosen_by_its_values():
     letter = record(kind={"const": "letter"}, to=TEXT, required=("kind",))
     note = record(kind={"const": "note"}, to=MAYBE, required=("kind", "to"))
     schema = record(it={"anyOf": [letter, note]})
@@ -73,18 +73,18 @@ def test_a_branch_is_known_by_what_it_says():
     assert drop_optional_nulls({"it": {"kind": "note", "to": None}}, schema) == {"it": {"kind": "note", "to": None}}
 
 
-def test_names_that_nobody_knows_follow_the_rule_for_them():
+def test_unknown_names_follow_additional_properties():
     schema = {"type": "object", "additionalProperties": TEXT}
     assert drop_optional_nulls({"a": None, "b": "x"}, schema) == {"b": "x"}
     assert drop_optional_nulls({"a": None}, {"type": "object"}) == {"a": None}
 
 
-def test_rows_by_their_place_follow_the_schema_of_it():
+def test_prefix_items_follow_their_own_schema():
     schema = record(t={"type": "array", "prefixItems": [record(a=TEXT)], "items": record(a=MAYBE)})
     assert drop_optional_nulls({"t": [{"a": None}, {"a": None}]}, schema) == {"t": [{}, {"a": None}]}
 
 
-def test_a_schema_that_leads_into_itself_has_an_end():
+def test_a_recursive_schema_terminates():
     schema = {**record(a=TEXT, child={"$ref": "#"}), "allOf": [{"$ref": "#"}], "anyOf": [{"$ref": "#"}]}
     value: Any = {"a": None}
     for _ in range(60):

@@ -1,4 +1,4 @@
-"""What a rule may say about asking."""
+"""The options of a rule that concern the model."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ from penstock.documents.extract.errors import ModelRuleUnusable
 from penstock.documents.extract.llm.options import LlmOptions, options_error, read_options
 
 
-def test_options_are_read():
+def test_options_are_parsed():
     given = {"server": "near", "model": "m", "temperature": 1, "null_ungrounded": True, "chunk_size_chars": 900}
     which = Which(server="near", model="m", temperature=1.0)
     assert read_options(given) == LlmOptions(which=which, null_ungrounded=True, chunk_characters=900)
 
 
-def test_no_options_are_options_and_so_are_unknown_ones_and_nulls():
+def test_missing_unknown_and_null_options_are_valid():
     assert read_options({}) == read_options({"server": None, "temperature": None, "colour": [1]}) == LlmOptions()
 
 
@@ -40,7 +40,7 @@ def test_no_options_are_options_and_so_are_unknown_ones_and_nulls():
         ("chunk_size_chars", "many"),
     ],
 )
-def test_what_is_none_is_named(option: str, value: Any):
+def test_an_invalid_option_is_named(option: str, value: Any):
     assert f"options.{option} must be" in (options_error({option: value}) or "")
     with pytest.raises(ModelRuleUnusable, match=option):
         read_options({option: value})

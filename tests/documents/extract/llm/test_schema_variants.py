@@ -1,4 +1,4 @@
-"""The strict copy of a schema, and the relaxed one."""
+"""The strict and the relaxed variant of a schema."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -40,9 +40,9 @@ def record(**properties: Any) -> dict[str, Any]:
 
 
 def copied(schema: Any) -> dict[str, Any]:
-    made = strict_schema(schema)
-    assert made is not None
-    return made
+    result = strict_schema(schema)
+    assert result is not None
+    return result
 
 
 def schemas_in(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -60,15 +60,15 @@ def nested(depth: int) -> dict[str, Any]:
 
 
 class TestStrict:
-    def test_every_object_of_it_names_all_that_it_has(self):
+    def test_every_object_lists_all_its_properties(self):
         for schema in schemas_in(copied(INVOICE)):
             assert schema.keys() <= KNOWN
             if schema.get("type") == "object":
                 assert schema["required"] == list(schema["properties"])
                 assert schema["additionalProperties"] is False
 
-    def test_what_is_optional_may_be_null_and_what_is_required_may_not(self):
-        made = bounded_validator(copied(INVOICE))
+    def test_optional_properties_are_nullable_and_required_ones_are_not(self):
+        result = bounded_validator(copied(INVOICE))
         value = {
             "number": "A-1",
             "date": None,
@@ -80,28 +80,28 @@ class TestStrict:
             "amount": 3,
             "items": [{"name": "x", "price": None}],
         }
-        assert made.is_valid(value)
-        assert not made.is_valid({**value, "number": None})
-        assert not made.is_valid({**value, "currency": "USD"})
-        assert not made.is_valid({**value, "seller": {"name": "Mill"}})
-        assert not made.is_valid({**value, "more": 1})
+        assert result.is_valid(value)
+        assert not result.is_valid({**value, "number": None})
+        assert not result.is_valid({**value, "currency": "USD"})
+        assert not result.is_valid({**value, "seller": {"name": "Mill"}})
+        assert not result.is_valid({**value, "more": 1})
 
-    def test_words_for_the_model_stay(self):
+    def test_titles_and_descriptions_stay(self):
         properties = copied(INVOICE)["properties"]
         assert properties["number"] == {"type": "string", "description": "As printed."}
         assert properties["buyer"]["description"] == "Who pays."
 
-    def test_what_may_be_null_already_is_not_made_so_twice(self):
+    def test_nullable_properties_are_not_made_nullable_twice(self):
         assert copied(record(a={"type": ["string", "null"]}))["properties"]["a"] == {"type": ["string", "null"]}
         assert copied(record(a={"enum": ["x", None]}))["properties"]["a"]["enum"] == ["x", None]
 
-    def test_what_stands_beside_branches_holds_in_each(self):
+    def test_keywords_beside_branches_apply_to_each(self):
         schema = record(a={**record(x=TEXT, y=TEXT), "anyOf": [{"required": ["x"]}, {"required": ["y"]}]})
         *ways, null = copied(schema)["properties"]["a"]["anyOf"]
         assert [list(way["properties"]) for way in ways] == [["x", "y"], ["x", "y"]]
         assert null == {"type": "null"}
 
-    def test_a_root_that_refers_to_its_definition_is_laid_open(self):
+    def test_a_reference_at_the_root_is_resolved(self):
         schema = {"type": "object", "$ref": "#/$defs/r", "$defs": {"r": record(a=TEXT)}}
         assert list(copied(schema)["properties"]) == ["a"]
 
@@ -136,7 +136,7 @@ class TestStrict:
             nested(MAX_DEPTH),
         ],
     )
-    def test_what_it_cannot_say_has_none(self, schema: dict[str, Any]):
+    def test_a_schema_outside_the_subset_has_no_strict_variant(self, schema: dict[str, Any]):
         assert strict_schema(schema) is None
 
     def test_references_that_multiply_are_bounded(self):
@@ -147,29 +147,29 @@ class TestStrict:
         wide = {f"w{at}": {"anyOf": [{"$ref": f"#/$defs/w{at + 1}"}] * 9} for at in range(9)}
         assert strict_schema({**record(a={"$ref": "#/$defs/w0"}), "$defs": {**wide, "w9": TEXT}}) is None
 
-    def test_one_that_leads_round_in_a_ring_has_none(self):
+    def test_a_recursive_schema_has_no_strict_variant(self):
         ring = {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}
         assert strict_schema({**record(a={"$ref": "#/$defs/a"}), "$defs": ring}) is None
 
-    def test_the_largest_schema_a_rule_may_have_is_copied_quickly(self):
+    def test_the_largest_schema_of_a_rule_is_converted_quickly(self):
         count = MAX_SCHEMA_BYTES // len('"p1000":{"type":"string"},')
         assert len(copied(record(**{f"p{at}": TEXT for at in range(count)}))["properties"]) == count
 
 
 class TestRelaxed:
     def test_nothing_is_required_anywhere(self):
-        made = bounded_validator(relaxed_schema(INVOICE))
+        result = bounded_validator(relaxed_schema(INVOICE))
         partial: list[Any] = [{}, {"seller": {}}, {"items": []}, {"items": [{}]}, {"amount": 3}]
         for value in partial:
-            assert made.is_valid(value)
+            assert result.is_valid(value)
             assert not bounded_validator(INVOICE).is_valid(value)
 
-    def test_what_is_there_must_still_be_right(self):
-        made = bounded_validator(relaxed_schema(INVOICE))
+    def test_existing_values_are_still_validated(self):
+        result = bounded_validator(relaxed_schema(INVOICE))
         for value in ({"number": 4}, {"currency": "USD"}, {"items": [{"price": "much"}]}, {"seller": {"name": 1}}):
-            assert not made.is_valid(value)
+            assert not result.is_valid(value)
 
-    def test_what_only_a_whole_can_satisfy_is_left_out(self):
+    def test_keywords_of_the_whole_value_are_dropped(self):
         schema = {
             **record(a=TEXT, b={"type": "array", "contains": {"const": 1}}),
             "minProperties": 2,
@@ -181,14 +181,14 @@ class TestRelaxed:
         assert bounded_validator(relaxed_schema(schema)).is_valid({"a": "x"})
         assert bounded_validator(relaxed_schema(schema)).is_valid({"b": []})
 
-    def test_branches_need_not_be_told_apart(self):
+    def test_branches_may_overlap(self):
         schema = record(a={"oneOf": [{**record(x=TEXT), "required": ["x"]}, {**record(y=TEXT), "required": ["y"]}]})
         assert bounded_validator(relaxed_schema(schema)).is_valid({"a": {}})
 
     def test_a_property_called_required_stays(self):
         assert relaxed_schema(record(required=TEXT, items=TEXT)) == record(required=TEXT, items=TEXT)
 
-    def test_the_original_is_not_touched(self):
+    def test_the_original_is_unchanged(self):
         before = repr(INVOICE)
         relaxed_schema(INVOICE)
         assert repr(INVOICE) == before
