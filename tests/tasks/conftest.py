@@ -1,10 +1,9 @@
-"""The room as wiring puts it together, on both profiles, asked by HTTP without a server between.
+"""The tasks module behind its HTTP routes, called without a server, on SQLite and on PostgreSQL.
 
-On SQLite everything is in one file. On PostgreSQL rates are counted in Redis, its bell rings beside ours, and jobs go
-by ARQ.
+With PostgreSQL, pull rates are counted in Redis. The ARQ queue and the Redis notifier have conformance suites of their
+own.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,22 +12,16 @@ import pytest
 from fastapi import FastAPI
 
 from penstock.access.domain import Caller, Scope
-from penstock.adapters.arq_queue import ArqWorkers, Reconciler, Tickets
 from penstock.adapters.redis.limits import RedisRateLimits
 from penstock.adapters.redis.link import RedisLink
-from penstock.adapters.redis.notifier import RedisNotifier
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.coalescer import Coalescer
 from penstock.kernel.db import Db
 from penstock.kernel.fallback_limits import FallbackLimits
 from penstock.kernel.http.problems import install_error_handlers
 from penstock.kernel.http.routes import RouteIndex
-from penstock.kernel.job_dispatch import dispatch_by_outbox
-from penstock.kernel.notifier import run_notifier
-from penstock.kernel.outbox import Relay
 from penstock.kernel.queue import JobQueue
 from penstock.kernel.rate_limits import RateLimits, SqlRateLimits
-from penstock.kernel.runner import Runner
 from penstock.kernel.workers import Workers
 from penstock.tasks import worker
 from penstock.tasks.api import ROUTERS
@@ -53,14 +46,13 @@ CALLERS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """What a room stands on beside its database."""
+    """What the tasks module uses besides its database."""
 
     limits: RateLimits
-    link: RedisLink | None = None
 
 
 class TasksApi:
-    """The room and those who call."""
+    """The tasks module and its callers."""
 
     def __init__(self, deps: Deps, clock: ManualClock, profile: Profile) -> None:
         self.deps = deps
@@ -75,13 +67,13 @@ class TasksApi:
         install_error_handlers(self.app)
 
     async def call(self, method: str, path: str, body: object = None, *, key: str = "root", **headers: str) -> Response:
-        """One request. Names of headers have their hyphens as underscores; paths may leave out /api/v1."""
+        """Send a request. Header names use underscores for hyphens; paths may omit /api/v1."""
         named = [(name.replace("_", "-"), value) for name, value in headers.items()]
         target = path if path.startswith("/api/") else f"/api/v1{path}"
         return await call(self.app, method, target, body, headers=[("x-api-key", key), *named])
 
     async def data(self, method: str, path: str, body: object = None, *, key: str = "root", **headers: str) -> Any:
-        """The data of an answer that must be a success."""
+        """The data of a response that must be successful."""
         answer = await self.call(method, path, body, key=key, **headers)
         assert answer.status < 300, answer.body
         return answer.data
@@ -89,23 +81,23 @@ class TasksApi:
     async def error(
         self, method: str, path: str, body: object = None, *, key: str = "root", **headers: str
     ) -> tuple[int, Mapping[str, Any]]:
-        """Status and error of an answer that must be none."""
+        """Status and error of a response that must be an error."""
         answer = await self.call(method, path, body, key=key, **headers)
         assert answer.status >= 400, answer.body
         return answer.status, answer.error
 
     async def submit(self, *tasks: Mapping[str, Any], queue: str = "q1", key: str = "root", **more: Any) -> Any:
-        """A push into p1, with what every push must have filled in; the data of its answer."""
+        """Push tasks into p1, with required fields filled in; the data of the response."""
         full = [{"name": "n", "prompt": "p", "status": "pending", **task} for task in tasks]
         body = {"project_id": "p1", "project_name": "P", "queue_id": queue, "queue_name": "Q", "tasks": full, **more}
         return await self.data("POST", "/submit", body, key=key)
 
     async def make_project(self, project_id: str, name: str = "A name") -> Any:
-        """Another project, without a push; its data."""
+        """Create another project; its data."""
         return await self.data("POST", "/projects", {"project_id": project_id, "name": name})
 
     async def plan(self, *task_ids: str, queue: str | None = None, **fields: Any) -> list[Any]:
-        """Server tasks in p1 (or in a queue of it); returns their data."""
+        """Create server tasks in p1, or in a queue of it; their data."""
         place = f"{PROJECT}/queues/{queue}/tasks" if queue else f"{PROJECT}/tasks"
         made = []
         for task_id in task_ids:
@@ -114,71 +106,58 @@ class TasksApi:
         return made
 
     async def pull(self, query: str = "", *, client: str = "worker-1", key: str = "root", queue: str = "") -> list[Any]:
-        """Pull from p1 as a client; the tasks."""
+        """Pull tasks from p1 as a client."""
         place = f"{PROJECT}/queues/{queue}/tasks/pull" if queue else f"{PROJECT}/tasks/pull"
         data = await self.data("GET", f"{place}?{query}", key=key, x_client_id=client)
         tasks: list[Any] = data["tasks"]
         return tasks
 
-    async def work(self) -> None:
-        """Do the room's jobs that are due."""
-        handlers, rooms, link = worker.handlers(self.deps), [worker.MODULE], self.profile.link
-        if link is None:
-            await Workers(self.db, self.deps.queue, handlers, owner="w", modules=rooms, slots=1).run_until_empty()
-            return
-        tickets = Tickets(link, self.clock)
-        relay = Relay(self.db, {}, carriers=[tickets], owner="relay")
-        while await relay.deliver():
-            pass
-        await Reconciler(self.db, self.deps.queue, tickets).run()
-        runner = Runner(self.db, self.deps.queue, handlers, owner="w")
-        await ArqWorkers(link, runner, modules=rooms, slots=1).run_until_empty()
+    async def run_jobs(self) -> None:
+        """Run the jobs of the module that are due."""
+        handlers, modules = worker.handlers(self.deps), [worker.MODULE]
+        await Workers(self.db, self.deps.queue, handlers, owner="w", modules=modules, slots=1).run_until_empty()
 
     async def run_periodic_tasks(self, *names: str) -> None:
-        """Do the room's periodic_tasks, or those of these names, once."""
+        """Run the periodic tasks of the module once, or those with these names."""
         for task in worker.periodic_tasks(self.deps):
             if not names or task.name in names:
                 await task.run()
 
-    def with_config(self, **rules: Any) -> "TasksApi":
-        """The same room under other settings."""
-        return self.with_deps(config=replace(self.deps.config, **rules))
+    def with_config(self, **changes: Any) -> "TasksApi":
+        """The module under other settings."""
+        return self.with_deps(config=replace(self.deps.config, **changes))
 
     def with_limits(self, rates: str = "", *, interval: float = 0, quota: int = 0) -> "TasksApi":
-        """The same room with limits for pulls."""
+        """The module with pull limits."""
         counted = read_rates(rates) if rates else []
         limiter = PullLimiter(self.profile.limits, self.clock, rates=counted, min_interval=interval, quota=quota)
         return self.with_deps(limiter=limiter)
 
     def with_deps(self, **deps: Any) -> "TasksApi":
-        """The same room with other tools."""
+        """The module with other dependencies."""
         return TasksApi(replace(self.deps, **deps), self.clock, self.profile)
 
 
 @pytest.fixture
 async def profile(db: Db, db_url: str, clock: ManualClock, request: pytest.FixtureRequest) -> AsyncIterator[Profile]:
-    """What stands beside that database."""
+    """Rate limits in the database on SQLite, in Redis on PostgreSQL."""
     if db_url.startswith("sqlite"):
         yield Profile(limits=FallbackLimits(SqlRateLimits(db), clock=clock))
         return
     link = RedisLink(request.getfixturevalue("redis_url"))
-    rings = asyncio.create_task(run_notifier(db.wakeups, RedisNotifier(link, owner="room")))
-    yield Profile(limits=FallbackLimits(RedisRateLimits(link, clock, SqlRateLimits(db)), clock=clock), link=link)
-    rings.cancel()
-    await asyncio.wait([rings])
+    yield Profile(limits=FallbackLimits(RedisRateLimits(link, clock, SqlRateLimits(db)), clock=clock))
     await link.close()
 
 
 @pytest.fixture
 def deps(db: Db, clock: ManualClock, profile: Profile) -> Deps:
     limiter = PullLimiter(profile.limits, clock, rates=[], min_interval=0, quota=0)
-    queue = JobQueue(dispatch=dispatch_by_outbox) if profile.link else JobQueue()
-    return Deps(db=db, queue=queue, config=Config(), limiter=limiter, metrics=TaskMetrics(), coalescer=Coalescer())
+    return Deps(db=db, queue=JobQueue(), config=Config(), limiter=limiter, metrics=TaskMetrics(), coalescer=Coalescer())
 
 
 @pytest.fixture
 async def api(deps: Deps, clock: ManualClock, profile: Profile) -> TasksApi:
-    """With an empty project p1 and an empty queue q1 in it."""
-    made = TasksApi(deps, clock, profile)
-    await made.submit()
-    return made
+    """The module with an empty project p1 and an empty queue q1 in it."""
+    api = TasksApi(deps, clock, profile)
+    await api.submit()
+    return api

@@ -1,4 +1,4 @@
-"""Pulls that come to their end in the ways they do, through the room's own doors."""
+"""Pulls that end in a push, a release or an expired lease, over the API."""
 
 from tests.tasks.conftest import PROJECT, TasksApi
 
@@ -6,7 +6,7 @@ CLIENT = "worker-1"
 
 
 async def end_pulls(api: TasksApi, prefix: str, *, pushed: int = 0, released: int = 0, timed_out: int = 0) -> None:
-    """Pull so many new tasks in q1, a request each, and let them end so. A pull that times out takes a second."""
+    """Pull new tasks in q1, one per request, and end them. An expired lease takes one second of the clock."""
     hasty = api.with_config(pull_timeout=1)
     for number, way in enumerate(["push"] * pushed + ["release"] * released + ["time out"] * timed_out):
         task_id = f"{prefix}-{number}"

@@ -7,7 +7,7 @@ from sqlalchemy import insert
 
 from penstock.kernel.bulk import WriteBatch, insert_rows
 from penstock.kernel.db import Db, Tx
-from penstock.tasks.domain import Project, PullOutcome, PullState, Queue, Side, Status, Task
+from penstock.tasks.domain import Project, PullOutcome, PullState, Side, Status, Task, TaskQueue
 from penstock.tasks.store import offers, projects, pulls, queues, tasks
 from penstock.tasks.store.claims import HISTORY
 from penstock.tasks.store.feed import NAMES as CHANGE
@@ -33,13 +33,13 @@ def project_pk(number: int) -> str:
 
 
 def queue_pk(number: int) -> str:
-    """The queue that a task is in, if any."""
+    """The queue of a task, or ""."""
     place = number // 4 % (QUEUES + 1)
     return f"que_{project_pk(number)[4:]}_{place}" if place else ""
 
 
 def status_of(number: int, state: PullState) -> Status:
-    """What is on offer is pending as a rule."""
+    """Most offered tasks are pending."""
     if state is PullState.OFFERED:
         return Status.ERROR if number % 7 == 0 else Status.PENDING
     if state is PullState.HELD:
@@ -48,7 +48,7 @@ def status_of(number: int, state: PullState) -> Status:
 
 
 def task(number: int) -> Task:
-    """The task of that number; the later, the younger."""
+    """The task with that number; a larger number is younger."""
     state = STATES[number // 20 % 10]
     at, pulled = NOW + timedelta(seconds=number - ROWS), state in {PullState.HELD, PullState.CLOSED}
     side = Side.CLIENT if state in {PullState.IDLE, PullState.CLOSED} else Side.SERVER
@@ -106,7 +106,7 @@ async def _insert_projects(tx: Tx) -> None:
     for pk in ("1", "2", "3"):
         for number in range(1, 301):
             at, name = NOW - timedelta(seconds=number), f"{pk}_{number}"
-            one_queue = Queue(
+            one_queue = TaskQueue(
                 id=f"que_{name}", project_pk=f"prj_{pk}", queue_id=name, name=name, created_at=at, updated_at=at
             )
             queue_rows.append(queues.values_of(one_queue))

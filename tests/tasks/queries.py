@@ -1,4 +1,4 @@
-"""Every way in which the room looks at its tables, each with the index that is meant for it."""
+"""Every query of the tasks module, each with the index it should use."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
@@ -46,9 +46,9 @@ Run = Callable[[Tx], Awaitable[object]]
 
 @dataclass(frozen=True, kw_only=True)
 class PlanQuery:
-    """A look at the tables. `whole` says that it has to see all there is in its place: it counts, searches or adds up.
+    """A query and its index. `whole`: it has to read all rows of its scope, because it counts, searches or sums.
 
-    `unseen` is what may serve as well while PostgreSQL has not looked at tables that are full, which it soon does.
+    `unseen` is the index that is acceptable while PostgreSQL has no statistics of full tables yet.
     """
 
     name: str
@@ -56,11 +56,11 @@ class PlanQuery:
     run: Run
     whole: bool = False
     unseen: str | None = None
-    most_rows: int = 250  # that each of its statements looks at, of the thousands there are
+    most_rows: int = 250  # read by each of its statements, of thousands
 
 
 def moment(number: int) -> datetime:
-    """When the task of that number was made."""
+    """When the task with that number was created."""
     return NOW + timedelta(seconds=number - ROWS)
 
 

@@ -1,4 +1,4 @@
-"""What tests of the room read straight from its tables: things that no answer shows as a whole."""
+"""Reads from the tables for tests, where no response shows it as a whole."""
 
 from sqlalchemy import select
 
@@ -12,7 +12,7 @@ from tests.tasks.conftest import TasksApi
 
 
 async def stored(api: TasksApi, task_id: str, queue_id: str = "") -> Task:
-    """A task of p1 in a queue, or beside all."""
+    """A task of p1 in a queue, or outside all queues."""
     async with api.db.read() as tx:
         project = await projects.get_project(tx, "p1")
         found = await tasks.list_by_task_id(tx, project.id, [task_id])
@@ -21,7 +21,7 @@ async def stored(api: TasksApi, task_id: str, queue_id: str = "") -> Task:
 
 
 async def counted(api: TasksApi, queue_id: str | None = None) -> Counts:
-    """What a queue of p1 says that it has, or p1 itself."""
+    """The task counters of a queue of p1, or of p1."""
     async with api.db.read() as tx:
         project = await projects.get_project(tx, "p1")
         if queue_id is None:
@@ -30,7 +30,7 @@ async def counted(api: TasksApi, queue_id: str | None = None) -> Counts:
 
 
 async def changes(api: TasksApi) -> list[tuple[str, str, int]]:
-    """The feed of p1: task, what happened to it, and the number."""
+    """The change feed of p1: task id, kind and version."""
     async with api.db.read() as tx:
         project = await projects.get_project(tx, "p1")
         c = task_change.c
@@ -39,7 +39,7 @@ async def changes(api: TasksApi) -> list[tuple[str, str, int]]:
 
 
 async def pulled(api: TasksApi, task_id: str, queue_id: str = "") -> list[tuple[str, str | None, str | None]]:
-    """Who pulled a task, who ended that, and how; oldest first."""
+    """Who pulled a task, who ended the pull, and the outcome; oldest first."""
     task = await stored(api, task_id, queue_id)
     async with api.db.read() as tx:
         found = await pulls.list_pulls(tx, task.id, offset=0, limit=100)
@@ -47,13 +47,13 @@ async def pulled(api: TasksApi, task_id: str, queue_id: str = "") -> list[tuple[
 
 
 async def audited(api: TasksApi, action: str) -> list[AuditLine]:
-    """What the audit log has of an action, newest first."""
+    """The audit log lines of an action, newest first."""
     async with api.db.read() as tx:
         return list(await audit.list_lines(tx, action=action, limit=100))
 
 
-async def told(api: TasksApi) -> list[int]:
-    """How many changes each event of p1 tells of, in order."""
+async def event_counts(api: TasksApi) -> list[int]:
+    """The number of changes in each event of p1, in order."""
     async with api.db.read() as tx:
         mine = select(event.c.data).where(event.c.topic == "project:p1", event.c.kind == "tasks_changed")
         return [data["changed"] for data in await tx.conn.scalars(mine.order_by(event.c.id))]

@@ -1,11 +1,11 @@
-"""Looking at what is kept, past the routes."""
+"""Stored state, read from the tables instead of the routes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from penstock.kernel import events
 from penstock.kernel.events import Interest
-from penstock.tasks.domain import Policy, Project, Queue, Task
+from penstock.tasks.domain import Policy, Project, Task, TaskQueue
 from penstock.tasks.lifecycle import find_task, open_unit_of_work
 from penstock.tasks.store import feed, projects, pulls, queues, task_messages
 from penstock.tasks.store.feed import FeedEntry
@@ -18,7 +18,7 @@ async def project_of(api: TasksApi, project_id: str = "p1") -> Project:
         return await projects.get_project(tx, project_id)
 
 
-async def queue_of(api: TasksApi, queue_id: str = "q1") -> Queue:
+async def queue_of(api: TasksApi, queue_id: str = "q1") -> TaskQueue:
     project = await project_of(api)
     async with api.db.read() as tx:
         return await queues.get_queue(tx, project.id, queue_id, project_id="p1")
@@ -67,6 +67,6 @@ async def set_policy(api: TasksApi, policy: Policy) -> None:
 
 
 async def events_of(api: TasksApi) -> list[events.StoredEvent]:
-    """What those who watch the project were told."""
+    """The events of the project."""
     async with api.db.read() as tx:
         return await events.list_events(tx, Interest(topic="project:p1"))

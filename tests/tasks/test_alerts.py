@@ -1,4 +1,4 @@
-"""Alarms: told once when something begins to be out of order, and once when it is over."""
+"""Alerts: one event when an alert starts, and one when it ends."""
 
 import asyncio
 import re
@@ -27,8 +27,8 @@ from tests.tasks.ended_pulls import end_pulls
 NEVER = AlertThresholds(success_rate=0, overdue=0, requests=0, operations=0)
 
 
-async def told(db: Db) -> list[tuple[str, Mapping[str, Any]]]:
-    """Alarms and their ends, oldest first."""
+async def alert_events(db: Db) -> list[tuple[str, Mapping[str, Any]]]:
+    """Alert events, oldest first."""
     async with db.read() as tx:
         mine = select(event).where(event.c.kind.in_(["alert", "alert_over"])).order_by(event.c.id)
         rows = list(await tx.conn.execute(mine))
@@ -37,7 +37,7 @@ async def told(db: Db) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 async def kinds(db: Db) -> list[tuple[str, str]]:
-    return [(kind, data["rule"]) for kind, data in await told(db)]
+    return [(kind, data["rule"]) for kind, data in await alert_events(db)]
 
 
 class TestRules:
@@ -58,42 +58,44 @@ class TestRules:
         assert AlertThresholds().is_broken(rule, value) is broken
 
     @pytest.mark.parametrize("rule", list(AlertRule))
-    def test_zero_is_never(self, rule: AlertRule):
+    def test_zero_disables_a_rule(self, rule: AlertRule):
         assert not NEVER.is_broken(rule, 0)
         assert not NEVER.is_broken(rule, 1e9)
 
 
 class TestSuccessRate:
-    async def test_too_few_pushes_are_told_once_and_so_is_their_end(self, api: TasksApi, clock: ManualClock):
+    async def test_a_low_success_rate_starts_one_alert_and_ends_it_once(self, api: TasksApi, clock: ManualClock):
         await end_pulls(api, "bad", pushed=7, released=3)
         began = clock.now()
         for _ in range(3):
             await check_alerts(api.db, AlertThresholds())
             clock.advance(seconds=60)
         about = {"rule": "success_rate", "threshold": 80.0, "since": began.isoformat()}
-        assert await told(api.db) == [("alert", {**about, "value": 70.0})]
+        assert await alert_events(api.db) == [("alert", {**about, "value": 70.0})]
         await end_pulls(api, "good", pushed=5)
         for _ in range(3):
             await check_alerts(api.db, AlertThresholds())
-        assert (await told(api.db))[1:] == [("alert_over", {**about, "value": 80.0})]
+        assert (await alert_events(api.db))[1:] == [("alert_over", {**about, "value": 80.0})]
 
     @on_sqlite
-    async def test_a_few_pulls_prove_nothing(self, api: TasksApi):
+    async def test_too_few_pulls_start_no_alert(self, api: TasksApi):
         await end_pulls(api, "bad", released=MIN_ENDED_PULLS - 1)
         await check_alerts(api.db, AlertThresholds())
-        assert await told(api.db) == []
+        assert await alert_events(api.db) == []
 
     @on_sqlite
-    async def test_it_is_over_when_the_hour_is(self, api: TasksApi, clock: ManualClock):
+    async def test_it_ends_after_an_hour(self, api: TasksApi, clock: ManualClock):
         await end_pulls(api, "bad", released=MIN_ENDED_PULLS)
         await check_alerts(api.db, AlertThresholds())
         clock.advance(seconds=3601)
         await check_alerts(api.db, AlertThresholds())
         assert await kinds(api.db) == [("alert", "success_rate"), ("alert_over", "success_rate")]
-        assert (await told(api.db))[1][1]["value"] is None, "nothing has ended since: there is nothing to measure"
+        assert (await alert_events(api.db))[1][1]["value"] is None, (
+            "nothing has ended since: there is nothing to measure"
+        )
 
     @on_sqlite
-    async def test_it_can_begin_again(self, api: TasksApi, clock: ManualClock):
+    async def test_it_can_start_again(self, api: TasksApi, clock: ManualClock):
         for round_ in ("one", "two"):
             await end_pulls(api, round_, released=MIN_ENDED_PULLS)
             await check_alerts(api.db, AlertThresholds())
@@ -103,17 +105,17 @@ class TestSuccessRate:
 
 
 class TestOtherRules:
-    async def test_pulls_that_time_out_are_told(self, api: TasksApi):
+    async def test_expired_leases_start_an_alert(self, api: TasksApi):
         await end_pulls(api, "silent", timed_out=3)
         await check_alerts(api.db, AlertThresholds(overdue=3))
-        assert await told(api.db) == []
+        assert await alert_events(api.db) == []
         await check_alerts(api.db, AlertThresholds(overdue=2))
         assert await kinds(api.db) == [("alert", "overdue")]
 
-    async def test_a_project_that_is_pulled_from_too_often_is_told(self, api: TasksApi, clock: ManualClock):
+    async def test_too_many_pull_requests_start_an_alert(self, api: TasksApi, clock: ManualClock):
         await end_pulls(api, "much", pushed=4)
         await check_alerts(api.db, AlertThresholds(requests=4))
-        assert await told(api.db) == []
+        assert await alert_events(api.db) == []
         await check_alerts(api.db, AlertThresholds(requests=3))
         clock.advance(seconds=61)
         await check_alerts(api.db, AlertThresholds(requests=3))
@@ -139,15 +141,15 @@ class TestOtherRules:
         assert await kinds(api.db) == [("alert", "operations"), ("alert_over", "operations")]
 
     @on_sqlite
-    async def test_rules_that_are_off_tell_nothing(self, api: TasksApi):
+    async def test_disabled_rules_start_no_alert(self, api: TasksApi):
         await end_pulls(api, "bad", released=MIN_ENDED_PULLS, timed_out=1)
         await api.data("POST", f"{PROJECT}/queues/q1/reset")
         await check_alerts(api.db, NEVER)
-        assert await told(api.db) == []
+        assert await alert_events(api.db) == []
 
 
 class TestManyProcesses:
-    async def test_processes_that_watch_at_once_tell_it_once(self, api: TasksApi, db_url: str, clock: ManualClock):
+    async def test_concurrent_processes_send_one_event(self, api: TasksApi, db_url: str, clock: ManualClock):
         await end_pulls(api, "bad", released=MIN_ENDED_PULLS)
         others = [open_db(db_url, clock) for _ in range(3)]
         await asyncio.gather(*(check_alerts(db, AlertThresholds()) for db in others))
@@ -158,7 +160,7 @@ class TestManyProcesses:
         for db in others:
             await db.close()
 
-    async def test_a_project_that_was_deleted_leaves_no_alarm_behind(self, api: TasksApi):
+    async def test_a_deleted_project_leaves_no_alert(self, api: TasksApi):
         await end_pulls(api, "bad", released=MIN_ENDED_PULLS)
         await check_alerts(api.db, AlertThresholds())
         await api.data("DELETE", PROJECT)
@@ -167,7 +169,7 @@ class TestManyProcesses:
         async with api.db.read() as tx:
             assert await alert_store.list_alerts(tx) == []
 
-    async def test_no_round_tells_more_than_it_may(self, api: TasksApi, monkeypatch: pytest.MonkeyPatch):
+    async def test_the_number_of_events_per_run_is_bounded(self, api: TasksApi, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(alerts, "MAX_EVENTS", 1)
         await end_pulls(api, "bad", released=MIN_ENDED_PULLS, timed_out=1)
         rules = AlertThresholds(overdue=0.5)
@@ -211,7 +213,7 @@ class TestCosts:
 
 
 @on_sqlite
-async def test_the_watch_is_a_duty_of_every_minute(api: TasksApi):
+async def test_alerts_are_checked_every_minute(api: TasksApi):
     periodic_task = alerts.periodic_task(api.db, AlertThresholds(operations=0.5))
     assert (periodic_task.name, periodic_task.every_seconds) == ("watch-pulls", 60)
     await api.data("POST", f"{PROJECT}/queues/q1/reset")

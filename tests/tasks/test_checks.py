@@ -1,4 +1,4 @@
-"""Whether anything has changed since: what polling clients ask instead of reading everything again."""
+"""Checks for changes: what polling clients call instead of reading everything again."""
 
 from urllib.parse import quote
 
@@ -9,7 +9,7 @@ SECOND = 1_767_225_600  # 2026-01-01T00:00:00Z, when the room is made
 
 
 async def changed(api: TasksApi, since: object, key: str = "root") -> list[bool]:
-    """What each of PLACES says."""
+    """The response of each of PLACES."""
     answers = []
     for place in PLACES:
         data = await api.data("GET", f"{place}/check?since={quote(str(since))}", key=key)
@@ -32,7 +32,7 @@ async def test_a_check_tells_when_the_last_change_was(api: TasksApi):
         }
 
 
-async def test_what_a_check_told_can_be_asked_back(api: TasksApi):
+async def test_the_time_of_a_check_can_be_sent_back(api: TasksApi):
     api.clock.advance(seconds=1.234567)
     await api.submit({"id": "t1"})
     for place in PLACES:
@@ -44,7 +44,7 @@ async def test_what_a_check_told_can_be_asked_back(api: TasksApi):
 
 
 @on_sqlite
-async def test_a_time_may_be_told_in_many_ways(api: TasksApi):
+async def test_a_time_has_several_formats(api: TasksApi):
     earlier = [SECOND - 1, (SECOND - 1) * 1000, "2025-12-31T23:59:59Z", "2026-01-01T07:59:59.999+08:00"]
     the_same = [SECOND, SECOND * 1000, "2026-01-01T00:00:00Z", "2026-01-01T00:00:00", "2026-01-01T08:00:00+08:00"]
     for since in earlier:
@@ -62,7 +62,7 @@ async def test_a_time_that_is_missing_or_none_is_refused(api: TasksApi):
             assert error["details"]["field"] == "since"
 
 
-async def test_each_check_tells_of_its_own_things(api: TasksApi):
+async def test_each_check_covers_its_own_scope(api: TasksApi):
     async def after(method: str, path: str, body: object = None) -> list[bool]:
         before = api.clock.now().isoformat()
         api.clock.advance(seconds=1)
@@ -85,7 +85,7 @@ async def test_each_check_tells_of_its_own_things(api: TasksApi):
     assert await after("PUT", f"{PROJECT}/metadata", {"notes": "n"}) == [True, False, False, False]
     assert await after("GET", PROJECT) == [False] * 4
     assert await after("DELETE", f"{PROJECT}/queues/q2") == [True, True, True, False]
-    await api.work()
+    await api.run_jobs()
     before = api.clock.now()
     assert await changed(api, before.timestamp() - 0.5) == [True, True, True, False]
 
@@ -97,7 +97,7 @@ async def test_a_push_that_drops_every_task_is_a_change(api: TasksApi):
     assert await changed(api, SECOND) == [True] * 4
 
 
-async def test_a_bound_key_hears_of_its_own_project_only(api: TasksApi):
+async def test_a_bound_key_sees_its_own_project_only(api: TasksApi):
     await api.make_project("p2")
     api.clock.advance(seconds=1)
     await api.make_project("p3")
@@ -106,12 +106,12 @@ async def test_a_bound_key_hears_of_its_own_project_only(api: TasksApi):
     assert (await api.data("GET", path, key="elsewhere"))["changed"] is False
     api.clock.advance(seconds=1)
     await api.data("DELETE", "/projects/p2")
-    await api.work()
+    await api.run_jobs()
     told = await api.data("GET", path, key="elsewhere")
     assert (told["changed"], told["last_updated_at"]) == (True, "2026-01-01T00:00:02.000Z")
 
 
 @on_sqlite
-async def test_a_key_of_a_project_that_never_was_hears_of_nothing(api: TasksApi):
+async def test_a_key_of_an_unknown_project_sees_no_change(api: TasksApi):
     told = await api.data("GET", "/projects/check?since=0", key="elsewhere")
     assert (told["changed"], told["last_updated_at"]) == (False, None)

@@ -1,4 +1,4 @@
-"""Making tasks here, in a project or in a queue of it."""
+"""Creating tasks in a project or in a queue."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ BAD: list[tuple[str, Any]] = [
 ]
 
 
-async def test_a_task_made_in_a_project_is_in_no_queue_and_the_servers(api: TasksApi) -> None:
+async def test_a_task_created_in_a_project_is_in_no_queue_and_owned_by_the_server(api: TasksApi) -> None:
     answer = await api.call("POST", f"{PROJECT}/tasks", {"taskId": "t1", **TASK})
     assert answer.status == 201
     made = answer.data
@@ -68,7 +68,7 @@ async def test_a_task_made_in_a_project_is_in_no_queue_and_the_servers(api: Task
     assert made["version"] == (await stored(api, "t1")).version > 0
 
 
-async def test_a_task_made_in_a_queue_is_there(api: TasksApi) -> None:
+async def test_a_task_created_in_a_queue_is_in_it(api: TasksApi) -> None:
     (made,) = await api.plan("t1", queue="q1")
     assert made["queue_id"] == "q1"
     assert [task["task_id"] for task in await api.pull(queue="q1")] == ["t1"]
@@ -119,7 +119,7 @@ async def test_the_id_may_be_spelled_in_three_ways(api: TasksApi) -> None:
 
 
 @on_sqlite
-async def test_null_is_as_good_as_absent(api: TasksApi) -> None:
+async def test_null_is_treated_as_absent(api: TasksApi) -> None:
     optional = ("status", "spec_file", "tags", "priority", "expires_at", "report", "result_schema")
     made = await api.data("POST", f"{PROJECT}/tasks", {**TASK, **dict.fromkeys(optional)})
     assert (made["status"], made["priority"], made["tags"], made["spec_file"]) == ("pending", 5, [], [])
@@ -139,7 +139,7 @@ async def test_a_time_without_a_zone_is_utc_and_may_be_a_number(api: TasksApi) -
 
 
 @on_sqlite
-async def test_the_setting_gives_tasks_an_end_unless_they_have_one(api: TasksApi) -> None:
+async def test_the_setting_gives_tasks_an_expiry_unless_they_have_one(api: TasksApi) -> None:
     hourly = api.with_config(expiry_time=3600.0)
     (by_rule,) = await hourly.plan("a")
     (own,) = await hourly.plan("b", expires_at="2026-01-02T00:00:00Z")
@@ -159,7 +159,7 @@ async def test_a_field_out_of_range_is_refused_by_name(api: TasksApi) -> None:
 
 
 @on_sqlite
-async def test_all_that_is_wrong_is_told_at_once(api: TasksApi) -> None:
+async def test_all_errors_are_reported_at_once(api: TasksApi) -> None:
     body = {"taskId": "pull", "prompt": "", "priority": 0, "expires_at": "x"}
     _, error = await api.error("POST", f"{QUEUE}/tasks", body)
     wrong = [bad["field"] for bad in error["details"]["all_errors"]]
@@ -167,7 +167,7 @@ async def test_all_that_is_wrong_is_told_at_once(api: TasksApi) -> None:
 
 
 @on_sqlite
-async def test_an_id_that_is_a_word_of_our_paths_is_refused(api: TasksApi) -> None:
+async def test_a_reserved_id_is_refused(api: TasksApi) -> None:
     for word in ("pull", "batch", "check", "tags", "stats", "Pull", "BATCH"):
         status, error = await api.error("POST", f"{PROJECT}/tasks", {"taskId": word, **TASK})
         assert (status, error["details"]["field"]) == (400, "taskId")
@@ -181,7 +181,7 @@ async def test_names_of_any_script_survive(api: TasksApi) -> None:
         assert (await stored(api, name)).name == name
 
 
-async def test_an_id_is_taken_once_in_each_place(api: TasksApi) -> None:
+async def test_an_id_is_unique_in_its_queue(api: TasksApi) -> None:
     await api.plan("t1")
     await api.plan("t1", queue="q1")
     for place in (PROJECT, QUEUE):
@@ -197,13 +197,13 @@ async def test_a_deleted_task_keeps_its_id(api: TasksApi) -> None:
 
 
 @on_sqlite
-async def test_a_project_or_queue_that_nobody_knows_is_not_found(api: TasksApi) -> None:
+async def test_an_unknown_project_or_queue_is_not_found(api: TasksApi) -> None:
     for place, code in (("/projects/p9", "PROJECT_NOT_FOUND"), ("/projects/p1/queues/q9", "QUEUE_NOT_FOUND")):
         status, error = await api.error("POST", f"{place}/tasks", TASK)
         assert (status, error["code"], error["details"]["code"]) == (404, "RESOURCE_NOT_FOUND", code)
 
 
-async def test_new_tasks_are_counted_told_and_audited(api: TasksApi) -> None:
+async def test_new_tasks_are_counted_announced_and_audited(api: TasksApi) -> None:
     await api.plan("a", "b", queue="q1")
     await api.plan("c", status="done")
     assert (await counted(api, "q1")).pending == 2
@@ -218,7 +218,7 @@ async def test_new_tasks_are_counted_told_and_audited(api: TasksApi) -> None:
     assert newest.detail == {"by": "root", "count": 1, "tasks": ["c"], "queues": [""], "taken_from": []}
 
 
-async def test_tasks_of_a_batch_are_made_in_its_order(api: TasksApi) -> None:
+async def test_tasks_of_a_batch_are_created_in_its_order(api: TasksApi) -> None:
     body = {"tasks": [{"taskId": "b", **TASK}, TASK, {"id": "a", **TASK}]}
     for place, queue_id in ((PROJECT, None), (QUEUE, "q1")):
         answer = await api.call("POST", f"{place}/tasks/batch", body)
@@ -231,7 +231,7 @@ async def test_tasks_of_a_batch_are_made_in_its_order(api: TasksApi) -> None:
 
 
 @on_sqlite
-async def test_a_batch_with_one_bad_task_makes_none(api: TasksApi) -> None:
+async def test_a_batch_with_one_bad_task_creates_none(api: TasksApi) -> None:
     first = {"taskId": "a", **TASK}
     for second, field in (
         ({"taskId": "x", "name": "n"}, "tasks[1].prompt"),
@@ -245,7 +245,7 @@ async def test_a_batch_with_one_bad_task_makes_none(api: TasksApi) -> None:
     assert await changes(api) == []
 
 
-async def test_a_batch_with_an_id_that_is_taken_makes_none(api: TasksApi) -> None:
+async def test_a_batch_with_an_existing_id_creates_none(api: TasksApi) -> None:
     await api.plan("b")
     body = {"tasks": [{"taskId": "a", **TASK}, {"taskId": "b", **TASK}]}
     status, error = await api.error("POST", f"{PROJECT}/tasks/batch", body)
@@ -263,7 +263,7 @@ async def test_a_batch_has_a_thousand_tasks_at_most(api: TasksApi) -> None:
 
 
 @on_sqlite
-async def test_a_key_of_another_project_may_not_make_tasks(api: TasksApi) -> None:
+async def test_a_key_of_another_project_may_not_create_tasks(api: TasksApi) -> None:
     for path in ("tasks", "tasks/batch", "queues/q1/tasks", "queues/q1/tasks/batch"):
         status, error = await api.error("POST", f"{PROJECT}/{path}", {**TASK, "tasks": [TASK]}, key="elsewhere")
         assert (status, error["details"]["code"]) == (403, "OTHER_PROJECT")

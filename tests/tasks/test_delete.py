@@ -7,7 +7,7 @@ TASK = f"{PROJECT}/tasks/t1"
 IN_QUEUE = f"{PROJECT}/queues/q1/tasks/t1"
 
 
-async def test_a_deleted_task_is_marked_and_off_offer(api: TasksApi) -> None:
+async def test_a_deleted_task_is_marked_and_not_offered(api: TasksApi) -> None:
     await api.plan("t1", queue="q1", tags=["x"])
     api.clock.advance(seconds=60)
     gone = await api.data("DELETE", IN_QUEUE)
@@ -37,7 +37,7 @@ async def test_deleting_twice_says_that_it_is_gone(api: TasksApi) -> None:
     assert len(await audited(api, "tasks.delete")) == 1
 
 
-async def test_a_task_that_somebody_has_is_taken_from_them_and_that_is_recorded(api: TasksApi) -> None:
+async def test_deleting_a_held_task_revokes_the_lease_and_records_it(api: TasksApi) -> None:
     await api.plan("t1", queue="q1")
     await api.pull(client="w")
     await api.data("DELETE", TASK)
@@ -69,7 +69,7 @@ async def test_what_is_not_there_cannot_be_deleted_or_restored(api: TasksApi) ->
             assert (status, error["details"]["code"]) == (404, code)
 
 
-async def test_namesakes_are_told_apart_by_their_queue(api: TasksApi) -> None:
+async def test_equal_ids_are_distinguished_by_their_queue(api: TasksApi) -> None:
     await api.submit(queue="q2")
     for queue in ("q1", "q2"):
         await api.plan("t1", queue=queue)
@@ -84,7 +84,7 @@ async def test_namesakes_are_told_apart_by_their_queue(api: TasksApi) -> None:
     assert (await api.data("POST", f"{TASK}/restore"))["queue_id"] == "q2"
 
 
-async def test_a_restored_task_is_on_offer_again(api: TasksApi) -> None:
+async def test_a_restored_task_is_offered_again(api: TasksApi) -> None:
     await api.plan("t1", queue="q1", tags=["x"])
     await api.data("DELETE", TASK)
     restored = await api.data("POST", f"{TASK}/restore")
@@ -96,7 +96,7 @@ async def test_a_restored_task_is_on_offer_again(api: TasksApi) -> None:
     assert (line.detail["queues"], line.detail["tasks"]) == (["q1"], ["t1"])
 
 
-async def test_a_task_deleted_under_work_comes_back_as_it_was_pulled(api: TasksApi) -> None:
+async def test_a_task_deleted_while_held_is_restored_in_its_status_at_pull(api: TasksApi) -> None:
     await api.plan("t1", queue="q1")
     await api.pull(client="w")
     await api.data("PATCH", "/tasks/p1/q1/t1/status", {"status": "running"}, x_client_id="w")

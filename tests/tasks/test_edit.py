@@ -1,4 +1,4 @@
-"""Editing tasks here, and what that does to those who have them."""
+"""Editing tasks, and what that does to their holders."""
 
 from typing import Any
 
@@ -83,7 +83,7 @@ async def test_null_clears_what_may_be_absent(api: TasksApi) -> None:
     }
 
 
-async def test_a_task_that_somebody_has_is_taken_from_them_and_offered_again(api: TasksApi) -> None:
+async def test_a_held_task_is_revoked_and_offered_again(api: TasksApi) -> None:
     await api.plan("t1", queue="q1")
     (held,) = await api.pull(client="first")
     api.clock.advance(seconds=5)
@@ -109,7 +109,7 @@ async def test_a_task_that_was_pushed_back_is_offered_again(api: TasksApi) -> No
     assert [task["task_id"] for task in await api.pull()] == ["t1"]
 
 
-async def test_what_its_holder_said_of_a_task_goes_with_the_hold(api: TasksApi) -> None:
+async def test_the_status_set_by_the_holder_ends_with_the_lease(api: TasksApi) -> None:
     """Else it would stay running, and pulls that ask for what is pending would pass it by."""
     await api.plan("t1", queue="q1")
     await api.pull(client="w")
@@ -120,7 +120,7 @@ async def test_what_its_holder_said_of_a_task_goes_with_the_hold(api: TasksApi) 
 
 
 @on_sqlite
-async def test_a_status_that_was_asked_for_counts_also_for_a_held_task(api: TasksApi) -> None:
+async def test_a_requested_status_wins_for_a_held_task_too(api: TasksApi) -> None:
     await api.plan("t1")
     await api.pull()
     assert (await api.data("PUT", TASK, {"status": "cancelled"}))["status"] == "cancelled"
@@ -129,7 +129,7 @@ async def test_a_status_that_was_asked_for_counts_also_for_a_held_task(api: Task
 
 
 @on_sqlite
-async def test_the_reason_of_an_error_goes_with_the_error(api: TasksApi) -> None:
+async def test_the_error_reason_is_cleared_with_the_error(api: TasksApi) -> None:
     once = api.with_config(max_attempts=1)
     await once.plan("t1")
     (held,) = await once.pull(client="w")
@@ -138,7 +138,7 @@ async def test_the_reason_of_an_error_goes_with_the_error(api: TasksApi) -> None
     assert (await once.data("PUT", TASK, {"status": "done"}))["error_reason"] is None
 
 
-async def test_an_edit_that_changes_nothing_writes_nothing_and_leaves_the_hold(api: TasksApi) -> None:
+async def test_an_edit_that_changes_nothing_writes_nothing_and_keeps_the_lease(api: TasksApi) -> None:
     await api.plan("t1", tags=["x"], priority=7)
     await api.pull(client="w")
     before, feed = await stored(api, "t1"), await changes(api)
@@ -150,7 +150,7 @@ async def test_an_edit_that_changes_nothing_writes_nothing_and_leaves_the_hold(a
     assert await audited(api, "tasks.edit") == []
 
 
-async def test_a_clients_task_becomes_the_servers_and_can_be_pulled(api: TasksApi) -> None:
+async def test_an_edited_client_task_becomes_a_server_task_and_can_be_pulled(api: TasksApi) -> None:
     await api.submit({"id": "t1"}, key="anna")
     assert await api.pull() == []
     edited = await api.data("PUT", TASK, {"name": "New"})
@@ -165,7 +165,7 @@ async def test_an_edited_task_is_found_by_its_new_tags_only(api: TasksApi) -> No
     assert [task["task_id"] for task in await api.pull("tags=new")] == ["t1"]
 
 
-async def test_a_task_whose_time_had_passed_comes_back_with_a_later_one(api: TasksApi) -> None:
+async def test_an_expired_task_is_offered_again_with_a_later_expiry(api: TasksApi) -> None:
     for later in ("2026-03-01T00:00:00Z", None):
         task_id = f"t-{later}"
         await api.plan(task_id, expires_at=api.clock.now().timestamp() + 60)
@@ -178,7 +178,7 @@ async def test_a_task_whose_time_had_passed_comes_back_with_a_later_one(api: Tas
         assert [task["task_id"] for task in await api.pull()] == [task_id]
 
 
-async def test_an_archived_task_comes_back_with_a_later_end(api: TasksApi) -> None:
+async def test_an_archived_task_is_offered_again_with_a_later_expiry(api: TasksApi) -> None:
     archiving = api.with_config(expired_action="archive")
     await archiving.plan("t1", expires_at="2026-01-01T00:01:00Z")
     api.clock.advance(seconds=61)
@@ -193,7 +193,7 @@ async def test_an_archived_task_comes_back_with_a_later_end(api: TasksApi) -> No
 
 
 @on_sqlite
-async def test_an_end_that_has_passed_may_be_sent_again_unchanged(api: TasksApi) -> None:
+async def test_a_past_expiry_may_be_sent_again_unchanged(api: TasksApi) -> None:
     await api.plan("t1", expires_at="2026-01-01T00:01:00Z")
     api.clock.advance(seconds=61)
     edited = await api.data("PUT", TASK, {"expires_at": "2026-01-01T00:01:00Z", "name": "New"})
@@ -223,7 +223,7 @@ async def test_a_field_out_of_range_is_refused_and_nothing_is_written(api: Tasks
     assert await stored(api, "t1") == before
 
 
-async def test_a_task_without_a_queue_goes_before_its_namesakes(api: TasksApi) -> None:
+async def test_a_task_without_a_queue_is_preferred_among_equal_ids(api: TasksApi) -> None:
     await api.submit(queue="q2")
     for queue in ("q1", "q2"):
         await api.plan("t1", queue=queue)

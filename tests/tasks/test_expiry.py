@@ -13,7 +13,7 @@ SOON = "2026-01-01T00:10:00Z"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-async def pass_by(api: TasksApi, seconds: float = 600) -> None:
+async def pass_expiry(api: TasksApi, seconds: float = 600) -> None:
     api.clock.advance(seconds=seconds)
     await api.run_periodic_tasks()
 
@@ -23,12 +23,12 @@ async def last_line(api: TasksApi) -> tuple[str, str, str | None]:
     return line["kind"], line["by"], line["holder"]
 
 
-async def test_what_nobody_pulled_in_time_expires(api: TasksApi):
+async def test_an_offer_past_its_expiry_expires(api: TasksApi):
     await api.plan("a", tags=["x"], expires_at=SOON)
     await api.plan("b")
-    await pass_by(api, 599)
+    await pass_expiry(api, 599)
     assert (await api.data("GET", f"{PROJECT}/tasks/a"))["expired_at"] is None
-    await pass_by(api, 1)
+    await pass_expiry(api, 1)
     task = await api.data("GET", f"{PROJECT}/tasks/a")
     assert (task["expired_at"], task["pull_state"], task["status"]) == (
         "2026-01-01T00:10:00.000Z",
@@ -48,16 +48,16 @@ async def test_it_cannot_be_pulled_even_before_it_is_marked(api: TasksApi):
 
 async def test_an_expired_task_is_marked_once(api: TasksApi):
     await api.plan("a", expires_at=SOON)
-    await pass_by(api)
-    await pass_by(api)
+    await pass_expiry(api)
+    await pass_expiry(api)
     kinds = [line["kind"] for line in (await api.data("GET", f"{PROJECT}/changes"))["changes"]]
     assert kinds == ["created", "expired"]
 
 
-async def test_who_holds_a_task_may_finish_it_after_its_time(api: TasksApi):
+async def test_a_held_task_may_be_finished_after_its_expiry(api: TasksApi):
     await api.plan("a", queue="q1", expires_at=SOON)
     [held] = await api.pull()
-    await pass_by(api)
+    await pass_expiry(api)
     assert (await api.data("GET", f"{PROJECT}/tasks/a"))["expired_at"] is None
     done = {"status": "done"}
     await api.data("PATCH", "/tasks/p1/q1/a/status", done, x_lease_token=held["lease_token"])
@@ -65,7 +65,7 @@ async def test_who_holds_a_task_may_finish_it_after_its_time(api: TasksApi):
     assert (task["status"], task["pull_state"], task["expired_at"]) == ("done", "pulled", None)
 
 
-async def test_a_task_that_is_released_after_its_time_expires_at_once(api: TasksApi):
+async def test_a_task_released_after_its_expiry_expires_at_once(api: TasksApi):
     await api.plan("a", tags=["x"], expires_at=SOON)
     [held] = await api.pull()
     api.clock.advance(seconds=700)
@@ -77,10 +77,10 @@ async def test_a_task_that_is_released_after_its_time_expires_at_once(api: Tasks
     assert await last_line(api) == ("released", "worker-1", "worker-1")
 
 
-async def test_a_task_that_times_out_after_its_time_expires_at_once(api: TasksApi):
+async def test_a_task_whose_lease_expires_after_its_expiry_expires_at_once(api: TasksApi):
     await api.plan("a", expires_at=SOON)
     await api.pull()
-    await pass_by(api, 3600)
+    await pass_expiry(api, 3600)
     task = await api.data("GET", f"{PROJECT}/tasks/a")
     assert (task["expired_at"], task["pulled_by"]) == ("2026-01-01T01:00:00.000Z", None)
     assert await api.pull() == []
@@ -89,7 +89,7 @@ async def test_a_task_that_times_out_after_its_time_expires_at_once(api: TasksAp
 @on_sqlite
 async def test_expired_tasks_are_kept_unless_the_settings_say_otherwise(api: TasksApi):
     await api.plan("a", expires_at=SOON)
-    await pass_by(api)
+    await pass_expiry(api)
     page = await api.data("GET", f"{PROJECT}/tasks")
     assert [task["task_id"] for task in page["items"]] == ["a"]
 
@@ -98,7 +98,7 @@ async def test_expired_tasks_are_archived_out_of_every_list(api: TasksApi):
     archiving = api.with_config(expired_action="archive")
     await archiving.plan("a", queue="q1", expires_at=SOON)
     await archiving.plan("b", queue="q1")
-    await pass_by(archiving)
+    await pass_expiry(archiving)
     for place in (f"{PROJECT}/tasks?queue=any", f"{PROJECT}/queues/q1/tasks"):
         page = await archiving.data("GET", place)
         assert [task["task_id"] for task in page["items"]] == ["b"]
@@ -113,18 +113,18 @@ async def test_expired_tasks_are_archived_out_of_every_list(api: TasksApi):
 async def test_expired_tasks_are_deleted_softly(api: TasksApi):
     deleting = api.with_config(expired_action="delete")
     await deleting.plan("a", expires_at=SOON)
-    await pass_by(deleting)
+    await pass_expiry(deleting)
     assert await last_line(deleting) == ("deleted", "expiry", None)
     assert (await deleting.error("GET", f"{PROJECT}/tasks/a"))[0] == 410
     assert (await deleting.data("GET", PROJECT))["task_stats"]["total"] == 0
 
 
-async def test_what_a_client_pushed_after_its_time_is_not_put_away(api: TasksApi):
+async def test_an_expired_task_that_a_client_pushed_is_not_archived(api: TasksApi):
     archiving = api.with_config(expired_action="archive")
     await api.plan("a", queue="q1", expires_at=SOON)
-    await pass_by(api)
+    await pass_expiry(api)
     await api.submit({"id": "a", "status": "done"})
-    await pass_by(archiving)
+    await pass_expiry(archiving)
     task = await api.data("GET", f"{PROJECT}/queues/q1/tasks/a")
     assert (task["source"], task["archived_at"]) == ("client", None)
 
@@ -135,12 +135,12 @@ async def test_more_than_one_batch_expires_at_once(api: TasksApi, monkeypatch: p
         many = [{"taskId": f"t{number}", "name": "n", "prompt": "p", "expires_at": SOON} for number in range(count)]
         await api.data("POST", place, {"tasks": many})
     deleting = api.with_config(expired_action="delete")
-    await pass_by(deleting)
+    await pass_expiry(deleting)
     assert (await api.data("GET", PROJECT))["task_stats"]["total"] == 0
 
 
 class TestRules:
-    """What time does to a task, as values."""
+    """Expiry of a task as a value."""
 
     HELD = Task(
         id="tsk_1",
@@ -166,16 +166,16 @@ class TestRules:
         expires_at=NOW + timedelta(hours=1),
     )
 
-    def test_what_is_let_go_in_time_is_on_offer(self):
+    def test_a_task_returned_in_time_is_offered(self):
         again = self.HELD.returned_or_failed("time_out", max_attempts=4, by="timeout", now=NOW)
         assert (again.state, again.status, again.expired_at) == (PullState.OFFERED, Status.PENDING, None)
 
-    def test_what_is_let_go_too_late_has_expired(self):
+    def test_a_task_returned_too_late_has_expired(self):
         late = NOW + timedelta(hours=1)
         again = self.HELD.returned_or_failed("release", max_attempts=4, by="one", now=late)
         assert (again.state, again.expired_at) == (PullState.IDLE, late)
 
-    def test_what_is_let_go_once_too_often_is_in_error(self):
+    def test_a_task_returned_too_often_is_in_error(self):
         over = self.HELD.returned_or_failed("time_out", max_attempts=3, by="timeout", now=NOW)
         assert (over.state, over.status) == (PullState.IDLE, Status.ERROR)
         assert over.error_reason == "Pulled 3 times without a push, last by one."
@@ -185,6 +185,6 @@ class TestRules:
         reset = self.HELD.pull_reset(by="root", now=late)
         assert (reset.state, reset.status, reset.expired_at) == (PullState.IDLE, Status.PENDING, late)
 
-    def test_what_is_offered_anew_in_time_has_not_expired(self):
+    def test_a_task_reoffered_in_time_has_not_expired(self):
         expired = replace(self.HELD, source=Side.SERVER, expired_at=NOW)
         assert expired.reoffered(now=NOW).expired_at is None

@@ -1,4 +1,4 @@
-"""The feed of a project: what changed, in the order in which it happened, and waiting for what comes next."""
+"""The change feed of a project: changes in commit order, and long polling."""
 
 import asyncio
 from datetime import timedelta
@@ -15,7 +15,7 @@ async def feed(api: TasksApi, query: str = "", **said: str) -> dict[str, Any]:
 
 
 async def wait_for_lines(api: TasksApi, query: str, **said: str) -> "asyncio.Task[dict[str, Any]]":
-    """Someone who waits for lines and has looked once already."""
+    """A request that waits for entries and has read the feed once."""
     waiting = asyncio.create_task(feed(api, query, **said))
     for _ in range(20):
         await asyncio.sleep(0.01)  # the database answers in its own time; the clock of the test does not move
@@ -24,14 +24,14 @@ async def wait_for_lines(api: TasksApi, query: str, **said: str) -> "asyncio.Tas
 
 
 async def let_time_pass(api: TasksApi, waiting: "asyncio.Task[Any]") -> None:
-    """Second after second, until someone who waits is answered."""
+    """Advance the clock until a waiting request is answered."""
     async with asyncio.timeout(20):
         while not waiting.done():
             await asyncio.sleep(0.02)
             api.clock.advance(seconds=1)
 
 
-async def test_every_change_is_a_line_in_order(api: TasksApi):
+async def test_every_change_is_an_entry_in_order(api: TasksApi):
     await api.plan("a")
     await api.plan("b", queue="q1")
     await api.data("PUT", f"{PROJECT}/tasks/a", {"name": "Another"})
@@ -62,7 +62,7 @@ async def test_a_page_goes_on_where_the_last_one_ended(api: TasksApi):
 
 
 @on_sqlite
-async def test_a_hundred_lines_are_given_unless_asked_otherwise(api: TasksApi):
+async def test_a_hundred_entries_are_returned_by_default(api: TasksApi):
     many = [{"taskId": f"t{number}", "name": "n", "prompt": "p"} for number in range(150)]
     await api.data("POST", f"{PROJECT}/tasks/batch", {"tasks": many})
     assert len((await feed(api))["changes"]) == 100
@@ -80,7 +80,7 @@ async def test_bad_numbers_are_refused_by_name(api: TasksApi):
 
 
 @on_sqlite
-async def test_answers_are_not_stored_on_the_way(api: TasksApi):
+async def test_responses_are_not_cached(api: TasksApi):
     answer = await api.call("GET", FEED)
     assert answer.headers["cache-control"] == "no-store"
 
@@ -93,7 +93,7 @@ async def test_an_edit_of_a_held_task_names_its_holder(api: TasksApi):
     assert (line["kind"], line["holder"], line["by"]) == ("edited", "one", "root")
 
 
-async def test_a_holder_hears_of_what_is_in_its_hands_and_nothing_else(api: TasksApi):
+async def test_a_holder_sees_changes_of_its_tasks_only(api: TasksApi):
     await api.plan(*"abcd")
     await api.pull("limit=2", client="one")
     await api.pull("limit=2", client="two")
@@ -112,7 +112,7 @@ async def test_a_holder_hears_of_what_is_in_its_hands_and_nothing_else(api: Task
 
 
 class TestWaiting:
-    async def test_who_waits_hears_of_every_kind_of_change(self, api: TasksApi):
+    async def test_a_waiting_request_returns_on_every_kind_of_change(self, api: TasksApi):
         after = 0
         await api.plan("a")
         for verb, path, body in (
@@ -140,7 +140,7 @@ class TestWaiting:
         said = await asyncio.wait_for(feed(api.with_config(wait_seconds=0), "wait=600"), timeout=20)
         assert said["changes"] == []
 
-    async def test_a_holder_is_not_woken_by_what_others_hold(self, api: TasksApi):
+    async def test_a_holder_is_not_notified_of_tasks_of_others(self, api: TasksApi):
         await api.plan("a", "b")
         await api.pull("limit=1", client="one")
         await api.pull("limit=1", client="two")
@@ -151,7 +151,7 @@ class TestWaiting:
         said = await asyncio.wait_for(waiting, timeout=20)
         assert [line["task_id"] for line in said["changes"]] == ["b"]
 
-    async def test_who_waits_keeps_no_connection(self, api: TasksApi):
+    async def test_a_waiting_request_holds_no_connection(self, api: TasksApi):
         waiting = [await wait_for_lines(api, "wait=30") for _ in range(3)]
         waiting += [asyncio.create_task(feed(api, "wait=30")) for _ in range(30)]
         await asyncio.sleep(0.05)
@@ -169,7 +169,7 @@ class TestWaiting:
 
 
 class TestMissing:
-    async def test_who_comes_after_lines_were_forgotten_is_told(self, api: TasksApi):
+    async def test_deleted_entries_are_reported_as_missed(self, api: TasksApi):
         hasty = api.with_config(history_days=1)
         await hasty.plan("a", "b")
         hasty.clock.advance(seconds=86401)
@@ -183,7 +183,7 @@ class TestMissing:
         assert await feed(hasty, "after=2") == {"changes": [], "next": 3, "latest": 3, "missed": True}
         assert (await feed(hasty, "after=3"))["missed"] is False
 
-    async def test_a_number_that_was_never_given_is_of_another_history(self, api: TasksApi):
+    async def test_an_unknown_version_is_reported_as_missed(self, api: TasksApi):
         await api.plan("a")
         said = await asyncio.wait_for(feed(api, "after=99&wait=30"), timeout=20)
         assert said == {"changes": [], "next": 1, "latest": 1, "missed": True}

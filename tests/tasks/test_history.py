@@ -1,4 +1,4 @@
-"""The history of a task's pulls: who took it, when, and how it ended."""
+"""The pull history of a task: who pulled it, when, and how it ended."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ async def test_an_open_pull_has_no_end_yet(api: TasksApi):
     }
 
 
-async def test_a_push_is_told_apart_from_a_release_newest_first(api: TasksApi):
+async def test_a_push_is_distinguished_from_a_release_newest_first(api: TasksApi):
     await api.plan("a", queue="q1")
     await pull_as(api, "anna")
     api.clock.advance(seconds=60)
@@ -109,7 +109,7 @@ async def test_a_deleted_task_keeps_its_history(api: TasksApi):
         assert (line["pulled_by"], line["outcome"]) == ("anna", "revoked")
 
 
-async def test_a_living_task_goes_before_a_deleted_one_of_the_same_name(api: TasksApi):
+async def test_an_active_task_is_preferred_to_a_deleted_one_with_the_same_id(api: TasksApi):
     await api.plan("a", queue="q1")
     await pull_as(api, "anna")
     await api.data("DELETE", f"{PROJECT}/queues/q1/tasks/a")
@@ -122,7 +122,7 @@ async def test_a_living_task_goes_before_a_deleted_one_of_the_same_name(api: Tas
 
 
 @pytest.mark.parametrize("are_deleted", [False, True])
-async def test_of_several_tasks_of_one_name_the_queue_must_be_said(api: TasksApi, are_deleted: bool):
+async def test_equal_ids_in_several_queues_need_the_queue(api: TasksApi, are_deleted: bool):
     await api.submit(queue="q2")
     for queue in ("q1", "q2"):
         await api.plan("a", queue=queue)

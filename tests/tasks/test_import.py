@@ -1,4 +1,4 @@
-"""Taking in an export of the older store."""
+"""Importing an export of the older store."""
 
 import io
 import json
@@ -114,7 +114,7 @@ class TestReading:
         lines = read("", LEAST, "  ", "{", LEAST)
         assert [(line.number, bool(line.problem)) for line in lines] == [(2, False), (4, True), (5, False)]
 
-    def test_a_line_that_is_too_long_is_passed_over(self, monkeypatch: pytest.MonkeyPatch):
+    def test_a_line_that_is_too_long_is_skipped(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(import_format, "MAX_LINE_LENGTH", 200)
         lines = read({**LEAST, "prompt": "x" * 1000}, LEAST)
         assert "longer than 200 bytes" in lines[0].problem
@@ -140,8 +140,8 @@ class TestReading:
         assert line.task.fields["prompt"] == "\\u0000"
 
 
-class TestLoading:
-    async def test_a_whole_task_comes_in_as_its_client_left_it(self, db: Db):
+class TestImport:
+    async def test_every_field_of_a_task_is_imported(self, db: Db):
         assert await take_in(db, FULL) == ImportCounts(created=1)
         [task] = await stored(db, "old")
         assert (task.task_id, task.queue_id, task.name, task.prompt) == ("t1", "q1", "Grüße 👩‍🚀", "世界")
@@ -155,7 +155,7 @@ class TestLoading:
         assert task.created_at == datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC)
         assert task.updated_at == task.finished_at == datetime(2024, 1, 2, 16, tzinfo=UTC)
 
-    async def test_it_is_its_clients_own_and_nobody_is_offered_it(self, db: Db):
+    async def test_it_is_client_owned_and_not_offered(self, db: Db):
         await take_in(db, LEAST)
         [task] = await stored(db, "p1")
         assert (task.source, task.origin, task.state) == (Side.CLIENT, Side.CLIENT, PullState.IDLE)
@@ -200,7 +200,7 @@ class TestLoading:
         after = await api.data("GET", "/projects/p1"), await changes(api), await audited(api, "tasks.import")
         assert after == before
 
-    async def test_a_task_that_is_there_is_left_alone_whoever_made_it(self, api: TasksApi):
+    async def test_an_existing_task_is_skipped_whoever_created_it(self, api: TasksApi):
         await api.plan("t1", name="Planned here")
         await api.submit({"id": "t1", "name": "Pushed"})
         await api.plan("gone")
@@ -214,12 +214,12 @@ class TestLoading:
         assert await take_in(db, *lines) == ImportCounts(created=4)
         assert len(await stored(db, "p1")) == 3
 
-    async def test_a_task_that_stands_twice_in_the_file_comes_in_once(self, db: Db):
+    async def test_a_task_that_is_in_the_file_twice_is_imported_once(self, db: Db):
         assert await take_in(db, LEAST, {**LEAST, "name": "Again"}) == ImportCounts(created=1, skipped=1)
         assert [task.name for task in await stored(db, "p1")] == ["One"]
 
     @on_sqlite
-    async def test_bad_lines_do_not_keep_the_others_out(self, db: Db):
+    async def test_bad_lines_do_not_stop_the_others(self, db: Db):
         assert await take_in(db, "{", LEAST, {**LEAST, "status": "lost"}) == ImportCounts(created=1, bad=2)
 
     @on_sqlite
@@ -231,7 +231,7 @@ class TestLoading:
         assert (await api.error("GET", "/projects/new"))[0] == 404
 
     @on_sqlite
-    async def test_many_lines_come_in_batches_and_each_is_told(self, db: Db, monkeypatch: pytest.MonkeyPatch):
+    async def test_many_lines_are_imported_in_batches_with_progress(self, db: Db, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(loading, "BATCH_LINES", 10)
         lines = [{**LEAST, "task_id": f"t{n}", "project_id": f"p{n % 3}"} for n in range(25)]
         told: list[int] = []
@@ -248,7 +248,7 @@ class TestLoading:
         assert told == [ImportCounts(created=1), ImportCounts(created=2)]
 
     @on_sqlite
-    async def test_who_took_what_in_is_on_record(self, api: TasksApi):
+    async def test_an_import_is_audited(self, api: TasksApi):
         await take_in(api.db, LEAST)
         [line] = await audited(api, "tasks.import")
         assert (line.actor, line.target) == ("cli:me", "project:p1")
@@ -261,7 +261,7 @@ class TestCommand:
         monkeypatch.setenv("PENSTOCK_DATA_DIR", str(tmp_path / "data"))
         return tmp_path
 
-    def test_a_file_is_taken_in_and_the_rest_goes_on_past_a_bad_line(self, folder: Path):
+    def test_a_file_is_imported_past_a_bad_line(self, folder: Path):
         file = folder / "export.jsonl"
         file.write_bytes(export(LEAST, {**LEAST, "status": "lost"}, {**LEAST, "task_id": "t2"}).read())
         first = CliRunner().invoke(command, ["import", str(file)])

@@ -1,4 +1,4 @@
-"""Pulls before they are pushed: confirmed, renewed, released and reset, by those who may and nobody else."""
+"""Leases: confirmed, renewed, released and reset, only by their holder or an admin."""
 
 from dataclasses import replace
 from typing import Any
@@ -29,7 +29,7 @@ class RecordingMetrics(TaskMetrics):
 
 
 async def hold(api: TasksApi, *, client: str = "one", key: str = "anna", **fields: Any) -> dict[str, Any]:
-    """Task `a` in a client's hands, as its pull showed it."""
+    """Pull task `a` as a client; the task as pulled."""
     await api.plan("a", **fields)
     [task] = await api.pull(client=client, key=key)
     shown: dict[str, Any] = task
@@ -47,7 +47,7 @@ async def feed_kinds(api: TasksApi) -> list[str]:
 
 
 class TestConfirm:
-    async def test_a_receipt_is_stamped_and_the_lease_begins_anew(self, api: TasksApi, clock: ManualClock):
+    async def test_a_confirmation_is_recorded_and_renews_the_lease(self, api: TasksApi, clock: ManualClock):
         held = await hold(api)
         clock.advance(seconds=600)
         said = await api.data("POST", f"{HAND}/confirm", key="anna", x_lease_token=held["lease_token"])
@@ -62,9 +62,7 @@ class TestConfirm:
         history = await api.data("GET", f"{HAND}/history")
         assert history["pull_history"][0]["confirmed_at"] == said["confirmed_at"]
 
-    async def test_the_first_receipt_counts_and_the_lease_begins_anew_each_time(
-        self, api: TasksApi, clock: ManualClock
-    ):
+    async def test_the_first_confirmation_counts_and_each_renews_the_lease(self, api: TasksApi, clock: ManualClock):
         await hold(api)
         first = await api.data("POST", f"{HAND}/confirm", key="anna", x_client_id="one")
         clock.advance(seconds=60)
@@ -72,7 +70,7 @@ class TestConfirm:
         assert second["confirmed_at"] == first["confirmed_at"]
         assert second["leased_until"] == "2026-01-01T01:01:00.000Z"
 
-    async def test_a_receipt_is_no_line_of_the_feed(self, api: TasksApi):
+    async def test_a_confirmation_is_not_in_the_feed(self, api: TasksApi):
         await hold(api)
         await api.data("POST", f"{HAND}/confirm", key="anna", x_client_id="one")
         assert await feed_kinds(api) == ["created"]
@@ -115,7 +113,7 @@ class TestRenew:
         assert await api.data("POST", f"{HAND}/renew", key="anna")
         assert (await api.error("POST", f"{HAND}/renew", key="bert"))[0] == 403
 
-    async def test_a_renewal_is_no_line_of_the_feed(self, api: TasksApi):
+    async def test_a_renewal_is_not_in_the_feed(self, api: TasksApi):
         await hold(api)
         await api.data("POST", f"{HAND}/renew", key="anna", x_client_id="one")
         assert await feed_kinds(api) == ["created"]
@@ -141,7 +139,7 @@ class TestRenew:
 
 
 class TestRelease:
-    async def test_a_released_task_is_on_offer_again(self, api: TasksApi, clock: ManualClock):
+    async def test_a_released_task_is_offered_again(self, api: TasksApi, clock: ManualClock):
         held = await hold(api, tags=["x"])
         clock.advance(seconds=60)
         said = await api.data("POST", f"{HAND}/release", key="anna", x_lease_token=held["lease_token"])
@@ -153,7 +151,7 @@ class TestRelease:
         assert (again["task_id"], again["pull_attempts"]) == ("a", 2)
         assert again["lease_token"] != held["lease_token"]
 
-    async def test_it_is_in_the_status_it_was_pulled_in(self, api: TasksApi):
+    async def test_it_has_the_status_it_had_when_it_was_pulled(self, api: TasksApi):
         await hold(api, queue="q1")
         by_holder = {"key": "anna", "x_client_id": "one"}
         await api.data("PATCH", "/tasks/p1/q1/a/status", {"status": "running"}, **by_holder)
@@ -164,7 +162,7 @@ class TestRelease:
         project = await api.data("GET", PROJECT)
         assert (project["task_stats"]["pending"], project["task_stats"]["running"]) == (1, 0)
 
-    async def test_the_history_the_feed_and_the_audit_log_say_who_let_go(self, api: TasksApi, clock: ManualClock):
+    async def test_history_feed_and_audit_log_name_who_released(self, api: TasksApi, clock: ManualClock):
         await hold(api)
         clock.advance(seconds=5)
         await api.data("POST", f"{HAND}/release", key="anna", x_client_id="one")
@@ -208,7 +206,7 @@ class TestRelease:
             assert (status, error["code"], error["details"]["code"]) == (409, "CONFLICT", "PULL_LOST")
             assert error["details"]["reason"] == "one holds it now"
 
-    async def test_what_nobody_holds_cannot_be_released(self, api: TasksApi):
+    async def test_an_unheld_task_cannot_be_released(self, api: TasksApi):
         await api.plan("a")
         for key in ("anna", "root"):
             status, error = await api.error("POST", f"{HAND}/release", key=key)
@@ -254,7 +252,7 @@ class TestReset:
         [again] = await api.pull("status=done", client="two")
         assert again["task_id"] == "a"
 
-    async def test_a_reset_of_what_is_on_offer_changes_nothing(self, api: TasksApi):
+    async def test_a_reset_of_an_offered_task_changes_nothing(self, api: TasksApi):
         await api.plan("a")
         assert await api.data("POST", f"{HAND}/reset")
         assert await feed_kinds(api) == ["created"]
@@ -269,7 +267,7 @@ class TestReset:
 
 
 class TestWhich:
-    """Which task is meant, and who may name it."""
+    """Which task a path means, and who may use it."""
 
     async def test_a_task_of_a_queue_is_named_by_its_queue(self, api: TasksApi):
         await hold(api, queue="q1")
@@ -280,7 +278,7 @@ class TestWhich:
             assert (status, error["details"]["code"]) == (404, "QUEUE_NOT_FOUND")
 
     @on_sqlite
-    async def test_a_name_that_two_queues_have_needs_its_queue(self, api: TasksApi):
+    async def test_equal_ids_in_two_queues_need_the_queue(self, api: TasksApi):
         await api.submit(queue="q2")
         await api.plan("a", queue="q1")
         await api.plan("a", queue="q2")
@@ -292,7 +290,7 @@ class TestWhich:
             assert (await api.error("POST", f"{HAND}/{verb}", x_client_id="one"))[0] == 409
             assert await api.data("POST", f"{PROJECT}/queues/q2/tasks/a/pull/{verb}", x_client_id="one")
 
-    async def test_without_a_queue_the_task_beside_all_queues_is_meant(self, api: TasksApi):
+    async def test_without_a_queue_the_task_outside_all_queues_is_preferred(self, api: TasksApi):
         await api.plan("a")
         await api.plan("a", queue="q1")
         await api.pull(client="one", queue="q1")
@@ -331,7 +329,7 @@ class TestWhich:
             assert (status, error["details"]["code"]) == (404, "PROJECT_NOT_FOUND")
 
     @on_sqlite
-    async def test_reasons_are_told_in_chinese_too(self, api: TasksApi):
+    async def test_reasons_are_available_in_chinese(self, api: TasksApi):
         held = await hold(api)
         await api.data("POST", f"{HAND}/reset")
         headers = {"x_lease_token": held["lease_token"], "accept_language": "zh"}

@@ -1,4 +1,4 @@
-"""Many pulls confirmed, renewed, released or reset at once: what cannot be done is told of, and the rest is done."""
+"""Leases confirmed, renewed, released or reset in a batch: failures are listed, the rest is done."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ VERBS = ("confirm", "renew", "release", "reset")
 
 
 async def hold(api: TasksApi, *task_ids: str, client: str = "one", key: str = "anna") -> dict[str, str]:
-    """Tasks in a client's hands; their tokens by their ids."""
+    """Pull tasks as a client; their lease tokens by task id."""
     await api.plan(*task_ids)
     return {task["task_id"]: task["lease_token"] for task in await api.pull(client=client, key=key)}
 
@@ -26,7 +26,7 @@ async def states(api: TasksApi) -> dict[str, str]:
     return {task["task_id"]: task["pull_state"] for task in page["items"]}
 
 
-async def test_tasks_are_released_and_the_others_told_of(api: TasksApi):
+async def test_tasks_are_released_and_failures_listed(api: TasksApi):
     await hold(api, "a", "b")
     await hold(api, "c", client="two", key="bert")
     await api.plan("free", "gone")
@@ -62,7 +62,7 @@ async def test_each_task_may_come_with_its_own_lease(api: TasksApi):
 
 
 @on_sqlite
-async def test_a_task_that_is_named_twice_is_meant_once(api: TasksApi):
+async def test_a_task_that_is_listed_twice_is_handled_once(api: TasksApi):
     await hold(api, "a")
     body = {"taskIds": ["a", "a"], "tasks": [{"task_id": "a"}]}
     said = await api.data("POST", f"{PULL}/release/batch", body, key="anna", x_client_id="one")
@@ -157,7 +157,7 @@ async def test_a_project_that_is_not_there_is_not_found(api: TasksApi):
 
 
 @on_sqlite
-async def test_reasons_are_told_in_chinese_too(api: TasksApi):
+async def test_reasons_are_available_in_chinese(api: TasksApi):
     await api.plan("a")
     said = await api.data("POST", f"{PULL}/release/batch", {"taskIds": ["a"]}, accept_language="zh")
     assert said["failed_tasks"][0]["reason"] == "任务 a 的拉取已结束：没有人持有该任务。"

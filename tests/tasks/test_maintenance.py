@@ -1,4 +1,4 @@
-"""A holder who falls silent loses the task; what was done too often in vain is given up; what is old is forgotten."""
+"""Lease expiry, the limit of attempts, and retention of history."""
 
 import asyncio
 from dataclasses import replace
@@ -20,13 +20,13 @@ HAND = f"{PROJECT}/tasks/a/pull"
 
 
 async def hold(api: TasksApi, client: str = "one") -> dict[str, Any]:
-    """Task `a` in a client's hands."""
+    """Pull task `a` as a client."""
     [task] = await api.pull(client=client)
     shown: dict[str, Any] = task
     return shown
 
 
-async def fall_silent(api: TasksApi, seconds: float = 3600) -> None:
+async def let_leases_expire(api: TasksApi, seconds: float = 3600) -> None:
     api.clock.advance(seconds=seconds)
     await api.run_periodic_tasks("time-out-pulls")
 
@@ -38,11 +38,11 @@ async def blocked(db: Db) -> int:
         return int(await tx.conn.scalar(text(waiting)) or 0)
 
 
-class TestTimeOut:
-    async def test_the_whole_life_of_a_task_whose_first_holder_fell_silent(self, api: TasksApi):
+class TestLeaseExpiry:
+    async def test_the_lifecycle_of_a_task_whose_first_lease_expires(self, api: TasksApi):
         await api.plan("a", tags=["x"])
         first = await hold(api)
-        await fall_silent(api)
+        await let_leases_expire(api)
         task = await api.data("GET", f"{PROJECT}/tasks/a")
         assert (task["pull_state"], task["pulled_by"], task["status"]) == ("unpulled", None, "pending")
         [second] = await api.pull("tags=x", client="two")
@@ -55,29 +55,29 @@ class TestTimeOut:
         still = await api.data("GET", f"{PROJECT}/tasks/a")
         assert (still["pulled_by"], still["leased_until"]) == ("two", second["leased_until"])
 
-    async def test_history_and_feed_tell_of_it(self, api: TasksApi):
+    async def test_history_and_feed_record_it(self, api: TasksApi):
         await api.plan("a")
         await hold(api)
-        await fall_silent(api)
+        await let_leases_expire(api)
         line = (await api.data("GET", f"{PROJECT}/changes"))["changes"][-1]
         assert (line["kind"], line["holder"], line["by"]) == ("timed_out", "one", "timeout")
         async with api.db.read() as tx:
             row = (await tx.conn.execute(select(task_pull))).one()
         assert (row.outcome, row.ended_by, row.seconds) == ("timed_out", "timeout", 3600.0)
 
-    async def test_who_is_in_time_keeps_it(self, api: TasksApi):
+    async def test_a_renewed_lease_is_kept(self, api: TasksApi):
         await api.plan("a")
         held = await hold(api)
-        await fall_silent(api, 3599)
+        await let_leases_expire(api, 3599)
         await api.data("POST", f"{HAND}/renew", x_lease_token=held["lease_token"])
-        await fall_silent(api, 3599)
+        await let_leases_expire(api, 3599)
         task = await api.data("GET", f"{PROJECT}/tasks/a")
         assert (task["pull_state"], task["pulled_by"]) == ("pulled_not_pushed", "one")
 
-    async def test_who_renews_in_the_last_moment_keeps_it(
+    async def test_a_renewal_in_the_last_moment_keeps_the_lease(
         self, postgres_url: str, deps: Deps, clock: ManualClock, profile: Profile
     ):
-        """The duty has seen that the lease is over and waits for the project; meanwhile the holder renews."""
+        """The periodic task has found the expired lease and waits for the project's lock; the holder renews."""
         db = open_db(postgres_url, clock)
         api = TasksApi(replace(deps, db=db), clock, profile)
         try:
@@ -102,12 +102,12 @@ class TestTimeOut:
         held = await hold(api)
         running = {"status": "running"}
         await api.data("PATCH", "/tasks/p1/q1/a/status", running, x_lease_token=held["lease_token"])
-        await fall_silent(api)
+        await let_leases_expire(api)
         queue = await api.data("GET", f"{PROJECT}/queues/q1")
         assert (queue["task_stats"]["pending"], queue["task_stats"]["running"]) == (1, 0)
         assert (await api.data("GET", f"{PROJECT}/tasks/a"))["status"] == "pending"
 
-    async def test_who_waits_for_a_task_gets_it(self, api: TasksApi):
+    async def test_a_waiting_pull_gets_the_task(self, api: TasksApi):
         await api.plan("a")
         await hold(api)
         api.clock.advance(seconds=3600)
@@ -127,30 +127,30 @@ class TestTimeOut:
                 await generous.data("POST", "/projects", {"project_id": "p2", "name": "P2"})
             await generous.data("POST", f"/projects/{project_id}/tasks/batch", {"tasks": tasks})
             await generous.data("GET", f"/projects/{project_id}/tasks/pull?limit=1000", x_client_id="one")
-        await fall_silent(generous)
+        await let_leases_expire(generous)
         for project_id in ("p1", "p2"):
             stats = await generous.data("GET", f"/projects/{project_id}/tasks/pull/pending?timeout=0")
             assert stats["total"] == 0
 
-    async def test_what_was_held_in_a_deleted_project_is_no_concern(self, api: TasksApi):
+    async def test_tasks_of_a_deleted_project_are_ignored(self, api: TasksApi):
         await api.plan("a")
         await hold(api)
         await api.data("DELETE", PROJECT)
-        await asyncio.wait_for(fall_silent(api), timeout=20)
+        await asyncio.wait_for(let_leases_expire(api), timeout=20)
 
     @on_sqlite
-    async def test_it_is_looked_for_often_enough_to_be_pulled_again_within_a_second(self, api: TasksApi):
+    async def test_expired_leases_are_checked_often_enough_to_be_pulled_again_within_a_second(self, api: TasksApi):
         every = {duty.name: duty.every_seconds for duty in worker.periodic_tasks(api.deps)}
         assert every["time-out-pulls"] <= 0.5
         assert {"expire-tasks", "put-away-expired", "forget-pulls"} <= set(every)
 
 
-class TestGivingUp:
+class TestAttempts:
     async def test_ten_pulls_without_a_push_put_a_task_into_error(self, api: TasksApi):
         await api.plan("a")
         for number in range(1, 11):
             assert (await hold(api, f"client-{number}"))["pull_attempts"] == number
-            await fall_silent(api)
+            await let_leases_expire(api)
         assert await api.pull() == []
         task = await api.data("GET", f"{PROJECT}/tasks/a")
         assert (task["status"], task["pull_state"], task["pulled_by"]) == ("error", "unpulled", None)
@@ -161,19 +161,19 @@ class TestGivingUp:
         assert (line["kind"], line["status"], line["holder"]) == ("timed_out", "error", "client-10")
 
     @on_sqlite
-    async def test_a_reset_begins_the_count_anew(self, api: TasksApi):
+    async def test_a_reset_restarts_the_count(self, api: TasksApi):
         hasty = api.with_config(max_attempts=1)
         await hasty.plan("a")
         await hold(hasty)
         await hasty.data("POST", f"{HAND}/reset")
         assert (await hold(hasty))["pull_attempts"] == 1
-        await fall_silent(hasty)
+        await let_leases_expire(hasty)
         await hasty.data("POST", f"{PROJECT}/tasks/a/re-run")
         assert (await hold(hasty))["pull_attempts"] == 1
 
 
-class TestForgetting:
-    async def test_old_pulls_lines_and_receipts_go_and_open_pulls_stay(self, api: TasksApi):
+class TestRetention:
+    async def test_old_pulls_feed_entries_and_receipts_are_deleted_and_open_pulls_stay(self, api: TasksApi):
         await api.plan("a", "b")
         await api.data("GET", f"{PROJECT}/tasks/pull?limit=1", x_client_id="one", idempotency_key="k1")
         await api.data("POST", f"{HAND}/release", x_client_id="one")

@@ -1,4 +1,4 @@
-"""The room's periodic_tasks say that they are needed just when they have something to do."""
+"""Periodic tasks are needed exactly when they have something to do."""
 
 from sqlalchemy import literal, select
 
@@ -14,21 +14,21 @@ TASK = f"{PROJECT}/tasks/a"
 
 
 async def needed(api: TasksApi) -> list[str]:
-    """The periodic_tasks that say that they are needed, of those that do not always say so."""
+    """The periodic tasks that are needed, of those with a condition."""
     moments = literal(EPOCH, UtcTime), literal(api.clock.now(), UtcTime)
     async with api.db.read() as tx:
         known = {duty.name: duty.needed for duty in worker.periodic_tasks(api.deps) if duty.needed is not None}
         return [name for name, need in known.items() if await tx.conn.scalar(select(need(*moments)))]
 
 
-async def test_nothing_is_needed_where_nothing_is(api: TasksApi):
+async def test_nothing_is_needed_in_an_empty_project(api: TasksApi):
     assert await needed(api) == []
     await api.plan("a", "b", expires_at=SOON)
     await api.pull(client="one")
     assert await needed(api) == []
 
 
-async def test_a_lease_that_ran_out_is_to_be_timed_out(api: TasksApi):
+async def test_an_expired_lease_needs_expiry(api: TasksApi):
     await api.plan("a")
     await api.pull(client="one")
     api.clock.advance(seconds=3599)
@@ -40,7 +40,7 @@ async def test_a_lease_that_ran_out_is_to_be_timed_out(api: TasksApi):
     assert (await api.data("GET", TASK))["pull_state"] == "unpulled"
 
 
-async def test_what_nobody_pulled_in_time_is_to_expire(api: TasksApi):
+async def test_an_offer_past_its_expiry_needs_expiry(api: TasksApi):
     await api.plan("a", expires_at=SOON)
     api.clock.advance(seconds=SOON_SECONDS - 1)
     assert await needed(api) == []
@@ -51,7 +51,7 @@ async def test_what_nobody_pulled_in_time_is_to_expire(api: TasksApi):
     assert (await api.data("GET", TASK))["expired_at"] is not None
 
 
-async def test_what_has_expired_is_to_be_put_away_unless_it_is_kept(api: TasksApi):
+async def test_an_expired_task_needs_archiving_unless_it_is_kept(api: TasksApi):
     archiving = api.with_config(expired_action="archive")
     await api.plan("a", expires_at=SOON)
     api.clock.advance(seconds=SOON_SECONDS)
@@ -62,7 +62,7 @@ async def test_what_has_expired_is_to_be_put_away_unless_it_is_kept(api: TasksAp
     assert await needed(archiving) == []
 
 
-async def test_what_is_of_a_deleted_project_is_left_alone(api: TasksApi):
+async def test_a_deleted_project_needs_nothing(api: TasksApi):
     await api.plan("a", "b", expires_at=SOON)
     await api.pull(client="one")
     await api.data("DELETE", PROJECT)
@@ -70,7 +70,7 @@ async def test_what_is_of_a_deleted_project_is_left_alone(api: TasksApi):
     assert await needed(api) == []
 
 
-async def test_a_silent_holder_loses_the_task_within_a_second_of_a_quiet_house(api: TasksApi):
+async def test_an_expired_lease_is_found_within_a_second_on_an_idle_system(api: TasksApi):
     keeper = Scheduler(api.db, worker.periodic_tasks(api.deps), owner="one")
     await keeper.register()
     await api.plan("a")

@@ -1,7 +1,7 @@
 """Deleting and moving many tasks in one call."""
 
 from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
-from tests.tasks.records import audited, changes, counted, pulled, stored, told
+from tests.tasks.records import audited, changes, counted, event_counts, pulled, stored
 
 DELETE = f"{PROJECT}/tasks/delete/batch"
 MOVE = f"{PROJECT}/tasks/move/batch"
@@ -25,7 +25,7 @@ async def test_many_tasks_are_deleted_and_the_others_named_with_reasons(api: Tas
     assert (await counted(api, "q1")).pending == 1
 
 
-async def test_a_queue_that_is_named_tells_namesakes_apart(api: TasksApi) -> None:
+async def test_a_queue_id_distinguishes_equal_task_ids(api: TasksApi) -> None:
     await api.plan("a")
     await api.plan("a", "b", queue="q1")
     done = await api.data("POST", DELETE, {"task_ids": ["a", "b"], "queue_id": "q1"})
@@ -120,8 +120,8 @@ async def test_a_queue_that_nobody_knows_is_not_found(api: TasksApi) -> None:
         assert (status, error["details"]["code"]) == (404, "QUEUE_NOT_FOUND")
 
 
-async def test_those_who_watch_are_told_once_for_each_call_that_changed_something(api: TasksApi) -> None:
-    before = len(await told(api))
+async def test_one_event_is_sent_per_call_that_changed_something(api: TasksApi) -> None:
+    before = len(await event_counts(api))
     plans = [{"taskId": name, "name": name, "prompt": "p"} for name in ("a", "b")]
     await api.data("POST", f"{PROJECT}/tasks/batch", {"tasks": plans})
     await api.data("PUT", f"{PROJECT}/tasks/a", {"name": "New"})
@@ -130,7 +130,7 @@ async def test_those_who_watch_are_told_once_for_each_call_that_changed_somethin
     await api.data("POST", DELETE, {"taskIds": ["a", "b"]})
     await api.data("POST", f"{PROJECT}/tasks/a/restore")
     await api.data("POST", f"{PROJECT}/tasks/a/restore")
-    assert (await told(api))[before:] == [2, 1, 2, 2, 1]
+    assert (await event_counts(api))[before:] == [2, 1, 2, 2, 1]
 
 
 @on_sqlite

@@ -1,4 +1,4 @@
-"""What people note about a project: a title of their own, notes, tags."""
+"""Metadata of a project: title, notes, tags."""
 
 from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
 from tests.tasks.records import audited
@@ -35,7 +35,7 @@ async def test_what_a_change_leaves_out_stays(api: TasksApi):
 
 
 @on_sqlite
-async def test_null_and_blank_forget_a_field(api: TasksApi):
+async def test_null_and_blank_clear_a_field(api: TasksApi):
     await api.data("PUT", METADATA, {"customTitle": "T", "notes": "N", "tags": ["a"]})
     shown = await api.data("PUT", METADATA, {"customTitle": "  ", "notes": None, "tags": None})
     assert (shown["customTitle"], shown["notes"], shown["tags"]) == (None, None, [])
@@ -44,7 +44,7 @@ async def test_null_and_blank_forget_a_field(api: TasksApi):
 
 
 @on_sqlite
-async def test_where_nothing_is_noted_everything_is_null(api: TasksApi):
+async def test_without_metadata_every_field_is_null(api: TasksApi):
     answer = await api.call("GET", METADATA)
     nothing: object = {
         "projectId": "p1",
@@ -72,7 +72,7 @@ async def test_metadata_can_be_deleted_again_and_again(api: TasksApi):
 
 
 @on_sqlite
-async def test_metadata_at_its_bounds_is_taken(api: TasksApi):
+async def test_metadata_at_its_bounds_is_accepted(api: TasksApi):
     told = {"customTitle": "标" * 200, "notes": "📝" * 5000, "tags": [f"{number:🏷>50}" for number in range(20)]}
     shown = await api.data("PUT", METADATA, told)
     assert {name: shown[name] for name in told} == told
@@ -96,7 +96,7 @@ async def test_metadata_out_of_bounds_is_refused_by_field(api: TasksApi):
     assert (await api.data("GET", METADATA))["notes"] == "kept"
 
 
-async def test_tags_are_told_with_the_most_used_first(api: TasksApi):
+async def test_tags_are_listed_most_used_first(api: TasksApi):
     for project_id, tags in (("p2", ["red", "big"]), ("p3", ["red", "old"]), ("p4", ["red", "old"])):
         await api.make_project(project_id)
         await api.data("PUT", f"/projects/{project_id}/metadata", {"tags": tags})
@@ -107,7 +107,7 @@ async def test_tags_are_told_with_the_most_used_first(api: TasksApi):
 
 
 @on_sqlite
-async def test_fifty_tags_are_told_unless_more_are_asked_for(api: TasksApi):
+async def test_fifty_tags_are_listed_by_default(api: TasksApi):
     for number in range(6):
         await api.make_project(f"many-{number}")
         tags = [f"tag-{number}-{each}" for each in range(20)]

@@ -1,4 +1,4 @@
-"""What is counted about tasks."""
+"""Prometheus metrics of tasks."""
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -30,7 +30,7 @@ def series(samples: Samples, name: str) -> int:
     return sum(known == name for known, _ in samples)
 
 
-class TestMeters:
+class TestTaskMetrics:
     @on_sqlite
     async def test_pulls_are_counted_by_project_and_queue(self, db: Db):
         metrics = TaskMetrics()
@@ -42,7 +42,7 @@ class TestMeters:
         assert value(samples, "penstock_pull_tasks_total", project="p1") == 5
 
     @on_sqlite
-    async def test_names_without_end_are_counted_together(self, db: Db):
+    async def test_label_cardinality_is_bounded(self, db: Db):
         metrics = TaskMetrics()
         for number in range(MAX_PAIRS + 50):
             metrics.count_pull(f"p{number}", "q", 1)
@@ -55,7 +55,7 @@ class TestMeters:
         assert value(samples, "penstock_pull_requests_total", project="p0", queue="q") == 2
 
     @on_sqlite
-    async def test_a_name_may_hold_whatever_names_hold(self, db: Db):
+    async def test_labels_may_contain_any_character(self, db: Db):
         metrics, name = TaskMetrics(), 'a "b"\\\n👩‍🚀' + "x" * 200
         metrics.count_pull(name, name, 1)
         assert value(await read(db, metrics), "penstock_pull_requests_total", project=name, queue=name) == 1
@@ -74,7 +74,7 @@ class TestMeters:
         assert value(samples, "penstock_pull_ended_total", outcome="released") == 1
 
     @on_sqlite
-    async def test_only_pushes_tell_how_long_pulls_take(self, db: Db):
+    async def test_only_pushes_count_in_the_duration_histogram(self, db: Db):
         metrics = TaskMetrics()
         for outcome, seconds in (("pushed", 0.5), ("pushed", 100), ("pushed", 1e6), ("timed_out", 3600)):
             metrics.count_ended(outcome, seconds)
@@ -86,7 +86,7 @@ class TestMeters:
         assert value(samples, "penstock_pull_seconds_sum") == pytest.approx(1_000_100.5)
 
 
-class TestPullFigures:
+class TestPullHealthMetrics:
     async def test_the_success_ratio_is_that_of_the_last_hour(self, api: TasksApi, clock: ManualClock):
         await end_pulls(api, "early", timed_out=MIN_ENDED_PULLS)
         clock.advance(seconds=3601)
@@ -94,7 +94,7 @@ class TestPullFigures:
         assert value(await read(api.db, api.deps.metrics), "penstock_pull_success_ratio") == 0.75
 
     @on_sqlite
-    async def test_of_too_few_pulls_no_ratio_is_told(self, api: TasksApi):
+    async def test_too_few_pulls_have_no_ratio(self, api: TasksApi):
         await end_pulls(api, "few", released=MIN_ENDED_PULLS - 1)
         assert value(await read(api.db, TaskMetrics()), "penstock_pull_success_ratio") is None
 
@@ -114,7 +114,7 @@ class TestPullFigures:
         await api.pull()
         assert value(await read(api.db, TaskMetrics(), pull_timeout=0), "penstock_pulls_overdue") == 1
 
-    async def test_without_a_database_the_other_figures_are_told(self, clock: ManualClock):
+    async def test_without_a_database_the_other_metrics_are_exported(self, clock: ManualClock):
         db, metrics = open_db("postgresql://nobody@127.0.0.1:1/nowhere", clock), TaskMetrics()
         metrics.count_limited()
         samples = await read(db, metrics)
@@ -123,7 +123,7 @@ class TestPullFigures:
         await db.close()
 
 
-class TestWhoCounts:
+class TestCounting:
     @on_sqlite
     async def test_a_pull_its_push_and_a_reset_are_counted(self, api: TasksApi, clock: ManualClock):
         await api.plan("t1", "t2", queue="q1")

@@ -27,7 +27,7 @@ async def test_a_task_goes_into_a_queue_on_to_another_and_out_again(api: TasksAp
     assert [kind for _, kind, _ in await changes(api)] == ["created", "moved", "moved", "moved"]
 
 
-async def test_a_move_leaves_a_task_with_its_holder(api: TasksApi) -> None:
+async def test_a_move_keeps_the_lease(api: TasksApi) -> None:
     await api.plan("t1", queue="q1", tags=["x"])
     await api.pull(client="w")
     before = await stored(api, "t1", "q1")
@@ -42,7 +42,7 @@ async def test_a_move_leaves_a_task_with_its_holder(api: TasksApi) -> None:
     assert await pulled(api, "t1", "q2") == [("w", "w", "pushed")]
 
 
-async def test_a_move_leaves_a_clients_task_the_clients(api: TasksApi) -> None:
+async def test_a_move_keeps_a_client_task_client_owned(api: TasksApi) -> None:
     await api.submit({"id": "t1"}, key="anna")
     moved = await api.data("POST", MOVE, {"queueId": "q2"})
     assert (moved["source"], moved["origin"], moved["server_modified_at"]) == ("client", "client", None)
@@ -65,7 +65,7 @@ async def test_a_move_to_where_a_task_is_does_nothing(api: TasksApi) -> None:
     assert await audited(api, "tasks.move") == []
 
 
-async def test_a_move_into_an_id_that_is_taken_is_refused(api: TasksApi) -> None:
+async def test_a_move_to_a_queue_with_the_same_id_is_refused(api: TasksApi) -> None:
     await api.plan("t1")
     await api.plan("t1", queue="q1")
     await api.plan("t1", queue="q2")
@@ -77,7 +77,7 @@ async def test_a_move_into_an_id_that_is_taken_is_refused(api: TasksApi) -> None
     assert (status, error["details"]["code"]) == (409, "TASK_EXISTS")
 
 
-async def test_namesakes_are_told_apart_by_where_they_come_from(api: TasksApi) -> None:
+async def test_equal_ids_are_distinguished_by_their_source_queue(api: TasksApi) -> None:
     await api.submit(queue="q3")
     for queue in ("q1", "q2"):
         await api.plan("t1", queue=queue)

@@ -1,4 +1,4 @@
-"""Doing queues and tasks over: reset, reset-error and re-run, and what that does to those who have the tasks."""
+"""Queue operations: reset, reset-error and re-run, and what they do to held tasks."""
 
 import math
 from dataclasses import replace
@@ -15,7 +15,7 @@ from penstock.tasks.queue_operations import ResetOptions
 from tests.plans import recorded
 from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
 from tests.tasks.filled_tables import task as any_task
-from tests.tasks.records import audited, changes, counted, pulled, stored, told
+from tests.tasks.records import audited, changes, counted, event_counts, pulled, stored
 
 QUEUE = f"{PROJECT}/queues/q1"
 LATER = "2026-01-01T00:01:00.000Z"
@@ -35,14 +35,14 @@ async def push(api: TasksApi, task_id: str, status: str, *, queue: str = "q1", c
 
 
 async def work_through(api: TasksApi, **outcomes: str) -> None:
-    """Have tasks of q1 pulled and pushed with these statuses."""
+    """Pull tasks of q1 and push them with these statuses."""
     await api.plan(*outcomes, queue="q1")
     await api.pull("limit=100", queue="q1")
     for task_id, status in outcomes.items():
         await push(api, task_id, status)
 
 
-async def test_a_reset_starts_every_task_of_a_queue_over(api: TasksApi) -> None:
+async def test_a_reset_makes_every_task_of_a_queue_pending(api: TasksApi) -> None:
     await work_through(api, t1="done", t2="error", t3="cancelled", t4="running")
     await api.data("PUT", f"{QUEUE}/tasks/t1", {"status": "done", "report": "All well.", "result": {"sum": 3}})
     await api.plan("beside")
@@ -67,7 +67,7 @@ async def test_a_reset_starts_every_task_of_a_queue_over(api: TasksApi) -> None:
     assert {one["task_id"] for one in await api.pull("limit=100", queue="q1")} == {"t1", "t2", "t3", "t4"}
 
 
-async def test_a_reset_takes_back_what_clients_pushed_as_their_own(api: TasksApi) -> None:
+async def test_a_reset_makes_client_tasks_server_owned(api: TasksApi) -> None:
     await api.submit({"id": "c1", "status": "done"}, {"id": "c2", "status": "pending"})
     assert (await api.data("POST", f"{QUEUE}/reset"))["affected_count"] == 2
     task = await stored(api, "c1", "q1")
@@ -119,7 +119,7 @@ async def test_the_queue_says_what_was_done_to_it_last_and_by_whom(api: TasksApi
     assert queue["updated_at"] == "2026-01-01T00:02:00.000Z"
 
 
-async def test_a_reset_takes_tasks_out_of_their_holders_hands(api: TasksApi) -> None:
+async def test_a_reset_revokes_leases(api: TasksApi) -> None:
     await api.plan("t1", queue="q1")
     (held,) = await api.pull(queue="q1")
     await api.data("POST", f"{QUEUE}/reset")
@@ -131,7 +131,7 @@ async def test_a_reset_takes_tasks_out_of_their_holders_hands(api: TasksApi) -> 
     assert [(line["kind"], line["holder"]) for line in feed["changes"]] == [("created", None), ("reset", "worker-1")]
 
 
-async def test_operations_are_in_the_feed_in_order_and_wake_those_who_watch(api: TasksApi) -> None:
+async def test_operations_are_in_the_feed_in_order_and_send_an_event(api: TasksApi) -> None:
     await work_through(api, t1="done", t2="error")
     before = len(await changes(api))
     await api.data("POST", f"{QUEUE}/reset-error")
@@ -145,14 +145,14 @@ async def test_operations_are_in_the_feed_in_order_and_wake_those_who_watch(api:
         ("t1", "reset"),
         ("t2", "reset"),
     ]
-    assert (await told(api))[-3:] == [1, 2, 2]
+    assert (await event_counts(api))[-3:] == [1, 2, 2]
 
 
 @on_sqlite
-async def test_nothing_to_do_over_is_told_to_nobody(api: TasksApi) -> None:
-    before = await told(api), await changes(api)
+async def test_an_operation_without_tasks_sends_no_event(api: TasksApi) -> None:
+    before = await event_counts(api), await changes(api)
     assert (await api.data("POST", f"{QUEUE}/reset"))["affected_count"] == 0
-    assert (await told(api), await changes(api)) == before
+    assert (await event_counts(api), await changes(api)) == before
 
 
 async def test_a_second_reset_changes_nothing_but_the_time(api: TasksApi) -> None:
@@ -181,7 +181,7 @@ async def test_pulls_stay_as_they_are_where_the_settings_say_so(api: TasksApi, o
     assert await pulled(api, "t2", "q1") == [("worker-1", "worker-1", "pushed")]
 
 
-async def test_a_holder_who_kept_a_task_gives_it_back_pending(api: TasksApi) -> None:
+async def test_a_task_kept_by_its_holder_is_released_as_pending(api: TasksApi) -> None:
     keeping = api.with_config(reset_clears_pulls=False)
     await keeping.plan("t1", queue="q1", status="error")
     await keeping.pull("status=error", queue="q1")
@@ -201,7 +201,7 @@ async def test_each_setting_is_for_its_own_operations(api: TasksApi) -> None:
     assert (await stored(api, "t1", "q1")).state is PullState.OFFERED
 
 
-async def test_deleted_tasks_are_left_alone(api: TasksApi) -> None:
+async def test_deleted_tasks_are_not_changed(api: TasksApi) -> None:
     await api.plan("t1", "t2", queue="q1", status="error")
     await api.data("DELETE", f"{QUEUE}/tasks/t1")
     gone = await stored(api, "t1", "q1")
@@ -212,7 +212,7 @@ async def test_deleted_tasks_are_left_alone(api: TasksApi) -> None:
     assert (status, error["details"]["code"]) == (410, "TASK_DELETED")
 
 
-async def test_archived_tasks_are_left_alone(api: TasksApi) -> None:
+async def test_archived_tasks_are_not_changed(api: TasksApi) -> None:
     await api.plan("t1", "t2", queue="q1", status="error", expires_at="2026-01-01T00:00:30Z")
     archiving = api.with_config(expired_action="archive")
     api.clock.advance(seconds=60)
@@ -229,7 +229,7 @@ async def test_archived_tasks_are_left_alone(api: TasksApi) -> None:
     assert await stored(api, "t1", "q1") == gone
 
 
-async def test_an_expired_task_changes_its_status_and_stays_off_offer(api: TasksApi) -> None:
+async def test_an_expired_task_changes_its_status_and_is_not_offered(api: TasksApi) -> None:
     await api.plan("t1", queue="q1", status="error", expires_at="2026-01-01T00:00:30Z")
     api.clock.advance(seconds=60)
     assert (await api.data("POST", f"{QUEUE}/reset"))["affected_count"] == 1
@@ -318,12 +318,12 @@ async def test_a_long_queue_is_reset_as_a_whole_in_batches(api: TasksApi, monkey
     assert (await stored(api, "t0", "q1")).state is (await stored(api, "t499", "q1")).state is PullState.OFFERED
     versions = [version for _, kind, version in await changes(api) if kind == "reset"]
     assert versions == list(range(versions[0], versions[0] + many))
-    assert (await told(api))[-1] == many
+    assert (await event_counts(api))[-1] == many
 
 
 @pytest.mark.parametrize("state", list(PullState))
 @pytest.mark.parametrize("clears", [True, False])
-def test_what_a_reset_makes_of_a_task_in_each_state(state: PullState, clears: bool) -> None:
+def test_a_reset_of_a_task_in_each_state(state: PullState, clears: bool) -> None:
     before = next(one for one in map(any_task, range(400)) if one.state is state and one.deleted_at is None)
     now = before.created_at + timedelta(seconds=5)
     after = ResetOptions.of(Operation.RESET, Config(reset_clears_pulls=clears)).applied(before, by="me", now=now)

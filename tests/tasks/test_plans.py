@@ -1,7 +1,7 @@
-"""Every list, filter and claim of the room is served by an index: the plans of both databases say so.
+"""Every list, filter, claim and statistic uses an index, by the query plans of both databases.
 
-On PostgreSQL a plan may be made while a table is empty, or full and never looked at, and be kept from then on. So the
-same is asked of tables in each of these states, of the plan for any parameters, and by counting what a run looks at.
+PostgreSQL may make a plan while a table is empty, or full without statistics, and keep it. So plans are checked on
+tables in each of these states, with generic plans, and by counting the rows that a run reads.
 """
 
 import re
@@ -29,9 +29,9 @@ from tests.tasks.queries import QUERIES, PlanQuery
 
 NEW, UNSEEN, FULL = "penstock_task_plans_new", "penstock_task_plans_unseen", "penstock_task_plans_full"
 TABLES = r"(task(_\w+)?|project(_tag)?|queue|pull_receipt)"
-MOST_SORTED = 100
-MOST_PAGES = 800
-MOST_INSTRUCTIONS = 50_000  # a walk over a project takes several times as many
+MAX_SORTED = 100
+MAX_PAGES = 800
+MAX_INSTRUCTIONS = 50_000  # a scan of a project takes several times as many
 
 SMALL = QueueScope(project_pk="prj_2")
 QUEUE = QueueScope(project_pk="prj_2", queue_pk="que_2_2")
@@ -49,8 +49,8 @@ STATISTICS: dict[str, tuple[str, Run]] = {
     "states": (r"ix_task_(any|list)\w*", lambda tx: statistics.count_server_tasks(tx, SMALL)),
     "states of a queue": (r"ix_task_list\w*", lambda tx: statistics.count_server_tasks(tx, QUEUE)),
     "held": ("ix_task_pending", lambda tx: statistics.list_held(tx, "prj_2", pulled_before=NOW, offset=0, limit=10)),
-    "waiting": (r"ix_task_(offered|pending|held)\w*", lambda tx: statistics.count_open(tx, SMALL)),
-    "waiting anywhere": (r"ix_task_(offered|pending|held)\w*", lambda tx: statistics.count_open(tx, None)),
+    "open": (r"ix_task_(offered|pending|held)\w*", lambda tx: statistics.count_open(tx, SMALL)),
+    "open anywhere": (r"ix_task_(offered|pending|held)\w*", lambda tx: statistics.count_open(tx, None)),
     "queues": ("ix_queue_active", lambda tx: statistics.list_queues(tx, SMALL, offset=0, limit=10)),
     "finished long ago": (
         "ix_task_finished",
@@ -67,16 +67,16 @@ STATISTICS: dict[str, tuple[str, Run]] = {
 }
 
 
-# The databases: new (nothing in it), unseen (full, and PostgreSQL has not looked yet), full.
+# The databases: new (empty), unseen (full, but PostgreSQL has no statistics yet), full.
 
 
-async def nobody(_db: Db) -> None:
-    """Fill a database with nothing."""
+async def fill_nothing(_db: Db) -> None:
+    """Leave a database empty."""
 
 
 @pytest.fixture(scope="module")
 def new_postgres(postgres_server: Databases) -> Iterator[str]:
-    with plans.unseen_postgres(postgres_server, NEW, nobody) as url:
+    with plans.unseen_postgres(postgres_server, NEW, fill_nothing) as url:
         yield url
 
 
@@ -94,7 +94,7 @@ def full_postgres(postgres_server: Databases, unseen_postgres: str) -> Iterator[
 
 @pytest.fixture(scope="module")
 def new_sqlite(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    return plans.full_sqlite(sqlite_template, tmp_path_factory, nobody)
+    return plans.full_sqlite(sqlite_template, tmp_path_factory, fill_nothing)
 
 
 @pytest.fixture(scope="module")
@@ -119,18 +119,18 @@ def on(*databases: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("tables_at", databases, indirect=True)
 
 
-async def said(db: Db, look: PlanQuery) -> Recorded:
-    """What a look says to the database; nothing of it stays."""
+async def statements_of(db: Db, query: PlanQuery) -> Recorded:
+    """The statements of a query; its transaction is rolled back."""
     with recorded(db, TABLES) as statements:
         async with rolled_back(db) as tx:
             with suppress(NotFound):
-                await look.run(tx)
-    assert statements, look.name
+                await query.run(tx)
+    assert statements, query.name
     return statements
 
 
 def walks_whole(step: str) -> bool:
-    """`SCAN task` on SQLite, be it along an index; of the smaller tables a list may have to see all."""
+    """`SCAN task` on SQLite, even along an index; lists may scan the smaller tables."""
     return step.startswith("SCAN task") or (reads_a_whole_table(step) and step.split()[-1] in metadata.tables)
 
 
@@ -138,65 +138,67 @@ def serves(index: str, steps: list[str]) -> bool:
     return any(re.search(rf"{index}\b", step) for step in steps)
 
 
-def wrong_on_postgres(look: PlanQuery, found: list[Any], *, unseen: bool) -> list[str]:
-    """What is wrong with the plans of a look."""
+def wrong_on_postgres(query: PlanQuery, found: list[Any], *, unseen: bool) -> list[str]:
+    """The steps of the plans of a query, if they are wrong."""
     steps = [step for plan in found for step in plans.steps(plan)]
-    index = look.unseen if unseen and look.unseen else look.index
+    index = query.unseen if unseen and query.unseen else query.index
     whole = any(plans.walks_whole(plan, "task") for plan in found)
     return steps if whole or not serves(index, steps) or any(map(reads_a_whole_table, steps)) else []
 
 
 @on("new_sqlite", "full_sqlite")
-async def test_every_look_is_served_by_its_index_on_sqlite(tables: Db):
+async def test_every_query_uses_its_index_on_sqlite(tables: Db):
     wrong: dict[str, Any] = {}
-    for look in QUERIES:
-        steps = [step for statement in await said(tables, look) for step in await plans.explain(tables, *statement)]
-        if any(map(walks_whole, steps)) or not serves(look.index, steps):
-            wrong[look.name] = steps
+    for query in QUERIES:
+        steps = [
+            step for statement in await statements_of(tables, query) for step in await plans.explain(tables, *statement)
+        ]
+        if any(map(walks_whole, steps)) or not serves(query.index, steps):
+            wrong[query.name] = steps
     assert wrong == {}
 
 
 @on("unseen_postgres", "full_postgres")
-async def test_every_look_is_served_by_its_index_on_postgres(tables: Db, tables_at: str):
+async def test_every_query_uses_its_index_on_postgres(tables: Db, tables_at: str):
     wrong: dict[str, Any] = {}
-    for look in QUERIES:
-        found = [await plans.plan_of(tables, *statement) for statement in await said(tables, look)]
-        wrong[look.name] = wrong_on_postgres(look, found, unseen=UNSEEN in tables_at)
+    for query in QUERIES:
+        found = [await plans.plan_of(tables, *statement) for statement in await statements_of(tables, query)]
+        wrong[query.name] = wrong_on_postgres(query, found, unseen=UNSEEN in tables_at)
     assert {name: steps for name, steps in wrong.items() if steps} == {}
 
 
 @on("new_postgres", "unseen_postgres", "full_postgres")
-async def test_the_plans_that_postgres_keeps_are_good_too(tables: Db, tables_at: str):
-    """After five runs PostgreSQL may keep a plan for any parameters, and use it while the tables grow."""
+async def test_generic_plans_of_postgres_use_the_index_too(tables: Db, tables_at: str):
+    """After five runs PostgreSQL may keep a generic plan, and use it while the tables grow."""
     wrong: dict[str, Any] = {}
-    for look in QUERIES:
-        statements = enumerate(await said(tables, look))
+    for query in QUERIES:
+        statements = enumerate(await statements_of(tables, query))
         found = [await plans.kept_plan_of(tables, f"kept_{number}", text) for number, (text, _) in statements]
-        wrong[look.name] = wrong_on_postgres(look, found, unseen=UNSEEN in tables_at)
+        wrong[query.name] = wrong_on_postgres(query, found, unseen=UNSEEN in tables_at)
     assert {name: steps for name, steps in wrong.items() if steps} == {}
 
 
 @on("unseen_postgres", "full_postgres")
-async def test_no_look_passes_over_many_rows(tables: Db, tables_at: str):
+async def test_no_query_reads_many_rows(tables: Db, tables_at: str):
     wrong: dict[str, Any] = {}
-    for look in QUERIES:
-        if look.whole or (look.unseen and UNSEEN in tables_at):
+    for query in QUERIES:
+        if query.whole or (query.unseen and UNSEEN in tables_at):
             continue
-        for statement in await said(tables, look):
+        for statement in await statements_of(tables, query):
             for work in (await plans.measure(tables, *statement), await plans.measure_kept(tables, *statement)):
                 pages = 0 if statement[0].startswith("UPDATE") else work.pages  # many indexes are written to
-                if work.rows > look.most_rows or work.sorted > MOST_SORTED or pages > MOST_PAGES:
-                    wrong[look.name] = work
+                if work.rows > query.most_rows or work.sorted > MAX_SORTED or pages > MAX_PAGES:
+                    wrong[query.name] = work
     assert wrong == {}
 
 
 @on("full_sqlite")
-async def test_no_look_is_a_long_walk_on_sqlite(tables: Db):
+async def test_no_query_is_a_long_scan_on_sqlite(tables: Db):
     wrong: dict[str, Any] = {}
-    for look in QUERIES:
-        for statement in [] if look.whole else await said(tables, look):
-            if (instructions := await plans.count_instructions(tables, *statement)) > MOST_INSTRUCTIONS:
-                wrong[look.name] = instructions
+    for query in QUERIES:
+        for statement in [] if query.whole else await statements_of(tables, query):
+            if (instructions := await plans.count_instructions(tables, *statement)) > MAX_INSTRUCTIONS:
+                wrong[query.name] = instructions
     assert wrong == {}
 
 

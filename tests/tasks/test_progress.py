@@ -1,4 +1,4 @@
-"""How one task goes: messages, log lines and its status, one at a time."""
+"""Progress of a task: messages, log lines and its status."""
 
 import asyncio
 from dataclasses import replace
@@ -35,7 +35,7 @@ SAID = {"role": "user", "content": "Hello"}
 
 @pytest.fixture
 async def planned(api: TasksApi) -> TasksApi:
-    """With a client's task `a` in q1, and a planned one beside all queues."""
+    """With a client's task `a` in q1, and a server task outside all queues."""
     await api.submit({"id": "a"})
     await api.plan("alone")
     api.clock.advance(seconds=60)
@@ -43,7 +43,7 @@ async def planned(api: TasksApi) -> TasksApi:
 
 
 async def time_left(api: TasksApi, task_id: str) -> float:
-    """How long the holder may keep a task."""
+    """When the lease of a task ends."""
     until = (await task_of(api, task_id)).leased_until
     assert until is not None
     return (until - api.clock.now()).total_seconds()
@@ -57,14 +57,14 @@ class TestMessages:
         assert (data["message_id"], data["role"]) == (1, "ASSISTANT")
         assert await messages_of(planned, "a") == [(0, "USER", "Hello", "s-1"), (1, "ASSISTANT", "مرحبا 👋", None)]
 
-    async def test_it_makes_task_queue_and_project_as_new_as_itself(self, planned: TasksApi) -> None:
+    async def test_it_updates_the_times_of_task_queue_and_project(self, planned: TasksApi) -> None:
         await planned.data("POST", f"{TASK}/message", SAID)
         now = planned.clock.now()
         task, queue, project = await task_of(planned, "a"), await queue_of(planned), await project_of(planned)
         assert (task.updated_at, queue.updated_at, project.updated_at) == (now, now, now)
         assert (queue.last_task_at, project.last_task_at) == (now, now)
 
-    async def test_it_is_neither_in_the_feed_nor_told_to_those_who_watch(self, planned: TasksApi) -> None:
+    async def test_it_is_neither_in_the_feed_nor_an_event(self, planned: TasksApi) -> None:
         version, told = (await project_of(planned)).version, len(await events_of(planned))
         await planned.data("POST", f"{TASK}/message", SAID)
         assert await changes_after(planned, version) == []
@@ -77,7 +77,7 @@ class TestMessages:
         assert (await task_of(planned, "alone")).state == "offered"
         assert (await project_of(planned)).last_task_at == planned.clock.now()
 
-    async def test_the_oldest_leave_when_there_are_too_many(
+    async def test_the_oldest_are_deleted_past_the_limit(
         self, planned: TasksApi, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(task_messages, "MAX_KEPT", 3)
@@ -96,7 +96,7 @@ class TestLogs:
         assert (await planned.data("POST", f"{ALONE}/log", {"content": "alone"}))["log_id"] == 0
         assert [number for number, _ in await log_of(planned, "a")] == [0, 1]
 
-    async def test_it_leaves_all_times_alone(self, planned: TasksApi) -> None:
+    async def test_it_changes_no_times(self, planned: TasksApi) -> None:
         before = await task_of(planned, "a"), await queue_of(planned), await project_of(planned)
         await planned.data("POST", f"{TASK}/log", {"content": "began"})
         task, queue, project = await task_of(planned, "a"), await queue_of(planned), await project_of(planned)
@@ -105,7 +105,7 @@ class TestLogs:
     async def test_it_does_not_wait_for_the_project(
         self, postgres_url: str, clock: ManualClock, deps: Deps, profile: Profile
     ) -> None:
-        """On PostgreSQL; SQLite has one writer, and everybody waits for it."""
+        """Only on PostgreSQL: SQLite has a single writer."""
         db = open_db(postgres_url, clock)
         api = TasksApi(replace(deps, db=db), clock, profile)
         await api.submit({"id": "a"})
@@ -118,7 +118,7 @@ class TestLogs:
 
 class TestStatus:
     @on_sqlite
-    async def test_a_status_is_taken_in_any_case_and_shown_in_capitals(self, planned: TasksApi) -> None:
+    async def test_a_status_is_accepted_in_any_case_and_shown_in_capitals(self, planned: TasksApi) -> None:
         data = await planned.data("PATCH", f"{TASK}/status", {"status": "Running"}, key="anna")
         assert data == {
             "task_id": "a",
@@ -130,7 +130,7 @@ class TestStatus:
         assert (task.status, task.started_at, task.updated_by) == ("running", planned.clock.now(), "anna")
         assert (await queue_of(planned)).counts.running == 1
 
-    async def test_to_say_it_twice_is_harmless(self, planned: TasksApi) -> None:
+    async def test_repeating_it_is_harmless(self, planned: TasksApi) -> None:
         await planned.data("PATCH", f"{TASK}/status", {"status": "done"})
         before = await task_of(planned, "a"), await project_of(planned)
         planned.clock.advance(seconds=5)
@@ -139,7 +139,7 @@ class TestStatus:
         assert data["updated_at"] == "2026-01-01T00:01:00.000Z"
         assert (await task_of(planned, "a"), await project_of(planned)) == before
 
-    async def test_it_is_in_the_feed_but_not_told_to_those_who_watch(self, planned: TasksApi) -> None:
+    async def test_it_is_in_the_feed_but_not_an_event(self, planned: TasksApi) -> None:
         version, told = (await project_of(planned)).version, len(await events_of(planned))
         await planned.data("PATCH", f"{TASK}/status", {"status": "error"})
         assert [line.kind.value for line in await changes_after(planned, version)] == ["pushed"]
@@ -172,7 +172,7 @@ class TestStatus:
 
 
 class TestHolders:
-    async def test_all_three_extend_the_holders_time(self, planned: TasksApi) -> None:
+    async def test_all_three_renew_the_lease(self, planned: TasksApi) -> None:
         [held] = await planned.pull()
         calls: list[tuple[str, str, dict[str, Any]]] = [
             ("PATCH", "status", {"status": "running"}),
@@ -189,7 +189,7 @@ class TestHolders:
             await planned.data(method, f"{ALONE}/{what}", {**body, **token}, x_client_id="another name")
             assert await time_left(planned, "alone") == HOUR
 
-    async def test_others_do_not_extend_it(self, planned: TasksApi) -> None:
+    async def test_other_clients_do_not_renew_it(self, planned: TasksApi) -> None:
         [held] = await planned.pull()
         planned.clock.advance(seconds=60)
         await planned.data("POST", f"{ALONE}/message", SAID, x_client_id="worker-2")
@@ -237,10 +237,10 @@ class TestHolders:
         await planned.data("PATCH", f"{ALONE}/status", {"status": "done"}, x_client_id="worker-1")
 
 
-class TestTogether:
-    """Those who speak at the same time share a trip, and each is answered alone."""
+class TestCoalescing:
+    """Concurrent updates are coalesced, and each gets its own result."""
 
-    async def test_everyone_is_taken_at_their_word_and_by_their_name(self, api: TasksApi) -> None:
+    async def test_each_update_is_applied_under_its_own_client(self, api: TasksApi) -> None:
         names = [f"t{number}" for number in range(20)]
         await api.plan(*names, queue="q1")
         for name in names:
@@ -264,7 +264,7 @@ class TestTogether:
             assert (pull.outcome, pull.ended_by) == ("pushed", f"client-of-{name}")
         assert (await queue_of(api)).counts.done == (await project_of(api)).counts.done == 20
 
-    async def test_what_speaks_against_one_does_not_stop_the_others(self, planned: TasksApi) -> None:
+    async def test_an_error_of_one_does_not_stop_the_others(self, planned: TasksApi) -> None:
         await planned.submit({"id": "b"}, queue="q2")
         await planned.data("DELETE", f"{PROJECT}/queues/q2/tasks/b")
         calls = {
@@ -285,7 +285,7 @@ class TestTogether:
         assert (await task_of(planned, "a")).status == "done"
         assert (await task_of(planned, "alone")).status == "pending"
 
-    async def test_what_is_said_of_one_task_is_taken_in_turn(self, planned: TasksApi) -> None:
+    async def test_updates_of_one_task_are_applied_in_order(self, planned: TasksApi) -> None:
         version = (await project_of(planned)).version
         words, path = (
             [Status.RUNNING, Status.ERROR, Status.RUNNING, Status.DONE],
@@ -304,9 +304,9 @@ CALLS: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
-class TestWhatIsNotTaken:
+class TestRefusals:
     @on_sqlite
-    async def test_what_is_not_there_is_named_with_all_three_names(self, planned: TasksApi) -> None:
+    async def test_an_unknown_task_is_named_with_all_ids(self, planned: TasksApi) -> None:
         for method, what, body in CALLS:
             for names in (("none", "q1", "a"), ("p1", "none", "a"), ("p1", "q1", "none"), ("p1", "q1", "alone")):
                 status, error = await planned.error(method, f"/tasks/{'/'.join(names)}/{what}", body)
@@ -325,7 +325,7 @@ class TestWhatIsNotTaken:
             assert error["details"]["task_id"] == "a"
 
     @on_sqlite
-    async def test_a_name_that_several_queues_have_needs_its_queue(self, planned: TasksApi) -> None:
+    async def test_equal_ids_in_several_queues_need_the_queue(self, planned: TasksApi) -> None:
         await planned.submit({"id": "a"}, queue="q2")
         for method, what, body in CALLS:
             status, error = await planned.error(method, f"{PROJECT}/tasks/a/{what}", body)

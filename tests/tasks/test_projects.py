@@ -1,4 +1,4 @@
-"""Projects: looking at them, making and changing them."""
+"""Projects: listing, creating and changing them."""
 
 import asyncio
 from urllib.parse import quote
@@ -164,7 +164,7 @@ async def test_a_project_cannot_be_made_twice(api: TasksApi):
     assert (await api.data("GET", PROJECT))["name"] == "P"
 
 
-async def test_of_many_who_make_one_project_at_once_one_does(api: TasksApi):
+async def test_of_many_concurrent_creations_of_a_project_one_succeeds(api: TasksApi):
     asked = [api.call("POST", "/projects", {"project_id": "p2", "name": f"n{number}"}) for number in range(8)]
     statuses = sorted([answer.status for answer in await asyncio.gather(*asked)])
     assert statuses == [201] + [409] * 7

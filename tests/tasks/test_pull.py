@@ -1,4 +1,4 @@
-"""Handing tasks out: who gets which, in which order, and who may."""
+"""Pulling tasks: order, leases, permissions and limits."""
 
 import asyncio
 from datetime import timedelta
@@ -43,7 +43,7 @@ class TestOrder:
         assert ids(await api.pull(queue="q1")) == ["inside"]
         assert ids(await api.pull("queue=q1")) == []
 
-    async def test_what_a_client_pushed_is_not_handed_out(self, api: TasksApi):
+    async def test_a_client_task_cannot_be_pulled(self, api: TasksApi):
         await api.submit({"id": "pushed"})
         assert await api.pull() == []
 
@@ -62,19 +62,19 @@ class TestHolding:
         assert again["pulled_by"] == "worker-1"
         assert "lease_token" not in again
 
-    async def test_what_one_holds_another_does_not_get(self, api: TasksApi):
+    async def test_a_held_task_is_not_pulled_by_another_client(self, api: TasksApi):
         await api.plan("a")
         assert ids(await api.pull(client="one")) == ["a"]
         assert await api.pull(client="two") == []
 
-    async def test_without_a_name_of_its_own_a_client_is_called_as_its_key(self, api: TasksApi):
+    async def test_a_client_without_a_name_is_named_by_its_key(self, api: TasksApi):
         await api.plan("a")
         data = await api.data("GET", f"{PROJECT}/tasks/pull", key="anna")
         assert data["pulled_count"] == 1
         assert data["tasks"][0]["pulled_by"] == "anna"
 
     async def test_no_pull_begins_before_the_one_before_it_ended(self, api: TasksApi, db_url: str):
-        """A process reads its time first, and then may have to wait until it comes to the task."""
+        """A process reads the time first, and may then have to wait for the task."""
         slow = open_db(db_url, ManualClock(api.clock.now()))
         await api.plan("a")
         await api.pull()
@@ -86,7 +86,7 @@ class TestHolding:
         assert first.ended_at == second.pulled_at == api.clock.now()
         assert held["pulled_at"] == "2026-01-01T00:00:10.000Z"
 
-    async def test_twenty_rivals_get_each_task_once(self, api: TasksApi):
+    async def test_twenty_concurrent_pulls_get_each_task_once(self, api: TasksApi):
         await api.plan(*(f"t{number}" for number in range(30)))
         got = await asyncio.gather(*(api.pull("limit=2", client=f"c{number}") for number in range(20)))
         taken = [task["task_id"] for tasks in got for task in tasks]
@@ -95,7 +95,7 @@ class TestHolding:
         tokens = {task["lease_token"] for tasks in got for task in tasks}
         assert len(tokens) == len([tasks for tasks in got if tasks])
 
-    async def test_a_crowd_empties_a_long_queue(self, api: TasksApi):
+    async def test_many_concurrent_pulls_empty_a_long_queue(self, api: TasksApi):
         await api.data("POST", f"{PROJECT}/tasks/batch", {"tasks": [{"name": "n", "prompt": "p"}] * 1000})
         await api.data("POST", f"{PROJECT}/tasks/batch", {"tasks": [{"name": "n", "prompt": "p"}] * 500})
         got = await asyncio.gather(*(api.pull("limit=10", client=f"c{number}") for number in range(150)))
@@ -131,13 +131,13 @@ class TestWho:
         assert (status, error["code"]) == (404, "RESOURCE_NOT_FOUND")
 
     @on_sqlite
-    async def test_an_answer_is_never_stored_on_the_way(self, api: TasksApi):
+    async def test_responses_are_not_cached(self, api: TasksApi):
         answer = await api.call("GET", f"{PROJECT}/tasks/pull")
         assert answer.headers["cache-control"] == "no-store"
 
 
 class TestLimits:
-    async def test_the_limit_is_told_and_kept(self, api: TasksApi, clock: ManualClock):
+    async def test_the_limit_is_reported_and_enforced(self, api: TasksApi, clock: ManualClock):
         with_limits = api.with_limits("2/minute")
         answer = await with_limits.call("GET", f"{PROJECT}/tasks/pull")
         assert answer.headers["x-ratelimit-limit"] == "2"
@@ -159,7 +159,7 @@ class TestLimits:
         clock.advance(seconds=timedelta(days=1).total_seconds())
         assert len(await with_limits.pull("limit=3")) == 1
 
-    async def test_whatever_refuses_tells_what_is_left_and_until_when(self, api: TasksApi, clock: ManualClock):
+    async def test_a_refusal_reports_what_is_left_and_when_to_retry(self, api: TasksApi, clock: ManualClock):
         await api.plan("a", "b")
         midnight = clock.now() + timedelta(days=1)
         for with_limits, full_at in (
@@ -195,7 +195,7 @@ class TestNames:
         assert (status, error["details"]["field"]) == (400, "X-Client-Id")
 
     @on_sqlite
-    async def test_a_head_takes_nothing(self, api: TasksApi):
+    async def test_head_claims_nothing(self, api: TasksApi):
         await api.plan("a")
         assert (await api.call("HEAD", f"{PROJECT}/tasks/pull")).status == 200
         assert len(await api.pull()) == 1

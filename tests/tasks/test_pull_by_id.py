@@ -1,4 +1,4 @@
-"""Pulling tasks by their ids: what can be had, and why the rest cannot."""
+"""Pulling tasks by id: which can be claimed, and why the rest cannot."""
 
 from datetime import timedelta
 
@@ -10,7 +10,7 @@ from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
 BATCH = f"{PROJECT}/tasks/pull/batch"
 
 
-async def test_a_batch_gives_what_can_be_had_and_says_why_not(api: TasksApi, clock: ManualClock):
+async def test_a_batch_claims_what_it_can_and_lists_the_reasons(api: TasksApi, clock: ManualClock):
     soon = (clock.now() + timedelta(seconds=10)).isoformat()
     await api.plan("free", "held", "gone")
     await api.plan("late", expires_at=soon)
@@ -79,7 +79,7 @@ async def test_a_batch_by_ids_takes_no_more_than_is_left_of_the_quota(api: Tasks
     assert [failed["task_id"] for failed in data["failed_tasks"]] == ["never", "c"]
 
 
-async def test_namesakes_in_two_queues_need_the_queue(api: TasksApi):
+async def test_equal_ids_in_two_queues_need_the_queue(api: TasksApi):
     await api.submit(queue="q2")
     await api.plan("same", queue="q1")
     await api.plan("same", queue="q2")
@@ -93,9 +93,7 @@ async def test_namesakes_in_two_queues_need_the_queue(api: TasksApi):
     ("task_id", "status", "code"),
     [("held", 409, "CONFLICT"), ("gone", 410, "GONE"), ("never", 404, "RESOURCE_NOT_FOUND")],
 )
-async def test_one_task_by_its_id_is_had_or_the_answer_says_why_not(
-    api: TasksApi, task_id: str, status: int, code: str
-):
+async def test_one_task_by_id_is_claimed_or_the_error_says_why_not(api: TasksApi, task_id: str, status: int, code: str):
     await api.plan("held", "gone")
     await api.data("POST", f"{PROJECT}/tasks/held/pull", x_client_id="other")
     await api.data("DELETE", f"{PROJECT}/tasks/gone")
@@ -113,7 +111,7 @@ async def test_a_bad_batch_is_named(api: TasksApi, body: object):
 
 
 @on_sqlite
-async def test_a_list_that_came_out_empty_hands_out_nothing(api: TasksApi):
+async def test_an_empty_list_claims_nothing(api: TasksApi):
     await api.plan("a")
     data = await api.data("POST", BATCH, {"taskIds": []})
     assert (data["pulled_count"], data["failed_tasks"]) == (0, [])
@@ -121,7 +119,7 @@ async def test_a_list_that_came_out_empty_hands_out_nothing(api: TasksApi):
 
 
 @on_sqlite
-async def test_a_limit_may_stand_among_the_filters_and_a_filter_nobody_knows_is_refused(api: TasksApi):
+async def test_a_limit_may_be_in_the_filters_and_an_unknown_filter_is_refused(api: TasksApi):
     await api.plan(*"abc")
     assert (await api.data("POST", BATCH, {"filters": {"limit": 1}}))["pulled_count"] == 1
     status, error = await api.error("POST", BATCH, {"filters": {"tag": ["gpu"]}})

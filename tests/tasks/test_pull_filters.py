@@ -1,4 +1,4 @@
-"""The filters of a pull, alone and together; each bad value is named."""
+"""The filters of a pull, alone and combined; a bad value is named."""
 
 from datetime import timedelta
 from urllib.parse import quote
@@ -8,7 +8,7 @@ from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
 
 
 async def pulled(api: TasksApi, query: str) -> list[str]:
-    """What a pull finds, sorted; it is given back at once."""
+    """The ids that a pull finds, sorted; they are released at once."""
     data = await api.data("GET", f"{PROJECT}/tasks/pull?{query}&limit=100", x_client_id="w")
     return sorted(task["task_id"] for task in data["tasks"])
 
@@ -148,7 +148,7 @@ async def test_a_number_that_is_none_is_named(api: TasksApi):
 
 
 @on_sqlite
-async def test_what_was_understood_once_is_understood_of_each_place_by_itself(api: TasksApi) -> None:
+async def test_parsed_requests_are_cached_per_path(api: TasksApi) -> None:
     await api.make_project("p2")
     await api.plan("t1", "t2", "t3", queue="q1")
     for _ in range(2):

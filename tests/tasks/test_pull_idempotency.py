@@ -58,7 +58,7 @@ async def test_two_at_once_with_one_key_share_the_lease(api: TasksApi):
     assert len(await api.pull()) == 2
 
 
-async def test_what_is_no_longer_held_is_not_given_again(api: TasksApi):
+async def test_a_replay_omits_what_is_no_longer_held(api: TasksApi):
     await api.plan("a", "b")
     await api.data("GET", f"{PULL}?limit=2", idempotency_key="k1", x_client_id="w")
     await api.data("POST", f"{PROJECT}/tasks/a/pull/release", x_client_id="w")
@@ -66,7 +66,7 @@ async def test_what_is_no_longer_held_is_not_given_again(api: TasksApi):
     assert [task["task_id"] for task in again["tasks"]] == ["b"]
 
 
-async def test_an_answer_that_is_asked_for_again_costs_nothing_of_the_quota(api: TasksApi, clock: ManualClock):
+async def test_a_replay_costs_no_quota(api: TasksApi, clock: ManualClock):
     await api.plan(*"abc")
     with_limits = api.with_limits(quota=2)
     first = await with_limits.data("GET", f"{PULL}?limit=1", idempotency_key="k1")
@@ -74,7 +74,7 @@ async def test_an_answer_that_is_asked_for_again_costs_nothing_of_the_quota(api:
     assert len(await with_limits.pull("limit=1")) == 1
 
 
-async def test_a_lost_answer_is_found_again_though_the_quota_is_spent(api: TasksApi, clock: ManualClock):
+async def test_a_replay_works_after_the_quota_is_spent(api: TasksApi, clock: ManualClock):
     await api.plan(*"abc")
     with_limits = api.with_limits(quota=2)
     first = await with_limits.data("GET", f"{PULL}?limit=3", idempotency_key="k1")
@@ -82,7 +82,7 @@ async def test_a_lost_answer_is_found_again_though_the_quota_is_spent(api: Tasks
     assert await with_limits.data("GET", f"{PULL}?limit=3", idempotency_key="k1") == first
 
 
-async def test_tasks_by_their_ids_are_told_again_too(api: TasksApi):
+async def test_a_pull_by_id_is_replayed_too(api: TasksApi):
     await api.plan("a", "b")
     asked = {"taskIds": ["a", "never"]}
     first = await api.data("POST", f"{PULL}/batch", asked, idempotency_key="k1", x_client_id="w")

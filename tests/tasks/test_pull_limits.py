@@ -1,4 +1,4 @@
-"""How often, and how much, one key may pull."""
+"""Rate limits and quota of pulls per API key."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ ANNA, BERT = "key:anna", "key:bert"
 
 
 class CountedLimits:
-    """An engine that counts how often it is asked, and lets others run before it answers."""
+    """Rate limits that count calls, and yield to other tasks before they answer."""
 
     def __init__(self, engine: RateLimits) -> None:
         self.engine = engine
@@ -49,7 +49,7 @@ class CountedLimits:
 
 @pytest.fixture(params=["sqlite", "postgres", "redis"])
 def urls(request: pytest.FixtureRequest) -> tuple[str, str]:
-    """A database, and a Redis or none."""
+    """A database, and Redis or none."""
     if request.param == "redis":
         return request.getfixturevalue("sqlite_url"), request.getfixturevalue("redis_url")
     return request.getfixturevalue(f"{request.param}_url"), ""
@@ -57,7 +57,7 @@ def urls(request: pytest.FixtureRequest) -> tuple[str, str]:
 
 @pytest.fixture
 async def limits(urls: tuple[str, str], clock: ManualClock) -> AsyncIterator[CountedLimits]:
-    """What stands behind the gate: all instances share it."""
+    """The rate limits that all instances share."""
     database_url, redis_url = urls
     db = open_db(database_url, clock)
     link = RedisLink(redis_url) if redis_url else None
@@ -155,7 +155,7 @@ class TestRates:
         one = limiter(limits, clock, "1/minute")
         assert [await admitted(one, actor) for actor in (ANNA, BERT, ANNA)] == [True, True, False]
 
-    async def test_a_refusal_says_when_to_come_again(self, limits: CountedLimits, clock: ManualClock):
+    async def test_a_refusal_says_when_to_retry(self, limits: CountedLimits, clock: ManualClock):
         three = limiter(limits, clock, "3/minute")
         for _ in range(3):
             await three.admit(ANNA)
@@ -168,7 +168,7 @@ class TestRates:
         clock.advance(seconds=15.5)
         assert await admitted(three)
 
-    async def test_a_program_that_runs_wild_is_refused_without_a_trip_each_time(
+    async def test_a_runaway_client_is_refused_without_a_round_trip_each_time(
         self, limits: CountedLimits, clock: ManualClock
     ):
         one = limiter(limits, clock, "1/minute")
@@ -208,7 +208,7 @@ class TestInterval:
 
 
 class TestAllowance:
-    async def test_an_answer_tells_what_is_left(self, limits: CountedLimits, clock: ManualClock):
+    async def test_a_response_reports_what_is_left(self, limits: CountedLimits, clock: ManualClock):
         three = limiter(limits, clock, "3/minute")
         assert (await allowance(three)).remaining == 2
         last = await allowance(three)
@@ -219,12 +219,12 @@ class TestAllowance:
             "X-RateLimit-Reset": str(reset),
         }
 
-    async def test_the_limit_that_is_nearest_is_told(self, limits: CountedLimits, clock: ManualClock):
+    async def test_the_closest_limit_is_reported(self, limits: CountedLimits, clock: ManualClock):
         both = limiter(limits, clock, "10/minute,5/hour")
         told = await allowance(both)
         assert (told.limit, told.remaining) == (5, 4)
 
-    async def test_what_comes_back_with_time_is_told_too(self, limits: CountedLimits, clock: ManualClock):
+    async def test_refilled_tokens_are_reported_too(self, limits: CountedLimits, clock: ManualClock):
         many = limiter(limits, clock, "60000/minute")
         for _ in range(10):
             await many.admit(ANNA)
@@ -235,19 +235,21 @@ class TestAllowance:
         assert (await allowance(many)).remaining == 59_999
 
 
-class TestInHand:
+class TestLocalTokens:
     @pytest.fixture
     def tenths(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A process keeps a tenth of a bucket, so that few pulls show what many would."""
+        """A process takes a tenth of a bucket, so that few pulls show what many would."""
         monkeypatch.setattr(pull_limits, "BLOCKS", 10)
 
-    async def test_a_large_limit_costs_few_trips(self, limits: CountedLimits, clock: ManualClock):
+    async def test_a_large_limit_costs_few_round_trips(self, limits: CountedLimits, clock: ManualClock):
         many = limiter(limits, clock, "600000/minute")
         for _ in range(3000):
             await many.admit(ANNA)
         assert limits.takes == 5
 
-    async def test_a_crowd_costs_one_trip_and_throws_nothing_away(self, limits: CountedLimits, clock: ManualClock):
+    async def test_concurrent_pulls_cost_one_round_trip_and_waste_no_tokens(
+        self, limits: CountedLimits, clock: ManualClock
+    ):
         many = limiter(limits, clock, "600000/minute")
         await asyncio.gather(*(many.admit(ANNA) for _ in range(500)))
         assert limits.takes == 1
@@ -277,13 +279,13 @@ class TestInHand:
     async def test_who_pulls_rarely_is_never_refused_however_many_instances_there_are(
         self, limits: CountedLimits, clock: ManualClock, tenths: None
     ):
-        """100,000 an hour are 27 a second; five instances that keep ten thousand each must not eat them up."""
+        """100,000 per hour are 27 per second; five instances that keep ten thousand each must not use them up."""
         gates = [limiter(limits, clock, "100000/hour") for _ in range(5)]
         for _ in range(10):
             assert all([await admitted(one) for one in gates])
             clock.advance(seconds=1.1)
 
-    async def test_what_is_in_hand_does_not_raise_the_limit_when_the_bucket_is_full_again(
+    async def test_local_tokens_do_not_raise_the_limit_when_the_bucket_is_full_again(
         self, limits: CountedLimits, clock: ManualClock, tenths: None
     ):
         gates = [limiter(limits, clock, "50/minute") for _ in range(2)]
@@ -338,8 +340,10 @@ class TestQuota:
                 await one.reserve(ANNA, 1)
 
 
-class TestRedisAway:
-    async def test_pulls_go_on_carefully_while_redis_is_away(self, sqlite_url: str, clock: ManualClock):
+class TestRedisUnavailable:
+    async def test_pulls_continue_with_a_reduced_limit_while_redis_is_unavailable(
+        self, sqlite_url: str, clock: ManualClock
+    ):
         with ValkeyServer.start() as server:
             db, link = open_db(sqlite_url, clock), RedisLink(server.url)
             careful = FallbackLimits(RedisRateLimits(link, clock, SqlRateLimits(db)), clock=clock, share=0.25)
@@ -357,7 +361,7 @@ class TestOverHttp:
     def with_limits(self, api: TasksApi) -> TasksApi:
         return api.with_limits("2/minute", quota=3)
 
-    async def test_a_pull_tells_the_rate_and_is_refused_past_it(self, with_limits: TasksApi):
+    async def test_a_pull_reports_the_rate_and_is_refused_past_it(self, with_limits: TasksApi):
         first = await with_limits.call("GET", f"{PROJECT}/tasks/pull", key="anna")
         assert first.headers["x-ratelimit-limit"] == "2"
         assert first.headers["x-ratelimit-remaining"] == "1"

@@ -1,4 +1,4 @@
-"""Statistics of pulls, and what was pulled and is still out."""
+"""Statistics of pulls, and pending (held) tasks."""
 
 import asyncio
 from collections.abc import Iterator
@@ -38,12 +38,12 @@ NOTHING = {
 
 @pytest.fixture
 def fresh(api: TasksApi) -> TasksApi:
-    """The room, with nothing remembered."""
+    """The module without a statistics cache."""
     return api.with_config(stats_seconds=0)
 
 
 async def take(api: TasksApi, *task_ids: str, name: str = "anna", queue: str = "q1") -> None:
-    """Plan tasks in a queue and have them pulled."""
+    """Create tasks in a queue and pull them."""
     await api.plan(*task_ids, queue=queue)
     pulled = await api.pull(f"limit={len(task_ids)}", client=name, key=name, queue=queue)
     assert sorted(task["task_id"] for task in pulled) == sorted(task_ids)
@@ -99,12 +99,12 @@ class TestRates:
         assert told["pull_success_rate"] == 25.0
         assert told["average_pull_duration"] == 10.0
 
-    async def test_tasks_are_counted_by_where_they_stand_with_those_who_pull(self, fresh: TasksApi):
+    async def test_tasks_are_counted_by_pull_state(self, fresh: TasksApi):
         await end_in_every_way(fresh)
         told = await fresh.data("GET", STATS)
         assert (told["total_server_tasks"], told["not_pulled"], told["pulled"]) == (5, 3, 2)
 
-    async def test_a_queue_has_figures_of_its_own(self, fresh: TasksApi):
+    async def test_a_queue_has_its_own_statistics(self, fresh: TasksApi):
         await end_in_every_way(fresh)
         told = await fresh.data("GET", QUEUE_STATS)
         assert (told["pulls_total"], told["timed_out"], told["pull_success_rate"]) == (4, 0, 33.33)
@@ -176,9 +176,9 @@ class TestClients:
         assert told["held"] == 55
 
 
-class TestRemembering:
+class TestCache:
     @on_sqlite
-    async def test_figures_are_remembered_for_a_while(self, api: TasksApi):
+    async def test_statistics_are_cached(self, api: TasksApi):
         first = await api.data("GET", STATS)
         await take(api, "a")
         api.clock.advance(seconds=9)
@@ -198,7 +198,7 @@ class TestRemembering:
         assert (await longer.data("GET", STATS))["cached_at"] != first["cached_at"]
 
     @on_sqlite
-    async def test_a_crowd_is_counted_for_once(self, api: TasksApi):
+    async def test_concurrent_requests_are_counted_once(self, api: TasksApi):
         with said_of_pulls(api.db) as alone:
             await api.data("GET", STATS)
         api.clock.advance(seconds=10)
@@ -208,7 +208,7 @@ class TestRemembering:
         assert 0 < len(crowd) == len(alone)
 
     @on_sqlite
-    async def test_a_project_and_its_queue_are_remembered_apart(self, api: TasksApi):
+    async def test_a_project_and_its_queue_are_cached_separately(self, api: TasksApi):
         await api.plan("beside")
         assert (await api.data("GET", STATS))["total_server_tasks"] == 1
         assert (await api.data("GET", QUEUE_STATS))["total_server_tasks"] == 0
@@ -256,7 +256,7 @@ class TestPending:
             assert [task["task_id"] for task in told["tasks"]] == names
             assert told["total"] == len(names)
 
-    async def test_what_came_back_is_not_listed(self, api: TasksApi):
+    async def test_a_returned_task_is_not_listed(self, api: TasksApi):
         await take(api, "pushed", "released", "open")
         await finish(api, "pushed")
         await release(api, "released")
@@ -305,7 +305,7 @@ class TestWhoMaySee:
             status, error = await api.error("GET", path)
             assert (status, error["details"]["code"]) == (404, code), path
 
-    async def test_a_deleted_project_is_not_remembered(self, api: TasksApi):
+    async def test_a_deleted_project_is_not_served_from_the_cache(self, api: TasksApi):
         told: Any = await api.data("GET", STATS)
         assert told["total_server_tasks"] == 0
         await api.data("DELETE", PROJECT)

@@ -1,4 +1,4 @@
-"""A pull that waits: it is answered when something comes on offer, and not before its time otherwise."""
+"""Long polling of a pull: it returns when a task is offered, or when its time is over."""
 
 import asyncio
 
@@ -23,7 +23,8 @@ async def test_a_pull_that_waits_gets_what_comes(api: TasksApi):
 async def test_many_that_wait_get_one_task_each(api: TasksApi):
     waiting = [asyncio.create_task(api.pull("wait=30&limit=1", client=f"c{number}")) for number in range(5)]
     await settle()
-    await api.plan(*"abcde")
+    new = [{"taskId": task_id, "name": "n", "prompt": "p"} for task_id in "abcde"]
+    await api.data("POST", f"{PROJECT}/tasks/batch", {"tasks": new})  # together: a test client is woken once
     got = await asyncio.wait_for(asyncio.gather(*waiting), timeout=20)
     assert sorted(task["task_id"] for tasks in got for task in tasks) == list("abcde")
 
@@ -42,7 +43,7 @@ async def test_nobody_waits_longer_than_the_setting_says(api: TasksApi):
     assert await asyncio.wait_for(hasty.pull("wait=600"), timeout=20) == []
 
 
-async def test_what_is_given_back_wakes_who_waits(api: TasksApi):
+async def test_a_released_task_wakes_a_waiting_pull(api: TasksApi):
     await api.plan("a")
     await api.pull(client="one")
     waiting = asyncio.create_task(api.pull("wait=30", client="two"))
@@ -52,7 +53,7 @@ async def test_what_is_given_back_wakes_who_waits(api: TasksApi):
     assert task["pulled_by"] == "two"
 
 
-async def test_who_waits_keeps_nothing_of_the_quota_from_others(api: TasksApi):
+async def test_a_waiting_pull_reserves_no_quota(api: TasksApi):
     with_limits = api.with_limits(quota=10)
     waiting = asyncio.create_task(with_limits.pull("wait=30&limit=10"))
     await settle()

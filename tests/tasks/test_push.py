@@ -1,4 +1,4 @@
-"""Pushing a queue: what is made, replaced and kept, and what a body may hold."""
+"""Pushing a queue: what is created, replaced and kept, and validation of the body."""
 
 import asyncio
 from typing import Any
@@ -34,7 +34,7 @@ def pushed(*tasks: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"project_id": "p1", "project_name": "P", "queue_id": "q1", "queue_name": "Q", "tasks": full, **more}
 
 
-class TestWhatAPushMakes:
+class TestWhatAPushCreates:
     async def test_a_project_a_queue_and_tasks(self, api: TasksApi) -> None:
         body = pushed({"id": "a"}, {"id": "b", "status": "done"}, project_id="new", queue_id="main", queue_name="Main")
         data = await api.data("POST", "/submit", body, key="anna")
@@ -46,7 +46,7 @@ class TestWhatAPushMakes:
         assert (project.counts.pending, project.counts.done) == (1, 1)
         assert project.last_task_at == api.clock.now()
 
-    async def test_pushes_that_make_the_same_project_at_once_all_count(self, api: TasksApi) -> None:
+    async def test_concurrent_pushes_that_create_the_same_project_all_count(self, api: TasksApi) -> None:
         bodies = [pushed({"id": "a"}, project_id="new", queue_id=f"q-{number}") for number in range(5)]
         await asyncio.gather(*(api.data("POST", "/submit", body) for body in bodies))
         project = await project_of(api, "new")
@@ -76,7 +76,7 @@ class TestWhatAPushMakes:
             assert (await task_of(api, "a")).shown_priority == kept, sent
 
     @on_sqlite
-    async def test_without_a_priority_a_task_is_in_the_middle(self, api: TasksApi) -> None:
+    async def test_the_default_priority_is_medium(self, api: TasksApi) -> None:
         await api.submit({"id": "a"}, {"id": "b", "priority": None})
         assert (await task_of(api, "a")).shown_priority == 5
         assert (await task_of(api, "b")).shown_priority == 5
@@ -88,7 +88,7 @@ class TestWhatAPushMakes:
             assert (await task_of(api, "a")).status == status.lower()
 
     @on_sqlite
-    async def test_fields_that_nobody_knows_are_let_be(self, api: TasksApi) -> None:
+    async def test_unknown_fields_are_ignored(self, api: TasksApi) -> None:
         await api.submit({"id": "a", "colour": "red"}, sender="an older client")
         assert (await task_of(api, "a")).name == "n"
 
@@ -141,7 +141,7 @@ class TestPushingAgain:
             ("b", "pushed"), ("d", "created"), ("c", "dropped"),
         }  # fmt: skip
 
-    async def test_tasks_that_a_client_leaves_out_are_gone_for_good(self, api: TasksApi) -> None:
+    async def test_client_tasks_missing_from_a_push_are_deleted(self, api: TasksApi) -> None:
         await api.submit({"id": "a"}, {"id": "b"})
         await api.submit({"id": "b"})
         assert (await queue_of(api)).counts.total == 1
@@ -157,13 +157,13 @@ class TestPushingAgain:
         assert (await queue_of(api)).counts.total == 0
         assert (await project_of(api)).counts.total == 0
 
-    async def test_what_the_server_planned_stays_when_it_is_left_out(self, api: TasksApi) -> None:
+    async def test_server_tasks_missing_from_a_push_stay(self, api: TasksApi) -> None:
         await api.plan("planned", queue="q1")
         await api.submit({"id": "a"})
         assert (await task_of(api, "planned")).state == "offered"
         assert (await queue_of(api)).counts.total == 2
 
-    async def test_other_queues_are_let_be(self, api: TasksApi) -> None:
+    async def test_other_queues_are_not_changed(self, api: TasksApi) -> None:
         await api.submit({"id": "a"}, queue="q2")
         await api.submit({"id": "a"}, {"id": "b"})
         await api.submit()
@@ -190,7 +190,7 @@ class TestPushingAgain:
         assert await log_of(api, "t-1") == [(0, "anew")]
         assert (await task_of(api, "t-1")).updated_at == api.clock.now()
 
-    async def test_messages_whose_oldest_had_left_are_numbered_anew(
+    async def test_messages_whose_oldest_were_deleted_are_renumbered(
         self, api: TasksApi, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(task_messages, "MAX_KEPT", 2)
@@ -203,7 +203,7 @@ class TestPushingAgain:
         assert await messages_of(api, "a") == [(0, "USER", "two", None), (1, "USER", "three", None)]
         assert await log_of(api, "a") == [(0, "two"), (1, "three")]
 
-    async def test_those_who_watch_are_told_once_and_only_of_changes(self, api: TasksApi) -> None:
+    async def test_one_event_is_sent_and_only_for_changes(self, api: TasksApi) -> None:
         first = len(await events_of(api))
         for _ in range(2):
             await api.submit({"id": "a"}, {"id": "b"})
@@ -315,7 +315,7 @@ class TestBadInput:
         assert (await project_of(api)).counts.total == 0
 
     @on_sqlite
-    async def test_all_that_is_wrong_is_told_at_once(self, api: TasksApi) -> None:
+    async def test_all_errors_are_reported_at_once(self, api: TasksApi) -> None:
         body = pushed({"id": "", "status": "no"}, {"id": "b", "messages": [{"role": "x", "content": "y"}]}, queue_id="")
         _, error = await api.error("POST", "/submit", body)
         assert {one["field"] for one in error["details"]["all_errors"]} == {

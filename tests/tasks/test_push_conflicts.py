@@ -1,4 +1,4 @@
-"""A push meets what others did: pulls it closes, keeps or has lost, edits, deletions, and the project's policy."""
+"""Push conflicts: leases that are closed, renewed or lost, server edits, deletions, and the project's policy."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -24,7 +24,7 @@ async def push(api: TasksApi, *tasks: dict[str, Any], client: str = "worker-1", 
 async def refused(
     api: TasksApi, *tasks: dict[str, Any], client: str = "worker-1", **headers: str
 ) -> tuple[int, str, list[str]]:
-    """Status, our code, and the tasks that a refused push names."""
+    """Status, error code, and the tasks that a rejected push names."""
     status, error = await api.error("POST", "/submit", body_of(*tasks), x_client_id=client, **headers)
     return status, error["details"]["code"], error["details"]["tasks"]
 
@@ -68,7 +68,7 @@ class TestClosingAPull:
             assert task.lease_token == held["lease_token"]
             assert task.leased_until == api.clock.now() + timedelta(seconds=HOUR)
 
-    async def test_to_keep_a_task_is_no_news(self, api: TasksApi) -> None:
+    async def test_a_renewed_lease_is_not_in_the_feed(self, api: TasksApi) -> None:
         await api.plan("a", queue="q1")
         await api.pull()
         await push(api, {"id": "a", "status": "running"})
@@ -76,7 +76,7 @@ class TestClosingAPull:
         await push(api, {"id": "a", "status": "running"})
         assert await changes_after(api, version) == []
 
-    async def test_a_task_on_offer_that_is_pushed_is_on_offer_no_more(self, api: TasksApi) -> None:
+    async def test_an_offered_task_that_is_pushed_is_withdrawn(self, api: TasksApi) -> None:
         await api.plan("a", queue="q1", tags=["red"])
         await push(api, {"id": "a", "status": "pending"})
         task = await task_of(api, "a")
@@ -118,10 +118,10 @@ class TestClosingAPull:
 FINAL = [("a", "done"), ("b", "error"), ("c", "cancelled")]
 
 
-class TestWhatIsToldOfATask:
+class TestClientUpdates:
     NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
-    def test_what_had_expired_or_was_given_up_is_the_clients_again(self) -> None:
+    def test_an_expired_or_failed_task_becomes_client_owned(self) -> None:
         times = {"scheduled_at": self.NOW, "created_at": self.NOW, "updated_at": self.NOW}
         names = {"id": "t", "partition_key": "p", "task_id": "a", "name": "n", "prompt": "p"}
         sides = {"source": Side.SERVER, "origin": Side.SERVER}
@@ -144,7 +144,7 @@ class TestTokens:
         assert (await push(api, told))["updated_tasks"] == 1
         assert await task_of(api, "a") == before
 
-    async def test_a_token_that_closed_its_pull_says_nothing_new_any_more(self, api: TasksApi) -> None:
+    async def test_a_token_that_closed_its_pull_cannot_change_the_task(self, api: TasksApi) -> None:
         await api.plan("a", queue="q1")
         [held] = await api.pull()
         await push(api, {"id": "a", "status": "done", "lease_token": held["lease_token"]})
@@ -163,7 +163,7 @@ class TestTokens:
         assert (await queue_of(api)).counts.total == 2
 
     @on_sqlite
-    async def test_a_made_up_token_is_refused(self, api: TasksApi) -> None:
+    async def test_an_unknown_token_is_refused(self, api: TasksApi) -> None:
         await api.plan("a", queue="q1")
         assert await refused(api, {"id": "a", "lease_token": "0" * 32}) == (409, "PULL_LOST", ["a"])
 
@@ -179,14 +179,14 @@ class TestTokens:
 
 
 class TestPolicies:
-    async def test_by_default_a_push_goes_over_what_the_server_wrote(self, api: TasksApi) -> None:
+    async def test_by_default_a_push_overwrites_server_edits(self, api: TasksApi) -> None:
         await api.submit({"id": "a"})
         await api.data("PUT", f"{PROJECT}/queues/q1/tasks/a", {"name": "Edited here"})
         await push(api, {"id": "a", "name": "Pushed", "status": "running"})
         task = await task_of(api, "a")
         assert (task.name, task.source, task.state) == ("Pushed", "client", "idle")
 
-    async def test_by_default_a_push_closes_even_anothers_pull(self, api: TasksApi) -> None:
+    async def test_by_default_a_push_closes_another_clients_pull(self, api: TasksApi) -> None:
         await api.plan("a", queue="q1")
         await api.pull(client="worker-1")
         await push(api, {"id": "a", "status": "running"}, client="worker-2")
@@ -197,7 +197,7 @@ class TestPolicies:
         task = await task_of(api, "a")
         assert (task.state, task.lease_owner, task.pushed_by) == ("closed", "worker-1", "worker-2")
 
-    async def test_anothers_push_does_not_extend_the_holders_time(self, api: TasksApi) -> None:
+    async def test_another_clients_push_does_not_renew_the_lease(self, api: TasksApi) -> None:
         await api.plan("a", queue="q1")
         await api.pull(client="worker-1")
         until = (await task_of(api, "a")).leased_until
@@ -205,7 +205,7 @@ class TestPolicies:
         await push(api, {"id": "a", "status": "running"}, client="worker-2")
         assert (await task_of(api, "a")).leased_until == until
 
-    async def test_a_careful_project_refuses_what_the_server_wrote_since_and_names_all(self, api: TasksApi) -> None:
+    async def test_policy_reject_refuses_to_overwrite_server_edits_and_names_all(self, api: TasksApi) -> None:
         await api.submit({"id": "a"}, {"id": "b"}, {"id": "c"})
         await set_policy(api, Policy.REJECT)
         for name in ("a", "c"):
@@ -216,7 +216,7 @@ class TestPolicies:
         assert (await task_of(api, "a")).name == "Edited here"
         assert (await queue_of(api)).counts.total == 3
 
-    async def test_a_careful_project_takes_it_after_a_new_pull(self, api: TasksApi) -> None:
+    async def test_policy_reject_accepts_it_after_a_new_pull(self, api: TasksApi) -> None:
         await api.submit({"id": "a"})
         await set_policy(api, Policy.REJECT)
         await api.data("PUT", f"{PROJECT}/queues/q1/tasks/a", {"name": "Edited here"})
@@ -225,14 +225,14 @@ class TestPolicies:
         await push(api, {"id": "a", "name": "Edited here", "status": "done"})
         assert (await task_of(api, "a")).state == "closed"
 
-    async def test_a_careful_project_refuses_what_another_holds(self, api: TasksApi) -> None:
+    async def test_policy_reject_refuses_what_another_client_holds(self, api: TasksApi) -> None:
         await set_policy(api, Policy.REJECT)
         await api.plan("a", queue="q1")
         await api.pull(client="worker-1")
         assert await refused(api, {"id": "a", "status": "done"}, client="worker-2") == (409, "PUSH_CONFLICT", ["a"])
         assert (await task_of(api, "a")).state == "held"
 
-    async def test_a_careful_project_lets_nobody_drop_what_the_server_wrote_since(self, api: TasksApi) -> None:
+    async def test_policy_reject_refuses_to_drop_server_edits(self, api: TasksApi) -> None:
         await api.submit({"id": "a"}, {"id": "b"})
         await set_policy(api, Policy.REJECT)
         await api.data("PUT", f"{PROJECT}/queues/q1/tasks/a", {"name": "Edited here"})
@@ -255,7 +255,7 @@ class TestDeletedTasks:
         assert (await task_of(api, "b")).state == "offered"
         assert (await queue_of(api)).name == "Q"
 
-    async def test_what_was_deleted_here_does_not_come_back_by_being_left_out(self, api: TasksApi) -> None:
+    async def test_a_deleted_task_is_not_restored_by_a_push_without_it(self, api: TasksApi) -> None:
         await api.submit({"id": "mine"})
         await api.data("DELETE", f"{PROJECT}/queues/q1/tasks/mine")
         await api.submit()
@@ -263,7 +263,7 @@ class TestDeletedTasks:
 
 
 class TestMovedTasks:
-    async def test_a_holder_who_pushes_to_the_old_place_of_a_moved_task_is_refused(self, api: TasksApi):
+    async def test_a_push_to_the_old_queue_of_a_moved_task_is_refused(self, api: TasksApi):
         await api.submit(queue="q2")
         await api.plan("x", queue="q1")
         [held] = await api.pull(client="w1")

@@ -47,7 +47,7 @@ async def test_ten_thousand_tasks_in_one_push_work(api: TasksApi) -> None:
 
 async def test_a_thousand_tasks_cost_as_many_statements_as_ten(api: TasksApi) -> None:
     async def cost(number: int) -> list[int]:
-        """Of making, repeating, changing and dropping so many."""
+        """Statements of creating, repeating, changing and dropping so many tasks."""
         costs = []
         for tasks in (some(number), some(number), some(number, status="done", report="Well."), []):
             with statements() as sent:

@@ -1,4 +1,4 @@
-"""Queues: looking at them, making and changing them."""
+"""Queues: listing, creating and changing them."""
 
 from urllib.parse import quote
 

@@ -1,4 +1,4 @@
-"""Removing a project or a queue with all that is in it."""
+"""Removing a project or a queue with everything in it."""
 
 import asyncio
 from datetime import timedelta
@@ -25,7 +25,7 @@ async def rows(api: TasksApi, table: Table) -> int:
 
 
 async def fill(api: TasksApi, place: str, tag: str = "x") -> None:
-    """A queue with a pushed task that was talked about, one on offer, and one that worker-1 holds."""
+    """A queue with a pushed task with messages, an offered task, and one that worker-1 holds."""
     said = {"messages": [{"role": "user", "content": "c"}], "logs": [{"content": "c"}]}
     await api.submit({"id": "mine", **said}, queue=place)
     await api.plan("held", queue=place, tags=[tag], priority=10)
@@ -48,7 +48,7 @@ async def test_a_deleted_queue_is_found_nowhere_at_once(api: TasksApi):
     assert (await api.data("GET", f"{PROJECT}/tasks?queue=any&search=e"))["pagination"]["total"] == 0
 
 
-async def test_a_task_of_a_deleted_queue_can_be_neither_changed_nor_brought_back(api: TasksApi):
+async def test_a_task_of_a_deleted_queue_can_be_neither_changed_nor_restored(api: TasksApi):
     await fill(api, "q2")
     await api.data("DELETE", f"{PROJECT}/queues/q2")
     for task in ("mine", "held", "offered"):
@@ -58,7 +58,7 @@ async def test_a_task_of_a_deleted_queue_can_be_neither_changed_nor_brought_back
     assert (await api.data("GET", PROJECT))["task_count"] == 0
 
 
-async def test_duties_pass_over_what_was_in_a_deleted_queue_or_project(api: TasksApi):
+async def test_periodic_tasks_skip_deleted_queues_and_projects(api: TasksApi):
     await fill(api, "q2")
     await api.plan("late", queue="q2", expires_at="2026-01-01T00:00:30Z")
     await api.submit({"id": "kept"})
@@ -73,11 +73,11 @@ async def test_duties_pass_over_what_was_in_a_deleted_queue_or_project(api: Task
     assert await api.data("GET", PROJECT) == before
     await api.data("DELETE", PROJECT)
     await archiving.run_periodic_tasks()
-    await api.work()
+    await api.run_jobs()
     assert await rows(api, tables.task) == 0
 
 
-async def test_counts_stay_right_when_a_queue_goes(api: TasksApi):
+async def test_counts_stay_right_when_a_queue_is_deleted(api: TasksApi):
     await fill(api, "q2")
     await api.submit({"id": "a"}, {"id": "b", "status": "done"})
     before = await api.data("GET", PROJECT)
@@ -87,11 +87,11 @@ async def test_counts_stay_right_when_a_queue_goes(api: TasksApi):
     assert (after["queue_count"], after["task_count"]) == (1, 2)
     assert after["task_stats"] == {"total": 2, "pending": 1, "running": 0, "done": 1, "error": 0, "cancelled": 0}
     assert after["version"] == before["version"] + 1
-    await api.work()
+    await api.run_jobs()
     assert await api.data("GET", PROJECT) == after
 
 
-async def test_nobody_pulls_or_keeps_what_was_in_a_deleted_queue(api: TasksApi):
+async def test_tasks_of_a_deleted_queue_can_be_neither_pulled_nor_renewed(api: TasksApi):
     await fill(api, "q2", tag="x")
     await api.data("DELETE", f"{PROJECT}/queues/q2")
     assert await api.pull() == []
@@ -103,7 +103,7 @@ async def test_nobody_pulls_or_keeps_what_was_in_a_deleted_queue(api: TasksApi):
     assert status == 404
 
 
-async def test_open_pulls_end_as_revoked_when_their_queue_goes(api: TasksApi):
+async def test_open_pulls_end_as_revoked_when_their_queue_is_deleted(api: TasksApi):
     await fill(api, "q2")
     await fill(api, "q1")
     api.clock.advance(seconds=7)
@@ -115,12 +115,12 @@ async def test_open_pulls_end_as_revoked_when_their_queue_goes(api: TasksApi):
     assert found == [(PullOutcome.REVOKED, "root", 7.0), (None, None, None)]
 
 
-async def test_the_rows_of_a_deleted_queue_go_in_a_job_and_others_stay(api: TasksApi):
+async def test_a_job_deletes_the_rows_of_a_deleted_queue_and_no_others(api: TasksApi):
     await fill(api, "q1")
     await fill(api, "q2")
     await api.plan("beside")
     await api.data("DELETE", f"{PROJECT}/queues/q2")
-    await api.work()
+    await api.run_jobs()
     assert [await rows(api, table) for table in OF_TASKS] == [4, 1, 1, 1, 1]
     kept = await api.data("GET", f"{PROJECT}/tasks?queue=any")
     assert [task["task_id"] for task in kept["items"]] == ["mine", "held", "offered", "beside"]
@@ -140,12 +140,12 @@ async def test_a_deleted_project_is_found_nowhere_at_once(api: TasksApi):
     assert status == 404
 
 
-async def test_everything_in_a_deleted_project_goes_and_the_audit_stays(api: TasksApi):
+async def test_everything_in_a_deleted_project_is_deleted_and_the_audit_log_stays(api: TasksApi):
     await fill(api, "q2")
     await api.data("PUT", f"{PROJECT}/metadata", {"customTitle": "secret", "notes": "secret", "tags": ["secret"]})
     await api.make_project("p2")
     await api.data("DELETE", PROJECT)
-    await api.work()
+    await api.run_jobs()
     empty = (*OF_TASKS, tables.task_change, tables.queue, tables.project_tag)
     assert [await rows(api, table) for table in empty] == [0] * len(empty)
     assert (await api.data("GET", "/projects/tags"))["tags"] == []
@@ -157,7 +157,7 @@ async def test_everything_in_a_deleted_project_goes_and_the_audit_stays(api: Tas
     assert (await api.data("GET", "/projects/p2"))["id"] == "p2"
 
 
-async def test_a_name_can_be_used_again_at_once_and_the_job_leaves_the_new_alone(api: TasksApi):
+async def test_an_id_can_be_reused_at_once_and_the_job_keeps_the_new_project(api: TasksApi):
     await fill(api, "q2")
     await api.data("DELETE", f"{PROJECT}/queues/q2")
     await fill(api, "q2")
@@ -166,7 +166,7 @@ async def test_a_name_can_be_used_again_at_once_and_the_job_leaves_the_new_alone
     await api.submit({"id": "mine"}, queue="q2")
     shown = await api.data("GET", PROJECT)
     assert (shown["queue_count"], shown["task_count"], shown["metadata"]) == (1, 1, None)
-    await api.work()
+    await api.run_jobs()
     assert await api.data("GET", PROJECT) == shown
     assert (await api.data("GET", f"{PROJECT}/tasks/mine"))["queue_id"] == "q2"
     assert await rows(api, tables.task) == 1
@@ -178,7 +178,7 @@ async def test_many_tasks_are_removed_in_batches_and_a_second_run_is_harmless(ap
     assert await rows(api, tables.task) == MANY + 1
     await api.data("DELETE", f"{PROJECT}/queues/q1")
     assert (await api.data("GET", f"{PROJECT}/tasks?queue=any"))["pagination"]["total"] == 1
-    await api.work()
+    await api.run_jobs()
     assert await rows(api, tables.task) == 1
     await rerun_removal(api)
     assert await rows(api, tables.task) == 1
@@ -194,7 +194,7 @@ async def rerun_removal(api: TasksApi) -> None:
         again = update(queue.job).where(j.id.in_(ids))
         await tx.conn.execute(again.values(state=queue.JobState.WAITING, finished_at=None, scheduled_at=tx.now))
         api.deps.queue.leases.note_requeued(tx)
-    await api.work()
+    await api.run_jobs()
 
 
 @on_sqlite
@@ -206,11 +206,11 @@ async def test_a_key_bound_to_a_project_may_delete_it_and_no_other(api: TasksApi
     assert (await api.data("GET", "/projects"))["pagination"]["total"] == 1
 
 
-async def test_the_empty_rows_of_what_is_gone_go_when_the_history_does(api: TasksApi):
+async def test_tombstones_are_deleted_after_the_history_retention(api: TasksApi):
     await api.make_project("p2")
     await api.data("DELETE", "/projects/p2")
     await api.data("DELETE", f"{PROJECT}/queues/q1")
-    await api.work()
+    await api.run_jobs()
     await api.run_periodic_tasks("forget-removed")
     assert (await rows(api, tables.project), await rows(api, tables.queue)) == (2, 1)
     api.clock.advance(seconds=timedelta(days=Config().history_days + 1).total_seconds())
@@ -219,7 +219,7 @@ async def test_the_empty_rows_of_what_is_gone_go_when_the_history_does(api: Task
     assert (await api.data("GET", PROJECT))["queue_count"] == 0
 
 
-async def test_those_who_wait_or_watch_hear_of_a_removal(api: TasksApi):
+async def test_waiting_requests_are_notified_of_a_removal(api: TasksApi):
     for path in (f"{PROJECT}/queues/q1", PROJECT):
         project = await project_of(api)
         ear = api.db.wakeups.listen([offer_channel(project.id)])

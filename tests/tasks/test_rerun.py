@@ -1,4 +1,4 @@
-"""Running some tasks again, one by one or as a batch."""
+"""Re-running tasks, one by one or in a batch."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ QUEUE = f"{PROJECT}/queues/q1"
 LATER = "2026-01-01T00:01:00.000Z"
 
 
-async def test_a_task_that_was_given_up_can_be_pulled_again_after_a_re_run(api: TasksApi) -> None:
+async def test_a_task_out_of_attempts_can_be_pulled_again_after_a_re_run(api: TasksApi) -> None:
     strict = api.with_config(max_attempts=1, rerun_clears_pulls=False)
     await strict.plan("t1", queue="q1")
     await strict.pull(queue="q1")
@@ -48,7 +48,7 @@ async def test_a_task_without_a_queue_is_run_again_by_its_project(api: TasksApi)
 
 
 @on_sqlite
-async def test_a_name_that_several_queues_have_needs_its_queue(api: TasksApi) -> None:
+async def test_equal_ids_in_several_queues_need_the_queue(api: TasksApi) -> None:
     await api.submit(queue="q2")
     await api.plan("t1", queue="q1")
     await api.plan("t1", queue="q2")
@@ -57,7 +57,7 @@ async def test_a_name_that_several_queues_have_needs_its_queue(api: TasksApi) ->
     assert (await api.data("POST", f"{PROJECT}/queues/q2/tasks/t1/re-run"))["queue_id"] == "q2"
 
 
-async def test_a_batch_runs_what_it_can_again_and_says_why_not_the_rest(api: TasksApi) -> None:
+async def test_a_batch_reruns_what_it_can_and_lists_the_reasons(api: TasksApi) -> None:
     await api.submit(queue="q2")
     await api.plan("t1", "t2", "gone", queue="q1", status="error")
     await api.plan("beside", status="error")

@@ -1,4 +1,4 @@
-"""Schemas for results: which are taken, and what fits them."""
+"""Schemas of results: which are accepted, and validation of results."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def _nested(levels: int) -> dict[str, Any]:
 
 
 def _doubling(levels: int) -> dict[str, Any]:
-    """Each definition leads to the next one in many ways."""
+    """Each definition references the next one many times."""
     many = {f"d{level}": {"allOf": [{"$ref": f"#/$defs/d{level + 1}"}] * 20} for level in range(levels)}
     return {"$defs": {**many, f"d{levels}": {"type": "integer"}}, "$ref": "#/$defs/d0"}
 
@@ -61,7 +61,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("schema", "why"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
-def test_a_schema_that_could_do_harm_is_not_taken(schema: dict[str, Any], why: str) -> None:
+def test_a_harmful_schema_is_rejected(schema: dict[str, Any], why: str) -> None:
     assert why in (find_schema_problem(schema) or "")
 
 

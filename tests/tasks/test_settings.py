@@ -1,4 +1,4 @@
-"""What is set in the environment is what the room goes by."""
+"""Settings of the environment reach the tasks module."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -25,19 +25,19 @@ SETTINGS: list[tuple[str, str, str, Any]] = [
 ]
 
 
-async def test_without_settings_the_room_goes_by_its_defaults(tmp_path: Path):
+async def test_without_settings_the_module_uses_its_defaults(tmp_path: Path):
     async with open_runtime(load({"PENSTOCK_DATA_DIR": str(tmp_path)})) as house:
-        rules = house.modules.tasks.config
-    assert rules == Config()
-    assert (rules.pull_timeout, rules.batch_size, rules.expiry_time) == (3600, 100, 0)
-    assert (rules.reset_clears_pulls, rules.rerun_clears_pulls) == (True, True)
+        config = house.modules.tasks.config
+    assert config == Config()
+    assert (config.pull_timeout, config.batch_size, config.expiry_time) == (3600, 100, 0)
+    assert (config.reset_clears_pulls, config.rerun_clears_pulls) == (True, True)
 
 
-async def test_every_rule_of_the_room_has_its_variable(tmp_path: Path):
+async def test_every_option_of_the_module_has_its_variable(tmp_path: Path):
     variables = {env: text for env, text, _, _ in SETTINGS}
     async with open_runtime(load({"PENSTOCK_DATA_DIR": str(tmp_path), **variables})) as house:
-        rules = house.modules.tasks.config
-    assert asdict(rules) == {name: value for _, _, name, value in SETTINGS}
+        config = house.modules.tasks.config
+    assert asdict(config) == {name: value for _, _, name, value in SETTINGS}
 
 
 @pytest.mark.parametrize("limit", [{"PULL_RATE_LIMIT": "1/minute"}, {"PULL_MIN_INTERVAL": "60"}])

@@ -1,4 +1,4 @@
-"""Statistics of projects, queues, clients and time."""
+"""Statistics of projects, queues, clients and hours."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ NO_TASKS = {"total": 0, "pending": 0, "running": 0, "done": 0, "error": 0, "canc
 
 @pytest.fixture
 def fresh(api: TasksApi) -> TasksApi:
-    """The room, with nothing remembered."""
+    """The module without a statistics cache."""
     return api.with_config(stats_seconds=0)
 
 
@@ -50,7 +50,7 @@ class TestOverview:
         assert told["success_rate"] == 66.67
         assert told["cached_at"] == "2026-01-01T00:00:00.000Z"
 
-    async def test_pulls_of_all_projects_are_told(self, fresh: TasksApi):
+    async def test_pulls_of_all_projects_are_counted(self, fresh: TasksApi):
         await fresh.plan("a", "b", "c", queue="q1")
         await fresh.pull(client="anna", key="anna")
         fresh.clock.advance(seconds=8)
@@ -78,7 +78,7 @@ class TestOverview:
         assert (await fresh.data("GET", "/stats"))["pulls"]["counted"] == 2
         assert (await fresh.data("GET", "/stats/project/p1"))["pulls"]["total"] == 3
 
-    async def test_one_project_is_told_alone(self, fresh: TasksApi):
+    async def test_one_project_is_counted_alone(self, fresh: TasksApi):
         await fresh.submit(*some(pending=1, done=1))
         await push_elsewhere(fresh, *some(error=1))
         told = await fresh.data("GET", "/stats/project/p1")
@@ -169,7 +169,7 @@ class TestByHour:
             status, error = await fresh.error("GET", f"/stats/by-hour?hours={hours}")
             assert (status, error["details"]["field"]) == (400, "hours")
 
-    async def test_what_is_too_much_to_count_is_cut_and_said(self, fresh: TasksApi, monkeypatch: pytest.MonkeyPatch):
+    async def test_a_count_past_its_bound_is_cut_and_reported(self, fresh: TasksApi, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(statistics, "MAX_FINISHED", 1)
         for queue in ("qa", "qb", "qc"):
             await fresh.submit({"id": "t", "status": "done"}, queue=queue)
@@ -183,7 +183,7 @@ class TestByHour:
 
 
 class TestByClient:
-    async def test_pullers_are_told_by_name(self, fresh: TasksApi):
+    async def test_pullers_are_listed_by_name(self, fresh: TasksApi):
         await fresh.plan("a", "b", queue="q1")
         await fresh.pull(client="anna", key="anna")
         fresh.clock.advance(seconds=5)
@@ -194,7 +194,7 @@ class TestByClient:
                 {"client": "anna", "pulls": 2, "pushed": 1, "success_rate": 100.0, "average_duration": 5.0}
             ]
 
-    async def test_pushers_are_told_by_user_and_machine(self, fresh: TasksApi):
+    async def test_pushers_are_listed_by_user_and_host(self, fresh: TasksApi):
         info = {"username": "ann", "hostname": "box", "project_path": "/x"}
         await push_elsewhere(fresh, *some(done=1), project="p2", clientInfo=info)
         await push_elsewhere(fresh, *some(done=1, error=1), project="p3", clientInfo=info)
@@ -221,7 +221,7 @@ class TestErrorTypes:
         ]
         assert told["counted"] == 5
 
-    async def test_a_reason_of_ours_goes_before_the_report(self, fresh: TasksApi):
+    async def test_the_error_reason_is_preferred_to_the_report(self, fresh: TasksApi):
         often = fresh.with_config(max_attempts=1)
         await often.plan("a")
         await often.pull()
@@ -233,7 +233,7 @@ class TestErrorTypes:
         assert line == {"reason": task["error_reason"], "count": 1}
 
     @on_sqlite
-    async def test_twenty_reasons_are_told(self, fresh: TasksApi):
+    async def test_twenty_reasons_are_listed(self, fresh: TasksApi):
         failed = [{"id": f"t{n}", "status": "error", "report": f"reason {n:02}"} for n in range(25)]
         await fresh.submit(*failed)
         told = await fresh.data("GET", "/stats/error-types")
@@ -253,7 +253,7 @@ class TestExecutionDuration:
             told = await fresh.data("GET", f"/stats/execution-duration{query}")
             assert (told["mean"], told["p50"], told["p95"], told["counted"]) == (10.5, 10.0, 19.0, 20)
 
-    async def test_a_pull_is_a_start_when_nobody_told_of_one(self, fresh: TasksApi):
+    async def test_the_pull_is_the_start_if_none_was_reported(self, fresh: TasksApi):
         await fresh.plan("a", queue="q1")
         await fresh.pull(client="anna", key="anna")
         fresh.clock.advance(seconds=7)
@@ -280,7 +280,7 @@ class TestExecutionDuration:
 
 
 class TestSystem:
-    async def test_it_tells_the_version_the_database_and_how_much_there_is(self, fresh: TasksApi):
+    async def test_it_reports_version_database_and_counts(self, fresh: TasksApi):
         await fresh.plan("a", "b", "c")
         await fresh.pull("limit=1")
         told = await fresh.data("GET", "/stats/system")
@@ -289,7 +289,7 @@ class TestSystem:
         assert (told["projects"], told["queues"], told["tasks"]) == (1, 1, 3)
         assert (told["offered"], told["held"]) == (2, 1)
 
-    async def test_counting_ends_somewhere(self, fresh: TasksApi, monkeypatch: pytest.MonkeyPatch):
+    async def test_counting_is_bounded(self, fresh: TasksApi, monkeypatch: pytest.MonkeyPatch):
         await fresh.plan("a", "b", "c")
         monkeypatch.setattr(statistics, "MAX_OPEN", 2)
         assert (await fresh.data("GET", "/stats/system"))["offered"] == 2
@@ -297,7 +297,7 @@ class TestSystem:
 
 class TestEverywhere:
     @on_sqlite
-    async def test_an_empty_house_has_zeros(self, api: TasksApi):
+    async def test_an_empty_database_has_zeros(self, api: TasksApi):
         for path in ALL:
             told = await api.data("GET", path)
             assert told["cached_at"] == "2026-01-01T00:00:00.000Z"
@@ -305,7 +305,7 @@ class TestEverywhere:
             assert told.get("success_rate", 0.0) == 0.0
 
     @on_sqlite
-    async def test_figures_are_remembered_for_a_while(self, api: TasksApi):
+    async def test_statistics_are_cached(self, api: TasksApi):
         first = [await api.data("GET", path) for path in ALL]
         await api.submit(*some(done=1, error=1))
         api.clock.advance(seconds=9)
@@ -321,12 +321,12 @@ class TestEverywhere:
             assert (status, error["details"]["code"]) == (403, "OTHER_PROJECT"), path
 
     @on_sqlite
-    async def test_a_project_that_is_not_there_has_no_figures(self, api: TasksApi):
+    async def test_an_unknown_project_has_no_statistics(self, api: TasksApi):
         for path in ["/stats/project/nowhere", *(f"{path}?project_id=nowhere" for path in BY_PROJECT)]:
             status, error = await api.error("GET", path)
             assert (status, error["details"]["code"]) == (404, "PROJECT_NOT_FOUND"), path
 
-    async def test_a_bound_key_hears_of_its_own_project_only(self, fresh: TasksApi):
+    async def test_a_bound_key_sees_its_own_project_only(self, fresh: TasksApi):
         await fresh.submit(*some(done=1, error=1), clientInfo={"username": "ann", "hostname": "box"})
         await fresh.plan("mine", queue="q1")
         await fresh.pull(client="anna", key="anna")
@@ -347,7 +347,7 @@ class TestEverywhere:
         assert told["pagination"]["total"] == 1
 
     @on_sqlite
-    async def test_what_a_bound_key_heard_is_not_told_to_others(self, api: TasksApi):
+    async def test_the_cache_does_not_leak_between_keys(self, api: TasksApi):
         await push_elsewhere(api, *some(done=1))
         assert (await api.data("GET", "/stats", key="bound"))["projects"] == 1
         assert (await api.data("GET", "/stats"))["projects"] == 2

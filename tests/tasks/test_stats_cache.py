@@ -1,4 +1,4 @@
-"""Remembering figures: counted once for all who ask, for a while, and not without end."""
+"""The statistics cache: one query for concurrent requests, expiry, and a bound."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from penstock.tasks.remember import MAX_ENTRIES, StatsCache
 
 
 class Counting:
-    """Counts how often it was asked to count; it can be held up, and told to fail."""
+    """Counts its calls; it can block or fail."""
 
     def __init__(self) -> None:
         self.times = 0
@@ -33,7 +33,7 @@ async def recall(
     return (await memory.recall(key, counting.count, clock=clock, seconds=seconds)).value
 
 
-async def test_a_figure_is_remembered_until_it_is_too_old(clock: ManualClock):
+async def test_a_value_is_cached_until_it_is_stale(clock: ManualClock):
     memory, counting = StatsCache(), Counting()
     assert await recall(memory, counting, clock) == 1
     clock.advance(seconds=9.9)
@@ -42,14 +42,14 @@ async def test_a_figure_is_remembered_until_it_is_too_old(clock: ManualClock):
     assert await recall(memory, counting, clock) == 2
 
 
-async def test_each_key_has_its_own_figure(clock: ManualClock):
+async def test_each_key_has_its_own_value(clock: ManualClock):
     memory, counting = StatsCache(), Counting()
     assert await recall(memory, counting, clock, "a") == 1
     assert await recall(memory, counting, clock, "b") == 2
     assert await recall(memory, counting, clock, "a") == 1
 
 
-async def test_a_crowd_is_counted_for_once(clock: ManualClock):
+async def test_concurrent_requests_are_counted_once(clock: ManualClock):
     memory, counting = StatsCache(), Counting()
     counting.go_on.clear()
     crowd = [asyncio.create_task(recall(memory, counting, clock)) for _ in range(300)]
@@ -59,7 +59,7 @@ async def test_a_crowd_is_counted_for_once(clock: ManualClock):
     assert counting.times == 1
 
 
-async def test_who_goes_away_takes_nothing_from_the_others(clock: ManualClock):
+async def test_a_cancelled_request_does_not_affect_the_others(clock: ManualClock):
     memory, counting = StatsCache(), Counting()
     counting.go_on.clear()
     first = asyncio.create_task(recall(memory, counting, clock))
@@ -71,7 +71,7 @@ async def test_who_goes_away_takes_nothing_from_the_others(clock: ManualClock):
     assert await second == 1
 
 
-async def test_what_failed_is_not_remembered(clock: ManualClock):
+async def test_an_error_is_not_cached(clock: ManualClock):
     memory, counting = StatsCache(), Counting()
     counting.fails = True
     with pytest.raises(OSError, match="away"):
@@ -80,7 +80,7 @@ async def test_what_failed_is_not_remembered(clock: ManualClock):
     assert await recall(memory, counting, clock) == 2
 
 
-async def test_what_took_long_is_remembered_longer(clock: ManualClock):
+async def test_a_slow_value_is_cached_longer(clock: ManualClock):
     memory, counting = StatsCache(), Counting()
     counting.go_on.clear()
     slow = asyncio.create_task(recall(memory, counting, clock))
@@ -94,12 +94,12 @@ async def test_what_took_long_is_remembered_longer(clock: ManualClock):
     assert await recall(memory, counting, clock) == 2
 
 
-async def test_with_no_time_to_be_remembered_everything_is_counted_anew(clock: ManualClock):
+async def test_zero_seconds_disables_the_cache(clock: ManualClock):
     memory, counting = StatsCache(), Counting()
     assert [await recall(memory, counting, clock, seconds=0) for _ in range(3)] == [1, 2, 3]
 
 
-async def test_what_was_asked_for_least_lately_is_forgotten_first(clock: ManualClock):
+async def test_the_least_recently_used_entry_is_evicted_first(clock: ManualClock):
     memory, counting = StatsCache(), Counting()
     for number in range(MAX_ENTRIES):
         await recall(memory, counting, clock, f"k{number}")

@@ -1,4 +1,4 @@
-"""Looking at tasks: lists with filters, and one task with all that was said of it."""
+"""Reading tasks: lists with filters, and one task with its messages and log."""
 
 from typing import Any
 from urllib.parse import quote
@@ -10,7 +10,7 @@ QUEUE_TASKS = f"{PROJECT}/queues/q1/tasks"
 
 
 async def found(api: TasksApi, path: str) -> tuple[list[str], int]:
-    """The ids of a list, and the total it tells."""
+    """The ids of a list, and its total."""
     data = await api.data("GET", path)
     return [item["task_id"] for item in data["items"]], data["pagination"]["total"]
 
@@ -22,7 +22,7 @@ async def refused(api: TasksApi, path: str, expected: int, code: str) -> Any:
 
 
 async def take(api: TasksApi, task_id: str) -> None:
-    """Pull one task by its name."""
+    """Pull one task by id."""
     data = await api.data("POST", f"{TASKS}/pull/batch", {"taskIds": [task_id]}, x_client_id="worker-1")
     assert [task["task_id"] for task in data["tasks"]] == [task_id]
 
@@ -64,7 +64,7 @@ async def test_tasks_are_searched_by_id_and_name_in_any_case(api: TasksApi):
     assert await found(api, f"{QUEUE_TASKS}?search=a&status=done") == ([], 0)
 
 
-async def test_tasks_are_filtered_by_where_they_stand_with_those_who_pull(api: TasksApi):
+async def test_tasks_are_filtered_by_pull_state(api: TasksApi):
     await api.submit({"id": "mine"})
     await api.plan("offered", "held", "closed", queue="q1")
     for task in ("held", "closed"):
@@ -79,7 +79,7 @@ async def test_tasks_are_filtered_by_where_they_stand_with_those_who_pull(api: T
     assert shown == {"mine": "unpulled", "offered": "unpulled", "held": "pulled_not_pushed", "closed": "pulled"}
 
 
-async def test_a_project_lists_tasks_beside_its_queues_or_all(api: TasksApi):
+async def test_a_project_lists_tasks_outside_its_queues_or_all(api: TasksApi):
     await api.plan("beside-1", "beside-2", "beside-3")
     await api.plan("inside", queue="q1")
     assert await found(api, TASKS) == (["beside-1", "beside-2", "beside-3"], 3)
@@ -121,7 +121,7 @@ async def test_a_task_is_shown_with_its_messages_and_log(api: TasksApi):
 
 
 @on_sqlite
-async def test_no_answer_tells_a_lease_token(api: TasksApi):
+async def test_no_list_contains_a_lease_token(api: TasksApi):
     await api.plan("t1")
     [pulled] = await api.pull()
     for path in (TASKS, f"{TASKS}/t1", f"{TASKS}?queue=any"):
@@ -129,7 +129,7 @@ async def test_no_answer_tells_a_lease_token(api: TasksApi):
         assert pulled["lease_token"].encode() not in answer.body
 
 
-async def test_a_task_beside_all_queues_is_meant_first(api: TasksApi):
+async def test_a_task_outside_all_queues_is_preferred(api: TasksApi):
     await api.submit({"id": "t1", "name": "inside"})
     await api.plan("t1", name="beside")
     assert (await api.data("GET", f"{TASKS}/t1"))["name"] == "beside"

@@ -1,4 +1,4 @@
-"""The shapes that this family's clients know, to the letter: names of fields, and nothing of them missing."""
+"""The exact response bodies that clients expect: every field, by name."""
 
 from typing import Any
 
@@ -55,7 +55,7 @@ async def test_a_push_is_answered_with_its_counts(api: TasksApi):
 
 
 @on_sqlite
-async def test_a_push_of_an_older_client_is_taken_as_it_always_was(api: TasksApi):
+async def test_a_push_of_an_older_client_is_accepted(api: TasksApi):
     body = {
         "project_id": "p1",
         "project_name": "P",
@@ -88,7 +88,7 @@ async def test_a_push_of_an_older_client_is_taken_as_it_always_was(api: TasksApi
 
 
 @on_sqlite
-async def test_messages_logs_and_status_are_answered_as_clients_know_it(api: TasksApi):
+async def test_messages_logs_and_status_have_the_expected_fields(api: TasksApi):
     await api.submit({"id": "a"})
     place = "/tasks/p1/q1/a"
     message = await api.data("POST", f"{place}/message", {"role": "User", "content": "Hello."})
@@ -127,7 +127,7 @@ async def test_a_batch_pull_adds_what_failed(api: TasksApi, body: object):
 
 
 @on_sqlite
-async def test_releases_are_answered_as_clients_know_it(api: TasksApi):
+async def test_releases_have_the_expected_fields(api: TasksApi):
     await api.plan("a", "b")
     await api.pull()
     one = await api.data("POST", f"{PROJECT}/tasks/a/pull/release", x_client_id="worker-1")
@@ -139,7 +139,7 @@ async def test_releases_are_answered_as_clients_know_it(api: TasksApi):
 
 
 @on_sqlite
-async def test_history_pending_and_figures_are_answered_as_clients_know_it(api: TasksApi):
+async def test_history_pending_and_statistics_have_the_expected_fields(api: TasksApi):
     await api.plan("a")
     await api.pull()
     history = await api.data("GET", f"{PROJECT}/tasks/a/pull/history")
@@ -167,5 +167,5 @@ async def test_history_pending_and_figures_are_answered_as_clients_know_it(api: 
     ],
 )
 @on_sqlite
-async def test_every_statistic_of_the_family_is_there(api: TasksApi, path: str):
+async def test_every_statistics_route_exists(api: TasksApi, path: str):
     assert (await api.call("GET", path, key="anna")).status == 200

@@ -14,7 +14,7 @@ from penstock.access import audit
 from penstock.access.domain import Caller
 from penstock.kernel.errors import Conflict, Gone, NotFound, PenstockError
 from penstock.tasks.deps import Deps
-from penstock.tasks.domain import DEFAULT_PRIORITY, BatchResult, ChangeKind, Queue, Side, Status, Task, rank_of
+from penstock.tasks.domain import DEFAULT_PRIORITY, BatchResult, ChangeKind, Side, Status, Task, TaskQueue, rank_of
 from penstock.tasks.errors import MAX_LISTED_IDS, BadTask, TaskExists, location_details
 from penstock.tasks.lifecycle import (
     UnitOfWork,
@@ -147,20 +147,20 @@ async def restore(deps: Deps, caller: Caller, path: QueuePath, task_id: str) -> 
         return written
 
 
-async def _queue(uow: UnitOfWork, queue_id: str | None) -> Queue | None:
+async def _queue(uow: UnitOfWork, queue_id: str | None) -> TaskQueue | None:
     return None if queue_id is None else await uow.get_queue(queue_id)
 
 
-def _queue_keys(queue: Queue | None) -> tuple[str, str]:
+def _queue_keys(queue: TaskQueue | None) -> tuple[str, str]:
     """The `queue_pk` and `queue_id` of a task in this queue."""
     return ("", "") if queue is None else (queue.id, queue.queue_id)
 
 
-def _exists(uow: UnitOfWork, task_id: str, queue: Queue | None) -> TaskExists:
+def _exists(uow: UnitOfWork, task_id: str, queue: TaskQueue | None) -> TaskExists:
     return TaskExists(task_id=task_id, **location_details(uow.project.project_id, _queue_keys(queue)[1]))
 
 
-async def _refuse_existing(uow: UnitOfWork, new_tasks: Sequence[TaskSpec], queue: Queue | None) -> None:
+async def _refuse_existing(uow: UnitOfWork, new_tasks: Sequence[TaskSpec], queue: TaskQueue | None) -> None:
     """Refuse ids that exist or are given twice. A deleted task keeps its id, and with it its history."""
     ids = Counter(new.task_id for new in new_tasks if new.task_id is not None)
     for new in new_tasks:
@@ -176,7 +176,7 @@ def _refuse_past(expires_at: datetime | None, *, now: datetime, path: str = "") 
         raise BadTask(field=f"{path}expires_at", reason="must be in the future", reason_zh="必须是将来的时间")
 
 
-def _new_task(uow: UnitOfWork, new: TaskSpec, queue: Queue | None, *, by: str, expiry_seconds: float) -> Task:
+def _new_task(uow: UnitOfWork, new: TaskSpec, queue: TaskQueue | None, *, by: str, expiry_seconds: float) -> Task:
     now, pk = uow.tx.now, uow.tx.new_id("task")
     queue_pk, queue_id = _queue_keys(queue)
     default_expiry = now + timedelta(seconds=expiry_seconds) if expiry_seconds > 0 else None

@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.access import audit
 from penstock.kernel.db import Db, Tx
-from penstock.tasks.domain import ChangeKind, Project, Queue, Side, Status, Task
+from penstock.tasks.domain import ChangeKind, Project, Side, Status, Task, TaskQueue
 from penstock.tasks.errors import MAX_LISTED_IDS
 from penstock.tasks.lifecycle import UnitOfWork, open_unit_of_work
 from penstock.tasks.store import projects, task_messages, tasks
@@ -194,14 +194,14 @@ async def _list_existing(tx: Tx, project_pk: str, imported: Sequence[ImportedTas
     return {(one.queue_id, one.task_id) for one in found}
 
 
-async def _open_queue(uow: UnitOfWork, one: ImportedTask) -> Queue | None:
+async def _open_queue(uow: UnitOfWork, one: ImportedTask) -> TaskQueue | None:
     """The queue of a task; created if it is missing."""
     if one.queue_id is None:
         return None
     found = await uow.find_queue(one.queue_id)
     if found is not None:
         return found
-    new = Queue(
+    new = TaskQueue(
         id=uow.tx.new_id("queue"),
         project_pk=uow.project.id,
         queue_id=one.queue_id,
@@ -214,7 +214,7 @@ async def _open_queue(uow: UnitOfWork, one: ImportedTask) -> Queue | None:
     return new
 
 
-def _new_task(uow: UnitOfWork, one: ImportedTask, queue: Queue | None, *, by: str) -> Task:
+def _new_task(uow: UnitOfWork, one: ImportedTask, queue: TaskQueue | None, *, by: str) -> Task:
     created_at = one.created_at or uow.tx.now
     updated_at = one.updated_at or created_at
     new = Task(

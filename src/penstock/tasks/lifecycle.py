@@ -15,7 +15,7 @@ from penstock.kernel.bulk import WriteBatch
 from penstock.kernel.db import Tx
 from penstock.kernel.events import LONGEST_NAME
 from penstock.kernel.message import Event
-from penstock.tasks.domain import Change, ChangeKind, Project, PullOutcome, PullState, Queue, Task
+from penstock.tasks.domain import Change, ChangeKind, Project, PullOutcome, PullState, Task, TaskQueue
 from penstock.tasks.errors import AmbiguousTask, TaskGone, TaskNotFound, location_details
 from penstock.tasks.metrics import TaskMetrics
 from penstock.tasks.store import feed, offers, projects, pulls, queues, tasks
@@ -46,13 +46,13 @@ class UnitOfWork:
     changes: list[Change] = field(default_factory=list)
     written: int = 0  # changes that `flush` has written
     _loaded: Project = field(init=False)
-    _queues: dict[str, tuple[Queue | None, Queue]] = field(default_factory=dict)  # as loaded, and current
+    _queues: dict[str, tuple[TaskQueue | None, TaskQueue]] = field(default_factory=dict)  # as loaded, and current
     _touched: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._loaded = self.project
 
-    async def find_queue(self, queue_id: str) -> Queue | None:
+    async def find_queue(self, queue_id: str) -> TaskQueue | None:
         """A queue of the project with the changes so far, or None."""
         for _, known in self._queues.values():
             if known.queue_id == queue_id:
@@ -62,12 +62,12 @@ class UnitOfWork:
             self._queues[found.id] = (found, found)
         return found
 
-    async def get_queue(self, queue_id: str) -> Queue:
+    async def get_queue(self, queue_id: str) -> TaskQueue:
         """A queue of the project with the changes so far. Raises `QueueNotFound`."""
         found = await self.find_queue(queue_id)
         return found or await queues.get_queue(self.tx, self.project.id, queue_id, project_id=self.project.project_id)
 
-    def put_queue(self, after: Queue) -> None:
+    def put_queue(self, after: TaskQueue) -> None:
         """Record a created or changed queue."""
         loaded, _ = self._queues.get(after.id, (None, after))
         self._queues[after.id] = (loaded, after)
@@ -209,7 +209,7 @@ async def open_unit_of_work(tx: Tx, project_id: str) -> UnitOfWork:
     return UnitOfWork(tx, await projects.claim_project(tx, project_id))
 
 
-def resolve_task(found: Sequence[Task], project_id: str, task_id: str, queue: Queue | None = None) -> Task:
+def resolve_task(found: Sequence[Task], project_id: str, task_id: str, queue: TaskQueue | None = None) -> Task:
     """The task that a path means, among all tasks of a project with that id.
 
     With a queue, the task in it. Without one, the task outside all queues, or the only task with that id.
@@ -243,6 +243,6 @@ async def claim_task(uow: UnitOfWork, task_id: str, queue_id: str | None = None)
     return resolve_task(found, uow.project.project_id, task_id, queue)
 
 
-async def find_task(tx: Tx, project: Project, task_id: str, queue: Queue | None = None) -> Task:
+async def find_task(tx: Tx, project: Project, task_id: str, queue: TaskQueue | None = None) -> Task:
     """The task that a path means, without a lock."""
     return resolve_task(await tasks.list_by_task_id(tx, project.id, [task_id]), project.project_id, task_id, queue)

@@ -12,7 +12,7 @@ from penstock.access import audit
 from penstock.access.domain import Caller
 from penstock.kernel.db import Tx
 from penstock.tasks.deps import Deps
-from penstock.tasks.domain import Policy, Project, Queue
+from penstock.tasks.domain import Policy, Project, TaskQueue
 from penstock.tasks.errors import ProjectExists, QueueExists
 from penstock.tasks.lifecycle import open_unit_of_work
 from penstock.tasks.store import projects
@@ -102,13 +102,13 @@ async def delete_metadata(deps: Deps, caller: Caller, project_id: str) -> Projec
     return uow.project
 
 
-async def create_queue(deps: Deps, caller: Caller, project_id: str, new: NewQueue) -> Queue:
+async def create_queue(deps: Deps, caller: Caller, project_id: str, new: NewQueue) -> TaskQueue:
     """Create an empty queue. Raises `QueueExists`."""
     async with deps.db.tx(actor=caller.name) as tx:
         uow = await open_unit_of_work(tx, project_id)
         if await uow.find_queue(new.queue_id) is not None:
             raise QueueExists(project_id=project_id, queue_id=new.queue_id)
-        queue = Queue(
+        queue = TaskQueue(
             id=tx.new_id("queue"),
             project_pk=uow.project.id,
             queue_id=new.queue_id,
@@ -124,7 +124,7 @@ async def create_queue(deps: Deps, caller: Caller, project_id: str, new: NewQueu
     return queue
 
 
-async def change_queue(deps: Deps, caller: Caller, project_id: str, queue_id: str, changes: QueueChanges) -> Queue:
+async def change_queue(deps: Deps, caller: Caller, project_id: str, queue_id: str, changes: QueueChanges) -> TaskQueue:
     """Change the name or the meta of a queue."""
     async with deps.db.tx(actor=caller.name) as tx:
         uow = await open_unit_of_work(tx, project_id)

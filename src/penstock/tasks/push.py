@@ -14,7 +14,7 @@ from typing import Any
 from penstock.kernel.db import Tx
 from penstock.tasks.conflicts import ClientUpdate, differs, refuse_conflicts, refuse_moved, refuse_overwrites
 from penstock.tasks.deps import Deps
-from penstock.tasks.domain import ChangeKind, Holder, Project, PullOutcome, Queue, Side, Status, Task
+from penstock.tasks.domain import ChangeKind, Holder, Project, PullOutcome, Side, Status, Task, TaskQueue
 from penstock.tasks.lifecycle import UnitOfWork, count_ended_pulls, open_unit_of_work
 from penstock.tasks.result_schema import validate_result
 from penstock.tasks.store import leases, projects, pulls, task_messages, tasks
@@ -135,11 +135,11 @@ async def _open_project(tx: Tx, push: Push) -> UnitOfWork:
     return uow
 
 
-async def _open_queue(uow: UnitOfWork, push: Push) -> Queue:
+async def _open_queue(uow: UnitOfWork, push: Push) -> TaskQueue:
     """The queue; created if it is missing, renamed if its name changed."""
     now, found = uow.tx.now, await uow.find_queue(push.queue_id)
     if found is None:
-        new = Queue(
+        new = TaskQueue(
             id=uow.tx.new_id("queue"),
             project_pk=uow.project.id,
             queue_id=push.queue_id,
@@ -158,7 +158,7 @@ async def _open_queue(uow: UnitOfWork, push: Push) -> Queue:
     return pushed
 
 
-async def _compare(deps: Deps, tx: Tx, queue: Queue, push: Push, holder: Holder) -> list[_TaskDiff]:
+async def _compare(deps: Deps, tx: Tx, queue: TaskQueue, push: Push, holder: Holder) -> list[_TaskDiff]:
     """Compare each pushed task with the stored one, which is locked."""
     where = QueueScope(project_pk=queue.project_pk, queue_pk=queue.id)
     stored = {one.task_id: one for one in await tasks.claim_in_queue(tx, where, [one.task_id for one in push.tasks])}
@@ -214,7 +214,7 @@ def _merged(before: Task, pushed: PushedTask, *, now: datetime) -> Task:
     return merged.with_status(pushed.status, now=now)
 
 
-def _new_task(tx: Tx, pushed: PushedTask, queue: Queue, *, by: str) -> Task:
+def _new_task(tx: Tx, pushed: PushedTask, queue: TaskQueue, *, by: str) -> Task:
     new = Task(
         id=tx.new_id("task"),
         partition_key=queue.project_pk,
@@ -242,7 +242,7 @@ def _validate_results(diffs: Sequence[_TaskDiff]) -> None:
             validate_result(one.after.result_schema, result, field=f"tasks[{number}].result")
 
 
-async def _drop_missing(deps: Deps, uow: UnitOfWork, queue: Queue, push: Push, holder: Holder) -> None:
+async def _drop_missing(deps: Deps, uow: UnitOfWork, queue: TaskQueue, push: Push, holder: Holder) -> None:
     """Delete the client's own tasks that are not in the push."""
     where = QueueScope(project_pk=queue.project_pk, queue_pk=queue.id)
     listed, after = {one.task_id for one in push.tasks}, ""

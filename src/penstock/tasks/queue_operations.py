@@ -12,7 +12,7 @@ from penstock.access import audit
 from penstock.access.domain import Caller
 from penstock.kernel.errors import Conflict, Gone, NotFound, PenstockError
 from penstock.tasks.deps import Config, Deps
-from penstock.tasks.domain import BatchResult, ChangeKind, Operation, PullState, Queue, Status, Task
+from penstock.tasks.domain import BatchResult, ChangeKind, Operation, PullState, Status, Task, TaskQueue
 from penstock.tasks.errors import MAX_LISTED_IDS, TaskArchived
 from penstock.tasks.lifecycle import (
     UnitOfWork,
@@ -70,7 +70,7 @@ class ResetOptions:
 class OperationResult:
     """The queue after an operation, and how many tasks it changed."""
 
-    queue: Queue
+    queue: TaskQueue
     operation: Operation
     affected: int
 

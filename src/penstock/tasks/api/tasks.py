@@ -12,7 +12,7 @@ from penstock.kernel.db import Tx
 from penstock.kernel.http.envelope import Paged, PageHere, PageParams, Said, SayHere
 from penstock.tasks.api.params import DepsHere, ProjectHere, QueueId, Search, TaskId, When, new_router
 from penstock.tasks.api.views import check_view, log_line_view, message_view, task_view, task_views
-from penstock.tasks.domain import PULL_STATE_LABELS, Counts, Project, Queue, Status, Task
+from penstock.tasks.domain import PULL_STATE_LABELS, Counts, Project, Status, Task, TaskQueue
 from penstock.tasks.lifecycle import find_task
 from penstock.tasks.store import projects, queues, task_messages, tasks
 from penstock.tasks.store.tasks import QueueScope, TaskListFilter
@@ -143,7 +143,7 @@ async def get_queue_task(
     return say(task, "Found.", "已找到。")
 
 
-async def _get_queue(tx: Tx, project_id: str, queue_id: str) -> tuple[Project, Queue]:
+async def _get_queue(tx: Tx, project_id: str, queue_id: str) -> tuple[Project, TaskQueue]:
     project = await projects.get_project(tx, project_id)
     return project, await queues.get_queue(tx, project.id, queue_id, project_id=project_id)
 
@@ -153,7 +153,7 @@ async def _page(tx: Tx, tasks_filter: TaskListFilter, page: PageParams, *, total
     return found, await tasks.count_tasks(tx, tasks_filter) if total is None else total
 
 
-async def _full_task(tx: Tx, project: Project, task_id: str, queue: Queue | None = None) -> dict[str, Any]:
+async def _full_task(tx: Tx, project: Project, task_id: str, queue: TaskQueue | None = None) -> dict[str, Any]:
     found = await find_task(tx, project, task_id, queue)
     messages, lines = await task_messages.list_messages(tx, found.id), await task_messages.list_log(tx, found.id)
     return task_view(found, project_id=project.project_id) | {

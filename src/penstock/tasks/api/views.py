@@ -9,7 +9,7 @@ from fastapi import Request
 
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.http.language import localized
-from penstock.tasks.domain import LOWEST, PULL_STATE_LABELS, Counts, Project, Queue, Task
+from penstock.tasks.domain import LOWEST, PULL_STATE_LABELS, Counts, Project, Task, TaskQueue
 from penstock.tasks.store.task_messages import LogLine, TaskMessage
 from penstock.tasks.store.tasks import TaskRow
 
@@ -74,7 +74,7 @@ def project_view(project: Project) -> dict[str, Any]:
     }
 
 
-def queue_view(queue: Queue, *, project_id: str) -> dict[str, Any]:
+def queue_view(queue: TaskQueue, *, project_id: str) -> dict[str, Any]:
     """A queue."""
     return {
         "id": queue.queue_id,

@@ -5,7 +5,7 @@ it can be claimed: offered, held under a lease, closed by a push, or idle. `sour
 `origin` the side that created the task.
 """
 
-from penstock.tasks.domain.project import Counts, Project, Queue
+from penstock.tasks.domain.project import Counts, Project, TaskQueue
 from penstock.tasks.domain.task import BatchResult, Change, Holder, Task
 from penstock.tasks.domain.words import (
     DEFAULT_PRIORITY,
@@ -45,9 +45,9 @@ __all__ = [
     "Project",
     "PullOutcome",
     "PullState",
-    "Queue",
     "Side",
     "Status",
     "Task",
+    "TaskQueue",
     "rank_of",
 ]

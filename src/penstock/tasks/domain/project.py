@@ -74,7 +74,7 @@ class Project:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Queue:
+class TaskQueue:
     """A queue of a project. `id` is the primary key; `queue_id` is the id that clients use."""
 
     id: str

@@ -11,7 +11,7 @@ from penstock.kernel.bulk import WriteBatch, any_of
 from penstock.kernel.columns import Id
 from penstock.kernel.compiled_statement import CompiledStatement, LeasedRow
 from penstock.kernel.db import Tx
-from penstock.tasks.domain import Counts, Operation, Queue, Status
+from penstock.tasks.domain import Counts, Operation, Status, TaskQueue
 from penstock.tasks.errors import QueueNotFound
 from penstock.tasks.store.search import contains, folded
 from penstock.tasks.store.tables import queue
@@ -19,20 +19,20 @@ from penstock.tasks.store.tables import queue
 q = queue.c
 IS_ACTIVE = q.deleted_at.is_(None)
 COUNTS = tuple(status.value for status in Status)
-NAMES = tuple(known.name for known in fields(Queue) if known.name != "counts")
+NAMES = tuple(known.name for known in fields(TaskQueue) if known.name != "counts")
 _NAMED = (q.project_pk == bindparam("in_project", type_=Id), q.queue_id == bindparam("named", type_=Id))
 _FIND = CompiledStatement(select(queue).where(*_NAMED, IS_ACTIVE))
 
 
-def from_row(row: Row[Any] | LeasedRow) -> Queue:
+def from_row(row: Row[Any] | LeasedRow) -> TaskQueue:
     """A queue from its row."""
     known = {name: getattr(row, name) for name in NAMES}
     if row.last_operation is not None:
         known["last_operation"] = Operation(row.last_operation)
-    return Queue(**known, counts=Counts(**{name: getattr(row, name) for name in COUNTS}))
+    return TaskQueue(**known, counts=Counts(**{name: getattr(row, name) for name in COUNTS}))
 
 
-def values_of(known: Queue) -> dict[str, Any]:
+def values_of(known: TaskQueue) -> dict[str, Any]:
     """The columns of a queue's row."""
     values = {name: getattr(known, name) for name in NAMES} | vars(known.counts)
     values["search_text"] = folded(known.queue_id, known.name)
@@ -40,13 +40,13 @@ def values_of(known: Queue) -> dict[str, Any]:
     return values
 
 
-async def find_queue(tx: Tx, project_pk: str, queue_id: str) -> Queue | None:
+async def find_queue(tx: Tx, project_pk: str, queue_id: str) -> TaskQueue | None:
     """A queue of a project by its `queue_id`, or None."""
     found = await _FIND.rows(tx, {"in_project": project_pk, "named": queue_id})
     return from_row(found[0]) if found else None
 
 
-async def get_queue(tx: Tx, project_pk: str, queue_id: str, *, project_id: str) -> Queue:
+async def get_queue(tx: Tx, project_pk: str, queue_id: str, *, project_id: str) -> TaskQueue:
     """A queue of a project by its `queue_id`. Raises `QueueNotFound`."""
     found = await find_queue(tx, project_pk, queue_id)
     if found is None:
@@ -54,17 +54,17 @@ async def get_queue(tx: Tx, project_pk: str, queue_id: str, *, project_id: str) 
     return found
 
 
-async def list_queues_by_pk(tx: Tx, pks: Collection[str]) -> list[Queue]:
+async def list_queues_by_pk(tx: Tx, pks: Collection[str]) -> list[TaskQueue]:
     """Queues by primary key."""
     return [from_row(row) for row in await tx.conn.execute(select(queue).where(any_of(tx, q.id, pks)))] if pks else []
 
 
-async def insert_queue(tx: Tx, new: Queue) -> None:
+async def insert_queue(tx: Tx, new: TaskQueue) -> None:
     """Insert a queue."""
     await tx.conn.execute(insert(queue).values(values_of(new)))
 
 
-def move_queues(writes: WriteBatch, moved: Sequence[tuple[Queue, Queue]]) -> None:
+def move_queues(writes: WriteBatch, moved: Sequence[tuple[TaskQueue, TaskQueue]]) -> None:
     """Write the changed columns of queues whose project this transaction has locked, in one statement for all."""
     values = [(values_of(before), values_of(after)) for before, after in moved if before != after]
     names = sorted({name for old, new in values for name in new if old[name] != new[name]})
@@ -94,7 +94,7 @@ def _filtered(statement: Select[Any], project_pk: str, search: str) -> Select[An
     return statement.where(contains(q.search_text, search)) if search else statement
 
 
-async def list_queues(tx: Tx, project_pk: str, *, search: str = "", offset: int, limit: int) -> list[Queue]:
+async def list_queues(tx: Tx, project_pk: str, *, search: str = "", offset: int, limit: int) -> list[TaskQueue]:
     """The queues of a project, most recently active first."""
     filtered = _filtered(select(queue), project_pk, search).order_by(q.active_at.desc(), q.id.desc())
     return [from_row(row) for row in await tx.conn.execute(filtered.offset(offset).limit(limit))]
