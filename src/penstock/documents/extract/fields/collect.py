@@ -136,7 +136,7 @@ class FieldCollector:
     def _adjacent_values(
         self, matches: Sequence[LabelMatch], label: LayoutText, surroundings: Surroundings
     ) -> list[AdjacentText]:
-        """The possible values of a label. An enum option right of its label is a value, even if it looks like one."""
+        """The possible values of a label. An enum option right of it is a value even if it looks like a label."""
         self._option_texts.update(self._option_text(matches, surroundings))
         return adjacent_values(label, surroundings, self.label_index.is_label, self._option_texts)
 

@@ -1,7 +1,7 @@
-"""Text as a value: what a leaf's part of the schema asks for, read from the text by a label.
+"""Parse the text next to a label into a value of its leaf.
 
-Each reading of a text is shown to the leaf's own schema, and the first that satisfies it is taken. So a value that
-would make the result wrong is never taken, whatever it looks like.
+Each reading of a text is validated against the schema of the leaf, and the first valid one is used. So no value makes
+the result invalid.
 """
 
 import re
