@@ -105,12 +105,12 @@ _delivery = select(*(d[name] for name in DELIVERY_NAMES))  # all but the body, w
 
 
 async def insert_webhook(tx: Tx, new: Webhook) -> None:
-    """Add a webhook."""
+    """Insert a webhook."""
     await tx.conn.execute(insert(webhook).values(asdict(new)))
 
 
 async def find_webhook(tx: Tx, webhook_id: str) -> Webhook | None:
-    """A webhook, whoever's it is; for our own use, not for callers."""
+    """A webhook of any owner; not for callers."""
     row = (await tx.conn.execute(select(webhook).where(w.id == webhook_id))).one_or_none()
     return None if row is None else Webhook(**row._mapping)
 
@@ -121,7 +121,7 @@ async def get_webhook(tx: Tx, webhook_id: str, *, caller: Caller) -> Webhook:
 
 
 async def claim_webhook(tx: Tx, webhook_id: str, *, caller: Caller) -> Webhook:
-    """Like `get_webhook`, and nobody else can change it before this transaction ends."""
+    """A webhook that the caller may see, locked until this transaction ends."""
     mine = select(webhook).where(w.id == webhook_id, _seen_by(caller))
     return await _get(tx, webhook_id, mine.with_for_update())
 
