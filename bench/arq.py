@@ -13,8 +13,8 @@ from functools import partial
 
 from bench import databases
 from bench.rounds import ROUNDS, Finding, summary
-from penstock.adapters.arq_queue import ArqWorkers, Tickets
-from penstock.adapters.redis.link import RedisLink
+from penstock.adapters.arq_queue import ArqEnqueuer, ArqWorkers
+from penstock.adapters.redis.client import RedisClient
 from penstock.kernel.db import Db, Tx
 from penstock.kernel.job_dispatch import dispatch_by_outbox
 from penstock.kernel.outbox import Relay
@@ -100,10 +100,10 @@ async def _on_ledger(server: PostgresServer, jobs: Sequence[NewJob]) -> Pace:
 async def _on_arq(server: PostgresServer, redis: ValkeyServer, jobs: Sequence[NewJob]) -> Pace:
     await databases.refill(server.dsn(DATABASE), 0)
     redis.flush()
-    db, link, queue = open_db(server.url(DATABASE)), RedisLink(redis.url), JobQueue(dispatch=dispatch_by_outbox)
+    db, link, queue = open_db(server.url(DATABASE)), RedisClient(redis.url), JobQueue(dispatch=dispatch_by_outbox)
     work = Work(queue)
     workers = ArqWorkers(link, Runner(db, queue, _handlers(work), owner="bench"), slots=SLOTS)
-    relay = Relay(db, {}, carriers=[Tickets(link, db.clock)], owner="bench")
+    relay = Relay(db, {}, carriers=[ArqEnqueuer(link, db.clock)], owner="bench")
     pace = await _measure(db, queue, work, jobs, [workers, relay])
     await link.close()
     await db.close()

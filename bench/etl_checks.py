@@ -16,9 +16,9 @@ import msgspec
 from bench import databases
 from bench.rounds import ROUNDS, Finding, summary
 from penstock.adapters.disk import DiskBlobs
-from penstock.adapters.llm import DEFAULT, ChatCompletions, Server, Terms
+from penstock.adapters.llm import DEFAULT, ChatCompletions, ChatConfig, ModelServer
 from penstock.adapters.llm_shaper import PRELOAD, LlmShaper
-from penstock.adapters.llm_shaper.checking import Checker
+from penstock.adapters.llm_shaper.validation import AnswerChecker
 from penstock.documents.ocr.provider import PAGES, Reading
 from penstock.documents.pages import Page, Span, write_page
 from penstock.documents.postprocessor import ShapeRule
@@ -70,21 +70,21 @@ async def _measured(folder: Path, model: SmallModel) -> Finding:
 
 
 @asynccontextmanager
-async def _opened(folder: Path, model: SmallModel) -> AsyncIterator[tuple[LlmShaper, Checker]]:
+async def _opened(folder: Path, model: SmallModel) -> AsyncIterator[tuple[LlmShaper, AnswerChecker]]:
     clock, blobs = SystemClock(), DiskBlobs(folder / "blobs")
     db = open_db(f"sqlite:///{folder / 'checks.db'}", clock)
-    server = Server(name=DEFAULT, base_url=model.base_url, api_key=model.api_key, model=model.model)
-    chat = ChatCompletions([server], Terms(temperature=0), limits=SqlRateLimits(db), clock=clock)
+    server = ModelServer(name=DEFAULT, base_url=model.base_url, api_key=model.api_key, model=model.model)
+    chat = ChatCompletions([server], ChatConfig(temperature=0), limits=SqlRateLimits(db), clock=clock)
     spans = tuple(Span(text=line) for line in LINES)
     page = Page(number=1, origin="file", markdown="\n\n".join(LINES), spans=spans)
     await blobs.put(FOLDER + PAGES, write_page(page))
     async with Sandbox(preload=PRELOAD) as sandbox:
-        yield LlmShaper(chat, blobs, sandbox, folder), Checker(sandbox=sandbox, scratch=folder)
+        yield LlmShaper(chat, blobs, sandbox, folder), AnswerChecker(sandbox=sandbox, scratch=folder)
     await chat.close()
     await db.close()
 
 
-async def _round(shaper: LlmShaper, checker: Checker, folder: str) -> tuple[float, float]:
+async def _round(shaper: LlmShaper, checker: AnswerChecker, folder: str) -> tuple[float, float]:
     """Seconds of the stage, and of all the checks in it."""
     key = FOLDER + PAGES
     reading = Reading(markdown_key=key, pages_key=key, provider_task_id="bench", page_count=1)

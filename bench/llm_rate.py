@@ -14,9 +14,9 @@ from pathlib import Path
 
 from bench import databases
 from bench.rounds import ROUNDS, Finding
-from penstock.adapters.llm import DEFAULT, ChatCompletions, Server, Terms
-from penstock.adapters.redis.limits import RedisRateLimits
-from penstock.adapters.redis.link import RedisLink
+from penstock.adapters.llm import DEFAULT, ChatCompletions, ChatConfig, ModelServer
+from penstock.adapters.redis.client import RedisClient
+from penstock.adapters.redis.rate_limits import RedisRateLimits
 from penstock.documents.chat_model import Message, Question
 from penstock.kernel.clock import SystemClock
 from penstock.kernel.db import Db
@@ -102,14 +102,14 @@ def _all_ended(workers: Sequence[ForkServerProcess]) -> bool:
 
 def work(base_url: str, model: str, database_url: str, redis_url: str | None, ready: str) -> None:
     """The life of one worker."""
-    asyncio.run(_work(Server(name=DEFAULT, base_url=base_url, model=model), database_url, redis_url, Path(ready)))
+    asyncio.run(_work(ModelServer(name=DEFAULT, base_url=base_url, model=model), database_url, redis_url, Path(ready)))
 
 
-async def _work(server: Server, database_url: str, redis_url: str | None, ready: Path) -> None:
+async def _work(server: ModelServer, database_url: str, redis_url: str | None, ready: Path) -> None:
     clock = SystemClock()
-    db, link = open_db(database_url, clock), RedisLink(redis_url) if redis_url else None
+    db, link = open_db(database_url, clock), RedisClient(redis_url) if redis_url else None
     limits = _limits(db, link)
-    chat = ChatCompletions([server], Terms(calls_per_second=LIMIT, concurrency=ASKERS), limits=limits, clock=clock)
+    chat = ChatCompletions([server], ChatConfig(calls_per_second=LIMIT, concurrency=ASKERS), limits=limits, clock=clock)
     ready.touch()
     await _looked_for(ready.with_name(GO).exists)
     end = time.monotonic() + SECONDS
@@ -120,7 +120,7 @@ async def _work(server: Server, database_url: str, redis_url: str | None, ready:
     await db.close()
 
 
-def _limits(db: Db, link: RedisLink | None) -> RateLimits:
+def _limits(db: Db, link: RedisClient | None) -> RateLimits:
     engine = RedisRateLimits(link, db.clock, SqlRateLimits(db)) if link else SqlRateLimits(db)
     return FallbackLimits(engine, clock=db.clock)
 

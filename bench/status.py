@@ -71,7 +71,7 @@ async def _prepare(settings: Settings) -> None:
             await ensure_admin_key(tx, KEY)
         await house.runs.put(RunEntry(key=RUN, run=1, order=1, status="running", fields=FIELDS))
         assert house.redis is not None
-        await house.redis.client.set("plain", "x" * 200)
+        await house.redis.raw.set("plain", "x" * 200)
 
 
 def _serve(settings: Settings, port: int, name: str) -> None:
@@ -95,7 +95,7 @@ def _bare_app(house: Runtime) -> FastAPI:
     app.include_router(bare)
     app.state.access = house.access
     assert house.redis is not None
-    app.state.redis = house.redis.client
+    app.state.redis = house.redis.raw
     return app
 
 

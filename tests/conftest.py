@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from penstock.adapters.disk import DiskBlobs
-from penstock.adapters.s3 import S3Blobs, S3Place
+from penstock.adapters.s3 import S3Blobs, S3Bucket
 from penstock.kernel import events, outbox
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.clock import Clock, ManualClock, SystemClock
@@ -144,13 +144,13 @@ def s3_server() -> Iterator[seaweed.AnyS3]:
 
 
 @pytest.fixture(scope="session")
-def s3_run(s3_server: seaweed.AnyS3) -> S3Place:
+def s3_run(s3_server: seaweed.AnyS3) -> S3Bucket:
     """A place in a bucket that no other run of the tests has used."""
     return s3_server.place(s3_server.bucket("penstock-tests"), prefix=secrets.token_hex(4))
 
 
 @pytest.fixture
-def s3_place(s3_run: S3Place) -> S3Place:
+def s3_bucket(s3_run: S3Bucket) -> S3Bucket:
     """A prefix of this test's own."""
     return replace(s3_run, prefix=f"{s3_run.prefix}/{next(NUMBERS)}")
 
@@ -160,7 +160,7 @@ def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
     """An empty store: every test that asks for it runs on each kind."""
     if request.param == "disk":
         return DiskBlobs(tmp_path / "blobs")
-    return S3Blobs(request.getfixturevalue("s3_place"), clock=SystemClock())
+    return S3Blobs(request.getfixturevalue("s3_bucket"), clock=SystemClock())
 
 
 @pytest.fixture(scope="session")

@@ -10,10 +10,10 @@ import pytest
 from redis.exceptions import RedisError
 from sqlalchemy import func, select
 
-from penstock.adapters.arq_queue import ArqWorkers, Reconciler, Tickets
-from penstock.adapters.arq_queue.client import ArqClient
-from penstock.adapters.redis.link import RedisLink
-from penstock.adapters.redis.notifier import RedisNotifier
+from penstock.adapters.arq_queue import ArqEnqueuer, ArqReconciler, ArqWorkers
+from penstock.adapters.arq_queue.workers import ArqClient
+from penstock.adapters.redis.client import RedisClient
+from penstock.adapters.redis.messages import RedisNotifier
 from penstock.kernel.clock import SystemClock
 from penstock.kernel.db import Db, Tx
 from penstock.kernel.job_dispatch import dispatch_by_outbox
@@ -37,9 +37,9 @@ class Runtime:
     """What one process runs."""
 
     def __init__(self, url: str, redis_url: str, handler: JobHandler, *, owner: str = "host:1:a") -> None:
-        self.db, self.link = open_db(url), RedisLink(redis_url)
+        self.db, self.redis_client = open_db(url), RedisClient(redis_url)
         self.queue = JobQueue(dispatch=dispatch_by_outbox)
-        tickets = Tickets(self.link, self.db.clock)
+        tickets = ArqEnqueuer(self.redis_client, self.db.clock)
         relay = Relay(self.db, {}, carriers=[tickets], owner=owner)
         runner = Runner(self.db, self.queue, {"k": handler}, owner=owner, grace_seconds=0)
         day = timedelta(days=1)
@@ -47,12 +47,12 @@ class Runtime:
         periodic_tasks = upkeep.periodic_tasks(
             SqlRunState(self.db, live_seconds=60, final_seconds=60), SqlRateLimits(self.db)
         )
-        periodic_tasks.append(Reconciler(self.db, self.queue, tickets).duty())
+        periodic_tasks.append(ArqReconciler(self.db, self.queue, tickets).duty())
         self._parts = (
             relay.run,
-            ArqWorkers(self.link, runner, slots=4).run,
+            ArqWorkers(self.redis_client, runner, slots=4).run,
             Scheduler(self.db, periodic_tasks, owner=owner).run,
-            lambda: run_notifier(self.db.wakeups, RedisNotifier(self.link, owner=owner)),
+            lambda: run_notifier(self.db.wakeups, RedisNotifier(self.redis_client, owner=owner)),
         )
 
     @asynccontextmanager
@@ -67,7 +67,7 @@ class Runtime:
                 task.cancel()
             await asyncio.wait(tasks)
             await self.db.close()
-            await self.link.close()
+            await self.redis_client.close()
 
     async def add(self, *jobs: NewJob) -> None:
         async with self.db.tx() as tx:
@@ -113,8 +113,8 @@ async def test_a_job_that_runs_when_redis_dies_ends_well_and_the_next_comes_when
 
 
 async def test_a_redis_that_stops_answering_while_a_ticket_is_watched_costs_no_connection(redis: ValkeyServer):
-    link = RedisLink(redis.url)
-    client = ArqClient(link.client.connection_pool)
+    redis_client = RedisClient(redis.url)
+    client = ArqClient(redis_client.raw.connection_pool)
 
     async def watch_and_freeze() -> None:
         async with client.pipeline() as pipe:
@@ -126,9 +126,9 @@ async def test_a_redis_that_stops_answering_while_a_ticket_is_watched_costs_no_c
             await watch_and_freeze()
     finally:
         redis.resume()
-    assert not link.client.connection_pool._in_use_connections
+    assert not redis_client.raw.connection_pool._in_use_connections
     assert await client.exists("a") == 0
-    await link.close()
+    await redis_client.close()
 
 
 class Disturbance:
@@ -178,16 +178,18 @@ async def test_every_job_is_done_once_whatever_happens_to_redis(postgres_url: st
         await disturbing
         async with db.read() as tx:
             effects = (await tx.conn.execute(select(storm_effect))).all()
-        await wait_until(lambda: has_few_left(houses[0].link), seconds=20)  # tickets of jobs that are done go, too
+        await wait_until(
+            lambda: has_few_left(houses[0].redis_client), seconds=20
+        )  # tickets of jobs that are done go, too
     assert set(Counter(row.job_id for row in effects).values()) == {1}
     assert len(effects) == JOBS
     assert {row.worker for row in effects} == {"host:1:x", "host:2:x"}
 
 
-async def has_few_left(link: RedisLink) -> bool:
+async def has_few_left(redis_client: RedisClient) -> bool:
     """Whether nothing is left but marks of tickets that were in hand, which go by themselves."""
     await asyncio.sleep(0.02)
-    return int(await link.client.dbsize()) < JOBS / 10
+    return int(await redis_client.raw.dbsize()) < JOBS / 10
 
 
 async def count_done(db: Db, *, at_least: int) -> bool:

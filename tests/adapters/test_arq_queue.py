@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from penstock.adapters.arq_queue import Tickets
+from penstock.adapters.arq_queue import ArqEnqueuer
+from penstock.adapters.arq_queue.enqueue import queue_name, score
 from penstock.adapters.arq_queue.reconciler import PAGE
-from penstock.adapters.arq_queue.tickets import queue_name, score
-from penstock.adapters.redis.link import RedisLink
+from penstock.adapters.redis.client import RedisClient
 from penstock.kernel.clock import ManualClock, SystemClock
 from penstock.kernel.database_errors import DatabaseUnavailable
 from penstock.kernel.db import Db, Tx
@@ -28,19 +28,19 @@ ODD_IDS = ["a:1", "a:1:0", "a", " ", "ü 中 😀", 'it\'s "x" \\ %s {} *', "x" 
 
 
 @pytest.fixture
-async def link(redis_url: str) -> AsyncIterator[RedisLink]:
-    link = RedisLink(redis_url)
-    yield link
-    await link.close()
+async def redis_client(redis_url: str) -> AsyncIterator[RedisClient]:
+    redis_client = RedisClient(redis_url)
+    yield redis_client
+    await redis_client.close()
 
 
 @pytest.fixture
-def shop(db: Db, link: RedisLink) -> ArqShop:
-    return ArqShop(db, link)
+def shop(db: Db, redis_client: RedisClient) -> ArqShop:
+    return ArqShop(db, redis_client)
 
 
-async def tickets_in(link: RedisLink, room: str = "") -> list[str]:
-    return [name.decode() for name in await link.client.zrange(queue_name(room), 0, -1)]
+async def tickets_in(redis_client: RedisClient, room: str = "") -> list[str]:
+    return [name.decode() for name in await redis_client.raw.zrange(queue_name(room), 0, -1)]
 
 
 def parcel(*jobs: WaitingJob) -> Parcel:
@@ -49,24 +49,24 @@ def parcel(*jobs: WaitingJob) -> Parcel:
 
 
 class TestTickets:
-    async def test_a_ticket_that_is_pushed_twice_is_there_once(self, link: RedisLink):
-        tickets = Tickets(link, ManualClock(NOW))
+    async def test_a_ticket_that_is_pushed_twice_is_there_once(self, redis_client: RedisClient):
+        tickets = ArqEnqueuer(redis_client, ManualClock(NOW))
         assert await tickets.push([JOB]) == 1
         assert await tickets.push([JOB]) == 0
         await tickets.carry(parcel(JOB))
-        assert await tickets_in(link) == ["a:0"]
-        assert await link.client.keys("arq:*") == [b"arq:job:a:0"]
+        assert await tickets_in(redis_client) == ["a:0"]
+        assert await redis_client.raw.keys("arq:*") == [b"arq:job:a:0"]
 
-    async def test_a_room_may_have_a_queue_by_another_name(self, link: RedisLink):
+    async def test_a_room_may_have_a_queue_by_another_name(self, redis_client: RedisClient):
         names = {"etl": "my-documents"}
         job = replace(JOB, module="etl")
-        await Tickets(link, ManualClock(NOW), names=names).push([JOB, job])
-        assert await link.client.zrange("my-documents", 0, -1) == [b"a:0"]
-        assert await tickets_in(link) == ["a:0"]
-        assert await tickets_in(link, "etl") == []
+        await ArqEnqueuer(redis_client, ManualClock(NOW), names=names).push([JOB, job])
+        assert await redis_client.raw.zrange("my-documents", 0, -1) == [b"a:0"]
+        assert await tickets_in(redis_client) == ["a:0"]
+        assert await tickets_in(redis_client, "etl") == []
 
-    async def test_another_attempt_has_a_ticket_of_its_own(self, link: RedisLink):
-        assert await Tickets(link, ManualClock(NOW)).push([JOB, replace(JOB, attempt=1)]) == 2
+    async def test_another_attempt_has_a_ticket_of_its_own(self, redis_client: RedisClient):
+        assert await ArqEnqueuer(redis_client, ManualClock(NOW)).push([JOB, replace(JOB, attempt=1)]) == 2
 
     async def test_urgent_tickets_come_first_then_older_ones_and_none_is_lost_in_rounding(self):
         moments = [NOW - timedelta(days=900), NOW - timedelta(milliseconds=1), NOW]
@@ -76,12 +76,12 @@ class TestTickets:
         assert [int(float(one)) for one in scores] == scores
         assert max(scores) < 0
 
-    async def test_a_ticket_for_later_waits_in_arq_and_does_not_come_before_its_time(self, link: RedisLink):
+    async def test_a_ticket_for_later_waits_in_arq_and_does_not_come_before_its_time(self, redis_client: RedisClient):
         due_at = NOW + timedelta(seconds=1, microseconds=1)
         assert score(replace(JOB, due_at=due_at), NOW) == due_at.timestamp() // 0.001 + 1
         far = SystemClock().now() + timedelta(days=3)
-        await Tickets(link, SystemClock()).push([replace(JOB, due_at=far)])
-        days = await link.client.pttl("arq:job:a:0") / 86_400_000
+        await ArqEnqueuer(redis_client, SystemClock()).push([replace(JOB, due_at=far)])
+        days = await redis_client.raw.pttl("arq:job:a:0") / 86_400_000
         assert 3.9 < days <= 4
 
     async def test_ids_of_any_characters_run_once_each(self, shop: ArqShop):
@@ -92,16 +92,16 @@ class TestTickets:
 
     async def test_a_thousand_jobs_go_out_in_two_round_trips(self, shop: ArqShop):
         await shop.add(*(NewJob(kind="note") for _ in range(1000)))
-        before = (await shop.link.client.info("commandstats")).get("cmdstat_evalsha", {}).get("calls", 0)
+        before = (await shop.redis_client.raw.info("commandstats")).get("cmdstat_evalsha", {}).get("calls", 0)
         await shop.deliver()
-        after = (await shop.link.client.info("commandstats"))["cmdstat_evalsha"]["calls"]
+        after = (await shop.redis_client.raw.info("commandstats"))["cmdstat_evalsha"]["calls"]
         assert after - before <= 2
-        assert len(await tickets_in(shop.link)) == 1000
+        assert len(await tickets_in(shop.redis_client)) == 1000
 
     async def test_nothing_is_left_in_redis_when_all_is_done(self, shop: ArqShop):
         await shop.add(*(NewJob(kind="note", module=module) for module in ("", "etl") * 20))
         await shop.run(modules=("", "etl"))
-        assert await shop.link.client.keys("*") == []
+        assert await shop.redis_client.raw.keys("*") == []
 
 
 class TestTaking:
@@ -113,7 +113,7 @@ class TestTaking:
             await shop.queue.cancel(tx, "gone")
         assert await shop.crew().run_until_empty() == 1
         assert shop.noted == ["here"]
-        assert await tickets_in(shop.link) == []
+        assert await tickets_in(shop.redis_client) == []
 
     async def test_a_ticket_that_arq_hands_out_too_early_costs_nothing(self, shop: ArqShop, clock: ManualClock):
         await shop.add(NewJob(kind="note", id="a", delay_seconds=60))  # for ARQ that was long ago
@@ -127,8 +127,8 @@ class TestTaking:
     async def test_tickets_in_a_dead_workers_hand_do_not_hide_those_behind_them(self, shop: ArqShop):
         await shop.add(*(NewJob(kind="note") for _ in range(350)))
         await shop.deliver()
-        for name in (await tickets_in(shop.link))[:250]:
-            await shop.link.client.psetex(f"arq:in-progress:{name}", 60_000, b"1")
+        for name in (await tickets_in(shop.redis_client))[:250]:
+            await shop.redis_client.raw.psetex(f"arq:in-progress:{name}", 60_000, b"1")
         assert await shop.crew().run_until_empty() == 100
 
     async def test_a_room_that_refuses_is_left_alone_and_its_jobs_come_when_it_opens(
@@ -140,7 +140,7 @@ class TestTaking:
             await pause(tx, "job", "closed")
         crew = shop.crew(modules=("closed",), slots=2)
         assert await crew.run_until_empty() == 0
-        assert len(await tickets_in(shop.link, "closed")) == 48  # as many as there are slots were tried
+        assert len(await tickets_in(shop.redis_client, "closed")) == 48  # as many as there are slots were tried
         async with shop.db.tx() as tx:
             await resume(tx, "job", "closed")
         clock.advance(seconds=1)
@@ -152,7 +152,7 @@ class TestTaking:
         await shop.deliver()
         shop.handlers.clear()
         assert await shop.crew().run_until_empty() == 0
-        assert len(await tickets_in(shop.link)) == 1
+        assert len(await tickets_in(shop.redis_client)) == 1
 
 
 class QueueThatDawdles(JobQueue):
@@ -183,7 +183,7 @@ class TestStop:
         await asyncio.wait([task])
         job = await shop.get("a")
         assert (job.state, job.attempts) == (JobState.WAITING, 0)
-        assert await tickets_in(shop.link) == []
+        assert await tickets_in(shop.redis_client) == []
 
     async def test_a_worker_can_be_stopped_at_whatever_moment(self, shop: ArqShop):
         await shop.add(*(NewJob(kind="note") for _ in range(300)))
@@ -206,7 +206,7 @@ class TestStop:
         async with shop.working():
             with monkeypatch.context() as patched:
                 patched.setattr(shop.db, "tx", refuses)
-                await wait_until(lambda: no_tickets(shop.link))
+                await wait_until(lambda: no_tickets(shop.redis_client))
             assert shop.noted == []
 
             async def worked_off() -> bool:
@@ -221,17 +221,17 @@ def refuses(*, actor: str = "") -> AbstractAsyncContextManager[Tx]:
     raise DatabaseUnavailable(reason="gone fishing")
 
 
-async def no_tickets(link: RedisLink) -> bool:
-    return await tickets_in(link) == []
+async def no_tickets(redis_client: RedisClient) -> bool:
+    return await tickets_in(redis_client) == []
 
 
 class TestReconciling:
     async def test_a_flushed_redis_is_filled_again_in_one_turn(self, shop: ArqShop):
         ids = await shop.add(*(NewJob(kind="note") for _ in range(3 * PAGE + 7)))
         await shop.deliver()
-        await shop.link.client.flushall()
+        await shop.redis_client.raw.flushall()
         await shop.reconciler.run()
-        assert await tickets_in(shop.link) == [f"{name}:0" for name in ids]
+        assert await tickets_in(shop.redis_client) == [f"{name}:0" for name in ids]
 
     async def test_a_long_backlog_is_walked_in_turns_and_its_front_in_each(self, shop: ArqShop):
         ids = await shop.add(*(NewJob(kind="note") for _ in range(4 * PAGE)))
@@ -239,19 +239,19 @@ class TestReconciling:
         first, last = f"{ids[0]}:0", f"{ids[-1]}:0"
         for turn in range(4):
             if turn == 1:
-                await forget(shop.link, last)
-            await forget(shop.link, first)
+                await forget(shop.redis_client, last)
+            await forget(shop.redis_client, first)
             await shop.reconciler.run()
-            assert first in await tickets_in(shop.link)
-        assert last in await tickets_in(shop.link)
-        assert len(await tickets_in(shop.link)) == 4 * PAGE
+            assert first in await tickets_in(shop.redis_client)
+        assert last in await tickets_in(shop.redis_client)
+        assert len(await tickets_in(shop.redis_client)) == 4 * PAGE
 
     async def test_a_turn_that_finds_nothing_missing_changes_nothing(self, shop: ArqShop):
         await shop.add(*(NewJob(kind="note", module=module) for module in ("", "etl", "")))
         await shop.deliver()
-        before = {room: await tickets_in(shop.link, room) for room in ("", "etl")}
+        before = {room: await tickets_in(shop.redis_client, room) for room in ("", "etl")}
         await shop.reconciler.run()
-        assert {room: await tickets_in(shop.link, room) for room in ("", "etl")} == before
+        assert {room: await tickets_in(shop.redis_client, room) for room in ("", "etl")} == before
 
     async def test_an_urgent_job_that_was_deferred_goes_before_the_backlog_when_it_is_due(
         self, shop: ArqShop, clock: ManualClock
@@ -259,12 +259,12 @@ class TestReconciling:
         await shop.add(NewJob(kind="note", id="urgent", priority=1, delay_seconds=60))
         await shop.add(*(NewJob(kind="note") for _ in range(10)))
         await shop.deliver()
-        assert (await tickets_in(shop.link))[-1] == "urgent:0"
+        assert (await tickets_in(shop.redis_client))[-1] == "urgent:0"
         clock.advance(seconds=60)
         await shop.reconciler.run()
-        assert (await tickets_in(shop.link))[0] == "urgent:0"
+        assert (await tickets_in(shop.redis_client))[0] == "urgent:0"
 
 
-async def forget(link: RedisLink, name: str) -> None:
-    await link.client.delete(f"arq:job:{name}")
-    await link.client.zrem(queue_name(""), name)
+async def forget(redis_client: RedisClient, name: str) -> None:
+    await redis_client.raw.delete(f"arq:job:{name}")
+    await redis_client.raw.zrem(queue_name(""), name)

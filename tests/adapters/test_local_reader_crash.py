@@ -181,7 +181,7 @@ class TestAParserThatHangs:
     async def test_loses_only_the_pages_it_hangs_on_and_life_is_shown_meanwhile(
         self, place: Place, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(text_layer, "read_layers", stumbling.read_layers_or_hang)
+        monkeypatch.setattr(text_layer, "read_text_layers", stumbling.read_layers_or_hang)
         place.limits = ReaderLimits(parser_seconds=2.0)
         async with stumbling.stumbling_sandbox() as place.parsers:
             reading = await place.read(making.pages_of(*(f"This is page {at} of many" for at in range(1, 7))))

@@ -130,7 +130,7 @@ class TestJobs:
         spans = {span.name: span for span in collector.spans}
         assert attributes(spans["job well"]) == {
             "penstock.job.id": "a",
-            "penstock.job.module": 0,  # an empty string comes back as nothing
+            "penstock.job.room": 0,  # an empty string comes back as nothing
             "penstock.job.attempt": 1,
         }
         assert spans["job bad"].status.code == Status.STATUS_CODE_ERROR
@@ -175,4 +175,4 @@ async def _nothing(_job: Job) -> Settle | None:
 
 def _job() -> Job:
     empty = dict.fromkeys(Job.__dataclass_fields__)
-    return Job(**(empty | {"id": "a", "kind": "k", "room": "etl", "attempts": 1}))  # type: ignore[arg-type]
+    return Job(**(empty | {"id": "a", "kind": "k", "module": "etl", "attempts": 1}))  # type: ignore[arg-type]

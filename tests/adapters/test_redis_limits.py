@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.adapters.redis.limits import MARGIN_MILLISECONDS, RedisRateLimits
-from penstock.adapters.redis.link import REST_SECONDS, RedisAway, RedisLink
+from penstock.adapters.redis.client import REST_SECONDS, RedisClient, RedisUnavailable
+from penstock.adapters.redis.rate_limits import MARGIN_MILLISECONDS, RedisRateLimits
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
 from penstock.kernel.fallback_limits import FallbackLimits
@@ -22,15 +22,15 @@ EXAMPLES = count()  # a fresh key per Hypothesis example: the limits are one for
 
 
 @pytest.fixture
-async def link(redis_url: str, clock: ManualClock) -> AsyncIterator[RedisLink]:
-    link = RedisLink(redis_url, clock)
-    yield link
-    await link.close()
+async def redis_client(redis_url: str, clock: ManualClock) -> AsyncIterator[RedisClient]:
+    redis_client = RedisClient(redis_url, clock)
+    yield redis_client
+    await redis_client.close()
 
 
 @pytest.fixture
-def limits(link: RedisLink, clock: ManualClock, db: Db) -> RedisRateLimits:
-    return RedisRateLimits(link, clock, SqlRateLimits(db))
+def limits(redis_client: RedisClient, clock: ManualClock, db: Db) -> RedisRateLimits:
+    return RedisRateLimits(redis_client, clock, SqlRateLimits(db))
 
 
 async def taken(limits: RateLimits, times: int) -> int:
@@ -63,16 +63,18 @@ async def test_redis_and_the_table_answer_alike_to_the_last_digit(
 
 @pytest.mark.parametrize("db_url", ["sqlite"], indirect=True)
 class TestForgetting:
-    async def test_redis_forgets_a_bucket_a_while_after_it_is_full(self, limits: RedisRateLimits, link: RedisLink):
+    async def test_redis_forgets_a_bucket_a_while_after_it_is_full(
+        self, limits: RedisRateLimits, redis_client: RedisClient
+    ):
         await limits.take("k", TWENTY, amount=10)
-        full, now = 2500 + MARGIN_MILLISECONDS, await link.call("PTTL", "penstock:rate:k")
+        full, now = 2500 + MARGIN_MILLISECONDS, await redis_client.execute("PTTL", "penstock:rate:k")
         assert full - 30_000 < now <= full
 
     async def test_redis_forgets_a_cooled_bucket_when_it_has_cooled_and_is_full(
-        self, limits: RedisRateLimits, link: RedisLink
+        self, limits: RedisRateLimits, redis_client: RedisClient
     ):
         await limits.cool("k", TWENTY, seconds=100)
-        full, now = 104_750 + MARGIN_MILLISECONDS, await link.call("PTTL", "penstock:rate:k")
+        full, now = 104_750 + MARGIN_MILLISECONDS, await redis_client.execute("PTTL", "penstock:rate:k")
         assert full - 30_000 < now <= full
 
     async def test_a_sweep_deletes_the_windows_that_are_over(self, limits: RedisRateLimits, clock: ManualClock):
@@ -103,9 +105,9 @@ class TestStorms:
 
     async def test_gone_it_says_so_and_quotas_go_on(self, limits: RedisRateLimits, server: ValkeyServer):
         server.kill()
-        with pytest.raises(RedisAway):
+        with pytest.raises(RedisUnavailable):
             await limits.take("k", TWENTY)
-        with pytest.raises(RedisAway):
+        with pytest.raises(RedisUnavailable):
             await limits.cool("k", TWENTY, seconds=1)
         assert await limits.reserve("k", until=TONIGHT, limit=1, block=1) == 1
 

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Iterator
 import msgspec
 import pytest
 
-from penstock.adapters.redis.link import ANSWER_SECONDS, REST_SECONDS, RedisAway, RedisLink
-from penstock.adapters.redis.runs import BITE, RedisRunState
+from penstock.adapters.redis.client import ANSWER_SECONDS, REST_SECONDS, RedisClient, RedisUnavailable
+from penstock.adapters.redis.runs import BATCH, RedisRunState
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.runstate import RunEntry, RunMovedOn
 from tests.servers.valkey import ValkeyServer
@@ -18,15 +18,15 @@ KEY = "etl:task:7"
 
 
 @pytest.fixture
-async def link(redis_url: str, clock: ManualClock) -> AsyncIterator[RedisLink]:
-    link = RedisLink(redis_url, clock)
-    yield link
-    await link.close()
+async def redis_client(redis_url: str, clock: ManualClock) -> AsyncIterator[RedisClient]:
+    redis_client = RedisClient(redis_url, clock)
+    yield redis_client
+    await redis_client.close()
 
 
 @pytest.fixture
-def runs(link: RedisLink, clock: ManualClock) -> RedisRunState:
-    return RedisRunState(link, clock, live_seconds=LIVE_SECONDS, final_seconds=FINAL_SECONDS)
+def runs(redis_client: RedisClient, clock: ManualClock) -> RedisRunState:
+    return RedisRunState(redis_client, clock, live_seconds=LIVE_SECONDS, final_seconds=FINAL_SECONDS)
 
 
 def entry(order: int = 1, *, key: str = KEY, status: str = "running", final: bool = False) -> RunEntry:
@@ -37,21 +37,21 @@ async def keys_with(runs: RedisRunState, status: str = "running", limit: int = 1
     return [found.key for found in await runs.list_by_status(status, limit=limit)]
 
 
-async def size(link: RedisLink) -> int:
-    return int(await link.call("DBSIZE"))
+async def size(redis_client: RedisClient) -> int:
+    return int(await redis_client.execute("DBSIZE"))
 
 
 class TestWhatOthersSee:
-    async def test_an_entry_is_a_hash_at_its_key(self, runs: RedisRunState, link: RedisLink):
+    async def test_an_entry_is_a_hash_at_its_key(self, runs: RedisRunState, redis_client: RedisClient):
         await runs.put(RunEntry(key=KEY, run=2, order=9, status="ocr", fields={"phase": "ocr", "page": 3}))
-        found = await link.call("HGETALL", KEY)
+        found = await redis_client.execute("HGETALL", KEY)
         assert (found[b"run"], found[b"order"], found[b"status"], found[b"final"]) == (b"2", b"9", b"ocr", b"0")
         assert msgspec.json.decode(found[b"fields"]) == {"phase": "ocr", "page": 3}
 
-    async def test_texts_and_numbers_can_be_read_by_their_names(self, runs: RedisRunState, link: RedisLink):
+    async def test_texts_and_numbers_can_be_read_by_their_names(self, runs: RedisRunState, redis_client: RedisClient):
         said = {"phase": "ocr", "progress": 40, "share": 0.5, "held": True, "error": None, "pages": [1], "place": "x"}
         await runs.put(RunEntry(key=KEY, run=1, order=1, status="ocr", fields=said))
-        found = await link.call("HGETALL", KEY)
+        found = await redis_client.execute("HGETALL", KEY)
         shown = {name: found.get(name.encode()) for name in said if name != "place"}
         assert shown == {
             "phase": b"ocr",
@@ -66,68 +66,72 @@ class TestWhatOthersSee:
         assert known is not None
         assert known.fields == said
 
-    async def test_what_a_later_entry_does_not_say_is_gone(self, runs: RedisRunState, link: RedisLink):
+    async def test_what_a_later_entry_does_not_say_is_gone(self, runs: RedisRunState, redis_client: RedisClient):
         await runs.put(RunEntry(key=KEY, run=1, order=1, status="ocr", fields={"error_code": "X", "progress": 40}))
         await runs.put(RunEntry(key=KEY, run=1, order=2, status="ocr", fields={"error_code": None, "progress": 50}))
-        assert await link.call("HMGET", KEY, "error_code", "progress") == [None, b"50"]
+        assert await redis_client.execute("HMGET", KEY, "error_code", "progress") == [None, b"50"]
 
     @pytest.mark.parametrize(("final", "seconds"), [(False, LIVE_SECONDS), (True, FINAL_SECONDS)])
-    async def test_redis_forgets_it_by_itself(self, runs: RedisRunState, link: RedisLink, final: bool, seconds: int):
+    async def test_redis_forgets_it_by_itself(
+        self, runs: RedisRunState, redis_client: RedisClient, final: bool, seconds: int
+    ):
         await runs.put(entry(final=final))
-        assert (seconds - 30) * 1000 < await link.call("PTTL", KEY) <= seconds * 1000
+        assert (seconds - 30) * 1000 < await redis_client.execute("PTTL", KEY) <= seconds * 1000
 
-    async def test_a_get_is_one_round_trip(self, runs: RedisRunState, link: RedisLink):
+    async def test_a_get_is_one_round_trip(self, runs: RedisRunState, redis_client: RedisClient):
         await runs.put(entry())
-        await link.call("CONFIG", "RESETSTAT")
+        await redis_client.execute("CONFIG", "RESETSTAT")
         assert await runs.get(KEY) == entry()
-        commands = await link.call("INFO", "commandstats")
+        commands = await redis_client.execute("INFO", "commandstats")
         assert {name: of["calls"] for name, of in commands.items() if "config" not in name} == {"cmdstat_hmget": 1}
 
-    async def test_nothing_is_left_of_a_status_that_nobody_has_any_more(self, runs: RedisRunState, link: RedisLink):
+    async def test_nothing_is_left_of_a_status_that_nobody_has_any_more(
+        self, runs: RedisRunState, redis_client: RedisClient
+    ):
         await runs.put(entry(1, status="waiting"))
         await runs.put(entry(2, status="running"))
-        assert await link.call("EXISTS", "penstock:runs:waiting") == 0
-        assert await link.call("ZCARD", "penstock:run-ends") == 1
+        assert await redis_client.execute("EXISTS", "penstock:runs:waiting") == 0
+        assert await redis_client.execute("ZCARD", "penstock:run-ends") == 1
 
 
 class TestWhatRedisForgot:
     """A key that Redis let go of is deleted here by hand: it may do so at any moment, and tests do not wait for it."""
 
-    async def test_a_list_drops_it_and_its_page_is_still_full(self, runs: RedisRunState, link: RedisLink):
+    async def test_a_list_drops_it_and_its_page_is_still_full(self, runs: RedisRunState, redis_client: RedisClient):
         for number in range(10):
             await runs.put(entry(key=f"k{number}"))
-        await link.call("DEL", "k1", "k2", "k4")
+        await redis_client.execute("DEL", "k1", "k2", "k4")
         assert await keys_with(runs, limit=4) == ["k0", "k3", "k5", "k6"]
-        assert await link.call("ZCARD", "penstock:runs:running") == 7
+        assert await redis_client.execute("ZCARD", "penstock:runs:running") == 7
 
-    async def test_a_long_list_goes_on_over_all_that_is_gone(self, runs: RedisRunState, link: RedisLink):
-        keys = [f"k{number:04}" for number in range(2 * BITE + 50)]
+    async def test_a_long_list_goes_on_over_all_that_is_gone(self, runs: RedisRunState, redis_client: RedisClient):
+        keys = [f"k{number:04}" for number in range(2 * BATCH + 50)]
         for key in keys:  # one by one: all at once would be too many for a slow machine to answer in time
             await runs.put(entry(key=key))
         assert await keys_with(runs, limit=1000) == keys
-        await link.call("DEL", *keys[10:-10])
+        await redis_client.execute("DEL", *keys[10:-10])
         assert await keys_with(runs, limit=15) == keys[:10] + keys[-10:-5]
 
-    async def test_it_can_be_put_again_under_another_status(self, runs: RedisRunState, link: RedisLink):
+    async def test_it_can_be_put_again_under_another_status(self, runs: RedisRunState, redis_client: RedisClient):
         await runs.put(entry(9, status="waiting"))
-        await link.call("DEL", KEY)
+        await redis_client.execute("DEL", KEY)
         await runs.put(entry(1, status="running"))
         assert (await keys_with(runs, "waiting"), await keys_with(runs, "running")) == ([], [KEY])
 
     async def test_a_sweep_drops_what_is_still_said_about_it(
-        self, runs: RedisRunState, link: RedisLink, clock: ManualClock
+        self, runs: RedisRunState, redis_client: RedisClient, clock: ManualClock
     ):
         for number in range(5):
             await runs.put(entry(key=f"k{number}", status=f"status {number % 2}"))
-        await link.call("DEL", *(f"k{number}" for number in range(5)))
+        await redis_client.execute("DEL", *(f"k{number}" for number in range(5)))
         clock.advance(seconds=LIVE_SECONDS)
         assert await runs.sweep() == 5
-        assert await size(link) == 0
+        assert await size(redis_client) == 0
 
 
 class TestSweep:
     async def test_what_is_over_goes_and_no_more_than_the_limit(
-        self, runs: RedisRunState, link: RedisLink, clock: ManualClock
+        self, runs: RedisRunState, redis_client: RedisClient, clock: ManualClock
     ):
         for number in range(5):
             await runs.put(entry(key=f"over {number}", final=True))
@@ -138,20 +142,22 @@ class TestSweep:
         assert (await runs.get("live"), await keys_with(runs)) == (entry(key="live"), ["live"])
         clock.advance(seconds=LIVE_SECONDS)
         assert await runs.sweep() == 1
-        assert await size(link) == 0
+        assert await size(redis_client) == 0
 
-    async def test_more_than_one_bite_is_swept_at_once(self, runs: RedisRunState, link: RedisLink, clock: ManualClock):
-        for number in range(BITE * 2 + 1):
+    async def test_more_than_one_bite_is_swept_at_once(
+        self, runs: RedisRunState, redis_client: RedisClient, clock: ManualClock
+    ):
+        for number in range(BATCH * 2 + 1):
             await runs.put(entry(key=f"k{number}"))
         clock.advance(seconds=LIVE_SECONDS)
-        assert await runs.sweep() == BITE * 2 + 1
-        assert await size(link) == 0
+        assert await runs.sweep() == BATCH * 2 + 1
+        assert await size(redis_client) == 0
 
     async def test_an_entry_that_moved_on_to_another_status_stays(
-        self, runs: RedisRunState, link: RedisLink, clock: ManualClock
+        self, runs: RedisRunState, redis_client: RedisClient, clock: ManualClock
     ):
         await runs.put(entry(1, status="done", final=True))
-        await link.call("DEL", KEY)
+        await redis_client.execute("DEL", KEY)
         await runs.put(entry(2, status="running"))
         clock.advance(seconds=FINAL_SECONDS)
         assert await runs.sweep() == 1
@@ -189,7 +195,7 @@ class TestStorms:
         await runs.put(entry(5))
         server.kill()
         for _ in range(5):
-            with pytest.raises(RedisAway):
+            with pytest.raises(RedisUnavailable):
                 await runs.get(KEY)
         server.start_again()
         clock.advance(seconds=REST_SECONDS)
@@ -206,7 +212,7 @@ class TestStorms:
         asked = (runs.get(KEY), runs.put(entry(2)), runs.list_by_status("running"), runs.sweep())
         began = time.monotonic()
         results = await asyncio.gather(*asked, return_exceptions=True)
-        assert [type(result) for result in results] == [RedisAway] * 4
+        assert [type(result) for result in results] == [RedisUnavailable] * 4
         assert time.monotonic() - began < ANSWER_SECONDS * 2
         server.resume()
         clock.advance(seconds=REST_SECONDS)
@@ -226,7 +232,7 @@ class TestStorms:
             try:
                 await runs.put(entry(order))
                 counted = order
-            except RedisAway:
+            except RedisUnavailable:
                 continue
             found = await runs.get(KEY)
             assert found == entry(counted)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.adapters.s3.listing import Answer, first_keys
+from penstock.adapters.s3.listing import S3Page, first_keys
 from penstock.kernel.blobs import BlobStat, BlobsUnavailable, why_bad_key
 
 segments = st.text(st.sampled_from(list("ab0-.! é😀")), min_size=1, max_size=3)
@@ -34,14 +34,14 @@ class StoreInByteOrder:
     def comes_after(self, key: str, start: str) -> bool:
         return self.place(key) > self.place(start)
 
-    async def ask(self, prefix: str, start: str, most: int) -> Answer:
+    async def ask(self, prefix: str, start: str, most: int) -> S3Page:
         assert 1 <= most <= 1000
         self.asked += 1
         left = [key for key in self.stored if key.startswith(prefix) and (not start or self.comes_after(key, start))]
         page = left[:most]
         self.told += len(page)
         blobs = tuple(BlobStat(key=key, size_bytes=0, modified_at=AT) for key in page)
-        return Answer(blobs=blobs, more=self.says_more(page, left[most:]))
+        return S3Page(blobs=blobs, more=self.says_more(page, left[most:]))
 
     def says_more(self, page: list[str], rest: list[str]) -> bool:
         return bool(rest)
@@ -123,8 +123,8 @@ async def test_what_no_key_can_name_is_passed_over(store_of):
 
 
 async def test_a_store_that_never_ends_is_not_followed_for_ever():
-    async def same_again(prefix: str, start: str, most: int) -> Answer:
-        return Answer(blobs=(BlobStat(key="bad~", size_bytes=0, modified_at=AT),), more=True)
+    async def same_again(prefix: str, start: str, most: int) -> S3Page:
+        return S3Page(blobs=(BlobStat(key="bad~", size_bytes=0, modified_at=AT),), more=True)
 
     with pytest.raises(BlobsUnavailable, match="1000 requests"):
         await first_keys(same_again, prefix="", after="", most=10)

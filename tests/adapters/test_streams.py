@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from penstock.adapters.redis.link import RedisAway, RedisLink
-from penstock.adapters.redis.streams import StreamCarrier, stream_name
+from penstock.adapters.redis.client import RedisClient, RedisUnavailable
+from penstock.adapters.redis.messages import StreamCarrier, stream_name
 from penstock.kernel.clock import ManualClock, SystemClock
 from penstock.kernel.db import Db
 from penstock.kernel.message import Message
@@ -39,14 +39,14 @@ PARCEL = Parcel(
 
 
 @pytest.fixture
-async def link(redis_url: str) -> AsyncIterator[RedisLink]:
-    link = RedisLink(redis_url)
-    yield link
-    await link.close()
+async def redis_client(redis_url: str) -> AsyncIterator[RedisClient]:
+    redis_client = RedisClient(redis_url)
+    yield redis_client
+    await redis_client.close()
 
 
-async def entries(link: RedisLink) -> list[dict[str, str]]:
-    found = await link.client.xrange(stream_name(CHANNEL))
+async def entries(redis_client: RedisClient) -> list[dict[str, str]]:
+    found = await redis_client.raw.xrange(stream_name(CHANNEL))
     return [{name.decode(): value.decode() for name, value in fields.items()} for _, fields in found]
 
 
@@ -56,11 +56,13 @@ async def tell(db: Db, *messages: Message) -> None:
             tx.send(message)
 
 
-async def test_a_message_is_in_its_stream_with_all_that_the_outbox_knows(db: Db, link: RedisLink, clock: ManualClock):
+async def test_a_message_is_in_its_stream_with_all_that_the_outbox_knows(
+    db: Db, redis_client: RedisClient, clock: ManualClock
+):
     await tell(db, PageDone(page=1, words="ü中\n"), PageDone(page=2))
-    relay = Relay(db, {}, carriers=[StreamCarrier(link, [CHANNEL], length=100)], owner="relay")
+    relay = Relay(db, {}, carriers=[StreamCarrier(redis_client, [CHANNEL], length=100)], owner="relay")
     assert await relay.deliver() == 2
-    first, second = await entries(link)
+    first, second = await entries(redis_client)
     assert first.keys() == {"id", "key", "at", "payload"}
     assert (first["key"], second["key"]) == ("page-1", "page-2")
     assert datetime.fromisoformat(first["at"]) == clock.now()
@@ -68,62 +70,62 @@ async def test_a_message_is_in_its_stream_with_all_that_the_outbox_knows(db: Db,
     assert first["id"] < second["id"]
 
 
-async def test_a_message_that_is_carried_twice_is_there_once(link: RedisLink):
-    carrier = StreamCarrier(link, [CHANNEL], length=100)
+async def test_a_message_that_is_carried_twice_is_there_once(redis_client: RedisClient):
+    carrier = StreamCarrier(redis_client, [CHANNEL], length=100)
     for _ in range(3):
         await carrier.carry(PARCEL)
     await carrier.carry(replace(PARCEL, id="msg_2"))
-    assert [entry["id"] for entry in await entries(link)] == ["msg_1", "msg_2"]
+    assert [entry["id"] for entry in await entries(redis_client)] == ["msg_1", "msg_2"]
 
 
-async def test_a_stream_and_its_memory_are_bounded(link: RedisLink):
-    carrier = StreamCarrier(link, [CHANNEL], length=200)
+async def test_a_stream_and_its_memory_are_bounded(redis_client: RedisClient):
+    carrier = StreamCarrier(redis_client, [CHANNEL], length=200)
     for number in range(1000):
         await carrier.carry(replace(PARCEL, id=f"msg_{number:04}"))
-    kept = [entry["id"] for entry in await entries(link)]
+    kept = [entry["id"] for entry in await entries(redis_client)]
     assert 200 <= len(kept) <= 400  # Redis cuts whole blocks of a hundred
     assert kept[-1] == "msg_0999"
-    assert await link.client.zcard(f"{stream_name(CHANNEL)}:seen") == 200
+    assert await redis_client.raw.zcard(f"{stream_name(CHANNEL)}:seen") == 200
     await carrier.carry(replace(PARCEL, id="msg_0990"))
-    assert len(await entries(link)) == len(kept)
+    assert len(await entries(redis_client)) == len(kept)
 
 
 async def test_a_relay_that_is_killed_after_the_entry_and_before_its_mark_leaves_one_entry(
-    db_url: str, redis_url: str, link: RedisLink
+    db_url: str, redis_url: str, redis_client: RedisClient
 ):
     db = open_db(db_url)
     await tell(db, PageDone(page=1))
     victim = processes.start(carry_and_die, db_url, redis_url, CHANNEL)
     await asyncio.to_thread(victim.join)
-    assert len(await entries(link)) == 1
+    assert len(await entries(redis_client)) == 1
     await db.close()
     later = open_db(db_url, ManualClock(SystemClock().now() + timedelta(hours=1)))
-    relay = Relay(later, {}, carriers=[StreamCarrier(link, [CHANNEL], length=100)], owner="relay")
+    relay = Relay(later, {}, carriers=[StreamCarrier(redis_client, [CHANNEL], length=100)], owner="relay")
     async with later.tx() as tx:
         await relay.rescue(tx)
     assert await relay.deliver() == 1
     assert await relay.deliver() == 0
-    assert len(await entries(link)) == 1
+    assert len(await entries(redis_client)) == 1
     await later.close()
 
 
 async def test_while_redis_is_away_messages_wait_and_lose_no_attempt(db: Db, clock: ManualClock):
     with ValkeyServer.start() as server:
-        link = RedisLink(server.url)
-        carrier = StreamCarrier(link, [CHANNEL], length=100)
+        redis_client = RedisClient(server.url)
+        carrier = StreamCarrier(redis_client, [CHANNEL], length=100)
         relay = Relay(db, {}, carriers=[carrier], owner="relay", max_attempts=1)
         await tell(db, PageDone(page=1))
         server.kill()
-        with pytest.raises(RedisAway):
+        with pytest.raises(RedisUnavailable):
             await carrier.carry(PARCEL)
         for _ in range(5):
             assert await relay.deliver() == 1
             clock.advance(seconds=10)
         server.start_again()
         async with asyncio.timeout(20):
-            while not await entries(link):  # the link leaves a server alone for a second that was away
+            while not await entries(redis_client):  # the redis_client leaves a server alone for a second that was away
                 await relay.deliver()
                 clock.advance(seconds=10)
                 await asyncio.sleep(0.05)
-        assert [entry["key"] for entry in await entries(link)] == ["page-1"]
-        await link.close()
+        assert [entry["key"] for entry in await entries(redis_client)] == ["page-1"]
+        await redis_client.close()

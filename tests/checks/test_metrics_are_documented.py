@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from penstock.adapters.llm import LlmMeters
+from penstock.adapters.llm import LlmMetrics
 from penstock.etl.metrics import EtlQueueMetrics
 from penstock.etl.metrics import Metrics as EtlMetrics
 from penstock.kernel.clock import ManualClock
@@ -31,7 +31,7 @@ async def shown_names(url: str) -> set[str]:
         PullHealthMetrics(db, pull_timeout=1),
         EtlMetrics(),
         EtlQueueMetrics(db, queue_size=1),
-        LlmMeters(),
+        LlmMetrics(),
     ]
     metrics = Metrics(db, version="1", streams=NoStreams(), more=modules)
     page = (await metrics.page()).decode()

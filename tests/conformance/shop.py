@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import pytest
 
-from penstock.adapters.arq_queue import ArqWorkers, Reconciler, Tickets
-from penstock.adapters.redis.link import RedisLink
+from penstock.adapters.arq_queue import ArqEnqueuer, ArqReconciler, ArqWorkers
+from penstock.adapters.redis.client import RedisClient
 from penstock.kernel.db import Db
 from penstock.kernel.job_dispatch import dispatch_by_outbox
 from penstock.kernel.outbox import Relay
@@ -90,19 +90,19 @@ class Shop:
 class ArqShop(Shop):
     """A queue whose workers get tickets from ARQ. ARQ looks at the real time, the ledger at the test's: it decides."""
 
-    def __init__(self, db: Db, link: RedisLink) -> None:
+    def __init__(self, db: Db, redis_client: RedisClient) -> None:
         super().__init__(db)
-        self.link = link
+        self.redis_client = redis_client
         self.queue = JobQueue(dispatch=dispatch_by_outbox)
-        self.tickets = Tickets(link, db.clock)
+        self.tickets = ArqEnqueuer(redis_client, db.clock)
         self.relay = Relay(db, {}, carriers=[self.tickets], owner="relay")
-        self.reconciler = Reconciler(db, self.queue, self.tickets)
+        self.reconciler = ArqReconciler(db, self.queue, self.tickets)
 
     def crew(self, **options: Any) -> ArqWorkers:
         options = {"owner": "worker-1", **options}
         for_runner = {name: options.pop(name) for name in RUNNER_OPTIONS & options.keys()}
         runner = Runner(self.db, self.queue, self.handlers, owner=options.pop("owner"), **for_runner)
-        return ArqWorkers(self.link, runner, **options)
+        return ArqWorkers(self.redis_client, runner, **options)
 
     async def deliver(self) -> None:
         while await self.relay.deliver():
@@ -137,9 +137,9 @@ async def ledger_shop(db: Db, _request: pytest.FixtureRequest) -> AsyncIterator[
 @asynccontextmanager
 async def arq_shop(db: Db, request: pytest.FixtureRequest) -> AsyncIterator[Shop]:
     """ARQ on a real Redis."""
-    link = RedisLink(request.getfixturevalue("redis_url"))
-    yield ArqShop(db, link)
-    await link.close()
+    redis_client = RedisClient(request.getfixturevalue("redis_url"))
+    yield ArqShop(db, redis_client)
+    await redis_client.close()
 
 
 OpenShop = Callable[[Db, pytest.FixtureRequest], AbstractAsyncContextManager[Shop]]

@@ -12,8 +12,8 @@ from typing import Protocol
 import pytest
 
 from penstock.adapters.postgres_notifier import LONGEST_BYTES, PostgresNotifier
-from penstock.adapters.redis.link import RedisLink
-from penstock.adapters.redis.notifier import RedisNotifier
+from penstock.adapters.redis.client import RedisClient
+from penstock.adapters.redis.messages import RedisNotifier
 from penstock.kernel.clock import Clock, ManualClock, SystemClock
 from penstock.kernel.db import Db
 from penstock.kernel.notifier import Notifier, run_notifier
@@ -38,10 +38,10 @@ class Server(Protocol):
 
 
 class OwnLinkBell(RedisNotifier):
-    """A Redis bell that closes its link too."""
+    """A Redis notifier that also closes its client."""
 
     async def close(self) -> None:
-        await self._link.close()
+        await self._redis.close()
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def open_bell(server: Server) -> Callable[[str], Notifier]:
         if isinstance(server, PostgresServer):
             return PostgresNotifier(server.url("postgres"), owner=owner)
         assert isinstance(server, ValkeyServer)
-        return OwnLinkBell(RedisLink(server.url), owner=owner)
+        return OwnLinkBell(RedisClient(server.url), owner=owner)
 
     return open_one
 

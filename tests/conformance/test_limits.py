@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from penstock.adapters.redis.limits import RedisRateLimits
-from penstock.adapters.redis.link import RedisLink
+from penstock.adapters.redis.client import RedisClient
+from penstock.adapters.redis.rate_limits import RedisRateLimits
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
 from penstock.kernel.fallback_limits import FallbackLimits
@@ -45,7 +45,7 @@ class RedisLimitsOfOneProcess(RedisRateLimits):
     """Rates in a Redis and quotas in a database of this test's own."""
 
     def __init__(self, url: str, database_url: str, clock: ManualClock) -> None:
-        self.link, self.db = RedisLink(url), open_db(database_url, clock, connections=4)
+        self.link, self.db = RedisClient(url), open_db(database_url, clock, connections=4)
         super().__init__(self.link, clock, SqlRateLimits(self.db))
 
     async def close(self) -> None:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from penstock.adapters.redis.link import RedisLink
+from penstock.adapters.redis.client import RedisClient
 from penstock.adapters.redis.runs import RedisRunState
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
@@ -42,7 +42,7 @@ class RedisRuns(RedisRunState):
     """Run state in a Redis of this test's own."""
 
     def __init__(self, url: str, clock: ManualClock) -> None:
-        self.link = RedisLink(url)
+        self.link = RedisClient(url)
         super().__init__(self.link, clock, live_seconds=LIVE_SECONDS, final_seconds=FINAL_SECONDS)
 
     async def close(self) -> None:

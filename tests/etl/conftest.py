@@ -18,7 +18,7 @@ def profile(request: pytest.FixtureRequest, tmp_path: Path) -> EtlProfile:
         database=request.getfixturevalue("postgres_url"),
         scratch=tmp_path,
         redis=request.getfixturevalue("redis_url"),
-        bucket=request.getfixturevalue("s3_place"),
+        bucket=request.getfixturevalue("s3_bucket"),
     )
 
 

@@ -10,12 +10,12 @@ from typing import Any
 from sqlalchemy import delete, func, select
 
 from penstock.access.domain import Caller, Scope
-from penstock.adapters.arq_queue import ArqWorkers, Tickets
-from penstock.adapters.arq_queue import Reconciler as TicketReconciler
+from penstock.adapters.arq_queue import ArqEnqueuer, ArqWorkers
+from penstock.adapters.arq_queue import ArqReconciler as TicketReconciler
 from penstock.adapters.disk import DiskBlobs
-from penstock.adapters.redis.link import RedisLink
+from penstock.adapters.redis.client import RedisClient
 from penstock.adapters.redis.runs import RedisRunState
-from penstock.adapters.s3 import S3Blobs, S3Place
+from penstock.adapters.s3 import S3Blobs, S3Bucket
 from penstock.documents.ocr.provider import OCRProvider
 from penstock.documents.postprocessor import PostProcessor
 from penstock.etl import task_status, worker
@@ -53,7 +53,7 @@ TERMS = Config(backoff=BACKOFF, ocr_attempts=3, postprocess_attempts=2, task_tim
 class EtlHarness:
     """The etl module on one profile. Jobs run when a test says so."""
 
-    def __init__(self, deps: Deps, clock: ManualClock, link: RedisLink | None = None) -> None:
+    def __init__(self, deps: Deps, clock: ManualClock, link: RedisClient | None = None) -> None:
         self.deps = deps
         self.db = deps.db
         self.clock = clock
@@ -61,7 +61,7 @@ class EtlHarness:
         self.ocr = EchoOcr(deps.blobs)
         self.shaper = EchoShaper()
         self.set(provider=self.ocr, shaper=self.shaper)
-        self._tickets = Tickets(link, clock) if link else None
+        self._tickets = ArqEnqueuer(link, clock) if link else None
 
     def set(self, *, provider: OCRProvider | None = None, shaper: PostProcessor | None = None, **config: Any) -> None:
         """Replace the OCR provider, the post-processor or settings."""
@@ -206,7 +206,7 @@ class EtlHarness:
     async def lose_run_state(self, task: EtlTask) -> None:
         """Flush the run state."""
         if self.link is not None:
-            await self.link.client.flushdb()
+            await self.link.raw.flushdb()
             return
         async with self.db.tx() as tx:
             await tx.conn.execute(delete(run_state).where(run_state.c.key == key(self.deps, task.id)))
@@ -219,14 +219,14 @@ class EtlProfile:
     database: str
     scratch: Path
     redis: str | None = None
-    bucket: S3Place | None = None
+    bucket: S3Bucket | None = None
 
 
 @asynccontextmanager
 async def open_harness(profile: EtlProfile, clock: ManualClock) -> AsyncIterator[EtlHarness]:
     """The etl module on a profile; with Redis, jobs go through ARQ."""
     db = open_db(profile.database, clock)
-    link = RedisLink(profile.redis) if profile.redis else None
+    link = RedisClient(profile.redis) if profile.redis else None
     seconds = {"live_seconds": LIVE_SECONDS, "final_seconds": FINAL_SECONDS}
     deps = Deps(
         db=db,

@@ -6,7 +6,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from penstock.adapters.redis.link import RedisAway
+from penstock.adapters.redis.client import RedisUnavailable
 from penstock.documents.errors import DocumentUnreadable
 from penstock.etl import lifecycle, runs
 from penstock.etl.domain import Phase, Status
@@ -267,7 +267,7 @@ class TestFailures:
         await harness.deliver()
         harness.deps = replace(harness.deps, runs=RunStateAway())
         for _ in range(2):
-            with pytest.raises(RedisAway):
+            with pytest.raises(RedisUnavailable):
                 await harness.do(job := await harness.claim())
             async with harness.db.tx() as tx:
                 await harness.deps.queue.put_off(tx, job, wait_seconds=1800, code="X", error="x")

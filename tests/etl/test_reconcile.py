@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, literal, select, update
 
-from penstock.adapters.redis.link import RedisAway
+from penstock.adapters.redis.client import RedisUnavailable
 from penstock.documents.ocr.provider import Desk, Reading, Source
 from penstock.etl import memory, papers, reconcile, runs
 from penstock.etl.domain import Phase, Status
@@ -32,7 +32,7 @@ class RunsWithAnOutage:
 
     async def put(self, entry: RunEntry) -> None:
         if self.now:
-            raise RedisAway(reason="gone")
+            raise RedisUnavailable(reason="gone")
         await self._inner.put(entry)
 
 

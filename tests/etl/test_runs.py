@@ -23,7 +23,7 @@ async def test_other_programs_can_read_the_hash_of_a_running_task(harness: EtlHa
     assert harness.link is not None
     found = {
         name.decode(): value.decode()
-        for name, value in (await harness.link.call("HGETALL", f"etl:task:{task.id}")).items()
+        for name, value in (await harness.link.execute("HGETALL", f"etl:task:{task.id}")).items()
     }
     said = {"status": "mineru_parsing", "phase": "ocr", "progress": "0", "attempt_ocr": "1"}
     assert found.items() >= {**said, "arq_job_id_ocr": f"etl:{task.id}:1:ocr", "user_id": "5"}.items()
@@ -32,9 +32,9 @@ async def test_other_programs_can_read_the_hash_of_a_running_task(harness: EtlHa
     ocr.go_on.set()
     await working
     await harness.work()
-    shown = await harness.link.call("HMGET", f"etl:task:{task.id}", "status", "phase", "progress")
+    shown = await harness.link.execute("HMGET", f"etl:task:{task.id}", "status", "phase", "progress")
     assert shown == [b"completed", b"finalize", b"100"]
-    assert await harness.link.call("HGET", f"etl:task:{task.id}", "artifact_mineru_markdown_key")
+    assert await harness.link.execute("HGET", f"etl:task:{task.id}", "artifact_mineru_markdown_key")
 
 
 class TestOrder:

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from penstock.access.domain import Caller
-from penstock.adapters.redis.link import RedisAway
+from penstock.adapters.redis.client import RedisUnavailable
 from penstock.etl import cancel, runs, task_status
 from penstock.etl.domain import EtlTask, Status
 from penstock.etl.errors import ArtifactNotReady, EtlTaskNotFound
@@ -26,16 +26,16 @@ class RunStateAway:
     in_rows = False
 
     async def put(self, entry: RunEntry) -> None:
-        raise RedisAway(reason="gone")
+        raise RedisUnavailable(reason="gone")
 
     async def get(self, key: str) -> RunEntry | None:
-        raise RedisAway(reason="gone")
+        raise RedisUnavailable(reason="gone")
 
     async def get_many(self, keys: object) -> list[RunEntry]:
-        raise RedisAway(reason="gone")
+        raise RedisUnavailable(reason="gone")
 
     async def list_by_status(self, status: str, *, after: str = "", limit: int = 100) -> list[RunEntry]:
-        raise RedisAway(reason="gone")
+        raise RedisUnavailable(reason="gone")
 
 
 class RunStateThatLeaves:

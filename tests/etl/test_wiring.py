@@ -95,8 +95,8 @@ async def test_settings_reach_the_room(settings: Settings):
             return
         while await house.relay.deliver():
             pass
-        assert await house.redis.client.zrange("my-documents", 0, -1) == [f"etl:{task.id}:1:ocr:0".encode()]
-        left = await house.redis.client.ttl(f"docs:task:{task.id}")
+        assert await house.redis.raw.zrange("my-documents", 0, -1) == [f"etl:{task.id}:1:ocr:0".encode()]
+        left = await house.redis.raw.ttl(f"docs:task:{task.id}")
         assert 0 < left <= 77
 
 

@@ -36,7 +36,7 @@ def test_an_address_of_mineru_that_is_none_is_refused_and_not_shown(endpoint: st
     ],
 )
 def test_the_protocol_follows_from_the_address_unless_it_is_set(environ: dict[str, str], spoken: str):
-    assert mineru_terms(load(environ)).spoken == spoken
+    assert mineru_terms(load(environ)).resolved_protocol == spoken
 
 
 def test_what_is_set_about_documents_holds_for_mineru_too():
@@ -49,7 +49,7 @@ def test_what_is_set_about_documents_holds_for_mineru_too():
     ("environ", "named"),
     [
         ({"LLM_BASE_URL": f"http://me:{SECRET}@host/v1"}, "LLM_BASE_URL"),
-        ({"LLM_SERVERS": f'{{"a": {{"api_key": "{SECRET}"'}, "Invalid LLM_SERVERS '…': it is no JSON"),
+        ({"LLM_SERVERS": f'{{"a": {{"api_key": "{SECRET}"'}, "Invalid LLM_SERVERS '…': it is not JSON"),
         ({"LLM_SERVERS": f'{{"a": {{"api_key": "{SECRET}"}}}}'}, "Invalid LLM_SERVERS '…': a: base_url is missing"),
     ],
 )

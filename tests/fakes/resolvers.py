@@ -1,4 +1,4 @@
-"""Lookups of names, named by what they answer."""
+"""DNS resolvers, named by what they answer."""
 
 import asyncio
 import socket
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 class NamesThatAre:
-    """Every name has these addresses."""
+    """Every name resolves to these addresses."""
 
     def __init__(self, *addresses: str) -> None:
         self.asked: list[str] = []
@@ -21,7 +21,7 @@ class NamesThatAre:
 
 
 class NamesThatMove:
-    """Every name has another address each time it is asked for; the last one stays."""
+    """Every name resolves to another address each time; the last one stays."""
 
     def __init__(self, *addresses: str) -> None:
         self.asked: list[str] = []
@@ -35,8 +35,8 @@ class NamesThatMove:
         pass
 
 
-class LookupThatFails:
-    """No name can be looked up, for this reason."""
+class ResolverThatFails:
+    """Every lookup fails with this code."""
 
     def __init__(self, reason: int) -> None:
         self._reason = reason
@@ -48,8 +48,8 @@ class LookupThatFails:
         pass
 
 
-class LookupThatHangs:
-    """No name is ever found, and no failure either."""
+class ResolverThatHangs:
+    """Never answers."""
 
     async def addresses(self, host: str) -> Sequence[str]:
         await asyncio.Event().wait()

@@ -17,7 +17,7 @@ def profile(request: pytest.FixtureRequest, tmp_path: Path) -> Profile:
     if request.param == "laptop":
         shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "penstock.db")
         return profiles.laptop(tmp_path)
-    engines = [request.getfixturevalue(name) for name in ("postgres_url", "redis_url", "s3_place")]
+    engines = [request.getfixturevalue(name) for name in ("postgres_url", "redis_url", "s3_bucket")]
     return profiles.scale(tmp_path, *engines)
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.adapters.s3 import S3Place
+from penstock.adapters.s3 import S3Bucket
 
 ADMIN_KEY = "sk-the-preset-admin-key-of-the-tests-0001"
 
@@ -32,7 +32,7 @@ def laptop(folder: Path) -> Profile:
     return Profile(name="laptop", settings=common(folder), database_url=f"sqlite:///{folder / 'penstock.db'}")
 
 
-def scale(folder: Path, postgres_url: str, redis_url: str, place: S3Place) -> Profile:
+def scale(folder: Path, postgres_url: str, redis_url: str, place: S3Bucket) -> Profile:
     """PostgreSQL, Redis with ARQ, S3."""
     assert place.keys is not None
     engines = {

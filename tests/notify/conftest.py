@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from penstock.access.domain import Caller, Scope
-from penstock.adapters.addresses import Reach
+from penstock.adapters.addresses import AddressPolicy
 from penstock.adapters.guarded_http import GuardedHttpClient
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
@@ -98,7 +98,7 @@ class NotifyHarness:
 @pytest.fixture
 async def client() -> AsyncIterator[GuardedHttpClient]:
     """The real HTTP client; loopback is allowed for the receivers."""
-    made = GuardedHttpClient(Reach.of(["127.0.0.0/8"]), seconds=30)
+    made = GuardedHttpClient(AddressPolicy.of(["127.0.0.0/8"]), seconds=30)
     yield made
     await made.close()
 
@@ -123,6 +123,6 @@ def notify(deps: Deps, clock: ManualClock) -> NotifyHarness:
 @pytest.fixture
 async def short_timeout(notify: NotifyHarness, clock: ManualClock) -> AsyncIterator[NotifyHarness]:
     """With an HTTP client that has a short timeout."""
-    made = GuardedHttpClient(Reach.of(["127.0.0.0/8"]), seconds=0.3)
+    made = GuardedHttpClient(AddressPolicy.of(["127.0.0.0/8"]), seconds=0.3)
     yield NotifyHarness(replace(notify.deps, client=made), clock)
     await made.close()

@@ -32,8 +32,8 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from penstock.adapters.s3.place import Keys, S3Place
-from penstock.adapters.s3.signing import Request, signed_headers
+from penstock.adapters.s3.config import S3Bucket, S3Credentials
+from penstock.adapters.s3.signing import S3Request, signed_headers
 from tests.servers.children import kill_child, start_child
 
 FOLDER_PREFIX = "penstock-s3-"
@@ -60,9 +60,9 @@ class AnyS3:
         self.region = region
 
     @property
-    def keys(self) -> Keys:
+    def keys(self) -> S3Credentials:
         """The keys of somebody who may do everything."""
-        return Keys(key_id=self.access_key, secret=self.secret_key)
+        return S3Credentials(key_id=self.access_key, secret=self.secret_key)
 
     def bucket(self, name: str, seconds: float = ANSWER_SECONDS) -> str:
         """Create a bucket unless it is there; returns its name."""
@@ -71,9 +71,9 @@ class AnyS3:
             raise ServerFailed(f"The bucket {name} could not be made: {status} {answer.decode(errors='replace')}")
         return name
 
-    def place(self, bucket: str, prefix: str = "") -> S3Place:
+    def place(self, bucket: str, prefix: str = "") -> S3Bucket:
         """Where an adapter finds a bucket of this store."""
-        return S3Place(bucket=bucket, prefix=prefix, keys=self.keys, region=self.region, endpoint=self.endpoint)
+        return S3Bucket(bucket=bucket, prefix=prefix, keys=self.keys, region=self.region, endpoint=self.endpoint)
 
     def call(
         self,
@@ -84,7 +84,7 @@ class AnyS3:
         seconds: float = ANSWER_SECONDS,
     ) -> tuple[int, bytes]:
         """Send a signed request; returns the status and the answer."""
-        request = Request(method=method, origin=self.endpoint, path=path, query=query or {}, body=body)
+        request = S3Request(method=method, origin=self.endpoint, path=path, query=query or {}, body=body)
         headers = signed_headers(request, keys=self.keys, region=self.region, at=datetime.now(UTC))
         sent = urllib.request.Request(request.url, data=body or None, method=method, headers=headers)
         try:
@@ -96,7 +96,7 @@ class AnyS3:
 
     def head(self, path: str) -> dict[str, str]:
         """What the store says of an object: its headers, by their names in small letters."""
-        request = Request(method="HEAD", origin=self.endpoint, path=path, query={}, body=b"")
+        request = S3Request(method="HEAD", origin=self.endpoint, path=path, query={}, body=b"")
         headers = signed_headers(request, keys=self.keys, region=self.region, at=datetime.now(UTC))
         sent = urllib.request.Request(request.url, method="HEAD", headers=headers)
         with urllib.request.urlopen(sent, timeout=ANSWER_SECONDS) as response:
@@ -117,7 +117,9 @@ class S3Server(AnyS3):
 
     def __init__(self, folder: Path, ports: list[int], options: dict[str, str]) -> None:
         super().__init__(f"http://127.0.0.1:{ports[6]}", "penstock", secrets.token_hex(16))
-        self.reader = Keys(key_id="reader", secret=secrets.token_hex(16))  # may read and list, and nothing else
+        self.reader = S3Credentials(
+            key_id="reader", secret=secrets.token_hex(16)
+        )  # may read and list, and nothing else
         self._folder = folder
         self._log = folder / "server.log"
         self._arguments = [f"-{name}={value}" for name, value in (_options(folder, ports) | options).items()]

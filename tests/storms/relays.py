@@ -4,8 +4,8 @@ import asyncio
 import os
 import signal
 
-from penstock.adapters.redis.link import RedisLink
-from penstock.adapters.redis.streams import StreamCarrier
+from penstock.adapters.redis.client import RedisClient
+from penstock.adapters.redis.messages import StreamCarrier
 from penstock.kernel.outbox import Parcel, Relay
 from tests.conftest import open_db
 
@@ -21,5 +21,5 @@ class CarriesAndDies(StreamCarrier):
 
 def carry_and_die(db_url: str, redis_url: str, channel: str) -> None:
     """The life of such a relay, in a process of its own."""
-    carrier = CarriesAndDies(RedisLink(redis_url), [channel], length=100)
+    carrier = CarriesAndDies(RedisClient(redis_url), [channel], length=100)
     asyncio.run(Relay(open_db(db_url), {}, carriers=[carrier], owner="victim").deliver())

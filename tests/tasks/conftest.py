@@ -12,8 +12,8 @@ import pytest
 from fastapi import FastAPI
 
 from penstock.access.domain import Caller, Scope
-from penstock.adapters.redis.limits import RedisRateLimits
-from penstock.adapters.redis.link import RedisLink
+from penstock.adapters.redis.client import RedisClient
+from penstock.adapters.redis.rate_limits import RedisRateLimits
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.coalescer import Coalescer
 from penstock.kernel.db import Db
@@ -144,7 +144,7 @@ async def profile(db: Db, db_url: str, clock: ManualClock, request: pytest.Fixtu
     if db_url.startswith("sqlite"):
         yield Profile(limits=FallbackLimits(SqlRateLimits(db), clock=clock))
         return
-    link = RedisLink(request.getfixturevalue("redis_url"))
+    link = RedisClient(request.getfixturevalue("redis_url"))
     yield Profile(limits=FallbackLimits(RedisRateLimits(link, clock, SqlRateLimits(db)), clock=clock))
     await link.close()
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from penstock.adapters.redis.limits import RedisRateLimits
-from penstock.adapters.redis.link import RedisLink
+from penstock.adapters.redis.client import RedisClient
+from penstock.adapters.redis.rate_limits import RedisRateLimits
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.fallback_limits import FallbackLimits
 from penstock.kernel.rate_limits import Bucket, RateLimitResult, RateLimits, SqlRateLimits
@@ -60,7 +60,7 @@ async def limits(urls: tuple[str, str], clock: ManualClock) -> AsyncIterator[Cou
     """The rate limits that all instances share."""
     database_url, redis_url = urls
     db = open_db(database_url, clock)
-    link = RedisLink(redis_url) if redis_url else None
+    link = RedisClient(redis_url) if redis_url else None
     yield CountedLimits(RedisRateLimits(link, clock, SqlRateLimits(db)) if link else SqlRateLimits(db))
     if link:
         await link.close()
@@ -345,7 +345,7 @@ class TestRedisUnavailable:
         self, sqlite_url: str, clock: ManualClock
     ):
         with ValkeyServer.start() as server:
-            db, link = open_db(sqlite_url, clock), RedisLink(server.url)
+            db, link = open_db(sqlite_url, clock), RedisClient(server.url)
             careful = FallbackLimits(RedisRateLimits(link, clock, SqlRateLimits(db)), clock=clock, share=0.25)
             eight = limiter(careful, clock, "8/minute", quota=3)
             assert await admitted(eight)

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import text
 
 from penstock.adapters.disk import DiskBlobs
-from penstock.adapters.redis.link import RedisLink
+from penstock.adapters.redis.client import RedisClient
 from penstock.kernel.blobs import BlobsUnavailable
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
@@ -209,10 +209,10 @@ class TestRedis:
     @pytest.mark.timeout(120)
     async def test_a_paused_redis_cannot_hang_it_and_recovers(self):
         with ValkeyServer.start() as valkey:
-            link = RedisLink(valkey.url)
+            link = RedisClient(valkey.url)
 
             async def ping() -> object:
-                return await link.call("PING")
+                return await link.execute("PING")
 
             checker = HealthChecker([probes.redis(ping)], version="1")
             assert (await checker.check_all()).status == "ok"

@@ -1,6 +1,5 @@
-"""The outside world: one file, or one small package, per outside program.
+"""Adapters to external programs: one file, or one small package, each.
 
-An adapter implements a Protocol that the kernel or a room has written down, and passes its suite in
-tests/conformance. What the program can do wrong ends here: its errors leave as errors of the Protocol's own file.
-Only `wiring.py` builds adapters; everybody else is handed one.
+An adapter implements a Protocol of the kernel or of a module and passes its suite in tests/conformance. It maps the
+errors of the external program to those of the Protocol. Only `wiring/` builds adapters; other code receives them.
 """

@@ -1,9 +1,9 @@
-"""Posting to addresses that outsiders gave us: a client that can only reach what `addresses.py` permits.
+"""HTTP client for URLs given by users, guarded against SSRF: it only reaches addresses that `addresses.py` permits.
 
-A name is looked up once per connection, and every address it has must be permitted: the connection is made to one of
-those very addresses, so a name that changes its meaning in between (DNS rebinding) gains nothing. Each socket is looked
-at again when it is made, which no way of writing an address gets around, and once more when it is connected, before a
-byte is sent. Redirects, proxies and cookies are not known here, and of an answer no more than a bound is read.
+A host name is resolved once per connection, every address must be permitted, and the connection goes to one of these
+addresses, so DNS rebinding gains nothing. Each socket is checked when it is created, whatever notation the address had,
+and its peer again once connected, before any byte is sent. Redirects, proxies and cookies are off, and the response
+body is read up to a limit.
 """
 
 import asyncio
@@ -20,109 +20,109 @@ from aiohttp.client import ClientRequest, ClientResponse, ClientTimeout
 from aiohttp.connector import AddrInfoType, Connection
 from aiohttp.tracing import Trace
 
-from penstock.adapters.addresses import readable_url
+from penstock.adapters.addresses import parse_url
 from penstock.notify.domain import AddressRefused, WebhookResponse, WebhookUnreachable
 
-ANSWER_BYTES = 64 * 1024
-CONNECTIONS = 100  # of one process; more wait for a free one within their own time
-LOOKUP_THREADS = 16  # their own: names of slow servers must not keep the house's other threads busy
+MAX_RESPONSE_BYTES = 64 * 1024
+CONNECTIONS = 100  # per process; further requests wait for a free one within their own timeout
+DNS_THREADS = 16  # a pool of its own: slow DNS servers must not occupy the default executor
 NO_SUCH_NAME = {socket.EAI_NONAME, socket.EAI_FAIL, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 
 
-class Permits(Protocol):
-    """Says which addresses may be connected to."""
+class AddressFilter(Protocol):
+    """Decides which addresses may be connected to."""
 
     def permits(self, address: str) -> bool:
-        """Whether this one may."""
+        """Whether this address may."""
         ...
 
 
-class Lookup(Protocol):
-    """Finds the addresses of a name."""
+class HostResolver(Protocol):
+    """Resolves host names."""
 
     async def addresses(self, host: str) -> Sequence[str]:
-        """All of them; `OSError` when there are none."""
+        """All addresses of a host; `OSError` if there are none."""
         ...
 
     async def close(self) -> None:
-        """Stop looking."""
+        """Stop resolving."""
         ...
 
 
-class SystemLookup:
-    """The machine's own resolver, in a few threads of its own."""
+class SystemResolver:
+    """The system resolver, in a thread pool of its own."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(LOOKUP_THREADS, thread_name_prefix="lookup")
+        self._threads = ThreadPoolExecutor(DNS_THREADS, thread_name_prefix="lookup")
 
     async def addresses(self, host: str) -> Sequence[str]:
-        """All of them; `OSError` when there are none."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, _look_up, host)
+        """All addresses of a host; `OSError` if there are none."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, _resolve_host, host)
 
     async def close(self) -> None:
-        """Stop looking; a thread that still waits for an answer ends by itself."""
+        """Stop resolving; a thread that still waits for DNS ends by itself."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _look_up(host: str) -> list[str]:
+def _resolve_host(host: str) -> list[str]:
     return [str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
 
 
 class GuardedHttpClient:
-    """The `Poster` of the house. Make it inside a running loop; close it afterwards."""
+    """The `Poster` for webhooks. Create it inside a running loop; close it afterwards."""
 
-    def __init__(self, reach: Permits, *, seconds: float, lookup: Lookup | None = None) -> None:
-        self._guard = _Guard(reach, lookup or SystemLookup())
+    def __init__(self, policy: AddressFilter, *, seconds: float, dns: HostResolver | None = None) -> None:
+        self._resolver = _GuardedResolver(policy, dns or SystemResolver())
         self._seconds = seconds
         self._session = aiohttp.ClientSession(
-            connector=_GuardedConnector(self._guard),
+            connector=_GuardedConnector(self._resolver),
             cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=ClientTimeout(),  # `seconds` bounds the whole of it, the lookup and the answer included
+            timeout=ClientTimeout(),  # `seconds` bounds everything, including DNS and the response
             headers={"Accept-Encoding": "identity"},
-            auto_decompress=False,  # a small answer must not unfold into a large one
+            auto_decompress=False,  # guards against decompression bombs
             trust_env=False,
         )
 
     async def check(self, url: str) -> None:
-        """Whether this address may be called now: `UrlRefused`, `AddressRefused` or `WebhookUnreachable` when not."""
-        host = readable_url(url).raw_host or ""
-        async with _answered(self._seconds):
-            await self._guard.addresses(host)
+        """Raise `UrlRefused`, `AddressRefused` or `WebhookUnreachable` if this URL cannot be called now."""
+        host = parse_url(url).raw_host or ""
+        async with _bounded(self._seconds):
+            await self._resolver.addresses(host)
 
     async def post(self, url: str, *, headers: Mapping[str, str], body: bytes) -> WebhookResponse:
-        """Post once, following no redirect. A status counts as soon as it is there, however slow the rest comes."""
-        target = readable_url(url)
-        if _is_literal(host := target.raw_host or ""):
-            self._guard.refuse_if_not_permitted(host, [host])  # for these no resolver is asked
+        """Post once, without following redirects. The status counts even if the body is slow."""
+        target = parse_url(url)
+        if _is_ip_address(host := target.raw_host or ""):
+            self._resolver.check_permitted(host, [host])  # aiohttp does not resolve IP addresses
         deadline = asyncio.get_running_loop().time() + self._seconds
-        async with _answered(self._seconds):
-            answer = await self._session.post(target, headers=headers, data=body, allow_redirects=False)
+        async with _bounded(self._seconds):
+            response = await self._session.post(target, headers=headers, data=body, allow_redirects=False)
         try:
             return WebhookResponse(
-                status=answer.status,
-                text=await _beginning(answer, deadline),
-                retry_after=answer.headers.get("Retry-After", ""),
+                status=response.status,
+                text=await _read_text(response, deadline),
+                retry_after=response.headers.get("Retry-After", ""),
             )
         finally:
-            answer.close()
+            response.close()
 
     async def close(self) -> None:
-        """Close what is open."""
+        """Close the session and the resolver."""
         await self._session.close()
-        await self._guard.close()
+        await self._resolver.close()
 
 
-class _Guard(AbstractResolver):
-    """Looks names up and gives out permitted addresses only."""
+class _GuardedResolver(AbstractResolver):
+    """Resolves host names to permitted addresses only."""
 
-    def __init__(self, reach: Permits, lookup: Lookup) -> None:
-        self._reach = reach
-        self._lookup = lookup
+    def __init__(self, policy: AddressFilter, dns: HostResolver) -> None:
+        self._policy = policy
+        self._dns = dns
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """What aiohttp asks before it connects."""
+        """Called by aiohttp before it connects."""
         flags = socket.AI_NUMERICHOST
         return [
             ResolveResult(hostname=host, host=address, port=port, family=family, proto=0, flags=flags)
@@ -130,55 +130,55 @@ class _Guard(AbstractResolver):
         ]
 
     async def addresses(self, host: str) -> Sequence[str]:
-        """The addresses of a host, all of them permitted. One that is not makes the others suspect too."""
-        found = [host] if _is_literal(host) else await self._look_up(host)
-        self.refuse_if_not_permitted(host, found)
+        """The addresses of a host. Refuses the host if any of them is not permitted."""
+        found = [host] if _is_ip_address(host) else await self._resolve_host(host)
+        self.check_permitted(host, found)
         return found
 
-    async def _look_up(self, host: str) -> Sequence[str]:
+    async def _resolve_host(self, host: str) -> Sequence[str]:
         try:
-            return list(dict.fromkeys(await self._lookup.addresses(host)))
+            return list(dict.fromkeys(await self._dns.addresses(host)))
         except socket.gaierror as error:
             if error.errno in NO_SUCH_NAME:
                 raise AddressRefused(host=host) from error
-            reason = f"the name {host} cannot be looked up for now"
+            reason = f"the host {host} cannot be resolved for now"
             raise WebhookUnreachable(reason=reason, reason_zh=f"暂时无法解析域名 {host}") from error
-        except UnicodeError as error:  # a label that is longer than any name's
+        except UnicodeError as error:  # a label too long for DNS
             raise AddressRefused(host=host) from error
 
-    def refuse_if_not_permitted(self, host: str, addresses: Sequence[str]) -> None:
-        """`AddressRefused` unless there is an address and every one may be called."""
-        if not addresses or not all(map(self._reach.permits, addresses)):
+    def check_permitted(self, host: str, addresses: Sequence[str]) -> None:
+        """`AddressRefused` unless there is an address and all are permitted."""
+        if not addresses or not all(map(self._policy.permits, addresses)):
             raise AddressRefused(host=host)
 
-    def socket_to(self, target: AddrInfoType) -> socket.socket:
-        """A socket for one connection, refused unless where it is going is permitted."""
+    def create_socket(self, target: AddrInfoType) -> socket.socket:
+        """Create the socket of one connection, refused unless its target is permitted."""
         family, kind, protocol, _, address = target
-        if not self._reach.permits(str(address[0])):
-            raise PermissionError("this address may not be called")
+        if not self._policy.permits(str(address[0])):
+            raise PermissionError("this address is not permitted")
         return socket.socket(family, kind, protocol)
 
     def permits_peer(self, transport: asyncio.BaseTransport | None) -> bool:
-        """Whether the other end of a connection is permitted."""
+        """Whether the peer of a connection is permitted."""
         peer = transport.get_extra_info("peername") if transport is not None else None
-        return peer is not None and self._reach.permits(peer[0])
+        return peer is not None and self._policy.permits(peer[0])
 
     async def close(self) -> None:
-        """Stop looking names up."""
-        await self._lookup.close()
+        """Stop resolving."""
+        await self._dns.close()
 
 
 class _GuardedConnector(aiohttp.TCPConnector):
-    """Connects to permitted addresses, each time anew: a kept connection may have been closed by the other end."""
+    """Connects to permitted addresses, with a new connection each time: the peer may have closed an idle one."""
 
-    def __init__(self, guard: _Guard) -> None:
+    def __init__(self, guard: _GuardedResolver) -> None:
         super().__init__(
-            resolver=guard, use_dns_cache=False, socket_factory=guard.socket_to, limit=CONNECTIONS, force_close=True
+            resolver=guard, use_dns_cache=False, socket_factory=guard.create_socket, limit=CONNECTIONS, force_close=True
         )
         self._guard = guard
 
     async def connect(self, req: ClientRequest, traces: list[Trace], timeout: ClientTimeout) -> Connection:
-        """A connection whose other end was looked at; nothing has been sent yet."""
+        """A connection whose peer was checked; nothing has been sent yet."""
         connection = await super().connect(req, traces, timeout)
         if not self._guard.permits_peer(connection.transport):
             connection.close()
@@ -186,7 +186,7 @@ class _GuardedConnector(aiohttp.TCPConnector):
         return connection
 
 
-def _is_literal(host: str) -> bool:
+def _is_ip_address(host: str) -> bool:
     try:
         ip_address(host)
     except ValueError:
@@ -195,33 +195,33 @@ def _is_literal(host: str) -> bool:
 
 
 @asynccontextmanager
-async def _answered(seconds: float) -> AsyncIterator[None]:
-    """Bounds what it holds in time, and names what can go wrong with a receiver."""
+async def _bounded(seconds: float) -> AsyncIterator[None]:
+    """Bound the block in time and map network errors to `WebhookUnreachable`."""
     try:
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError as error:
-        raise WebhookUnreachable(
-            reason=f"nothing came within {seconds:g} s", reason_zh=f"{seconds:g} 秒内没有收到任何内容"
-        ) from error
+        raise WebhookUnreachable(reason=f"timed out after {seconds:g} s", reason_zh=f"{seconds:g} 秒后超时") from error
     except (aiohttp.ClientSSLError, aiohttp.ClientConnectorCertificateError) as error:
-        reason = "its certificate cannot be trusted, or it does not speak TLS"
-        raise WebhookUnreachable(reason=reason, reason_zh="证书不可信，或对方不支持 TLS") from error
+        reason = "TLS failed: untrusted certificate, or no TLS server"
+        raise WebhookUnreachable(reason=reason, reason_zh="TLS 失败：证书不可信，或对方不支持 TLS") from error
     except aiohttp.ClientConnectorError as error:
-        raise WebhookUnreachable(reason="no connection could be made", reason_zh="无法建立连接") from error
+        raise WebhookUnreachable(reason="cannot connect", reason_zh="无法建立连接") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        reason = "the connection broke, or what came is no HTTP"
-        raise WebhookUnreachable(reason=reason, reason_zh="连接中断，或收到的内容不是 HTTP") from error
+        reason = "the connection broke, or the response is not HTTP"
+        raise WebhookUnreachable(reason=reason, reason_zh="连接中断，或响应不是 HTTP") from error
 
 
-async def _beginning(answer: ClientResponse, deadline: float) -> str:
-    """As much of an answer as is text, is within the bound and comes in time."""
+async def _read_text(response: ClientResponse, deadline: float) -> str:
+    """The beginning of a text response: up to MAX_RESPONSE_BYTES, and what arrives before the deadline."""
     read = bytearray()
     with suppress(TimeoutError, aiohttp.ClientError, OSError):
         async with asyncio.timeout_at(deadline):
-            while len(read) < ANSWER_BYTES and (some := await answer.content.read(ANSWER_BYTES - len(read))):
+            while len(read) < MAX_RESPONSE_BYTES and (
+                some := await response.content.read(MAX_RESPONSE_BYTES - len(read))
+            ):
                 read += some
-    kind = answer.content_type
-    if "Content-Encoding" in answer.headers or not (kind.startswith("text/") or kind.endswith(("json", "xml"))):
+    kind = response.content_type
+    if "Content-Encoding" in response.headers or not (kind.startswith("text/") or kind.endswith(("json", "xml"))):
         return ""
     return read.decode(errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}")

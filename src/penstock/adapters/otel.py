@@ -1,8 +1,8 @@
-"""OpenTelemetry: every request and every job as a span, sent to a collector over HTTP.
+"""OpenTelemetry: a span for every request and job, exported to a collector over HTTP.
 
-Only imported when OTEL_EXPORTER_OTLP_ENDPOINT is set. Spans wait in a queue of bounded length and a thread of their own
-sends them: a collector that is slow or away costs spans, never a request. A caller's `traceparent` is taken, and
-`outgoing` gives one to whom we call. Spans carry templates of routes and never a query: there are secrets in those.
+Imported only if OTEL_EXPORTER_OTLP_ENDPOINT is set. A background thread exports spans from a bounded queue: a slow or
+unreachable collector costs spans, never a request. Incoming `traceparent` headers are honoured; `outgoing` returns one
+for our own calls. Spans carry route templates and never the query, which may contain secrets.
 """
 
 import asyncio
@@ -24,17 +24,17 @@ from penstock.kernel.queue import Job
 from penstock.kernel.workers import JobHandler, Settle
 
 EXPORT_SECONDS = 5.0
-CLOSE_SECONDS = 3.0  # for the last spans at a stop; a collector that is away does not get longer
+CLOSE_SECONDS = 3.0  # to export the last spans on shutdown, even if the collector is unreachable
 TRACEPARENT = b"traceparent"
 SERVER_ERROR = 500
 
 
 class OtelTracing:
-    """Tells a collector about the requests and jobs of one process."""
+    """Exports the requests and jobs of one process."""
 
     def __init__(self, endpoint: str, *, service_name: str, version: str, owner: str) -> None:
-        about = {"service.name": service_name, "service.version": version, "service.instance.id": owner}
-        self._provider = TracerProvider(resource=Resource.create(about), shutdown_on_exit=False)
+        attributes = {"service.name": service_name, "service.version": version, "service.instance.id": owner}
+        self._provider = TracerProvider(resource=Resource.create(attributes), shutdown_on_exit=False)
         exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces", timeout=EXPORT_SECONDS)
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer("penstock", version)
@@ -42,10 +42,10 @@ class OtelTracing:
 
     @contextmanager
     def request(self, exchange: HttpExchange) -> Iterator[None]:
-        """A span for a request, as part of the caller's trace if they have one."""
+        """A span for a request, in the caller's trace if there is one."""
         attributes = {"http.request.method": exchange.known_method, "penstock.request_id": exchange.head.request_id}
         span = self._tracer.start_span(
-            exchange.known_method, context=self._caller(exchange), kind=SpanKind.SERVER, attributes=attributes
+            exchange.known_method, context=self._parent_context(exchange), kind=SpanKind.SERVER, attributes=attributes
         )
         try:
             with _current(span):
@@ -58,43 +58,43 @@ class OtelTracing:
             span.end()
 
     def jobs(self, handlers: Mapping[str, JobHandler]) -> dict[str, JobHandler]:
-        """These handlers, each of whose runs is a span."""
+        """Wrap these handlers so that each run is a span."""
         return {kind: self._traced(handler) for kind, handler in handlers.items()}
 
     def outgoing(self) -> dict[str, str]:
-        """The header that makes a call of ours a part of the trace that is under way here; none outside of one."""
+        """The headers that put an outgoing call into the current trace; empty outside of one."""
         headers: dict[str, str] = {}
         self._context.inject(headers)
         return headers
 
     async def flush(self) -> None:
-        """Send what waits to be sent."""
+        """Export all queued spans."""
         await asyncio.to_thread(self._provider.force_flush)
 
     async def close(self) -> None:
-        """Send what waits, for a short time, and end."""
-        # A thread that the process does not wait for: the library itself would wait half a minute.
+        """Export queued spans for up to CLOSE_SECONDS, then stop."""
+        # A daemon thread: the library itself would block for half a minute.
         closing = threading.Thread(target=self._provider.shutdown, daemon=True)
         closing.start()
         await asyncio.to_thread(closing.join, CLOSE_SECONDS)
 
-    def _caller(self, exchange: HttpExchange) -> Context:
-        carried = {
+    def _parent_context(self, exchange: HttpExchange) -> Context:
+        headers = {
             name.decode(): value.decode("latin-1") for name, value in exchange.scope["headers"] if name == TRACEPARENT
         }
-        return self._context.extract(carried)
+        return self._context.extract(headers)
 
     def _traced(self, handler: JobHandler) -> JobHandler:
-        async def run(held: Job) -> Settle | None:
-            about: dict[str, str | int] = {
-                "penstock.job.id": held.id,
-                "penstock.job.module": held.module,
-                "penstock.job.attempt": held.attempts,
+        async def run(job: Job) -> Settle | None:
+            attributes: dict[str, str | int] = {
+                "penstock.job.id": job.id,
+                "penstock.job.room": job.module,
+                "penstock.job.attempt": job.attempts,
             }
-            span = self._tracer.start_span(f"job {held.kind}", kind=SpanKind.CONSUMER, attributes=about)
+            span = self._tracer.start_span(f"job {job.kind}", kind=SpanKind.CONSUMER, attributes=attributes)
             try:
                 with _current(span):
-                    return await handler(held)
+                    return await handler(job)
             except Exception as error:
                 span.set_attribute("error.type", type(error).__name__)
                 span.set_status(StatusCode.ERROR)
@@ -107,7 +107,7 @@ class OtelTracing:
 
 @contextmanager
 def _current(span: Span) -> Iterator[None]:
-    """What is done inside belongs to the span, and log lines name its trace. Errors' texts stay out: they are long."""
+    """Make the span current and put its trace id into log lines. Exception texts are not recorded: they are long."""
     token = trace_id.set(format_trace_id(span.get_span_context().trace_id))
     try:
         with use_span(span, record_exception=False, set_status_on_exception=False):

@@ -1,6 +1,6 @@
-"""The bell on PostgreSQL: LISTEN and NOTIFY, on a connection of its own.
+"""The notifier on PostgreSQL: LISTEN/NOTIFY on a dedicated connection.
 
-Not for a transaction pooler, which gives every transaction another server connection: a LISTEN would be lost with it.
+Not for use through a transaction pooler: it assigns a server connection per transaction, so the LISTEN would be lost.
 """
 
 import asyncio
@@ -13,34 +13,34 @@ from penstock.kernel.engines import DatabaseEngines, checked_out, driver_connect
 from penstock.kernel.wakeups import PendingNotifications
 
 CHANNEL = "penstock_bell"
-LONGEST_BYTES = 7900  # the server takes 7999 in one NOTIFY; a longer name is left to the look of each second
-LOOK_SECONDS = 1.0  # the driver does not say when its connection breaks, so we look
-LOOKS_PER_QUESTION = 10  # looks without a word until the server is asked whether it is still there
+LONGEST_BYTES = 7900  # a NOTIFY payload is limited to 7999; a longer channel is found by polling each second
+LOOK_SECONDS = 1.0  # the driver does not report a broken connection, so we check
+LOOKS_PER_QUESTION = 10  # silent checks until the server is pinged
 ANSWER_SECONDS = 5.0
 
 
 class PostgresNotifier:
-    """Rings in every process that uses the same database. `owner` names this one, so that it does not hear itself."""
+    """Wakes waiters in every process on the same database. `owner` is this process, which ignores its own."""
 
     def __init__(self, url: str, *, owner: str) -> None:
         self._engine = DatabaseEngines.open(url, pooled=False, connections=1).writer
         self._owner = owner
         self._driver: Any = None
         self._listening = asyncio.Event()
-        self._turn = asyncio.Lock()  # a connection does one thing at a time
+        self._turn = asyncio.Lock()  # a connection runs one statement at a time
 
     async def notify(self, channels: Collection[str]) -> None:
-        """Say that these were woken here, on the connection that listens."""
+        """Publish that these channels were woken here, on the listening connection."""
         words = [word for channel in channels if len((word := f"{self._owner} {channel}").encode()) <= LONGEST_BYTES]
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 await self._listening.wait()
         except TimeoutError as error:
-            raise DatabaseUnavailable(reason="the bell has no connection") from error
+            raise DatabaseUnavailable(reason="the notifier has no connection") from error
         await self._ask("SELECT pg_notify($1, word) FROM unnest($2::text[]) word", CHANNEL, words)
 
     async def listen(self) -> AsyncIterator[str]:
-        """The channels that were woken in other processes."""
+        """Yield the channels woken in other processes."""
         rung = PendingNotifications()
         with translate_database_errors():
             async with checked_out(self._engine) as conn:
@@ -53,11 +53,11 @@ class PostgresNotifier:
                             yield channel
                 finally:
                     self._listening.clear()
-                    driver.terminate()  # what listens must not go back into the pool
-        raise DatabaseUnavailable(reason="the bell's connection broke")
+                    driver.terminate()  # a listening connection must not return to the pool
+        raise DatabaseUnavailable(reason="the notifier's connection broke")
 
     async def _take(self, rung: PendingNotifications) -> list[str]:
-        """The next channels of other processes; none when it was silent for a while, or the connection broke."""
+        """The next channels from other processes; empty after a silent interval or when the connection broke."""
         for _ in range(LOOKS_PER_QUESTION):
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
@@ -74,5 +74,5 @@ class PostgresNotifier:
                 await self._driver.execute(statement, *values, timeout=ANSWER_SECONDS)
 
     async def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         await self._engine.dispose()

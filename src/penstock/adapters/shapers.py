@@ -1,4 +1,4 @@
-"""The post-processors that need no model: `skip` leaves a document as it is, `fields` fills a schema by its labels."""
+"""Post-processors without a model: `skip` returns a reference to the markdown, `fields` fills a schema by labels."""
 
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,13 @@ USUAL_BOUNDS = SandboxLimits(
 
 
 class SkipShaper:
-    """Gives the markdown's key and what is known of the reading; nothing is read again."""
+    """Returns the markdown key and the metadata of the reading; reads nothing."""
 
     def identity(self, rule: ShapeRule) -> None:
-        """Nothing is worth remembering: it names the task's own papers."""
+        """Not cached: the result names the task's own artifacts."""
 
-    async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:  # noqa: ARG002  (the Protocol's; there is nothing to ask of it)
-        """The stable wrapper that callers of `skip` rely on."""
+    async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:  # noqa: ARG002  (the Protocol's signature)
+        """The result shape that callers of `skip` rely on."""
         await desk.progress(1, 1)
         value = {
             "markdown_s3_key": reading.markdown_key,
@@ -52,10 +52,10 @@ class FieldsShaper:
         self._limits = limits
 
     def identity(self, rule: ShapeRule) -> None:
-        """Nothing is worth remembering: to look for labels is as quick as to copy what was found."""
+        """Not cached: finding labels is as fast as copying a cached result."""
 
     async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
-        """A result with all properties of the schema, null where the document does not say."""
+        """A result with all properties of the schema, null where the document has no value."""
         schema = _written(rule.json_schema)
         await desk.progress(0, 1)
         async with borrowed(self._blobs, reading.pages_key, self._scratch) as pages:
@@ -69,7 +69,7 @@ class FieldsShaper:
             found = await self._sandbox.run(find_fields, schema, file=pages, limits=self._limits)
         except TOO_MUCH as error:
             raise FieldsTooCostly(filename=filename, reason=str(error).rstrip(".")) from error
-        except SandboxTimedOut as error:  # the machine may have been busy
+        except SandboxTimedOut as error:  # the host may have been overloaded
             raise DocumentTookTooLong(filename=filename, reason=str(error).rstrip(".")) from error
         if found.schema_error is not None:
             raise FieldsSchemaUnusable(reason=found.schema_error)
@@ -84,7 +84,7 @@ def _written(schema: dict[str, Any] | None) -> bytes:
     try:
         written = msgspec.json.encode(schema)
     except RecursionError as error:
-        raise FieldsSchemaUnusable(reason="it is nested too deep") from error
+        raise FieldsSchemaUnusable(reason="it is nested too deeply") from error
     if len(written) > MOST_SCHEMA_BYTES:
         raise FieldsSchemaUnusable(reason=f"it is longer than {MOST_SCHEMA_BYTES} bytes")
     return written

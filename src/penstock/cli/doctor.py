@@ -19,9 +19,9 @@ from penstock import settings as all_settings
 from penstock.access import store
 from penstock.adapters.jwks import jwks_over_http
 from penstock.adapters.mineru.errors import MineruKeyMissing
+from penstock.adapters.mineru.http import MineruHttp
 from penstock.adapters.mineru.selfhosted import SelfHosted
-from penstock.adapters.mineru.wire import Wire
-from penstock.adapters.redis.link import RedisLink
+from penstock.adapters.redis.client import RedisClient
 from penstock.kernel.backlog import list_module_backlogs
 from penstock.kernel.clock import SystemClock
 from penstock.kernel.db import Db
@@ -195,11 +195,11 @@ async def _check_redis(settings: Settings) -> Findings:
     if not settings.redis_url:
         yield _well("redis", "not configured; the database is used instead")
         return
-    link = RedisLink(settings.redis_url, SystemClock())
+    link = RedisClient(settings.redis_url, SystemClock())
     try:
-        with link.faults():
-            server, memory = await link.client.info("server"), await link.client.info("memory")
-            seconds, micros = await link.client.time()
+        with link.mapped_errors():
+            server, memory = await link.raw.info("server"), await link.raw.info("memory")
+            seconds, micros = await link.raw.time()
     finally:
         await link.close()
     yield _well("redis", f"version {server['redis_version']}")
@@ -261,12 +261,12 @@ async def _check_mineru(settings: Settings) -> Findings:
             yield _well("mineru", "not used; this machine reads documents")
         return
     terms = mineru_terms(settings)
-    if terms.spoken == "cloud":
+    if terms.resolved_protocol == "cloud":
         if not terms.api_key:
             raise MineruKeyMissing
         yield _well("mineru", "cloud; the key is set and was not tried")
         return
-    wire = Wire(terms.address, "")
+    wire = MineruHttp(terms.address, "")
     try:
         version = await SelfHosted(wire, SystemClock(), terms).check()
     finally:

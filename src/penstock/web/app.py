@@ -107,7 +107,7 @@ def _set_state(app: App, runtime: Runtime) -> None:
         PullHealthMetrics(runtime.db, pull_timeout=runtime.settings.pull_timeout),
         runtime.modules.etl.metrics,
         EtlQueueMetrics(runtime.db, queue_size=runtime.settings.etl.queue_size),
-        runtime.models.meters,
+        runtime.models.metrics,
     ]
     app.state.metrics = Metrics(
         runtime.db, version=app.version, streams=runtime.hub, breakers=runtime.breakers, more=collectors
@@ -118,7 +118,7 @@ def _probes(runtime: Runtime) -> list[health.Probe]:
     return [
         probes.database(runtime.db),
         probes.migrations(runtime.db),
-        *([probes.redis(partial(runtime.redis.call, "PING"))] if runtime.redis else []),
+        *([probes.redis(partial(runtime.redis.execute, "PING"))] if runtime.redis else []),
         probes.blobs(runtime.blobs),
         probes.disk(runtime.settings.data_dir),
         probes.workers(runtime.db),

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from penstock.access.jwks import JwkSet
 from penstock.access.tokens import Tokens, parse_algorithms
-from penstock.adapters.addresses import Reach
-from penstock.adapters.arq_queue import QueueNames, Tickets
+from penstock.adapters.addresses import AddressPolicy
+from penstock.adapters.arq_queue import ArqEnqueuer, QueueNames
 from penstock.adapters.disk import DiskBlobs
 from penstock.adapters.guarded_http import GuardedHttpClient
 from penstock.adapters.jwks import jwks_over_http
@@ -20,11 +20,11 @@ from penstock.adapters.llm_shaper import PRELOAD as SHAPER_PRELOAD
 from penstock.adapters.local_reader import engine_sandbox, parser_sandbox
 from penstock.adapters.mineru.reader import MineruReader
 from penstock.adapters.postgres_notifier import PostgresNotifier
-from penstock.adapters.redis.limits import RedisRateLimits
-from penstock.adapters.redis.link import RedisLink
-from penstock.adapters.redis.notifier import RedisNotifier
+from penstock.adapters.redis.client import RedisClient
+from penstock.adapters.redis.messages import RedisNotifier
+from penstock.adapters.redis.rate_limits import RedisRateLimits
 from penstock.adapters.redis.runs import RedisRunState
-from penstock.adapters.s3 import Keys, S3Blobs, S3Place
+from penstock.adapters.s3 import S3Blobs, S3Bucket, S3Credentials
 from penstock.etl import correction_check, rule_validation
 from penstock.etl import worker as etl_worker
 from penstock.kernel import events, outbox
@@ -73,11 +73,11 @@ class DocumentSandboxes:
 class Backends:
     """The backends of one runtime."""
 
-    redis: RedisLink | None
+    redis: RedisClient | None
     notifier: Notifier | None
     blobs: DiskBlobs | S3Blobs
     queue: JobQueue
-    tickets: Tickets | None  # set when ARQ distributes jobs
+    tickets: ArqEnqueuer | None  # set when ARQ distributes jobs
     runs: SqlRunState | RedisRunState
     limits: FallbackLimits
     limit_engine: SqlRateLimits | RedisRateLimits
@@ -107,7 +107,7 @@ class Backends:
 
 def build_backends(settings: Settings, db: Db, *, owner: str) -> Backends:
     """The backends that the settings choose. Nothing is connected yet."""
-    redis = RedisLink(settings.redis_url, db.clock) if settings.redis_url else None
+    redis = RedisClient(settings.redis_url, db.clock) if settings.redis_url else None
     arq = redis is not None and uses_arq(settings)
     quotas = SqlRateLimits(db)
     rates = RedisRateLimits(redis, db.clock, quotas) if redis else quotas
@@ -118,7 +118,7 @@ def build_backends(settings: Settings, db: Db, *, owner: str) -> Backends:
         notifier=build_notifier(settings, redis, owner=owner),
         blobs=blobs,
         queue=JobQueue(dispatch=dispatch_by_outbox if arq else no_dispatch),
-        tickets=Tickets(redis, db.clock, names=queue_names(settings)) if redis and arq else None,
+        tickets=ArqEnqueuer(redis, db.clock, names=queue_names(settings)) if redis and arq else None,
         runs=build_runs(settings, db, redis),
         limits=limits,
         limit_engine=rates,
@@ -164,18 +164,18 @@ def build_blobs(settings: Settings, clock: Clock) -> DiskBlobs | S3Blobs:
     return DiskBlobs(Path(url.path))
 
 
-def _s3_place(settings: Settings) -> S3Place:
+def _s3_place(settings: Settings) -> S3Bucket:
     given = settings.aws_access_key_id or settings.aws_secret_access_key
-    keys = Keys(
+    keys = S3Credentials(
         key_id=settings.aws_access_key_id,
         secret=settings.aws_secret_access_key,
         token=settings.aws_session_token,
     )
     endpoint, region = settings.aws_endpoint_url, settings.aws_region
-    return S3Place.at(settings.blobs_url, keys=keys if given else None, region=region, endpoint=endpoint)
+    return S3Bucket.at(settings.blobs_url, keys=keys if given else None, region=region, endpoint=endpoint)
 
 
-def build_runs(settings: Settings, db: Db, redis: RedisLink | None) -> SqlRunState | RedisRunState:
+def build_runs(settings: Settings, db: Db, redis: RedisClient | None) -> SqlRunState | RedisRunState:
     """The run state store."""
     seconds = {"live_seconds": settings.run_state_seconds, "final_seconds": settings.run_state_final_seconds}
     return RedisRunState(redis, db.clock, **seconds) if redis else SqlRunState(db, **seconds)
@@ -192,14 +192,14 @@ def build_document_sandboxes(settings: Settings) -> DocumentSandboxes:
 def build_webhook_client(settings: Settings) -> GuardedHttpClient:
     """The HTTP client for webhooks, whose addresses callers choose: it calls only allowed networks."""
     try:
-        reach = Reach.of(settings.webhook_allow.split(","))
+        reach = AddressPolicy.of(settings.webhook_allow.split(","))
     except ValueError as error:
         reason = f"expected networks like 10.0.0.0/8: {error}"
         raise BadSetting(env="PENSTOCK_WEBHOOK_ALLOW", value=settings.webhook_allow, reason=reason) from error
     return GuardedHttpClient(reach, seconds=settings.webhook_seconds)
 
 
-def build_notifier(settings: Settings, redis: RedisLink | None, *, owner: str) -> Notifier | None:
+def build_notifier(settings: Settings, redis: RedisClient | None, *, owner: str) -> Notifier | None:
     """The notifier that wakes other processes; without one, processes poll once a second."""
     if redis is not None:
         return RedisNotifier(redis, owner=owner)

@@ -3,9 +3,9 @@
 from functools import partial
 from pathlib import Path
 
-from penstock.adapters.llm_shaper import AskingTerms, LlmShaper
+from penstock.adapters.llm_shaper import LlmShaper, LlmShaperConfig
 from penstock.adapters.local_reader import LocalReader, ReaderLimits
-from penstock.adapters.redis.link import RedisLink
+from penstock.adapters.redis.client import RedisClient
 from penstock.adapters.redis.runs import RedisRunState
 from penstock.adapters.shapers import FieldsShaper, SkipShaper
 from penstock.documents.postprocessor import PostProcessor
@@ -18,7 +18,7 @@ from penstock.settings import Settings
 from penstock.wiring.backends import Backends
 
 
-def build_etl_runs(settings: Settings, db: Db, redis: RedisLink | None) -> RunState:
+def build_etl_runs(settings: Settings, db: Db, redis: RedisClient | None) -> RunState:
     """Run state with the etl module's own time to live. A finished run is not kept longer than a running one."""
     live = settings.etl.state_ttl_seconds
     seconds = {"live_seconds": live, "final_seconds": min(live, settings.run_state_final_seconds)}
@@ -38,7 +38,7 @@ def build_etl(settings: Settings, db: Db, backends: Backends) -> Deps:
         shapers=_shapers(settings, backends, scratch),
         scratch=scratch,
         config=_config(settings),
-        ping_redis=partial(backends.redis.call, "PING") if backends.redis else None,
+        ping_redis=partial(backends.redis.execute, "PING") if backends.redis else None,
     )
 
 
@@ -58,7 +58,7 @@ def _reader(settings: Settings, backends: Backends, scratch: Path) -> LocalReade
 
 def _shapers(settings: Settings, backends: Backends, scratch: Path) -> dict[Mode, PostProcessor]:
     etl = settings.etl
-    terms = AskingTerms(
+    terms = LlmShaperConfig(
         threshold_characters=etl.postprocess_chunk_threshold_chars,
         chunk_characters=etl.postprocess_chunk_size_chars,
         most_chunks=etl.postprocess_max_chunks,
@@ -69,7 +69,7 @@ def _shapers(settings: Settings, backends: Backends, scratch: Path) -> dict[Mode
     return {
         Mode.SKIP: SkipShaper(),
         Mode.FIELDS: FieldsShaper(backends.blobs, backends.sandbox, scratch),
-        Mode.LLM: LlmShaper(backends.models, backends.blobs, backends.sandbox, scratch, terms=terms),
+        Mode.LLM: LlmShaper(backends.models, backends.blobs, backends.sandbox, scratch, config=terms),
     }
 
 

@@ -4,9 +4,17 @@ from dataclasses import replace
 from typing import cast
 from urllib.parse import urlsplit
 
-from penstock.adapters.llm import DEFAULT, BadModelServer, ChatCompletions, FirstMode, Server, Terms, read_servers
+from penstock.adapters.llm import (
+    DEFAULT,
+    BadModelServer,
+    ChatCompletions,
+    ChatConfig,
+    FirstMode,
+    ModelServer,
+    read_servers,
+)
+from penstock.adapters.mineru.config import MineruConfig
 from penstock.adapters.mineru.reader import MineruReader
-from penstock.adapters.mineru.terms import MineruTerms
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.clock import Clock
 from penstock.kernel.rate_limits import RateLimits
@@ -17,7 +25,7 @@ from penstock.settings import BadSetting, LlmSettings, Settings
 def build_models(settings: Settings, clock: Clock, limits: RateLimits) -> ChatCompletions:
     """The client of the language models that rules with mode `llm` use; without servers it refuses every call."""
     llm = settings.llm
-    terms = Terms(
+    terms = ChatConfig(
         temperature=llm.temperature,
         max_tokens=llm.max_tokens,
         timeout=llm.timeout,
@@ -33,14 +41,14 @@ def build_mineru(settings: Settings, clock: Clock, blobs: Blobs, sandbox: Sandbo
     if settings.etl.ocr_provider != "mineru":
         return None
     scratch = settings.data_dir / settings.etl.cache_dir
-    return MineruReader(blobs, sandbox=sandbox, scratch=scratch, clock=clock, terms=mineru_terms(settings))
+    return MineruReader(blobs, sandbox=sandbox, scratch=scratch, clock=clock, config=mineru_terms(settings))
 
 
-def mineru_terms(settings: Settings) -> MineruTerms:
+def mineru_terms(settings: Settings) -> MineruConfig:
     """The MinerU settings; raises `BadSetting` for an invalid address."""
     mineru, etl = settings.mineru, settings.etl
     _check_address(mineru.api_endpoint)
-    return MineruTerms(
+    return MineruConfig(
         api_key=mineru.api_key,
         endpoint=mineru.api_endpoint,
         protocol=mineru.protocol,
@@ -57,13 +65,13 @@ def mineru_terms(settings: Settings) -> MineruTerms:
     )
 
 
-def list_servers(llm: LlmSettings) -> list[Server]:
+def list_servers(llm: LlmSettings) -> list[ModelServer]:
     """The configured model servers; raises `BadSetting` for an invalid one."""
     try:
         named = read_servers(llm.servers)
         if not llm.base_url:
             return named
-        own = Server(name=DEFAULT, base_url=llm.base_url, api_key=llm.api_key, model=llm.model)
+        own = ModelServer(name=DEFAULT, base_url=llm.base_url, api_key=llm.api_key, model=llm.model)
         return [replace(own, input_price=llm.input_price, output_price=llm.output_price), *named]
     except BadModelServer as error:
         env = "LLM_BASE_URL" if error.values["name"] == DEFAULT else "LLM_SERVERS"

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from penstock.access.authenticate import Authenticator
 from penstock.access.login import Logins
 from penstock.access.passwords import Passwords
-from penstock.adapters.arq_queue import ArqWorkers, Reconciler
+from penstock.adapters.arq_queue import ArqReconciler, ArqWorkers
 from penstock.adapters.llm import ChatCompletions
-from penstock.adapters.redis.link import RedisLink
-from penstock.adapters.redis.streams import StreamCarrier
+from penstock.adapters.redis.client import RedisClient
+from penstock.adapters.redis.messages import StreamCarrier
 from penstock.etl import worker as etl_worker
 from penstock.etl.rules import check_default_rule, load_rule_files
 from penstock.etl.upload import clean_scratch_periodically
@@ -71,7 +71,7 @@ class Runtime:
     owner: str  # the name of this process in leases and state transitions
     clock: Clock
     db: Db
-    redis: RedisLink | None
+    redis: RedisClient | None
     blobs: Blobs
     queue: JobQueue
     runs: RunState
@@ -280,7 +280,7 @@ def _periodic_tasks(
         PeriodicTask(name="sweep-blobs", every_seconds=SWEEP_SECONDS, run=sweep_blobs),
     ]
     if backends.tickets is not None:
-        periodic_tasks.append(Reconciler(db, backends.queue, backends.tickets).duty())
+        periodic_tasks.append(ArqReconciler(db, backends.queue, backends.tickets).duty())
     return periodic_tasks
 
 

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from penstock.adapters.llm import DEFAULT, Server
+from penstock.adapters.llm import DEFAULT, ModelServer
 from penstock.documents.chat_model import Message, Question, Which
 from penstock.kernel.json_object import JsonObject
 from penstock.kernel.rate_limits import Bucket, RateLimitResult
@@ -43,7 +43,7 @@ def asking(model: str | None = None, text: str = "What is it?", **options: objec
     return Question(messages=(Message(role="user", text=text),), which=which, **given)  # type: ignore[arg-type]  # fields of a question
 
 
-def server_at(base_url: str, name: str = DEFAULT, **fields: object) -> Server:
+def server_at(base_url: str, name: str = DEFAULT, **fields: object) -> ModelServer:
     """A server that has a key."""
     given = {"api_key": KEY, "model": "good"} | fields
-    return Server(name=name, base_url=base_url, **given)  # type: ignore[arg-type]  # fields of a server
+    return ModelServer(name=name, base_url=base_url, **given)  # type: ignore[arg-type]  # fields of a server

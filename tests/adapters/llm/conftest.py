@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from penstock.adapters.llm import ChatCompletions, Server, Terms
+from penstock.adapters.llm import ChatCompletions, ChatConfig, ModelServer
 from penstock.kernel.clock import Clock, ManualClock
 from penstock.kernel.rate_limits import RateLimits
 from tests.adapters.llm.asking import OpenLimits, server_at
@@ -28,12 +28,14 @@ def limits() -> OpenLimits:
 
 @pytest.fixture
 async def opened(server: LlmServer, limits: OpenLimits, clock: ManualClock) -> AsyncIterator[Open]:
-    """Opens clients, of the stub unless told otherwise; keywords are those of `Terms`."""
+    """Opens clients, of the stub unless told otherwise; keywords are those of `ChatConfig`."""
     async with AsyncExitStack() as closing:
 
-        def open_one(*servers: Server, at: RateLimits = limits, by: Clock = clock, **terms: object) -> ChatCompletions:
+        def open_one(
+            *servers: ModelServer, at: RateLimits = limits, by: Clock = clock, **terms: object
+        ) -> ChatCompletions:
             known = servers or [server_at(server.base_url)]
-            chat = ChatCompletions(known, Terms(**terms), limits=at, clock=by)  # type: ignore[arg-type]  # fields of Terms
+            chat = ChatCompletions(known, ChatConfig(**terms), limits=at, clock=by)  # type: ignore[arg-type]  # fields of ChatConfig
             closing.push_async_callback(chat.close)
             return chat
 

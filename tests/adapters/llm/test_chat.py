@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from penstock.adapters.llm import ChatCompletions
-from penstock.adapters.llm.answers import Said, read_answer
+from penstock.adapters.llm.completions import Completion, read_completion
 from penstock.documents.chat_model import ModelAway, ModelRefusedCall, Which
 from penstock.kernel.errors import PenstockError
 from tests.adapters.llm.asking import KEY, asking, server_at
@@ -56,7 +56,7 @@ class TestReply:
         ],
     )
     def test_every_field_but_the_words_may_be_missing_or_odd(self, body: bytes):
-        assert read_answer(body, key="") == Said(text="yes")
+        assert read_completion(body, key="") == Completion(text="yes")
 
     @pytest.mark.parametrize(
         "body",
@@ -73,7 +73,7 @@ class TestReply:
     )
     def test_what_is_no_answer_is_a_fault_of_the_server(self, body: bytes):
         with pytest.raises(ModelAway):
-            read_answer(body, key="")
+            read_completion(body, key="")
 
 
 class TestSending:
@@ -141,7 +141,7 @@ class TestIdentity:
 class TestMeters:
     async def shown(self, chat: ChatCompletions) -> dict[str, float]:
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(chat.meters)
+        registry.register(chat.metrics)
         lines = generate_latest(registry).decode().splitlines()
         pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
         return {name.removeprefix("penstock_llm_"): float(number) for name, number in pairs}

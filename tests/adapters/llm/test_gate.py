@@ -10,9 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.adapters.llm import ChatCompletions
-from penstock.adapters.llm.gate import LONGEST_SLEEP_SECONDS, SLACK_SECONDS, distance_seconds, fresh_seconds
-from penstock.adapters.redis.limits import RedisRateLimits
-from penstock.adapters.redis.link import RedisAway, RedisLink
+from penstock.adapters.llm.rate_limit import (
+    MAX_SLEEP_SECONDS,
+    SLACK_SECONDS,
+    interval_seconds,
+    max_token_age_seconds,
+)
+from penstock.adapters.redis.client import RedisClient, RedisUnavailable
+from penstock.adapters.redis.rate_limits import RedisRateLimits
 from penstock.documents.chat_model import ModelBusy, ModelGateShut, Reply, Which
 from penstock.kernel.clock import Clock, ManualClock, SystemClock
 from penstock.kernel.rate_limits import Bucket, RateLimitResult, RateLimits, SqlRateLimits
@@ -46,9 +51,9 @@ async def connect(urls: tuple[str, str | None]) -> AsyncIterator[Connect]:
             closing.push_async_callback(db.close)
             if redis_url is None:
                 return SqlRateLimits(db)
-            link = RedisLink(redis_url)
-            closing.push_async_callback(link.close)
-            return RedisRateLimits(link, clock, SqlRateLimits(db))
+            redis_client = RedisClient(redis_url)
+            closing.push_async_callback(redis_client.close)
+            return RedisRateLimits(redis_client, clock, SqlRateLimits(db))
 
         yield open_one
 
@@ -95,15 +100,15 @@ class TestDistance:
     @given(st.floats(0.01, 1000))
     def test_one_more_than_the_limit_does_not_fit_into_a_second(self, limit: float):
         whole = -(-limit // 1)
-        assert whole * distance_seconds(limit) >= 1 + SLACK_SECONDS * 0.999
+        assert whole * interval_seconds(limit) >= 1 + SLACK_SECONDS * 0.999
 
     @pytest.mark.parametrize(("limit", "seconds"), [(5, 0.1), (1, 0.1), (2.5, 0.2), (0.02, 49)])
     def test_where_calls_are_far_apart_a_token_stays_fresh_for_longer(self, limit: float, seconds: float):
-        assert fresh_seconds(limit) == pytest.approx(seconds)
+        assert max_token_age_seconds(limit) == pytest.approx(seconds)
 
     @given(st.floats(0.01, 1000))
     def test_in_the_long_run_the_limit_holds_and_most_of_it_is_used(self, limit: float):
-        assert 0.9 * limit < 1 / distance_seconds(limit) <= limit * 1.000001
+        assert 0.9 * limit < 1 / interval_seconds(limit) <= limit * 1.000001
 
 
 class TestWorkers:
@@ -116,7 +121,7 @@ class TestWorkers:
         await asyncio.gather(*(workers[number % WORKERS].ask(asking("good")) for number in range(CALLS)))
         ended = time.perf_counter()
         assert len(server.calls) == CALLS <= len(tokens)
-        assert ended - began >= (CALLS - 1) * distance_seconds(LIMIT)
+        assert ended - began >= (CALLS - 1) * interval_seconds(LIMIT)
         assert [span for span in spans(tokens, LIMIT + 1) if span < 1] == []
 
     async def test_a_busy_server_is_left_alone_by_every_worker(
@@ -154,10 +159,10 @@ class TestWaiting:
         assert len(server.calls) == 2
 
     async def test_whoever_would_wait_longer_is_told_how_long(self, opened: Open, server: LlmServer):
-        shut = LimitsThatRefuse(seconds=LONGEST_SLEEP_SECONDS + 1)
+        shut = LimitsThatRefuse(seconds=MAX_SLEEP_SECONDS + 1)
         with pytest.raises(ModelGateShut) as refused:
             await opened(at=shut).ask(asking("good"))
-        assert refused.value.wait_seconds == LONGEST_SLEEP_SECONDS + 1
+        assert refused.value.wait_seconds == MAX_SLEEP_SECONDS + 1
         assert server.calls == []
 
     async def test_nobody_waits_for_ever_at_the_head_of_the_line(self, opened: Open, clock: ManualClock):
@@ -231,4 +236,4 @@ class LimitsThatCannotCool(OpenLimits):
     """Live in a Redis that has just gone."""
 
     async def cool(self, key: str, bucket: Bucket, *, seconds: float) -> None:
-        raise RedisAway(reason="it is gone")
+        raise RedisUnavailable(reason="it is gone")

@@ -3,8 +3,15 @@
 import pytest
 
 from penstock.adapters.llm import ChatCompletions
-from penstock.adapters.llm.ladder import JSON_DEMAND, MOST_REMEMBERED, REMEMBERED, Habits, Memory, blames_schema
-from penstock.adapters.llm.troubles import Trouble
+from penstock.adapters.llm.errors import LlmErrorResponse
+from penstock.adapters.llm.response_modes import (
+    CACHE_TTL,
+    JSON_INSTRUCTION,
+    MAX_CACHED,
+    Capabilities,
+    CapabilityCache,
+    rejects_schema,
+)
 from penstock.documents.chat_model import Message, ModelRefusedCall, Question, Which
 from penstock.kernel.clock import ManualClock
 from tests.adapters.llm.asking import SCHEMA, STRICT, OpenLimits, asking, server_at
@@ -79,12 +86,12 @@ class TestWordJson:
 
     async def test_it_is_added_before_messages_that_lack_it(self, opened: Open, server: LlmServer):
         sent = await self.sent(opened, server, Message(role="user", text="hello"))
-        assert sent == [{"role": "system", "content": JSON_DEMAND}, {"role": "user", "content": "hello"}]
+        assert sent == [{"role": "system", "content": JSON_INSTRUCTION}, {"role": "user", "content": "hello"}]
 
     async def test_it_joins_a_system_message_that_is_there(self, opened: Open, server: LlmServer):
         sent = await self.sent(opened, server, Message(role="system", text="Be."), Message(role="user", text="hello"))
         assert sent == [
-            {"role": "system", "content": f"Be.\n\n{JSON_DEMAND}"},
+            {"role": "system", "content": f"Be.\n\n{JSON_INSTRUCTION}"},
             {"role": "user", "content": "hello"},
         ]
 
@@ -147,7 +154,7 @@ class TestMemory:
         self, chat: ChatCompletions, server: LlmServer, clock: ManualClock
     ):
         await chat.ask(asking("no-strict"))
-        clock.advance(seconds=REMEMBERED.total_seconds())
+        clock.advance(seconds=CACHE_TTL.total_seconds())
         assert await modes(chat, server, asking("no-strict")) == [STRICTEST, LOOSER]
 
     async def test_a_call_that_failed_in_every_way_teaches_nothing(self, chat: ChatCompletions, server: LlmServer):
@@ -176,11 +183,11 @@ class TestMemory:
         ],
     )
     def test_what_servers_say_tells_a_bad_schema_from_a_bad_mode(self, words: str, blamed: bool):
-        assert blames_schema(Trouble(status=400, words=words, text=words.lower())) is blamed
+        assert rejects_schema(LlmErrorResponse(status=400, words=words, text=words.lower())) is blamed
 
     def test_it_holds_a_bounded_number_and_forgets_the_oldest(self, clock: ManualClock):
-        memory, now = Memory("auto"), clock.now()
-        for number in range(MOST_REMEMBERED + 1):
-            memory.keep("http://a/v1", f"m{number}", Habits(mode="plain"), now=now)
-        first, second = (memory.recall("http://a/v1", f"m{number}", now=now) for number in (0, 1))
+        memory, now = CapabilityCache("auto"), clock.now()
+        for number in range(MAX_CACHED + 1):
+            memory.put("http://a/v1", f"m{number}", Capabilities(mode="plain"), now=now)
+        first, second = (memory.get("http://a/v1", f"m{number}", now=now) for number in (0, 1))
         assert (first.mode, second.mode) == (STRICTEST, PLAIN)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from penstock.adapters.llm import BadModelServer, Server, read_servers
+from penstock.adapters.llm import BadModelServer, ModelServer, read_servers
 
 SECRET = "sk-do-not-show-me-anywhere"
 
@@ -21,7 +21,7 @@ class TestReading:
     def test_a_server_has_its_own_address_key_model_and_prices(self):
         text = described(model="m", input_price=1, output_price=2.5)
         assert read_servers(text) == [
-            Server(
+            ModelServer(
                 name="fast",
                 base_url="http://127.0.0.1:1/v1",
                 api_key=SECRET,
@@ -43,32 +43,32 @@ class TestReading:
     @pytest.mark.parametrize(
         ("text", "words"),
         [
-            ("[]", "LLM_SERVERS has to be an object"),
-            (f'{{"fast": {{"api_key": "{SECRET}"', "LLM_SERVERS is no JSON"),
-            (f'{{"fast": {{"api_key": {SECRET}}}}}', "LLM_SERVERS is no JSON (byte 21)"),
-            ("[" * 100_000, "LLM_SERVERS is no JSON"),
-            (json.dumps({f"s{n}": {"base_url": "http://a/v1"} for n in range(51)}), "names more than 50 servers"),
-            ('{"fast": 7}', "server fast cannot be used: its value has to be an object"),
-            ('{"default": {"base_url": "http://a/v1"}}', "default cannot be used: its name stands for the server"),
-            ('{"a b": {"base_url": "http://a/v1"}}', "server 'a b' cannot be used: its name may hold"),
-            (json.dumps({SECRET + "!": {}}), "server 'sk-…' cannot be used: its name"),
-            ('{"fast": {"api_key": ""}}', "server fast cannot be used: base_url is missing"),
-            (described(adress="x"), "server fast cannot be used: 'adress' is not known"),
-            (described(**{SECRET: "x"}), "server fast cannot be used: 'sk-…' is not known"),
-            (described(base_url=7), "server fast cannot be used: base_url has to be a text"),
-            (described(base_url="models.example/v1"), "base_url has to look like https://host/v1"),
-            (described(base_url="ftp://models.example"), "base_url has to look like"),
-            (described(base_url="http://"), "base_url has to look like"),
-            (described(base_url="http://[::1/v1"), "base_url is no address"),
-            (described(base_url=f"http://me:{SECRET}@a/v1"), "base_url must not hold a user"),
-            (described(base_url=f"http://a/v1?key={SECRET}"), "base_url must not hold ? or #"),
-            (described(api_key=["x"]), "api_key has to be a text"),
-            (described(api_key=SECRET + "\n"), "api_key holds characters that it cannot hold"),
-            (described(api_key=SECRET + "é"), "api_key holds characters"),
+            ("[]", "LLM_SERVERS must be an object"),
+            (f'{{"fast": {{"api_key": "{SECRET}"', "LLM_SERVERS is not JSON"),
+            (f'{{"fast": {{"api_key": {SECRET}}}}}', "LLM_SERVERS is not JSON (byte 21)"),
+            ("[" * 100_000, "LLM_SERVERS is not JSON"),
+            (json.dumps({f"s{n}": {"base_url": "http://a/v1"} for n in range(51)}), "has more than 50 servers"),
+            ('{"fast": 7}', "server fast: its value must be an object"),
+            ('{"default": {"base_url": "http://a/v1"}}', "server default: its name is reserved"),
+            ('{"a b": {"base_url": "http://a/v1"}}', "server 'a b': its name may contain"),
+            (json.dumps({SECRET + "!": {}}), "server 'sk-…': its name"),
+            ('{"fast": {"api_key": ""}}', "server fast: base_url is missing"),
+            (described(adress="x"), "server fast: 'adress' is unknown"),
+            (described(**{SECRET: "x"}), "server fast: 'sk-…' is unknown"),
+            (described(base_url=7), "server fast: base_url must be a string"),
+            (described(base_url="models.example/v1"), "base_url must look like https://host/v1"),
+            (described(base_url="ftp://models.example"), "base_url must look like"),
+            (described(base_url="http://"), "base_url must look like"),
+            (described(base_url="http://[::1/v1"), "base_url is not a URL"),
+            (described(base_url=f"http://me:{SECRET}@a/v1"), "base_url must not contain a user"),
+            (described(base_url=f"http://a/v1?key={SECRET}"), "base_url must not contain ? or #"),
+            (described(api_key=["x"]), "api_key must be a string"),
+            (described(api_key=SECRET + "\n"), "api_key contains invalid characters"),
+            (described(api_key=SECRET + "é"), "api_key contains invalid characters"),
             (described(model="m" * 2001), "model is longer than 2000 characters"),
-            (described(input_price="1"), "input_price has to be a number from 0"),
-            (described(input_price=True), "input_price has to be a number"),
-            (described(output_price=-1), "output_price has to be a number from 0"),
+            (described(input_price="1"), "input_price must be a non-negative number"),
+            (described(input_price=True), "input_price must be a non-negative number"),
+            (described(output_price=-1), "output_price must be a non-negative number"),
         ],
     )
     def test_what_cannot_be_used_is_told_by_its_field_and_without_a_key(self, text: str, words: str):
@@ -82,9 +82,9 @@ class TestReading:
 
 class TestCost:
     def test_prices_are_for_a_million_tokens(self):
-        server = Server(name="a", base_url="http://a/v1", input_price=2, output_price=10)
+        server = ModelServer(name="a", base_url="http://a/v1", input_price=2, output_price=10)
         assert server.cost(500_000, 100_000) == pytest.approx(2.0)
 
     def test_without_prices_or_tokens_nobody_knows(self):
-        free, paid = (Server(name="a", base_url="http://a/v1", input_price=price) for price in (0, 2))
+        free, paid = (ModelServer(name="a", base_url="http://a/v1", input_price=price) for price in (0, 2))
         assert (free.cost(1, 1), paid.cost(None, 1), paid.cost(1, None)) == (None, None, None)

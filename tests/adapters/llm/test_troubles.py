@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from penstock.adapters.llm import ChatCompletions
-from penstock.adapters.llm.troubles import MOST_WORDS, read_trouble, wait_of
+from penstock.adapters.llm.errors import MOST_WORDS, read_error_response, wait_of
 from penstock.documents.chat_model import (
     AnswerCutOff,
     ModelAway,
@@ -37,20 +37,20 @@ class TestKinds:
             ("no-such-model", ModelRefusedCall, r"\(404\): The model does not exist"),
             ("bad-fields", ModelRefusedCall, r"\(422\): max_tokens"),
             ("teapot", ModelRefusedCall, r"\(418\)"),
-            ("redirect", ModelRefusedCall, r"\(307\): it sends us elsewhere"),
+            ("redirect", ModelRefusedCall, r"\(307\): redirects are not followed"),
             ("no-quota", ModelRefusedCall, r"\(429\): You exceeded"),
             ("no-system-role+no-json-schema", ModelRefusedCall, r"\(400\): System role"),
             ("too-long", QuestionTooLong, "8192 tokens"),
             ("too-large", QuestionTooLong, "Too Large"),
-            ("timeout", ModelAway, "it answered 408"),
-            ("conflict", ModelAway, "it answered 409"),
-            ("error", ModelAway, "it answered 500: The server had an error"),
-            ("gateway", ModelAway, "it answered 502: Bad Gateway"),
-            ("unavailable", ModelAway, "it answered 503: Loading model"),
-            ("overloaded", ModelAway, "it answered 529"),
-            ("error-in-200", ModelAway, "it answered 502: the backend fell over"),
-            ("garbled", ModelAway, "no JSON"),
-            ("list-body", ModelAway, "no object"),
+            ("timeout", ModelAway, "HTTP 408"),
+            ("conflict", ModelAway, "HTTP 409"),
+            ("error", ModelAway, "HTTP 500: The server had an error"),
+            ("gateway", ModelAway, "HTTP 502: Bad Gateway"),
+            ("unavailable", ModelAway, "HTTP 503: Loading model"),
+            ("overloaded", ModelAway, "HTTP 529"),
+            ("error-in-200", ModelAway, "HTTP 502: the backend fell over"),
+            ("garbled", ModelAway, "not JSON"),
+            ("list-body", ModelAway, "not an object"),
             ("no-choices", ModelAway, "no choice"),
             ("huge", ModelAway, "longer than 8388608 bytes"),
             ("cut", ModelAway, "the connection broke"),
@@ -81,13 +81,13 @@ class TestKinds:
     async def test_a_closed_port_is_away(self, opened: Open):
         async with LlmServer() as gone:
             url = gone.base_url
-        with pytest.raises(ModelAway, match="no connection could be made"):
+        with pytest.raises(ModelAway, match="cannot connect"):
             await opened(server_at(url)).ask(asking())
 
     @pytest.mark.parametrize("says", [b"220 mail.example ESMTP\r\n", b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 100_000])
     async def test_what_is_no_sound_http_is_away(self, opened: Open, says: bytes):
         async with PlainSocket(says) as odd:
-            with pytest.raises(ModelAway, match="no HTTP"):
+            with pytest.raises(ModelAway, match="not HTTP"):
                 await opened(server_at(odd.url)).ask(asking())
 
     async def test_the_key_is_not_told_to_the_log_by_what_came_instead_of_http(
@@ -97,7 +97,7 @@ class TestKinds:
             with pytest.raises(ModelAway):
                 await opened(server_at(odd.url)).ask(asking())
         told = [record.getMessage() for record in caplog.records]
-        assert any("no HTTP" in words for words in told)
+        assert any("not HTTP" in words for words in told)
         assert not any(KEY in words for words in told)
 
     async def test_what_speaks_no_tls_is_away(self, opened: Open, server: LlmServer):
@@ -211,17 +211,17 @@ class TestWords:
         ],
     )
     def test_words_are_found_in_every_shape_bounded_and_redacted(self, body: bytes, words: str):
-        assert read_trouble(400, {}, body, key=KEY, now=NOW).words == words
+        assert read_error_response(400, {}, body, key=KEY, now=NOW).words == words
 
     def test_half_a_key_at_the_end_of_the_bound_is_gone_too(self):
         body = ("x" * (MOST_WORDS - 5) + " " + "abcdefgh" * 4).encode()
-        assert "abcd" not in read_trouble(400, {}, body, key="abcdefgh" * 4, now=NOW).words
+        assert "abcd" not in read_error_response(400, {}, body, key="abcdefgh" * 4, now=NOW).words
 
     def test_what_a_server_quotes_of_a_question_is_not_what_it_objects_to(self):
         body = (
             b'{"detail": [{"loc": ["body", "seed"], "msg": "bad", "input": {"temperature": 1, "response_format": 1}}]}'
         )
-        assert "temperature" not in read_trouble(422, {}, body, key="", now=NOW).text
+        assert "temperature" not in read_error_response(422, {}, body, key="", now=NOW).text
 
 
 class TestBreaker:
@@ -234,8 +234,8 @@ class TestBreaker:
         for _ in range(3):
             with pytest.raises(ModelAway):
                 await chat.ask(asking("error"))
-        assert (first.open, other.open, first.reason) == (True, False, "it answered 500")
-        with pytest.raises(PenstockError, match="left alone") as rested:
+        assert (first.open, other.open, first.reason) == (True, False, "HTTP 500")
+        with pytest.raises(PenstockError, match="not called for now") as rested:
             await chat.ask(asking("good"))
         assert rested.value.internal_outage
         assert len(server.calls) == 3
@@ -267,7 +267,7 @@ class TestBreaker:
             with pytest.raises(ModelAway):
                 await chat.ask(asking())
         clock.advance(seconds=5)
-        with pytest.raises(CircuitBreakerOpen, match="no connection could be made"):
+        with pytest.raises(CircuitBreakerOpen, match="cannot connect"):
             await chat.ask(asking())
 
     @pytest.mark.parametrize("model", ["busy", "bad-key", "too-long", "refusal", "length", "blank"])

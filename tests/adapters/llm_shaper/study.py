@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.adapters.disk import DiskBlobs
-from penstock.adapters.llm_shaper import AskingTerms, LlmShaper
-from penstock.adapters.llm_shaper.checking import Ground
+from penstock.adapters.llm_shaper import LlmShaper, LlmShaperConfig
+from penstock.adapters.llm_shaper.validation import GroundFunction
 from penstock.documents.chat_model import ChatModel
 from penstock.documents.ocr.provider import Reading
 from penstock.documents.pages import Page, write_page
@@ -28,11 +28,11 @@ class Study:
     sandbox: Sandbox
     scratch: Path
     desk: NotingDesk = field(default_factory=lambda: NotingDesk(folder="users/1/etl_artifacts/2/3/shapes/1/"))
-    ground: Ground = ground_by_letters
-    terms: AskingTerms = field(default_factory=AskingTerms)
+    ground: GroundFunction = ground_by_letters
+    terms: LlmShaperConfig = field(default_factory=LlmShaperConfig)
 
     def shaper(self, model: ChatModel) -> LlmShaper:
-        return LlmShaper(model, self.blobs, self.sandbox, self.scratch, ground=self.ground, terms=self.terms)
+        return LlmShaper(model, self.blobs, self.sandbox, self.scratch, ground=self.ground, config=self.terms)
 
     async def shape(self, model: ChatModel, *pages: str, schema: Any = SCHEMA, **rule: Any) -> Shaped:
         """What the model's answers become, about these pages and by such a rule."""

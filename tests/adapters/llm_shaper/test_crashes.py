@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.adapters.llm_shaper import AskingTerms
+from penstock.adapters.llm_shaper import LlmShaperConfig
 from penstock.documents.chat_model import ModelAway, ModelDeclined, Question
 from penstock.kernel.errors import Conflict
 from tests.adapters.llm_shaper.study import Study
@@ -20,7 +20,9 @@ from tests.fakes.models import (
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-TERMS = AskingTerms(threshold_characters=100, chunk_characters=200, chunk_strategy="chunked-extract", side_by_side=1)
+TERMS = LlmShaperConfig(
+    threshold_characters=100, chunk_characters=200, chunk_strategy="chunked-extract", side_by_side=1
+)
 FILLER = "Nothing is said here. " * 6
 PAGES = [f"Name: Mill\nCity: Ulm\n{at}{FILLER}" for at in range(5)]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.adapters.llm_shaper.checking import GROUNDING, ground_result
+from penstock.adapters.llm_shaper.validation import GROUNDING, ground_result
 from penstock.documents.errors import DocumentTookTooLong
 from penstock.documents.extract.errors import ResultNotGrounded
 from tests.adapters.llm_shaper.study import SCHEMA, TEXT, Study
@@ -77,7 +77,7 @@ async def test_what_is_too_much_to_look_for_is_told(study: Study, ground: Any):
 
 async def test_a_busy_machine_is_no_fault_of_the_document(study: Study, monkeypatch: pytest.MonkeyPatch):
     study.ground = ground_late
-    monkeypatch.setattr("penstock.adapters.llm_shaper.checking.GROUNDING", replace(GROUNDING, seconds=1))
+    monkeypatch.setattr("penstock.adapters.llm_shaper.validation.GROUNDING", replace(GROUNDING, seconds=1))
     with pytest.raises(DocumentTookTooLong):
         await study.shape(INVENTED, "Name: Mill")
 

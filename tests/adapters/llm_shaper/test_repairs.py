@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.adapters.llm_shaper.checking import READING, Checker
+from penstock.adapters.llm_shaper.validation import READING, AnswerChecker
 from penstock.documents.chat_model import AnswerCutOff, ModelDeclined
 from penstock.documents.errors import DocumentTookTooLong
 from penstock.documents.extract.errors import ResultNotValid
@@ -98,15 +98,15 @@ async def test_nulls_that_stand_for_absent_are_no_problem(study: Study):
 class TestWhatCannotBeChecked:
     async def test_is_a_problem_of_the_answer(self, study: Study, monkeypatch: pytest.MonkeyPatch):
         bounds = replace(READING, result_bytes=64)
-        monkeypatch.setattr("penstock.adapters.llm_shaper.checking.READING", bounds)
+        monkeypatch.setattr("penstock.adapters.llm_shaper.validation.READING", bounds)
         model = ModelThatSays(json.dumps({"Name": "M" * 1000}), GOOD)
         assert (await study.shape(model, "Name: Mill")).value == {"Name": "Mill"}
         assert "cannot be checked" in data_of(model.questions[1], "PROBLEMS")
 
     async def test_for_a_busy_machine_is_tried_again_later(self, study: Study, monkeypatch: pytest.MonkeyPatch):
-        bounds = replace(READING, seconds=0.1)
-        monkeypatch.setattr("penstock.adapters.llm_shaper.checking.READING", bounds)
-        checker = Checker(sandbox=study.sandbox, scratch=study.scratch)
+        bounds = replace(READING, seconds=0.5)
+        monkeypatch.setattr("penstock.adapters.llm_shaper.validation.READING", bounds)
+        checker = AnswerChecker(sandbox=study.sandbox, scratch=study.scratch)
         with pytest.raises(DocumentTookTooLong) as caught:
             await checker.read("paper.pdf", '{"a": "' + 'x"y' * 66_000, json.dumps(SCHEMA).encode())
         assert caught.value.retryable

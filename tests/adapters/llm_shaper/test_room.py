@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.adapters.llm_shaper import PRELOAD, AskingTerms, LlmShaper
+from penstock.adapters.llm_shaper import PRELOAD, LlmShaper, LlmShaperConfig
 from penstock.adapters.shapers import SkipShaper
 from penstock.documents.chat_model import ChatModel, ModelAway, ModelGateShut
 from penstock.etl import retry, rules
@@ -22,7 +22,9 @@ from tests.etl.harness import ANNA, EtlHarness, EtlProfile, open_harness
 from tests.fakes.grounding import ground_by_letters
 from tests.fakes.models import ModelThatFails, ModelThatIsNotToBeAsked, ModelThatReadsLabels, ModelThatSays
 
-TERMS = AskingTerms(threshold_characters=200, chunk_characters=200, chunk_strategy="chunked-extract", side_by_side=1)
+TERMS = LlmShaperConfig(
+    threshold_characters=200, chunk_characters=200, chunk_strategy="chunked-extract", side_by_side=1
+)
 FILLER = "Nothing is said here. " * 6
 LONG = "\f".join(f"Name: Mill\nCity: {city}\n{FILLER}" for city in ("Ulm", "Ulm", "Bonn"))
 
@@ -31,9 +33,9 @@ LONG = "\f".join(f"Name: Mill\nCity: {city}\n{FILLER}" for city in ("Ulm", "Ulm"
 def profile(request: pytest.FixtureRequest, tmp_path: Path) -> EtlProfile:
     if request.param == "sqlite":
         return EtlProfile(database=request.getfixturevalue("sqlite_url"), scratch=tmp_path)
-    named = {name: request.getfixturevalue(name) for name in ("postgres_url", "redis_url", "s3_place")}
+    named = {name: request.getfixturevalue(name) for name in ("postgres_url", "redis_url", "s3_bucket")}
     return EtlProfile(
-        database=named["postgres_url"], scratch=tmp_path, redis=named["redis_url"], bucket=named["s3_place"]
+        database=named["postgres_url"], scratch=tmp_path, redis=named["redis_url"], bucket=named["s3_bucket"]
     )
 
 
@@ -50,7 +52,7 @@ async def harness(profile: EtlProfile, clock: ManualClock) -> AsyncIterator[EtlH
 def employ(harness: EtlHarness, model: ChatModel) -> None:
     """Let rules of mode `llm` ask this model."""
     deps = harness.deps
-    asking = LlmShaper(model, deps.blobs, deps.sandbox, deps.scratch, ground=ground_by_letters, terms=TERMS)
+    asking = LlmShaper(model, deps.blobs, deps.sandbox, deps.scratch, ground=ground_by_letters, config=TERMS)
     harness.deps = replace(deps, shapers={Mode.SKIP: SkipShaper(), Mode.LLM: asking})
 
 

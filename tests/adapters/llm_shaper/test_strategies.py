@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.adapters.llm_shaper import AskingTerms
+from penstock.adapters.llm_shaper import LlmShaperConfig
 from penstock.documents.chat_model import ModelNotSet, Question, QuestionTooLong, Which
 from penstock.documents.errors import DocumentUnreadable
 from penstock.documents.extract.errors import (
@@ -34,7 +34,7 @@ from tests.fakes.models import (
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-SHORT = AskingTerms(threshold_characters=400, chunk_characters=200, most_chunks=5)
+SHORT = LlmShaperConfig(threshold_characters=400, chunk_characters=200, most_chunks=5)
 FILLER = "Nothing is said here. " * 6
 
 
@@ -145,7 +145,7 @@ class TestSize:
             assert model.calls == calls
 
     async def test_small_chunks_do_not_keep_a_short_document_from_being_asked_about_whole(self, study: Study):
-        study.terms = AskingTerms(threshold_characters=3000, chunk_characters=1000, most_chunks=5)
+        study.terms = LlmShaperConfig(threshold_characters=3000, chunk_characters=1000, most_chunks=5)
         options = {"chunk_size_chars": 200}
         shaped = await study.shape(ModelThatReadsLabels(), "Name: Mill", *[FILLER] * 15, options=options)
         assert shaped.strategy == "direct-json"
@@ -258,7 +258,7 @@ class TestSummarize:
 
     async def test_fails_where_a_model_does_nothing_but_think(self, study: Study):
         model = ModelThatSays("<think>hm</think>")
-        with pytest.raises(ResultNotValid, match="after 2 repairs: /: the model only thinks"):
+        with pytest.raises(ResultNotValid, match="after 2 repairs: /: the answer contains only reasoning"):
             await study.shape(model, "Name: Mill", strategy="chunked-summarize")
         assert model.calls == 3
 

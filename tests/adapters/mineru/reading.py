@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.adapters.disk import DiskBlobs
+from penstock.adapters.mineru.config import MineruConfig
 from penstock.adapters.mineru.reader import MineruReader
-from penstock.adapters.mineru.terms import MineruTerms
 from penstock.documents.ocr.provider import Reading, Source
 from penstock.documents.pages import Page, read_pages
 from penstock.kernel.blobs import Blobs
@@ -19,12 +19,7 @@ from penstock.kernel.clock import Clock, SystemClock
 from penstock.kernel.sandbox.call import Sandbox
 from tests.fakes.mineru_server import TOKEN, MineruApi, MineruCloud
 
-PRELOAD = (
-    "penstock.adapters.mineru.unpack",
-    "penstock.adapters.mineru.cut",
-    "penstock.documents.pdf.survey",
-    "pikepdf",
-)
+PRELOAD = ("penstock.adapters.mineru.unpack", "penstock.adapters.mineru.split", "penstock.documents.pdf", "pikepdf")
 KEY = "users/7/raw/1/paper"
 
 
@@ -88,7 +83,7 @@ class Place:
             sandbox=self.sandbox,
             scratch=self.scratch,
             clock=self.clock,
-            terms=MineruTerms(**{**usual, **terms}),
+            config=MineruConfig(**{**usual, **terms}),
         )
         try:
             yield reader

@@ -6,8 +6,8 @@ from urllib.parse import unquote, urlsplit
 import aiohttp
 import pytest
 
-from penstock.adapters.mineru.errors import MineruUrlUnread
-from penstock.adapters.s3 import S3Blobs, S3Place
+from penstock.adapters.mineru.errors import MineruUrlUnreachable
+from penstock.adapters.s3 import S3Blobs, S3Bucket
 from penstock.kernel.clock import SystemClock
 from penstock.kernel.sandbox.call import Sandbox
 from tests.adapters.mineru import zips
@@ -22,9 +22,9 @@ BY_UPLOAD = "POST /api/v4/file-urls/batch"
 
 
 @pytest.fixture
-def place(sandbox: Sandbox, s3_place: S3Place, tmp_path: Path) -> Place:
+def place(sandbox: Sandbox, s3_bucket: S3Bucket, tmp_path: Path) -> Place:
     """One whose store has addresses."""
-    blobs = S3Blobs(s3_place, clock=SystemClock())
+    blobs = S3Blobs(s3_bucket, clock=SystemClock())
     return Place(blobs=blobs, sandbox=sandbox, scratch=tmp_path / "scratch")
 
 
@@ -87,7 +87,7 @@ async def test_an_upload_that_cannot_be_read_by_its_address_is_an_attempt(place:
     cloud.unreachable = True
     refusal = Said(json={"code": -60008, "msg": "timed out"})
     cloud.say(BY_UPLOAD, refusal)
-    with pytest.raises(MineruUrlUnread):
+    with pytest.raises(MineruUrlUnreachable):
         await place.read(cloud, making.pages_of("one"))
     await place.read(cloud, making.pages_of("one"))
-    assert cloud.count(BY_LINK) == 1  # that it cannot be reached was kept
+    assert cloud.count(BY_LINK) == 1  # that cannot connect was kept

@@ -7,7 +7,7 @@ import pikepdf
 import pypdfium2
 import pytest
 
-from penstock.adapters.mineru import cut
+from penstock.adapters.mineru import split
 from penstock.adapters.mineru.errors import MineruKeyMissing
 from penstock.documents.errors import DocumentEmpty, DocumentEncrypted, DocumentKindUnknown, DocumentTooLarge
 from tests.adapters.mineru import zips
@@ -125,7 +125,7 @@ class TestRefusedBeforeAnythingIsSent:
         assert cloud.calls == []
 
     async def test_one_of_a_kind_that_nobody_there_reads(self, place: Place, cloud: MineruCloud):
-        with pytest.raises(DocumentKindUnknown, match=r"\.csv, which MinerU does not take"):
+        with pytest.raises(DocumentKindUnknown, match=r"\.csv, which MinerU does not support"):
             await place.read(cloud, b"a,b\n1,2\n", "table.csv")
         assert cloud.calls == []
 
@@ -192,7 +192,7 @@ class TestALongDocument:
         self, place: Place, cloud: MineruCloud
     ):
         cloud.result = lambda tag, content: zips.pages("One.")
-        pictures = [secrets.token_bytes(cut.PIECE_BYTES + 1_000_000), b"small"]
+        pictures = [secrets.token_bytes(split.PIECE_BYTES + 1_000_000), b"small"]
         await place.read(cloud, heavy(*pictures), max_pages=1)
         for content, picture in zip(cloud.puts.values(), pictures, strict=True):
             with pikepdf.open(io.BytesIO(content)) as pdf:

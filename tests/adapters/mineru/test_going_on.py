@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from penstock.adapters.mineru.errors import MineruAway
+from penstock.adapters.mineru.errors import MineruUnavailable
 from penstock.documents.errors import DocumentUnreadable
 from tests.adapters.mineru import zips
 from tests.adapters.mineru.reading import NotingDesk, Place
@@ -58,7 +58,7 @@ class TestAWorkerThatDies:
 
     async def test_while_it_uploads_is_followed_by_one_that_uploads_the_rest(self, place: Place, cloud: MineruCloud):
         cloud.say("PUT /oss/3", Said(status=500, body=b""))
-        with pytest.raises(MineruAway):
+        with pytest.raises(MineruUnavailable):
             await place.read(cloud, PAPER, max_pages=1)
         reading = await place.read(cloud, PAPER, max_pages=1)
         assert [call.path for call in cloud.heard("PUT")] == ["/oss/2", "/oss/3", "/oss/3", "/oss/4"]
@@ -131,7 +131,7 @@ class TestWhatIsNotGoneOnWith:
         kept = await place.blobs.get(paper)
         await place.blobs.put(paper, kept.replace(b"batch-1", b"batch-9"))
         cloud.restart()
-        with pytest.raises(MineruAway):
+        with pytest.raises(MineruUnavailable):
             await late
         assert b"batch-9" in await place.blobs.get(paper)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.adapters.mineru.config import MineruConfig
 from penstock.adapters.mineru.reader import MineruReader
-from penstock.adapters.mineru.terms import MineruTerms
 from penstock.etl.domain import EtlTask, Status
 from penstock.etl.submit import NewTask, submit
 from penstock.kernel.clock import ManualClock, SystemClock
@@ -36,17 +36,17 @@ def profile(request: pytest.FixtureRequest, tmp_path: Path) -> EtlProfile:
         database=request.getfixturevalue("postgres_url"),
         scratch=tmp_path,
         redis=request.getfixturevalue("redis_url"),
-        bucket=request.getfixturevalue("s3_place"),
+        bucket=request.getfixturevalue("s3_bucket"),
     )
 
 
 @pytest.fixture
 async def harness(profile: EtlProfile, clock: ManualClock, cloud: MineruCloud) -> AsyncIterator[EtlHarness]:
     """A room whose documents MinerU reads."""
-    terms = MineruTerms(endpoint=cloud.endpoint, api_key=TOKEN, poll_interval=0.01, source="upload")
+    terms = MineruConfig(endpoint=cloud.endpoint, api_key=TOKEN, poll_interval=0.01, source="upload")
     async with open_harness(profile, clock) as harness, Sandbox(preload=PRELOAD) as sandbox:
         reader = MineruReader(
-            harness.deps.blobs, sandbox=sandbox, scratch=profile.scratch / "mineru", clock=SystemClock(), terms=terms
+            harness.deps.blobs, sandbox=sandbox, scratch=profile.scratch / "mineru", clock=SystemClock(), config=terms
         )
         harness.set(provider=reader)
         yield harness

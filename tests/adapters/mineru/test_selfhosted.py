@@ -4,7 +4,13 @@ import asyncio
 
 import pytest
 
-from penstock.adapters.mineru.errors import MineruAway, MineruFailed, MineruLost, MineruRefused, MineruResultRefused
+from penstock.adapters.mineru.errors import (
+    MineruFailed,
+    MineruJobLost,
+    MineruRefused,
+    MineruResultRefused,
+    MineruUnavailable,
+)
 from penstock.documents.errors import DocumentKindUnknown
 from tests.adapters.mineru import zips
 from tests.adapters.mineru.reading import HastyClock, Place
@@ -79,7 +85,7 @@ class TestTrouble:
 
     async def test_a_server_that_always_forgets_costs_an_attempt(self, place: Place, server: MineruApi):
         server.say("GET /tasks", *[Said(status=404, json={"detail": "Task not found"})] * 2)
-        with pytest.raises(MineruLost):
+        with pytest.raises(MineruJobLost):
             await place.read(server, PAPER)
         assert server.count("POST /tasks") == 2
 
@@ -102,12 +108,12 @@ class TestTrouble:
 
     async def test_a_server_that_is_not_ready_is_away(self, place: Place, server: MineruApi):
         server.say("POST /tasks", Said(status=503, json={"detail": "Task manager is not ready"}))
-        with pytest.raises(MineruAway, match="not ready"):
+        with pytest.raises(MineruUnavailable, match="not ready"):
             await place.read(server, PAPER)
 
     async def test_a_server_that_is_not_well_is_away_and_gets_no_document(self, place: Place, server: MineruApi):
         server.say("GET /health", Said(status=503, json={"status": "unhealthy", "error": "no GPU"}))
-        with pytest.raises(MineruAway, match="no GPU"):
+        with pytest.raises(MineruUnavailable, match="no GPU"):
             await place.read(server, PAPER)
         assert server.count("POST") == 0
 
@@ -164,5 +170,5 @@ class TestAServerThatKnowsNoJobs:
     async def test_is_not_waited_for_longer_than_is_set(self, place: Place):
         async with MineruApi(is_old=True) as server:
             server.gate.clear()
-            with pytest.raises(MineruAway, match="nothing more came within"):
+            with pytest.raises(MineruUnavailable, match="timed out after"):
                 await place.read(server, PAPER, timeout=0.2)

@@ -8,16 +8,16 @@ from functools import partial
 import pytest
 
 from penstock.adapters.mineru.errors import (
-    MineruAway,
     MineruBusy,
     MineruFailed,
+    MineruJobLost,
     MineruKeyRefused,
-    MineruLost,
+    MineruQuotaExhausted,
     MineruRefused,
     MineruResultBroken,
     MineruResultRefused,
     MineruStalled,
-    MineruUsedUp,
+    MineruUnavailable,
 )
 from penstock.documents.errors import DocumentEmpty, DocumentKindUnknown, DocumentTooLarge, DocumentUnreadable
 from penstock.kernel.clock import ManualClock
@@ -66,7 +66,7 @@ class TestTheAccount:
     async def test_that_has_used_its_day_waits_for_the_next_one_there(self, place: Place, cloud: MineruCloud):
         place.clock = ManualClock(datetime(2026, 3, 1, 10, tzinfo=UTC))  # six in the evening in China
         cloud.say(SUBMIT, business(-60018, "daily limit"))
-        with pytest.raises(MineruUsedUp) as caught:
+        with pytest.raises(MineruQuotaExhausted) as caught:
             await place.read(cloud, PAPER)
         assert caught.value.wait_seconds == 6 * 3600
         assert caught.value.retryable
@@ -77,30 +77,30 @@ class TestABusinessErrorInAGoodAnswer:
         ("code", "kind", "retryable"),
         [
             (-500, MineruRefused, False),
-            (-10001, MineruAway, True),
+            (-10001, MineruUnavailable, True),
             (-10002, MineruRefused, False),
-            (-60001, MineruAway, True),
+            (-60001, MineruUnavailable, True),
             (-60002, DocumentKindUnknown, False),
             (-60003, DocumentUnreadable, False),
             (-60004, DocumentEmpty, False),
             (-60005, DocumentTooLarge, False),
             (-60006, DocumentTooLarge, False),
-            (-60007, MineruAway, True),
+            (-60007, MineruUnavailable, True),
             (-60009, MineruBusy, True),
             (-60010, MineruFailed, True),
             (-60013, MineruRefused, False),
             (-60015, DocumentUnreadable, False),
             (-60016, MineruFailed, True),
             (-60017, MineruRefused, False),
-            (-60018, MineruUsedUp, True),
-            (-60019, MineruUsedUp, True),
+            (-60018, MineruQuotaExhausted, True),
+            (-60019, MineruQuotaExhausted, True),
             (-60020, MineruFailed, True),
             (-60021, MineruFailed, True),
             (-60022, MineruFailed, True),
-            (-99999, MineruAway, True),
+            (-99999, MineruUnavailable, True),
             ("-60004", DocumentEmpty, False),
-            (["odd"], MineruAway, True),
-            (None, MineruAway, True),
+            (["odd"], MineruUnavailable, True),
+            (None, MineruUnavailable, True),
         ],
     )
     async def test_of_a_call_becomes_one_of_ours(
@@ -120,7 +120,7 @@ class TestABusinessErrorInAGoodAnswer:
             (Step(state="failed", err_code=-60010, err_msg="parsing failed"), MineruFailed),
             (Step(state="failed", err_code="-60003", err_msg="unreadable"), DocumentUnreadable),
             (Step(state="failed", err_msg="[-60006] too many pages"), DocumentTooLarge),
-            (Step(state="failed", err_code=-60007, err_msg="model away"), MineruAway),
+            (Step(state="failed", err_code=-60007, err_msg="model away"), MineruUnavailable),
         ],
     )
     async def test_of_a_job_becomes_one_of_ours_too(
@@ -197,7 +197,7 @@ class TestTheLine:
     @pytest.mark.parametrize("said", [Said(status=503, body=b"no"), Said(hangs_up=True), Said(status=429, json={})])
     async def test_that_is_bad_while_sending_costs_an_attempt(self, place: Place, cloud: MineruCloud, said: Said):
         cloud.say(SUBMIT, said)
-        with pytest.raises((MineruAway, MineruBusy)):
+        with pytest.raises((MineruUnavailable, MineruBusy)):
             await place.read(cloud, PAPER)
         await place.read(cloud, PAPER)
         assert cloud.count(SUBMIT) == 2
@@ -207,7 +207,7 @@ class TestTheLine:
         self, place: Place, cloud: MineruCloud, status: int
     ):
         cloud.say("PUT /oss", Said(status=status, body=b""))
-        with pytest.raises(MineruAway, match=f"HTTP {status} for an upload"):
+        with pytest.raises(MineruUnavailable, match=f"HTTP {status} for an upload"):
             await place.read(cloud, PAPER)
         await place.read(cloud, PAPER)
         assert cloud.count(SUBMIT) == 1
@@ -220,18 +220,18 @@ class TestTheLine:
     async def test_over_which_nothing_answers_is_said_to_be_away(self, place: Place, cloud: MineruCloud):
         async with MineruCloud() as gone:
             pass
-        with pytest.raises(MineruAway, match="no connection"):
+        with pytest.raises(MineruUnavailable, match="cannot connect"):
             await place.read(gone, PAPER)
 
     async def test_with_an_answer_that_has_no_end_is_not_read_to_it(self, place: Place, cloud: MineruCloud):
         cloud.say(SUBMIT, Said(body=b" " * (5 * 1024 * 1024)))
-        with pytest.raises(MineruAway, match="its answer is over"):
+        with pytest.raises(MineruUnavailable, match="the response is longer than"):
             await place.read(cloud, PAPER)
 
     async def test_that_would_lead_elsewhere_than_by_http_is_not_followed(self, place: Place, cloud: MineruCloud):
         data = {"batch_id": "b-1", "file_urls": ["file:///etc/passwd"]}
         cloud.say(SUBMIT, Said(json={"code": 0, "msg": "ok", "data": data}))
-        with pytest.raises(MineruAway, match="an address that is not http or https"):
+        with pytest.raises(MineruUnavailable, match="a URL that is not http or https"):
             await place.read(cloud, PAPER)
 
 
@@ -271,7 +271,7 @@ class TestAJob:
 
     async def test_that_is_forgotten_every_time_ends_the_attempt(self, place: Place, cloud: MineruCloud):
         cloud.say(LOOK, business(-60012), business(-60011))
-        with pytest.raises(MineruLost) as caught:
+        with pytest.raises(MineruJobLost) as caught:
             await place.read(cloud, PAPER)
         assert caught.value.retryable
         assert cloud.count(SUBMIT) == 2
@@ -330,7 +330,7 @@ class TestAResult:
             (partial(zips.named, "images\\..\\..\\evil"), "leads out of its folder"),
             (partial(zips.named, "C:evil"), "leads out of its folder"),
             (zips.with_link, "a link or a device"),
-            (zips.twice, "two of its entries have one name"),
+            (zips.twice, "two of its entries have the same name"),
             (partial(zips.many, entries=20_001), "more than 20000 entries"),
             (partial(zips.bomb, size_bytes=33 * 1024 * 1024), "unpacks to more than"),
         ],

@@ -1,15 +1,15 @@
-"""The job queue on ARQ: it carries the ids of jobs to whoever has a free slot. The ledger stays the record.
+"""The job queue on ARQ: Redis carries job ids to a free worker slot; the `jobs` table stays the source of truth.
 
-    ledger ─ JobsWaiting ─▶ outbox ─ Tickets ─▶ Redis ─ ArqWorkers ─▶ claim in the ledger ─▶ Runner
+   jobs table ─ JobsWaiting ─▶ outbox ─ ArqEnqueuer ─▶ Redis ─ ArqWorkers ─▶ claim in the table ─▶ Runner
 
-- `tickets.py`: the carrier that puts tickets into ARQ's queues. A ticket is an ARQ job whose only argument is an id.
-- `workers.py`: takes tickets, claims their rows and lets the runner work on them. A ticket ends with the claim: from
-  then on the lease counts, and Redis may die without harm to what runs. `client.py` is what ARQ talks to Redis by.
-- `reconciler.py`: gives a ticket to every due row that has lost its own.
+- `enqueue.py`: the outbox sink that enqueues ARQ jobs. Each has one argument, the id of a row in `jobs`.
+- `workers.py`: takes ARQ jobs, claims their rows and hands them to the runner. The ARQ job ends with the claim: from
+ then on the lease counts, and Redis may fail without harm to running jobs.
+- `reconciler.py`: enqueues every due row whose ARQ job was lost.
 """
 
-from penstock.adapters.arq_queue.reconciler import Reconciler
-from penstock.adapters.arq_queue.tickets import QueueNames, Tickets
+from penstock.adapters.arq_queue.enqueue import ArqEnqueuer, QueueNames
+from penstock.adapters.arq_queue.reconciler import ArqReconciler
 from penstock.adapters.arq_queue.workers import ArqWorkers
 
-__all__ = ["ArqWorkers", "QueueNames", "Reconciler", "Tickets"]
+__all__ = ["ArqEnqueuer", "ArqReconciler", "ArqWorkers", "QueueNames"]

@@ -1,14 +1,14 @@
-"""Blobs in a local folder.
+"""Blobs in a local directory.
 
-    root/incoming/4f0c…            being written; a crash can leave one behind, `sweep` takes it away
+    root/incoming/4f0c…            a temporary file; `sweep` removes those a crash leaves behind
     root/objects/uploads~/42~/a    the object uploads/42/a
 
-A folder's name ends in "~", which no segment of a key may, so that `a` and `a/b` can both be objects.
-Folders left empty by a delete are removed: each job has folders of its own, and they would pile up for ever.
-Several processes may share the root. It needs a POSIX file system that has hard links and does not fold case.
+A directory name ends in "~", which a key segment never does, so `a` and `a/b` can both be objects.
+A delete also removes directories it leaves empty: every job has its own directories, and they would pile up.
+Several processes may share the root. It needs a POSIX file system with hard links that is case-sensitive.
 
-blobs.py: the port, each call one hop into a thread. writing.py: drafts and how they become objects.
-reading.py: one object. listing.py: many, in order. folders.py: how paths are walked without following links.
+blobs.py: the Blobs port; each call is one hop into a thread. writing.py: temporary files and how they are published.
+reading.py: read one object. listing.py: list objects in key order. directories.py: walk paths without following links.
 """
 
 from penstock.adapters.disk.blobs import DiskBlobs

@@ -1,4 +1,4 @@
-"""The port, each call one hop into a thread: the disk may be slow, the event loop may not."""
+"""The Blobs port on a local directory. Each call runs in a thread, so a slow disk never blocks the event loop."""
 
 import asyncio
 import errno
@@ -10,28 +10,28 @@ from pathlib import Path
 from typing import TypeVar
 
 from penstock.adapters.disk import listing, reading, writing
-from penstock.adapters.disk.folders import INCOMING
-from penstock.adapters.disk.writing import Draft, Place
+from penstock.adapters.disk.directories import INCOMING
+from penstock.adapters.disk.writing import Publish, TempFile
 from penstock.kernel import blobs
 from penstock.kernel.blobs import BlobPage, BlobReceipt, BlobStat, BlobsUnavailable, Chunks
 from penstock.kernel.errors import DiskFull, PenstockError
 
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 T = TypeVar("T")
 
 
 class DiskBlobs:
-    """Objects as files under `root`, which is made when first written to."""
+    """Objects as files under `root`, which is created on the first write."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    async def put(self, key: str, chunks: Chunks, *, content_type: str | None = None) -> BlobReceipt:  # noqa: ARG002  (a file has no such thing)
+    async def put(self, key: str, chunks: Chunks, *, content_type: str | None = None) -> BlobReceipt:  # noqa: ARG002  (a file has no content type)
         return await self._store(key, chunks, writing.replace)
 
-    async def create(self, key: str, chunks: Chunks, *, content_type: str | None = None) -> BlobReceipt:  # noqa: ARG002  (the same)
-        return await self._store(key, chunks, writing.link_as_new)
+    async def create(self, key: str, chunks: Chunks, *, content_type: str | None = None) -> BlobReceipt:  # noqa: ARG002  (a file has no content type)
+        return await self._store(key, chunks, writing.link_if_absent)
 
     async def get(self, key: str, *, most_bytes: int = blobs.MOST_READ_BYTES) -> bytes:
         blobs.check_key(key)
@@ -46,7 +46,7 @@ class DiskBlobs:
     async def stream(self, key: str, *, start: int = 0, stop: int | None = None) -> AsyncGenerator[bytes, None]:
         blobs.check_key(key)
         blobs.check_range(key, start, stop)
-        open_object = reading.Reading(self._root, key, start, stop)
+        open_object = reading.ObjectStream(self._root, key, start, stop)
         try:
             while not open_object.ended:
                 if chunk := await _in_thread(key, open_object.next_chunk):
@@ -83,46 +83,46 @@ class DiskBlobs:
         blobs.check_link(seconds)
 
     async def check(self) -> None:
-        await _in_thread(INCOMING, partial(writing.try_draft, self._root))
+        await _in_thread(INCOMING, partial(writing.check_writable, self._root))
 
     async def sweep(self, older_than: datetime) -> int:
-        """Remove what a crash left half-written before `older_than`, and say how many.
+        """Remove temporary files that a crash left behind before `older_than`; returns how many.
 
-        A put that has had no bytes since then loses its draft and fails, so a day is a good age.
+        A put that has received no bytes since then loses its temporary file and fails, so use an age of about a day.
         """
         return await _in_thread(INCOMING, partial(writing.sweep, self._root, older_than.timestamp()))
 
-    async def _store(self, key: str, chunks: Chunks, place: Place) -> BlobReceipt:
+    async def _store(self, key: str, chunks: Chunks, publish: Publish) -> BlobReceipt:
         blobs.check_key(key)
-        draft = Draft(self._root, key)
+        temp_file = TempFile(self._root, key)
         try:
-            rest = chunks if isinstance(chunks, bytes) else await _write_ahead(draft, chunks)
-            return await _in_thread(key, partial(draft.finish, rest, place), on_cancel=draft.abandon)
+            rest = chunks if isinstance(chunks, bytes) else await _write_all_but_last(temp_file, chunks)
+            return await _in_thread(key, partial(temp_file.finish, rest, publish), on_cancel=temp_file.abort)
         except BaseException:
-            await _in_thread(key, draft.discard)
+            await _in_thread(key, temp_file.discard)
             raise
 
 
-async def _write_ahead(draft: Draft, chunks: AsyncIterable[bytes]) -> bytes:
-    """Write all but the last piece, which is returned: a short stream then needs no thread hop of its own."""
+async def _write_all_but_last(temp_file: TempFile, chunks: AsyncIterable[bytes]) -> bytes:
+    """Write all but the last piece and return that one, so that a short stream needs no thread hop of its own."""
     waiting: list[bytes] = []
     waiting_bytes = 0
     async for chunk in chunks:
         waiting.append(chunk)
         waiting_bytes += len(chunk)
         if waiting_bytes >= writing.PIECE_BYTES:
-            await _in_thread(draft.key, partial(draft.write, b"".join(waiting)), on_cancel=draft.abandon)
+            await _in_thread(temp_file.key, partial(temp_file.write, b"".join(waiting)), on_cancel=temp_file.abort)
             waiting, waiting_bytes = [], 0
     return b"".join(waiting)
 
 
 async def _in_thread(what: str, work: Callable[[], T], *, on_cancel: Callable[[], None] | None = None) -> T:
-    """Run disk work off the event loop, and give its failures their names.
+    """Run disk work off the event loop and map its `OSError` to a Blobs error.
 
-    A cancelled caller leaves only when the thread has ended: a thread left behind could replace an object
-    after the next put has. The future is no task, so that closing the loop does not cancel it behind our back.
+    A cancelled caller returns only when the thread has ended: a thread left behind could replace an object
+    after the next put. The future is not a task, so closing the loop does not cancel it.
     """
-    running = asyncio.get_running_loop().run_in_executor(None, _named, what, work)
+    running = asyncio.get_running_loop().run_in_executor(None, _with_mapped_errors, what, work)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
@@ -131,18 +131,18 @@ async def _in_thread(what: str, work: Callable[[], T], *, on_cancel: Callable[[]
         while not running.done():
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([running])
-        running.exception()  # asked for, or asyncio complains that nobody did
+        running.exception()  # retrieved, or asyncio logs that it never was
         raise
 
 
-def _named(what: str, work: Callable[[], T]) -> T:
+def _with_mapped_errors(what: str, work: Callable[[], T]) -> T:
     try:
         return work()
     except OSError as error:
-        raise _name(what, error) from error
+        raise _map_error(what, error) from error
 
 
-def _name(what: str, error: OSError) -> PenstockError:
-    if error.errno in FULL:
+def _map_error(what: str, error: OSError) -> PenstockError:
+    if error.errno in DISK_FULL_ERRNOS:
         return DiskFull(what=what)
     return BlobsUnavailable(reason=error.strerror or type(error).__name__)

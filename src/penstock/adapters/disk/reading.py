@@ -1,4 +1,4 @@
-"""One object, read. An object never changes, so an open one is the same version to its end."""
+"""Read one object. Objects are immutable, so an open file is one version to its end."""
 
 import errno
 import os
@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from penstock.adapters.disk.folders import absent_is_not_found, enter, folder_at, place_of
+from penstock.adapters.disk.directories import missing_as_not_found, object_path, open_directory, open_subdirectory
 from penstock.kernel.blobs import BlobNotFound, BlobStat, check_read, end_of_range
 
 CHUNK_BYTES = 1024 * 1024
-OPEN_OBJECT = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC  # a planted pipe must not block
+READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC  # a planted FIFO must not block
 
 
 def read_all(root: Path, key: str, most_bytes: int) -> bytes:
-    """The whole of a small object."""
+    """Read a whole object."""
     with object_at(root, key) as file:
         size_bytes = os.fstat(file).st_size
         check_read(key, size_bytes, most_bytes=most_bytes)
@@ -24,24 +24,24 @@ def read_all(root: Path, key: str, most_bytes: int) -> bytes:
 
 
 def read_range(root: Path, key: str, start: int, stop: int) -> bytes:
-    """A small part of an object."""
+    """Read a range of an object."""
     with object_at(root, key) as file:
         return read(file, start, end_of_range(key, start, stop, size_bytes=os.fstat(file).st_size))
 
 
 def stat_of(root: Path, key: str) -> BlobStat:
-    """Size and time of an object."""
+    """Size and modification time of an object."""
     with object_at(root, key) as file:
-        return as_stat(key, os.fstat(file))
+        return to_blob_stat(key, os.fstat(file))
 
 
-def as_stat(key: str, found: os.stat_result) -> BlobStat:
-    """What the file system says about a file, in the words of the port."""
+def to_blob_stat(key: str, found: os.stat_result) -> BlobStat:
+    """Convert a stat result to a `BlobStat`."""
     return BlobStat(key=key, size_bytes=found.st_size, modified_at=datetime.fromtimestamp(found.st_mtime, tz=UTC))
 
 
-class Reading:
-    """An object being streamed: opened by the first chunk, so that a small object costs one thread hop."""
+class ObjectStream:
+    """An object being streamed. The first chunk opens the file, so a small object costs one thread hop."""
 
     def __init__(self, root: Path, key: str, start: int, stop: int | None) -> None:
         self.ended = False
@@ -49,7 +49,7 @@ class Reading:
         self._file: int | None = None
 
     def next_chunk(self) -> bytes:
-        """The next bytes; none when the range is empty."""
+        """Read the next chunk; empty when the range is empty."""
         if self._file is None:
             self._file = _open_object(self._root, self._key)
         end = end_of_range(self._key, self._at, self._stop, size_bytes=os.fstat(self._file).st_size)
@@ -59,14 +59,14 @@ class Reading:
         return chunk
 
     def close(self) -> None:
-        """Let go of the file; harmless when none was opened."""
+        """Close the file; harmless when none was opened."""
         if self._file is not None:
             os.close(self._file)
 
 
 @contextmanager
 def object_at(root: Path, key: str) -> Iterator[int]:
-    """The file of an object, open."""
+    """Open the file of an object."""
     file = _open_object(root, key)
     try:
         yield file
@@ -75,21 +75,21 @@ def object_at(root: Path, key: str) -> Iterator[int]:
 
 
 def read(file: int, start: int, stop: int) -> bytes:
-    """Exactly the bytes [start, stop) of an open file."""
+    """Read exactly the bytes [start, stop) of an open file."""
     pieces = []
     while start < stop:
         piece = os.pread(file, stop - start, start)
         if not piece:
-            raise OSError(errno.EIO, "an object is shorter than it was")
+            raise OSError(errno.EIO, "object is shorter than its reported size")
         pieces.append(piece)
         start += len(piece)
     return b"".join(pieces)
 
 
 def _open_object(root: Path, key: str) -> int:
-    folders, name = place_of(key)
-    with absent_is_not_found(key), folder_at(root, folders, enter) as folder:
-        file = os.open(name, OPEN_OBJECT, dir_fd=folder)
+    directories, name = object_path(key)
+    with missing_as_not_found(key), open_directory(root, directories, open_subdirectory) as directory:
+        file = os.open(name, READ_FLAGS, dir_fd=directory)
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
         raise BlobNotFound(key=key)

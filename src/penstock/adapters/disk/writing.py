@@ -1,4 +1,4 @@
-"""Drafts and how they become objects: written aside, made safe on the disk, then given their name in one step."""
+"""Write objects atomically: to a temporary file, fsync, then rename or link to the final name."""
 
 import errno
 import hashlib
@@ -9,34 +9,34 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from penstock.adapters.disk.folders import (
-    ABSENT,
-    FOLDER_MODE,
+from penstock.adapters.disk.directories import (
+    DIRECTORY_MODE,
     INCOMING,
-    absent_is_not_found,
-    enter,
-    enter_or_make,
-    folder_at,
-    place_of,
+    MISSING_ERRNOS,
+    missing_as_not_found,
+    object_path,
+    open_directory,
+    open_or_create_subdirectory,
+    open_subdirectory,
 )
-from penstock.adapters.disk.reading import as_stat, object_at, read
+from penstock.adapters.disk.reading import object_at, read, to_blob_stat
 from penstock.kernel.blobs import BlobExists, BlobNotFound, BlobReceipt, BlobStat
 
 PIECE_BYTES = 1024 * 1024  # larger writes are no faster, and a cancelled put waits for one of them
-PUBLISH_TRIES = 100  # a try fails when a delete gets between; so many in a row mean something else
-FILE_MODE = 0o660  # less the umask, as for folders
-OPEN_DRAFT = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-NO_LINK = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+PUBLISH_TRIES = 100  # a try fails when a concurrent delete removes the directory; this many in a row mean a real fault
+FILE_MODE = 0o660  # before the umask, as for directories
+CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+NO_HARDLINK_ERRNOS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
-Place = Callable[[str, int, str, int], None]
-
-
-class Abandoned(Exception):
-    """Ends the thread of a cancelled put; nobody is waiting for it any more."""
+Publish = Callable[[str, int, str, int], None]
 
 
-class Draft:
-    """An object being written. It has no name among the objects before all of it is safe on the disk."""
+class WriteAborted(Exception):
+    """Ends the thread of a cancelled put."""
+
+
+class TempFile:
+    """A temporary file that becomes an object. It has no object name until all of it is synced to disk."""
 
     def __init__(self, root: Path, key: str) -> None:
         self.key = key
@@ -45,179 +45,186 @@ class Draft:
         self._file: int | None = None
         self._sha256 = hashlib.sha256()
         self._size_bytes = 0
-        self._abandoned = False
+        self._aborted = False
 
-    def abandon(self) -> None:
-        """Called from the event loop while a thread writes: stop soon, and do not publish."""
-        self._abandoned = True
+    def abort(self) -> None:
+        """Called from the event loop while a thread writes: stop soon and do not publish."""
+        self._aborted = True
 
     def write(self, piece: bytes) -> None:
-        """Add to the draft; the first piece makes its file."""
+        """Append a piece; the first one creates the file."""
         if self._file is None:
-            self._file = _open_draft(self._root, self._name)
+            self._file = _create_temp_file(self._root, self._name)
         view = memoryview(piece)
         while view:
-            self._stop_if_abandoned()
+            self._stop_if_aborted()
             written = os.write(self._file, view[:PIECE_BYTES])
             self._sha256.update(view[:written])
             self._size_bytes += written
             view = view[written:]
 
-    def finish(self, rest: bytes, place: Place) -> BlobReceipt:
-        """Add the last piece, make all of it safe, and publish it."""
+    def finish(self, rest: bytes, publish: Publish) -> BlobReceipt:
+        """Append the last piece, fsync and publish."""
         self.write(rest)
         assert self._file is not None
         os.fsync(self._file)
-        self._stop_if_abandoned()
-        _publish(self._root, self._name, self.key, place)
+        self._stop_if_aborted()
+        _publish(self._root, self._name, self.key, publish)
         self.discard()
         return BlobReceipt(key=self.key, size_bytes=self._size_bytes, sha256=self._sha256.hexdigest())
 
     def discard(self) -> None:
-        """Close the draft and remove its name in incoming/, if it has one there."""
+        """Close the temporary file and remove it from incoming/, if it exists."""
         if self._file is None:
             return
         file, self._file = self._file, None
-        _remove_draft(self._root, self._name)
-        with suppress(OSError):  # synced before, or not wanted any more
+        _remove_temp_file(self._root, self._name)
+        with suppress(OSError):  # already synced, or discarded
             os.close(file)
 
-    def _stop_if_abandoned(self) -> None:
-        if self._abandoned:
-            raise Abandoned
+    def _stop_if_aborted(self) -> None:
+        if self._aborted:
+            raise WriteAborted
 
 
-def replace(draft: str, incoming: int, name: str, folder: int) -> None:
-    """Publish over whatever has the name."""
-    os.replace(draft, name, src_dir_fd=incoming, dst_dir_fd=folder)
+def replace(temp_file: str, incoming: int, name: str, directory: int) -> None:
+    """Publish and replace an existing object."""
+    os.replace(temp_file, name, src_dir_fd=incoming, dst_dir_fd=directory)
 
 
-def link_as_new(draft: str, incoming: int, name: str, folder: int) -> None:
-    """Publish unless the name is taken. A link, unlike a rename, fails then, for all processes alike."""
-    os.link(draft, name, src_dir_fd=incoming, dst_dir_fd=folder, follow_symlinks=False)
+def link_if_absent(temp_file: str, incoming: int, name: str, directory: int) -> None:
+    """Publish only if the name is free. Unlike a rename, link() fails atomically if it is taken."""
+    os.link(temp_file, name, src_dir_fd=incoming, dst_dir_fd=directory, follow_symlinks=False)
 
 
 def copy(root: Path, source: str, target: str) -> BlobStat:
-    """Publish an object under a second key, without moving bytes where the file system can."""
+    """Publish an object under a second key, by hard link where the file system supports it."""
     try:
         return _copy_by_link(root, source, target)
     except OSError as error:
-        if error.errno not in NO_LINK:
+        if error.errno not in NO_HARDLINK_ERRNOS:
             raise
         return _copy_bytes(root, source, target)
 
 
 def delete(root: Path, key: str) -> None:
-    """Remove an object and the folders that this leaves empty."""
-    folders, name = place_of(key)
-    with suppress(BlobNotFound), absent_is_not_found(key):
-        with folder_at(root, folders, enter) as folder:
-            os.unlink(name, dir_fd=folder)
-        while len(folders) > 1 and _removed(root, folders):
-            folders = folders[:-1]
-        with folder_at(root, folders, enter) as folder:
-            os.fsync(folder)
+    """Remove an object and the directories this leaves empty."""
+    directories, name = object_path(key)
+    with suppress(BlobNotFound), missing_as_not_found(key):
+        with open_directory(root, directories, open_subdirectory) as directory:
+            os.unlink(name, dir_fd=directory)
+        while len(directories) > 1 and _remove_if_empty(root, directories):
+            directories = directories[:-1]
+        with open_directory(root, directories, open_subdirectory) as directory:
+            os.fsync(directory)
 
 
-def try_draft(root: Path) -> None:
-    """Write a little and take it away again: fails as a put would."""
-    draft = Draft(root, INCOMING)
+def check_writable(root: Path) -> None:
+    """Write and remove a small temporary file: fails in the same way as a put."""
+    temp_file = TempFile(root, INCOMING)
     try:
-        draft.write(b"?")
+        temp_file.write(b"?")
     finally:
-        draft.discard()
+        temp_file.discard()
 
 
 def sweep(root: Path, before: float) -> int:
-    """Remove drafts that nobody has touched since `before`."""
-    with suppress(FileNotFoundError), folder_at(root, [INCOMING], enter) as incoming, os.scandir(incoming) as entries:
-        return sum(_swept(entry, incoming, before) for entry in entries)
+    """Remove temporary files that were last changed before `before`."""
+    with (
+        suppress(FileNotFoundError),
+        open_directory(root, [INCOMING], open_subdirectory) as incoming,
+        os.scandir(incoming) as entries,
+    ):
+        return sum(_remove_if_stale(entry, incoming, before) for entry in entries)
     return 0
 
 
-def _open_draft(root: Path, name: str) -> int:
-    root.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
-    with folder_at(root, [INCOMING], enter_or_make) as incoming:
-        return os.open(name, OPEN_DRAFT, FILE_MODE, dir_fd=incoming)
+def _create_temp_file(root: Path, name: str) -> int:
+    root.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
+    with open_directory(root, [INCOMING], open_or_create_subdirectory) as incoming:
+        return os.open(name, CREATE_FLAGS, FILE_MODE, dir_fd=incoming)
 
 
-def _remove_draft(root: Path, name: str) -> None:
-    # A draft that stays behind is swept later; the failure that may have led here counts more.
-    with suppress(OSError), folder_at(root, [INCOMING], enter) as incoming:
+def _remove_temp_file(root: Path, name: str) -> None:
+    # `sweep` removes a leftover file later; the error that may have led here matters more.
+    with suppress(OSError), open_directory(root, [INCOMING], open_subdirectory) as incoming:
         os.unlink(name, dir_fd=incoming)
 
 
-def _publish(root: Path, draft: str, key: str, place: Place) -> None:
+def _publish(root: Path, temp_file: str, key: str, publish: Publish) -> None:
     tries_left = PUBLISH_TRIES
     while True:
         tries_left -= 1
         try:
-            _publish_once(root, draft, key, place)
+            _publish_once(root, temp_file, key, publish)
             return
         except FileExistsError as error:
             raise BlobExists(key=key) from error
-        except FileNotFoundError:  # a delete removed a folder as empty just before we used it
+        except FileNotFoundError:  # a concurrent delete removed the empty directory just before we used it
             if not tries_left:
                 raise
 
 
-def _publish_once(root: Path, draft: str, key: str, place: Place) -> None:
-    folders, name = place_of(key)
-    with folder_at(root, [INCOMING], enter) as incoming, folder_at(root, folders, enter_or_make) as folder:
-        place(draft, incoming, name, folder)
-        os.fsync(folder)
+def _publish_once(root: Path, temp_file: str, key: str, publish: Publish) -> None:
+    directories, name = object_path(key)
+    with (
+        open_directory(root, [INCOMING], open_subdirectory) as incoming,
+        open_directory(root, directories, open_or_create_subdirectory) as directory,
+    ):
+        publish(temp_file, incoming, name, directory)
+        os.fsync(directory)
 
 
 def _copy_by_link(root: Path, source: str, target: str) -> BlobStat:
-    """A second name for the same bytes: safe, because nobody ever writes into an object."""
-    draft = secrets.token_hex(16)
+    """Add a second name for the same bytes: safe, because objects are immutable."""
+    temp_file = secrets.token_hex(16)
     try:
-        found = _link_to_draft(root, source, draft)
-        _publish(root, draft, target, replace)
+        found = _link_to_temp_file(root, source, temp_file)
+        _publish(root, temp_file, target, replace)
     finally:
-        _remove_draft(root, draft)  # a rename between two names of one file does nothing, and leaves both
-    return as_stat(target, found)
+        _remove_temp_file(root, temp_file)  # renaming between two names of one file is a no-op and leaves both
+    return to_blob_stat(target, found)
 
 
-def _link_to_draft(root: Path, source: str, draft: str) -> os.stat_result:
-    folders, name = place_of(source)
+def _link_to_temp_file(root: Path, source: str, temp_file: str) -> os.stat_result:
+    directories, name = object_path(source)
     with (
-        absent_is_not_found(source),
-        folder_at(root, folders, enter) as folder,
-        folder_at(root, [INCOMING], enter_or_make) as incoming,
+        missing_as_not_found(source),
+        open_directory(root, directories, open_subdirectory) as directory,
+        open_directory(root, [INCOMING], open_or_create_subdirectory) as incoming,
     ):
-        os.link(name, draft, src_dir_fd=folder, dst_dir_fd=incoming, follow_symlinks=False)
-        found = os.stat(draft, dir_fd=incoming, follow_symlinks=False)
+        os.link(name, temp_file, src_dir_fd=directory, dst_dir_fd=incoming, follow_symlinks=False)
+        found = os.stat(temp_file, dir_fd=incoming, follow_symlinks=False)
     if not stat.S_ISREG(found.st_mode):
         raise BlobNotFound(key=source)
     return found
 
 
 def _copy_bytes(root: Path, source: str, target: str) -> BlobStat:
-    draft = Draft(root, target)
+    temp_file = TempFile(root, target)
     with object_at(root, source) as file:
         found = os.fstat(file)
         try:
             for start in range(0, found.st_size, PIECE_BYTES):
-                draft.write(read(file, start, min(start + PIECE_BYTES, found.st_size)))
-            draft.finish(b"", replace)
+                temp_file.write(read(file, start, min(start + PIECE_BYTES, found.st_size)))
+            temp_file.finish(b"", replace)
         finally:
-            draft.discard()
-    return as_stat(target, found)
+            temp_file.discard()
+    return to_blob_stat(target, found)
 
 
-def _removed(root: Path, folders: list[str]) -> bool:
-    """Remove the last of these folders if it is empty."""
+def _remove_if_empty(root: Path, directories: list[str]) -> bool:
+    """Remove the last of these directories if it is empty."""
     try:
-        with folder_at(root, folders[:-1], enter) as above:
-            os.rmdir(folders[-1], dir_fd=above)
+        with open_directory(root, directories[:-1], open_subdirectory) as above:
+            os.rmdir(directories[-1], dir_fd=above)
     except OSError as error:
-        return error.errno in ABSENT  # else it is in use
+        return error.errno in MISSING_ERRNOS  # else it is in use
     return True
 
 
-def _swept(entry: os.DirEntry[str], incoming: int, before: float) -> bool:
-    """Judged by the last change to the file or its names, not to its bytes: those of a copy under way are old."""
+def _remove_if_stale(entry: os.DirEntry[str], incoming: int, before: float) -> bool:
+    """Judged by ctime, not mtime: the content of a copy in progress is old."""
     with suppress(FileNotFoundError):
         if entry.is_file(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_ctime < before:
             os.unlink(entry.name, dir_fd=incoming)

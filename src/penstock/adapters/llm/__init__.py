@@ -1,26 +1,26 @@
-"""Language models behind any server that speaks OpenAI's chat completions.
+"""Language models behind any OpenAI-compatible chat completions server.
 
-    question ─ chat.py ─▶ gate.py (a token of all workers) ─▶ wire.py (one POST) ─▶ answers.py ─▶ reply
-                 ▲                                                │
-                 └──── ladder.py (what the server takes) ◀── troubles.py (what a refusal means)
+   question ─ chat.py ─▶ rate_limit.py (shared by all workers) ─▶ http.py (one POST) ─▶ completions.py ─▶ reply
+                ▲                                                     │
+                └──── response_modes.py (next mode) ◀──────── errors.py (error response)
 
-- `servers.py`: which servers there are, as the settings name them, and on what terms they are asked.
-- `ladder.py`: how firmly JSON is asked for, which fields a server does not take, and the memory of both.
-- `troubles.py`: from a status and the words beside it to one of the errors in `documents/chat_model.py`.
-- `meters.py`: what is counted for Prometheus.
+- `servers.py`: the configured servers and call options.
+- `response_modes.py`: structured output modes from strict schema to plain text, unsupported fields, and their cache.
+- `errors.py`: maps an error response to one of the errors in `documents/chat_model.py`.
+- `metrics.py`: Prometheus metrics.
 """
 
 from penstock.adapters.llm.chat import ChatCompletions
-from penstock.adapters.llm.meters import LlmMeters
-from penstock.adapters.llm.servers import DEFAULT, BadModelServer, FirstMode, Server, Terms, read_servers
+from penstock.adapters.llm.metrics import LlmMetrics
+from penstock.adapters.llm.servers import DEFAULT, BadModelServer, ChatConfig, FirstMode, ModelServer, read_servers
 
 __all__ = [
     "DEFAULT",
     "BadModelServer",
     "ChatCompletions",
+    "ChatConfig",
     "FirstMode",
-    "LlmMeters",
-    "Server",
-    "Terms",
+    "LlmMetrics",
+    "ModelServer",
     "read_servers",
 ]

@@ -1,7 +1,8 @@
-"""`ChatCompletions`: the port to models, over any server that speaks OpenAI's chat completions.
+"""`ChatCompletions`: the model port on any OpenAI-compatible chat completions server.
 
-Every POST takes a token of the gate, also one that only finds out what a server takes. Nothing is tried again here:
-what may pass is raised, and whoever asked decides when. A 429 holds up all workers for as long as the server asks.
+Every POST takes a rate limit token, including those that only discover what a server supports. Nothing is retried
+here: transient errors are raised and the caller decides when to retry. A 429 pauses all workers for as long as the
+server asks.
 """
 
 import asyncio
@@ -9,13 +10,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.adapters.llm.answers import Said, read_answer
-from penstock.adapters.llm.gate import Gate
-from penstock.adapters.llm.ladder import Memory, blames_schema, body_of, mode_of
-from penstock.adapters.llm.meters import LlmMeters
-from penstock.adapters.llm.servers import DEFAULT, Server, Terms
-from penstock.adapters.llm.troubles import Trouble, read_trouble
-from penstock.adapters.llm.wire import Wire
+from penstock.adapters.llm.completions import Completion, read_completion
+from penstock.adapters.llm.errors import LlmErrorResponse, read_error_response
+from penstock.adapters.llm.http import LlmHttp
+from penstock.adapters.llm.metrics import LlmMetrics
+from penstock.adapters.llm.rate_limit import CallRateLimiter
+from penstock.adapters.llm.response_modes import CapabilityCache, mode_of, rejects_schema, request_body
+from penstock.adapters.llm.servers import DEFAULT, ChatConfig, ModelServer
 from penstock.documents.chat_model import (
     AnswerCutOff,
     ModelAway,
@@ -47,148 +48,142 @@ HIGHEST_SUCCESS = 299
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Door:
-    """One server, and what stands before it."""
+class _Endpoint:
+    """A server with its rate limiter and circuit breaker."""
 
-    server: Server
-    gate: Gate
+    server: ModelServer
+    rate_limiter: CallRateLimiter
     breaker: CircuitBreaker
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Heard:
-    """What one call brought, and how long it took."""
-
-    what: Said | Trouble
-    seconds: float
-
-
 class ChatCompletions:
-    """Asks the servers of an installation. It may be made anywhere and is used in one loop; close it afterwards."""
+    """Calls the configured servers. Create it anywhere, use it in one event loop, and close it afterwards."""
 
-    def __init__(self, servers: Sequence[Server], terms: Terms, *, limits: RateLimits, clock: Clock) -> None:
-        self.meters = LlmMeters()
-        self._terms = terms
+    def __init__(self, servers: Sequence[ModelServer], config: ChatConfig, *, limits: RateLimits, clock: Clock) -> None:
+        self.metrics = LlmMetrics()
+        self._config = config
         self._clock = clock
-        self._doors = {one.name: _door(one, terms, limits, clock) for one in servers}
-        self._memory = Memory(terms.response_mode)
-        self._places = asyncio.Semaphore(terms.concurrency)
-        self._wire = Wire(seconds=terms.timeout)
+        self._endpoints = {one.name: _endpoint(one, config, limits, clock) for one in servers}
+        self._capabilities = CapabilityCache(config.response_mode)
+        self._slots = asyncio.Semaphore(config.concurrency)
+        self._http = LlmHttp(seconds=config.timeout)
 
     @property
     def breakers(self) -> list[CircuitBreaker]:
-        """One for each server."""
-        return [door.breaker for door in self._doors.values()]
+        """The circuit breakers, one per server."""
+        return [endpoint.breaker for endpoint in self._endpoints.values()]
 
     def identity(self, which: Which) -> JsonObject:
-        """What an answer depends on beside the question. The address is a part: behind another stands another model."""
-        door, model = self._choose(which)
+        """What an answer depends on besides the question. The base URL counts: another server is another model."""
+        endpoint, model = self._choose(which)
         given = which.temperature
         return {
-            "server": door.server.name,
-            "address": door.server.base_url,
+            "server": endpoint.server.name,
+            "address": endpoint.server.base_url,
             "model": model,
-            "temperature": self._terms.temperature if given is None else given,
+            "temperature": self._config.temperature if given is None else given,
         }
 
     async def ask(self, question: Question) -> Reply:
-        """Ask once; whole answers only."""
-        door, model = self._choose(question.which)
-        address = door.server.base_url
-        known = habits = self._memory.recall(address, model, now=self._clock.now())
-        teaches = True
+        """Ask once; returns complete answers only."""
+        endpoint, model = self._choose(question.which)
+        address = endpoint.server.base_url
+        known = capabilities = self._capabilities.get(address, model, now=self._clock.now())
+        reusable = True
         while True:
-            body = body_of(question, model, habits, self._terms)
-            heard = await self._call(door, body)
-            if isinstance(heard.what, Said):
+            body = request_body(question, model, capabilities, self._config)
+            outcome, seconds = await self._call(endpoint, body)
+            if isinstance(outcome, Completion):
                 break
-            changed = habits.after(heard.what, body)
+            changed = capabilities.after(outcome, body)
             if changed is None:
-                raise await self._refused(door, heard.what, heard.seconds)
-            self.meters.count_call(door.server.name, STEPPED_DOWN, heard.seconds)
-            habits, teaches = changed, teaches and not blames_schema(heard.what)
-        if teaches and habits != known:  # only now: a call that fails in every way says nothing about ways
-            self._memory.keep(address, model, habits, now=self._clock.now())
-        return self._reply(door, model, body, heard.what, heard.seconds)
+                raise await self._refused(endpoint, outcome, seconds)
+            self.metrics.count_call(endpoint.server.name, STEPPED_DOWN, seconds)
+            capabilities, reusable = changed, reusable and not rejects_schema(outcome)
+        if reusable and capabilities != known:  # only after a success: a call that fails in every mode proves nothing
+            self._capabilities.put(address, model, capabilities, now=self._clock.now())
+        return self._reply(endpoint, model, body, outcome, seconds)
 
     async def close(self) -> None:
-        """Close what is open."""
-        await self._wire.close()
+        """Close the HTTP session."""
+        await self._http.close()
 
-    def _choose(self, which: Which) -> tuple[_Door, str]:
+    def _choose(self, which: Which) -> tuple[_Endpoint, str]:
         name = which.server or DEFAULT
-        door = self._doors.get(name)
-        if door is None:
+        endpoint = self._endpoints.get(name)
+        if endpoint is None:
             raise ModelNotSet(which=f" ({name})" if which.server else "")
-        model = which.model or door.server.model
+        model = which.model or endpoint.server.model
         if not model:
             raise ModelNotSet(which=f" ({name})")
-        return door, model
+        return endpoint, model
 
-    async def _call(self, door: _Door, body: JsonObject) -> _Heard:
-        """One POST. That the server is away is raised, and what the breaker counts; all else it says is returned."""
-        async with door.gate.passing(self._places):
-            began, was_open = time.perf_counter(), door.breaker.open
+    async def _call(self, endpoint: _Endpoint, body: JsonObject) -> tuple[Completion | LlmErrorResponse, float]:
+        """One POST. Raises if the server is unavailable, which the breaker counts; returns any other response."""
+        async with endpoint.rate_limiter.acquire(self._slots):
+            began, was_open = time.perf_counter(), endpoint.breaker.open
             try:
-                # Inside the gate: waiting there says nothing about the server, and must not close its breaker.
-                with door.breaker.guard(ModelAway, describe=_in_short):
-                    what = await self._post(door.server, body)
+                # Inside the rate limiter: waiting there says nothing about the server and must not close its breaker.
+                with endpoint.breaker.guard(ModelAway, describe=_in_short):
+                    outcome = await self._post(endpoint.server, body)
             except ModelAway as error:
-                self.meters.count_call(door.server.name, OUTCOMES[ModelAway], time.perf_counter() - began)
-                if was_open and error.values.get("unheard"):  # it went to see for all, and that costs no attempt
-                    raise CircuitBreakerOpen(name=door.breaker.name, reason=_in_short(error)) from error
+                self.metrics.count_call(endpoint.server.name, OUTCOMES[ModelAway], time.perf_counter() - began)
+                if was_open and error.values.get("unheard"):  # a probe by the open breaker, which uses up no attempt
+                    raise CircuitBreakerOpen(name=endpoint.breaker.name, reason=_in_short(error)) from error
                 raise
-        return _Heard(what=what, seconds=time.perf_counter() - began)
+        return outcome, time.perf_counter() - began
 
-    async def _post(self, server: Server, body: JsonObject) -> Said | Trouble:
-        arrived = await self._wire.post(server, body)
-        if arrived.status <= HIGHEST_SUCCESS:
-            what = read_answer(arrived.body, key=server.api_key)
+    async def _post(self, server: ModelServer, body: JsonObject) -> Completion | LlmErrorResponse:
+        response = await self._http.post(server, body)
+        if response.status <= HIGHEST_SUCCESS:
+            outcome = read_completion(response.body, key=server.api_key)
         else:
             now = self._clock.now()
-            what = read_trouble(arrived.status, arrived.headers, arrived.body, key=server.api_key, now=now)
-        if isinstance(what, Trouble) and what.is_away:
-            raise what.error()
-        return what
+            outcome = read_error_response(response.status, response.headers, response.body, key=server.api_key, now=now)
+        if isinstance(outcome, LlmErrorResponse) and outcome.is_unavailable:
+            raise outcome.error()
+        return outcome
 
-    async def _refused(self, door: _Door, trouble: Trouble, seconds: float) -> PenstockError:
-        """The error of a refusal that no other way of asking would help."""
-        error = trouble.error()
+    async def _refused(self, endpoint: _Endpoint, response: LlmErrorResponse, seconds: float) -> PenstockError:
+        """The error for a response that no other response mode would change."""
+        error = response.error()
         if isinstance(error, ModelBusy):
-            await door.gate.cool(error.wait_seconds)
-        self.meters.count_call(door.server.name, OUTCOMES[type(error)], seconds)
+            await endpoint.rate_limiter.pause(error.wait_seconds)
+        self.metrics.count_call(endpoint.server.name, OUTCOMES[type(error)], seconds)
         return error
 
-    def _reply(self, door: _Door, model: str, body: JsonObject, said: Said, seconds: float) -> Reply:
-        """What was said, if it is whole. It was paid for either way."""
-        server = door.server
-        cost = server.cost(said.prompt_tokens, said.completion_tokens)
-        self.meters.count_paid(server.name, said, cost)
+    def _reply(
+        self, endpoint: _Endpoint, model: str, body: JsonObject, completion: Completion, seconds: float
+    ) -> Reply:
+        """The reply, if the completion is complete. Its tokens are counted either way."""
+        server = endpoint.server
+        cost = server.cost(completion.prompt_tokens, completion.completion_tokens)
+        self.metrics.count_usage(server.name, completion, cost)
         try:
-            text = said.whole(key=server.api_key)
+            text = completion.whole(key=server.api_key)
         except PenstockError as error:
-            self.meters.count_call(server.name, OUTCOMES[type(error)], seconds)
+            self.metrics.count_call(server.name, OUTCOMES[type(error)], seconds)
             raise
-        self.meters.count_call(server.name, ANSWERED, seconds)
+        self.metrics.count_call(server.name, ANSWERED, seconds)
         return Reply(
             text=text,
-            model=said.model or model,
+            model=completion.model or model,
             mode=mode_of(body),
             seconds=seconds,
-            id=said.id,
-            prompt_tokens=said.prompt_tokens,
-            completion_tokens=said.completion_tokens,
-            cached_tokens=said.cached_tokens,
+            id=completion.id,
+            prompt_tokens=completion.prompt_tokens,
+            completion_tokens=completion.completion_tokens,
+            cached_tokens=completion.cached_tokens,
             cost=cost,
         )
 
 
-def _door(server: Server, terms: Terms, limits: RateLimits, clock: Clock) -> _Door:
+def _endpoint(server: ModelServer, config: ChatConfig, limits: RateLimits, clock: Clock) -> _Endpoint:
     name = f"llm:{server.name}"
-    gate = Gate(limits, clock, key=name, calls_per_second=terms.calls_per_second)
-    return _Door(server=server, gate=gate, breaker=CircuitBreaker(name, clock))
+    rate_limiter = CallRateLimiter(limits, clock, key=name, calls_per_second=config.calls_per_second)
+    return _Endpoint(server=server, rate_limiter=rate_limiter, breaker=CircuitBreaker(name, clock))
 
 
 def _in_short(error: Exception) -> str:
-    """What everybody may see of a failure: words of ours, and none of the server's."""
-    return str(error.values["in_short"]) if isinstance(error, ModelAway) else "it does not answer"
+    """The reason that is safe to show: our own words, none of the server's."""
+    return str(error.values["in_short"]) if isinstance(error, ModelAway) else "no answer"

@@ -1,12 +1,12 @@
-"""The post-processor `llm`: a model is asked, its answer is checked against the schema and against the document.
+"""The post-processor `llm`: asks a model and checks its answer against the schema and the document.
 
-shaper.py      the post-processor         strategies.py  how a document is asked about
-asker.py       questions, repairs, what is kept of them, what they cost
-text.py        the words of a document    checking.py    answers and values, in the sandbox
+shaper.py      the post-processor           strategies.py   how to ask about a document
+session.py     questions, repairs, cached replies, usage
+validation.py  checks answers and grounds values, in the sandbox
 """
 
-from penstock.adapters.llm_shaper.checking import PRELOAD
 from penstock.adapters.llm_shaper.shaper import LlmShaper
-from penstock.adapters.llm_shaper.strategies import AskingTerms
+from penstock.adapters.llm_shaper.strategies import LlmShaperConfig
+from penstock.adapters.llm_shaper.validation import PRELOAD
 
-__all__ = ["PRELOAD", "AskingTerms", "LlmShaper"]
+__all__ = ["PRELOAD", "LlmShaper", "LlmShaperConfig"]

@@ -1,22 +1,30 @@
-"""The post-processor: a document and a rule in, a value with its places and its price out."""
+"""The post-processor: turns a document and a rule into a value with citations and usage."""
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from penstock.adapters.llm_shaper.asker import Asker, Wanted
-from penstock.adapters.llm_shaper.checking import Checker, Ground, ground_result
-from penstock.adapters.llm_shaper.strategies import DIRECT, STRATEGIES, AskingTerms, Matter, Outcome
-from penstock.adapters.llm_shaper.text import TextTooLong, read_text
+import msgspec
+
+from penstock.adapters.llm_shaper.session import ModelSession, TargetSchema
+from penstock.adapters.llm_shaper.strategies import DIRECT, STRATEGIES, Extracted, ExtractionInput, LlmShaperConfig
+from penstock.adapters.llm_shaper.validation import AnswerChecker, GroundFunction, ground_result
 from penstock.documents import grounding
 from penstock.documents.blob_files import borrowed
 from penstock.documents.chat_model import ChatModel
-from penstock.documents.extract.errors import DocumentHasTooManyChunks, ModelRuleUnusable, ResultNotGrounded
+from penstock.documents.errors import DocumentUnreadable
+from penstock.documents.extract.errors import (
+    DocumentHasNoText,
+    DocumentHasTooManyChunks,
+    ModelRuleUnusable,
+    ResultNotGrounded,
+)
 from penstock.documents.extract.llm.chunks import Chunk, TooManyChunks, chunk_pages
 from penstock.documents.extract.llm.options import LlmOptions, read_options
 from penstock.documents.extract.llm.prompts import PROMPT_VERSION
 from penstock.documents.ocr.provider import Desk, Reading
-from penstock.documents.pages import Citation
+from penstock.documents.pages import Citation, page_mark
 from penstock.documents.postprocessor import Shaped, ShapeRule
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.json_object import JsonObject
@@ -24,7 +32,7 @@ from penstock.kernel.sandbox.call import Sandbox
 
 
 class LlmShaper:
-    """Asks a model for what the rule's schema wants."""
+    """Asks a model for a value that satisfies the rule's schema."""
 
     def __init__(
         self,
@@ -33,89 +41,126 @@ class LlmShaper:
         sandbox: Sandbox,
         scratch: Path,
         *,
-        ground: Ground = ground_result,
-        terms: AskingTerms | None = None,
+        ground: GroundFunction = ground_result,
+        config: LlmShaperConfig | None = None,
     ) -> None:
         self._model = model
         self._blobs = blobs
         self._scratch = scratch
-        self._checker = Checker(sandbox=sandbox, scratch=scratch, ground=ground)
-        self._terms = terms or AskingTerms()
+        self._checker = AnswerChecker(sandbox=sandbox, scratch=scratch, ground=ground)
+        self._config = config or LlmShaperConfig()
 
     def identity(self, rule: ShapeRule) -> JsonObject:
-        """The model, the words it is asked with, what decides where a document is cut, and who judges the values."""
+        """What a result depends on: model, prompts, chunking and grounding."""
         options = read_options(rule.options)
-        terms = self._terms_for(options)
-        by_size = [terms.threshold_characters, terms.chunk_strategy] if rule.strategy is None else []
+        config = self._config_for(options)
+        by_size = [config.threshold_characters, config.chunk_strategy] if rule.strategy is None else []
         return {
             "model": self._model.identity(options.which),
             "prompts": PROMPT_VERSION,
             "grounding": grounding.VERSION,
             "by_size": by_size,
-            "chunk": None if rule.strategy == DIRECT else terms.chunk_characters,
+            "chunk": None if rule.strategy == DIRECT else config.chunk_characters,
         }
 
     async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
-        """A value that satisfies the schema; every leaf is looked for in the pages."""
+        """A value that satisfies the schema; every leaf is looked up in the pages."""
         options = read_options(rule.options)
-        terms = self._terms_for(options)
-        wanted = await asyncio.to_thread(Wanted.by, rule.json_schema)
-        self._model.identity(options.which)  # none by that name is known before anything is read
+        config = self._config_for(options)
+        target = await asyncio.to_thread(TargetSchema.of, rule.json_schema)
+        self._model.identity(options.which)  # raises before anything is read if the model is unknown
         async with borrowed(self._blobs, reading.pages_key, self._scratch) as pages:
-            strategy, chunks = await asyncio.to_thread(self._plan, filename, pages, rule, terms)
-            asker = Asker(
+            strategy, chunks = await asyncio.to_thread(self._plan, filename, pages, rule, config)
+            session = ModelSession(
                 filename=filename,
                 model=self._model,
                 which=options.which,
                 blobs=self._blobs,
                 checker=self._checker,
                 desk=desk,
-                repair_rounds=self._terms.repair_rounds,
+                repair_rounds=self._config.repair_rounds,
             )
-            matter = Matter(chunks=chunks, wanted=wanted, system_prompt=rule.system_prompt, terms=terms)
-            made = await STRATEGIES[strategy](asker, matter)
-            found, citations = await self._ground(asker, wanted, pages, made, options)
-        await asker.step()
-        notes = {**found.notes, **({"mended": asker.mended} if asker.mended else {})}
+            source = ExtractionInput(chunks=chunks, target=target, system_prompt=rule.system_prompt, config=config)
+            extracted = await STRATEGIES[strategy](session, source)
+            found, citations = await self._ground(session, target, pages, extracted, options)
+        await session.step()
+        notes = {**found.notes, **({"mended": session.mended} if session.mended else {})}
         return Shaped(
-            value=found.value, strategy=strategy, citations=citations, usage=asker.usage(strategy), notes=notes
+            value=found.value, strategy=strategy, citations=citations, usage=session.usage(strategy), notes=notes
         )
 
-    def _plan(self, filename: str, pages: Path, rule: ShapeRule, terms: AskingTerms) -> tuple[str, list[Chunk]]:
-        """How to ask, by the rule or by the size of the document, and about which chunks. It blocks."""
-        most = max(terms.threshold_characters, self._terms.chunk_characters * terms.most_chunks)
+    def _plan(self, filename: str, pages: Path, rule: ShapeRule, config: LlmShaperConfig) -> tuple[str, list[Chunk]]:
+        """Choose the strategy, by the rule or the size of the document, and its chunks. Blocks."""
+        most = max(config.threshold_characters, self._config.chunk_characters * config.most_chunks)
         try:
             text = read_text(filename, pages, most_characters=most)
             length = sum(len(words) for _, words in text)
-            by_size = DIRECT if length <= terms.threshold_characters else terms.chunk_strategy
+            by_size = DIRECT if length <= config.threshold_characters else config.chunk_strategy
             strategy = by_size if rule.strategy is None else str(rule.strategy)
             if strategy not in STRATEGIES:
                 raise ModelRuleUnusable(reason=f"there is no postprocess_strategy {strategy!r}")
             if strategy == DIRECT:
                 whole = "".join(words for _, words in text)
                 return strategy, [Chunk(text=whole, first_page=text[0][0], last_page=text[-1][0])]
-            return strategy, chunk_pages(text, max_characters=terms.chunk_characters, max_chunks=terms.most_chunks)
+            return strategy, chunk_pages(text, max_characters=config.chunk_characters, max_chunks=config.most_chunks)
         except (TextTooLong, TooManyChunks) as error:
             raise DocumentHasTooManyChunks(
-                filename=filename, most=terms.most_chunks, size=terms.chunk_characters
+                filename=filename, most=config.most_chunks, size=config.chunk_characters
             ) from error
 
     async def _ground(
-        self, asker: Asker, wanted: Wanted, pages: Path, made: Outcome, options: LlmOptions
-    ) -> tuple[Outcome, tuple[Citation, ...]]:
-        """The value with its places. A value that nobody can look for stands as it is, and that is told."""
+        self, session: ModelSession, target: TargetSchema, pages: Path, extracted: Extracted, options: LlmOptions
+    ) -> tuple[Extracted, tuple[Citation, ...]]:
+        """The value with its citations. A value that is too large to ground is kept as it is, with a note."""
         nulls = options.null_ungrounded
-        found = await self._checker.find(asker.filename, made.value, pages, wanted.written, null_ungrounded=nulls)
+        found = await self._checker.find(
+            session.filename, extracted.value, pages, target.written, null_ungrounded=nulls
+        )
         if found.limit_exceeded is not None and nulls:
-            raise ResultNotGrounded(filename=asker.filename, reason=found.limit_exceeded)
+            raise ResultNotGrounded(filename=session.filename, reason=found.limit_exceeded)
         if found.limit_exceeded is not None:
-            return replace(made, notes={**made.notes, "not_grounded": found.limit_exceeded}), ()
-        if found.value != made.value and (await asker.check_value(found.value, wanted)).is_valid:
-            return replace(made, value=found.value), found.citations
+            return replace(extracted, notes={**extracted.notes, "not_grounded": found.limit_exceeded}), ()
+        if found.value != extracted.value and (await session.check_value(found.value, target)).is_valid:
+            return replace(extracted, value=found.value), found.citations
         if nulls and not all(citation.grounded for citation in found.citations):
-            return replace(made, notes={**made.notes, "not_nulled": "the schema wants these values"}), found.citations
-        return made, found.citations
+            return replace(
+                extracted, notes={**extracted.notes, "not_nulled": "the schema requires these values"}
+            ), found.citations
+        return extracted, found.citations
 
-    def _terms_for(self, options: LlmOptions) -> AskingTerms:
-        size = self._terms.chunk_characters
-        return replace(self._terms, chunk_characters=min(size, options.chunk_characters or size))
+    def _config_for(self, options: LlmOptions) -> LlmShaperConfig:
+        size = self._config.chunk_characters
+        return replace(self._config, chunk_characters=min(size, options.chunk_characters or size))
+
+
+class _PageText(msgspec.Struct, frozen=True):
+    """The text of a page, without its spans."""
+
+    number: int
+    markdown: str
+
+
+class TextTooLong(Exception):
+    """The document has more text than a model may be asked about."""
+
+
+def read_text(filename: str, pages: Path, *, most_characters: int) -> list[tuple[int, str]]:
+    """The pages by number and text, each with its page mark. Blocks on the disk: call it in a thread."""
+    try:
+        with pages.open("rb") as file:
+            lines = map(msgspec.json.Decoder(_PageText).decode, filter(bytes.strip, file))
+            read = list(_bounded(lines, most_characters))
+    except msgspec.MsgspecError as error:
+        raise DocumentUnreadable(filename=filename, kind="a file of pages", reason=str(error)) from error
+    if not any(page.markdown.strip() for page in read):
+        raise DocumentHasNoText(filename=filename)
+    return [(page.number, f"{page_mark(page.number)}\n\n{page.markdown}\n\n") for page in read]
+
+
+def _bounded(pages: Iterator[_PageText], most_characters: int) -> Iterator[_PageText]:
+    length = 0
+    for page in pages:
+        length += len(page.markdown)
+        if length > most_characters:
+            raise TextTooLong
+        yield page

@@ -1,8 +1,8 @@
-"""The three ways to ask about a document.
+"""The three strategies to extract a value from a document.
 
-`direct-json` asks once. `chunked-extract` asks what each chunk says, side by side, and merges; what was merged must
-satisfy the schema, and may be mended in one more question. `chunked-summarize` has each chunk summed up towards the
-schema, and asks once about the summaries.
+`direct-json` asks once. `chunked-extract` extracts from each chunk in parallel and merges; the merged value must
+satisfy the schema and may be repaired with one more question. `chunked-summarize` summarizes each chunk with regard to
+the schema and asks once about the summaries.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from penstock.adapters.llm_shaper.asker import Asker, Wanted
+from penstock.adapters.llm_shaper.session import ModelSession, TargetSchema
 from penstock.documents.chat_model import QuestionTooLong
 from penstock.documents.extract.llm import prompts
 from penstock.documents.extract.llm.chunks import Chunk
@@ -25,111 +25,111 @@ DIRECT = "direct-json"
 SUMMARIZE = "chunked-summarize"
 EXTRACT = "chunked-extract"
 
-LEAST_SUMMARY = 500  # characters; less would lose what is asked for
-MOST_OVER = 2  # times what was asked for; models count badly, and some repeat a chunk instead of summing it up
-MOST_TO_MEND = 500_000  # bytes; hardly a model takes more in
+MIN_SUMMARY_CHARACTERS = 500  # a shorter summary would lose values
+SUMMARY_TOLERANCE = 2  # times the requested length; models count badly, and some repeat a chunk instead
+MAX_REPAIR_BYTES = 500_000  # few models accept more
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class AskingTerms:
-    """What is set about asking."""
+class LlmShaperConfig:
+    """Settings of the post-processor."""
 
-    threshold_characters: int = 30_000  # longer documents are asked about in chunks
+    threshold_characters: int = 30_000  # longer documents are split into chunks
     chunk_characters: int = 12_000
     most_chunks: int = 50
     chunk_strategy: str = SUMMARIZE
     repair_rounds: int = 2
-    side_by_side: int = 4  # chunks of one document; the model itself bounds the calls of the process
+    side_by_side: int = 4  # chunks of one document in parallel; the model port bounds the calls of the process
 
 
 @dataclass(frozen=True, kw_only=True)
-class Matter:
-    """What is asked about: a document in chunks, what is wanted of it, and on which terms."""
+class ExtractionInput:
+    """A document in chunks, the schema to fill, and the settings."""
 
     chunks: Sequence[Chunk]
-    wanted: Wanted
+    target: TargetSchema
     system_prompt: str | None
-    terms: AskingTerms
+    config: LlmShaperConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """A value that satisfies the schema, and what else is to be told."""
+class Extracted:
+    """A value that satisfies the schema, and notes for the result."""
 
     value: JsonObject
     notes: JsonObject = field(default_factory=dict)
 
 
-async def ask_directly(asker: Asker, matter: Matter) -> Outcome:
+async def extract_directly(session: ModelSession, source: ExtractionInput) -> Extracted:
     """One question about the whole document."""
-    await asker.plan(2)
-    return await _about(asker, matter, _together(matter.chunks, "".join(chunk.text for chunk in matter.chunks)))
+    await session.plan(2)
+    return await _extract_value(session, source, _joined(source.chunks, "".join(chunk.text for chunk in source.chunks)))
 
 
-async def summarize(asker: Asker, matter: Matter) -> Outcome:
-    """A question about each chunk for prose, and one about the prose."""
-    await asker.plan(len(matter.chunks) + 2)
-    most = max(LEAST_SUMMARY, matter.terms.threshold_characters // len(matter.chunks))
+async def summarize(session: ModelSession, source: ExtractionInput) -> Extracted:
+    """Summarize each chunk, then extract from the summaries."""
+    await session.plan(len(source.chunks) + 2)
+    most = max(MIN_SUMMARY_CHARACTERS, source.config.threshold_characters // len(source.chunks))
 
-    async def summed_up(chunk: Chunk) -> str:
-        said = await asker.prose(
-            prompts.summary_prompt(matter.wanted.schema, chunk, max_characters=most, system_prompt=matter.system_prompt)
+    async def summarize_chunk(chunk: Chunk) -> str:
+        text = await session.prose(
+            prompts.summary_prompt(source.target.schema, chunk, max_characters=most, system_prompt=source.system_prompt)
         )
-        await asker.step()
-        return f"<!-- pages {chunk.first_page} to {chunk.last_page} -->\n\n{said}\n\n"
+        await session.step()
+        return f"<!-- pages {chunk.first_page} to {chunk.last_page} -->\n\n{text}\n\n"
 
-    summaries = "".join(await side_by_side(summed_up, matter.chunks, most=matter.terms.side_by_side))
-    longest = MOST_OVER * most * len(matter.chunks)
-    if len(summaries) > longest:  # some servers cut what they cannot take in, and do not say so
+    summaries = "".join(await in_parallel(summarize_chunk, source.chunks, most=source.config.side_by_side))
+    longest = SUMMARY_TOLERANCE * most * len(source.chunks)
+    if len(summaries) > longest:  # some servers truncate the prompt silently
         reason = f"its summaries are {len(summaries)} characters, over {longest}; chunked-extract needs none"
         raise QuestionTooLong(reason=reason)
-    return await _about(asker, matter, _together(matter.chunks, summaries))
+    return await _extract_value(session, source, _joined(source.chunks, summaries))
 
 
-async def extract(asker: Asker, matter: Matter) -> Outcome:
-    """A question about each chunk for what it says, merged."""
-    await asker.plan(len(matter.chunks) + 2)
-    loose = await asyncio.to_thread(lambda: Wanted.by(relaxed_schema(matter.wanted.schema)))
+async def extract(session: ModelSession, source: ExtractionInput) -> Extracted:
+    """Extract from each chunk and merge."""
+    await session.plan(len(source.chunks) + 2)
+    relaxed_target = await asyncio.to_thread(lambda: TargetSchema.of(relaxed_schema(source.target.schema)))
 
-    async def taken_out(chunk: Chunk) -> PartialResult:
-        question = prompts.partial_extraction_prompt(loose.schema, chunk, system_prompt=matter.system_prompt)
-        value = await asker.value(question, loose)
-        await asker.step()
+    async def extract_chunk(chunk: Chunk) -> PartialResult:
+        question = prompts.partial_extraction_prompt(relaxed_target.schema, chunk, system_prompt=source.system_prompt)
+        value = await session.value(question, relaxed_target)
+        await session.step()
         return PartialResult(value=value, pages=chunk.pages)
 
-    parts = await side_by_side(taken_out, matter.chunks, most=matter.terms.side_by_side)
+    parts = await in_parallel(extract_chunk, source.chunks, most=source.config.side_by_side)
     merged = await asyncio.to_thread(merge, parts)
-    value = await _whole(asker, matter, merged)
-    await asker.step()
-    told = {"conflicts": merged.conflicts, "repeats": merged.repeats}
-    return Outcome(value=value, notes={name: what for name, what in told.items() if what})
+    value = await _validated(session, source, merged)
+    await session.step()
+    notes = {"conflicts": merged.conflicts, "repeats": merged.repeats}
+    return Extracted(value=value, notes={name: what for name, what in notes.items() if what})
 
 
-STRATEGIES: dict[str, Callable[[Asker, Matter], Awaitable[Outcome]]] = {
-    DIRECT: ask_directly,
+STRATEGIES: dict[str, Callable[[ModelSession, ExtractionInput], Awaitable[Extracted]]] = {
+    DIRECT: extract_directly,
     SUMMARIZE: summarize,
     EXTRACT: extract,
 }
 
 
-async def side_by_side(work: Callable[[Chunk], Awaitable[T]], chunks: Sequence[Chunk], *, most: int) -> list[T]:
-    """What the work makes of each chunk, so many at a time. After an error none is begun; where the error may pass,
-    those under way are waited for: they are paid for, and their replies are kept for the next attempt."""
-    made: dict[int, T] = {}
+async def in_parallel(work: Callable[[Chunk], Awaitable[T]], chunks: Sequence[Chunk], *, most: int) -> list[T]:
+    """Run `work` on all chunks, at most `most` at a time. After an error no chunk is started; if the error is
+    transient, those in flight are awaited: they are paid for, and their replies are stored for the next attempt."""
+    extracted: dict[int, T] = {}
     waiting = list(enumerate(chunks))[::-1]
 
-    async def go_on() -> None:
+    async def work_off() -> None:
         while waiting:
             at, chunk = waiting.pop()
-            made[at] = await work(chunk)
+            extracted[at] = await work(chunk)
 
-    workers = [asyncio.create_task(go_on()) for _ in range(min(most, len(chunks)))]
+    workers = [asyncio.create_task(work_off()) for _ in range(min(most, len(chunks)))]
     try:
         await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
         waiting.clear()
-        if any(map(_may_pass, workers)):
+        if any(map(_is_transient, workers)):
             await asyncio.wait(workers)
     finally:
         for worker in workers:
@@ -137,10 +137,10 @@ async def side_by_side(work: Callable[[Chunk], Awaitable[T]], chunks: Sequence[C
         await asyncio.wait(workers)
     for error in filter(None, map(_error_of, workers)):
         raise error
-    return [made[at] for at in range(len(chunks))]
+    return [extracted[at] for at in range(len(chunks))]
 
 
-def _may_pass(worker: asyncio.Task[None]) -> bool:
+def _is_transient(worker: asyncio.Task[None]) -> bool:
     error = _error_of(worker)
     return error is not None and worth_retrying(error)
 
@@ -149,25 +149,25 @@ def _error_of(worker: asyncio.Task[None]) -> BaseException | None:
     return worker.exception() if worker.done() and not worker.cancelled() else None
 
 
-async def _about(asker: Asker, matter: Matter, text: Chunk) -> Outcome:
-    question = prompts.extraction_prompt(matter.wanted.schema, text, system_prompt=matter.system_prompt)
-    value = await asker.value(question, matter.wanted)
-    await asker.step()
-    return Outcome(value=value)
+async def _extract_value(session: ModelSession, source: ExtractionInput, text: Chunk) -> Extracted:
+    question = prompts.extraction_prompt(source.target.schema, text, system_prompt=source.system_prompt)
+    value = await session.value(question, source.target)
+    await session.step()
+    return Extracted(value=value)
 
 
-async def _whole(asker: Asker, matter: Matter, merged: MergedResult) -> JsonObject:
-    """The merged value, if need be in another form."""
-    wanted = matter.wanted
-    verdict = await asker.check_value(merged.value, wanted)
+async def _validated(session: ModelSession, source: ExtractionInput, merged: MergedResult) -> JsonObject:
+    """The merged value, repaired by the model if it does not satisfy the schema."""
+    target = source.target
+    verdict = await session.check_value(merged.value, target)
     if verdict.is_valid:
-        return asker.taken(verdict)
-    if not matter.terms.repair_rounds or len(msgspec.json.encode(merged.value)) > MOST_TO_MEND:
-        raise asker.failure(verdict.problems)
-    asker.repairs += 1
-    question = prompts.repair_prompt(wanted.schema, merged.value, verdict.problems, system_prompt=matter.system_prompt)
-    return await asker.value(question, wanted, rounds=0)
+        return session.accept(verdict)
+    if not source.config.repair_rounds or len(msgspec.json.encode(merged.value)) > MAX_REPAIR_BYTES:
+        raise session.failure(verdict.problems)
+    session.repairs += 1
+    question = prompts.repair_prompt(target.schema, merged.value, verdict.problems, system_prompt=source.system_prompt)
+    return await session.value(question, target, rounds=0)
 
 
-def _together(chunks: Sequence[Chunk], text: str) -> Chunk:
+def _joined(chunks: Sequence[Chunk], text: str) -> Chunk:
     return Chunk(text=text, first_page=chunks[0].first_page, last_page=chunks[-1].last_page)

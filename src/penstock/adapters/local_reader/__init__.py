@@ -1,11 +1,10 @@
-"""The OCR provider `local`: everything is read on this machine, nothing leaves it.
+"""The OCR provider `local`: documents are read on this machine, nothing leaves it.
 
-A PDF page whose text layer is real is read from it, in stretches of pages; every other page, and every image, is read
-by OCR, page by page. Parsers and decoders run in one sandbox; the OCR engine has a sandbox of its own, whose zygote has
-it loaded.
+A PDF page with a usable text layer is read from it, many pages per call; every other page, and every image, is read by
+OCR, page by page. Parsers and decoders run in one sandbox; the OCR engine has its own, whose zygote has it loaded.
 
-    reader.py  the provider          pdfs.py, pictures.py, flat.py  pages of each kind of file
-    papers.py  what it keeps         book.py  an open document, and what it is read with
+   reader.py  the provider; images and text files     pdfs.py  pages of a PDF
+   papers.py  what a reading stores                   book.py  an open document and its sandbox sessions
 """
 
 from penstock.adapters.local_reader.bounds import ReaderLimits

@@ -1,4 +1,4 @@
-"""A document that lies open, and what it is read with."""
+"""An open document and the sandbox sessions that read it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from penstock.kernel.sandbox.session import SandboxSession
 
 T = TypeVar("T")
 
-See = Callable[..., Seen | Refusal]  # a function of documents/ocr/engine.py
+See = Callable[..., Seen | Refusal]  # an OCR function of documents/
 
 
 @dataclass(frozen=True, kw_only=True)
 class Glasses:
-    """What a document is read with: a child of each sandbox, which stays while the document is open."""
+    """The sandbox sessions of an open document: one child of each sandbox, kept while it is open."""
 
     parsers: SandboxSession
     engine: SandboxSession  # a child of the zygote that has the OCR engine loaded
@@ -30,10 +30,10 @@ class Glasses:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch:
-    """Some pages that follow each other, and how many the document has, as far as is known by now.
+class PageBatch:
+    """Consecutive pages, and the number of pages of the document as far as it is known.
 
-    One without pages is a sign of life.
+    A batch without pages is a heartbeat.
     """
 
     pages: Sequence[Page]
@@ -41,7 +41,7 @@ class Batch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Book:
+class OpenDocument:
     """The document."""
 
     filename: str
@@ -53,18 +53,18 @@ class Book:
     async def parse(
         self, function: Callable[..., T | Refusal], *arguments: object, limits: SandboxLimits | None = None
     ) -> T:
-        """What a parser says of the file. Endings of the sandbox are let through."""
+        """Run a parser on the file. Sandbox errors pass through."""
         limits = limits or self.glasses.limits.parsing(self.size_bytes)
         answer = await self.glasses.parsers.run(function, *arguments, limits=limits)
         return accepted(answer, self.filename, self.kind)
 
     async def parse_whole(self, function: Callable[..., T | Refusal], *arguments: object) -> T:
-        """The same, where a bad ending is the end of the document."""
+        """Run a parser on the file. A sandbox error becomes an error about the document."""
         with told_of(self.filename, self.kind):
             return await self.parse(function, *arguments)
 
     async def see(self, function: See, number: int) -> Page:
-        """A page by OCR: one that was kept, or else one that will be."""
+        """Read a page by OCR, unless it is stored already; then store it."""
         if (kept := await self.papers.find_page(number)) is not None:
             return kept
         glasses = self.glasses

@@ -1,11 +1,11 @@
-"""What a reading keeps: pages of OCR while it goes on, and at the end the markdown and the file of pages.
+"""What a reading stores: OCR pages as it proceeds, and at the end the markdown and the pages file.
 
-A page of OCR is an object of its own as soon as it is read, so whoever is killed repeats one page at the most. The two
-results are gathered in local files and stored as streams: nothing grows with the number of pages but those files. When
-both are stored, `done.json` says so; an attempt that finds it has nothing to do.
+An OCR page is stored as soon as it is read, so a crash repeats one page at most. The two results are collected in local
+files and uploaded as streams: memory does not grow with the number of pages. When both are stored, `done.json` says so,
+and an attempt that finds it has nothing to do.
 
-Nothing is deleted here: a worker that lost its lease may be at its end while the next one reads. The folder goes when
-the reading has been put in its place, so a page that was there a moment ago may be gone.
+Nothing is deleted here: a worker that lost its lease may be finishing while the next one reads. The folder is deleted
+when the reading has been published, so a page found a moment ago may be gone.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ NAMED = re.compile(r"(\d{6,})\.json$")
 
 
 class Papers:
-    """The objects of one reading."""
+    """The stored objects of one reading."""
 
     def __init__(self, blobs: Blobs, folder: str, scratch: Path) -> None:
         self._blobs = blobs
@@ -37,11 +37,11 @@ class Papers:
         self._kept: set[int] = set()
 
     async def find_reading(self) -> Reading | None:
-        """What an earlier attempt made, when it was done and could not say so any more."""
+        """The result of an earlier attempt that finished but could not report it."""
         return await find_value(self._blobs, self._folder + FOLDER + DONE, Reading)
 
     async def look_for_pages(self) -> None:
-        """Which pages are there already."""
+        """List the pages that are stored already."""
         after: str | None = None
         while True:
             listed = await self._blobs.list(self._folder + FOLDER, after=after)
@@ -50,17 +50,17 @@ class Papers:
                 return
 
     async def find_page(self, number: int) -> Page | None:
-        """A page that an earlier attempt has read, unless somebody else was done and has cleared the folder."""
+        """A page that an earlier attempt stored, unless another worker finished and cleared the folder."""
         return await find_value(self._blobs, self._key(number), Page) if number in self._kept else None
 
     async def keep(self, page: Page) -> None:
-        """Put a page where the next attempt finds it."""
+        """Store a page for the next attempt."""
         await self._blobs.put(self._key(page.number), write_page(page), content_type=JSON_TYPE)
         self._kept.add(page.number)
 
     @asynccontextmanager
     async def bound(self) -> AsyncIterator["Binding"]:
-        """A place for the pages in their order, gone at the end of the block."""
+        """Temporary files for the pages in order."""
         binding = Binding(self._scratch / secrets.token_hex(8))
         try:
             await asyncio.to_thread(binding.open)
@@ -69,7 +69,7 @@ class Papers:
             await asyncio.to_thread(binding.discard)
 
     async def finish(self, binding: "Binding", reading: Reading) -> None:
-        """Store the results, and last that they are stored."""
+        """Store the results, then the marker that they are stored."""
         for key, file, content_type in (
             (reading.markdown_key, binding.markdown, MARKDOWN_TYPE),
             (reading.pages_key, binding.pages, PAGES_TYPE),
@@ -91,24 +91,24 @@ class Papers:
 
 
 class Binding:
-    """The two files that pages are written to, one after another. It blocks on the disk: call it in a thread."""
+    """The two temporary files of the results. Blocks on the disk: call it in a thread."""
 
     def __init__(self, path: Path) -> None:
         self.markdown = path.with_suffix(".md")
         self.pages = path.with_suffix(".jsonl")
 
     def open(self) -> None:
-        """Make both files."""
+        """Create both files."""
         make_file(self.markdown)
         make_file(self.pages)
 
     def add(self, pages: Sequence[Page]) -> None:
-        """Write pages; they are all there when this returns."""
+        """Append pages to both files."""
         marked = (f"{page_mark(page.number)}\n\n{page.markdown}\n\n" for page in pages)
         append(self.markdown, "".join(marked).encode())
         append(self.pages, b"".join(map(write_page, pages)))
 
     def discard(self) -> None:
-        """Forget both files."""
+        """Delete both files."""
         self.markdown.unlink(missing_ok=True)
         self.pages.unlink(missing_ok=True)

@@ -1,13 +1,13 @@
-"""Pages of a PDF: from the text layer in stretches, and by OCR one by one where that layer is not real.
+"""Pages of a PDF: from the text layer, many per call, and by OCR one by one where the layer is unusable.
 
-A page that hangs or breaks the parser is found by halving its stretch, with less time for each call, and with a sign
-of life after each that failed. It is then for OCR.
+A page that hangs or breaks the parser is found by bisection, with less time for each call and a heartbeat after each
+failure. It is then read by OCR.
 """
 
 import logging
 from collections.abc import AsyncIterator, Sequence
 
-from penstock.adapters.local_reader.book import Batch, Book
+from penstock.adapters.local_reader.book import OpenDocument, PageBatch
 from penstock.documents.ocr import engine
 from penstock.documents.pages import Page
 from penstock.documents.pdf import text_layer
@@ -17,21 +17,21 @@ from penstock.kernel.sandbox.limits import SandboxLimits
 
 log = logging.getLogger(__name__)
 
-STRETCH = 50  # pages per look
+STRETCH = 50  # pages per parser call
 
 
-async def read_pdf(book: Book) -> AsyncIterator[Batch]:
-    """All pages in their order, or an error about the file."""
+async def read_pdf(book: OpenDocument) -> AsyncIterator[PageBatch]:
+    """All pages in order, or an error about the file."""
     survey = await book.parse_whole(survey_pdf, book.glasses.limits.max_pages)
     for first in range(1, survey.pages + 1, STRETCH):
         last = min(first + STRETCH - 1, survey.pages)
         async for layers in _layers(book, first, last, survey):
             async for pages in _pages(book, layers):
-                yield Batch(pages=pages, of=survey.pages)
+                yield PageBatch(pages=pages, of=survey.pages)
 
 
-async def _pages(book: Book, layers: Sequence[text_layer.TextLayer]) -> AsyncIterator[Sequence[Page]]:
-    """The pages of these layers in groups; of no layers, a group of none."""
+async def _pages(book: OpenDocument, layers: Sequence[text_layer.TextLayer]) -> AsyncIterator[Sequence[Page]]:
+    """The pages of these layers in batches; an empty batch for no layers."""
     trusted: list[Page] = []
     for layer in layers:
         if layer.page is not None:
@@ -46,9 +46,9 @@ async def _pages(book: Book, layers: Sequence[text_layer.TextLayer]) -> AsyncIte
 
 
 async def _layers(
-    book: Book, first: int, last: int, survey: PdfSurvey, limits: SandboxLimits | None = None
+    book: OpenDocument, first: int, last: int, survey: PdfSurvey, limits: SandboxLimits | None = None
 ) -> AsyncIterator[Sequence[text_layer.TextLayer]]:
-    """The text layers of a stretch, and nothing for each call that failed: the pages of that are read in halves."""
+    """The text layers of a page range, and an empty batch for each failed call, whose range is then halved."""
     suspects = [number for number in survey.suspects if first <= number <= last]
     try:
         read = await book.parse(text_layer.read_text_layers, first, last, suspects, limits=limits)

@@ -1,4 +1,4 @@
-"""The provider: what kind is it, who reads that, and what is told at the end."""
+"""The provider: detect the format, read the pages, store the result."""
 
 import asyncio
 import hashlib
@@ -10,20 +10,19 @@ from importlib.metadata import version
 from pathlib import Path
 
 from penstock import __version__
-from penstock.adapters.local_reader.book import Batch, Book, Glasses
+from penstock.adapters.local_reader.book import Glasses, OpenDocument, PageBatch
 from penstock.adapters.local_reader.bounds import ReaderLimits
-from penstock.adapters.local_reader.flat import read_flat
 from penstock.adapters.local_reader.papers import Papers
 from penstock.adapters.local_reader.pdfs import read_pdf
-from penstock.adapters.local_reader.pictures import read_picture
 from penstock.documents.blob_files import borrowed
 from penstock.documents.errors import DocumentEmpty, DocumentTooLarge
 from penstock.documents.kinds import IMAGES, Kind
+from penstock.documents.ocr import engine, page_images
 from penstock.documents.ocr.engine import load_engine, model_files
 from penstock.documents.ocr.provider import Desk, Reading, Source
 from penstock.documents.pages import Origin
 from penstock.documents.pdf.text_layer import load_parser
-from penstock.documents.text.document import detect_file_kind
+from penstock.documents.text.document import detect_file_kind, read_batches
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.json_object import JsonObject
 from penstock.kernel.sandbox.call import Sandbox, Warmup
@@ -38,21 +37,21 @@ PARSERS = (
     "pypdfium2",
     "PIL.Image",
 )
-MAKERS = ("liteparse", "rapidocr", "onnxruntime", "pypdfium2", "pikepdf", "pillow")  # of what is read
+MAKERS = ("liteparse", "rapidocr", "onnxruntime", "pypdfium2", "pikepdf", "pillow")  # libraries whose version counts
 ENGINE = ("penstock.documents.ocr.engine", "pypdfium2", "PIL.Image", "PIL.ImageOps")
-# A page whose fonts are not in it is drawn with these.
+# Used to render pages whose fonts are not embedded.
 FONTS = (Path("/usr/share/fonts"), Path("/usr/local/share/fonts"))
 
 
 def parser_sandbox(*, most_children: int = 4) -> Sandbox:
-    """Where files are parsed; one of the parsers has an event loop of its own, which wants a pair of sockets."""
+    """The sandbox for parsers; one of them runs an event loop, which needs a socket pair."""
     return Sandbox(
         preload=PARSERS, warmup=Warmup(function=load_parser), allow_socketpair=True, max_children=most_children
     )
 
 
 def engine_sandbox(profile: str, *, most_children: int = 1) -> Sandbox:
-    """Where pages are read by OCR, each document in a fork of a process that has the engine loaded."""
+    """The sandbox for OCR; each document runs in a fork of a process that has the engine loaded."""
     warmup = Warmup(function=load_engine, arguments=(profile,))
     return Sandbox(preload=ENGINE, readable=FONTS, warmup=warmup, max_children=most_children)
 
@@ -73,16 +72,16 @@ class LocalReader:
         self._engine = engine
         self._profile = profile
         self._limits = limits
-        self._versions = {"penstock": __version__, **{name: version(name) for name in MAKERS}}  # once: it asks the disk
+        self._versions = {"penstock": __version__, **{name: version(name) for name in MAKERS}}  # once: reads the disk
 
     @property
     def identity(self) -> JsonObject:
-        """Whatever may make another text of the same document. RateLimits that only refuse are no part of it."""
+        """What may change the text of a document. Limits that only refuse are not part of it."""
         options = {"profile": self._profile, "max_page_pixels": self._limits.max_page_pixels}
         return {"reader": self.name, "versions": self._versions, **options}
 
     async def read(self, source: Source, desk: Desk) -> Reading:
-        """Read a document, going on where an earlier attempt stopped."""
+        """Read a document, resuming an earlier attempt."""
         papers = Papers(self._blobs, desk.folder, self._scratch)
         if (done := await papers.find_reading()) is not None:
             return done
@@ -109,14 +108,14 @@ class LocalReader:
             raise DocumentTooLarge(filename=source.filename, reason=reason)
 
     @asynccontextmanager
-    async def _opened(self, source: Source, papers: Papers) -> AsyncIterator[Book]:
+    async def _opened(self, source: Source, papers: Papers) -> AsyncIterator[OpenDocument]:
         async with (
             borrowed(self._blobs, source.key, self._scratch) as path,
             self._parsers.session(path) as parsers,
             self._engine.session(path) as engine,
         ):
             limits = self._limits.parsing(source.size_bytes)
-            yield Book(
+            yield OpenDocument(
                 filename=source.filename,
                 size_bytes=source.size_bytes,
                 kind=await detect_file_kind(parsers, source.filename, limits=limits),
@@ -142,7 +141,26 @@ class LocalReader:
         )
 
 
-def _batches(book: Book) -> AsyncIterator[Batch]:
+def _batches(book: OpenDocument) -> AsyncIterator[PageBatch]:
     if book.kind is Kind.PDF:
         return read_pdf(book)
-    return read_picture(book) if book.kind in IMAGES else read_flat(book)
+    return _read_image(book) if book.kind in IMAGES else _read_text_file(book)
+
+
+async def _read_image(book: OpenDocument) -> AsyncIterator[PageBatch]:
+    """All frames in order. They are counted, and possibly refused, before one is decoded."""
+    limits = book.glasses.limits
+    frames = await book.parse_whole(page_images.count_image_pages, limits.max_page_pixels, limits.max_pages)
+    for number in range(1, frames.pages + 1):
+        yield PageBatch(pages=(await book.see(engine.read_image_page, number),), of=frames.pages)
+
+
+async def _read_text_file(book: OpenDocument) -> AsyncIterator[PageBatch]:
+    """All pages in order. Their number is known only with the last part."""
+    bounds, parsers = book.glasses.limits, book.glasses.parsers
+    limits = bounds.parsing(book.size_bytes)
+    parts = read_batches(parsers, book.kind, book.filename, max_pages=bounds.max_pages, limits=limits)
+    async for part in parts:
+        if part.pages:
+            last = part.pages[-1].number
+            yield PageBatch(pages=part.pages, of=last if part.following is None else last + 1)

@@ -1,16 +1,16 @@
-"""The OCR provider `mineru`: documents are read by MinerU, in its cloud or on a server of one's own.
+"""The OCR provider `mineru`: documents are read by MinerU, in its cloud or on a self-hosted server.
 
-A document goes out whole, or as parts where it is over the cloud's limits; the job's id is kept; the job is looked at
-until every part is done; each part's zip is unpacked with care and kept as pages. Killed at any point and called again,
-the reader goes on from what is kept: it sends nothing twice that was sent, and reads no part again that was read.
+A document is submitted whole, or in parts if it exceeds the cloud's limits; the job id is stored; the job is polled
+until every part is done; each part's zip is unpacked and stored as pages. After a crash at any point the reader resumes
+from what is stored: nothing is submitted twice and no part is read twice.
 
-    reader.py      the provider: plan, send, follow, bind      terms.py, errors.py  what is set, and what goes wrong
-    plan.py        which parts; cut.py cuts them (sandbox)     papers.py  what is kept between attempts
-    errand.py      one reading under way                       watch.py, patience.py  following its job
-    cloud.py       the protocol v4; codes.py its error codes   selfhosted.py  the protocol of `mineru-api`
-    protocol.py    what is asked of both                       jobs.py  what both speak of
-    wire.py        HTTP, bounded
-    unpack.py      the zip (sandbox)                           content.py  its list of blocks as pages
+   reader.py      the provider                                config.py, errors.py  settings and errors
+   plan.py        which parts; split.py cuts them (sandbox)   papers.py  what is stored between attempts
+   session.py     the reading in progress                     poll.py, heartbeat.py  polling its job
+   cloud.py       protocol v4; error_codes.py                 selfhosted.py  the `mineru-api` protocol
+   protocol.py    the interface of both                       jobs.py  their common types
+   http.py        bounded HTTP client
+   unpack.py      reads the zip (sandbox)                     content.py  converts its blocks to pages
 
-Nothing is imported here: the sandbox runs functions of this package and should load no more than it needs.
+This file imports nothing: the sandbox runs functions of this package and should load no more than it needs.
 """

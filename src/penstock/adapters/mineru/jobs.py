@@ -1,4 +1,4 @@
-"""What both protocols speak of: parts of a document, the job that reads them, and how far it is."""
+"""Types shared by both protocols: parts of a document, the job that reads them, and its status."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,8 +12,8 @@ MOST_ID_CHARACTERS = 200
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
-    """Some pages of the document that go out as one file; `pages` is 0 where nobody has counted them."""
+class DocumentPart:
+    """Some pages of a document, submitted as one file; `pages` is 0 if unknown."""
 
     number: int  # from 1
     first: int = 1  # its first page in the document
@@ -26,78 +26,78 @@ class Part:
 
     @property
     def tag(self) -> str:
-        """What a job calls it."""
+        """Its name in a job."""
         return f"part-{self.number:04d}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """How a document goes out. It is kept, so that every attempt cuts it alike."""
+class SplitPlan:
+    """How a document is submitted. It is stored, so that every attempt splits alike."""
 
-    protocol: str  # one file for a server may be several for the cloud
+    protocol: str  # a document may be one file for a server and several for the cloud
     size_bytes: int  # of the document
-    ending: str  # of the files' names: readers judge by it
-    parts: tuple[Part, ...]
-    by_upload: bool = False  # MinerU could not fetch it by its address
+    ending: str  # suffix of the file names, by which MinerU detects the format
+    parts: tuple[DocumentPart, ...]
+    by_upload: bool = False  # MinerU could not fetch it by URL
 
     @property
     def is_whole(self) -> bool:
-        """Whether it goes out as it is."""
+        """Whether it is submitted unsplit."""
         return len(self.parts) == 1
 
     @property
     def pages(self) -> int:
-        """Pages of the document, 0 when they are not known."""
+        """Pages of the document, 0 if unknown."""
         return sum(part.pages for part in self.parts)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Upload:
-    """A part that is still to be put to an address."""
+class PendingUpload:
+    """A part that is still to be uploaded."""
 
     part: int
     url: str = field(repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
-    """What MinerU was given: its id there, and which parts. It is good at that address only."""
+class MineruJob:
+    """A submitted job: its id and parts. It is valid at that endpoint only."""
 
     id: str
     endpoint: str
     parts: tuple[int, ...]
-    uploads: tuple[Upload, ...] = ()  # gone when all is sent
+    uploads: tuple[PendingUpload, ...] = ()  # empty when everything is uploaded
 
 
-State = Literal["unsent", "under way", "done", "failed"]
+State = Literal["unsent", "running", "done", "failed"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartLook:
-    """How far one part is. `sign` changes with whatever MinerU tells of it."""
+class PartStatus:
+    """The status of one part. `fingerprint` changes with anything MinerU reports about it."""
 
     state: State
-    sign: str
+    fingerprint: str
     done: int = 0
     of: int = 0
     url: str = field(default="", repr=False)  # of the result
     error: PenstockError | None = None
 
 
-Look = Mapping[int, PartLook]  # by the part's number; one that MinerU does not speak of is missing
+JobStatus = Mapping[int, PartStatus]  # by part number; parts that MinerU does not report are missing
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sheet:
-    """Where a result is written, and how much of it."""
+class DownloadTarget:
+    """Where a result is written, and its size limit."""
 
     path: Path
     most_bytes: int
     filename: str
 
 
-def is_id(value: object) -> TypeGuard[str]:
-    """Whether it can stand in a path, and in our own answers."""
+def is_valid_id(value: object) -> TypeGuard[str]:
+    """Whether this is safe in a URL path and in our own responses."""
     if not isinstance(value, str) or not 0 < len(value) <= MOST_ID_CHARACTERS or not value.isascii():
         return False
     return all(each.isalnum() or each in "-_" for each in value)

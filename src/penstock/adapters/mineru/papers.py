@@ -1,8 +1,8 @@
-"""What a reading by MinerU keeps between attempts, in the folder that its desk has for this run.
+"""What a reading by MinerU stores between attempts, in the folder of its run.
 
-`plan.json` says how the document is cut, `job.json` what MinerU was given, `part-0001.jsonl` holds the pages of a part
-and `part-0001.json`, written after it, says that they are whole. A folder is of one run only, so what lies there is
-never that of another provider or of an earlier try: an id is gone on with when `job.json` has it.
+`plan.json` says how the document is split, `job.json` what was submitted, `part-0001.jsonl` holds the pages of a part
+and `part-0001.json`, written after it, marks them as complete. A folder belongs to one run, so it never holds files of
+another provider or an earlier run: a job is resumed if `job.json` names it.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.adapters.mineru.jobs import Job, Part, Plan
+from penstock.adapters.mineru.jobs import DocumentPart, MineruJob, SplitPlan
 from penstock.documents.blob_files import borrowed, find_value, pieces_of
 from penstock.documents.ocr.provider import PAGES_TYPE
 from penstock.documents.pages import Page, read_pages
@@ -23,76 +23,76 @@ BATCH = 50  # pages in memory
 
 
 class KeptPart(msgspec.Struct, frozen=True, kw_only=True):
-    """That the pages of a part are kept, and what they are like."""
+    """Marks the pages of a part as stored."""
 
     pages: int
-    by_page: bool  # whether MinerU told what stands on which page
+    by_page: bool  # whether MinerU reported page numbers
 
 
 class JobPapers:
-    """The objects of one reading that is under way."""
+    """The stored objects of one reading in progress."""
 
     def __init__(self, blobs: Blobs, folder: str, scratch: Path) -> None:
         self._blobs = blobs
         self._folder = folder + FOLDER
         self._scratch = scratch
 
-    async def find_plan(self, protocol: str, size_bytes: int) -> Plan | None:
-        """The plan, if it is one for this protocol and for a document of this size."""
-        plan = await find_value(self._blobs, self._folder + "plan.json", Plan)
+    async def find_plan(self, protocol: str, size_bytes: int) -> SplitPlan | None:
+        """The plan, if it is for this protocol and a document of this size."""
+        plan = await find_value(self._blobs, self._folder + "plan.json", SplitPlan)
         if plan is None or (plan.protocol, plan.size_bytes) != (protocol, size_bytes):
             return None
         return plan
 
-    async def begin(self, plan: Plan) -> None:
-        """Keep a plan. What was kept under another one is worth nothing now."""
+    async def begin(self, plan: SplitPlan) -> None:
+        """Store a plan and delete everything stored under an earlier one."""
         while found := (await self._blobs.list(self._folder)).blobs:
             for blob in found:
                 await self._blobs.delete(blob.key)
         await self.keep_plan(plan)
 
-    async def keep_plan(self, plan: Plan) -> None:
-        """Put the plan where the next attempt finds it."""
+    async def keep_plan(self, plan: SplitPlan) -> None:
+        """Store the plan for the next attempt."""
         await self._put("plan.json", plan)
 
-    async def find_job(self, endpoint: str) -> Job | None:
-        """The job, if it was given to this very server."""
-        job = await find_value(self._blobs, self._folder + "job.json", Job)
+    async def find_job(self, endpoint: str) -> MineruJob | None:
+        """The job, if it was submitted to this endpoint."""
+        job = await find_value(self._blobs, self._folder + "job.json", MineruJob)
         return job if job is not None and job.endpoint == endpoint else None
 
-    async def keep_job(self, job: Job) -> None:
-        """Put the job where the next attempt finds it."""
+    async def keep_job(self, job: MineruJob) -> None:
+        """Store the job for the next attempt."""
         await self._put("job.json", job)
 
-    async def drop_job(self, job: Job) -> None:
-        """Forget a job that leads to nothing more, unless another worker has put its own there."""
+    async def drop_job(self, job: MineruJob) -> None:
+        """Delete a job that leads nowhere, unless another worker has stored its own."""
         kept = await self.find_job(job.endpoint)
         if kept is not None and kept.id == job.id:
             await self._blobs.delete(self._folder + "job.json")
 
-    async def find_part(self, part: Part) -> KeptPart | None:
-        """What is said of a part that was read."""
+    async def find_part(self, part: DocumentPart) -> KeptPart | None:
+        """The marker of a part that was read."""
         return await find_value(self._blobs, f"{self._folder}{part.tag}.json", KeptPart)
 
-    async def keep_part(self, part: Part, lines: Path, kept: KeptPart) -> None:
-        """Keep the pages of a part, and last that they are kept."""
+    async def keep_part(self, part: DocumentPart, lines: Path, kept: KeptPart) -> None:
+        """Store the pages of a part, then its marker."""
         await self._blobs.put(self._pages_key(part), pieces_of(lines), content_type=PAGES_TYPE)
         await self._put(f"{part.tag}.json", kept)
 
-    async def pages(self, part: Part) -> AsyncIterator[Sequence[Page]]:
-        """The pages of a part, some at a time."""
+    async def pages(self, part: DocumentPart) -> AsyncIterator[Sequence[Page]]:
+        """The pages of a part in batches."""
         async with borrowed(self._blobs, self._pages_key(part), self._scratch) as path:
             with await asyncio.to_thread(path.open, "rb") as lines:
                 found = read_pages(lines)
                 while batch := await asyncio.to_thread(lambda: list(islice(found, BATCH))):
                     yield batch
 
-    def file_key(self, part: Part, ending: str) -> str:
-        """Where a part lies that MinerU fetches by its address."""
+    def file_key(self, part: DocumentPart, ending: str) -> str:
+        """The key of a part that MinerU fetches by URL."""
         return f"{self._folder}{part.tag}{ending}"
 
-    def _pages_key(self, part: Part) -> str:
+    def _pages_key(self, part: DocumentPart) -> str:
         return f"{self._folder}{part.tag}.jsonl"
 
-    async def _put(self, name: str, value: Plan | Job | KeptPart) -> None:
+    async def _put(self, name: str, value: SplitPlan | MineruJob | KeptPart) -> None:
         await self._blobs.put(self._folder + name, msgspec.json.encode(value), content_type=JSON_TYPE)

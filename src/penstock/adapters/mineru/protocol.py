@@ -1,26 +1,26 @@
-"""What the reader asks of each protocol of MinerU."""
+"""The interface of MinerU's protocols."""
 
 from typing import Protocol
 
-from penstock.adapters.mineru.errand import Errand
-from penstock.adapters.mineru.jobs import Job, Look, PartLook, Sheet
+from penstock.adapters.mineru.jobs import DownloadTarget, JobStatus, MineruJob, PartStatus
+from penstock.adapters.mineru.session import MineruSession
 
 
-class Service(Protocol):
+class MineruService(Protocol):
     """One protocol of MinerU."""
 
-    async def send(self, errand: Errand) -> Job:
-        """Give MinerU all that is to be read."""
+    async def send(self, session: MineruSession) -> MineruJob:
+        """Submit all unread parts."""
         ...
 
-    async def go_on_sending(self, job: Job, errand: Errand) -> Job:
-        """Send what an earlier attempt has not sent."""
+    async def resume_upload(self, job: MineruJob, session: MineruSession) -> MineruJob:
+        """Upload the files that an earlier attempt has not uploaded."""
         ...
 
-    async def look(self, job: Job, filename: str) -> Look:
-        """How far it is; `MineruLost` when nobody there knows it any more."""
+    async def get_status(self, job: MineruJob, filename: str) -> JobStatus:
+        """The status of the job; `MineruJobLost` if the server no longer knows it."""
         ...
 
-    async def fetch(self, job: Job, done: PartLook, sheet: Sheet) -> None:
-        """Write the zip of a part that is done to a file."""
+    async def fetch(self, job: MineruJob, done: PartStatus, target: DownloadTarget) -> None:
+        """Download the zip of a finished part to a file."""
         ...

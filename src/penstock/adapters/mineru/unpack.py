@@ -1,8 +1,8 @@
-"""A result zip, read with care: what runs in the sandbox.
+"""Read a result zip safely. Runs in the sandbox.
 
-Nothing is unpacked to a disk. The names of all entries are looked at, and one that would lead out of a folder condemns
-the whole; then the list of blocks is read, or the markdown where there is none, counted as it is unpacked whatever the
-zip says of its size. Pages come back in stretches, since an answer from the sandbox is bounded.
+Nothing is unpacked to disk. The names of all entries are checked, and a path traversal rejects the whole archive. Then
+the list of blocks is read, or the markdown if there is none, counting bytes while unpacking whatever size the zip
+declares. Pages are returned in batches, since the output of the sandbox is bounded.
 """
 
 import stat
@@ -17,11 +17,11 @@ import msgspec
 from penstock.adapters.mineru.content import entries_by_page, page_of, plain_page
 from penstock.documents.pages import Page, write_page
 
-MOST_ENTRIES = 20_000  # a page with twenty pictures is rich
+MOST_ENTRIES = 20_000  # even a page with twenty images stays far below
 MOST_NAME_CHARACTERS = 1000
 MOST_LIST_BYTES = 128 * 1024 * 1024  # of the list of blocks; a thousand pages have 10 MB
 MOST_MARKDOWN_BYTES = 32 * 1024 * 1024
-MOST_TOLD_BYTES = 4 * 1024 * 1024 * 1024  # that all entries together may say they unpack to
+MOST_DECLARED_BYTES = 4 * 1024 * 1024 * 1024  # declared unpacked size of all entries
 STRETCH_BYTES = 4 * 1024 * 1024
 CHUNK_BYTES = 1024 * 1024
 LIST_NAME = "content_list.json"
@@ -29,85 +29,87 @@ MARKDOWN_NAME = "full.md"
 BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError, ValueError)
 
 
-class Stretch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Some pages of a part, as indexes from 0 go; `following` is None after the last."""
+class UnpackedPages(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Some pages of a part, by zero-based index; `following` is None after the last."""
 
     pages: tuple[Page, ...]
     by_page: bool
     following: int | None
 
 
-class Flaw(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Why a zip is not read: it is broken and may come whole another time, or it is not to be trusted."""
+class UnpackFailure(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Why a zip is not read: it is broken and may arrive whole another time, or it is not trustworthy."""
 
     kind: Literal["broken", "refused"]
     reason: str
 
 
-class _Flawed(Exception):
+class _UnpackError(Exception):
     def __init__(self, kind: Literal["broken", "refused"], reason: str) -> None:
         super().__init__(reason)
-        self.flaw = Flaw(kind=kind, reason=reason)
+        self.failure = UnpackFailure(kind=kind, reason=reason)
 
 
-def read_stretch(file: BinaryIO, first: int, pages: int, start: int, most_pages: int) -> Stretch | Flaw:
-    """Pages from index `start` on, the first of the part being page `first`. `pages` is 0 when it is not known."""
+def read_pages_from(
+    file: BinaryIO, first: int, pages: int, start: int, most_pages: int
+) -> UnpackedPages | UnpackFailure:
+    """Pages from index `start` on; `first` is the page number of index 0. `pages` is 0 if unknown."""
     try:
-        return _stretch(file, first, pages, start, most_pages)
-    except _Flawed as flawed:
-        return flawed.flaw
+        return _read_pages(file, first, pages, start, most_pages)
+    except _UnpackError as error:
+        return error.failure
     except BROKEN as error:
-        return Flaw(kind="broken", reason=f"it is no whole zip ({type(error).__name__})")
+        return UnpackFailure(kind="broken", reason=f"it is not a complete zip ({type(error).__name__})")
 
 
-def _stretch(file: BinaryIO, first: int, pages: int, start: int, most_pages: int) -> Stretch:
+def _read_pages(file: BinaryIO, first: int, pages: int, start: int, most_pages: int) -> UnpackedPages:
     with zipfile.ZipFile(file) as archive:
         _check_names(archive)
         listed = _find(archive, LIST_NAME)
         if listed is None:
-            return Stretch(pages=(plain_page(first, _markdown(archive)),), by_page=False, following=None)
+            return UnpackedPages(pages=(plain_page(first, _markdown(archive)),), by_page=False, following=None)
         entries = entries_by_page(_blocks(archive, listed), pages)
     count = pages or max(entries, default=0) + 1
     if count > most_pages:
-        raise _Flawed("refused", f"it speaks of {count} pages, and {most_pages} may be read (ETL_MAX_PAGES)")
+        raise _UnpackError("refused", f"it has {count} pages, and {most_pages} may be read (ETL_MAX_PAGES)")
     made: list[Page] = []
-    weight, index = 0, start
-    while index < count and weight < STRETCH_BYTES:
-        page = page_of(first + index, entries.get(index, ()))  # a page without blocks is a page all the same
+    size, index = 0, start
+    while index < count and size < STRETCH_BYTES:
+        page = page_of(first + index, entries.get(index, ()))  # also for a page without blocks
         made.append(page)
-        weight += len(write_page(page))
+        size += len(write_page(page))
         index += 1
-    return Stretch(pages=tuple(made), by_page=True, following=index if index < count else None)
+    return UnpackedPages(pages=tuple(made), by_page=True, following=index if index < count else None)
 
 
 def _check_names(archive: zipfile.ZipFile) -> None:
     entries = archive.infolist()
     if len(entries) > MOST_ENTRIES:
-        raise _Flawed("refused", f"it has more than {MOST_ENTRIES} entries")
-    if sum(entry.file_size for entry in entries) > MOST_TOLD_BYTES:
-        raise _Flawed("refused", f"it would unpack to more than {MOST_TOLD_BYTES} bytes")
+        raise _UnpackError("refused", f"it has more than {MOST_ENTRIES} entries")
+    if sum(entry.file_size for entry in entries) > MOST_DECLARED_BYTES:
+        raise _UnpackError("refused", f"it would unpack to more than {MOST_DECLARED_BYTES} bytes")
     seen = set()
     for entry in entries:
-        if (reason := _why_bad(entry)) is not None:
-            raise _Flawed("refused", reason)
+        if (reason := _entry_problem(entry)) is not None:
+            raise _UnpackError("refused", reason)
         if entry.orig_filename in seen:
-            raise _Flawed("refused", "two of its entries have one name")
+            raise _UnpackError("refused", "two of its entries have the same name")
         seen.add(entry.orig_filename)
 
 
-def _why_bad(entry: zipfile.ZipInfo) -> str | None:
-    name = entry.orig_filename  # as it was written; `filename` is cut at a NUL
+def _entry_problem(entry: zipfile.ZipInfo) -> str | None:
+    name = entry.orig_filename  # as written; `filename` is cut at a NUL
     if len(name) > MOST_NAME_CHARACTERS:
-        return f"an entry has a name of more than {MOST_NAME_CHARACTERS} characters"
+        return f"an entry name is longer than {MOST_NAME_CHARACTERS} characters"
     if name.startswith("/") or "\\" in name or "\0" in name or name[1:2] == ":" or ".." in name.split("/"):
-        return "an entry has a name that leads out of its folder"
+        return "an entry name leads out of its folder"
     if stat.S_IFMT(entry.external_attr >> 16) not in {0, stat.S_IFREG, stat.S_IFDIR}:
         return "an entry is a link or a device"
     return None
 
 
 def _find(archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo | None:
-    """The entry of this name, or one that ends in it after a prefix; the least deep when there are several."""
+    """The entry of this name, or one that ends in it after a prefix; the least deep if there are several."""
     return _least_deep(entry for entry in archive.infolist() if _is_named(PurePosixPath(entry.filename).name, name))
 
 
@@ -123,7 +125,7 @@ def _markdown(archive: zipfile.ZipFile) -> str:
     others = (entry for entry in archive.infolist() if entry.filename.endswith(".md"))
     entry = _find(archive, MARKDOWN_NAME) or _least_deep(others)
     if entry is None:
-        raise _Flawed("broken", "it has neither a list of blocks nor markdown")
+        raise _UnpackError("broken", "it has neither a list of blocks nor markdown")
     return _content(archive, entry, MOST_MARKDOWN_BYTES).decode(errors="replace").replace("\0", "")
 
 
@@ -131,15 +133,15 @@ def _blocks(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Any:
     try:
         return msgspec.json.decode(_content(archive, entry, MOST_LIST_BYTES))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise _Flawed("broken", "its list of blocks is no JSON") from error
+        raise _UnpackError("broken", "its list of blocks is not JSON") from error
 
 
 def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most_bytes: int) -> bytes:
-    """An entry unpacked, and no more than that much of it."""
+    """Unpack an entry, up to a limit."""
     read = bytearray()
     with archive.open(entry) as stream:
         while chunk := stream.read(CHUNK_BYTES):
             read += chunk
             if len(read) > most_bytes:
-                raise _Flawed("refused", f"an entry unpacks to more than {most_bytes} bytes")
+                raise _UnpackError("refused", f"an entry unpacks to more than {most_bytes} bytes")
     return bytes(read)

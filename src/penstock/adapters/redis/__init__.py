@@ -1,1 +1,1 @@
-"""Redis: run state, rates, wake-up and streams. `link.py` is the connection that all of them share."""
+"""Redis: run state, rate limits, the wake-up notifier and streams. `client.py` is the connection they share."""

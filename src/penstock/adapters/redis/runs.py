@@ -1,13 +1,13 @@
-"""Run state in Redis: a hash at exactly the entry's key, so that other programs can look at it too.
+"""Run state in Redis: one hash per entry, at exactly the entry's key, so that other programs can read it.
 
-`fields` holds what the entry says, as JSON. Its texts and numbers stand beside it once more, each by its name (phase,
-progress, attempts, pointers), for those programs alone: nothing here reads them.
+`fields` holds the entry's fields as JSON. Strings and numbers are also stored as separate hash fields (phase, progress,
+attempts, pointers) for those other programs only; nothing here reads them.
 
-One script guards each put. Two kinds of sorted sets go along with the hashes: one per status, which lists its keys in
-the order of their bytes, and one for all, which knows when each (status, key) is over. Redis forgets a hash by itself
-but not what the sets say about it. So a list drops what it finds to be gone, and `sweep` drops the rest.
+One script guards each put. Two kinds of sorted sets accompany the hashes: one per status, listing its keys in byte
+order, and one for all, holding when each (status, key) expires. Redis expires a hash by itself but not its set members,
+so a listing drops members whose hash is gone, and `sweep` drops the rest.
 
-Whether an entry's time is over is decided by our clock, as in the database; Redis's own forgetting only frees memory.
+Our clock decides whether an entry has expired, as in the database; the Redis TTL only frees memory.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,19 +16,19 @@ from typing import Any
 
 import msgspec
 
-from penstock.adapters.redis.link import RedisLink, Script
+from penstock.adapters.redis.client import RedisClient, Script
 from penstock.kernel.clock import Clock
 from penstock.kernel.json_object import JsonObject
 from penstock.kernel.rate_limits import EPOCH
 from penstock.kernel.runstate import RunEntry, RunMovedOn
 
-LISTS = "penstock:runs:"  # and a status: its keys
-ENDS = "penstock:run-ends"  # "status NUL key" by the microsecond at which it is over
+LISTS = "penstock:runs:"  # followed by a status: its keys
+ENDS = "penstock:run-ends"  # "status NUL key", scored by its expiry in microseconds
 FIELDS = ("run", "order", "status", "final", "fields", "ends_at")
-KEPT = {"place", *FIELDS}  # names that are ours
-BITE = 200  # how many entries one script looks at: nobody else is served meanwhile
+RESERVED_FIELDS = {"place", *FIELDS}  # hash fields used by the scripts
+BATCH = 200  # entries per script call: Redis serves nobody else while a script runs
 
-# A place is run and order as one text that sorts: Lua's numbers are floats and would round a large order.
+# `place` is run and order as one sortable string: Lua numbers are doubles and would round a large order.
 PUT = Script("""
 local key, ends, lists = KEYS[1], KEYS[2], ARGV[1]
 local now, milliseconds, place = tonumber(ARGV[2]), ARGV[3], ARGV[4]
@@ -51,7 +51,7 @@ redis.call('ZADD', ends, ends_at, status .. '\\0' .. key)
 return 1
 """)
 
-# Returns the entries that are there, each with its key.
+# Returns the live entries, each with its key.
 MANY = Script("""
 local now, entries = tonumber(ARGV[1]), {}
 for _, key in ipairs(KEYS) do
@@ -64,7 +64,7 @@ end
 return entries
 """)
 
-# Returns how many keys it looked at, the last of them, and the entries that are there, each with its key.
+# Returns the number of keys examined, the last of them, and the live entries, each with its key.
 LIST = Script("""
 local list, status, now = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local keys = redis.call('ZRANGEBYLEX', list, '(' .. ARGV[3], '+', 'LIMIT', 0, ARGV[4])
@@ -81,7 +81,7 @@ end
 return {#keys, keys[#keys] or '', entries}
 """)
 
-# Returns how many it dropped. An end that was moved on by a put is not found here: the put moved its score too.
+# Returns the number of dropped members. A put also moves the score, so renewed entries are not found here.
 SWEEP = Script("""
 local ends, lists, now = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local over = redis.call('ZRANGEBYSCORE', ends, '-inf', ARGV[2], 'LIMIT', 0, ARGV[3])
@@ -102,54 +102,56 @@ class RedisRunState:
 
     in_rows = False
 
-    def __init__(self, link: RedisLink, clock: Clock, *, live_seconds: float, final_seconds: float) -> None:
-        self._link = link
+    def __init__(self, redis: RedisClient, clock: Clock, *, live_seconds: float, final_seconds: float) -> None:
+        self._redis = redis
         self._clock = clock
         self._live = timedelta(seconds=live_seconds)
         self._final = timedelta(seconds=final_seconds)
 
     async def put(self, entry: RunEntry) -> None:
-        """Store an entry that comes later than what is there, or raise `RunMovedOn`."""
+        """Store an entry that is newer than the stored one, or raise `RunMovedOn`."""
         now, lives = self._now(), _micros(self._final if entry.final else self._live)
         time = (now, -(-lives // 1000))
         place = f"{entry.run + 2**31:010d}{entry.order + 2**63:020d}"
         what = (entry.run, entry.order, entry.status, int(entry.final), msgspec.json.encode(entry.fields), now + lives)
-        if not await self._link.run(PUT, (entry.key, ENDS), LISTS, *time, place, *what, *_plainly(entry.fields)):
+        if not await self._redis.run_script(
+            PUT, (entry.key, ENDS), LISTS, *time, place, *what, *_readable_fields(entry.fields)
+        ):
             raise RunMovedOn(key=entry.key, run=entry.run, order=entry.order)
 
     async def get(self, key: str) -> RunEntry | None:
-        """The entry, unless there is none or its time is over."""
-        values = await self._link.call("HMGET", key, *FIELDS)
+        """The entry, or None if it is missing or expired."""
+        values = await self._redis.execute("HMGET", key, *FIELDS)
         if values[-1] is None or int(values[-1]) <= self._now():
             return None
         return _entry(key, values)
 
     async def get_many(self, keys: Sequence[str]) -> Sequence[RunEntry]:
-        """Those of these entries that `get` would find, in no order."""
+        """The live entries among these keys, in no order."""
         entries: list[RunEntry] = []
-        for start in range(0, len(keys), BITE):
-            found = await self._link.run(MANY, keys[start : start + BITE], self._now())
+        for start in range(0, len(keys), BATCH):
+            found = await self._redis.run_script(MANY, keys[start : start + BATCH], self._now())
             entries += [_entry(values[-1].decode(), values) for values in found]
         return entries
 
     async def list_by_status(self, status: str, *, after: str = "", limit: int = 100) -> Sequence[RunEntry]:
-        """Entries with a status, in the order of their keys, from the one after `after`."""
+        """Entries with a status in key order, starting after `after`."""
         entries: list[RunEntry] = []
         last: str | bytes = after
         while len(entries) < limit:
-            wanted = min(BITE, limit - len(entries))
-            seen, last, found = await self._link.run(LIST, (LISTS + status,), status, self._now(), last, wanted)
+            wanted = min(BATCH, limit - len(entries))
+            seen, last, found = await self._redis.run_script(LIST, (LISTS + status,), status, self._now(), last, wanted)
             entries += [_entry(values[-1].decode(), values) for values in found]
             if seen < wanted:
                 break
         return entries
 
     async def sweep(self, *, limit: int = 10_000) -> int:
-        """Forget entries whose time is over; returns how many."""
+        """Delete expired entries; returns how many."""
         swept = 0
         while swept < limit:
-            wanted = min(BITE, limit - swept)
-            dropped = await self._link.run(SWEEP, (ENDS,), LISTS, self._now(), wanted)
+            wanted = min(BATCH, limit - swept)
+            dropped = await self._redis.run_script(SWEEP, (ENDS,), LISTS, self._now(), wanted)
             swept += dropped
             if dropped < wanted:
                 break
@@ -163,10 +165,10 @@ def _micros(time: timedelta) -> int:
     return time // timedelta(microseconds=1)
 
 
-def _plainly(fields: JsonObject) -> Iterator[str | bytes]:
-    """Names and values of what can be read without decoding; what there is none of is left out."""
+def _readable_fields(fields: JsonObject) -> Iterator[str | bytes]:
+    """Names and values of scalar fields, for programs that do not decode JSON; None is left out."""
     for name, value in fields.items():
-        if name not in KEPT and isinstance(value, str | int | float):
+        if name not in RESERVED_FIELDS and isinstance(value, str | int | float):
             yield name
             yield value if isinstance(value, str) else msgspec.json.encode(value)
 

@@ -1,4 +1,4 @@
-"""Signature Version 4 for requests that have a short body or none: pure, checked by the store on every request."""
+"""AWS Signature Version 4 for requests with a short body or none. Pure functions."""
 
 import hashlib
 import hmac
@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from urllib.parse import quote, urlsplit
 
-from penstock.adapters.s3.place import Keys
+from penstock.adapters.s3.config import S3Credentials
 
 ALGORITHM = "AWS4-HMAC-SHA256"
-UNRESERVED = "-_.~"  # everything else in a path or a query is escaped, as the signature wants it
+UNRESERVED = "-_.~"  # everything else in a path or a query is percent-encoded, as the signature requires
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
-    """A request before it is signed. Keys and values are as people write them; escaping is done here."""
+class S3Request:
+    """A request before it is signed. Path and query are unescaped; escaping is done here."""
 
     method: str
     origin: str
@@ -26,12 +26,12 @@ class Request:
 
     @property
     def url(self) -> str:
-        """The address, escaped exactly as it is signed."""
+        """The URL, escaped exactly as it is signed."""
         return f"{self.origin}{self._path}" + (f"?{self._query}" if self.query else "")
 
     @property
     def canonical(self) -> tuple[str, str, str]:
-        """What the signature says about the request's line."""
+        """Method, path and query of the canonical request."""
         return self.method, self._path, self._query
 
     @property
@@ -44,8 +44,8 @@ class Request:
         return "&".join(f"{name}={value}" for name, value in pairs)
 
 
-def signed_headers(request: Request, *, keys: Keys, region: str, at: datetime) -> dict[str, str]:
-    """The headers that make the store believe that the request is ours."""
+def signed_headers(request: S3Request, *, keys: S3Credentials, region: str, at: datetime) -> dict[str, str]:
+    """The headers of the request with its signature."""
     moment, digest = at.strftime("%Y%m%dT%H%M%SZ"), hashlib.sha256(request.body).hexdigest()
     headers = {name.lower(): value for name, value in request.headers.items()}
     headers |= {"host": urlsplit(request.origin).netloc, "x-amz-date": moment, "x-amz-content-sha256": digest}
@@ -60,7 +60,7 @@ def signed_headers(request: Request, *, keys: Keys, region: str, at: datetime) -
     return headers | {"authorization": f"{ALGORITHM} {credential}"}
 
 
-def _signature(statement: list[str], keys: Keys, scope: str) -> str:
+def _signature(statement: list[str], keys: S3Credentials, scope: str) -> str:
     key = f"AWS4{keys.secret}".encode()
     for part in scope.split("/"):
         key = hmac.digest(key, part.encode(), "sha256")

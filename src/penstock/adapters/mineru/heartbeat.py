@@ -1,4 +1,4 @@
-"""How long to wait for a job, and how to let others know that somebody waits."""
+"""Heartbeats while waiting for MinerU, and detection of stalled jobs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -10,11 +10,11 @@ from penstock.kernel.clock import Clock
 
 T = TypeVar("T")
 
-Alive = Callable[[], Awaitable[None]]  # a sign of life; raises when the work is not wanted any more
+Heartbeat = Callable[[], Awaitable[None]]  # raises if the run was cancelled
 
 
-class Patience:
-    """Ends when nothing has changed for too long. Trouble on the way is no change."""
+class StallDetector:
+    """Detects that nothing has changed for too long. Errors do not count as a change."""
 
     def __init__(self, clock: Clock, seconds: float) -> None:
         self._clock = clock
@@ -22,31 +22,31 @@ class Patience:
         self._sign: object = None
         self._since = clock.now()
 
-    def see(self, sign: object) -> None:
-        """What was seen now; whatever differs from the last time is progress."""
-        if sign != self._sign:
-            self._sign, self._since = sign, self._clock.now()
+    def see(self, fingerprint: object) -> None:
+        """Record what was seen; any difference to the last time is progress."""
+        if fingerprint != self._sign:
+            self._sign, self._since = fingerprint, self._clock.now()
 
     def check(self, job: str, reason: str) -> None:
-        """`MineruStalled` when it is at its end."""
+        """Raise `MineruStalled` after `seconds` without progress."""
         if self._clock.now() - self._since >= timedelta(seconds=self._seconds):
             raise MineruStalled(job=job, seconds=self._seconds, reason=reason)
 
 
-async def while_alive(work: Coroutine[Any, Any, T], alive: Alive, clock: Clock, seconds: float) -> T:
-    """What the work returns; meanwhile a sign of life is given every so many seconds, and may end it."""
+async def with_heartbeat(work: Coroutine[Any, Any, T], heartbeat: Heartbeat, clock: Clock, seconds: float) -> T:
+    """Await `work` and call `heartbeat` every `seconds` meanwhile, which may raise and so cancel the work."""
     working = asyncio.create_task(work)
     try:
         while not working.done():
             await _pause(working, clock, seconds)
             if not working.done():
-                await alive()
+                await heartbeat()
         return working.result()
     finally:
         working.cancel()
         await asyncio.wait({working})
         if not working.cancelled():
-            working.exception()  # looked at, or asyncio complains that nobody did
+            working.exception()  # retrieved, or asyncio logs that it never was
 
 
 async def _pause(working: asyncio.Task[Any], clock: Clock, seconds: float) -> None:

@@ -1,8 +1,8 @@
-"""Asking: one question after another for one document, with repairs, and a bill at the end.
+"""The model calls for one document: questions, repair rounds and usage.
 
-Each reply is kept in the stage's folder under the hash of its question, before anybody looks at it: a worker that dies
-pays only for the calls that were under way. Questions depend on nothing but the document, the rule and the settings,
-so the next worker asks the same ones and finds the replies.
+Each reply is stored in the stage's folder under the hash of its question before it is examined, so a crash costs only
+the calls in flight. Questions depend on nothing but the document, the rule and the settings: the next worker asks the
+same ones and finds the replies.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from penstock.adapters.llm_shaper.checking import Checker
+from penstock.adapters.llm_shaper.validation import AnswerChecker
 from penstock.documents.blob_files import find_value
 from penstock.documents.chat_model import ChatModel, Message, Question, Reply, Which
 from penstock.documents.extract.errors import ModelRuleUnusable, ResultNotValid
@@ -23,43 +23,43 @@ from penstock.documents.ocr.provider import Desk
 from penstock.kernel.blobs import JSON_TYPE, Blobs
 from penstock.kernel.json_object import JsonObject
 
-FOLDER = "replies/"
+REPLIES = "replies/"
 MOST_SCHEMA_BYTES = 100_000  # a sandboxed call takes 128 KiB of arguments
 SHOWN_PROBLEMS = 5  # in an error
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """The schema of an answer in the forms that it is needed in."""
+class TargetSchema:
+    """The JSON Schema of an answer in all forms that are needed."""
 
     schema: JsonObject
     written: bytes
     strict: JsonObject | None
 
     @classmethod
-    def by(cls, schema: JsonObject | None) -> "Wanted":
-        """The forms of a schema; `ModelRuleUnusable` where it is none or too much."""
+    def of(cls, schema: JsonObject | None) -> "TargetSchema":
+        """The forms of a schema; `ModelRuleUnusable` if it is missing or too large."""
         if not schema:
             raise ModelRuleUnusable(reason="it has no json_schema")
         try:
             written = msgspec.json.encode(schema)
             strict = strict_schema(schema)
         except RecursionError as error:
-            raise ModelRuleUnusable(reason="its json_schema is nested too deep") from error
+            raise ModelRuleUnusable(reason="its json_schema is nested too deeply") from error
         if len(written) > MOST_SCHEMA_BYTES:
             raise ModelRuleUnusable(reason=f"its json_schema is longer than {MOST_SCHEMA_BYTES} bytes")
         return cls(schema=schema, written=written, strict=strict)
 
 
 @dataclass
-class Asker:
-    """Whoever asks about one document. `filename` is for errors only, no model sees it."""
+class ModelSession:
+    """The model calls for one document. `filename` is for errors only, no model sees it."""
 
     filename: str
     model: ChatModel
     which: Which
     blobs: Blobs
-    checker: Checker
+    checker: AnswerChecker
     desk: Desk
     repair_rounds: int
     replies: list[Reply] = field(default_factory=list)
@@ -69,70 +69,72 @@ class Asker:
     steps: int = 1
 
     async def plan(self, steps: int) -> None:
-        """Say how many steps there will be."""
+        """Set the number of progress steps."""
         self.steps = steps
         await self.desk.progress(self.done, self.steps)
 
     async def step(self) -> None:
-        """Say that one is done."""
+        """Report that one step is done."""
         self.done += 1
         await self.desk.progress(self.done, self.steps)
 
-    async def value(self, messages: Sequence[Message], wanted: Wanted, *, rounds: int | None = None) -> JsonObject:
-        """A value that satisfies the schema, or `ResultNotValid` after so many repairs."""
+    async def value(
+        self, messages: Sequence[Message], target: TargetSchema, *, rounds: int | None = None
+    ) -> JsonObject:
+        """A value that satisfies the schema, or `ResultNotValid` after `rounds` repairs."""
         most = self.repair_rounds if rounds is None else rounds
         asked, turn = tuple(messages), 0
         while True:
-            reply = await self._ask(asked, wanted, turn)
-            verdict = await self.check(reply.text, wanted)
+            reply = await self._ask(asked, target, turn)
+            verdict = await self.check(reply.text, target)
             if verdict.is_valid:
-                return self.taken(verdict)
+                return self.accept(verdict)
             if turn == most:
                 raise self.failure(verdict.problems)
             asked, turn = retry_prompt(messages, reply.text, verdict.problems), turn + 1
             self.repairs += 1
 
     async def prose(self, messages: Sequence[Message]) -> str:
-        """What the model says, in its own words. One that only thinks is asked again: its part would be lost."""
+        """A free-text answer. If it contains only reasoning, ask again: the chunk would be lost."""
         for turn in range(self.repair_rounds + 1):
             self.repairs += turn > 0
-            said = strip_reasoning((await self._ask(messages, turn=turn)).text).strip()
-            if said:
-                return said
-        raise self.failure([ResponseProblem("", "the model only thinks and says nothing")])
+            text = strip_reasoning((await self._ask(messages, turn=turn)).text).strip()
+            if text:
+                return text
+        raise self.failure([ResponseProblem("", "the answer contains only reasoning")])
 
-    async def check(self, answer: str, wanted: Wanted) -> ParsedResponse:
-        """The verdict on an answer. A schema that cannot be used is none of the model's faults, and ends it all."""
-        verdict = await self.checker.read(self.filename, answer, wanted.written)
+    async def check(self, answer: str, target: TargetSchema) -> ParsedResponse:
+        """Validate an answer. An unusable schema is not the model's fault and raises."""
+        verdict = await self.checker.read(self.filename, answer, target.written)
         if verdict.schema_error is not None:
             raise ModelRuleUnusable(reason=f"its json_schema cannot be used ({verdict.schema_error})")
         return verdict
 
-    async def check_value(self, value: JsonObject, wanted: Wanted) -> ParsedResponse:
-        """The verdict on a value."""
-        return await self.check(msgspec.json.encode(value).decode(), wanted)
+    async def check_value(self, value: JsonObject, target: TargetSchema) -> ParsedResponse:
+        """Validate a value."""
+        return await self.check(msgspec.json.encode(value).decode(), target)
 
-    def taken(self, verdict: ParsedResponse) -> JsonObject:
-        """The value of a good verdict."""
+    def accept(self, verdict: ParsedResponse) -> JsonObject:
+        """The value of a valid verdict."""
         self.mended += verdict.repaired
         value: JsonObject = verdict.value
         return value
 
     def failure(self, problems: Sequence[ResponseProblem]) -> ResultNotValid:
-        """Why there is no value."""
+        """The error for an answer that is still invalid."""
         shown = "; ".join(f"{problem.pointer or '/'}: {problem.message}" for problem in problems[:SHOWN_PROBLEMS])
         more = len(problems) - SHOWN_PROBLEMS
         return ResultNotValid(repairs=self.repairs, problems=f"{shown}; and {more} more" if more > 0 else shown)
 
-    async def _ask(self, messages: Sequence[Message], wanted: Wanted | None = None, turn: int = 0) -> Reply:
+    async def _ask(self, messages: Sequence[Message], target: TargetSchema | None = None, turn: int = 0) -> Reply:
         question = Question(
             messages=tuple(messages),
             which=self.which,
-            schema=wanted.schema if wanted else None,
-            strict_schema=wanted.strict if wanted else None,
+            schema=target.schema if target else None,
+            strict_schema=target.strict if target else None,
         )
-        await self.desk.progress(self.done, self.steps)  # a question is a sign of life, and so is its answer
-        key = f"{self.desk.folder}{FOLDER}{self._fingerprint(question, turn)}.json"
+        await self.desk.progress(self.done, self.steps)  # a heartbeat before and after the call
+        key = f"{self.desk.folder}{REPLIES}{self._fingerprint(question, turn)}.json"
         reply = await find_value(self.blobs, key, Reply)
         if reply is None:
             reply = await self.model.ask(question)
@@ -142,12 +144,12 @@ class Asker:
         return reply
 
     def _fingerprint(self, question: Question, turn: int) -> str:
-        """The turn counts: a model that repeats its answer is asked the same again, and may then say something else."""
+        """Includes the turn: a model that repeats its answer is asked the same again and may answer differently."""
         asked = msgspec.json.encode((self.model.identity(self.which), question, turn), order="sorted")
         return hashlib.sha256(asked).hexdigest()
 
     def usage(self, strategy: str) -> JsonObject:
-        """What was paid for this document, calls of workers that died included. What nobody tells is null."""
+        """Usage for this document, including calls of crashed workers. Null where the server reports nothing."""
         replies = self.replies
         return {
             "model": replies[-1].model if replies else None,
@@ -164,6 +166,6 @@ class Asker:
         }
 
 
-def _sum(told: Sequence[int | float | None]) -> int | float | None:
-    known = [each for each in told if each is not None]
-    return sum(known) if len(known) == len(told) else None
+def _sum(notes: Sequence[int | float | None]) -> int | float | None:
+    known = [each for each in notes if each is not None]
+    return sum(known) if len(known) == len(notes) else None

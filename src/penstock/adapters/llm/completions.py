@@ -1,7 +1,7 @@
-"""Reading an answer: every field of it may be missing or of the wrong type.
+"""Parse a chat completion, any field of which may be missing or of the wrong type.
 
-What is no answer at all is `ModelAway`, since the server, or something before it, has a fault. What is an answer is
-judged by how it ended: half of one is none, and what the model thought on its way is not what it says.
+A malformed response raises `ModelAway`: the server or a proxy before it is faulty. A completion that was cut off or
+filtered is an error, and reasoning content is not part of the answer.
 """
 
 from collections.abc import Mapping
@@ -10,20 +10,20 @@ from typing import Any
 
 import msgspec
 
-from penstock.adapters.llm.troubles import Trouble, shown, trouble_in
+from penstock.adapters.llm.errors import LlmErrorResponse, error_in_body, redacted
 from penstock.documents.chat_model import AnswerCutOff, ModelAway, ModelDeclined
 
-CUT_OFF = frozenset({"length", "max_tokens", "model_length"})  # the first is OpenAI's, others say it in their own words
+CUT_OFF = frozenset({"length", "max_tokens", "model_length"})  # the first is OpenAI's, the others are variants
 FILTERED = frozenset({"content_filter", "safety"})
-MOST_NAME = 200  # characters of an id or of a model's name
+MOST_NAME = 200  # characters of an id or a model name
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
-    """What a model said, and how it ended."""
+class Completion:
+    """The answer of a model, its finish reason and token usage."""
 
     text: str
-    finish: str = ""
+    finish_reason: str = ""
     refusal: str = ""
     id: str = ""
     model: str = ""
@@ -32,34 +32,34 @@ class Said:
     cached_tokens: int | None = None
 
     def whole(self, *, key: str) -> str:
-        """The words of a whole answer; an error when it is none."""
-        if self.refusal or self.finish in FILTERED:
-            raise ModelDeclined(reason=shown(self.refusal, key) or "its server filtered the answer")
-        if self.finish in CUT_OFF:
+        """The text of a complete answer; raises if it was refused, cut off or blank."""
+        if self.refusal or self.finish_reason in FILTERED:
+            raise ModelDeclined(reason=redacted(self.refusal, key) or "the server filtered the answer")
+        if self.finish_reason in CUT_OFF:
             raise AnswerCutOff
         if not self.text.strip():
-            raise ModelAway(reason="its answer is blank")
+            raise ModelAway(reason="the answer is blank")
         return self.text
 
 
-def read_answer(body: bytes, *, key: str) -> Said | Trouble:
-    """What came with a status that says that all is well."""
+def read_completion(body: bytes, *, key: str) -> Completion | LlmErrorResponse:
+    """Parse the body of a successful response."""
     try:
         found = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise _garbled("its answer is no JSON") from error
+        raise _malformed("the response is not JSON") from error
     if not isinstance(found, dict):
-        raise _garbled("its answer is no object")
-    choice = _first(found.get("choices"))
+        raise _malformed("the response is not an object")
+    choice = _default(found.get("choices"))
     if not choice:
         told = found.get("error")
         if isinstance(told, dict):
-            return trouble_in(told, key=key)
-        raise _garbled("its answer holds no choice")
+            return error_in_body(told, key=key)
+        raise _malformed("the response contains no choice")
     message, usage = _object(choice.get("message")), _object(found.get("usage"))
-    return Said(
+    return Completion(
         text=_content(message.get("content")),
-        finish=_text(choice.get("finish_reason")),
+        finish_reason=_text(choice.get("finish_reason")),
         refusal=_text(message.get("refusal")),
         id=_text(found.get("id"))[:MOST_NAME],
         model=_text(found.get("model"))[:MOST_NAME],
@@ -69,11 +69,11 @@ def read_answer(body: bytes, *, key: str) -> Said | Trouble:
     )
 
 
-def _garbled(reason: str) -> ModelAway:
+def _malformed(reason: str) -> ModelAway:
     return ModelAway(reason=reason, in_short=reason)
 
 
-def _first(choices: Any) -> Mapping[str, Any]:
+def _default(choices: Any) -> Mapping[str, Any]:
     return _object(choices[0]) if isinstance(choices, list) and choices else {}
 
 
@@ -90,7 +90,7 @@ def _count(value: Any) -> int | None:
 
 
 def _content(content: Any) -> str:
-    """The words of a content, which a few servers give in parts."""
+    """The text of a message content, which a few servers return in parts."""
     if isinstance(content, list):
         return "".join(_text(_object(part).get("text")) for part in content)
     return _text(content)

@@ -1,7 +1,7 @@
-"""Pages of a listing where the keys are the machine's own, which only obstore knows how to get.
+"""List through obstore, for the machine's own role, whose credentials only obstore can obtain.
 
-A folder marker (`a/`) shows as an object `a` here, and a foreign key with an empty segment or an unprintable character
-ends the listing with a named error. Give the store keys of its own where others write into its prefix.
+A directory marker (`a/`) shows as an object `a`, and a foreign key with an empty segment or a non-printable character
+ends the listing with an error. Configure an access key where others write under the same prefix.
 """
 
 from typing import TYPE_CHECKING
@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING
 from obstore import list as list_objects
 from obstore.store import S3Store
 
-from penstock.adapters.s3.faults import named
-from penstock.adapters.s3.listing import LAST, Answer
+from penstock.adapters.s3.errors import mapped_errors
+from penstock.adapters.s3.listing import LAST, S3Page
 from penstock.kernel.blobs import BlobStat
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
 
 
-class RolePages:
-    """The one question of `asking.py` that obstore can be asked, as far as it can."""
+class ObstoreLister:
+    """Lists pages as `SignedClient` does, as far as obstore supports it."""
 
     def __init__(self, store: S3Store, root: str) -> None:
         self._store = store
         self._root = root
 
-    async def page(self, prefix: str, start: str, most: int) -> Answer:
+    async def list_page(self, prefix: str, start: str, most: int) -> S3Page:
         """Objects that begin with `prefix` and come after `start`, in the store's own order; keys without the root."""
-        with named(prefix):
+        with mapped_errors(prefix):
             found = await self._read(self._root + prefix, start and self._root + start, most + 1)
-        return Answer(blobs=tuple(found[:most]), more=len(found) > most)
+        return S3Page(blobs=tuple(found[:most]), more=len(found) > most)
 
     async def _read(self, prefix: str, start: str, most: int) -> list[BlobStat]:
         folder, _, part = prefix.rpartition("/")
@@ -52,10 +52,10 @@ def _as_stat(listed: "ObjectMeta", root: str) -> BlobStat:
 
 
 def _just_before(prefix: str, part: str) -> str | None:
-    """A place in the listing before all that begins with `prefix`, and after what does not. None: the beginning."""
+    """A listing offset just before the first key that begins with `prefix`. None: the beginning."""
     if not part:
         return None
     before = chr(ord(part[-1]) - 1)
     if before == "/" and len(part) == 1:
-        before = "."  # obstore takes no empty segment
+        before = "."  # obstore accepts no empty segment
     return prefix[:-1] if before == "\x1f" else f"{prefix[:-1]}{before}{LAST}"

@@ -1,4 +1,4 @@
-"""What is counted about language models for Prometheus. Labels are names of servers and outcomes, so they are few."""
+"""Prometheus metrics of model calls. Labels are server names and outcomes, so there are few series."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -8,14 +8,14 @@ from itertools import accumulate
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from penstock.adapters.llm.answers import Said
+from penstock.adapters.llm.completions import Completion
 
 BUCKETS = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 BOUNDS = [*map(str, BUCKETS), "+Inf"]
 
 
-class LlmMeters(Collector):
-    """The figures of one process."""
+class LlmMetrics(Collector):
+    """The model metrics of one process."""
 
     def __init__(self) -> None:
         self._calls: Counter[tuple[str, str]] = Counter()
@@ -25,35 +25,39 @@ class LlmMeters(Collector):
         self._seconds: dict[str, float] = {}
 
     def count_call(self, server: str, outcome: str, seconds: float) -> None:
-        """A call ended, well or not."""
+        """Count a call by its outcome."""
         self._calls[server, outcome] += 1
         self._spread.setdefault(server, [0] * len(BOUNDS))[bisect_left(BUCKETS, seconds)] += 1
         self._seconds[server] = self._seconds.get(server, 0.0) + seconds
 
-    def count_paid(self, server: str, said: Said, cost: float | None) -> None:
-        """An answer was paid for, whether or not it is of use."""
-        used = {"prompt": said.prompt_tokens, "completion": said.completion_tokens, "cached": said.cached_tokens}
+    def count_usage(self, server: str, completion: Completion, cost: float | None) -> None:
+        """Count tokens and cost of a completion, whether or not it is usable."""
+        used = {
+            "prompt": completion.prompt_tokens,
+            "completion": completion.completion_tokens,
+            "cached": completion.cached_tokens,
+        }
         for kind, number in used.items():
             self._tokens[server, kind] += number or 0
         self._cost[server] = self._cost.get(server, 0.0) + (cost or 0.0)
 
     def collect(self) -> Iterable[Metric]:
-        """The samples."""
-        words = "Calls to language models by how they ended."
+        """Yield the metric families."""
+        words = "Calls to language models by outcome."
         calls = CounterMetricFamily("penstock_llm_calls", words, labels=["server", "outcome"])
         for labels, number in self._calls.items():
             calls.add_metric(labels, number)
         yield calls
-        words = "Tokens of questions and answers, as servers tell them; cached ones are a part of the prompt's."
+        words = "Tokens of questions and answers as reported by the servers; cached ones are part of the prompt's."
         tokens = CounterMetricFamily("penstock_llm_tokens", words, labels=["server", "kind"])
         for labels, number in self._tokens.items():
             tokens.add_metric(labels, number)
         yield tokens
-        cost = CounterMetricFamily("penstock_llm_cost", "What answers cost by the prices set.", labels=["server"])
+        cost = CounterMetricFamily("penstock_llm_cost", "Cost of answers by the configured prices.", labels=["server"])
         for server, amount in self._cost.items():
             cost.add_metric([server], amount)
         yield cost
-        seconds = HistogramMetricFamily("penstock_llm_call_seconds", "How long calls took.", labels=["server"])
+        seconds = HistogramMetricFamily("penstock_llm_call_seconds", "Duration of calls.", labels=["server"])
         for server, spread in self._spread.items():
             seconds.add_metric([server], list(zip(BOUNDS, accumulate(spread), strict=True)), self._seconds[server])
         yield seconds

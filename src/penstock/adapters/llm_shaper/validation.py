@@ -1,7 +1,7 @@
-"""Checking: what a model says goes through the sandbox, once to be read and once to be found in the document.
+"""Check answers in the sandbox: validate them against the schema and ground their values in the document.
 
-What cannot be checked within bounds is a problem of the answer, which the model can be told. Only a machine that was
-too busy is no fault of the answer.
+An answer that cannot be checked within limits has a problem, which the model is told. Only a timeout, which may be due
+to a busy host, is not the answer's fault.
 """
 
 import asyncio
@@ -24,41 +24,41 @@ from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.sandbox.errors import SandboxTimedOut
 from penstock.kernel.sandbox.limits import SandboxLimits
 
-Ground: TypeAlias = Callable[[BinaryIO, bool, bytes], Grounded]
+GroundFunction: TypeAlias = Callable[[BinaryIO, bool, bytes], Grounded]
 
-PRELOAD = (__name__, parse_response.__module__, ground_value.__module__)  # what a sandbox should have imported for this
+PRELOAD = (__name__, parse_response.__module__, ground_value.__module__)  # modules the sandbox should import up front
 READING = SandboxLimits(memory_bytes=512 * 1024 * 1024, cpu_seconds=20, seconds=120.0, result_bytes=16 * 1024 * 1024)
 GROUNDING = SandboxLimits(memory_bytes=512 * 1024 * 1024, cpu_seconds=120, seconds=300.0, result_bytes=32 * 1024 * 1024)
 
 
 def ground_result(file: BinaryIO, null_ungrounded: bool, schema_json: bytes) -> Grounded:
-    """Look for the values of a result in pages. The file has the result in its first line: it may be large."""
+    """Ground the values of a result in pages. The first line of the file is the result, which may be large."""
     return ground_value(file, file.readline(), null_ungrounded, schema_json)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checker:
-    """Where answers are checked."""
+class AnswerChecker:
+    """Checks answers in a sandbox."""
 
     sandbox: Sandbox
     scratch: Path
-    ground: Ground = ground_result
+    ground: GroundFunction = ground_result
 
     async def read(self, filename: str, answer: str, schema_json: bytes) -> ParsedResponse:
-        """The verdict on an answer."""
-        async with self._written(answer.encode(errors="replace")) as path:
+        """Validate an answer."""
+        async with self._scratch_file(answer.encode(errors="replace")) as path:
             try:
                 return await self.sandbox.run(parse_response, schema_json, file=path, limits=READING)
             except SandboxTimedOut as error:
                 raise DocumentTookTooLong(filename=filename, reason=str(error).rstrip(".")) from error
-            except Invalid as error:  # it hung, crashed, or wanted too much
+            except Invalid as error:  # it hung, crashed, or exceeded a limit
                 return ParsedResponse(problems=(ResponseProblem("", f"the answer cannot be checked: {error}"),))
 
     async def find(
         self, filename: str, value: JsonObject, pages: Path, schema_json: bytes, *, null_ungrounded: bool
     ) -> Grounded:
-        """Where each value stands. What is too much to be looked for is told as `excess`."""
-        async with self._written(msgspec.json.encode(value) + b"\n", pages) as path:
+        """Where each value is in the document. `excess` is set if it is too large to ground."""
+        async with self._scratch_file(msgspec.json.encode(value) + b"\n", pages) as path:
             try:
                 return await self.sandbox.run(self.ground, null_ungrounded, schema_json, file=path, limits=GROUNDING)
             except SandboxTimedOut as error:
@@ -67,8 +67,8 @@ class Checker:
                 return Grounded(value=value, limit_exceeded=str(error).rstrip("."))
 
     @asynccontextmanager
-    async def _written(self, content: bytes, then: Path | None = None) -> AsyncIterator[Path]:
-        """A file with this content, and with that of another behind it, gone at the end of the block."""
+    async def _scratch_file(self, content: bytes, then: Path | None = None) -> AsyncIterator[Path]:
+        """A temporary file with this content, followed by that of another file."""
         async with scratch_file(self.scratch) as path:
             await asyncio.to_thread(_write, path, content, then)
             yield path
