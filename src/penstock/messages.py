@@ -1,8 +1,8 @@
-"""Every message that may pass from one room to another: the map of the house.
+"""Every message that one module may send to another: the map of the product.
 
-A message is a frozen dataclass derived from `penstock.kernel.message.Message`. `wiring.ROUTES` says which handler hears
-it, and which of them may leave the house by webhook. Of the fields of those, `user_id` and `merchant_id` say whose it
-is: only their webhooks, and admins', get it.
+A message is a frozen dataclass derived from `penstock.kernel.message.Message`. `wiring` routes each to its handlers and
+says which messages are delivered to webhooks. In those, `user_id` and `merchant_id` name the owner: only webhooks of
+the owner and of admins receive the message.
 """
 
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from penstock.kernel.message import Message
 
 @dataclass(frozen=True, kw_only=True)
 class WebhookPing(Message):
-    """Someone wants to see whether a webhook works; it goes to that webhook alone."""
+    """A test message, delivered to one webhook only."""
 
     webhook_id: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class EtlTaskSubmitted(Message):
-    """A document waits to be read, for the first time or again (`run`)."""
+    """An etl task was queued, for the first time or for a retry (`run` counts them)."""
 
     task_id: int
     user_id: int
@@ -29,13 +29,13 @@ class EtlTaskSubmitted(Message):
     run: int
 
     def dedup_key(self) -> str:
-        """A run begins once."""
+        """A run is submitted once."""
         return f"{self.task_id}:{self.run}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class EtlTaskEnded(Message):
-    """A run of an etl task is over: completed, failed or cancelled."""
+    """A run of an etl task ended: completed, failed or cancelled."""
 
     task_id: int
     user_id: int
@@ -55,7 +55,7 @@ class EtlTaskEnded(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class EtlTaskRemoved(Message):
-    """An etl task was deleted, and its papers go with it."""
+    """An etl task was deleted together with its artifacts."""
 
     task_id: int
     user_id: int

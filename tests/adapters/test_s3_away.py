@@ -136,7 +136,7 @@ class TestAway:
             said = await reasons(blobs)
         finally:
             server.resume()
-        assert set(said.values()) == {"The object store does not answer as it should: timed out."}
+        assert set(said.values()) == {"The object store is unavailable: timed out."}
         await whole_again(blobs)
 
     async def test_a_put_whose_store_is_killed_half_way_stores_nothing_and_succeeds_later(self, server, blobs, place):

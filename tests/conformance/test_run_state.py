@@ -103,7 +103,7 @@ class TestPutAndGet:
     @pytest.mark.parametrize("order", [5, 4, 0])
     async def test_an_equal_or_earlier_order_is_refused_and_changes_nothing(self, runs: RunState, order: int):
         await runs.put(entry(5, status="shape"))
-        with pytest.raises(RunMovedOn, match=f"k has moved on past run 1, order {order}"):
+        with pytest.raises(RunMovedOn, match=f"k is already past run 1, order {order}"):
             await runs.put(entry(order, status="ocr"))
         assert await runs.get("k") == entry(5, status="shape")
 

@@ -75,7 +75,7 @@ def test_a_value_is_never_taken_for_a_pattern():
 
 def test_values_the_message_does_not_show_are_kept():
     error = Unauthenticated(key_id="k_1")
-    assert str(error) == "Who is calling is not known."
+    assert str(error) == "The caller could not be authenticated."
     assert error.values["key_id"] == "k_1"
 
 
@@ -94,7 +94,7 @@ def test_a_message_without_its_value_fails_where_it_is_raised():
 @pytest.mark.parametrize(("wait", "said"), [(0.2, 1), (1, 1), (2.5, 3), (59.01, 60)])
 def test_too_many_never_asks_to_come_back_too_early(wait: float, said: int):
     error = TooMany(wait_seconds=wait)
-    assert str(error) == f"Too many at once; try again in {said} s."
+    assert str(error) == f"Too many requests; try again in {said} s."
     assert error.wait_seconds == error.values["wait_seconds"] == wait
 
 
@@ -108,7 +108,7 @@ def test_too_many_takes_more_values_for_a_message_of_its_own():
 def test_a_full_disk_is_unavailable_and_final():
     assert issubclass(DiskFull, Unavailable)
     assert (DiskFull.status, DiskFull.retryable) == (503, False)
-    assert "Free some space" in DiskFull.hint
+    assert "Free some disk space" in DiskFull.hint
 
 
 @pytest.mark.parametrize("error", [NotFound(thing="job", id="j1"), TooMany(wait_seconds=2.5)])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
 from penstock.kernel.errors import Unavailable
-from penstock.kernel.fallback_limits import LOOKED_AT, FallbackLimits
+from penstock.kernel.fallback_limits import EVICTION_TRIES, FallbackLimits
 from penstock.kernel.rate_limits import Bucket, RateLimitResult, RateLimits, SqlRateLimits
 
 TWENTY = Bucket(per_second=4, burst=20)  # here: 1 a second, 5 at once
@@ -134,7 +134,7 @@ class TestAlone:
 
     @pytest.mark.parametrize("share", [0, -1, 1.5, float("nan")])
     def test_a_share_that_is_none_is_refused(self, clock: ManualClock, share: float):
-        with pytest.raises(ValueError, match="a share"):
+        with pytest.raises(ValueError, match="the share"):
             FallbackLimits(LimitsThatAreAway(), clock=clock, share=share)
 
 
@@ -220,23 +220,23 @@ class TestAnEngineThatComesAndGoes:
 
 class TestManyKeys:
     async def test_an_unknown_key_is_refused_when_there_is_no_room_to_count_it(self, clock: ManualClock):
-        gate = FallbackLimits(LimitsThatAreAway(), clock=clock, most_keys=3)
+        gate = FallbackLimits(LimitsThatAreAway(), clock=clock, max_keys=3)
         assert [await taken(gate, 1, key) for key in "abcd"] == [1, 1, 1, 0]
         refused = await gate.take("d", TWENTY)
         clock.advance(seconds=refused.wait_seconds)
         assert [await taken(gate, 1, key) for key in "def"] == [1, 1, 1]
 
     async def test_those_unused_for_long_are_looked_at_first(self, clock: ManualClock):
-        gate = FallbackLimits(LimitsThatAreAway(), clock=clock, most_keys=3 * LOOKED_AT)
-        for number in range(3 * LOOKED_AT):
+        gate = FallbackLimits(LimitsThatAreAway(), clock=clock, max_keys=3 * EVICTION_TRIES)
+        for number in range(3 * EVICTION_TRIES):
             await taken(gate, 1, f"k{number}")
         clock.advance(seconds=1)
-        for number in range(LOOKED_AT):
+        for number in range(EVICTION_TRIES):
             await taken(gate, 1, f"k{number}")
         assert await taken(gate, 1, "new") == 1
 
     async def test_what_cools_is_not_forgotten_for_others(self, clock: ManualClock):
-        gate = FallbackLimits(LimitsThatAreAway(), clock=clock, most_keys=3)
+        gate = FallbackLimits(LimitsThatAreAway(), clock=clock, max_keys=3)
         await gate.cool("cooling", TWENTY, seconds=3600)
         for number in range(100):
             clock.advance(seconds=1)
@@ -253,7 +253,7 @@ async def test_over_any_time_no_key_gets_more_than_the_share(
     bucket: Bucket, share: float, steps: list[tuple[float, str, int]]
 ):
     clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
-    gate = FallbackLimits(LimitsThatAreAway(), clock=clock, share=share, most_keys=2)
+    gate = FallbackLimits(LimitsThatAreAway(), clock=clock, share=share, max_keys=2)
     gifts: defaultdict[str, list[tuple[datetime, int]]] = defaultdict(list)
     for seconds, key, wanted in steps:
         clock.advance(seconds=seconds)

@@ -27,7 +27,7 @@ async def db(db_url: str) -> AsyncIterator[Db]:
 class TestLimits:
     async def test_one_instance_takes_only_so_many(self, db: Db):
         async with running(Hub(db, most_streams=2)) as hub, watching(hub), hub.subscribed(EVERYTHING, tenant="b"):
-            with pytest.raises(TooManyStreams, match="2 live streams are open here") as raised:
+            with pytest.raises(TooManyStreams, match="limit of 2 live streams of this process") as raised:
                 async with hub.subscribed(EVERYTHING, tenant="c"):
                     pass
         assert raised.value.wait_seconds > 0

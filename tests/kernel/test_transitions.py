@@ -103,14 +103,14 @@ async def test_a_move_changes_the_row_and_is_written_down(lamps: Db, clock: Manu
 
 
 async def test_a_verb_that_does_not_fit_the_state_is_refused_and_writes_nothing(lamps: Db):
-    with pytest.raises(WrongState, match="A lamp that is off cannot dim"):
+    with pytest.raises(WrongState, match="Cannot dim: the lamp is off"):
         await use(lamps, "dim", Lit.OFF)
     assert (await state_of(lamps), await moves_of(lamps)) == ("off", [])
 
 
 async def test_a_row_that_moved_meanwhile_is_refused_and_nothing_is_written(lamps: Db):
     await use(lamps, "light", Lit.OFF)
-    with pytest.raises(MovedAlready, match="The lamp a is no longer off; someone else moved it first"):
+    with pytest.raises(MovedAlready, match="The lamp a is no longer off; it was changed in the meantime"):
         await use(lamps, "smash", Lit.OFF, note="mine")
     assert (await state_of(lamps), await moves_of(lamps)) == ("on", [("off", "on", "light")])
 

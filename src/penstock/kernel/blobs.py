@@ -1,9 +1,9 @@
-"""The blob port: where bytes live that are too large for the database.
+"""The blob store port, for data that is too large for the database.
 
-An object is stored under a key and never changes: a put replaces it whole or not at all. `adapters/` holds the
-implementations; tests/conformance/test_blobs.py holds what each of them must do. This file does no I/O.
+An object is immutable: a put replaces it as a whole or not at all. `adapters/` has the implementations, and
+tests/conformance/test_blobs.py what each of them must do. This file does no I/O.
 
-Keys differing only in case are different keys, so a disk that folds case is not supported.
+Keys that differ only in case are different keys, so case-insensitive file systems are not supported.
 """
 
 import re
@@ -16,12 +16,12 @@ from urllib.parse import unquote
 
 from penstock.kernel.errors import Conflict, Invalid, NotFound, TooLarge, Unavailable
 
-MOST_KEY_BYTES = 512  # S3 allows 1,024; the half leaves room for a bucket prefix
-MOST_SEGMENT_BYTES = 200  # disks allow 255 per name; an adapter may add to it
-MOST_READ_BYTES = 16 * 1024 * 1024  # what `get` and `read_range` hold in memory; larger things are streamed
-MOST_LISTED = 1000  # S3 gives no longer page
-MOST_LINK_SECONDS = 7 * 24 * 3600  # S3 signs for no longer
-SHOWN_KEY_CHARACTERS = 120  # a refused key may be megabytes long; an error shows its beginning
+MOST_KEY_BYTES = 512  # S3 allows 1,024; half of it leaves space for a bucket prefix
+MOST_SEGMENT_BYTES = 200  # file systems allow 255 per name; an adapter may add a suffix
+MOST_READ_BYTES = 16 * 1024 * 1024  # what `get` and `read_range` hold in memory; stream larger objects
+MOST_LISTED = 1000  # the page size limit of S3
+MOST_LINK_SECONDS = 7 * 24 * 3600  # the limit of S3 signatures
+SHOWN_KEY_CHARACTERS = 120  # an invalid key may be megabytes long; the error shows its beginning
 
 JSON_TYPE = "application/json"
 
@@ -29,42 +29,42 @@ Chunks = bytes | AsyncIterable[bytes]
 
 
 class BadBlobKey(Invalid):
-    """A key that some store could misread."""
+    """The key is invalid in some blob store."""
 
     code = "BAD_BLOB_KEY"
-    message = "The key {key!r} is not allowed: {reason}."
+    message = "Invalid key {key!r}: {reason}."
     message_zh = "不允许使用键 {key!r}：{reason}。"
     hint = "Use printable segments joined by '/', such as 'uploads/42/source.pdf'."
     hint_zh = "请使用以“/”连接的可打印片段，例如“uploads/42/source.pdf”。"
 
 
 class BadBlobRange(Invalid):
-    """A range that the object does not have."""
+    """The range is not inside the object."""
 
     code = "BAD_BLOB_RANGE"
-    message = "Bytes {start} to {stop} of {key} cannot be read: {reason}."
+    message = "Invalid range {start} to {stop} of {key}: {reason}."
     message_zh = "无法读取 {key} 的第 {start} 至 {stop} 字节：{reason}。"
-    hint = "A range is half-open, starts inside the object or at its end, and does not run backwards."
+    hint = "A range is half-open, starts inside the object or at its end, and its stop is not before its start."
     hint_zh = "范围为左闭右开，须从对象内部或其末尾开始，且不能倒退。"
 
 
 class BadBlobPage(Invalid):
-    """A page of a listing that is empty or too long."""
+    """The page size of a listing is out of range."""
 
     code = "BAD_BLOB_PAGE"
-    message = "A page holds 1 to {most} objects; {limit} were asked for."
+    message = "Invalid page size {limit}: expected 1 to {most}."
     message_zh = "每页可列出 1 至 {most} 个对象，请求的是 {limit} 个。"
-    hint = "Ask for a smaller page and go on with `after`."
+    hint = "Request a smaller page and continue with `after`."
     hint_zh = "请缩小每页数量，并用 `after` 继续。"
 
 
 class BadBlobLink(Invalid):
-    """A link that would be good for too long, or for no time at all."""
+    """The lifetime of a link is out of range."""
 
     code = "BAD_BLOB_LINK"
-    message = "A link is good for 1 to {most} seconds; {seconds} were asked for."
+    message = "Invalid link lifetime of {seconds} seconds: expected 1 to {most}."
     message_zh = "链接的有效期为 1 至 {most} 秒，请求的是 {seconds} 秒。"
-    hint = "Ask for a shorter time; a new link can be made whenever one is needed."
+    hint = "Request a shorter lifetime; a new link can be created at any time."
     hint_zh = "请缩短有效期；需要时可随时生成新链接。"
 
 
@@ -74,12 +74,12 @@ class BlobNotFound(NotFound):
     code = "BLOB_NOT_FOUND"
     message = "No object is stored under {key}."
     message_zh = "没有以 {key} 存储的对象。"
-    hint = "Check the key; the object may have been deleted or never finished."
+    hint = "Check the key; the object may have been deleted, or its upload never finished."
     hint_zh = "请检查该键；对象可能已被删除，或从未写完。"
 
 
 class BlobExists(Conflict):
-    """The key is taken already."""
+    """The key is already in use."""
 
     code = "BLOB_EXISTS"
     message = "An object is already stored under {key}."
@@ -89,38 +89,38 @@ class BlobExists(Conflict):
 
 
 class BlobTooLarge(TooLarge):
-    """More would be read into memory than is good."""
+    """The read exceeds the memory limit."""
 
     code = "BLOB_TOO_LARGE"
-    message = "Reading {size_bytes} bytes of {key} at once is too much; the most is {most_bytes}."
+    message = "Cannot read {size_bytes} bytes of {key} at once; the limit is {most_bytes}."
     message_zh = "一次读取 {key} 的 {size_bytes} 字节过多，上限为 {most_bytes}。"
     hint = "Stream the object, or read it in smaller ranges."
     hint_zh = "请改用流式读取，或缩小读取范围。"
 
 
 class BlobsUnavailable(Unavailable):
-    """The object store does not answer as it should."""
+    """The blob store is unreachable or fails."""
 
     code = "BLOBS_UNAVAILABLE"
-    message = "The object store does not answer as it should: {reason}."
-    message_zh = "对象存储没有正常响应：{reason}。"
-    hint = "Check that the store is mounted or reachable and that Penstock may read and write there."
+    message = "The object store is unavailable: {reason}."
+    message_zh = "对象存储不可用：{reason}。"
+    hint = "Check that the store is mounted or reachable and that Penstock has read and write access."
     hint_zh = "请检查存储是否已挂载或可访问，以及 Penstock 是否有读写权限。"
     internal_outage = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class BlobStat:
-    """What the store knows about an object without reading it."""
+    """The metadata of an object."""
 
     key: str
     size_bytes: int
-    modified_at: datetime  # when the bytes were written; a copy may keep the time of its source
+    modified_at: datetime  # when the data was written; a copy may keep the time of its source
 
 
 @dataclass(frozen=True, kw_only=True)
 class BlobReceipt:
-    """What was stored, as counted and hashed on the way in."""
+    """The size and hash of a stored object, computed during the upload."""
 
     key: str
     size_bytes: int
@@ -129,36 +129,36 @@ class BlobReceipt:
 
 @dataclass(frozen=True, kw_only=True)
 class BlobPage:
-    """A part of a listing; `after` fetches the next part, None means that this was the last."""
+    """A page of a listing; `after` fetches the next page, None marks the last."""
 
     blobs: tuple[BlobStat, ...]
     after: str | None
 
 
 class Blobs(Protocol):
-    """A store of objects. Whatever fails is an error of this file, or DiskFull."""
+    """A blob store. It raises the errors of this file and DiskFull only."""
 
     async def put(self, key: str, chunks: Chunks, *, content_type: str | None = None) -> BlobReceipt:
-        """Store an object and replace what was there; when this raises, what was there is still there.
+        """Store an object, replacing any previous one. If this raises, the previous object is still there.
 
-        After BlobsUnavailable it may also be the new object, whole: a store far away can take it and not say so.
+        After BlobsUnavailable it may also be the new object, complete: a remote store can accept it and fail to answer.
 
-        The content type is for those who fetch the object past us; a copy has it too. Not every store keeps it.
+        The content type is for clients that fetch the object directly; a copy keeps it. Not every store supports it.
 
-        A cancelled put has not happened or has happened whole, and nothing of it goes on after it has returned.
+        A cancelled put has either not happened or has happened completely, and has stopped when it returns.
         """
         ...
 
     async def create(self, key: str, chunks: Chunks, *, content_type: str | None = None) -> BlobReceipt:
-        """Store an object unless the key is taken (BlobExists); of many racers exactly one succeeds."""
+        """Store an object unless the key is in use (BlobExists); of concurrent calls exactly one succeeds."""
         ...
 
     async def get(self, key: str, *, most_bytes: int = MOST_READ_BYTES) -> bytes:
-        """The whole of a small object; BlobTooLarge when it has more than `most_bytes`."""
+        """A whole small object; raises BlobTooLarge when it is larger than `most_bytes`."""
         ...
 
     async def read_range(self, key: str, start: int, stop: int) -> bytes:
-        """The bytes [start, stop), fewer where the object ends earlier; at most MOST_READ_BYTES."""
+        """The bytes [start, stop), fewer if the object ends earlier; at most MOST_READ_BYTES."""
         ...
 
     def stream(self, key: str, *, start: int = 0, stop: int | None = None) -> AsyncGenerator[bytes, None]:
@@ -166,34 +166,34 @@ class Blobs(Protocol):
         ...
 
     async def stat(self, key: str) -> BlobStat:
-        """Size and time of an object."""
+        """The metadata of an object."""
         ...
 
     async def copy(self, source: str, target: str) -> BlobStat:
-        """Store the object of `source` under `target` too, and replace what was there."""
+        """Copy the object of `source` to `target`, replacing any previous one."""
         ...
 
     async def delete(self, key: str) -> None:
-        """Forget an object; harmless when there is none."""
+        """Delete an object; no error when there is none."""
         ...
 
     async def list(self, prefix: str, *, after: str | None = None, limit: int = MOST_LISTED) -> BlobPage:
-        """The objects whose keys begin with `prefix` and come after `after`, in the byte order of their keys."""
+        """The objects whose keys start with `prefix` and follow `after`, in byte order of their keys."""
         ...
 
     async def link(self, key: str, *, seconds: int) -> str | None:
-        """A URL by which whoever has it may read the object for so long, 7 days at the most; None where there is none.
+        """A presigned URL to read the object, valid for up to 7 days; None if the store has no links.
 
-        It is made whether there is an object or not.
+        It is created whether or not the object exists.
         """
         ...
 
     async def upload_link(self, key: str, *, seconds: int) -> str | None:
-        """A URL to which whoever has it may PUT the object for so long; None where there is none."""
+        """A presigned URL to PUT the object; None if the store has no links."""
         ...
 
     async def check(self) -> None:
-        """Raise what a call would now, so that health can tell: the store is away, refuses us, or is full."""
+        """Health check: raise the error that a call would get now (unreachable, access denied, full)."""
         ...
 
 
@@ -205,7 +205,7 @@ def check_key(key: str) -> None:
 
 
 def check_prefix(prefix: str) -> None:
-    """Refuse a prefix that no allowed key begins with. Its last segment may be a part of one, or empty."""
+    """Refuse a prefix that no valid key starts with. Its last segment may be partial or empty."""
     folder, slash, _part = prefix.rpartition("/")
     reason = _why_bad_text(prefix) or (_why_bad_segments(folder) if slash else None)
     if reason is not None:
@@ -213,7 +213,7 @@ def check_prefix(prefix: str) -> None:
 
 
 def check_range(key: str, start: int, stop: int | None) -> None:
-    """Refuse a range that is wrong whatever the size of the object."""
+    """Refuse a range that is invalid for any object size."""
     if start < 0:
         raise BadBlobRange(key=key, start=start, stop=stop, reason="it starts before the object")
     if stop is not None and stop < start:
@@ -221,40 +221,40 @@ def check_range(key: str, start: int, stop: int | None) -> None:
 
 
 def check_read(key: str, size_bytes: int, *, most_bytes: int = MOST_READ_BYTES) -> None:
-    """Refuse to hold more in memory than the caller is ready for."""
+    """Refuse to read more into memory than the limit."""
     if size_bytes > most_bytes:
         raise BlobTooLarge(key=key, size_bytes=size_bytes, most_bytes=most_bytes)
 
 
 def check_limit(limit: int) -> None:
-    """Refuse an empty or an overlong page."""
+    """Refuse a page size out of range."""
     if not 1 <= limit <= MOST_LISTED:
         raise BadBlobPage(limit=limit, most=MOST_LISTED)
 
 
 def check_link(seconds: int) -> None:
-    """Refuse a link that S3 could not sign."""
+    """Refuse a link lifetime that S3 cannot sign."""
     if not 1 <= seconds <= MOST_LINK_SECONDS:
         raise BadBlobLink(seconds=seconds, most=MOST_LINK_SECONDS)
 
 
 def end_of_range(key: str, start: int, stop: int | None, *, size_bytes: int) -> int:
-    """Where a checked range ends in an object of this size."""
+    """The end of a checked range in an object of this size."""
     if start > size_bytes:
         raise BadBlobRange(key=key, start=start, stop=stop, reason=f"the object has {size_bytes} bytes")
     return size_bytes if stop is None else min(stop, size_bytes)
 
 
 def why_bad_key(key: str) -> str | None:
-    """The rule that a key breaks, or None for an allowed key."""
+    """The rule that a key violates, or None for a valid key."""
     return _why_bad_text(key) or _why_bad_segments(key)
 
 
 def _why_bad_text(text: str) -> str | None:
-    if len(text) > MOST_KEY_BYTES:  # counted in characters first, so that the rest looks at short texts only
+    if len(text) > MOST_KEY_BYTES:  # characters first, so that the checks below see short texts only
         return f"it is longer than {MOST_KEY_BYTES} bytes"
-    if not text.isprintable():  # also catches lone surrogates, which are no UTF-8, and invisible direction marks
-        return "it has a character that cannot be printed"
+    if not text.isprintable():  # also catches lone surrogates, which are not UTF-8, and invisible direction marks
+        return "it has an unprintable character"
     if "\\" in text:
         return "it has a backslash"
     if not unicodedata.is_normalized("NFC", text):
@@ -273,7 +273,7 @@ def _why_bad_segments(key: str) -> str | None:
 
 
 def _climbs_when_unescaped(segment: str) -> bool:
-    """Whether a server on the way that unescapes paths, once or more, or folds look-alikes, would see a dot segment."""
+    """Whether a proxy that unescapes paths, once or more, or folds look-alike characters, would see a dot segment."""
     if segment.isascii() and "%" not in segment:
         return False
     seen = segment
@@ -290,7 +290,7 @@ def _why_bad_segment(segment: str) -> str | None:
     if _climbs_when_unescaped(segment):
         return "it has a segment that means '.' or '..' to some readers"
     if segment != segment.strip(" "):
-        return "it has a segment that begins or ends with a space"  # some readers of S3 listings drop it
+        return "it has a segment that begins or ends with a space"  # some S3 clients drop it
     if segment.endswith("~"):
         return "it has a segment that ends with '~'"  # marks a folder in adapters/disk
     if len(segment.encode()) > MOST_SEGMENT_BYTES:

@@ -1,4 +1,4 @@
-"""Many rows in one statement, the quickest way each database has."""
+"""Bulk statements: many rows at once, the fastest way each database offers."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -35,17 +35,17 @@ Rows = Sequence[Sequence[Any]]
 
 
 def upsert(tx: Tx, table: Table) -> postgresql.Insert | sqlite.Insert:
-    """An INSERT that can say what to do on a conflict; both databases spell it alike."""
+    """An INSERT with ON CONFLICT, which both databases spell alike."""
     return upsert_for(table, on_postgres=tx.on_postgres)
 
 
 def upsert_for(table: Table, *, on_postgres: bool) -> postgresql.Insert | sqlite.Insert:
-    """The same for a statement that is written once."""
+    """An INSERT with ON CONFLICT, for a statement that is built once per database."""
     return postgresql.insert(table) if on_postgres else sqlite.insert(table)
 
 
 async def insert_rows(tx: Tx, table: Table, names: Sequence[str], rows: Rows) -> None:
-    """Insert rows: `names` are the columns, `rows` their values in that order."""
+    """Insert rows; `names` are the columns, in the order of the values."""
     if not rows:
         return
     if tx.on_postgres:
@@ -55,7 +55,7 @@ async def insert_rows(tx: Tx, table: Table, names: Sequence[str], rows: Rows) ->
 
 
 async def insert_new(tx: Tx, table: Table, names: Sequence[str], rows: Rows) -> set[Any]:
-    """Like `insert_rows`, but a row that meets a unique constraint is left out. Returns the first column of the new."""
+    """Insert rows and skip those that violate a unique constraint. Returns the first column of the inserted rows."""
     if not rows:
         return set()
     given = _arrays(table, names, rows) if tx.on_postgres else _records(names, rows)
@@ -63,73 +63,73 @@ async def insert_new(tx: Tx, table: Table, names: Sequence[str], rows: Rows) -> 
 
 
 def any_of(tx: Tx, column: Column[str], values: Collection[str]) -> ColumnElement[bool]:
-    """Whether a text column is one of these, in one parameter however many they are."""
+    """Whether a text column equals one of these values, passed as a single parameter."""
     if tx.on_postgres:
         return column == any_(literal(list(values), ARRAY(Text)))
     return column.in_(select(func.json_each(to_json(list(values))).table_valued("value").c.value))
 
 
 def any_of_param(column: Column[str], name: str, *, on_postgres: bool) -> ColumnElement[bool]:
-    """The same for a statement that is made once: its values come as the parameter of that name (`array_param`)."""
+    """Whether a text column equals one of the values of a named parameter (`array_param`), for cached statements."""
     if on_postgres:
         return column == any_(bindparam(name, type_=ARRAY(Text)))
     return column.in_(select(func.json_each(bindparam(name, type_=Text)).table_valued("value").c.value))
 
 
 def array_param(tx: Tx, values: Collection[str]) -> list[str] | str:
-    """Values as `any_of_param` takes them."""
+    """Values in the form that `any_of_param` expects."""
     return list(values) if tx.on_postgres else to_json(list(values))
 
 
 def equals_as_array(tx: Tx, column: Column[str], value: str) -> ColumnElement[bool]:
-    """Whether a text column is just this, for lists that are in the order of this column and then of the key.
+    """Whether a text column equals a value, for lists ordered by this column and then the key.
 
-    PostgreSQL takes a column that equals one value out of the order. What is left is the order of the key, and it may
-    walk along the key from the table's beginning until enough rows fit: past a million, when they are the youngest. It
-    does not do so when it is told of a list of values, be it a list of one.
+    PostgreSQL drops a column that equals one constant from the ORDER BY. It may then walk the primary key from the
+    start of the table until enough rows match, past a million rows when the matches are the newest. It does not when
+    the value is an array of one.
     """
     return any_of(tx, column, [value]) if tx.on_postgres else column == value
 
 
 async def update_rows(tx: Tx, table: Table, names: Sequence[str], rows: Rows, *where: ColumnElement[bool]) -> int:
-    """Set columns of many rows, each to its own values; `names` begins with the column that finds a row.
+    """Update many rows, each with its own values; the first of `names` is the column that identifies a row.
 
-    Only rows that meet `where` are changed; returns how many were.
+    Only rows that match `where` change; returns how many.
     """
     if not rows:
         return 0
     if tx.on_postgres:
         arrays = _arrays(table, names, rows, prefix="given_")
-        return (await tx.conn.execute(_set(table, tuple(names)).where(*where), arrays)).rowcount
+        return (await tx.conn.execute(_update(table, tuple(names)).where(*where), arrays)).rowcount
     first, *others = names
-    found = table.c[first] == bindparam(f"find_{first}", type_=table.c[first].type)
+    matches = table.c[first] == bindparam(f"find_{first}", type_=table.c[first].type)
     values = {name: bindparam(f"set_{name}", type_=table.c[name].type) for name in others}
     given = [f"find_{first}", *(f"set_{name}" for name in others)]
-    return (await tx.conn.execute(update(table).where(found, *where).values(values), _records(given, rows))).rowcount
+    return (await tx.conn.execute(update(table).where(matches, *where).values(values), _records(given, rows))).rowcount
 
 
 class WriteBatch:
-    """Writes to rows of several tables that go to the database together, in no order. On PostgreSQL they are one
-    statement: each round trip is a wait, and others may be waiting for a lock that we hold."""
+    """Collects writes to several tables and sends them together, in no particular order. On PostgreSQL they are one
+    statement: each round trip adds latency while other transactions may wait for a lock that we hold."""
 
     def __init__(self, tx: Tx) -> None:
         self.tx = tx
-        self._parts: list[tuple[_Part, Rows]] = []
+        self._parts: list[tuple[_BatchedWrite, Rows]] = []
 
     def insert(self, table: Table, names: Sequence[str], rows: Rows) -> None:
-        """As `insert_rows`, later."""
+        """Add an `insert_rows`."""
         if rows:
-            self._parts.append((_Part(table, tuple(names), is_new=True), rows))
+            self._parts.append((_BatchedWrite(table, tuple(names), is_insert=True), rows))
 
     def update(
         self, table: Table, names: Sequence[str], rows: Rows, *, where: ColumnElement[bool] | None = None
     ) -> None:
-        """As `update_rows`, later. `where` must be the same object each time: statements are kept by it."""
+        """Add an `update_rows`. `where` must be the same object each time, because statements are cached by it."""
         if rows:
-            self._parts.append((_Part(table, tuple(names), is_new=False, where=where), rows))
+            self._parts.append((_BatchedWrite(table, tuple(names), is_insert=False, where=where), rows))
 
     async def write(self) -> None:
-        """Write all of it."""
+        """Execute all collected writes."""
         parts, self._parts = self._parts, []
         if not self.tx.on_postgres or len(parts) == 1:
             for part, rows in parts:
@@ -138,51 +138,51 @@ class WriteBatch:
             values: dict[str, Any] = {}
             for number, (part, rows) in enumerate(parts):
                 values |= _arrays(part.table, part.names, rows, prefix=f"given_{number}_")
-            await _as_one(tuple(part for part, _ in parts)).rows(self.tx, values)
+            await _combined(tuple(part for part, _ in parts)).rows(self.tx, values)
 
 
 @dataclass(frozen=True)
-class _Part:
-    """One of several writes, whatever its rows."""
+class _BatchedWrite:
+    """One write of a batch, without its rows: the cache key of its statement."""
 
     table: Table
     names: tuple[str, ...]
-    is_new: bool
+    is_insert: bool
     where: ColumnElement[bool] | None = None
 
     async def write(self, tx: Tx, rows: Rows) -> None:
-        """By itself."""
-        if self.is_new:
+        """Execute it as a statement of its own."""
+        if self.is_insert:
             await insert_rows(tx, self.table, self.names, rows)
         else:
             await update_rows(tx, self.table, self.names, rows, *([] if self.where is None else [self.where]))
 
     def statement(self, prefix: str) -> Update | postgresql.Insert:
-        """As a part of one statement, where the names of its parameters begin with `prefix`."""
-        if self.is_new:
+        """The statement as part of a larger one, with prefixed parameter names."""
+        if self.is_insert:
             return _unnest(self.table, self.names, prefix)
-        changed = _set(self.table, self.names, prefix)
+        changed = _update(self.table, self.names, prefix)
         return changed if self.where is None else changed.where(self.where)
 
 
 @lru_cache(maxsize=256)
-def _as_one(parts: tuple[_Part, ...]) -> CompiledStatement:
+def _combined(parts: tuple[_BatchedWrite, ...]) -> CompiledStatement:
     written = (part.statement(f"given_{number}_").cte(f"part_{number}") for number, part in enumerate(parts))
     return CompiledStatement(select(literal_column("1", Integer).label("done")).add_cte(*written))
 
 
 @lru_cache(maxsize=256)
-def _set(table: Table, names: tuple[str, ...], prefix: str = "given_") -> Update:
-    """As with `_unnest`, one array per column; a column's own name is taken in an UPDATE."""
+def _update(table: Table, names: tuple[str, ...], prefix: str = "given_") -> Update:
+    """One array per column, as in `_unnest`; parameters are prefixed, because UPDATE reserves the column names."""
     first, *others = names
-    given = select(*(_spread(table, name, f"{prefix}{name}").label(name) for name in names)).subquery("given")
+    given = select(*(_unnested(table, name, f"{prefix}{name}").label(name) for name in names)).subquery("given")
     values = {name: given.c[name] for name in others}
     return update(table).where(table.c[first] == given.c[first]).values(values)
 
 
 @lru_cache(maxsize=64)
 def _insert(table: Table) -> sqlite.Insert:
-    """Made once, like the others here: to make it anew costs as much as to run it."""
+    """Cached, like the others here: building a statement costs as much as running it."""
     return sqlite.insert(table)
 
 
@@ -194,12 +194,12 @@ def _insert_new(table: Table, names: tuple[str, ...], on_postgres: bool) -> Retu
 
 @lru_cache(maxsize=64)
 def _unnest(table: Table, names: tuple[str, ...], prefix: str = "") -> postgresql.Insert:
-    """One array per column, not one parameter per value: many times as quick, and no limit on the number of rows."""
-    source = select(*(_spread(table, name, f"{prefix}{name}") for name in names))
+    """One array per column instead of one parameter per value: many times faster, and no limit of rows."""
+    source = select(*(_unnested(table, name, f"{prefix}{name}") for name in names))
     return postgresql.insert(table).from_select(list(names), source, include_defaults=False)
 
 
-def _spread(table: Table, name: str, given: str) -> ColumnElement[Any]:
+def _unnested(table: Table, name: str, given: str) -> ColumnElement[Any]:
     kind = table.c[name].type
     if isinstance(kind, JSON):
         return cast(func.unnest(bindparam(given, type_=ARRAY(Text))), postgresql.JSONB)
@@ -214,12 +214,12 @@ def _arrays(table: Table, names: Sequence[str], rows: Rows, *, prefix: str = "")
         if isinstance(table.c[name].type, JSON):
             columns[name] = [None if value is None else to_json(value) for value in values]
         elif isinstance(table.c[name].type, UtcTime):
-            _refuse_zoneless(values)
+            _refuse_naive(values)
     return {f"{prefix}{name}": values for name, values in columns.items()}
 
 
-def _refuse_zoneless(times: Sequence[datetime | None]) -> None:
-    """An array does not pass through UtcTime, and the driver would take a time without a zone for a local one."""
+def _refuse_naive(times: Sequence[datetime | None]) -> None:
+    """Arrays bypass UtcTime, and the driver would take a naive datetime for local time."""
     for time in times:
         if time is not None and time.tzinfo is None:
             raise ValueError(f"{time} has no time zone")

@@ -11,21 +11,21 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
 
-def _as_it_is(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
 class UtcTime(TypeDecorator[datetime]):
-    """A moment in UTC with microseconds. Times without a zone are refused: they mean something else on every machine.
+    """A UTC timestamp with microseconds. Naive datetimes are refused, because their meaning depends on the machine.
 
-    SQLite drops the zone, so it is taken off on the way in and put back. PostgreSQL's driver gives it back by itself.
+    SQLite stores no time zone, so it is removed on the way in and added on the way out; PostgreSQL's driver keeps it.
     """
 
     impl = DateTime(timezone=True)
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Refuse a time without a zone."""
+        """Refuse a naive datetime."""
         if value is None:
             return None
         if value.tzinfo is None:
@@ -33,24 +33,24 @@ class UtcTime(TypeDecorator[datetime]):
         return value if dialect.name == "postgresql" else value.astimezone(UTC).replace(tzinfo=None)
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
-        """Give SQLite's times their zone back; no processor at all on PostgreSQL, where a claim reads many of them."""
+        """Add the zone to SQLite's values; no processor on PostgreSQL, where a claim reads many timestamps."""
         if dialect.name == "postgresql":
             return None
-        plain: Callable[[Any], Any] = super().result_processor(dialect, coltype) or _as_it_is
+        plain: Callable[[Any], Any] = super().result_processor(dialect, coltype) or _identity
         return lambda value: None if value is None else plain(value).replace(tzinfo=UTC)
 
 
-# Ids are compared byte by byte: quicker than by a language's rules, and the same order on every server.
+# Ids are compared byte by byte: faster than a language collation, and the same order on every server.
 Id = String().with_variant(Text(collation="C"), "postgresql")
-# None is SQL's NULL, never the JSON text "null": otherwise a bulk insert and a plain one would write different things.
+# None is SQL NULL, never the JSON text "null": otherwise bulk and plain inserts would write different values.
 Json: JSON = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
-# Keeps the order of names, which JSONB does not. It cannot be looked into, nor compared.
+# Keeps the order of keys, which JSONB does not. It cannot be queried or compared.
 OrderedJson = JSON(none_as_null=True)
 
-# What a text that is JSON is cast to where it is written into such a column by a SELECT.
+# The cast for JSON text that a SELECT writes into such a column.
 JsonText = Text().with_variant(JSONB(), "postgresql")
 
 
 def to_json(value: object) -> str:
-    """JSON text, by the quickest encoder: a bulk insert writes a hundred thousand of them."""
+    """Encode as JSON with the fastest encoder: a bulk insert writes a hundred thousand values."""
     return msgspec.json.encode(value).decode()

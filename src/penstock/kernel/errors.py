@@ -1,18 +1,18 @@
-"""What can go wrong, in nine kinds.
+"""The error hierarchy: nine kinds.
 
     PenstockError
-    ├── Invalid          400   the caller sent something wrong
-    ├── Unauthenticated  401   we do not know who is calling
-    ├── Refused          403   we know, and they may not
-    ├── NotFound         404   no such thing, or not theirs
-    ├── Conflict         409   the thing is not in a state for this
-    ├── Gone             410   it was here and is no longer
-    ├── TooLarge         413   over a bound
-    ├── TooMany          429   over a rate; try again after a wait
-    └── Unavailable      503   something we need is away; try again
+    ├── Invalid          400   the request is wrong
+    ├── Unauthenticated  401   the caller is unknown
+    ├── Refused          403   the caller lacks permission
+    ├── NotFound         404   it does not exist, or belongs to somebody else
+    ├── Conflict         409   its current state does not allow this
+    ├── Gone             410   it existed and was deleted
+    ├── TooLarge         413   over a size limit
+    ├── TooMany          429   over a rate limit or quota; retry after a wait
+    └── Unavailable      503   a dependency is down; retry
 
-A room subclasses a kind and gives it a `code` (a promise to callers), a `message` and a `hint`, both also in Chinese.
-The kind decides twice, in one place each: the HTTP status (`kernel/http`) and the retry (`kernel/retry.py`).
+A module subclasses a kind and gives it a `code` (stable for callers), a `message` and a `hint`, both also in Chinese.
+The kind decides the HTTP status (`kernel/http`) and whether to retry (`kernel/retry.py`), in one place each.
 """
 
 import math
@@ -20,21 +20,21 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import ClassVar
 
-MAX_ERROR_TEXT = 2000  # characters of an error that are kept in a row
+MAX_ERROR_TEXT = 2000  # characters of an error stored in a row
 
 
 def error_text(error: BaseException) -> str:
-    """What an error says, in a form that every database can keep."""
+    """The text of an error, in a form that every database can store."""
     return storable_text(str(error) or type(error).__name__)
 
 
-def storable_text(words: str) -> str:
-    """A text as every database can keep it: no NUL, no half characters, not too long."""
-    return words[:MAX_ERROR_TEXT].replace("\0", "\\0").encode(errors="backslashreplace").decode()
+def storable_text(text: str) -> str:
+    """A text that every database can store: no NUL, no lone surrogates, bounded length."""
+    return text[:MAX_ERROR_TEXT].replace("\0", "\\0").encode(errors="backslashreplace").decode()
 
 
 class PenstockError(Exception):
-    """Any failure we can name. Values fill the message and stay readable for callers."""
+    """Any expected failure. Its values fill the message and stay accessible as `values`."""
 
     code: ClassVar[str] = "INTERNAL"
     message: ClassVar[str] = "Something went wrong."
@@ -43,8 +43,8 @@ class PenstockError(Exception):
     hint_zh: ClassVar[str] = ""
     status: ClassVar[int] = 500
     retryable: ClassVar[bool] = False
-    is_shown_by_its_code: ClassVar[bool] = False  # also where a family of routes has codes of its own for each kind
-    internal_outage: ClassVar[bool] = False  # a part of our own house is away: what fails by it has used up no attempt
+    keeps_own_code: ClassVar[bool] = False  # also where a family of routes has codes of its own for each kind
+    internal_outage: ClassVar[bool] = False  # our own infrastructure is down, so a job that fails uses up no attempt
 
     def __init__(self, **values: object) -> None:
         self.values = values
@@ -55,12 +55,12 @@ class PenstockError(Exception):
         return self.message_zh.format(**self.values)
 
     def __reduce__(self) -> tuple[Callable[..., "PenstockError"], tuple[object, ...]]:
-        """Errors cross process borders, and they are made of names, not of places."""
+        """Pickle by keyword arguments: errors cross process boundaries."""
         return partial(type(self), **self.values), ()
 
 
 class Invalid(PenstockError):
-    """The caller sent something wrong."""
+    """The request is wrong."""
 
     code = "INVALID"
     message = "{reason}"
@@ -69,10 +69,10 @@ class Invalid(PenstockError):
 
 
 class Unauthenticated(PenstockError):
-    """We do not know who is calling."""
+    """The caller is unknown."""
 
     code = "UNAUTHENTICATED"
-    message = "Who is calling is not known."
+    message = "The caller could not be authenticated."
     message_zh = "无法确认调用者的身份。"
     hint = "Send a valid key in X-API-Key."
     hint_zh = "请在 X-API-Key 中提供有效的密钥。"
@@ -80,7 +80,7 @@ class Unauthenticated(PenstockError):
 
 
 class Refused(PenstockError):
-    """We know who is calling, and they may not."""
+    """The caller is known and lacks permission."""
 
     code = "REFUSED"
     message = "{reason}"
@@ -89,7 +89,7 @@ class Refused(PenstockError):
 
 
 class NotFound(PenstockError):
-    """No such thing, or not the caller's."""
+    """It does not exist, or belongs to somebody else."""
 
     code = "NOT_FOUND"
     message = "There is no {thing} {id}."
@@ -98,7 +98,7 @@ class NotFound(PenstockError):
 
 
 class Conflict(PenstockError):
-    """The thing is not in a state for this."""
+    """The current state does not allow this."""
 
     code = "CONFLICT"
     message = "{reason}"
@@ -107,16 +107,16 @@ class Conflict(PenstockError):
 
 
 class Gone(PenstockError):
-    """It was here and is no longer."""
+    """It existed and was deleted."""
 
     code = "GONE"
-    message = "The {thing} {id} is no longer here."
+    message = "The {thing} {id} no longer exists."
     message_zh = "{thing} {id} 已不存在。"
     status = 410
 
 
 class TooLarge(PenstockError):
-    """Something is over a bound."""
+    """Something exceeds a size limit."""
 
     code = "TOO_LARGE"
     message = "{reason}"
@@ -125,23 +125,23 @@ class TooLarge(PenstockError):
 
 
 class TooMany(PenstockError):
-    """Over a rate or a quota; worth another try after `wait_seconds`."""
+    """Over a rate limit or quota; may succeed after `wait_seconds`."""
 
     code = "TOO_MANY"
-    message = "Too many at once; try again in {whole_seconds} s."
+    message = "Too many requests; try again in {whole_seconds} s."
     message_zh = "请求过多，请在 {whole_seconds} 秒后重试。"
     status = 429
     retryable = True
 
     def __init__(self, *, wait_seconds: float, headers: Mapping[str, str] | None = None, **values: object) -> None:
         self.wait_seconds = wait_seconds
-        self.headers = dict(headers or {})  # what an answer tells of the limit beside the wait
-        values["whole_seconds"] = math.ceil(wait_seconds)  # rounded down, it would ask to come back too early
+        self.headers = dict(headers or {})  # response headers that describe the limit
+        values["whole_seconds"] = math.ceil(wait_seconds)  # rounded down, a caller would retry too early
         super().__init__(wait_seconds=wait_seconds, **values)
 
 
 class Unavailable(PenstockError):
-    """Something we need is away for now."""
+    """A dependency is down."""
 
     code = "UNAVAILABLE"
     message = "{reason}"
@@ -151,11 +151,11 @@ class Unavailable(PenstockError):
 
 
 class DiskFull(Unavailable):
-    """There is no room left to write. Trying again at once cannot help, so it is final."""
+    """No disk space is left. A retry at once cannot help, so it is final."""
 
     code = "DISK_FULL"
     message = "There is no space left to write {what}."
     message_zh = "没有剩余空间可写入 {what}。"
-    hint = "Free some space on the disk, then try again; nothing half-written was kept."
+    hint = "Free some disk space, then try again; no partial data was kept."
     hint_zh = "请先释放磁盘空间再重试；没有留下写了一半的内容。"
     retryable = False

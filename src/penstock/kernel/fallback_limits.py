@@ -1,7 +1,7 @@
-"""A careful local gate: rates go on, at a part of what is allowed, while the engine that counts them is away.
+"""Rate limits with a local fallback: while the shared backend is down, each process limits to a share of the rate.
 
-Each process then keeps buckets of its own, in memory. With a share of a quarter, four processes together stay within
-the rate. Quotas have no local answer: nobody here knows what others have spent, so the engine's error passes through.
+Each process then uses token buckets in memory. With a share of a quarter, four processes together stay within the
+rate. Quotas have no fallback: a process cannot know what others have spent, so the backend's error passes through.
 """
 
 import math
@@ -14,60 +14,60 @@ from penstock.kernel.errors import Unavailable
 from penstock.kernel.rate_limits import MICROS, Bucket, RateLimitResult, RateLimits
 from penstock.kernel.token_bucket import TokenRequest, micros
 
-MOST_KEYS = 10_000
-LOOKED_AT = 10  # how many keys one take may look at to find one that can be forgotten
-CROWDED = RateLimitResult(allowed=False, remaining=0, wait_seconds=1)  # an unknown key, and no room to count it
+MAX_KEYS = 10_000
+EVICTION_TRIES = 10  # keys that one take may check to find one to evict
+NO_SPACE = RateLimitResult(allowed=False, remaining=0, wait_seconds=1)  # a new key, and no space to track it
 
 
 @dataclass
-class _Local:
-    """What this process knows of one bucket. Full, it is as good as forgotten."""
+class _LocalBucket:
+    """The local state of one bucket. A full bucket can be evicted."""
 
     full_at: int = 0
-    owed_until: int = 0  # a cooling that the engine has not heard of yet
+    cooldown_until: int = 0  # a cooldown not yet written to the backend
 
 
 class FallbackLimits:
-    """RateLimits that ask an engine, and answer by themselves while it is away. `answered_locally` counts how often."""
+    """Rate limits of a backend, with local buckets while it is down. `answered_locally` counts local answers."""
 
-    def __init__(self, limits: RateLimits, *, clock: Clock, share: float = 0.25, most_keys: int = MOST_KEYS) -> None:
+    def __init__(self, limits: RateLimits, *, clock: Clock, share: float = 0.25, max_keys: int = MAX_KEYS) -> None:
         if not 0 < share <= 1:
-            raise ValueError("a share is more than 0 and at most 1")
+            raise ValueError("the share must be greater than 0 and at most 1")
         self.answered_locally = 0
         self._limits = limits
         self._clock = clock
         self._share = share
-        self._most_keys = most_keys
-        self._known: OrderedDict[str, _Local] = OrderedDict()  # the longest unused first
+        self._max_keys = max_keys
+        self._buckets: OrderedDict[str, _LocalBucket] = OrderedDict()  # least recently used first
 
     async def take(self, key: str, bucket: Bucket, *, amount: float = 1) -> RateLimitResult:
         """Take tokens from a bucket, all or none."""
         try:
-            await self._pay(key, bucket)
+            await self._sync_cooldown(key, bucket)
             return await self._limits.take(key, bucket, amount=amount)
         except Unavailable as error:
             if not error.internal_outage:
                 raise
         self.answered_locally += 1
-        return self._take_here(key, self._draw(bucket, amount))
+        return self._take_locally(key, self._request(bucket, amount))
 
     async def cool(self, key: str, bucket: Bucket, *, seconds: float) -> None:
-        """Give no whole token for at least that long, whoever answers then."""
-        one = self._draw(bucket, 1)
+        """Cooldown: give no whole token for at least that long, from the backend and locally."""
+        one = self._request(bucket, 1)
         until = one.now + math.ceil(seconds * MICROS)
         local = self._find(key, one.now)
         if local is not None:
-            local.full_at = max(local.full_at, until + one.room - one.token)
+            local.full_at = max(local.full_at, until + one.capacity - one.token)
         try:
             await self._limits.cool(key, bucket, seconds=seconds)
         except Unavailable as error:
             if not error.internal_outage:
                 raise
             if local is not None:
-                local.owed_until = max(local.owed_until, until)
+                local.cooldown_until = max(local.cooldown_until, until)
 
     async def reserve(self, key: str, *, until: datetime, limit: int, block: int) -> int:
-        """Take up to `block` units of the quota of the window that ends at `until`; returns how many, 0 when spent."""
+        """Reserve up to `block` units of the quota whose window ends at `until`; returns how many, 0 when used up."""
         return await self._limits.reserve(key, until=until, limit=limit, block=block)
 
     async def give_back(self, key: str, *, until: datetime, amount: int) -> None:
@@ -75,55 +75,55 @@ class FallbackLimits:
         await self._limits.give_back(key, until=until, amount=amount)
 
     async def left(self, key: str, *, until: datetime, limit: int) -> int:
-        """How many units of a quota nobody has reserved."""
+        """How many units of a quota are not reserved."""
         return await self._limits.left(key, until=until, limit=limit)
 
-    async def _pay(self, key: str, bucket: Bucket) -> None:
-        """Tell the engine of a cooling that was asked for while it was away, before it gives a token out."""
-        local = self._known.get(key)
-        if local is None or not local.owed_until:
+    async def _sync_cooldown(self, key: str, bucket: Bucket) -> None:
+        """Write a cooldown that began while the backend was down, before the backend gives out a token."""
+        local = self._buckets.get(key)
+        if local is None or not local.cooldown_until:
             return
-        owed, left = local.owed_until, local.owed_until - micros(self._clock.now())
+        until, left = local.cooldown_until, local.cooldown_until - micros(self._clock.now())
         if left > 0:
             await self._limits.cool(key, bucket, seconds=left / MICROS)
-        if local.owed_until == owed:
-            local.owed_until = 0
+        if local.cooldown_until == until:
+            local.cooldown_until = 0
 
-    def _draw(self, bucket: Bucket, amount: float) -> TokenRequest:
-        """A take from our share of a bucket. Rounded up, so that we never give more than the share."""
+    def _request(self, bucket: Bucket, amount: float) -> TokenRequest:
+        """A request to our share of a bucket. Rounded up, so that we never give more than the share."""
         token = math.ceil(MICROS / (bucket.per_second * self._share))
         cost = math.ceil(amount * token)
-        # More than our share of the burst is let through when the bucket is full, and paid back at the rate: the whole
-        # bucket would have given it, and never is too long to wait.
-        room = max(math.floor(bucket.burst * self._share * token), token, cost)
-        return TokenRequest(token=token, cost=cost, room=room, now=micros(self._clock.now()))
+        # A full bucket allows more than our share of the burst, refilled at the rate: otherwise a request that the
+        # shared bucket allows would never succeed here.
+        capacity = max(math.floor(bucket.burst * self._share * token), token, cost)
+        return TokenRequest(token=token, cost=cost, capacity=capacity, now=micros(self._clock.now()))
 
-    def _take_here(self, key: str, draw: TokenRequest) -> RateLimitResult:
-        local = self._find(key, draw.now)
+    def _take_locally(self, key: str, request: TokenRequest) -> RateLimitResult:
+        local = self._find(key, request.now)
         if local is None:
-            return CROWDED
-        full_at = max(local.full_at, draw.now) + draw.cost
-        if full_at > draw.now + draw.room:
-            return draw.answer(local.full_at, allowed=False)
+            return NO_SPACE
+        full_at = max(local.full_at, request.now) + request.cost
+        if full_at > request.now + request.capacity:
+            return request.result(local.full_at, allowed=False)
         local.full_at = full_at
-        return draw.answer(full_at, allowed=True)
+        return request.result(full_at, allowed=True)
 
-    def _find(self, key: str, now: int) -> _Local | None:
-        """What is known of a key, or something new if there is room. Only full buckets are forgotten to make room: any
-        other would be full again at once when its key comes back."""
-        local = self._known.get(key)
+    def _find(self, key: str, now: int) -> _LocalBucket | None:
+        """The bucket of a key, or a new one if there is space. Only full buckets are evicted: any other would be full
+        again at once when its key comes back."""
+        local = self._buckets.get(key)
         if local is None:
-            if len(self._known) >= self._most_keys and not self._forget_one(now):
+            if len(self._buckets) >= self._max_keys and not self._evict_one(now):
                 return None
-            local = self._known[key] = _Local()
-        self._known.move_to_end(key)
+            local = self._buckets[key] = _LocalBucket()
+        self._buckets.move_to_end(key)
         return local
 
-    def _forget_one(self, now: int) -> bool:
-        for _ in range(LOOKED_AT):
-            key = next(iter(self._known))
-            if self._known[key].full_at <= now:
-                del self._known[key]
+    def _evict_one(self, now: int) -> bool:
+        for _ in range(EVICTION_TRIES):
+            key = next(iter(self._buckets))
+            if self._buckets[key].full_at <= now:
+                del self._buckets[key]
                 return True
-            self._known.move_to_end(key)  # so that the next look goes further
+            self._buckets.move_to_end(key)  # so that the next try checks other keys
         return False

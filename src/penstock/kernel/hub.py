@@ -1,11 +1,11 @@
-"""The hub: one reader of the event table per process, and everyone here who watches.
+"""The event hub: one reader of the event table per process, which distributes events to all subscriptions.
 
-It reads what is new, by pages, when a commit rings or once a second, and offers it to those it concerns. It never
-waits for any of them: a slow one only lets its own queue overflow and reads from the table later. Watchers are
-found by what they want, not asked one by one, and those who want the same share one batch and its text. Watchers that
-fell behind together share what they read, too.
+It reads new events in pages, when a commit notifies or once a second, and offers them to the matching subscriptions.
+It never waits for a subscription: the queue of a slow one overflows, and it reads from the table later. Subscriptions
+are indexed by interest, and those with the same interest share one encoded batch. Subscriptions that fell behind
+together share the pages they read, too.
 
-When the hub ends, every watcher's stream ends, so that its client goes on elsewhere from the id it had last.
+When the hub stops, every stream ends, and clients reconnect to another process with the last id they saw.
 """
 
 import asyncio
@@ -28,37 +28,37 @@ from penstock.kernel.wakeups import Listener
 log = logging.getLogger(__name__)
 
 PAGE = 200
-LOOK_SECONDS = 1.0  # how late at most we see what another process told, when no bell rings between processes
-PACE_SECONDS = 0.05  # between two looks while events trickle in: five hundred streams need not send each by itself
-READY_SECONDS = 2.0  # how long a watcher may wait for the first look
-WAIT_SECONDS = 5.0  # after which it is worth to come back when there were too many
-REFILLS_AT_ONCE = 2  # so that a crowd that catches up leaves database connections to others
+LOOK_SECONDS = 1.0  # how late at most we see events of other processes when there is no notifier
+PACE_SECONDS = 0.05  # between two polls while events trickle in, so that hundreds of streams send in batches
+READY_SECONDS = 2.0  # how long a subscription waits for the first poll
+WAIT_SECONDS = 5.0  # the Retry-After when there are too many streams
+REFILLS_AT_ONCE = 2  # leaves database connections to others while many subscriptions catch up
 SHARED_PAGES = 16
 
 
 class TooManyStreams(TooMany):
-    """As many live streams are open as may be."""
+    """The limit of live streams is reached."""
 
     code = "TOO_MANY_STREAMS"
-    message = "{limit} live streams are open {whose}, and there may be no more; try again in {whole_seconds} s."
+    message = "The limit of {limit} live streams {whose} is reached; try again in {whole_seconds} s."
     message_zh = "{whose_zh}已打开 {limit} 个实时流，已达上限，请在 {whole_seconds} 秒后重试。"
-    hint = "Close streams that nobody watches; one stream can carry every topic."
+    hint = "Close unused streams; one stream can carry every topic."
     hint_zh = "请关闭无人查看的流；一个流可以承载所有主题。"
 
 
 class NoLiveEvents(Unavailable):
-    """This process cannot tell live events now: it is starting, stopping, or without its database."""
+    """This process cannot serve live events: it is starting or stopping, or its database is down."""
 
     code = "NO_LIVE_EVENTS"
-    message = "Live events cannot be had here for now."
-    message_zh = "此处暂时无法提供实时事件。"
-    hint = "Come back in a few seconds, with the id of the last event seen: nothing is lost meanwhile."
+    message = "Live events are temporarily unavailable."
+    message_zh = "实时事件暂时不可用。"
+    hint = "Reconnect in a few seconds with the id of the last event received; no event is lost."
     hint_zh = "请几秒后带上最后收到的事件编号重连，其间的事件不会丢失。"
     internal_outage = True
 
 
 class Hub:
-    """Those who watch in one process."""
+    """The subscriptions of one process."""
 
     def __init__(
         self,
@@ -69,29 +69,29 @@ class Hub:
         most_waiting: int = 256,
         keepalive_seconds: float = 15,
     ) -> None:
-        self.keepalive_seconds = keepalive_seconds  # how often a silent stream shows that it lives
-        self.dropped = 0  # events that slow watchers had to read from the table, over all of them
+        self.keepalive_seconds = keepalive_seconds  # how often an idle stream sends a comment
+        self.dropped = 0  # events dropped from the queues of slow subscriptions, in total
         self._db = db
         self._most_streams = most_streams
         self._most_per_tenant = most_per_tenant
         self._most_waiting = most_waiting
-        self._position = 0  # everything up to here was offered
+        self._position = 0  # all events up to this id were offered
         self._ready = asyncio.Event()
         self._closed = False
         self._tenants: Counter[str] = Counter()
         self._watchers: defaultdict[Interest, set[Subscription]] = defaultdict(set)
         self._interests: defaultdict[tuple[str | None, str | None], set[Interest]] = defaultdict(set)
-        self._visitors = Listener(db.clock)  # rings when someone comes; while nobody watches, no event is worth a look
+        self._visitors = Listener(db.clock)  # notified by a new subscription; without any, events are not read
         self._refills = asyncio.Semaphore(REFILLS_AT_ONCE)
         self._pages: OrderedDict[tuple[Interest, int], asyncio.Task[EventBatch]] = OrderedDict()
 
     @property
     def streams(self) -> int:
-        """How many watch here now."""
+        """How many streams are open."""
         return self._tenants.total()
 
     async def run(self) -> None:
-        """Tell watchers what is new, until cancelled; then end their streams."""
+        """Distribute new events until cancelled; then end all streams."""
         listener = self._db.wakeups.listen([CHANNEL])
 
         async def wait(found: int) -> None:
@@ -107,7 +107,7 @@ class Hub:
             self.close()
 
     def close(self) -> None:
-        """End every stream and take no more."""
+        """End every stream and accept no more."""
         self._closed = True
         self._ready.set()
         for subscription in self._everyone():
@@ -117,8 +117,8 @@ class Hub:
     async def subscribed(
         self, interest: Interest, *, tenant: str, after: int | None = None
     ) -> AsyncIterator[Subscription]:
-        """A watcher, from the event after `after` on, or from about now: what was told in the second before it came
-        may be told again, and nothing is left out. Raises `TooManyStreams` and `NoLiveEvents`."""
+        """A subscription that starts after the event `after`, or at about now: events of the second before may be
+        included, and none are missed. Raises `TooManyStreams` and `NoLiveEvents`."""
         await self._be_ready()
         if after is not None and after > self._position:
             after = await self._known(after)
@@ -128,7 +128,7 @@ class Hub:
         finally:
             self._leave(subscription, tenant)
 
-    # Watchers
+    # Subscriptions
 
     async def _be_ready(self) -> None:
         try:
@@ -138,8 +138,8 @@ class Hub:
             raise NoLiveEvents from error
 
     async def _known(self, after: int) -> int:
-        """The id, if it was given out: another process may be ahead of us. Otherwise one before everything: the
-        watcher knows another history, and is told that it has missed this one."""
+        """The id if it exists, since another process may be ahead of us. Otherwise -1: the client comes from another
+        database, and gets a reset."""
         async with self._db.read() as tx:
             return after if after <= await latest_id(tx) else -1
 
@@ -147,7 +147,7 @@ class Hub:
         if self._closed:
             raise NoLiveEvents
         if self.streams >= self._most_streams:
-            raise _too_many(self._most_streams, "here", "此处")
+            raise _too_many(self._most_streams, "of this process", "此处")
         if self._tenants[tenant] >= self._most_per_tenant:
             raise _too_many(self._most_per_tenant, f"for {tenant}", f"{tenant} ")
         subscription = Subscription(
@@ -168,7 +168,7 @@ class Hub:
         return chain.from_iterable(self._watchers.values())
 
     def _leave(self, subscription: Subscription, tenant: str) -> None:
-        """Nothing is kept of those who left, else memory would grow with every topic that was ever watched."""
+        """Remove all traces of a subscription: otherwise memory would grow with every topic ever watched."""
         interest = subscription.interest
         self._tenants[tenant] -= 1
         if not self._tenants[tenant]:
@@ -185,7 +185,7 @@ class Hub:
     # Reading
 
     async def _look(self) -> int:
-        """Read a page of what is new and offer it; returns how many events it had."""
+        """Read a page of new events and offer it; returns how many events it had."""
         async with self._db.read() as tx:
             if not self._watchers and await self._skipped(tx):
                 return 0
@@ -195,7 +195,7 @@ class Hub:
         return len(events)
 
     async def _skipped(self, tx: Tx) -> bool:
-        """Go to the newest event without reading the others, unless someone has come to watch meanwhile."""
+        """Skip to the newest event without reading, unless a subscription was added meanwhile."""
         newest = await latest_id(tx)
         if self._watchers:
             return False
@@ -204,7 +204,7 @@ class Hub:
         return True
 
     def _offer(self, events: Sequence[StoredEvent]) -> None:
-        if (before := events[0].id - 1) > self._position:  # a commit failed, or what lay between was deleted unread
+        if (before := events[0].id - 1) > self._position:  # a rollback, or events were deleted before they were read
             for subscription in self._everyone():
                 subscription.doubt(before)
         for interest, wanted in self._sorted(events).items():
@@ -222,16 +222,16 @@ class Hub:
         return found
 
     async def _refill(self, interest: Interest, after: int, upto: int) -> EventBatch:
-        """What a watcher is to be told after one id and up to another, or the first page of it. It does not change any
-        more, so of those who fell behind together one lets it be read and all have it. Leaving watchers stop nothing:
-        a statement that is cancelled costs its connection."""
+        """The first page of events in (after, upto] for a subscription. Past events do not change, so those that
+        fell behind together share one read. A client that leaves does not cancel it: a cancelled statement costs its
+        connection."""
         key = (interest, after)
         while True:
             reading = self._pages.get(key) or self._begin_reading(key, upto)
             page = await asyncio.shield(reading)
             if page.last <= upto:
                 return page
-            self._pages.pop(key, None)  # it goes on to where this watcher has everything waiting
+            self._pages.pop(key, None)  # it reaches beyond what this subscription is missing
 
     def _begin_reading(self, key: tuple[Interest, int], upto: int) -> asyncio.Task[EventBatch]:
         reading = self._pages[key] = asyncio.create_task(self._read(*key, upto))
@@ -248,7 +248,9 @@ class Hub:
     async def _read(self, interest: Interest, after: int, upto: int) -> EventBatch:
         async with self._refills, self._db.read() as tx:
             events = await list_events(tx, interest, after=after, upto=upto, limit=PAGE)
-            oldest = await oldest_id(tx)  # after the page: what it says to be kept was kept when the page was read
+            oldest = await oldest_id(
+                tx
+            )  # read after the page, so that everything from it on was still there when the page was read
         if after < 0 or oldest > after + 1:
             return _reset(oldest, last=min(max(oldest - 1, 0), upto))
         if len(events) == PAGE:
@@ -262,7 +264,7 @@ def _too_many(limit: int, whose: str, whose_zh: str) -> TooManyStreams:
 
 
 def _reset(oldest: int, *, last: int) -> EventBatch:
-    """The word that events before the oldest are missing; the stream goes on after `last`."""
+    """The reset event: events before the oldest are missing; the stream continues after `last`."""
     body = msgspec.json.encode({"oldest": oldest})
     text = b"id: %d\nevent: %s\ndata: %s\n\n" % (last, RESET.encode(), body)
     return EventBatch(first=last, last=last, count=0, text=text)

@@ -1,7 +1,7 @@
-"""Ids that sort by the time they were made.
+"""Ids that sort by creation time.
 
-`job_` + 12 hex digits of milliseconds + 16 hex digits that start random and count up within one millisecond,
-so ids made in a row sort in that order, and two processes do not meet.
+`job_` + 12 hex digits of milliseconds + 16 hex digits that start random and count up within one millisecond, so the ids
+of one process sort in the order they were made, and those of two processes do not collide.
 """
 
 import random
@@ -11,11 +11,11 @@ from typing import Protocol
 from penstock.kernel.clock import Clock
 
 TAIL_BITS = 64
-STEP_BITS = 16  # a random step: two processes that start at the same number still part ways
+STEP_BITS = 16  # a random step, so that two processes that start at the same number diverge
 
 
 class Ids(Protocol):
-    """Makes ids that never repeat."""
+    """Generates unique ids."""
 
     def new(self, prefix: str) -> str:
         """A new id such as `job_0199…`."""
@@ -23,7 +23,7 @@ class Ids(Protocol):
 
 
 class TimeIds:
-    """Ids from a clock and the system's randomness."""
+    """Ids from the clock and the system's random source."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -32,7 +32,7 @@ class TimeIds:
         self._random = random.Random(secrets.randbits(128))  # noqa: S311  (ids must not collide; they are no secrets)
 
     def new(self, prefix: str) -> str:
-        """A new id, larger than every id this object made before."""
+        """A new id, larger than every id this object returned before."""
         millis = int(self._clock.now().timestamp() * 1000)
         if millis > self._millis:
             self._millis, self._tail = millis, self._random.getrandbits(TAIL_BITS - 1)
@@ -47,5 +47,5 @@ class TimeIds:
 
 
 def new_token() -> str:
-    """A secret that names one lease: 128 random bits nobody else can guess."""
+    """A lease token: 128 random bits that nobody can guess."""
     return secrets.token_hex(16)

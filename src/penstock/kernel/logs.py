@@ -1,10 +1,10 @@
-"""What the process tells: lines of text for people, or of JSON for machines, one handler for everything.
+"""Logging: one handler that writes text lines for people or JSON lines for machines.
 
-`set_up_logs` is called once, by the command line. Whatever a line is made of, the message, its values, extra fields or
-an error's trace, goes through `redact`, loses its control characters (so nobody can write a line of ours by what they
-send us) and is cut to a length. A line that cannot be made is replaced by one that says so: logging never raises.
+The command line calls `set_up_logs` once. Every part of a line (message, values, extra fields, traceback) is redacted,
+stripped of control characters (so that input cannot forge log lines) and truncated. If a line cannot be formatted, a
+line that says so is written instead: logging never raises.
 
-`request_id` is the request that this line belongs to, wherever it is written.
+`request_id` is the id of the request that a line belongs to.
 """
 
 import json
@@ -18,30 +18,30 @@ from typing import Any, TextIO
 
 import msgspec
 
-from penstock.kernel.redact import BLOT, is_secret_name, redact
+from penstock.kernel.redact import REDACTED, is_secret_name, redact
 
-MOST_CHARACTERS = 4000  # of a message
-UNPLAIN = re.compile(r"[\s\"\\=]")  # what would let a value pass for several
-MOST_TRACE = 12_000  # of a trace: its beginning and its end are kept
-MOST_FIELD = 500
-MOST_FIELDS = 20
+MAX_MESSAGE = 4000  # characters
+NEEDS_QUOTES = re.compile(r"[\s\"\\=]")  # characters that would make one value look like several
+MAX_TRACEBACK = 12_000  # characters; the beginning and the end are kept
+MAX_FIELD = 500
+MAX_FIELDS = 20
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 trace_id: ContextVar[str] = ContextVar("trace_id", default="")
 
-NO_RECORD = vars(logging.LogRecord("penstock.access", logging.INFO, "", 0, "", (), None))
-STANDARD = frozenset(NO_RECORD) | {"message", "asctime", "taskName"}
-# Escaped, not dropped: line breaks, terminal codes, what turns text around, what other programs take for a break.
+RECORD_DEFAULTS = vars(logging.LogRecord("penstock.access", logging.INFO, "", 0, "", (), None))
+STANDARD = frozenset(RECORD_DEFAULTS) | {"message", "asctime", "taskName"}
+# Escaped, not dropped: line breaks, terminal codes, text direction marks, characters some programs take for a break.
 _HIDDEN = [*range(0x20), *range(0x7F, 0xA0), 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F)]
 _HIDDEN += [*range(0x2060, 0x206A), 0xFEFF]
 _ESCAPES = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in _HIDDEN}
 VISIBLE = _ESCAPES | {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
 VISIBLE_LINES = {code: shown for code, shown in VISIBLE.items() if code not in (ord("\n"), ord("\t"))}
-QUIET = {"alembic": logging.WARNING, "aiohttp.access": logging.WARNING, "asyncio": logging.WARNING}
+MIN_LEVELS = {"alembic": logging.WARNING, "aiohttp.access": logging.WARNING, "asyncio": logging.WARNING}
 
 
 def set_up_logs(*, style: str, level: str, stream: TextIO | None = None) -> logging.Handler:
-    """Let everything be told in one style: `text` or `json`. Called again, it replaces what it set up before."""
+    """Log everything in one style, `text` or `json`. A second call replaces the handler of the first."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines() if style == "json" else TextLines())
     handler.set_name("penstock")
@@ -50,70 +50,70 @@ def set_up_logs(*, style: str, level: str, stream: TextIO | None = None) -> logg
         root.removeHandler(known)
     root.addHandler(handler)
     root.setLevel(level)
-    # What every record would gather and no line of ours shows.
+    # Collected for every record and shown in none of our lines.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
-    for name, least in QUIET.items():
-        logging.getLogger(name).setLevel(max(least, root.level))
+    for name, minimum in MIN_LEVELS.items():
+        logging.getLogger(name).setLevel(max(minimum, root.level))
     return handler
 
 
 class RequestLine(logging.LogRecord):
-    """A line about a request that is over. There is one for every request, so it gathers only what is shown."""
+    """The access log record of a request. One per request, so it collects only what is shown."""
 
-    fields: dict[str, Any]  # numbers, and text that is clean
+    fields: dict[str, Any]  # numbers and clean text
     request_id: str
 
-    def __init__(self, words: str, fields: dict[str, Any], *, request_id: str, at: float) -> None:
-        shown = {"msg": words, "fields": fields, "request_id": request_id, "created": at, "msecs": at % 1 * 1000}
-        self.__dict__ = NO_RECORD | shown
+    def __init__(self, message: str, fields: dict[str, Any], *, request_id: str, at: float) -> None:
+        shown = {"msg": message, "fields": fields, "request_id": request_id, "created": at, "msecs": at % 1 * 1000}
+        self.__dict__ = RECORD_DEFAULTS | shown
 
 
 class TextLines(logging.Formatter):
     """`2026-01-01T00:00:00.000Z INFO penstock.kernel.workers: a message key=value [request id]`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, and the lines of a trace below it, set in so that none of them can pass for a line of its own."""
+        """One line, followed by the indented lines of a traceback, so that none of them looks like a log line."""
         try:
             fields = "".join([f" {name}={_text(value)}" for name, value in _fields(record).items()])
             of_request = f" [{mine}]" if (mine := _request_id(record)) else ""
             line = f"{_time(record)} {record.levelname} {record.name}: {_message(record)}{fields}{of_request}"
-            trace = _trace(record)
-        except Exception as error:  # noqa: BLE001  (whatever a value does when it is shown, the work goes on)
-            return _unmade(record, error)
-        return line + "".join(f"\n  {part}" for part in trace.splitlines()) if trace else line
+            traceback = _traceback(record)
+        except Exception as error:  # noqa: BLE001  (a value that cannot be formatted must not break the caller)
+            return _fallback_line(record, error)
+        return line + "".join(f"\n  {part}" for part in traceback.splitlines()) if traceback else line
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, request_id, extra fields, and `error` with a trace."""
+    """One JSON object per line: time, level, logger, message, request_id, extra fields, a traceback as `error`."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One line."""
         try:
-            told: dict[str, Any] = {
+            line: dict[str, Any] = {
                 "time": _time(record),
                 "level": record.levelname,
                 "logger": record.name,
                 "message": _message(record),
             }
-            belongs = {"request_id": _request_id(record), "trace_id": trace_id.get()}
-            told |= {name: value for name, value in belongs.items() if value}
-            told |= _fields(record)
-            if trace := _trace(record):
-                told["error"] = trace
-            return msgspec.json.encode(told).decode()
-        except Exception as error:  # noqa: BLE001  (whatever a value does when it is shown, the work goes on)
-            return msgspec.json.encode({"level": "ERROR", "message": _unmade(record, error)}).decode()
+            context = {"request_id": _request_id(record), "trace_id": trace_id.get()}
+            line |= {name: value for name, value in context.items() if value}
+            line |= _fields(record)
+            if traceback := _traceback(record):
+                line["error"] = traceback
+            return msgspec.json.encode(line).decode()
+        except Exception as error:  # noqa: BLE001  (a value that cannot be formatted must not break the caller)
+            return msgspec.json.encode({"level": "ERROR", "message": _fallback_line(record, error)}).decode()
 
 
-def clean(text: str, most: int = MOST_CHARACTERS) -> str:
-    """Text as it may stand in a log: cut, without secrets, on one line."""
+def clean(text: str, most: int = MAX_MESSAGE) -> str:
+    """Text for a log line: truncated, redacted, on one line."""
     cut = text if len(text) <= most else f"{text[:most]}… ({len(text)} characters)"
     if cut.isprintable():
         return redact(cut)
     return redact(cut.encode(errors="backslashreplace").decode()).translate(VISIBLE)
 
 
-@lru_cache(maxsize=2)  # lines come in the order of time: this second's and the one before
+@lru_cache(maxsize=2)  # lines are written in time order: the current second and the one before
 def _second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
@@ -126,7 +126,7 @@ def _message(record: logging.LogRecord) -> str:
     try:
         text = record.getMessage()
     except Exception:  # noqa: BLE001  (a wrong placeholder in a log call must not lose the line)
-        text = f"{record.msg} (its values do not fit)"
+        text = f"{record.msg} (its arguments do not match)"
     return clean(text)
 
 
@@ -135,32 +135,34 @@ def _request_id(record: logging.LogRecord) -> str:
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    """What the caller gave as `extra`."""
+    """The fields passed as `extra`."""
     if isinstance(record, RequestLine):
         return record.fields
     extra = [name for name in vars(record) if name not in STANDARD]
-    return {name: BLOT if is_secret_name(name) else _plain(getattr(record, name)) for name in extra[:MOST_FIELDS]}
+    return {name: REDACTED if is_secret_name(name) else _plain(getattr(record, name)) for name in extra[:MAX_FIELDS]}
 
 
 def _plain(value: object) -> object:
     if value is None or isinstance(value, bool | int | float):
         return value
-    return clean(str(value), MOST_FIELD)
+    return clean(str(value), MAX_FIELD)
 
 
 def _text(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) and UNPLAIN.search(value) else str(value)
+    return (
+        json.dumps(value, ensure_ascii=False) if isinstance(value, str) and NEEDS_QUOTES.search(value) else str(value)
+    )
 
 
-def _trace(record: logging.LogRecord) -> str:
+def _traceback(record: logging.LogRecord) -> str:
     if not record.exc_info:
         return ""
-    told = logging.Formatter().formatException(record.exc_info)
-    told = redact(told.encode(errors="backslashreplace").decode())  # before it is cut: half a secret looks like none
-    if len(told) > MOST_TRACE:
-        told = f"{told[: MOST_TRACE // 2]}\n…\n{told[-MOST_TRACE // 2 :]}"
-    return told.translate(VISIBLE_LINES)
+    text = logging.Formatter().formatException(record.exc_info)
+    text = redact(text.encode(errors="backslashreplace").decode())  # before truncation: half a secret is not recognised
+    if len(text) > MAX_TRACEBACK:
+        text = f"{text[: MAX_TRACEBACK // 2]}\n…\n{text[-MAX_TRACEBACK // 2 :]}"
+    return text.translate(VISIBLE_LINES)
 
 
-def _unmade(record: logging.LogRecord, error: Exception) -> str:
-    return f"a line of {record.name} ({record.pathname}:{record.lineno}) could not be told: {type(error).__name__}"
+def _fallback_line(record: logging.LogRecord, error: Exception) -> str:
+    return f"cannot format a log line of {record.name} ({record.pathname}:{record.lineno}): {type(error).__name__}"

@@ -1,7 +1,7 @@
-"""A look at something that may hang: asked once for everyone who wants to know, and remembered for a moment.
+"""Cached checks of something that may hang: one check runs for all callers, and its result is cached for a moment.
 
-A paused database does not refuse, it is silent, and even giving up on it can take long. So a look is a task of its own:
-whoever asks waits for it a short time and then hears that no answer came. However many ask, one look is under way.
+A paused database does not refuse connections, it hangs, and even cancelling a query can take long. So a check runs in
+its own task: callers wait for it a short time, then get `LookTimedOut`. Concurrent callers share one check.
 """
 
 import asyncio
@@ -10,18 +10,18 @@ from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
-GIVE_UP_SECONDS = 30  # after which another look is begun though the last one never ended
+GIVE_UP_SECONDS = 30  # after which a new check starts although the last one never ended
 
 
 class LookTimedOut(Exception):
-    """No answer came in time."""
+    """The check did not finish in time."""
 
     def __init__(self) -> None:
         super().__init__("no answer came in time")
 
 
 class Look(Generic[T]):
-    """One thing to look at, from one event loop."""
+    """A cached check, used from one event loop."""
 
     def __init__(
         self, ask: Callable[[], Coroutine[Any, Any, T]], *, fresh_seconds: float, patience_seconds: float
@@ -31,11 +31,11 @@ class Look(Generic[T]):
         self._patience_seconds = patience_seconds
         self._asking: asyncio.Task[T] | None = None
         self._began_at = 0.0
-        self._late_at: float | None = None  # when we stopped waiting for the look that is under way
+        self._late_at: float | None = None  # when callers stopped waiting for the running check
         self._seen_at = 0.0
 
     async def answer(self) -> T:
-        """What was seen a moment ago, or is seen now. Raises what the look raised, or `LookTimedOut`."""
+        """The cached or a new result. Raises what the check raised, or `LookTimedOut`."""
         now = asyncio.get_running_loop().time()
         asking = self._asking
         if asking is None or self._is_old(asking, now):
@@ -47,7 +47,7 @@ class Look(Generic[T]):
             return asking.result()
         if asking is self._asking and self._late_at is None:
             self._late_at = asyncio.get_running_loop().time()
-            asking.cancel()  # frees what it holds, if it can; nobody waits for that
+            asking.cancel()  # frees its resources if it can; nobody waits for that
         raise LookTimedOut
 
     def _is_old(self, asking: asyncio.Task[T], now: float) -> bool:
@@ -64,4 +64,4 @@ class Look(Generic[T]):
     def _seen(self, asking: asyncio.Task[T]) -> None:
         self._seen_at = asyncio.get_running_loop().time()
         if not asking.cancelled():
-            asking.exception()  # whoever asked may be gone: then nobody else would ever look at it
+            asking.exception()  # marks it retrieved: the caller may be gone, and asyncio would log a warning

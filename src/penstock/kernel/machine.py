@@ -1,4 +1,4 @@
-"""A state machine as a table of verbs, which can print its own page."""
+"""State machines as tables of verbs, which print their own lifecycle page."""
 
 from collections.abc import Collection, Mapping
 from enum import StrEnum
@@ -10,19 +10,19 @@ State = TypeVar("State", bound=StrEnum)
 
 
 class WrongState(Conflict):
-    """A verb was used on a thing that is in no state for it."""
+    """The current state does not allow the verb."""
 
     code = "WRONG_STATE"
-    message = "A {machine} that is {state} cannot {verb}; it must be {allowed}."
+    message = "Cannot {verb}: the {machine} is {state} and must be {allowed}."
     message_zh = "处于 {state} 状态的 {machine} 不能执行 {verb}；必须处于 {allowed}。"
-    hint = "Read it again: someone else may have moved it first."
+    hint = "Read it again: it may have changed in the meantime."
     hint_zh = "请重新读取：可能已被他人先行变更。"
 
 
 class Machine(Generic[State]):
-    """The moves a thing may make: `{verb: (allowed from, to)}`.
+    """A state machine: `{verb: (allowed source states, target state)}`.
 
-    The states explain themselves in the docstring-like `words` table, which must name every state.
+    `words` describes every state, for the lifecycle page.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Machine(Generic[State]):
 
     @property
     def states(self) -> tuple[State, ...]:
-        """Every state, in the order of the words table."""
+        """Every state, in the order of `words`."""
         return tuple(self.words)
 
     @property
@@ -51,11 +51,11 @@ class Machine(Generic[State]):
         return frozenset(self.words) - left
 
     def may(self, verb: str, state: State) -> bool:
-        """Whether the verb can be used in that state."""
+        """Whether the verb is allowed in that state."""
         return state in self.verbs[verb][0]
 
     def move(self, verb: str, state: State) -> State:
-        """The state after the verb, or `WrongState`."""
+        """The state after the verb; raises `WrongState`."""
         sources, target = self.verbs[verb]
         if state not in sources:
             allowed = " or ".join(sorted(source.value for source in sources))
@@ -78,12 +78,12 @@ class Machine(Generic[State]):
 
     def _check(self) -> None:
         if idle := [verb for verb, (sources, _) in self.verbs.items() if not sources]:
-            raise ValueError(f"machine {self.name}: verbs without a state to use them in: {idle}")
+            raise ValueError(f"machine {self.name}: verbs without a source state: {idle}")
         mentioned = set(type(self.start)).union(*(sources | {target} for sources, target in self.verbs.values()))
         if unknown := mentioned - set(self.words):
-            raise ValueError(f"machine {self.name}: states without words: {sorted(unknown)}")
+            raise ValueError(f"machine {self.name}: states without a description: {sorted(unknown)}")
         if lost := set(self.words) - self._reached():
-            raise ValueError(f"machine {self.name}: states nothing leads to: {sorted(lost)}")
+            raise ValueError(f"machine {self.name}: unreachable states: {sorted(lost)}")
 
     def _reached(self) -> set[State]:
         reached, before = {self.start}, 0

@@ -1,4 +1,4 @@
-"""What is said: messages, which one room sends to another, and events, which people watch."""
+"""The base types of messages, which modules send to each other, and of events, which clients watch."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -6,18 +6,18 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """The base of every message; its fields are its payload and hold plain JSON values."""
+    """The base of every message; its fields are the payload and hold plain JSON values."""
 
     def dedup_key(self) -> str | None:
-        """Two messages of one class with the same key are one message. None: every one is new."""
+        """Messages of one class with the same key are sent once. None: never deduplicated."""
         return None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Something that happened to a thing, for those who watch it. `data` holds plain JSON values and no secret."""
+    """Something that happened, for clients that watch its topic. `data` holds plain JSON values and no secrets."""
 
-    topic: str  # the thing, by its outside id: "job:…", "etl:42"
+    topic: str  # the subject by its public id: "job:…", "etl:42"
     kind: str  # what happened: "page_done"
-    audience: str = ""  # who may watch beside admins: "user:5", "merchant:9", "project:p"
+    audience: str = ""  # who may watch besides admins: "user:5", "merchant:9", "project:p"
     data: dict[str, Any] = field(default_factory=dict)

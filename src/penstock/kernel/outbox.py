@@ -1,15 +1,15 @@
-"""The outbox: what a transaction says is a row of that same transaction, and the relay delivers it afterwards.
+"""The transactional outbox: a message is a row of the transaction that sends it, and the relay delivers it afterwards.
 
     waiting → sending → sent
-                      → waiting (again later, with backoff)
-                      → dead    (no use in trying; an operator can list it and send it again)
+                      → waiting (retried later, with backoff)
+                      → dead    (failed for good; an operator can list it and send it again)
 
-A handler runs in one transaction with the mark "sent": either both are kept or neither, so what a handler writes to
-the database happens once even if the relay is killed in the middle.
+A handler runs in the transaction that marks the message sent: both commit or neither does, so the database writes of
+a handler happen once even if the relay is killed.
 
-What has to leave the house goes by a `Carrier`: it talks to the outside first, with no transaction open, and what it
-returns is written together with the mark. Killed in between, it carries the same parcel again: carriers have to be
-harmless when run twice.
+Messages for external systems go through a `Carrier`: it calls the external system first, with no transaction open, and
+the callback it returns runs in the transaction that marks the message sent. If the process is killed in between, the
+carrier is called again with the same parcel, so carriers must be idempotent.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 
 class OutboxState(StrEnum):
-    """Where a message is."""
+    """The states of an outbox message; `OUTBOX` describes each."""
 
     WAITING = "waiting"
     SENDING = "sending"
@@ -71,9 +71,9 @@ OUTBOX = Machine(
     },
     start=OutboxState.WAITING,
     words={
-        OutboxState.WAITING: "Written with the change it tells of; it will be delivered when due.",
+        OutboxState.WAITING: "Committed with the change it reports; delivered when due.",
         OutboxState.SENDING: "A relay holds it under a lease and is delivering it.",
-        OutboxState.SENT: "Every handler took it.",
+        OutboxState.SENT: "Every handler succeeded.",
         OutboxState.DEAD: "Delivery failed for good, or too often. An operator can send it again.",
     },
 )
@@ -96,7 +96,7 @@ outbox = Table(
     *lease_constraints(LEASE_STATES),
 )
 lease_indexes(outbox, LEASE_STATES)
-# Constants, not parameters, here and in the statements below: only so can a planner see that the index will do.
+# Constants, not parameters, here and in the statements below: the planner then matches the partial index.
 _sent = outbox.c.state == literal_column("'sent'")
 _dead = outbox.c.state == literal_column("'dead'")
 Index("ix_outbox_sent", outbox.c.finished_at, postgresql_where=_sent, sqlite_where=_sent)
@@ -105,8 +105,8 @@ Index("ix_outbox_dead", outbox.c.id, postgresql_where=_dead, sqlite_where=_dead)
 COLUMNS = ("id", "channel", "dedup_key", "payload", "scheduled_at", "created_at")
 RETRIES = Backoff(first_seconds=1, most_seconds=600)
 LEASE_SECONDS = 60
-UNKNOWN_AGE = timedelta(hours=1)  # longer than an update of all processes takes
-OUTAGE_WAIT_SECONDS = 5  # before the next look whether a part of our own house is back
+UNKNOWN_AGE = timedelta(hours=1)  # longer than a rolling upgrade takes
+OUTAGE_WAIT_SECONDS = 5  # before the next try during an internal outage
 
 Handler = Callable[[Tx, Any], Awaitable[None]]
 Routes = Mapping[type[Message], Sequence[Handler]]
@@ -114,7 +114,7 @@ Routes = Mapping[type[Message], Sequence[Handler]]
 
 @dataclass(frozen=True, kw_only=True)
 class Parcel:
-    """A message with what the outbox knows of it. The id is the same each time it is carried."""
+    """A message with its outbox metadata. The id is the same at every attempt."""
 
     id: str
     channel: str
@@ -124,40 +124,40 @@ class Parcel:
 
 
 class Carrier(Protocol):
-    """Takes messages of some channels out of the house."""
+    """Delivers messages of some channels to an external system."""
 
     channels: Collection[str]
 
     async def carry(self, parcel: Parcel) -> Callable[[Tx], Awaitable[None]] | None:
-        """Take it out; what is returned runs in the transaction that marks the message sent."""
+        """Deliver it; the returned callback runs in the transaction that marks the message sent."""
         ...
 
 
 class NoSuchMessage(NotFound):
-    """There is no dead letter by that id."""
+    """No dead letter has that id."""
 
     code = "NO_SUCH_MESSAGE"
-    message = "There is no dead letter {id}."
+    message = "Dead letter {id} not found."
     message_zh = "没有死信 {id}。"
 
 
 class NobodyListens(PenstockError):
-    """A message's class is in no route: it was renamed or removed while messages were under way."""
+    """No handler is routed for the class of a message: it was renamed or removed while messages were waiting."""
 
     code = "NOBODY_LISTENS"
-    message = "No handler is routed for messages of the class {channel}."
+    message = "No handler is routed for messages of class {channel}."
     message_zh = "没有为 {channel} 类消息配置处理程序。"
-    hint = "Give the class a route in wiring.py, then send the dead letters again."
-    hint_zh = "请在 wiring.py 中为该类配置路由，然后重新发送死信。"
+    hint = "Add a route for the class in wiring/modules.py, then send the dead letters again."
+    hint_zh = "请在 wiring/modules.py 中为该类配置路由，然后重新发送死信。"
 
 
 class RelayLost(PenstockError):
-    """A message was taken up as often as may be, and each time its relay was never heard of again."""
+    """The lease of a message expired in every attempt."""
 
     code = "RELAY_LOST"
-    message = "Its relay fell silent in each of {attempts} attempts."
+    message = "The relay stopped responding in each of {attempts} attempts."
     message_zh = "在全部 {attempts} 次尝试中，转发进程都失去了响应。"
-    hint = "Look for what kills the process while it handles this message, then send it again."
+    hint = "Find out what kills the process while it handles this message, then send it again."
     hint_zh = "请找出处理该消息时导致进程终止的原因，然后重新发送。"
 
 
@@ -175,7 +175,7 @@ class DeadLetter:
 
 
 async def post(tx: Tx, messages: Sequence[Message]) -> None:
-    """Write messages into the transaction; one whose (channel, dedup_key) was already sent is dropped."""
+    """Insert messages in this transaction; one whose (channel, dedup_key) exists is dropped."""
     rows = []
     for message in messages:
         message_id = tx.new_id("msg")
@@ -186,7 +186,7 @@ async def post(tx: Tx, messages: Sequence[Message]) -> None:
 
 
 class Relay:
-    """Delivers what the outbox holds to the handlers of the routes."""
+    """Delivers outbox messages to their handlers and carriers."""
 
     def __init__(
         self, db: Db, routes: Routes, *, carriers: Sequence[Carrier] = (), owner: str, max_attempts: int = 10
@@ -199,7 +199,7 @@ class Relay:
         self._max_attempts = max_attempts
 
     async def run(self) -> None:
-        """Deliver what is there and what comes, until cancelled."""
+        """Deliver messages until cancelled."""
         listener = self._db.wakeups.listen([self.leases.channel])
 
         async def wait(delivered: int) -> None:
@@ -212,12 +212,12 @@ class Relay:
             self._db.wakeups.unlisten(listener)
 
     async def deliver(self, *, limit: int = 50) -> int:
-        """Deliver up to `limit` messages that are due, one after another; returns how many were taken up."""
+        """Deliver up to `limit` due messages, one after another; returns how many were claimed."""
         claim = self.leases.claim_autocommit(self._db, owner=self._owner, seconds=LEASE_SECONDS, limit=limit)
         held = await run_shielded(claim, undo=self._hand_back)
         too_late = self._db.clock.now() + timedelta(seconds=LEASE_SECONDS / 2)
         for number, row in enumerate(held):
-            if self._db.clock.now() > too_late:  # slow handlers: the rest is for whoever comes next
+            if self._db.clock.now() > too_late:  # slow handlers: leave the rest to the next claim
                 await self._hand_back(held[number:])
                 return number
             try:
@@ -225,7 +225,7 @@ class Relay:
             except asyncio.CancelledError:
                 await self._hand_back(held[number:])
                 raise
-            except Exception as error:  # noqa: BLE001  (a handler's failure of any kind is the message's fate)
+            except Exception as error:  # noqa: BLE001  (any error of a handler decides what happens to the message)
                 try:
                     await self._put_off(row, error)
                 except Unavailable:
@@ -234,11 +234,11 @@ class Relay:
         return len(held)
 
     async def rescue(self, tx: Tx) -> None:
-        """Let messages wait again whose relay fell silent."""
+        """Requeue messages whose lease expired."""
         await self.leases.expire(tx)
 
     async def _deliver_one(self, row: LeasedRow) -> None:
-        if row.lease_count > self._max_attempts:  # it kills its relays: no failure of theirs was ever written down
+        if row.lease_count > self._max_attempts:  # it kills its relays, so no failure was ever recorded
             raise RelayLost(attempts=self._max_attempts)
         carriers = [carrier for carrier in self._carriers if row.channel in carrier.channels]
         if row.channel not in self._routes and not carriers:
@@ -258,25 +258,27 @@ class Relay:
             await handler(tx, cls(**row.payload))
 
     async def _hand_back(self, rows: Sequence[LeasedRow]) -> None:
-        """What was not tried need not wait for its lease to run out, and has lost no attempt."""
+        """Return messages that were not tried, without waiting for their lease and without using up an attempt."""
         if not rows:
             return
         try:
             async with self._db.autocommit(actor=self._owner) as tx:
                 await self.leases.release(tx, [row.id for row in rows], rows[0].lease_token, uncounted=1)
         except Unavailable as error:
-            log.warning("%d messages could not be handed back: %s", len(rows), error)
+            log.warning("relay: cannot hand back %d messages: %s", len(rows), error)
 
     async def _put_off(self, row: LeasedRow, error: Exception) -> None:
         text = f"{type(error).__name__}: {error_text(error)}"
         async with self._db.tx(actor=self._owner) as tx:
-            # A class that is not known here may be known to a newer version that runs beside us.
+            # A class that is unknown here may be known to a newer version that runs at the same time.
             young = isinstance(error, NobodyListens) and tx.now - row.created_at < UNKNOWN_AGE
-            ours = young or (isinstance(error, PenstockError) and error.internal_outage)
-            if ours or (worth_retrying(error) and row.lease_count < self._max_attempts):
+            outage = young or (isinstance(error, PenstockError) and error.internal_outage)
+            if outage or (worth_retrying(error) and row.lease_count < self._max_attempts):
                 wait = wait_before_retry(error, attempt=max(1, row.lease_count), backoff=RETRIES)
-                due_at = tx.now + timedelta(seconds=OUTAGE_WAIT_SECONDS if ours else wait)
-                await self.leases.release(tx, [row.id], row.lease_token, due_at=due_at, uncounted=int(ours), error=text)
+                due_at = tx.now + timedelta(seconds=OUTAGE_WAIT_SECONDS if outage else wait)
+                await self.leases.release(
+                    tx, [row.id], row.lease_token, due_at=due_at, uncounted=int(outage), error=text
+                )
                 return
             why = {"finished_at": tx.now, "error": text}
             if await self.leases.try_settle(tx, [row.id], row.lease_token, state=OutboxState.DEAD, **why):
@@ -288,7 +290,7 @@ def _parcel(row: LeasedRow) -> Parcel:
 
 
 async def list_dead_letters(tx: Tx, *, after: str = "", limit: int = 100) -> Sequence[DeadLetter]:
-    """Dead letters by id, from the one after `after`."""
+    """Dead letters by id, starting after `after`."""
     o = outbox.c
     mine = select(o.id, o.channel, o.dedup_key, o.payload, o.lease_count, o.error, o.finished_at)
     rows = await tx.conn.execute(mine.where(_dead, o.id > after).order_by(o.id).limit(limit))
@@ -296,7 +298,7 @@ async def list_dead_letters(tx: Tx, *, after: str = "", limit: int = 100) -> Seq
 
 
 async def resend(tx: Tx, message_id: str) -> None:
-    """Give a dead letter a new life, with its attempts counted from nothing."""
+    """Requeue a dead letter and reset its attempts."""
     fresh = {"state": "waiting", "finished_at": None, "error": None, "lease_count": 0, "scheduled_at": tx.now}
     statement = update(outbox).where(outbox.c.id == message_id, outbox.c.state == "dead")
     if (await tx.conn.execute(statement.values(fresh))).rowcount != 1:
@@ -306,7 +308,7 @@ async def resend(tx: Tx, message_id: str) -> None:
 
 
 async def delete_dead(tx: Tx, *, before: datetime, limit: int = 10_000) -> int:
-    """Give up on dead letters that died before then and that nobody sent again; returns how many."""
+    """Delete dead letters that failed before then; returns how many."""
     o = outbox.c
     old = (_dead, o.finished_at < before)
     some = select(o.id).where(*old).order_by(o.id).limit(limit)
@@ -314,7 +316,7 @@ async def delete_dead(tx: Tx, *, before: datetime, limit: int = 10_000) -> int:
 
 
 async def delete_sent(tx: Tx, *, before: datetime, limit: int = 10_000) -> int:
-    """Forget messages that were delivered before then; returns how many. Dead letters stay."""
+    """Delete messages that were delivered before then; returns how many. Dead letters stay."""
     o = outbox.c
     old = select(o.id).where(_sent, o.finished_at < before).order_by(o.finished_at).limit(limit)
     return (await tx.conn.execute(delete(outbox).where(o.id.in_(old)))).rowcount

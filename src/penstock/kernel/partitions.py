@@ -1,4 +1,4 @@
-"""Partitions of a leased table: each with a ceiling of its own, and each can be paused or left to cool.
+"""Partitions of a leased table: each can have a ceiling, be paused, or cool down.
 
 A partition without a row here is open and has no ceiling.
 """
@@ -26,7 +26,7 @@ lease_partition = Table(
 
 @dataclass(frozen=True, kw_only=True)
 class Partition:
-    """What is set for one partition of one queue."""
+    """The settings of one partition of one queue."""
 
     queue: str
     partition_key: str
@@ -35,12 +35,12 @@ class Partition:
     cooling_until: datetime | None = None
 
     def open_at(self, moment: datetime) -> bool:
-        """Whether rows may be handed out then."""
+        """Whether rows may be claimed at that moment."""
         return not self.paused and (self.cooling_until is None or self.cooling_until <= moment)
 
 
 async def lock_partition(tx: Tx, queue: str, partition_key: str) -> Partition | None:
-    """What is set for a partition, if anything is, held until the transaction ends: rivals count one after another."""
+    """The settings of a partition, if any, locked until the transaction ends, so that concurrent claims take turns."""
     p = lease_partition.c
     mine = select(lease_partition).where(p.queue == queue, p.partition_key == partition_key).with_for_update()
     row = (await tx.conn.execute(mine)).one_or_none()
@@ -48,22 +48,22 @@ async def lock_partition(tx: Tx, queue: str, partition_key: str) -> Partition | 
 
 
 async def set_ceiling(tx: Tx, queue: str, partition_key: str, ceiling: int | None) -> None:
-    """At most that many rows held at once; None takes the ceiling away."""
+    """Limit how many rows may be held at once; None removes the limit."""
     await _set(tx, queue, partition_key, ceiling=ceiling)
 
 
 async def pause(tx: Tx, queue: str, partition_key: str) -> None:
-    """Hand nothing out until `resume`; what is held stays held."""
+    """Stop claims until `resume`; held rows stay held."""
     await _set(tx, queue, partition_key, paused=True)
 
 
 async def resume(tx: Tx, queue: str, partition_key: str) -> None:
-    """Hand out again, and end a cooling."""
+    """Allow claims again, and end a cooldown."""
     await _set(tx, queue, partition_key, paused=False, cooling_until=None)
 
 
 async def cool(tx: Tx, queue: str, partition_key: str, *, until: datetime) -> None:
-    """Hand nothing out before that moment."""
+    """Stop claims until that moment."""
     await _set(tx, queue, partition_key, cooling_until=until)
 
 

@@ -1,8 +1,8 @@
-"""Run state: how far a running thing is, for whoever asks. Short-lived, and never moving back.
+"""Run state: the progress of a run, for status requests. Short-lived, and it never goes back.
 
-Each entry belongs to a run (1, 2, …: a retry opens the next) and has an order within it. A put counts only when it
-comes later than what is there, by (run, order), so a worker that fell behind cannot turn the clock back. A final entry
-ends its run: only the next run comes after it.
+Each entry belongs to a run (1, 2, …: a retry starts the next) and has an order within it. A put is accepted only if it
+is later than the stored entry, by (run, order), so a worker that fell behind cannot overwrite newer progress. A final
+entry ends its run: only the next run can follow.
 """
 
 from collections.abc import Sequence
@@ -57,18 +57,18 @@ LIVE = select(run_state).where(
 
 
 class RunMovedOn(Conflict):
-    """The run state stands at a later run or order than the one that was put."""
+    """The stored run state is later than the one that was put."""
 
     code = "RUN_MOVED_ON"
-    message = "The run state of {key} has moved on past run {run}, order {order}."
+    message = "The run state of {key} is already past run {run}, order {order}."
     message_zh = "{key} 的运行状态已越过第 {run} 轮、序号 {order}。"
-    hint = "Someone else works on it, or it was cancelled. Drop what you have."
-    hint_zh = "已有他人在处理，或已被取消。请放弃手中的结果。"
+    hint = "Another worker has taken over, or the run was cancelled. Discard your result."
+    hint_zh = "已由其他工作进程接手，或该轮运行已被取消。请放弃当前结果。"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunEntry:
-    """Where a run stands. `fields` holds whatever a status answer needs: phase, progress, attempts, pointers."""
+    """The state of a run. `fields` holds what a status response needs: phase, progress, attempts, pointers."""
 
     key: str
     run: int
@@ -79,20 +79,20 @@ class RunEntry:
 
 
 class RunState(Protocol):
-    """The port: a SQL table, or Redis."""
+    """The port, implemented by a SQL table and by Redis."""
 
-    in_rows: bool  # whether entries are rows of the database, so that a statement can ask for them
+    in_rows: bool  # whether entries are database rows, so that SQL conditions can query them
 
     async def put(self, entry: RunEntry) -> None:
-        """Store an entry that comes later than what is there, or raise `RunMovedOn`."""
+        """Store an entry that is later than the stored one; raises `RunMovedOn` otherwise."""
         ...
 
     async def get(self, key: str) -> RunEntry | None:
-        """The entry, unless there is none or its time is over."""
+        """The entry; None if there is none or it has expired."""
         ...
 
     async def get_many(self, keys: Sequence[str]) -> Sequence[RunEntry]:
-        """Those of these entries that `get` would find, in no order."""
+        """Those of these entries that exist and have not expired, in no order."""
         ...
 
     async def list_by_status(self, status: str, *, after: str = "", limit: int = 100) -> Sequence[RunEntry]:
@@ -101,7 +101,7 @@ class RunState(Protocol):
 
 
 class SqlRunState:
-    """Run state in the database: what Redis is at scale, without a service."""
+    """Run state in the database, for installations without Redis."""
 
     in_rows = True
 
@@ -111,19 +111,19 @@ class SqlRunState:
         self._final_seconds = final_seconds
 
     async def put(self, entry: RunEntry) -> None:
-        """Store an entry that comes later than what is there, or raise `RunMovedOn`."""
+        """Store an entry that is later than the stored one; raises `RunMovedOn` otherwise."""
         async with self._db.autocommit() as tx:
             if not (await tx.conn.scalars(_put(tx.on_postgres), self._values(entry, tx.now))).all():
                 raise RunMovedOn(key=entry.key, run=entry.run, order=entry.order)
 
     async def get(self, key: str) -> RunEntry | None:
-        """The entry, unless there is none or its time is over."""
+        """The entry; None if there is none or it has expired."""
         async with self._db.read() as tx:
             row = (await tx.conn.execute(LIVE, {"key": key, "now": tx.now})).one_or_none()
         return _entry(row) if row else None
 
     async def get_many(self, keys: Sequence[str]) -> Sequence[RunEntry]:
-        """Those of these entries that `get` would find, in no order."""
+        """Those of these entries that exist and have not expired, in no order."""
         async with self._db.read() as tx:
             live = select(run_state).where(any_of(tx, run_state.c.key, keys), run_state.c.expires_at > tx.now)
             return [_entry(row) for row in await tx.conn.execute(live)]
@@ -137,11 +137,11 @@ class SqlRunState:
         return [_entry(row) for row in rows]
 
     async def sweep(self, *, limit: int = 10_000) -> int:
-        """Delete entries whose time is over; returns how many."""
+        """Delete expired entries; returns how many."""
         r = run_state.c
         async with self._db.tx() as tx:
             over = select(r.key).where(r.expires_at <= tx.now).order_by(r.expires_at).limit(limit)
-            # Asked again in the DELETE itself: on PostgreSQL a put may have replaced the entry since the SELECT.
+            # Checked again in the DELETE: on PostgreSQL a put may have replaced the entry since the SELECT.
             still_over = delete(run_state).where(r.key.in_(over), r.expires_at <= tx.now)
             return (await tx.conn.execute(still_over)).rowcount
 
@@ -152,15 +152,15 @@ class SqlRunState:
 
 
 def is_any_with(status: str, now: ColumnElement[datetime]) -> ColumnElement[bool]:
-    """Whether there is an entry with a status, as a condition. The status is a constant in it, for its planner."""
+    """SQL condition: whether an entry with a status exists. The status is a constant, for the planner."""
     r = run_state.c
     live = select(r.key).where(r.status == literal_column(f"'{status}'", String), r.expires_at > now)
     return any_rows(live.order_by(r.key))
 
 
-@cache  # a worker puts several for each document, and to write this costs more than to run it
+@cache  # a worker puts several entries per document, and building the statement costs more than running it
 def _put(on_postgres: bool) -> ReturningInsert[Any]:
-    """A put that counts only when it comes later than what is there, or when the time of that is over."""
+    """An upsert that applies only if the entry is later than the stored one, or the stored one has expired."""
     r, new = run_state.c, upsert_for(run_state, on_postgres=on_postgres)
     later = or_(r.run < new.excluded.run, and_(r.run == new.excluded.run, r.order < new.excluded.order, ~r.final))
     counts = or_(later, r.expires_at <= new.excluded.updated_at)

@@ -1,9 +1,9 @@
-"""Rows that are chosen and what is done to them, in one trip to the database.
+"""Select rows and write to them in one round trip.
 
-PostgreSQL takes all of it as one statement, a chain of CTEs that commits by itself: one round trip instead of eight,
-and round trips are most of what handing out one row costs. SQLite cannot write inside a CTE and has no round trips to
-save; it runs the same parts one after another. What is done is written once, on top of what both have: the chosen rows
-as a table of `id` and `n`, their place in the order, and tables that are given as parameters.
+PostgreSQL gets one statement, a chain of CTEs that autocommits: one round trip instead of eight, and round trips are
+most of the cost of claiming one row. SQLite cannot write inside a CTE and has no round trips to save; it runs the same
+statements one after another. The writes are defined once, on top of what both have: the selected rows as a table of
+`id` and `n` (their position), and tables passed as parameters.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,19 +36,19 @@ from penstock.kernel.db import Tx
 from penstock.kernel.engines import ensure_transaction
 
 Write = Update | Insert | Delete
-MAX_ROWS = 1000  # said as a constant, so that no plan is made for more
+MAX_ROWS = 1000  # a constant, so that the planner does not plan for more
 IDS = "chosen_ids"
 
 
 @dataclass(frozen=True)
 class ParameterTable:
-    """A table of texts that is given as parameters, one array per column; its rows count from 1."""
+    """A table of text values passed as parameters, one array per column; rows are numbered from 1."""
 
     name: str
     columns: tuple[str, ...]
 
     def table(self, *, on_postgres: bool) -> FromClause:
-        """It as something to select from, with its columns and `n`."""
+        """The table as a FROM clause, with its columns and `n`."""
         if on_postgres:
             arrays = (bindparam(self._array(name), type_=ARRAY(Text)) for name in self.columns)
             spread = func.unnest(*arrays).table_valued(*self.columns, with_ordinality="n", name=self.name)
@@ -59,15 +59,15 @@ class ParameterTable:
         return select(*cells, place.label("n")).subquery(f"{self.name}_rows")
 
     def cell(self, name: str, n: ColumnElement[int], *, on_postgres: bool) -> ColumnElement[str]:
-        """The value in a column of the row with this number. Looked up, not joined: no planner has to find out how."""
+        """The value of a column in row `n`: an array look-up, which needs no join plan."""
         if on_postgres:
-            array = Grouping(bindparam(self._array(name), type_=ARRAY(Text)))  # in brackets: the driver adds a type
+            array = Grouping(bindparam(self._array(name), type_=ARRAY(Text)))  # parenthesised: the driver adds a cast
             return cast("ColumnElement[str]", array[n])
         path = literal_column("'$['").concat(as_type(n - 1, Text)).concat(literal_column("']'"))
         return func.json_extract(bindparam(self._array(name), type_=Text), path, type_=Text)
 
     def values(self, rows: Sequence[Sequence[str]], *, on_postgres: bool) -> dict[str, Any]:
-        """Its rows as parameters."""
+        """The rows as parameters."""
         spread = zip(*rows, strict=True)
         named = {self._array(name): list(cells) for name, cells in zip(self.columns, spread, strict=True)}
         return named if on_postgres else {name: to_json(cells) for name, cells in named.items()}
@@ -78,29 +78,29 @@ class ParameterTable:
 
 @dataclass(frozen=True)
 class StatementTables:
-    """What the parts of a trip are written on top of."""
+    """The tables that the select and the writes are built on."""
 
     on_postgres: bool
     given: Mapping[str, ParameterTable]
-    chosen: FromClause | None = None  # id, n: only for what comes after the choice
+    chosen: FromClause | None = None  # id, n: for the writes only
 
     def table(self, name: str) -> FromClause:
-        """A given table as something to select from."""
+        """A parameter table as a FROM clause."""
         return self.given[name].table(on_postgres=self.on_postgres)
 
     def cell(self, name: str, column: str, n: ColumnElement[int]) -> ColumnElement[str]:
-        """A value of a given table."""
+        """A value of a parameter table."""
         return self.given[name].cell(column, n, on_postgres=self.on_postgres)
 
     @property
     def rows(self) -> FromClause:
-        """What was chosen: `id` and `n`."""
+        """The selected rows: `id` and `n`."""
         assert self.chosen is not None
         return self.chosen
 
     def rows_with(self, *columns: Column[Any]) -> FromClause:
-        """The same with columns of the chosen rows, as they were when they were locked. If another part of a statement
-        read them from their table, PostgreSQL would show them as they were when it began, before they last changed."""
+        """The selected rows with columns as they were when locked. Read again from their table in another CTE,
+        PostgreSQL would return the snapshot from the start of the statement, before their latest change."""
         if self.on_postgres:
             return self.rows
         key = columns[0].table.c.id
@@ -108,9 +108,9 @@ class StatementTables:
 
 
 class SelectThenWrite:
-    """A choice, which must have a column `id`, and what is then done to the rows, written on top of given tables.
+    """A select, which must return a column `id`, and the writes to its rows, built on parameter tables.
 
-    Bind names must be no column's.
+    Bind names must differ from column names.
     """
 
     def __init__(
@@ -122,11 +122,11 @@ class SelectThenWrite:
         self._given = given
         here = StatementTables(on_postgres=False, given={one.name: one for one in given})
         self._choose = CompiledStatement(choose(here))
-        self._sqlite = [(write, _names(write)) for write in then(replace(here, chosen=_listed()))]
-        self._postgres = CompiledStatement(_as_one(choose, then, replace(here, on_postgres=True)))
+        self._sqlite = [(write, _parameter_names(write)) for write in then(replace(here, chosen=_selected_ids()))]
+        self._postgres = CompiledStatement(_combined(choose, then, replace(here, on_postgres=True)))
 
     def values(self, on_postgres: bool, **rows: Sequence[Sequence[str]]) -> dict[str, Any]:
-        """The rows of the given tables as parameters."""
+        """The rows of the parameter tables as parameters."""
         return {
             name: value
             for given in self._given
@@ -134,11 +134,11 @@ class SelectThenWrite:
         }
 
     async def rows(self, tx: Tx, values: Mapping[str, Any]) -> Sequence[LeasedRow]:
-        """Do it; returns the rows as they were before."""
+        """Execute it; returns the selected rows as they were before the writes."""
         if tx.on_postgres:
             return await self._postgres.rows(tx, values)
         async with ensure_transaction(tx.conn):
-            rows = await self._choose.rows(tx, values)  # extra parameters do not matter to a SELECT
+            rows = await self._choose.rows(tx, values)  # a SELECT ignores extra parameters
             if rows:
                 known = {**values, IDS: to_json([row.id for row in rows])}
                 for write, names in self._sqlite:
@@ -146,7 +146,7 @@ class SelectThenWrite:
         return rows
 
 
-def _as_one(
+def _combined(
     choose: Callable[[StatementTables], Select[Any]],
     then: Callable[[StatementTables], Sequence[Write]],
     given: StatementTables,
@@ -158,13 +158,13 @@ def _as_one(
     return select(due).add_cte(*(write.cte(f"part_{number}") for number, write in enumerate(writes)))
 
 
-def _listed() -> FromClause:
-    """The chosen ids as SQLite is given them."""
+def _selected_ids() -> FromClause:
+    """The selected ids, passed to SQLite as a JSON array."""
     ids = func.json_each(bindparam(IDS, type_=Text)).table_valued("key", "value", name="listed")
     return select(ids.c.value.label("id"), (ids.c.key + 1).label("n")).subquery("chosen")
 
 
-def _names(write: Write) -> list[str]:
-    """The parameters that a write asks for. Any other would be taken for a column to be set."""
+def _parameter_names(write: Write) -> list[str]:
+    """The parameters that a write uses. SQLAlchemy would take any other for a column to set."""
     compiled = cast("Any", write.compile(dialect=sqlite_dialect()))
     return [name for name, bind in compiled.binds.items() if bind.required]

@@ -1,8 +1,8 @@
-"""What one watcher has been told and has still to be told: a bounded queue, and the table behind it.
+"""A subscription to events: a bounded queue, backed by the event table.
 
-The hub offers batches as they come. When too many wait, the oldest are dropped and counted; nothing is lost by that,
-since the watcher reads from the table what was dropped, up to where its queue goes on. A watcher that begins at an id
-of the past is in just that case from the start, so there is one way of catching up and no hand-over to get wrong.
+The hub offers batches as they arrive. When too many are queued, the oldest are dropped and counted; none are lost,
+since the subscription reads the dropped ones from the table, up to where its queue continues. A subscription that
+starts at an id of the past is in the same situation from the start, so there is only one way of catching up.
 """
 
 import asyncio
@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from penstock.kernel.errors import Unavailable
 from penstock.kernel.events import Interest, StoredEvent
 
-QUEUE_BYTES = 1024 * 1024  # of text that waits for one watcher, beside the bound on its events
-AWAY_SECONDS = 1.0  # before the next try to read from a database that is away
+QUEUE_BYTES = 1024 * 1024  # of queued text per subscription, in addition to the limit of events
+RETRY_SECONDS = 1.0  # before the next try to read from a database that is down
 
 
 @dataclass(frozen=True, kw_only=True)
 class EventBatch:
-    """Events in a row, as the text that a stream sends for them. All who have the same interest share it."""
+    """Consecutive events, encoded for a stream. Subscriptions with the same interest share it."""
 
     first: int
-    last: int  # with this, everything of its interest up to this id has been told
+    last: int  # after this batch, all events of its interest up to this id have been sent
     count: int
     text: bytes
 
@@ -37,47 +37,47 @@ Refill = Callable[[Interest, int, int], Awaitable[EventBatch]]
 
 
 class Subscription:
-    """One watcher. `take` gives what comes next, in order and each event once."""
+    """One client. `take` returns the next events, in order and each once."""
 
     def __init__(self, interest: Interest, *, after: int, known: int, most_events: int, refill: Refill) -> None:
         self.interest = interest
-        self.after = after  # where it begins
-        self.dropped = 0  # events that had to be read from the table because too many waited
+        self.after = after  # where it starts
+        self.dropped = 0  # events read from the table because the queue was full
         self.closed = False
-        self._told = after  # everything up to here was handed out
-        self._missing_to = known  # what lies between has to be read from the table
+        self._sent = after  # everything up to this id was taken
+        self._missing_to = known  # everything from there up to this id has to be read from the table
         self._waiting: deque[EventBatch] = deque()
         self._waiting_events = 0
         self._waiting_bytes = 0
         self._most_events = most_events
         self._refill = refill
-        self._bell = asyncio.Event()
+        self._notified = asyncio.Event()
 
     async def take(self, *, seconds: float) -> EventBatch | None:
-        """The next batch; None when nothing came in time, when the table is out of reach, or when it is closed."""
+        """The next batch; None on a timeout, when the table cannot be read, or when the subscription is closed."""
         while not self.closed:
-            if self._told < self._missing_to:
+            if self._sent < self._missing_to:
                 batch = await self._read(seconds)
             elif self._waiting:
                 batch = self._pop()
-            elif await self._rung(seconds):
+            elif await self._wait(seconds):
                 continue
             else:
                 return None
             if batch is None:
                 return None
-            if batch.last > self._told:  # else the table has told it already
-                self._told = batch.last
+            if batch.last > self._sent:  # otherwise it was already read from the table
+                self._sent = batch.last
                 if batch.text:
                     return batch
         return None
 
     def offer(self, batch: EventBatch) -> int:
-        """Add what is new; returns how many waiting events were dropped for it."""
-        self._bell.set()
-        if batch.last <= self._told:  # it was told elsewhere, before we came to know of it
+        """Queue new events; returns how many queued events were dropped for them."""
+        self._notified.set()
+        if batch.last <= self._sent:  # another process sent it before we read it
             return 0
-        if batch.first <= self._told:
+        if batch.first <= self._sent:
             self._missing_to = batch.last
             return 0
         self._waiting.append(batch)
@@ -91,14 +91,14 @@ class Subscription:
         return self.dropped - before
 
     def doubt(self, upto: int) -> None:
-        """Look in the table for what lies before this id and was not offered."""
+        """Read the table up to this id, for events that were not offered."""
         self._missing_to = upto
-        self._bell.set()
+        self._notified.set()
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """End the subscription."""
         self.closed = True
-        self._bell.set()
+        self._notified.set()
 
     def _pop(self) -> EventBatch:
         batch = self._waiting.popleft()
@@ -109,17 +109,17 @@ class Subscription:
     async def _read(self, seconds: float) -> EventBatch | None:
         try:
             async with asyncio.timeout(seconds):
-                return await self._refill(self.interest, self._told, self._missing_to)
+                return await self._refill(self.interest, self._sent, self._missing_to)
         except TimeoutError:
             return None
         except Unavailable:
-            await self._rung(min(seconds, AWAY_SECONDS))
+            await self._wait(min(seconds, RETRY_SECONDS))
             return None
 
-    async def _rung(self, seconds: float) -> bool:
-        self._bell.clear()
+    async def _wait(self, seconds: float) -> bool:
+        self._notified.clear()
         try:
             async with asyncio.timeout(seconds):
-                return await self._bell.wait()
+                return await self._notified.wait()
         except TimeoutError:
             return False

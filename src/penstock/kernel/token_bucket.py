@@ -1,6 +1,6 @@
-"""The arithmetic of token buckets, in whole microseconds, for those who keep them elsewhere than in a table.
+"""Token bucket arithmetic in whole microseconds, for buckets that are not kept in the SQL table.
 
-As in the table, a bucket is one number: the moment at which it will be full again. `kernel/rate_limits.py` says why.
+As in the table, a bucket is one number: the moment at which it will be full again. See `kernel/rate_limits.py`.
 """
 
 import math
@@ -13,30 +13,31 @@ from penstock.kernel.rate_limits import EPOCH, MICROS, Bucket, RateLimitResult
 
 @dataclass(frozen=True, kw_only=True)
 class TokenRequest:
-    """What one take asks of a bucket at one moment."""
+    """A request for tokens of one bucket at one moment, in microseconds."""
 
-    token: int  # how long one token takes to come back
-    cost: int  # how much later the bucket is full when this was taken
-    room: int  # how long an empty bucket takes to be full
+    token: int  # time to refill one token
+    cost: int  # time to refill the requested tokens
+    capacity: int  # time to refill an empty bucket
     now: int
 
     @classmethod
     def of(cls, bucket: Bucket, amount: float, now: datetime) -> Self:
-        """A take of that amount."""
+        """A request for that amount."""
         if not 0 <= amount <= bucket.burst:
-            raise ValueError(f"{amount:g} can never be taken from a bucket that holds {bucket.burst:g}")
+            raise ValueError(f"{amount:g} tokens exceed the capacity of {bucket.burst:g}")
         token = bucket.token_micros
-        return cls(token=token, cost=math.floor(amount * token), room=math.floor(bucket.burst * token), now=micros(now))
+        cost, capacity = math.floor(amount * token), math.floor(bucket.burst * token)
+        return cls(token=token, cost=cost, capacity=capacity, now=micros(now))
 
-    def answer(self, full_at: int, *, allowed: bool) -> RateLimitResult:
-        """The answer when the bucket is full at that moment: after the take if it is allowed, else as it was."""
-        remaining = max(0.0, (self.now + self.room - full_at) / self.token)
-        wait_seconds = 0 if allowed else (full_at + self.cost - self.room - self.now) / MICROS
+    def result(self, full_at: int, *, allowed: bool) -> RateLimitResult:
+        """The result for a bucket that is full at that moment: after the take if allowed, else before it."""
+        remaining = max(0.0, (self.now + self.capacity - full_at) / self.token)
+        wait_seconds = 0 if allowed else (full_at + self.cost - self.capacity - self.now) / MICROS
         return RateLimitResult(allowed=allowed, remaining=remaining, wait_seconds=wait_seconds)
 
 
 def cooled_until(bucket: Bucket, seconds: float, now: datetime) -> int:
-    """When a bucket is full again that gives its next whole token after those seconds."""
+    """When a bucket is full again whose next whole token is available after those seconds."""
     token = bucket.token_micros
     return micros(now) + math.ceil(seconds * MICROS) + math.floor(bucket.burst * token) - token
 

@@ -1,7 +1,7 @@
-"""Moves: each guarded by the state we believed, each recorded in the same transaction.
+"""State transitions: each guarded by the expected state and recorded in the same transaction.
 
-`move` changes one row's state if it still is what the caller read, and writes down who did what. Zero rows changed
-means that someone else was first: `MovedAlready`, and nothing was written.
+`move` changes a row's state if it is still the state the caller read, and records who did what. If no row changed,
+somebody else was first: `MovedAlready` is raised and nothing is written.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ state_transitions = Table(
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
     Column("entity", String, nullable=False),  # the machine's name
     Column("entity_id", Id, nullable=False),
-    Column("from_state", String),  # NULL: it was made
+    Column("from_state", String),  # NULL: it was created
     Column("to_state", String, nullable=False),
     Column("trigger", String, nullable=False),  # the verb
     Column("actor", String, nullable=False),
@@ -38,18 +38,18 @@ COLUMNS = ("entity", "entity_id", "from_state", "to_state", "trigger", "actor", 
 
 
 class MovedAlready(Conflict):
-    """The thing is no longer in the state the caller read."""
+    """The row is no longer in the state the caller read."""
 
     code = "MOVED_ALREADY"
-    message = "The {entity} {id} is no longer {state}; someone else moved it first."
+    message = "The {entity} {id} is no longer {state}; it was changed in the meantime."
     message_zh = "{entity} {id} 已不再是 {state} 状态；已被他人先行变更。"
-    hint = "Read it again and decide anew."
+    hint = "Read it again and decide again."
     hint_zh = "请重新读取后再决定。"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Transition:
-    """One recorded move; `id` grows with time."""
+    """A recorded state transition; ids grow with time."""
 
     id: int
     entity: str
@@ -64,7 +64,7 @@ class Transition:
 async def move(
     tx: Tx, table: Table, machine: Machine[State], entity_id: str, *, state: State, verb: str, **values: object
 ) -> State:
-    """Use a verb on a row that the caller read in `state`, or raise `WrongState` or `MovedAlready`."""
+    """Apply a verb to a row that the caller read in `state`; raises `WrongState` or `MovedAlready`."""
     after = machine.move(verb, state)
     guarded = update(table).where(table.c.id == entity_id, table.c.state == state.value)
     result = await tx.conn.execute(guarded.values(state=after.value, **values))
@@ -75,7 +75,7 @@ async def move(
 
 
 async def record(tx: Tx, entity: str, ids: Iterable[str], before: str | None, after: str, verb: str) -> None:
-    """Write down that these made the same move. The move itself has already been made and guarded."""
+    """Record the same transition for several rows. The rows themselves have already been updated and guarded."""
     rows = [(entity, entity_id, before, after, verb, tx.actor, tx.now) for entity_id in ids]
     await insert_rows(tx, state_transitions, COLUMNS, rows)
 
@@ -83,7 +83,7 @@ async def record(tx: Tx, entity: str, ids: Iterable[str], before: str | None, af
 async def list_transitions(
     tx: Tx, entity: str, entity_id: str, *, after: int = 0, limit: int = 100
 ) -> Sequence[Transition]:
-    """The life of one thing, oldest first; `after` is the id of the last move of the page before."""
+    """The history of one entity, oldest first; `after` is the id of the last transition of the page before."""
     t = state_transitions.c
     mine = select(state_transitions).where(t.entity == entity, t.entity_id == entity_id, t.id > after)
     rows = await tx.conn.execute(mine.order_by(t.id).limit(limit))
@@ -91,7 +91,7 @@ async def list_transitions(
 
 
 async def delete_transitions(tx: Tx, *, before: datetime, limit: int = 10_000) -> int:
-    """Forget the oldest moves; returns how many."""
+    """Delete the oldest transitions; returns how many."""
     t = state_transitions.c
     old = select(t.id).where(t.at < before).order_by(t.at).limit(limit)
     return (await tx.conn.execute(delete(state_transitions).where(t.id.in_(old)))).rowcount

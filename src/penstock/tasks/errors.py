@@ -62,7 +62,7 @@ class AmbiguousTask(Conflict):
     """Several queues have a task with that id."""
 
     code = "AMBIGUOUS_TASK"
-    is_shown_by_its_code = True
+    keeps_own_code = True
     message = "Task id {task_id} is ambiguous in project {project_id}: it exists in the queues {shown}."
     message_zh = "项目 {project_id} 中的任务编号 {task_id} 不唯一，存在于队列 {shown}。"
     hint = "Name the queue: /projects/{project}/queues/{queue}/tasks/{task}."

@@ -17,7 +17,7 @@ import msgspec
 
 from penstock.documents.chat_model import ModelAway, ModelBusy, ModelRefusedCall, QuestionTooLong
 from penstock.kernel.errors import PenstockError
-from penstock.kernel.redact import BLOT, redact
+from penstock.kernel.redact import REDACTED, redact
 
 MOST_WORDS = 300  # characters of a server's message in our errors
 MOST_TEXT = 20_000  # characters searched for known phrases
@@ -127,7 +127,7 @@ def redacted(words: str, key: str) -> str:
     """A server's message for display: one line, bounded, without secrets."""
     words = " ".join(words[:MOST_TEXT].split())
     if len(key) >= SHORTEST_KEY:
-        words = words.replace(key, BLOT)
+        words = words.replace(key, REDACTED)
     # Truncated after redaction: half a key no longer looks like one.
     words = redact(words[: 4 * MOST_WORDS])
     return words if len(words) <= MOST_WORDS else f"{words[:MOST_WORDS]}…"

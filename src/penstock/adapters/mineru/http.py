@@ -20,7 +20,7 @@ from penstock.adapters.mineru.errors import MineruBusy, MineruKeyRefused, Mineru
 from penstock.adapters.mineru.jobs import DownloadTarget
 from penstock.documents.blob_files import pieces_of
 from penstock.kernel.json_object import JsonObject
-from penstock.kernel.redact import BLOT, redact
+from penstock.kernel.redact import REDACTED, redact
 
 ANSWER_BYTES = 4 * 1024 * 1024  # the status of fifty files has 50 KB
 MESSAGE_CHARACTERS = 200
@@ -97,7 +97,7 @@ class MineruHttp:
         """A server's message for display: short, printable, without secrets."""
         text = str(words or "")
         if self._token:
-            text = text.replace(self._token, BLOT)  # before truncation, which could leave half a token
+            text = text.replace(self._token, REDACTED)  # before truncation, which could leave half a token
         plain = "".join(each if each.isprintable() else " " for each in redact(text[: 4 * MESSAGE_CHARACTERS]))
         return plain[:MESSAGE_CHARACTERS].strip().rstrip(".。") or "no reason given"
 

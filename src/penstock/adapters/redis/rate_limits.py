@@ -53,9 +53,11 @@ class RedisRateLimits:
 
     async def take(self, key: str, bucket: Bucket, *, amount: float = 1) -> RateLimitResult:
         """Take tokens from a bucket, all or none."""
-        draw = TokenRequest.of(bucket, amount, self._clock.now())
-        allowed, full_at = await self._redis.run_script(TAKE, (BUCKETS + key,), draw.now, draw.cost, draw.room)
-        return draw.answer(full_at, allowed=bool(allowed))
+        request = TokenRequest.of(bucket, amount, self._clock.now())
+        allowed, full_at = await self._redis.run_script(
+            TAKE, (BUCKETS + key,), request.now, request.cost, request.capacity
+        )
+        return request.result(full_at, allowed=bool(allowed))
 
     async def cool(self, key: str, bucket: Bucket, *, seconds: float) -> None:
         """Grant no whole token for at least `seconds`."""

@@ -193,7 +193,7 @@ def _from_http_exception(error: HTTPException) -> PenstockError:
 def envelope_error(request: Request, error: PenstockError) -> Response:
     """The envelope response for an error."""
     message, _ = localized(error, request)
-    keeps_code = error.code in KEPT_CODES or error.is_shown_by_its_code
+    keeps_code = error.code in KEPT_CODES or error.keeps_own_code
     code = error.code if keeps_code else CODES.get(error.status, error.code)
     fault = Fault(code=code, message=message, details=_details(request, error))
     body = Refusal(error=fault, timestamp=_now(request)).model_dump(mode="json")

@@ -1,7 +1,7 @@
-"""Bringing a database to the newest form: `migrate` does it, `pending` says whether it is needed.
+"""Schema migrations: `migrate` applies them, `pending` lists those that are missing.
 
-Each file in `versions` is one step. A test proves that all steps together give exactly the tables that the code
-declares. Only one process migrates at a time; the others wait and then find nothing left to do.
+Each file in `versions` is one migration. A test proves that all of them together create exactly the tables that the
+code declares. Only one process migrates at a time; the others wait and then have nothing left to do.
 """
 
 from functools import cache
@@ -20,28 +20,28 @@ from penstock.kernel.errors import Unavailable
 
 
 class DatabaseNewer(Unavailable):
-    """A newer version of this program has migrated the database."""
+    """The database was migrated by a newer version."""
 
     code = "DB_NEWER"
-    message = "The database stands at step {current}, which this version does not know; its newest is {newest}."
-    message_zh = "数据库处于步骤 {current}，此版本不认识该步骤；其最新步骤为 {newest}。"
-    hint = "Update this program to the version that migrated the database."
+    message = "The database is at migration {current}, which this version does not know; its latest is {newest}."
+    message_zh = "数据库处于迁移 {current}，此版本不认识该迁移；其最新迁移为 {newest}。"
+    hint = "Upgrade Penstock to the version that migrated the database."
     hint_zh = "请将本程序更新到迁移该数据库的版本。"
     retryable = False
 
 
-LOCK_NUMBER = 0x70656E73  # "pens": names our advisory lock on PostgreSQL
+LOCK_NUMBER = 0x70656E73  # "pens": the advisory lock on PostgreSQL
 
 
 async def migrate(db: Db) -> list[str]:
-    """Take every step that is missing; returns the steps taken. Safe to call from many processes at once."""
+    """Apply every pending migration and return them. Safe to call from many processes at once."""
     async with db.tx() as tx:
         await advisory_lock(tx, LOCK_NUMBER)
         return await tx.conn.run_sync(_upgrade)
 
 
 async def pending(db: Db) -> list[str]:
-    """The steps that have not been taken yet. Only reads, and waits for nobody who migrates."""
+    """The migrations that have not been applied. Only reads, and does not wait for a running migration."""
     async with db.read() as tx:
         return await tx.conn.run_sync(_missing)
 

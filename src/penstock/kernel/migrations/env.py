@@ -1,4 +1,4 @@
-"""Alembic's entry: runs the steps on the connection it is given, inside the caller's transaction."""
+"""Alembic's entry point: runs the migrations on the given connection, inside the caller's transaction."""
 
 from alembic import context
 
