@@ -12,7 +12,7 @@ from penstock.kernel.bulk import insert_rows
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
 from penstock.kernel.events import event
-from penstock.tasks import alerts
+from penstock.tasks import alerts, worker
 from penstock.tasks.alerts import AlertThresholds, check_alerts
 from penstock.tasks.domain import AlertRule
 from penstock.tasks.metrics import MIN_ENDED_PULLS, PullHealthMetrics
@@ -214,7 +214,7 @@ class TestCosts:
 
 @on_sqlite
 async def test_alerts_are_checked_every_minute(api: TasksApi):
-    periodic_task = alerts.periodic_task(api.db, AlertThresholds(operations=0.5))
+    periodic_task = worker.alert_task(api.db, AlertThresholds(operations=0.5))
     assert (periodic_task.name, periodic_task.every_seconds) == ("watch-pulls", 60)
     await api.data("POST", f"{PROJECT}/queues/q1/reset")
     await periodic_task.run()

@@ -5,7 +5,7 @@ from urllib.parse import quote
 from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
 
 PLACES = ("/projects", f"{PROJECT}/queues", f"{PROJECT}/tasks", f"{PROJECT}/queues/q1/tasks")
-SECOND = 1_767_225_600  # 2026-01-01T00:00:00Z, when the room is made
+SECOND = 1_767_225_600  # 2026-01-01T00:00:00Z, the start of the test clock
 
 
 async def changed(api: TasksApi, since: object, key: str = "root") -> list[bool]:

@@ -87,12 +87,12 @@ class TestLeaseExpiry:
             clock.advance(seconds=3600)
             async with db.tx() as tx:
                 await projects.claim_project(tx, "p1")
-                duty = asyncio.create_task(maintenance.expire_leases(api.deps))
+                running = asyncio.create_task(maintenance.expire_leases(api.deps))
                 async with asyncio.timeout(20):
                     while not await blocked(db):  # noqa: ASYNC110  (the server alone knows who waits)
                         await asyncio.sleep(0.01)
                 await api.data("POST", f"{HAND}/renew", x_lease_token=held["lease_token"])
-            await asyncio.wait_for(duty, timeout=20)
+            await asyncio.wait_for(running, timeout=20)
             assert (await api.data("GET", f"{PROJECT}/tasks/a"))["pulled_by"] == "one"
         finally:
             await db.close()
@@ -140,7 +140,7 @@ class TestLeaseExpiry:
 
     @on_sqlite
     async def test_expired_leases_are_checked_often_enough_to_be_pulled_again_within_a_second(self, api: TasksApi):
-        every = {duty.name: duty.every_seconds for duty in worker.periodic_tasks(api.deps)}
+        every = {running.name: running.every_seconds for running in worker.periodic_tasks(api.deps)}
         assert every["time-out-pulls"] <= 0.5
         assert {"expire-tasks", "put-away-expired", "forget-pulls"} <= set(every)
 

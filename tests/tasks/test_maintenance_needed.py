@@ -17,7 +17,7 @@ async def needed(api: TasksApi) -> list[str]:
     """The periodic tasks that are needed, of those with a condition."""
     moments = literal(EPOCH, UtcTime), literal(api.clock.now(), UtcTime)
     async with api.db.read() as tx:
-        known = {duty.name: duty.needed for duty in worker.periodic_tasks(api.deps) if duty.needed is not None}
+        known = {task.name: task.needed for task in worker.periodic_tasks(api.deps) if task.needed is not None}
         return [name for name, need in known.items() if await tx.conn.scalar(select(need(*moments)))]
 
 
@@ -71,14 +71,14 @@ async def test_a_deleted_project_needs_nothing(api: TasksApi):
 
 
 async def test_an_expired_lease_is_found_within_a_second_on_an_idle_system(api: TasksApi):
-    keeper = Scheduler(api.db, worker.periodic_tasks(api.deps), owner="one")
-    await keeper.register()
+    scheduler = Scheduler(api.db, worker.periodic_tasks(api.deps), owner="one")
+    await scheduler.register()
     await api.plan("a")
     await api.pull(client="one")
     for seconds in (3598, 1, 0.5):
-        await keeper.tick()
+        await scheduler.tick()
         api.clock.advance(seconds=seconds)
-    assert (await keeper.tick(), (await api.data("GET", TASK))["pull_state"]) == (0, "pulled_not_pushed")
+    assert (await scheduler.tick(), (await api.data("GET", TASK))["pull_state"]) == (0, "pulled_not_pushed")
     api.clock.advance(seconds=0.5)
-    await keeper.tick()
+    await scheduler.tick()
     assert (await api.data("GET", TASK))["pull_state"] == "unpulled"

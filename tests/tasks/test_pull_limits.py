@@ -148,7 +148,7 @@ class TestRates:
         both = limiter(limits, clock, "4/minute,2/hour")
         assert [await admitted(both) for _ in range(9)] == [True, True] + [False] * 7
         alone = limiter(limits, clock, "4/minute")
-        clock.advance(seconds=14)  # no token has come back yet, and one is still in the hand of the first gate
+        clock.advance(seconds=14)  # no token is refilled yet, and the first limiter still has one
         assert [await admitted(alone) for _ in range(2)] == [True, False]
 
     async def test_keys_are_counted_apart(self, limits: CountedLimits, clock: ManualClock):

@@ -26,8 +26,8 @@ SETTINGS: list[tuple[str, str, str, Any]] = [
 
 
 async def test_without_settings_the_module_uses_its_defaults(tmp_path: Path):
-    async with open_runtime(load({"PENSTOCK_DATA_DIR": str(tmp_path)})) as house:
-        config = house.modules.tasks.config
+    async with open_runtime(load({"PENSTOCK_DATA_DIR": str(tmp_path)})) as runtime:
+        config = runtime.modules.tasks.config
     assert config == Config()
     assert (config.pull_timeout, config.batch_size, config.expiry_time) == (3600, 100, 0)
     assert (config.reset_clears_pulls, config.rerun_clears_pulls) == (True, True)
@@ -35,23 +35,23 @@ async def test_without_settings_the_module_uses_its_defaults(tmp_path: Path):
 
 async def test_every_option_of_the_module_has_its_variable(tmp_path: Path):
     variables = {env: text for env, text, _, _ in SETTINGS}
-    async with open_runtime(load({"PENSTOCK_DATA_DIR": str(tmp_path), **variables})) as house:
-        config = house.modules.tasks.config
+    async with open_runtime(load({"PENSTOCK_DATA_DIR": str(tmp_path), **variables})) as runtime:
+        config = runtime.modules.tasks.config
     assert asdict(config) == {name: value for _, _, name, value in SETTINGS}
 
 
 @pytest.mark.parametrize("limit", [{"PULL_RATE_LIMIT": "1/minute"}, {"PULL_MIN_INTERVAL": "60"}])
 async def test_how_often_a_key_pulls_is_bounded_by_settings(tmp_path: Path, limit: dict[str, str]):
-    async with open_runtime(load({"PENSTOCK_DATA_DIR": str(tmp_path), **limit})) as house:
-        limiter = house.modules.tasks.limiter
+    async with open_runtime(load({"PENSTOCK_DATA_DIR": str(tmp_path), **limit})) as runtime:
+        limiter = runtime.modules.tasks.limiter
         await limiter.admit("key:one")
         with pytest.raises(TooMany):
             await limiter.admit("key:one")
 
 
 async def test_how_many_tasks_a_key_pulls_in_a_day_is_bounded_by_a_setting(tmp_path: Path):
-    async with open_runtime(load({"PENSTOCK_DATA_DIR": str(tmp_path), "PULL_QUOTA": "2"})) as house:
-        limiter = house.modules.tasks.limiter
+    async with open_runtime(load({"PENSTOCK_DATA_DIR": str(tmp_path), "PULL_QUOTA": "2"})) as runtime:
+        limiter = runtime.modules.tasks.limiter
         assert await limiter.reserve("key:one", 5) == 2
         with pytest.raises(TooMany):
             await limiter.reserve("key:one", 1)

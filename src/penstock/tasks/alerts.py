@@ -8,11 +8,9 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 
 from penstock.kernel.db import Db, Tx
 from penstock.kernel.message import Event
-from penstock.kernel.scheduler import PeriodicTask
 from penstock.tasks.domain import AlertRule, PullOutcome
 from penstock.tasks.lifecycle import event_topic
 from penstock.tasks.metrics import MIN_ENDED_PULLS, RECENT
@@ -22,7 +20,6 @@ from penstock.tasks.store.alerts import ActiveAlert
 log = logging.getLogger(__name__)
 
 ACTOR = "timekeeper"  # stored in events and transitions
-CHECK_SECONDS = 60
 MINUTE = timedelta(minutes=1)
 MAX_EVENTS = 1000  # of each kind per run; the rest follows in the next run
 ACTIONS = ("tasks.reset", "tasks.reset_error", "tasks.rerun")  # audit log actions of queue operations
@@ -53,11 +50,6 @@ class AlertThresholds:
         """Whether a value violates a rule."""
         threshold = self.threshold(rule)
         return bool(threshold) and (value < threshold if rule is AlertRule.SUCCESS_RATE else value > threshold)
-
-
-def periodic_task(db: Db, thresholds: AlertThresholds) -> PeriodicTask:
-    """The periodic task that checks the alert rules."""
-    return PeriodicTask(name="watch-pulls", every_seconds=CHECK_SECONDS, run=partial(check_alerts, db, thresholds))
 
 
 async def check_alerts(db: Db, thresholds: AlertThresholds) -> None:

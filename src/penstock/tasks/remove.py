@@ -13,7 +13,7 @@ from typing import Protocol
 from penstock.access import audit
 from penstock.access.domain import Caller
 from penstock.kernel.db import Tx
-from penstock.kernel.maintenance import repeat_until_zero
+from penstock.kernel.maintenance import DeleteOld, repeat_until_zero
 from penstock.kernel.queue import Job, NewJob
 from penstock.tasks.deps import Deps
 from penstock.tasks.lifecycle import UnitOfWork, offer_channel, open_unit_of_work
@@ -27,14 +27,6 @@ class DeleteSome(Protocol):
     """Deletes one batch of rows of a removed project; returns how many."""
 
     async def __call__(self, tx: Tx, project_pk: str, /) -> int:
-        """Delete one batch."""
-        ...
-
-
-class DeleteOld(Protocol):
-    """Deletes one batch of old rows; returns how many."""
-
-    async def __call__(self, tx: Tx, *, before: datetime) -> int:
         """Delete one batch."""
         ...
 

@@ -19,7 +19,7 @@ from penstock.tasks.lifecycle import resolve_task
 from penstock.tasks.remember import CachedStats
 from penstock.tasks.store import locations, projects, pulls, queues, statistics, tasks
 from penstock.tasks.store.pulls import PullRecord
-from penstock.tasks.store.statistics import ClientPullCounts, HeldTask, PullCounts, PushSource, QueueStats, Totals
+from penstock.tasks.store.statistics import ClientPullCounts, HeldTask, PullCounts, PushSource, QueueTaskCounts, Totals
 from penstock.tasks.store.tasks import QueueScope
 
 T = TypeVar("T")
@@ -136,7 +136,7 @@ async def by_project(deps: Deps, only: str | None, page: Slice) -> CachedStats[t
     return await _cached(deps, ("projects", only, page), partial(_list_projects, only=only, page=page))
 
 
-async def by_queue(deps: Deps, project_id: str | None, page: Slice) -> CachedStats[tuple[list[QueueStats], int]]:
+async def by_queue(deps: Deps, project_id: str | None, page: Slice) -> CachedStats[tuple[list[QueueTaskCounts], int]]:
     """A page of queues, and the total."""
     scope = await _optional_scope(deps, project_id)
     return await _cached(deps, ("queues", scope, page), partial(_list_queues, scope=scope, page=page))
@@ -222,7 +222,7 @@ async def _list_projects(tx: Tx, *, only: str | None, page: Slice) -> tuple[list
     return found, await projects.count_projects(tx, only=only)
 
 
-async def _list_queues(tx: Tx, *, scope: QueueScope | None, page: Slice) -> tuple[list[QueueStats], int]:
+async def _list_queues(tx: Tx, *, scope: QueueScope | None, page: Slice) -> tuple[list[QueueTaskCounts], int]:
     found = await statistics.list_queues(tx, scope, offset=page.offset, limit=page.limit)
     return found, (await statistics.count_totals(tx, scope)).queues
 

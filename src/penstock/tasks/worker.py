@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from functools import partial
 
+from penstock.kernel.db import Db
 from penstock.kernel.scheduler import PeriodicTask
 from penstock.kernel.workers import JobHandler
-from penstock.tasks import maintenance, remove
+from penstock.tasks import alerts, maintenance, remove
+from penstock.tasks.alerts import AlertThresholds
 from penstock.tasks.deps import Deps
 from penstock.tasks.store import expiry
 
@@ -14,6 +16,7 @@ LEASE_EXPIRY_SECONDS = 0.5  # a task with an expired lease can be pulled again w
 TASK_EXPIRY_SECONDS = 1
 ARCHIVE_SECONDS = 10
 CLEANUP_SECONDS = 60
+ALERT_SECONDS = 60
 
 
 def handlers(deps: Deps) -> Mapping[str, JobHandler]:
@@ -53,3 +56,10 @@ def periodic_tasks(deps: Deps) -> list[PeriodicTask]:
             run=partial(remove.delete_tombstones, deps),
         ),
     ]
+
+
+def alert_task(db: Db, thresholds: AlertThresholds) -> PeriodicTask:
+    """The periodic task that checks the alert rules of all projects."""
+    return PeriodicTask(
+        name="watch-pulls", every_seconds=ALERT_SECONDS, run=partial(alerts.check_alerts, db, thresholds)
+    )

@@ -46,7 +46,7 @@ from penstock.kernel.workers import JobHandler, Workers
 from penstock.notify.deps import Deps as NotifyDeps
 from penstock.notify.worker import WebhookFanOut
 from penstock.settings import BadSetting, Settings
-from penstock.tasks import alerts
+from penstock.tasks import worker as tasks_worker
 from penstock.tasks.alerts import AlertThresholds
 from penstock.tasks.deps import Config as TasksConfig
 from penstock.tasks.deps import Deps as TasksDeps
@@ -273,7 +273,7 @@ def _periodic_tasks(
         *maintenance.periodic_tasks(backends.runs, backends.limit_engine),
         access_cleaner(db, audit_age=audit, lock=lock),
         *modules.periodic_tasks(history=history),
-        alerts.periodic_task(db, _alert_thresholds(settings)),
+        tasks_worker.alert_task(db, _alert_thresholds(settings)),
         PeriodicTask(
             name="forget-events", every_seconds=CLEANUP_SECONDS, run=partial(repeat_until_zero, delete_old_events)
         ),

@@ -38,6 +38,10 @@ async def _query(
 async def list_changes(
     query: Annotated[FeedQuery, Depends(_query)], deps: DepsHere, say: SayHere, response: Response, wait: Wait = 0
 ) -> Said[dict[str, Any]]:
+    """Entries after a version, oldest first. `next` is the version to send with the next request.
+
+    `missed` is true if entries after the requested version may have been deleted: read the tasks again.
+    """
     page = await change_feed.wait_for_changes(deps, query, wait_seconds=min(wait, deps.config.wait_seconds))
     response.headers["Cache-Control"] = "no-store"
     changes = [_entry_view(entry) for entry in page.entries]

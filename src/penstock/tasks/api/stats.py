@@ -34,7 +34,7 @@ from penstock.tasks.api.stats_views import (
 )
 from penstock.tasks.api.views import format_time
 from penstock.tasks.domain import Project, PullState, Status
-from penstock.tasks.store.statistics import MAX_OPEN, QueueStats
+from penstock.tasks.store.statistics import MAX_OPEN, QueueTaskCounts
 
 router = new_router()
 MAX_HOURS = 168  # a week
@@ -177,7 +177,7 @@ def _project_stats_view(one: Project) -> dict[str, Any]:
     }
 
 
-def _queue_stats_view(one: QueueStats) -> dict[str, Any]:
+def _queue_stats_view(one: QueueTaskCounts) -> dict[str, Any]:
     return {
         "project_id": one.project_id,
         "queue_id": one.queue_id,

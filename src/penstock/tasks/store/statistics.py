@@ -112,7 +112,7 @@ class HeldTask:
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueueStats:
+class QueueTaskCounts:
     """The task counts of a queue."""
 
     project_id: str
@@ -188,7 +188,7 @@ async def list_push_sources(tx: Tx, scope: QueueScope | None) -> list[PushSource
     return [PushSource(username=row.username, hostname=row.hostname, totals=_as_totals(row)) for row in rows]
 
 
-async def list_queues(tx: Tx, scope: QueueScope | None, *, offset: int, limit: int) -> list[QueueStats]:
+async def list_queues(tx: Tx, scope: QueueScope | None, *, offset: int, limit: int) -> list[QueueTaskCounts]:
     """Queues with task counts: of one project, most recently active first; of all projects, newest queue first."""
     counts = [q[status.value] for status in Status]
     known = select(p.project_id, q.queue_id, q.name, q.last_task_at, *counts).join_from(
@@ -200,7 +200,7 @@ async def list_queues(tx: Tx, scope: QueueScope | None, *, offset: int, limit: i
     else:
         ordered = active.where(q.project_pk == scope.project_pk).order_by(q.active_at.desc(), q.id.desc())
     return [
-        QueueStats(
+        QueueTaskCounts(
             project_id=row.project_id,
             queue_id=row.queue_id,
             name=row.name,
