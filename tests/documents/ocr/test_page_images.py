@@ -45,7 +45,7 @@ class TestFrames:
     def test_are_refused_when_there_are_too_many(self):
         file = tiff(*(Image.new("L", (9, 9)) for _ in range(3)))
         assert count(file, max_pages=2) == Refusal(
-            code="DOCUMENT_TOO_LARGE", reason="it has 3 pages, and 2 may be read (ETL_MAX_PAGES)"
+            code="DOCUMENT_TOO_LARGE", reason="it has 3 pages; the limit is 2 (ETL_MAX_PAGES)"
         )
 
 

@@ -27,7 +27,7 @@ class TestPages:
 
     def test_are_refused_when_there_are_too_many(self):
         answer = look(making.pages_of("one", "two", "three"), max_pages=2)
-        assert answer == Refusal(code="DOCUMENT_TOO_LARGE", reason="it has 3 pages, and 2 may be read (ETL_MAX_PAGES)")
+        assert answer == Refusal(code="DOCUMENT_TOO_LARGE", reason="it has 3 pages; the limit is 2 (ETL_MAX_PAGES)")
 
     def test_that_may_look_different_from_their_text_are_suspects(self):
         pdf = making.scan_of(["one"], ["two"])

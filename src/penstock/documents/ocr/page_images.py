@@ -54,7 +54,7 @@ def render_pdf_page(file: BinaryIO, number: int, max_pixels: int) -> PageImage:
             document.init_forms()
         page = document[number - 1]
     except (pypdfium2.PdfiumError, IndexError) as error:
-        raise unreadable(f"page {number} cannot be drawn ({error})") from error
+        raise unreadable(f"page {number} cannot be rendered ({error})") from error
     width, height = page.get_size()
     if not (width >= 1 and height >= 1):
         raise unreadable(f"page {number} has no size")
@@ -75,7 +75,7 @@ def count_image_pages(file: BinaryIO, max_pixels: int, max_pages: int) -> ImageP
         image = _open_image(file)
         count = image.n_frames if image.format in MANY_PAGES and hasattr(image, "n_frames") else 1
         if count > max_pages:
-            raise too_large(f"it has {count} pages, and {max_pages} may be read (ETL_MAX_PAGES)")
+            raise too_large(f"it has {count} pages; the limit is {max_pages} (ETL_MAX_PAGES)")
         for at in range(count):
             _seek(image, at)
             _check_size(image, max_pixels)
@@ -126,7 +126,7 @@ def _check_size(image: "Image.Image", max_pixels: int) -> None:
     if not width or not height:
         raise TurnedAway(DocumentEmpty)
     if width * height > max_pixels:
-        raise too_large(f"a picture of {width} x {height} pixels; {max_pixels} may be read (ETL_MAX_PAGE_PIXELS)")
+        raise too_large(f"an image has {width} x {height} pixels; the limit is {max_pixels} (ETL_MAX_PAGE_PIXELS)")
 
 
 def _bgr_pixels(image: "Image.Image") -> "numpy.ndarray[Any, Any]":

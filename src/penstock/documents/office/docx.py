@@ -35,7 +35,7 @@ def read_docx(file: BinaryIO, _resume: str) -> Iterator[Block]:
 
 def _blocks(element: ET.Element, styles: Styles, depth: int) -> Iterator[Block]:
     if depth > MAX_DEPTH:
-        raise unreadable(f"it nests deeper than {MAX_DEPTH} levels")
+        raise unreadable(f"it is nested deeper than {MAX_DEPTH} levels")
     name = name_of(element)
     if name == "p":
         yield from _paragraph(element, styles, depth)

@@ -46,9 +46,9 @@ class Package:
         unpacked = sum(entry.file_size for entry in entries)
         packed = sum(entry.compress_size for entry in entries)
         if unpacked > MAX_BYTES:
-            raise too_large(f"it unpacks to {unpacked} bytes, and {MAX_BYTES} is the most")
+            raise too_large(f"it unpacks to {unpacked} bytes; the limit is {MAX_BYTES}")
         if unpacked > UNCHECKED_BYTES and unpacked > MAX_RATIO * max(packed, 1):
-            raise too_large(f"it unpacks to more than {MAX_RATIO} times its size, as only a zip bomb does")
+            raise too_large(f"it unpacks to more than {MAX_RATIO} times its size, like a zip bomb")
 
     def __contains__(self, part: str) -> bool:
         return part in self._parts
@@ -99,7 +99,7 @@ class Package:
         """The main part of the document."""
         name = self.related("", "officeDocument")
         if name is None:
-            raise unreadable("it names no main part")
+            raise unreadable("it has no main part")
         return name
 
     def open_part(self, part: str) -> IO[bytes]:
@@ -112,7 +112,7 @@ class Package:
     def _entry(self, part: str) -> zipfile.ZipInfo:
         entry = self._parts.get(part)
         if entry is None:
-            raise unreadable(f"its part {part} is missing")
+            raise unreadable(f"part {part} is missing")
         return entry
 
 
@@ -132,10 +132,10 @@ def _check_directory(file: BinaryIO) -> None:
     tail = file.read()
     at = tail.rfind(END)
     if at < 0 or len(tail) < at + END_BYTES:
-        raise unreadable("it is cut short: the end of its archive is missing")
+        raise unreadable("it is truncated: the end of the archive is missing")
     _, entries, directory_bytes = struct.unpack("<HHI", tail[at + 8 : at + 16])
     if entries > MAX_ENTRIES or directory_bytes > MAX_DIRECTORY_BYTES:
-        raise too_large(f"it has {entries} parts or more, and {MAX_ENTRIES} is the most")
+        raise too_large(f"it has {entries} or more parts; the limit is {MAX_ENTRIES}")
 
 
 def _check_prolog(stream: IO[bytes], part: str) -> None:
@@ -148,7 +148,7 @@ def _check_prolog(stream: IO[bytes], part: str) -> None:
         raise _PrologEnd
 
     def refuse(*_: object) -> None:
-        raise unreadable(f"{part} has a document type (DTD), by which entities could be brought in")
+        raise unreadable(f"{part} has a document type (DTD), which could declare entities")
 
     parser = expat.ParserCreate()
     parser.StartElementHandler, parser.StartDoctypeDeclHandler = begin, refuse
@@ -157,7 +157,7 @@ def _check_prolog(stream: IO[bytes], part: str) -> None:
             parser.Parse(chunk, False)
     except _PrologEnd:
         return
-    raise unreadable(f"{part} has no content")
+    raise unreadable(f"{part} is empty")
 
 
 def _target_name(folder: str, target: str) -> str:

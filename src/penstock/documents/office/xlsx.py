@@ -73,7 +73,7 @@ def _strings(package: Package, part: str) -> tuple[str, ...]:
         found.append(_plain_text(item))
         characters += len(found[-1])
         if characters > MAX_STRING_CHARACTERS:
-            raise too_large(f"its texts have more than {MAX_STRING_CHARACTERS} characters")
+            raise too_large(f"its shared strings have more than {MAX_STRING_CHARACTERS} characters")
     return tuple(found)
 
 

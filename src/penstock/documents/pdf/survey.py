@@ -68,11 +68,11 @@ def _inspect(pdf: "pikepdf.Pdf", file: BinaryIO, max_pages: int) -> PdfSurvey:
         raise too_large(f"it has more than {MAX_OBJECTS} objects")
     count = len(pdf.pages)
     if _is_truncated(pdf, file):
-        raise unreadable("its end is missing")
+        raise unreadable("it is truncated")
     if not count:
         raise TurnedAway(DocumentEmpty)
     if count > max_pages:
-        raise too_large(f"it has {count} pages, and {max_pages} may be read (ETL_MAX_PAGES)")
+        raise too_large(f"it has {count} pages; the limit is {max_pages} (ETL_MAX_PAGES)")
     suspects = tuple(number for number, page in enumerate(pdf.pages, 1) if _is_suspect(page))
     return PdfSurvey(pages=count, suspects=suspects)
 
@@ -176,7 +176,7 @@ def _inflate(content: bytes) -> bytes:
     except zlib.error:
         return b""
     if unpacker.unconsumed_tail:
-        raise too_large(f"a page of it unpacks to more than {MAX_CONTENT_BYTES} bytes")
+        raise too_large(f"a page unpacks to more than {MAX_CONTENT_BYTES} bytes")
     return unpacked
 
 

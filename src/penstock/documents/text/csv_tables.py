@@ -47,7 +47,7 @@ def _rows(text: TextIO, dialect: type[csv.Dialect]) -> Iterator[Row]:
             if any(cell.strip() for cell in row):
                 yield tuple(row)
     except csv.Error as error:
-        raise too_large(f"the row that ends in line {reader.line_num} cannot be taken: {error}") from error
+        raise too_large(f"the row that ends in line {reader.line_num} is invalid: {error}") from error
 
 
 def _lines(text: TextIO) -> Iterator[str]:

@@ -49,9 +49,9 @@ async def read_batches(
         batch = accepted(answer, filename, kind)
         after = following.page + len(batch.pages)
         if not _is_in_order(batch, following.page, after):
-            raise DocumentUnreadable(filename=filename, kind=kind, reason="its reader gave pages out of order")
+            raise DocumentUnreadable(filename=filename, kind=kind, reason="its reader returned pages out of order")
         if after - 1 > max_pages:
-            reason = f"it has more than the {max_pages} pages that may be read (ETL_MAX_PAGES)"
+            reason = f"it has more than {max_pages} pages (ETL_MAX_PAGES)"
             raise DocumentTooLarge(filename=filename, reason=reason)
         yield batch
         following = batch.following

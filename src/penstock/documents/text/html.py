@@ -32,7 +32,7 @@ def read_html(file: BinaryIO, _resume: str) -> Iterator[Block]:
     """Yield the blocks of an HTML file."""
     source = file.read(MAX_BYTES + 1)
     if len(source) > MAX_BYTES:
-        raise too_large(f"a web page of more than {MAX_BYTES} bytes")
+        raise too_large(f"it has more than {MAX_BYTES} bytes")
     codec = detect_encoding(source[:SAMPLE_BYTES])
     if codec is None:
         raise unreadable("it is not text")

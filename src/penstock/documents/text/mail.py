@@ -28,13 +28,13 @@ def read_mail(file: BinaryIO, _resume: str) -> Iterator[Block]:
     """Yield the headers, the text and the list of attachments."""
     source = file.read(MAX_BYTES + 1)
     if len(source) > MAX_BYTES:
-        raise too_large(f"a mail of more than {MAX_BYTES} bytes")
+        raise too_large(f"it has more than {MAX_BYTES} bytes")
     try:
         message = BytesParser(policy=policy.compat32).parsebytes(source)
     except RecursionError:
-        raise unreadable("its parts nest too deeply") from None
+        raise unreadable("its parts are nested too deeply") from None
     if not any(name in message for name in SHOWN_HEADERS):
-        raise unreadable("it has none of the headers of a mail")
+        raise unreadable("it has no mail headers")
     yield from _headers(message)
     attachments: list[Message] = []
     yield from _body(message, attachments, depth=0)
@@ -67,7 +67,7 @@ def _decode_header(text: str) -> str:
 
 def _body(part: Message, attachments: list[Message], depth: int) -> Iterator[Block]:
     if depth > MAX_DEPTH:
-        raise unreadable(f"its parts nest deeper than {MAX_DEPTH} levels")
+        raise unreadable(f"its parts are nested deeper than {MAX_DEPTH} levels")
     if len(attachments) > MAX_PARTS:
         raise too_large(f"it has more than {MAX_PARTS} attachments")
     kind = part.get_content_type()
