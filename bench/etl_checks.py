@@ -21,7 +21,7 @@ from penstock.adapters.llm_shaper import PRELOAD, LlmShaper
 from penstock.adapters.llm_shaper.validation import AnswerChecker
 from penstock.documents.ocr.provider import PAGES, Reading
 from penstock.documents.pages import Page, Span, write_page
-from penstock.documents.postprocessor import ShapeRule
+from penstock.documents.postprocessor import ExtractionRule
 from penstock.kernel.clock import SystemClock
 from penstock.kernel.rate_limits import SqlRateLimits
 from penstock.kernel.sandbox.call import Sandbox
@@ -89,7 +89,7 @@ async def _round(shaper: LlmShaper, checker: AnswerChecker, folder: str) -> tupl
     key = FOLDER + PAGES
     reading = Reading(markdown_key=key, pages_key=key, provider_task_id="bench", page_count=1)
     began = time.perf_counter()
-    shaped = await shaper.shape("invoice.txt", reading, ShapeRule(json_schema=SCHEMA), Aside(folder))
+    shaped = await shaper.shape("invoice.txt", reading, ExtractionRule(json_schema=SCHEMA), Aside(folder))
     stage = time.perf_counter() - began
     answer, schema = msgspec.json.encode(shaped.value).decode(), msgspec.json.encode(SCHEMA)
     checks = []

@@ -17,7 +17,7 @@ from bench.rounds import ROUNDS, Finding
 from penstock.adapters.llm import DEFAULT, ChatCompletions, ChatConfig, ModelServer
 from penstock.adapters.redis.client import RedisClient
 from penstock.adapters.redis.rate_limits import RedisRateLimits
-from penstock.documents.chat_model import Message, Question
+from penstock.documents.chat_model import ChatMessage, ChatRequest
 from penstock.kernel.clock import SystemClock
 from penstock.kernel.db import Db
 from penstock.kernel.fallback_limits import FallbackLimits
@@ -34,7 +34,7 @@ SECONDS = 8.0
 PATIENCE_SECONDS = 60.0
 POLL_SECONDS = 0.05
 GO = "go"
-QUESTION = Question(messages=(Message(role="user", text="What is it?"),), schema={"type": "object"})
+QUESTION = ChatRequest(messages=(ChatMessage(role="user", text="What is it?"),), schema={"type": "object"})
 
 
 def run() -> list[Finding]:

@@ -7,13 +7,13 @@ from typing import BinaryIO
 from penstock.adapters.local_reader.reader import PARSERS
 from penstock.documents.pdf import text_layer
 from penstock.documents.pdf.text_layer import TextLayers
-from penstock.documents.rejections import Refusal
+from penstock.documents.rejections import Rejection
 from penstock.kernel.sandbox.call import Sandbox, Warmup
 
 BAD_PAGES = {3, 4}
 
 
-def read_layers_or_hang(file: BinaryIO, first: int, last: int, suspects: Sequence[int]) -> TextLayers | Refusal:
+def read_layers_or_hang(file: BinaryIO, first: int, last: int, suspects: Sequence[int]) -> TextLayers | Rejection:
     """What the parser reads, while it is not asked for a bad page."""
     if BAD_PAGES & set(range(first, last + 1)):
         time.sleep(1000)

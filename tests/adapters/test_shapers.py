@@ -15,7 +15,7 @@ from penstock.documents.extract.errors import FieldsSchemaUnusable, FieldsTooCos
 from penstock.documents.extract.fields.find import find_fields
 from penstock.documents.ocr.provider import Reading
 from penstock.documents.pages import Page, write_page
-from penstock.documents.postprocessor import ShapeRule
+from penstock.documents.postprocessor import ExtractionRule
 from penstock.kernel.blobs import BlobNotFound
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.sandbox.errors import SandboxedFailure
@@ -79,14 +79,14 @@ async def keep(blobs: DiskBlobs, *pages: Page) -> None:
     await blobs.put(READING.pages_key, b"".join(map(write_page, pages)))
 
 
-def rule(schema: Any) -> ShapeRule:
-    return ShapeRule(json_schema=schema, strategy="fields")
+def rule(schema: Any) -> ExtractionRule:
+    return ExtractionRule(json_schema=schema, strategy="fields")
 
 
 class TestSkip:
     async def test_gives_the_markdown_and_what_is_known_of_it(self):
         desk = QuietDesk()
-        shaped = await SkipShaper().shape("a.pdf", READING, ShapeRule(), desk)
+        shaped = await SkipShaper().shape("a.pdf", READING, ExtractionRule(), desk)
         assert shaped.value == {
             "markdown_s3_key": READING.markdown_key,
             "provider_task_id": "local-3",
@@ -99,7 +99,7 @@ class TestSkip:
 
     async def test_stops_for_a_cancelled_task(self):
         with pytest.raises(Unwanted):
-            await SkipShaper().shape("a.pdf", READING, ShapeRule(), DeskOfACancelledTask())
+            await SkipShaper().shape("a.pdf", READING, ExtractionRule(), DeskOfACancelledTask())
 
 
 class TestFields:
@@ -136,7 +136,7 @@ class TestFields:
 
     async def test_need_a_schema(self, shaper: FieldsShaper):
         with pytest.raises(FieldsSchemaUnusable, match="the rule has none"):
-            await shaper.shape("a.pdf", READING, ShapeRule(), QuietDesk())
+            await shaper.shape("a.pdf", READING, ExtractionRule(), QuietDesk())
 
     @pytest.mark.parametrize(
         "schema",

@@ -14,7 +14,7 @@ from penstock.access.domain import Caller, Scope
 from penstock.adapters.disk import DiskBlobs
 from penstock.documents.ocr.provider import Desk, Reading
 from penstock.documents.pages import Citation, read_pages
-from penstock.documents.postprocessor import Shaped, ShapeRule
+from penstock.documents.postprocessor import ExtractionResult, ExtractionRule
 from penstock.etl import api, worker
 from penstock.etl.deps import Config, Deps
 from penstock.etl.domain import Mode
@@ -47,15 +47,15 @@ class TotalsShaper:
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
 
-    def identity(self, rule: ShapeRule) -> None:
+    def identity(self, rule: ExtractionRule) -> None:
         """Not cached."""
 
-    async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
+    async def shape(self, filename: str, reading: Reading, rule: ExtractionRule, desk: Desk) -> ExtractionResult:
         [page] = read_pages((await self._blobs.get(reading.pages_key)).splitlines())
         found = re.search(r"Total: ([0-9.]+)", page.markdown)
         value = {"total": float(found[1]) if found else None, "filename": filename}
         citation = Citation(pointer="/total", grounded=found is not None, page=1, text=found[0] if found else None)
-        return Shaped(value=value, strategy="totals", citations=(citation,))
+        return ExtractionResult(value=value, strategy="totals", citations=(citation,))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.documents.ocr.provider import Desk, Reading
 from penstock.documents.pages import read_pages
-from penstock.documents.postprocessor import Shaped, ShapeRule
+from penstock.documents.postprocessor import ExtractionResult, ExtractionRule
 from penstock.etl import correction_check, rule_validation
 from penstock.etl.domain import Mode
 from penstock.kernel.blobs import Blobs
@@ -50,12 +50,12 @@ class JsonShaper:
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
 
-    def identity(self, rule: ShapeRule) -> JsonObject | None:
+    def identity(self, rule: ExtractionRule) -> JsonObject | None:
         return None
 
-    async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
+    async def shape(self, filename: str, reading: Reading, rule: ExtractionRule, desk: Desk) -> ExtractionResult:
         [page] = read_pages((await self._blobs.get(reading.pages_key)).splitlines())
-        return Shaped(value=json.loads(page.markdown), strategy="as it is")
+        return ExtractionResult(value=json.loads(page.markdown), strategy="as it is")
 
 
 @asynccontextmanager

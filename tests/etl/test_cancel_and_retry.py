@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from penstock.documents.ocr.provider import Desk, Reading
-from penstock.documents.postprocessor import Shaped, ShapeRule
+from penstock.documents.postprocessor import ExtractionResult, ExtractionRule
 from penstock.etl import cancel, papers, retry, task_status
 from penstock.etl.domain import Phase, Stage, Status
 from penstock.etl.errors import (
@@ -222,7 +222,7 @@ class TestLateWorkers:
         await harness.settle(job, settle)
         await harness.deps.blobs.put(late.pages_key, b"")
         await papers.keep_reading(harness.deps.blobs, first, late)
-        await papers.keep_shaping(harness.deps.blobs, first, Shaped(value={"old": 1}, strategy="late"))
+        await papers.keep_shaping(harness.deps.blobs, first, ExtractionResult(value={"old": 1}, strategy="late"))
         await harness.work()
         assert (await harness.row(task)).status is Status.COMPLETED
         result = await harness.deps.blobs.get(await task_status.artifact_key(harness.deps, ANNA, task.id, "result"))
@@ -260,7 +260,9 @@ class TestRetry:
         seen: list[int] = []
 
         class ShaperThatLooks(EchoShaper):
-            async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
+            async def shape(
+                self, filename: str, reading: Reading, rule: ExtractionRule, desk: Desk
+            ) -> ExtractionResult:
                 seen.append((await harness.shown(opened)).task.progress)
                 return await super().shape(filename, reading, rule, desk)
 

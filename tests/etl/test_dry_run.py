@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.documents.ocr.provider import Desk, Reading
-from penstock.documents.postprocessor import Shaped, ShapeRule
+from penstock.documents.postprocessor import ExtractionResult, ExtractionRule
 from penstock.etl import dry_run
 from penstock.etl.domain import Mode
 from penstock.kernel.clock import ManualClock
@@ -19,10 +19,10 @@ from tests.etl.api_client import EtlClient, client_with, open_client
 class ShaperThatNeverEnds:
     """Begins, and is not done."""
 
-    def identity(self, rule: ShapeRule) -> None:
+    def identity(self, rule: ExtractionRule) -> None:
         """It makes nothing."""
 
-    async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
+    async def shape(self, filename: str, reading: Reading, rule: ExtractionRule, desk: Desk) -> ExtractionResult:
         await asyncio.Event().wait()
         raise AssertionError
 

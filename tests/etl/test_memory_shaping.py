@@ -8,7 +8,7 @@ import pytest
 
 from penstock.access.domain import Caller
 from penstock.adapters.shapers import FieldsShaper, SkipShaper
-from penstock.documents.postprocessor import PostProcessor, ShapeRule
+from penstock.documents.postprocessor import ExtractionRule, PostProcessor
 from penstock.etl import papers, retry
 from penstock.etl.domain import EtlTask, Mode, Rule, RuleBody, Stage, Status, Strategy
 from penstock.etl.retry import RetryOptions
@@ -198,4 +198,4 @@ async def test_what_costs_nothing_has_no_key(harness: EtlHarness):
     assert list(task.metadata["cache"]) == ["ocr"]
     fields = FieldsShaper(harness.deps.blobs, harness.deps.sandbox, harness.deps.scratch)
     shapers: list[PostProcessor] = [SkipShaper(), fields]
-    assert [shaper.identity(ShapeRule()) for shaper in shapers] == [None, None]
+    assert [shaper.identity(ExtractionRule()) for shaper in shapers] == [None, None]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.documents.ocr.provider import Desk, Reading
-from penstock.documents.postprocessor import Shaped, ShapeRule
+from penstock.documents.postprocessor import ExtractionResult, ExtractionRule
 from penstock.etl import runs
 from penstock.etl.desk import StageDesk
 from penstock.etl.domain import Phase, Status
@@ -108,7 +108,9 @@ class TestWhatWasRead:
         seen: list[Standing] = []
 
         class ShaperThatLooks(EchoShaper):
-            async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
+            async def shape(
+                self, filename: str, reading: Reading, rule: ExtractionRule, desk: Desk
+            ) -> ExtractionResult:
                 seen.append(await harness.shown(task))
                 return await super().shape(filename, reading, rule, desk)
 

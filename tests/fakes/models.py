@@ -6,20 +6,20 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from penstock.documents.chat_model import ModelNotSet, Question, Reply, Which
+from penstock.documents.chat_model import ChatReply, ChatRequest, ModelChoice, ModelNotConfigured
 from penstock.kernel.json_object import JsonObject
 
 MARKED = re.compile(r"<<<(\w+) (\w+)>>>\n(.*?)\n<<<END \1 \2>>>", re.DOTALL)
 ORDER = re.compile(r"answer (\{.*?\})", re.IGNORECASE)
 
 
-def data_of(question: Question, name: str = "DOCUMENT") -> str:
+def data_of(question: ChatRequest, name: str = "DOCUMENT") -> str:
     """What stands between the marks of that name in the last message that has them."""
     found = [text for message in question.messages for kind, _, text in MARKED.findall(message.text) if kind == name]
     return str(found[-1]) if found else ""
 
 
-def outside_of(question: Question) -> str:
+def outside_of(question: ChatRequest) -> str:
     """What others say to a model outside of all marks, which is what it obeys."""
     heard = (message.text for message in question.messages if message.role != "assistant")
     return "\n".join(MARKED.sub("<<<data>>>", text) for text in heard)
@@ -39,22 +39,22 @@ class ModelThatSays:
 
     def __init__(self, *texts: str) -> None:
         self._texts = texts
-        self.questions: list[Question] = []
+        self.questions: list[ChatRequest] = []
 
-    def identity(self, which: Which) -> JsonObject:
+    def identity(self, which: ModelChoice) -> JsonObject:
         if which.server not in (None, "near"):
-            raise ModelNotSet(which=f" as {which.server}")
+            raise ModelNotConfigured(which=f" as {which.server}")
         return {"server": which.server or "default", "model": which.model or "fake", "temperature": which.temperature}
 
-    async def ask(self, question: Question) -> Reply:
+    async def ask(self, question: ChatRequest) -> ChatReply:
         self.questions.append(question)
         return self.reply(await self.say(question))
 
-    async def say(self, question: Question) -> str:
+    async def say(self, question: ChatRequest) -> str:
         return self._texts[min(len(self.questions), len(self._texts)) - 1]
 
-    def reply(self, text: str) -> Reply:
-        return Reply(
+    def reply(self, text: str) -> ChatReply:
+        return ChatReply(
             text=text,
             model="fake-1",
             mode="json_schema",
@@ -73,18 +73,18 @@ class ModelThatSays:
 class ModelThatIsNotToBeAsked(ModelThatSays):
     """For what must cost nothing."""
 
-    async def say(self, question: Question) -> str:
+    async def say(self, question: ChatRequest) -> str:
         raise AssertionError("nobody was to be asked")
 
 
 class ModelThatDoes(ModelThatSays):
     """Says what a function makes of the question: a text, or a value that is said as JSON."""
 
-    def __init__(self, answer: Callable[[Question], Any]) -> None:
+    def __init__(self, answer: Callable[[ChatRequest], Any]) -> None:
         super().__init__()
         self._answer = answer
 
-    async def say(self, question: Question) -> str:
+    async def say(self, question: ChatRequest) -> str:
         said = self._answer(question)
         return said if isinstance(said, str) else json.dumps(said)
 
@@ -92,7 +92,7 @@ class ModelThatDoes(ModelThatSays):
 class ModelThatReadsLabels(ModelThatSays):
     """Gives each property of the schema the value behind its name in the document, or null; prose is the document."""
 
-    async def say(self, question: Question) -> str:
+    async def say(self, question: ChatRequest) -> str:
         document = data_of(question)
         if question.schema is None:
             return document
@@ -103,7 +103,7 @@ class ModelThatReadsLabels(ModelThatSays):
 class ModelThatObeys(ModelThatReadsLabels):
     """Does what it is told outside of the marks, and reads labels inside of them."""
 
-    async def say(self, question: Question) -> str:
+    async def say(self, question: ChatRequest) -> str:
         order = ORDER.search(outside_of(question))
         return order[1] if order else await super().say(question)
 
@@ -111,8 +111,8 @@ class ModelThatObeys(ModelThatReadsLabels):
 class ModelThatCountsNothing(ModelThatReadsLabels):
     """Does not tell what it used."""
 
-    def reply(self, text: str) -> Reply:
-        return Reply(text=text, model="quiet", mode="plain", seconds=0.1)
+    def reply(self, text: str) -> ChatReply:
+        return ChatReply(text=text, model="quiet", mode="plain", seconds=0.1)
 
 
 class ModelThatFails(ModelThatReadsLabels):
@@ -123,7 +123,7 @@ class ModelThatFails(ModelThatReadsLabels):
         self._error = error
         self._at = at
 
-    async def say(self, question: Question) -> str:
+    async def say(self, question: ChatRequest) -> str:
         if self.calls in self._at:
             raise self._error
         return await super().say(question)
@@ -140,7 +140,7 @@ class ModelThatWaits(ModelThatReadsLabels):
         self.most_at_once = 0
         self._at_once = 0
 
-    async def say(self, question: Question) -> str:
+    async def say(self, question: ChatRequest) -> str:
         number = self.calls
         self._at_once += 1
         self.most_at_once = max(self.most_at_once, self._at_once)

@@ -5,8 +5,8 @@ from collections import Counter
 from typing import Any
 
 from penstock.documents.ocr.provider import MARKDOWN, PAGES, Desk, Reading, Source
-from penstock.documents.pages import Citation, Page, page_mark, write_page
-from penstock.documents.postprocessor import Shaped, ShapeRule
+from penstock.documents.pages import Citation, Page, page_marker, write_page
+from penstock.documents.postprocessor import ExtractionResult, ExtractionRule
 from penstock.kernel.blobs import BlobNotFound, Blobs
 from penstock.kernel.json_object import JsonObject
 
@@ -46,7 +46,7 @@ class EchoOcr:
         for number, text in enumerate(texts, 1):
             pages.append(await self._page(desk, number, text))
             await desk.progress(number, len(texts))
-        markdown = "".join(f"{page_mark(number)}\n{text}\n" for number, text in enumerate(pages, 1))
+        markdown = "".join(f"{page_marker(number)}\n{text}\n" for number, text in enumerate(pages, 1))
         lines = [write_page(Page(number=n, origin="file", markdown=text)) for n, text in enumerate(pages, 1)]
         await self._blobs.put(desk.folder + MARKDOWN, markdown.encode())
         await self._blobs.put(desk.folder + PAGES, b"".join(lines))
@@ -146,20 +146,20 @@ class EchoShaper:
 
     def __init__(self) -> None:
         self.calls = 0
-        self.rules: list[ShapeRule] = []
+        self.rules: list[ExtractionRule] = []
 
-    def identity(self, rule: ShapeRule) -> JsonObject | None:
+    def identity(self, rule: ExtractionRule) -> JsonObject | None:
         """What it makes names the task's own papers."""
         return None
 
-    async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
+    async def shape(self, filename: str, reading: Reading, rule: ExtractionRule, desk: Desk) -> ExtractionResult:
         self.calls += 1
         self.rules.append(rule)
         await desk.progress(1, 2)
         value: dict[str, Any] = {"markdown_s3_key": reading.markdown_key, "provider_task_id": reading.provider_task_id}
         value |= {"metadata": reading.metadata, "filename": filename, "page_count": reading.page_count}
         citation = Citation(pointer="/filename", grounded=False)
-        return Shaped(value=value, strategy=rule.strategy or "echo", citations=(citation,))
+        return ExtractionResult(value=value, strategy=rule.strategy or "echo", citations=(citation,))
 
 
 class ShaperThatFails(EchoShaper):
@@ -169,7 +169,7 @@ class ShaperThatFails(EchoShaper):
         super().__init__()
         self._errors = [error] * times
 
-    async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
+    async def shape(self, filename: str, reading: Reading, rule: ExtractionRule, desk: Desk) -> ExtractionResult:
         if self._errors:
             self.calls += 1
             raise self._errors.pop()
@@ -183,14 +183,16 @@ class ShaperThatCosts(EchoShaper):
         super().__init__()
         self.model = model
 
-    def identity(self, rule: ShapeRule) -> JsonObject | None:
+    def identity(self, rule: ExtractionRule) -> JsonObject | None:
         """The model decides."""
         return {"model": self.model}
 
-    async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
+    async def shape(self, filename: str, reading: Reading, rule: ExtractionRule, desk: Desk) -> ExtractionResult:
         self.calls += 1
         self.rules.append(rule)
         citation = Citation(pointer="/pages", grounded=True, page=1)
         usage = {"model": self.model, "cost": 0.25}
         value = {"pages": reading.page_count}
-        return Shaped(value=value, strategy="direct-json", citations=(citation,), usage=usage, notes={"rounds": 1})
+        return ExtractionResult(
+            value=value, strategy="direct-json", citations=(citation,), usage=usage, notes={"rounds": 1}
+        )

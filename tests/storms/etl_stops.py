@@ -17,10 +17,10 @@ from typing import Any
 from PIL import Image
 
 from penstock.adapters.local_reader import LocalReader, ReaderLimits, parser_sandbox
-from penstock.documents.ocr.engine import Seen
+from penstock.documents.ocr.engine import RecognizedPage
 from penstock.documents.ocr.provider import Desk, Reading
 from penstock.documents.pages import Page
-from penstock.documents.postprocessor import Shaped, ShapeRule
+from penstock.documents.postprocessor import ExtractionResult, ExtractionRule
 from penstock.etl import worker
 from penstock.etl.deps import Deps
 from penstock.etl.domain import Mode, Phase
@@ -133,7 +133,7 @@ class JournalSession(SandboxSession):
         self._stops.write(at_page(number, of=total))
         await self._stops.reach(at_page(number, of=total))
         page = Page(number=number, origin="ocr", markdown=f"This is page {number}.", width=60, height=80)
-        return Seen(page=page)
+        return RecognizedPage(page=page)
 
 
 class JournalShaper:
@@ -142,14 +142,14 @@ class JournalShaper:
     def __init__(self, stops: Stops) -> None:
         self._stops = stops
 
-    def identity(self, rule: ShapeRule) -> None:
+    def identity(self, rule: ExtractionRule) -> None:
         """Each result is to be made."""
 
-    async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
+    async def shape(self, filename: str, reading: Reading, rule: ExtractionRule, desk: Desk) -> ExtractionResult:
         """How many pages there are."""
         self._stops.write(shaping(reading.page_count))
         await self._stops.reach(shaping(reading.page_count))
-        return Shaped(value={"pages": reading.page_count}, strategy="journal")
+        return ExtractionResult(value={"pages": reading.page_count}, strategy="journal")
 
 
 def work(settings: Settings, stops: Stops, log: str) -> None:

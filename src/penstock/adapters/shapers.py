@@ -5,13 +5,13 @@ from typing import Any
 
 import msgspec
 
-from penstock.documents.blob_files import borrowed
+from penstock.documents.blob_files import local_copy
 from penstock.documents.errors import DocumentTookTooLong
 from penstock.documents.extract.errors import FieldsSchemaUnusable, FieldsTooCostly
 from penstock.documents.extract.fields.find import FieldsResult, find_fields
 from penstock.documents.ocr.provider import Desk, Reading
-from penstock.documents.postprocessor import Shaped, ShapeRule
-from penstock.documents.sandbox_errors import TOO_MUCH
+from penstock.documents.postprocessor import ExtractionResult, ExtractionRule
+from penstock.documents.sandbox_errors import OVER_LIMIT
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.sandbox.errors import SandboxTimedOut
@@ -26,10 +26,10 @@ USUAL_BOUNDS = SandboxLimits(
 class SkipShaper:
     """Returns the markdown key and the metadata of the reading; reads nothing."""
 
-    def identity(self, rule: ShapeRule) -> None:
+    def identity(self, rule: ExtractionRule) -> None:
         """Not cached: the result names the task's own artifacts."""
 
-    async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:  # noqa: ARG002  (the Protocol's signature)
+    async def shape(self, filename: str, reading: Reading, rule: ExtractionRule, desk: Desk) -> ExtractionResult:  # noqa: ARG002  (the Protocol's signature)
         """The result shape that callers of `skip` rely on."""
         await desk.progress(1, 1)
         value = {
@@ -39,7 +39,7 @@ class SkipShaper:
             "filename": filename,
             "page_count": reading.page_count,
         }
-        return Shaped(value=value, strategy="skip")
+        return ExtractionResult(value=value, strategy="skip")
 
 
 class FieldsShaper:
@@ -51,23 +51,23 @@ class FieldsShaper:
         self._scratch = scratch
         self._limits = limits
 
-    def identity(self, rule: ShapeRule) -> None:
+    def identity(self, rule: ExtractionRule) -> None:
         """Not cached: finding labels is as fast as copying a cached result."""
 
-    async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
+    async def shape(self, filename: str, reading: Reading, rule: ExtractionRule, desk: Desk) -> ExtractionResult:
         """A result with all properties of the schema, null where the document has no value."""
         schema = _written(rule.json_schema)
         await desk.progress(0, 1)
-        async with borrowed(self._blobs, reading.pages_key, self._scratch) as pages:
+        async with local_copy(self._blobs, reading.pages_key, self._scratch) as pages:
             found = await self._find(filename, pages, schema)
         await desk.progress(1, 1)
         usage = {"ambiguous": list(found.ambiguous)} if found.ambiguous else {}
-        return Shaped(value=found.value, strategy="fields", citations=found.citations, usage=usage)
+        return ExtractionResult(value=found.value, strategy="fields", citations=found.citations, usage=usage)
 
     async def _find(self, filename: str, pages: Path, schema: bytes) -> FieldsResult:
         try:
             found = await self._sandbox.run(find_fields, schema, file=pages, limits=self._limits)
-        except TOO_MUCH as error:
+        except OVER_LIMIT as error:
             raise FieldsTooCostly(filename=filename, reason=str(error).rstrip(".")) from error
         except SandboxTimedOut as error:  # the host may have been overloaded
             raise DocumentTookTooLong(filename=filename, reason=str(error).rstrip(".")) from error

@@ -20,7 +20,7 @@ CHUNK_BYTES = 1024 * 1024
 T = TypeVar("T")
 
 
-async def find_value(blobs: Blobs, key: str, kind: type[T]) -> T | None:
+async def find_json(blobs: Blobs, key: str, kind: type[T]) -> T | None:
     """Decode a JSON blob. An invalid one is logged and counts as missing, so that its writer creates it again."""
     try:
         return msgspec.json.decode(await blobs.get(key), type=kind)
@@ -32,26 +32,26 @@ async def find_value(blobs: Blobs, key: str, kind: type[T]) -> T | None:
 
 
 @asynccontextmanager
-async def borrowed(blobs: Blobs, key: str, folder: Path) -> AsyncIterator[Path]:
+async def local_copy(blobs: Blobs, key: str, folder: Path) -> AsyncIterator[Path]:
     """Download a blob to a temporary file, which is deleted at the end of the block."""
-    async with scratch_file(folder) as path:
+    async with temporary_file(folder) as path:
         async for chunk in blobs.stream(key):
-            await asyncio.to_thread(append, path, chunk)
+            await asyncio.to_thread(append_chunk, path, chunk)
         yield path
 
 
 @asynccontextmanager
-async def scratch_file(folder: Path) -> AsyncIterator[Path]:
+async def temporary_file(folder: Path) -> AsyncIterator[Path]:
     """Create an empty temporary file, which is deleted at the end of the block."""
     path = folder / f"{secrets.token_hex(8)}.part"
     try:
-        await asyncio.to_thread(make_file, path)
+        await asyncio.to_thread(create_file, path)
         yield path
     finally:
         await asyncio.to_thread(path.unlink, missing_ok=True)
 
 
-async def pieces_of(path: Path) -> AsyncIterator[bytes]:
+async def file_chunks(path: Path) -> AsyncIterator[bytes]:
     """Yield the chunks of a local file. A small file takes a single thread call."""
     file, chunk = await asyncio.to_thread(_open, path)
     with file:
@@ -72,13 +72,13 @@ def _open(path: Path) -> tuple[BinaryIO, bytes]:
         raise
 
 
-def make_file(path: Path) -> None:
+def create_file(path: Path) -> None:
     """Create an empty file and its parent folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
 
 
-def append(path: Path, chunk: bytes) -> None:
+def append_chunk(path: Path, chunk: bytes) -> None:
     """Append to an existing file. A deleted file is not created again: the thread may outlive its cancelled caller."""
     with path.open("r+b") as file:
         file.seek(0, os.SEEK_END)

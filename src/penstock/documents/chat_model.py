@@ -12,11 +12,11 @@ from penstock.kernel.errors import Invalid, TooLarge, TooMany, Unavailable
 from penstock.kernel.json_object import JsonObject
 
 Role = Literal["system", "user", "assistant"]
-Mode = Literal["json_schema_strict", "json_schema", "json_object", "plain"]  # strictest first
+ResponseMode = Literal["json_schema_strict", "json_schema", "json_object", "plain"]  # strictest first
 
 
 @dataclass(frozen=True, kw_only=True)
-class Message:
+class ChatMessage:
     """One message of a chat."""
 
     role: Role
@@ -24,7 +24,7 @@ class Message:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Which:
+class ModelChoice:
     """Which model to call. None means the default of the installation."""
 
     server: str | None = None
@@ -33,25 +33,25 @@ class Which:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class ChatRequest:
     """A chat request. With a schema the reply is JSON, enforced as strictly as the server supports; without one, text.
 
     `strict_schema` is the variant of the schema for strict mode, if there is one (see `extract/llm/strict.py`).
     """
 
-    messages: tuple[Message, ...]
-    which: Which = Which()
+    messages: tuple[ChatMessage, ...]
+    which: ModelChoice = ModelChoice()
     schema: JsonObject | None = None
     strict_schema: JsonObject | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reply:
+class ChatReply:
     """The reply of a model, and what it cost. Token counts are None when the server does not report them."""
 
     text: str
     model: str
-    mode: Mode
+    mode: ResponseMode
     seconds: float
     id: str = ""
     prompt_tokens: int | None = None
@@ -63,16 +63,16 @@ class Reply:
 class ChatModel(Protocol):
     """Servers with OpenAI's chat completions API."""
 
-    def identity(self, which: Which) -> JsonObject:
-        """What a reply depends on besides the request: server, model, temperature. Raises `ModelNotSet`."""
+    def identity(self, which: ModelChoice) -> JsonObject:
+        """What a reply depends on besides the request: server, model, temperature. Raises `ModelNotConfigured`."""
         ...
 
-    async def ask(self, question: Question) -> Reply:
+    async def ask(self, question: ChatRequest) -> ChatReply:
         """Send the request once and return the complete reply."""
         ...
 
 
-class ModelNotSet(Invalid):
+class ModelNotConfigured(Invalid):
     """A rule needs a model that is not configured."""
 
     code = "MODEL_NOT_SET"
@@ -82,7 +82,7 @@ class ModelNotSet(Invalid):
     hint_zh = "请设置 LLM_BASE_URL 和 LLM_MODEL（见 docs/reference/settings.md），或改用 fields 或 skip 模式。"
 
 
-class ModelRefusedCall(Invalid):
+class ModelCallRejected(Invalid):
     """The model server rejects the call: its key, model or parameters."""
 
     code = "MODEL_REFUSED_CALL"
@@ -102,7 +102,7 @@ class ModelDeclined(Invalid):
     hint_zh = "请检查文档和规则的 system_prompt，或换用其他模型。"
 
 
-class AnswerCutOff(Invalid):
+class AnswerTruncated(Invalid):
     """The answer reached the token limit. A truncated answer is discarded."""
 
     code = "ANSWER_CUT_OFF"
@@ -112,7 +112,7 @@ class AnswerCutOff(Invalid):
     hint_zh = "请提高 LLM_MAX_TOKENS、减少字段，或选择分块策略。"
 
 
-class QuestionTooLong(TooLarge):
+class PromptTooLong(TooLarge):
     """The request exceeds the context length of the model."""
 
     code = "QUESTION_TOO_LONG"
@@ -132,7 +132,7 @@ class ModelBusy(TooMany):
     hint_zh = "系统会自动重试。"
 
 
-class ModelGateShut(TooMany):
+class ModelRateLimited(TooMany):
     """Our own rate limit or a pause that the server asked for delays the call; nothing was sent."""
 
     code = "MODEL_GATE_SHUT"
@@ -143,7 +143,7 @@ class ModelGateShut(TooMany):
     internal_outage = True  # nothing was sent, so no attempt is counted
 
 
-class ModelAway(Unavailable):
+class ModelUnavailable(Unavailable):
     """The model server does not answer, or answers with a server error."""
 
     code = "MODEL_AWAY"

@@ -60,7 +60,7 @@ OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 LOCKED_PACKAGE = "EncryptedPackage".encode("utf-16-le")  # stream name in a password-protected docx, pptx or xlsx
 INSIDE = (("word/document", Kind.DOCX), ("ppt/presentation", Kind.PPTX), ("xl/workbook", Kind.XLSX))
 OFFICE = tuple(kind for _, kind in INSIDE)
-NAMES = {
+EXTENSIONS = {
     ".docx": Kind.DOCX,
     ".pptx": Kind.PPTX,
     ".xlsx": Kind.XLSX,
@@ -85,7 +85,7 @@ def detect_kind(head: bytes, filename: str, names: Collection[str] = ()) -> Kind
     """The kind of a file, by its first HEAD_BYTES, its name, and the entry names if it is an archive."""
     if not head:
         raise DocumentEmpty(filename=filename)
-    by_name = NAMES.get(PurePath(filename.lower()).suffix)
+    by_name = EXTENSIONS.get(PurePath(filename.lower()).suffix)
     if is_archive(head):
         return _of_archive(filename, by_name, names)
     if is_old_office(head):

@@ -69,6 +69,6 @@ def read_pages(lines: Iterable[bytes]) -> Iterator[Page]:
     return (decoder.decode(line) for line in lines if line.strip())
 
 
-def page_mark(number: int) -> str:
+def page_marker(number: int) -> str:
     """The marker before each page in the markdown."""
     return f"<!-- page {number} -->"

@@ -9,7 +9,7 @@ from penstock.kernel.json_object import JsonObject
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShapeRule:
+class ExtractionRule:
     """The schema of the result, and how to produce it."""
 
     json_schema: JsonObject | None = None
@@ -19,7 +19,7 @@ class ShapeRule:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shaped:
+class ExtractionResult:
     """A result, how it was produced, and a citation for each of its values."""
 
     value: Any
@@ -32,10 +32,10 @@ class Shaped:
 class PostProcessor(Protocol):
     """Implemented by `skip` (no extraction), `fields` (values by their labels) and `llm` (a language model)."""
 
-    def identity(self, rule: ShapeRule) -> JsonObject | None:
+    def identity(self, rule: ExtractionRule) -> JsonObject | None:
         """What a result depends on besides the pages and the rule; None when the result is too cheap to cache."""
         ...
 
-    async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
+    async def shape(self, filename: str, reading: Reading, rule: ExtractionRule, desk: Desk) -> ExtractionResult:
         """Extract a value that satisfies the schema of the rule."""
         ...

@@ -1,7 +1,8 @@
 """How a function inside the sandbox rejects a file.
 
 Exceptions do not cross the process boundary, and sandboxed functions do not know the name of the file. They raise
-`TurnedAway` with an error class, the child process answers with a `Refusal`, and the parent builds the error from it.
+`DocumentRejected` with an error class, the child process answers with a `Rejection`, and the parent builds the error
+from it.
 """
 
 import msgspec
@@ -21,7 +22,7 @@ ERRORS: dict[str, type[PenstockError]] = {
 }
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class Rejection(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The answer about a file that is not read: an error code and the reason."""
 
     code: str
@@ -33,19 +34,19 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         return error(filename=filename, kind=kind, reason=self.reason, seen=self.reason)
 
 
-class TurnedAway(Exception):
+class DocumentRejected(Exception):
     """Raised inside the sandbox: the file is not read any further."""
 
     def __init__(self, error: type[PenstockError], reason: str = "") -> None:
         super().__init__(reason)
-        self.refusal = Refusal(code=error.code, reason=reason)
+        self.rejection = Rejection(code=error.code, reason=reason)
 
 
-def too_large(reason: str) -> TurnedAway:
+def too_large(reason: str) -> DocumentRejected:
     """An exception for a file that exceeds a limit."""
-    return TurnedAway(DocumentTooLarge, reason)
+    return DocumentRejected(DocumentTooLarge, reason)
 
 
-def unreadable(reason: str) -> TurnedAway:
+def unreadable(reason: str) -> DocumentRejected:
     """An exception for a file that is damaged or malicious."""
-    return TurnedAway(DocumentUnreadable, reason)
+    return DocumentRejected(DocumentUnreadable, reason)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from penstock.documents.errors import DocumentReaderKilled, DocumentTookTooLong, DocumentTooLarge, DocumentUnreadable
-from penstock.documents.rejections import Refusal
+from penstock.documents.rejections import Rejection
 from penstock.kernel.errors import error_text
 from penstock.kernel.sandbox.errors import (
     SandboxBadAnswer,
@@ -25,30 +25,30 @@ from penstock.kernel.sandbox.errors import (
 T = TypeVar("T")
 
 MAX_REASON_CHARACTERS = 200  # an error of a library may contain a whole traceback
-TOO_MUCH = (SandboxOutOfMemory, SandboxOutOfCpu, SandboxTooMuch)
-STOPPED = (SandboxTimedOut, SandboxKilled)  # by the clock or by others
-BROKEN = (SandboxCrashed, SandboxedFailure, SandboxBadAnswer)
+OVER_LIMIT = (SandboxOutOfMemory, SandboxOutOfCpu, SandboxTooMuch)
+INTERRUPTED = (SandboxTimedOut, SandboxKilled)  # by the clock or by others
+FAILED = (SandboxCrashed, SandboxedFailure, SandboxBadAnswer)
 
 
 @contextmanager
-def told_of(filename: str, kind: str, page: int | None = None) -> Iterator[None]:
+def document_errors(filename: str, kind: str, page: int | None = None) -> Iterator[None]:
     """Raise sandbox failures inside the block as errors of this document, or of one page of it."""
     where = f"page {page}: " if page else ""
     try:
         yield
-    except TOO_MUCH as error:
+    except OVER_LIMIT as error:
         raise DocumentTooLarge(filename=filename, reason=where + _reason(error)) from error
     except SandboxTimedOut as error:
         raise DocumentTookTooLong(filename=filename, reason=where + _reason(error)) from error
     except SandboxKilled as error:
         raise DocumentReaderKilled(filename=filename, reason=where + _reason(error)) from error
-    except BROKEN as error:
+    except FAILED as error:
         raise DocumentUnreadable(filename=filename, kind=kind, reason=where + _reason(error)) from error
 
 
-def accepted(answer: T | Refusal, filename: str, kind: str) -> T:
+def unwrap(answer: T | Rejection, filename: str, kind: str) -> T:
     """The answer of a sandboxed function; raises the error that a rejection stands for."""
-    if isinstance(answer, Refusal):
+    if isinstance(answer, Rejection):
         raise answer.as_error(filename=filename, kind=kind)
     return answer
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 from penstock.access.domain import Caller
 from penstock.documents.ocr.provider import MARKDOWN, PAGES, Reading
 from penstock.documents.pages import Page, write_page
-from penstock.documents.postprocessor import Shaped
+from penstock.documents.postprocessor import ExtractionResult
 from penstock.etl import lifecycle, papers
 from penstock.etl.deps import Deps
 from penstock.etl.domain import Rule
@@ -47,7 +47,7 @@ class DryRunDesk:
         """Ignore it: a dry run is never resumed."""
 
 
-async def try_rule(deps: Deps, caller: Caller, rule_id: int, sample: RuleSample) -> tuple[Rule, Shaped]:
+async def try_rule(deps: Deps, caller: Caller, rule_id: int, sample: RuleSample) -> tuple[Rule, ExtractionResult]:
     """Apply a rule to a sample; returns the rule and its result."""
     async with deps.db.read() as tx:
         rule = await lifecycle.get_rule_for_task(deps, tx, caller, rule_id)

@@ -15,7 +15,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 
 from penstock.documents.ocr.provider import Reading, Source
-from penstock.documents.postprocessor import PostProcessor, ShapeRule
+from penstock.documents.postprocessor import ExtractionRule, PostProcessor
 from penstock.etl import papers
 from penstock.etl.deps import Deps
 from penstock.etl.desk import StageDesk
@@ -73,7 +73,7 @@ async def key_of_pages(deps: Deps, desk: StageDesk, document: HashedDocument) ->
     return None if begun else document.key
 
 
-async def shaping_key(deps: Deps, reading: Reading, rule: ShapeRule, shaper: PostProcessor) -> str | None:
+async def shaping_key(deps: Deps, reading: Reading, rule: ExtractionRule, shaper: PostProcessor) -> str | None:
     """The cache key of a rule's result; None if the result is too cheap to cache."""
     identity = shaper.identity(rule)
     if identity is None:

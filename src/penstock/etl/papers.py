@@ -19,10 +19,10 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from penstock.documents.blob_files import find_value
+from penstock.documents.blob_files import find_json
 from penstock.documents.ocr.provider import MARKDOWN, PAGES, Reading
 from penstock.documents.pages import Citation
-from penstock.documents.postprocessor import Shaped
+from penstock.documents.postprocessor import ExtractionResult
 from penstock.etl.domain import EtlTask, Phase
 from penstock.etl.errors import SourceNotFound
 from penstock.kernel.blobs import JSON_TYPE, BlobNotFound, Blobs, BlobStat
@@ -166,7 +166,7 @@ async def find_reading(blobs: Blobs, task: EtlTask) -> Reading | None:
 
 async def find_reading_paper(blobs: Blobs, task: EtlTask) -> ReadingPaper | None:
     """The OCR result that this run uses, with its cache key, if OCR is done."""
-    return await find_value(blobs, reading_key(task), ReadingPaper)
+    return await find_json(blobs, reading_key(task), ReadingPaper)
 
 
 async def lay_reading(blobs: Blobs, task: EtlTask, made: Reading) -> Reading:
@@ -187,10 +187,10 @@ async def keep_reading(blobs: Blobs, task: EtlTask, made: Reading, memo: Memo = 
 
 async def find_shaping(blobs: Blobs, task: EtlTask) -> ShapingPaper | None:
     """How this run's result was made, if it exists: an earlier attempt was killed before it could settle."""
-    return await find_value(blobs, grounding_key(task), ShapingPaper)
+    return await find_json(blobs, grounding_key(task), ShapingPaper)
 
 
-async def keep_shaping(blobs: Blobs, task: EtlTask, shaped: Shaped, memo: Memo = UNKNOWN) -> ShapingPaper:
+async def keep_shaping(blobs: Blobs, task: EtlTask, shaped: ExtractionResult, memo: Memo = UNKNOWN) -> ShapingPaper:
     """Store a result in the task's folder, its completion marker last."""
     receipt = await blobs.put(result_key(task), msgspec.json.encode(shaped.value), content_type=JSON_TYPE)
     paper = ShapingPaper(

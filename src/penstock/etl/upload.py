@@ -17,7 +17,7 @@ from datetime import timedelta
 from pathlib import Path, PurePosixPath
 
 from penstock.access.domain import Caller
-from penstock.documents.blob_files import pieces_of
+from penstock.documents.blob_files import file_chunks
 from penstock.etl import lifecycle
 from penstock.etl.deps import Deps
 from penstock.kernel.blobs import BlobExists, BlobNotFound, why_bad_key
@@ -106,14 +106,14 @@ async def _store(deps: Deps, caller: Caller, document: UploadedDocument) -> str:
     plain = f"{folder}/{name}"
     if not await _exists(deps, plain):
         try:
-            await deps.blobs.create(plain, pieces_of(document.file))
+            await deps.blobs.create(plain, file_chunks(document.file))
         except BlobExists:  # a concurrent upload was first
             pass
         else:
             return plain
     path = PurePosixPath(name)
     key = f"{folder}/{path.stem}-{secrets.token_hex(4)}{path.suffix}"
-    await deps.blobs.create(key, pieces_of(document.file))
+    await deps.blobs.create(key, file_chunks(document.file))
     return key
 
 

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from penstock.adapters.llm import DEFAULT, ModelServer
-from penstock.documents.chat_model import Message, Question, Which
+from penstock.documents.chat_model import ChatMessage, ChatRequest, ModelChoice
 from penstock.kernel.json_object import JsonObject
 from penstock.kernel.rate_limits import Bucket, RateLimitResult
 
@@ -36,11 +36,11 @@ class OpenLimits:
         raise AssertionError("models have no quota")
 
 
-def asking(model: str | None = None, text: str = "What is it?", **options: object) -> Question:
+def asking(model: str | None = None, text: str = "What is it?", **options: object) -> ChatRequest:
     """A question to that model; with a schema and its strict copy unless told otherwise."""
-    which = options.pop("which", Which(model=model))
+    which = options.pop("which", ModelChoice(model=model))
     given = {"schema": SCHEMA, "strict_schema": STRICT} | options
-    return Question(messages=(Message(role="user", text=text),), which=which, **given)  # type: ignore[arg-type]  # fields of a question
+    return ChatRequest(messages=(ChatMessage(role="user", text=text),), which=which, **given)  # type: ignore[arg-type]  # fields of a question
 
 
 def server_at(base_url: str, name: str = DEFAULT, **fields: object) -> ModelServer:

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from penstock.adapters.llm import ChatCompletions
 from penstock.adapters.llm.completions import Completion, read_completion
-from penstock.documents.chat_model import ModelAway, ModelRefusedCall, Which
+from penstock.documents.chat_model import ModelCallRejected, ModelChoice, ModelUnavailable
 from penstock.kernel.errors import PenstockError
 from tests.adapters.llm.asking import KEY, asking, server_at
 from tests.adapters.llm.conftest import Open
@@ -72,7 +72,7 @@ class TestReply:
         ],
     )
     def test_what_is_no_answer_is_a_fault_of_the_server(self, body: bytes):
-        with pytest.raises(ModelAway):
+        with pytest.raises(ModelUnavailable):
             read_completion(body, key="")
 
 
@@ -81,11 +81,11 @@ class TestSending:
         async with LlmServer() as other:
             chat = opened(server_at(server.base_url), server_at(other.base_url, "other", api_key=""))
             await chat.ask(asking("good"))
-            await chat.ask(asking(which=Which(server="other")))
+            await chat.ask(asking(which=ModelChoice(server="other")))
         assert (server.calls[0].key, "Authorization" in other.calls[0].headers) == (KEY, False)
 
     async def test_a_redirect_is_not_followed(self, chat: ChatCompletions, server: LlmServer):
-        with pytest.raises(ModelRefusedCall):
+        with pytest.raises(ModelCallRejected):
             await chat.ask(asking("redirect"))
         assert server.elsewhere == 0
 
@@ -106,7 +106,7 @@ class TestSending:
 
     async def test_no_more_calls_are_under_way_at_once_than_the_setting_says(self, opened: Open, server: LlmServer):
         chat = opened(server_at(server.base_url), server_at(server.base_url, "other"), concurrency=3)
-        asked = [chat.ask(asking(which=Which(server=name, model="waits"))) for name in ("default", "other") * 4]
+        asked = [chat.ask(asking(which=ModelChoice(server=name, model="waits"))) for name in ("default", "other") * 4]
         answers = asyncio.gather(*asked)
         await server.until_asked(3)
         server.go.set()
@@ -130,11 +130,11 @@ class TestIdentity:
             server_at("http://127.0.0.1:2/v1", "other", model="n"),
             temperature=0.5,
         )
-        default, warmer = chat.identity(Which()), chat.identity(Which(temperature=1))
+        default, warmer = chat.identity(ModelChoice()), chat.identity(ModelChoice(temperature=1))
         assert default == {"server": "default", "address": "http://127.0.0.1:1/v1", "model": "m", "temperature": 0.5}
         assert warmer["temperature"] == 1
-        assert chat.identity(Which(server="other"))["model"] == "n"
-        assert chat.identity(Which(model="x"))["model"] == "x"
+        assert chat.identity(ModelChoice(server="other"))["model"] == "n"
+        assert chat.identity(ModelChoice(model="x"))["model"] == "x"
         assert KEY not in str(default)
 
 

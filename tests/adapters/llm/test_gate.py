@@ -18,7 +18,7 @@ from penstock.adapters.llm.rate_limit import (
 )
 from penstock.adapters.redis.client import RedisClient, RedisUnavailable
 from penstock.adapters.redis.rate_limits import RedisRateLimits
-from penstock.documents.chat_model import ModelBusy, ModelGateShut, Reply, Which
+from penstock.documents.chat_model import ChatReply, ModelBusy, ModelChoice, ModelRateLimited
 from penstock.kernel.clock import Clock, ManualClock, SystemClock
 from penstock.kernel.rate_limits import Bucket, RateLimitResult, RateLimits, SqlRateLimits
 from tests.adapters.llm.asking import OpenLimits, asking, server_at
@@ -58,7 +58,7 @@ async def connect(urls: tuple[str, str | None]) -> AsyncIterator[Connect]:
         yield open_one
 
 
-async def as_time_goes_by(clock: ManualClock, *asked: Awaitable[Reply], step_seconds: float = 0.05) -> None:
+async def as_time_goes_by(clock: ManualClock, *asked: Awaitable[ChatReply], step_seconds: float = 0.05) -> None:
     """Let time go by until all have their replies. A slow machine may need more of it: a late token is not used."""
     replies = asyncio.gather(*asked)
 
@@ -131,7 +131,7 @@ class TestWorkers:
         server.retry_after = "90"
         with pytest.raises(ModelBusy):
             await as_time_goes_by(clock, first.ask(asking("busy")))
-        with pytest.raises(ModelGateShut) as held_up:
+        with pytest.raises(ModelRateLimited) as held_up:
             await second.ask(asking("good"))
         assert 80 < held_up.value.wait_seconds <= 90
         assert held_up.value.internal_outage  # nothing was asked
@@ -160,14 +160,14 @@ class TestWaiting:
 
     async def test_whoever_would_wait_longer_is_told_how_long(self, opened: Open, server: LlmServer):
         shut = LimitsThatRefuse(seconds=MAX_SLEEP_SECONDS + 1)
-        with pytest.raises(ModelGateShut) as refused:
+        with pytest.raises(ModelRateLimited) as refused:
             await opened(at=shut).ask(asking("good"))
         assert refused.value.wait_seconds == MAX_SLEEP_SECONDS + 1
         assert server.calls == []
 
     async def test_nobody_waits_for_ever_at_the_head_of_the_line(self, opened: Open, clock: ManualClock):
         shut = LimitsThatRefuse(seconds=50)
-        with pytest.raises(ModelGateShut):
+        with pytest.raises(ModelRateLimited):
             await as_time_goes_by(clock, opened(at=shut).ask(asking("good")), step_seconds=50)
         assert shut.asked == 13
 
@@ -181,9 +181,9 @@ class TestWaiting:
     async def test_who_waits_for_one_server_takes_no_place_from_another(self, opened: Open, server: LlmServer):
         servers = server_at(server.base_url, "shut"), server_at(server.base_url, "open")
         chat = opened(*servers, at=LimitsThatRefuse("llm:shut", seconds=50), concurrency=1)
-        waiting = asyncio.create_task(chat.ask(asking(which=Which(server="shut"))))
+        waiting = asyncio.create_task(chat.ask(asking(which=ModelChoice(server="shut"))))
         await asyncio.sleep(0)
-        await chat.ask(asking(which=Which(server="open")))
+        await chat.ask(asking(which=ModelChoice(server="open")))
         assert not waiting.done()
         waiting.cancel()
         await asyncio.wait([waiting])

@@ -12,7 +12,7 @@ from penstock.adapters.llm.response_modes import (
     CapabilityCache,
     rejects_schema,
 )
-from penstock.documents.chat_model import Message, ModelRefusedCall, Question, Which
+from penstock.documents.chat_model import ChatMessage, ChatRequest, ModelCallRejected, ModelChoice
 from penstock.kernel.clock import ManualClock
 from tests.adapters.llm.asking import SCHEMA, STRICT, OpenLimits, asking, server_at
 from tests.adapters.llm.conftest import Open
@@ -21,7 +21,7 @@ from tests.fakes.llm_server import LlmServer
 STRICTEST, LOOSER, OBJECT, PLAIN = "json_schema_strict", "json_schema", "json_object", "plain"
 
 
-async def modes(chat: ChatCompletions, server: LlmServer, question: Question) -> list[str]:
+async def modes(chat: ChatCompletions, server: LlmServer, question: ChatRequest) -> list[str]:
     """The modes in which a question was asked, until it was answered."""
     before = len(server.calls)
     reply = await chat.ask(question)
@@ -68,7 +68,7 @@ class TestSteps:
     async def test_a_refusal_of_something_else_is_not_answered_by_asking_otherwise(
         self, chat: ChatCompletions, server: LlmServer
     ):
-        with pytest.raises(ModelRefusedCall):
+        with pytest.raises(ModelCallRejected):
             await chat.ask(asking("bad-fields"))
         assert len(server.calls) == 1
 
@@ -78,25 +78,27 @@ class TestSteps:
 
 
 class TestWordJson:
-    async def sent(self, opened: Open, server: LlmServer, *messages: Message) -> list[dict[str, str]]:
-        question = Question(messages=messages, which=Which(model="needs-json-word"), schema=SCHEMA)
+    async def sent(self, opened: Open, server: LlmServer, *messages: ChatMessage) -> list[dict[str, str]]:
+        question = ChatRequest(messages=messages, which=ModelChoice(model="needs-json-word"), schema=SCHEMA)
         await opened(response_mode=OBJECT).ask(question)
         found: list[dict[str, str]] = server.calls[0].body["messages"]
         return found
 
     async def test_it_is_added_before_messages_that_lack_it(self, opened: Open, server: LlmServer):
-        sent = await self.sent(opened, server, Message(role="user", text="hello"))
+        sent = await self.sent(opened, server, ChatMessage(role="user", text="hello"))
         assert sent == [{"role": "system", "content": JSON_INSTRUCTION}, {"role": "user", "content": "hello"}]
 
     async def test_it_joins_a_system_message_that_is_there(self, opened: Open, server: LlmServer):
-        sent = await self.sent(opened, server, Message(role="system", text="Be."), Message(role="user", text="hello"))
+        sent = await self.sent(
+            opened, server, ChatMessage(role="system", text="Be."), ChatMessage(role="user", text="hello")
+        )
         assert sent == [
             {"role": "system", "content": f"Be.\n\n{JSON_INSTRUCTION}"},
             {"role": "user", "content": "hello"},
         ]
 
     async def test_messages_that_hold_it_stay_as_they_are(self, opened: Open, server: LlmServer):
-        assert await self.sent(opened, server, Message(role="user", text="as Json, please")) == [
+        assert await self.sent(opened, server, ChatMessage(role="user", text="as Json, please")) == [
             {"role": "user", "content": "as Json, please"}
         ]
 
@@ -105,7 +107,7 @@ class TestFields:
     async def test_the_temperature_is_the_settings_unless_a_rule_says_otherwise(self, opened: Open, server: LlmServer):
         chat = opened(temperature=0.2)
         await chat.ask(asking("good"))
-        await chat.ask(asking(which=Which(model="good", temperature=0.0)))
+        await chat.ask(asking(which=ModelChoice(model="good", temperature=0.0)))
         assert [call.body["temperature"] for call in server.calls] == [0.2, 0.0]
 
     async def test_a_refused_temperature_is_dropped_and_the_format_stays(
@@ -145,7 +147,7 @@ class TestMemory:
         async with LlmServer() as other:
             chat = opened(server_at(server.base_url), server_at(other.base_url, "other"))
             await chat.ask(asking("no-strict"))
-            assert await modes(chat, other, asking(which=Which(server="other", model="no-strict"))) == [
+            assert await modes(chat, other, asking(which=ModelChoice(server="other", model="no-strict"))) == [
                 STRICTEST,
                 LOOSER,
             ]
@@ -160,11 +162,11 @@ class TestMemory:
     async def test_a_call_that_failed_in_every_way_teaches_nothing(self, chat: ChatCompletions, server: LlmServer):
         """It named the schema, but that was not what was wrong."""
         model = "repeats-schema"
-        with pytest.raises(ModelRefusedCall):
+        with pytest.raises(ModelCallRejected):
             await chat.ask(asking(model))
         assert [call.mode for call in server.calls] == [STRICTEST, LOOSER, OBJECT, PLAIN]
         server.calls.clear()
-        with pytest.raises(ModelRefusedCall):
+        with pytest.raises(ModelCallRejected):
             await chat.ask(asking(model))
         assert server.calls[0].mode == STRICTEST
 

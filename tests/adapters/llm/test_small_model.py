@@ -4,7 +4,7 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from penstock.documents.chat_model import Message, ModelRefusedCall, Question, QuestionTooLong, Which
+from penstock.documents.chat_model import ChatMessage, ChatRequest, ModelCallRejected, ModelChoice, PromptTooLong
 from tests.adapters.llm.asking import server_at
 from tests.adapters.llm.conftest import Open
 from tests.servers.small_model import CONTEXT_TOKENS, SmallModel
@@ -22,11 +22,11 @@ SCHEMA = {
 TEXT = "Invoice 4711 of Brook & Sons Ltd. The total is 12.50 EUR and was paid on 3 March 2026."
 
 
-def question(text: str) -> Question:
-    demand = Message(role="system", text="Give vendor, currency and paid of the invoice as JSON.")
-    return Question(
-        messages=(demand, Message(role="user", text=text)),
-        which=Which(temperature=0),
+def question(text: str) -> ChatRequest:
+    demand = ChatMessage(role="system", text="Give vendor, currency and paid of the invoice as JSON.")
+    return ChatRequest(
+        messages=(demand, ChatMessage(role="user", text=text)),
+        which=ModelChoice(temperature=0),
         schema=SCHEMA,
         strict_schema=SCHEMA,
     )
@@ -44,11 +44,11 @@ async def test_its_answer_is_json_under_the_schema(opened: Open, small_model: Sm
 
 
 async def test_a_wrong_key_is_refused(opened: Open, small_model: SmallModel):
-    with pytest.raises(ModelRefusedCall, match="401"):
+    with pytest.raises(ModelCallRejected, match="401"):
         await opened(server_at(small_model.base_url, api_key="sk-wrong", model="m")).ask(question(TEXT))
 
 
 async def test_what_it_cannot_take_in_is_too_long(opened: Open, small_model: SmallModel):
     chat = opened(server_at(small_model.base_url, api_key=small_model.api_key, model=small_model.model))
-    with pytest.raises(QuestionTooLong, match="context size"):
+    with pytest.raises(PromptTooLong, match="context size"):
         await chat.ask(question("word " * 2 * CONTEXT_TOKENS))

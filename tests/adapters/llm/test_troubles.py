@@ -7,14 +7,14 @@ import pytest
 from penstock.adapters.llm import ChatCompletions
 from penstock.adapters.llm.errors import MOST_WORDS, read_error_response, wait_of
 from penstock.documents.chat_model import (
-    AnswerCutOff,
-    ModelAway,
+    AnswerTruncated,
     ModelBusy,
+    ModelCallRejected,
+    ModelChoice,
     ModelDeclined,
-    ModelNotSet,
-    ModelRefusedCall,
-    QuestionTooLong,
-    Which,
+    ModelNotConfigured,
+    ModelUnavailable,
+    PromptTooLong,
 )
 from penstock.kernel.circuit_breaker import CircuitBreakerOpen
 from penstock.kernel.clock import ManualClock, SystemClock
@@ -31,38 +31,38 @@ class TestKinds:
     @pytest.mark.parametrize(
         ("model", "kind", "words"),
         [
-            ("bad-key", ModelRefusedCall, r"\(401\): Incorrect API key"),
-            ("no-balance", ModelRefusedCall, r"\(402\): Insufficient Balance"),
-            ("forbidden", ModelRefusedCall, r"\(403\)"),
-            ("no-such-model", ModelRefusedCall, r"\(404\): The model does not exist"),
-            ("bad-fields", ModelRefusedCall, r"\(422\): max_tokens"),
-            ("teapot", ModelRefusedCall, r"\(418\)"),
-            ("redirect", ModelRefusedCall, r"\(307\): redirects are not followed"),
-            ("no-quota", ModelRefusedCall, r"\(429\): You exceeded"),
-            ("no-system-role+no-json-schema", ModelRefusedCall, r"\(400\): System role"),
-            ("too-long", QuestionTooLong, "8192 tokens"),
-            ("too-large", QuestionTooLong, "Too Large"),
-            ("timeout", ModelAway, "HTTP 408"),
-            ("conflict", ModelAway, "HTTP 409"),
-            ("error", ModelAway, "HTTP 500: The server had an error"),
-            ("gateway", ModelAway, "HTTP 502: Bad Gateway"),
-            ("unavailable", ModelAway, "HTTP 503: Loading model"),
-            ("overloaded", ModelAway, "HTTP 529"),
-            ("error-in-200", ModelAway, "HTTP 502: the backend fell over"),
-            ("garbled", ModelAway, "not JSON"),
-            ("list-body", ModelAway, "not an object"),
-            ("no-choices", ModelAway, "no choice"),
-            ("huge", ModelAway, "longer than 8388608 bytes"),
-            ("cut", ModelAway, "the connection broke"),
-            ("hang-up", ModelAway, "the connection broke"),
-            ("blank", ModelAway, "blank"),
-            ("null", ModelAway, "blank"),
-            ("tool-call", ModelAway, "blank"),
-            ("only-reasoning", ModelAway, "blank"),
+            ("bad-key", ModelCallRejected, r"\(401\): Incorrect API key"),
+            ("no-balance", ModelCallRejected, r"\(402\): Insufficient Balance"),
+            ("forbidden", ModelCallRejected, r"\(403\)"),
+            ("no-such-model", ModelCallRejected, r"\(404\): The model does not exist"),
+            ("bad-fields", ModelCallRejected, r"\(422\): max_tokens"),
+            ("teapot", ModelCallRejected, r"\(418\)"),
+            ("redirect", ModelCallRejected, r"\(307\): redirects are not followed"),
+            ("no-quota", ModelCallRejected, r"\(429\): You exceeded"),
+            ("no-system-role+no-json-schema", ModelCallRejected, r"\(400\): System role"),
+            ("too-long", PromptTooLong, "8192 tokens"),
+            ("too-large", PromptTooLong, "Too Large"),
+            ("timeout", ModelUnavailable, "HTTP 408"),
+            ("conflict", ModelUnavailable, "HTTP 409"),
+            ("error", ModelUnavailable, "HTTP 500: The server had an error"),
+            ("gateway", ModelUnavailable, "HTTP 502: Bad Gateway"),
+            ("unavailable", ModelUnavailable, "HTTP 503: Loading model"),
+            ("overloaded", ModelUnavailable, "HTTP 529"),
+            ("error-in-200", ModelUnavailable, "HTTP 502: the backend fell over"),
+            ("garbled", ModelUnavailable, "not JSON"),
+            ("list-body", ModelUnavailable, "not an object"),
+            ("no-choices", ModelUnavailable, "no choice"),
+            ("huge", ModelUnavailable, "longer than 8388608 bytes"),
+            ("cut", ModelUnavailable, "the connection broke"),
+            ("hang-up", ModelUnavailable, "the connection broke"),
+            ("blank", ModelUnavailable, "blank"),
+            ("null", ModelUnavailable, "blank"),
+            ("tool-call", ModelUnavailable, "blank"),
+            ("only-reasoning", ModelUnavailable, "blank"),
             ("refusal", ModelDeclined, "I cannot help with that"),
             ("filtered", ModelDeclined, "filtered"),
-            ("length", AnswerCutOff, "truncated"),
-            ("length+blank", AnswerCutOff, "truncated"),
+            ("length", AnswerTruncated, "truncated"),
+            ("length+blank", AnswerTruncated, "truncated"),
         ],
     )
     async def test_each_oddity_is_an_error_with_a_name(
@@ -75,45 +75,45 @@ class TestKinds:
         assert server.elsewhere == 0
 
     async def test_an_answer_that_does_not_come_in_time_is_given_up(self, opened: Open):
-        with pytest.raises(ModelAway, match=r"within 0\.2 s"):
+        with pytest.raises(ModelUnavailable, match=r"within 0\.2 s"):
             await opened(timeout=0.2).ask(asking("hang"))
 
     async def test_a_closed_port_is_away(self, opened: Open):
         async with LlmServer() as gone:
             url = gone.base_url
-        with pytest.raises(ModelAway, match="cannot connect"):
+        with pytest.raises(ModelUnavailable, match="cannot connect"):
             await opened(server_at(url)).ask(asking())
 
     @pytest.mark.parametrize("says", [b"220 mail.example ESMTP\r\n", b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 100_000])
     async def test_what_is_no_sound_http_is_away(self, opened: Open, says: bytes):
         async with PlainSocket(says) as odd:
-            with pytest.raises(ModelAway, match="not HTTP"):
+            with pytest.raises(ModelUnavailable, match="not HTTP"):
                 await opened(server_at(odd.url)).ask(asking())
 
     async def test_the_key_is_not_told_to_the_log_by_what_came_instead_of_http(
         self, opened: Open, caplog: pytest.LogCaptureFixture
     ):
         async with PlainSocket(b"220 mail.example ESMTP\r\n") as odd:
-            with pytest.raises(ModelAway):
+            with pytest.raises(ModelUnavailable):
                 await opened(server_at(odd.url)).ask(asking())
         told = [record.getMessage() for record in caplog.records]
         assert any("not HTTP" in words for words in told)
         assert not any(KEY in words for words in told)
 
     async def test_what_speaks_no_tls_is_away(self, opened: Open, server: LlmServer):
-        with pytest.raises(ModelAway, match="TLS"):
+        with pytest.raises(ModelUnavailable, match="TLS"):
             await opened(server_at(server.base_url.replace("http:", "https:"))).ask(asking())
 
     async def test_a_server_or_a_model_that_is_not_set_is_told(self, opened: Open, server: LlmServer):
         nameless = opened(server_at(server.base_url, "fast", model=""))
         for which, shown in [
-            (Which(), "configured."),
-            (Which(server="slow"), "(slow)"),
-            (Which(server="fast"), "(fast)"),
+            (ModelChoice(), "configured."),
+            (ModelChoice(server="slow"), "(slow)"),
+            (ModelChoice(server="fast"), "(fast)"),
         ]:
-            with pytest.raises(ModelNotSet) as asked:
+            with pytest.raises(ModelNotConfigured) as asked:
                 await nameless.ask(asking(which=which))
-            with pytest.raises(ModelNotSet):
+            with pytest.raises(ModelNotConfigured):
                 nameless.identity(which)
             assert shown in str(asked.value)
         assert server.calls == []
@@ -184,7 +184,7 @@ class TestWaits:
 class TestWords:
     @pytest.mark.parametrize("key", [KEY, "plain-and-unlike-a-key"])
     async def test_the_key_is_in_no_error(self, opened: Open, server: LlmServer, key: str):
-        with pytest.raises(ModelRefusedCall) as refused:
+        with pytest.raises(ModelCallRejected) as refused:
             await opened(server_at(server.base_url, api_key=key)).ask(asking("repeats-key"))
         assert server.calls[0].key == key
         assert "I do not like" in str(refused.value)
@@ -232,14 +232,14 @@ class TestBreaker:
         first, other = chat.breakers
         assert (first.name, other.name) == ("llm:default", "llm:other")
         for _ in range(3):
-            with pytest.raises(ModelAway):
+            with pytest.raises(ModelUnavailable):
                 await chat.ask(asking("error"))
         assert (first.open, other.open, first.reason) == (True, False, "HTTP 500")
         with pytest.raises(PenstockError, match="not called for now") as rested:
             await chat.ask(asking("good"))
         assert rested.value.internal_outage
         assert len(server.calls) == 3
-        await chat.ask(asking(which=Which(server="other", model="good")))
+        await chat.ask(asking(which=ModelChoice(server="other", model="good")))
         clock.advance(seconds=5)
         await chat.ask(asking("good"))
         assert not first.open
@@ -249,11 +249,11 @@ class TestBreaker:
         self, chat: ChatCompletions, server: LlmServer, clock: ManualClock, model: str, costs: bool
     ):
         for _ in range(3):
-            with pytest.raises(ModelAway):
+            with pytest.raises(ModelUnavailable):
                 await chat.ask(asking(model))
         for _ in range(4):
             clock.advance(seconds=5)
-            with pytest.raises(ModelAway if costs else CircuitBreakerOpen) as looked:
+            with pytest.raises(ModelUnavailable if costs else CircuitBreakerOpen) as looked:
                 await chat.ask(asking(model))
             assert looked.value.internal_outage is not costs
         assert len(server.calls) == 7
@@ -264,7 +264,7 @@ class TestBreaker:
             url = gone.base_url
         chat = opened(server_at(url))
         for _ in range(3):
-            with pytest.raises(ModelAway):
+            with pytest.raises(ModelUnavailable):
                 await chat.ask(asking())
         clock.advance(seconds=5)
         with pytest.raises(CircuitBreakerOpen, match="cannot connect"):

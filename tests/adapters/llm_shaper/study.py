@@ -10,7 +10,7 @@ from penstock.adapters.llm_shaper.validation import GroundFunction
 from penstock.documents.chat_model import ChatModel
 from penstock.documents.ocr.provider import Reading
 from penstock.documents.pages import Page, write_page
-from penstock.documents.postprocessor import Shaped, ShapeRule
+from penstock.documents.postprocessor import ExtractionResult, ExtractionRule
 from penstock.kernel.sandbox.call import Sandbox
 from tests.adapters.local_reading import NotingDesk
 from tests.fakes.grounding import ground_by_letters
@@ -34,12 +34,12 @@ class Study:
     def shaper(self, model: ChatModel) -> LlmShaper:
         return LlmShaper(model, self.blobs, self.sandbox, self.scratch, ground=self.ground, config=self.terms)
 
-    async def shape(self, model: ChatModel, *pages: str, schema: Any = SCHEMA, **rule: Any) -> Shaped:
+    async def shape(self, model: ChatModel, *pages: str, schema: Any = SCHEMA, **rule: Any) -> ExtractionResult:
         """What the model's answers become, about these pages and by such a rule."""
         lines = [write_page(Page(number=at, origin="text", markdown=text)) for at, text in enumerate(pages, 1)]
         await self.blobs.put(PAGES_KEY, b"".join(lines))
         reading = Reading(markdown_key="users/1/m.md", pages_key=PAGES_KEY, provider_task_id="t", page_count=len(pages))
-        asked = ShapeRule(json_schema=schema, **rule)
+        asked = ExtractionRule(json_schema=schema, **rule)
         return await self.shaper(model).shape("paper.pdf", reading, asked, self.desk)
 
     async def kept(self) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.adapters.llm_shaper import LlmShaperConfig
-from penstock.documents.chat_model import ModelAway, ModelDeclined, Question
+from penstock.documents.chat_model import ChatRequest, ModelDeclined, ModelUnavailable
 from penstock.kernel.errors import Conflict
 from tests.adapters.llm_shaper.study import Study
 from tests.adapters.local_reading import NotingDesk
@@ -43,7 +43,7 @@ class DeskThatIsTakenAway(NotingDesk):
 class ModelThatDeclinesWhileAnotherWaits(ModelThatWaits):
     """Declines the second question."""
 
-    async def say(self, question: Question) -> str:
+    async def say(self, question: ChatRequest) -> str:
         if self.calls == 2:
             raise ModelDeclined(reason="no")
         return await super().say(question)
@@ -76,9 +76,9 @@ async def test_a_worker_that_dies_after_the_last_answer_pays_for_nothing(study: 
 
 async def test_repairs_that_were_made_are_not_made_again(study: Study):
     study.terms = replace(TERMS, threshold_characters=10_000)
-    first = ModelThatFails(ModelAway(reason="cut"), at={2})
+    first = ModelThatFails(ModelUnavailable(reason="cut"), at={2})
     schema = {"type": "object", "properties": {"Name": {"type": "number"}}}
-    with pytest.raises(ModelAway):
+    with pytest.raises(ModelUnavailable):
         await study.shape(first, "Name: Mill", schema=schema)
     second = ModelThatSays('{"Name": 5}')
     shaped = await study.shape(second, "Name: Mill", schema=schema)
@@ -109,8 +109,8 @@ async def test_a_reply_that_was_damaged_is_asked_for_again(study: Study):
 
 async def test_after_an_error_that_may_pass_those_under_way_are_waited_for(study: Study):
     study.terms = replace(TERMS, side_by_side=4)
-    model = ModelThatFails(ModelAway(reason="cut"), at={1})
-    with pytest.raises(ModelAway):
+    model = ModelThatFails(ModelUnavailable(reason="cut"), at={1})
+    with pytest.raises(ModelUnavailable):
         await study.shape(model, *PAGES)
     assert model.calls == 4
     assert len(await study.kept()) == 3

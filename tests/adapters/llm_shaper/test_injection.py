@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from penstock.documents.chat_model import Question
+from penstock.documents.chat_model import ChatRequest
 from tests.adapters.llm_shaper.study import Study
 from tests.fakes.models import MARKED, ModelThatObeys, ModelThatReadsLabels, data_of, outside_of
 
@@ -46,7 +46,7 @@ async def test_the_marks_of_the_same_document_without_the_attack_are_of_no_use_t
 class ModelThatQuotes(ModelThatObeys):
     """Says an order of the document in its first answer, where a text has no place."""
 
-    async def say(self, question: Question) -> str:
+    async def say(self, question: ChatRequest) -> str:
         if self.calls == 1:
             return json.dumps({"Name": [ORDER]})
         return await super().say(question)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.adapters.llm_shaper.validation import READING, AnswerChecker
-from penstock.documents.chat_model import AnswerCutOff, ModelDeclined
+from penstock.documents.chat_model import AnswerTruncated, ModelDeclined
 from penstock.documents.errors import DocumentTookTooLong
 from penstock.documents.extract.errors import ResultNotValid
 from penstock.kernel.errors import PenstockError
@@ -82,7 +82,7 @@ async def test_a_round_shows_the_last_answer_and_not_all_of_them(study: Study):
     assert model.questions[2].messages[2].text == '{"Name": 2}'
 
 
-@pytest.mark.parametrize("error", [ModelDeclined(reason="no"), AnswerCutOff()])
+@pytest.mark.parametrize("error", [ModelDeclined(reason="no"), AnswerTruncated()])
 async def test_what_a_model_declines_or_cuts_is_not_asked_for_again(study: Study, error: PenstockError):
     model = ModelThatFails(error, at={1})
     with pytest.raises(type(error)):

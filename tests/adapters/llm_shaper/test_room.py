@@ -11,7 +11,7 @@ import pytest
 
 from penstock.adapters.llm_shaper import PRELOAD, LlmShaper, LlmShaperConfig
 from penstock.adapters.shapers import SkipShaper
-from penstock.documents.chat_model import ChatModel, ModelAway, ModelGateShut
+from penstock.documents.chat_model import ChatModel, ModelRateLimited, ModelUnavailable
 from penstock.etl import retry, rules
 from penstock.etl.domain import EtlTask, Mode, RuleBody, Status, Strategy
 from penstock.etl.rule_validation import PRELOAD as SCHEMAS
@@ -89,7 +89,7 @@ async def test_a_rule_that_skips_and_the_default_one_make_no_call(harness: EtlHa
 
 
 async def test_a_model_that_goes_away_in_the_middle_is_not_paid_twice(harness: EtlHarness):
-    model = ModelThatFails(ModelAway(reason="cut"), at={2})
+    model = ModelThatFails(ModelUnavailable(reason="cut"), at={2})
     employ(harness, model)
     task = await submitted(harness, LONG)
     await harness.work()
@@ -118,7 +118,7 @@ async def test_an_answer_that_stays_wrong_fails_the_task_with_its_problems(harne
 
 
 async def test_a_gate_that_is_shut_costs_no_attempt(harness: EtlHarness):
-    model = ModelThatFails(ModelGateShut(wait_seconds=90), at={1, 2, 3, 4, 5})
+    model = ModelThatFails(ModelRateLimited(wait_seconds=90), at={1, 2, 3, 4, 5})
     employ(harness, model)
     task = await submitted(harness, "Name: Mill", postprocess_strategy=Strategy.DIRECT_JSON)
     for _ in range(6):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.adapters.llm_shaper import LlmShaperConfig
-from penstock.documents.chat_model import ModelNotSet, Question, QuestionTooLong, Which
+from penstock.documents.chat_model import ChatRequest, ModelChoice, ModelNotConfigured, PromptTooLong
 from penstock.documents.errors import DocumentUnreadable
 from penstock.documents.extract.errors import (
     DocumentHasNoText,
@@ -17,7 +17,7 @@ from penstock.documents.extract.errors import (
     ResultNotValid,
 )
 from penstock.documents.ocr.provider import Reading
-from penstock.documents.postprocessor import ShapeRule
+from penstock.documents.postprocessor import ExtractionRule
 from tests.adapters.llm_shaper.study import SCHEMA, TEXT, Study
 from tests.adapters.local_reading import NotingDesk
 from tests.fakes.models import (
@@ -41,7 +41,7 @@ FILLER = "Nothing is said here. " * 6
 class ModelThatWaitsForTwo(ModelThatWaits):
     """Answers nobody before two have asked."""
 
-    async def say(self, question: Question) -> str:
+    async def say(self, question: ChatRequest) -> str:
         if self.calls == 2:
             self.go_on.set()
         return await super().say(question)
@@ -50,7 +50,7 @@ class ModelThatWaitsForTwo(ModelThatWaits):
 ROWS = {"type": "object", "properties": {"Name": TEXT, "rows": {"type": "array", "items": TEXT, "minItems": 2}}}
 
 
-def rows_of(question: Question) -> dict[str, Any]:
+def rows_of(question: ChatRequest) -> dict[str, Any]:
     """The labels and the dashed lines of a document."""
     text = data_of(question)
     rows = [line.removeprefix("- ") for line in text.splitlines() if line.startswith("- ")]
@@ -111,7 +111,7 @@ class TestDirect:
         model = ModelThatReadsLabels()
         options = {"server": "near", "model": "large", "temperature": 0, "colour": "red"}
         shaped = await study.shape(model, "Name: Mill", options=options)
-        assert model.questions[0].which == Which(server="near", model="large", temperature=0.0)
+        assert model.questions[0].which == ModelChoice(server="near", model="large", temperature=0.0)
         assert shaped.usage["server"] == "near"
 
 
@@ -160,7 +160,7 @@ class TestSize:
         reading = Reading(markdown_key="m", pages_key="damaged", provider_task_id="t", page_count=1)
         shaper = study.shaper(ModelThatIsNotToBeAsked())
         with pytest.raises(DocumentUnreadable, match="a file of pages"):
-            await shaper.shape("paper.pdf", reading, ShapeRule(json_schema=SCHEMA), study.desk)
+            await shaper.shape("paper.pdf", reading, ExtractionRule(json_schema=SCHEMA), study.desk)
 
 
 class TestExtract:
@@ -192,7 +192,7 @@ class TestExtract:
     async def test_is_judged_by_the_whole_schema_at_the_end_and_mended_once(self, study: Study):
         study.terms = replace(SHORT, chunk_strategy="chunked-extract")
 
-        def answer(question: Question) -> Any:
+        def answer(question: ChatRequest) -> Any:
             at_hand = data_of(question, "JSON")
             return {**json.loads(at_hand), "Name": "unnamed"} if at_hand else {"City": "Ulm"}
 
@@ -235,7 +235,7 @@ class TestSummarize:
     async def test_has_every_chunk_summed_up_and_asks_about_that(self, study: Study):
         study.terms = SHORT
 
-        def answer(question: Question) -> Any:
+        def answer(question: ChatRequest) -> Any:
             text = data_of(question)
             if question.schema is None:
                 return f"<think>hm</think> Name: {labelled(text)['Name']}"
@@ -265,7 +265,7 @@ class TestSummarize:
     async def test_summaries_that_sum_nothing_up_are_a_failure_and_not_sent_in_one_piece(self, study: Study):
         study.terms = SHORT
         model = ModelThatSays("word " * 500)
-        with pytest.raises(QuestionTooLong, match=r"\d+ characters, over 3000"):
+        with pytest.raises(PromptTooLong, match=r"\d+ characters, over 3000"):
             await study.shape(model, *["Name: Mill\n" + FILLER] * 3)
         assert [question.schema for question in model.questions] == [None, None, None]
 
@@ -286,15 +286,15 @@ class TestIdentity:
     async def test_is_the_model_the_words_and_the_cut(self, study: Study):
         shaper = study.shaper(ModelThatReadsLabels())
         rules = [
-            ShapeRule(),
-            ShapeRule(options={"model": "large"}),
-            ShapeRule(options={"temperature": 1}),
-            ShapeRule(strategy="direct-json"),
-            ShapeRule(options={"chunk_size_chars": 500}),
+            ExtractionRule(),
+            ExtractionRule(options={"model": "large"}),
+            ExtractionRule(options={"temperature": 1}),
+            ExtractionRule(strategy="direct-json"),
+            ExtractionRule(options={"chunk_size_chars": 500}),
         ]
         seen = [json.dumps(shaper.identity(rule)) for rule in rules]
         assert len(set(seen)) == len(rules)
-        assert shaper.identity(ShapeRule())["prompts"] == 1
+        assert shaper.identity(ExtractionRule())["prompts"] == 1
 
     async def test_changes_with_the_settings_that_matter(self, study: Study):
         model = ModelThatReadsLabels()
@@ -302,14 +302,14 @@ class TestIdentity:
         study.terms = replace(study.terms, threshold_characters=1, chunk_characters=300)
         after = study.shaper(model)
         for strategy, is_same in ((None, False), ("chunked-extract", False), ("direct-json", True)):
-            rule = ShapeRule(strategy=strategy)
+            rule = ExtractionRule(strategy=strategy)
             assert (before.identity(rule) == after.identity(rule)) is is_same
         study.terms = replace(study.terms, repair_rounds=0, most_chunks=1, side_by_side=1)
-        assert study.shaper(model).identity(ShapeRule()) == after.identity(ShapeRule())
+        assert study.shaper(model).identity(ExtractionRule()) == after.identity(ExtractionRule())
 
     async def test_is_refused_without_a_model(self, study: Study):
-        with pytest.raises(ModelNotSet):
-            study.shaper(ModelThatReadsLabels()).identity(ShapeRule(options={"server": "far"}))
+        with pytest.raises(ModelNotConfigured):
+            study.shaper(ModelThatReadsLabels()).identity(ExtractionRule(options={"server": "far"}))
 
 
 class TestRules:
@@ -324,7 +324,7 @@ class TestRules:
             await study.shape(ModelThatIsNotToBeAsked(), "Name: Mill", strategy="guess")
 
     async def test_with_a_server_that_nobody_knows_are_refused_before_anything_is_read(self, study: Study):
-        with pytest.raises(ModelNotSet, match="far"):
+        with pytest.raises(ModelNotConfigured, match="far"):
             await study.shape(ModelThatIsNotToBeAsked(), "Name: Mill", options={"server": "far"})
         assert study.desk.told == []
 

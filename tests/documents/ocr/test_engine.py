@@ -13,7 +13,7 @@ from PIL import Image
 from penstock.adapters.local_reader import ReaderLimits, engine_sandbox
 from penstock.adapters.local_reader.reader import ENGINE, FONTS
 from penstock.documents.ocr import engine
-from penstock.documents.ocr.engine import OcrModelsMissing, Seen, read_image_page
+from penstock.documents.ocr.engine import OcrModelsMissing, RecognizedPage, read_image_page
 from penstock.documents.ocr.orientation import PageOrientation
 from penstock.documents.pages import Page
 from penstock.kernel.sandbox.call import Sandbox, Warmup
@@ -69,7 +69,7 @@ async def read_scan(engine: Sandbox, name: str, profile: str) -> Page:
 
 async def read(engine: Sandbox, file: Path, profile: str) -> Page:
     answer = await engine.run(read_image_page, 1, MAX_PIXELS, profile, file=file, limits=ReaderLimits().seeing(0))
-    assert isinstance(answer, Seen)
+    assert isinstance(answer, RecognizedPage)
     return answer.page
 
 

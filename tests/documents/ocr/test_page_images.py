@@ -12,14 +12,14 @@ from penstock.documents.ocr.page_images import (
     decode_image_page,
     render_pdf_page,
 )
-from penstock.documents.rejections import Refusal, TurnedAway
+from penstock.documents.rejections import DocumentRejected, Rejection
 from tests.documents import pdf_files as making
 
 MAX_PIXELS = 50_000_000
 BLUE, RED = (0, 0, 250), (250, 0, 0)
 
 
-def count(file: bytes, max_pixels: int = MAX_PIXELS, max_pages: int = 100) -> ImagePages | Refusal:
+def count(file: bytes, max_pixels: int = MAX_PIXELS, max_pages: int = 100) -> ImagePages | Rejection:
     return count_image_pages(io.BytesIO(file), max_pixels, max_pages)
 
 
@@ -44,7 +44,7 @@ class TestFrames:
 
     def test_are_refused_when_there_are_too_many(self):
         file = tiff(*(Image.new("L", (9, 9)) for _ in range(3)))
-        assert count(file, max_pages=2) == Refusal(
+        assert count(file, max_pages=2) == Rejection(
             code="DOCUMENT_TOO_LARGE", reason="it has 3 pages; the limit is 2 (ETL_MAX_PAGES)"
         )
 
@@ -53,17 +53,17 @@ class TestSize:
     def test_is_checked_before_anything_is_decoded(self):
         huge = making.saved_as(Image.new("1", (10_000, 10_000)), "PNG")
         answer = count(huge)
-        assert isinstance(answer, Refusal)
+        assert isinstance(answer, Rejection)
         assert answer.code == "DOCUMENT_TOO_LARGE"
         assert "10000 x 10000" in answer.reason
         assert "ETL_MAX_PAGE_PIXELS" in answer.reason
         assert count(huge[:200]) == answer  # the rest of the file was not needed for it
 
     def test_of_every_frame_counts(self):
-        assert isinstance(count(tiff(Image.new("L", (9, 9)), Image.new("L", (50, 50))), max_pixels=1000), Refusal)
+        assert isinstance(count(tiff(Image.new("L", (9, 9)), Image.new("L", (50, 50))), max_pixels=1000), Rejection)
 
     def test_is_checked_by_the_decoder_too(self):
-        with pytest.raises(TurnedAway):
+        with pytest.raises(DocumentRejected):
             decode_image_page(io.BytesIO(making.saved_as(Image.new("L", (50, 50)), "PNG")), 1, 1000)
 
 
@@ -100,9 +100,9 @@ class TestABrokenImage:
     def test_is_refused_wherever_it_was_truncated(self, kind: str):
         whole = making.saved_as(making.picture_of(making.INVOICE), kind)
         for size in (20, len(whole) // 2):
-            with pytest.raises(TurnedAway) as refused:
+            with pytest.raises(DocumentRejected) as refused:
                 frame(whole[:size])
-            assert refused.value.refusal.code == "DOCUMENT_UNREADABLE"
+            assert refused.value.rejection.code == "DOCUMENT_UNREADABLE"
 
 
 class TestARenderedPage:
@@ -117,5 +117,5 @@ class TestARenderedPage:
         assert 990_000 < seen.pixels.shape[0] * seen.pixels.shape[1] < 1_005_000
 
     def test_that_does_not_exist_is_refused(self):
-        with pytest.raises(TurnedAway):
+        with pytest.raises(DocumentRejected):
             render_pdf_page(io.BytesIO(making.pages_of("one")), 2, MAX_PIXELS)

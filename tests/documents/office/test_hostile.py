@@ -15,7 +15,7 @@ from penstock.documents.errors import (
 )
 from penstock.documents.kinds import Kind
 from penstock.documents.pages import Page
-from penstock.documents.sandbox_errors import told_of
+from penstock.documents.sandbox_errors import document_errors
 from penstock.documents.text.batches import PageBatch, ReadCursor
 from penstock.documents.text.document import BATCH_LIMITS, detect_file_kind, read_batches
 from penstock.kernel.errors import PenstockError
@@ -179,7 +179,7 @@ async def test_a_row_of_too_many_columns_is_refused(sandbox, tmp_path):
     ],
 )
 async def test_sandbox_failures_become_errors_of_the_file_except_our_own(ending, error):
-    with pytest.raises(error) as raised, told_of("a.docx", "docx", page=3):
+    with pytest.raises(error) as raised, document_errors("a.docx", "docx", page=3):
         raise ending
     assert raised.value.retryable == (error not in {DocumentUnreadable, DocumentTooLarge})
     assert raised.value.internal_outage == (error is errors.SandboxLost)

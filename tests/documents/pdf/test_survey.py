@@ -6,11 +6,11 @@ import pikepdf
 import pytest
 
 from penstock.documents.pdf.survey import PdfSurvey, survey_pdf
-from penstock.documents.rejections import Refusal
+from penstock.documents.rejections import Rejection
 from tests.documents import pdf_files as making
 
 
-def look(pdf: bytes, max_pages: int = 100) -> PdfSurvey | Refusal:
+def look(pdf: bytes, max_pages: int = 100) -> PdfSurvey | Rejection:
     return survey_pdf(io.BytesIO(pdf), max_pages)
 
 
@@ -27,7 +27,7 @@ class TestPages:
 
     def test_are_refused_when_there_are_too_many(self):
         answer = look(making.pages_of("one", "two", "three"), max_pages=2)
-        assert answer == Refusal(code="DOCUMENT_TOO_LARGE", reason="it has 3 pages; the limit is 2 (ETL_MAX_PAGES)")
+        assert answer == Rejection(code="DOCUMENT_TOO_LARGE", reason="it has 3 pages; the limit is 2 (ETL_MAX_PAGES)")
 
     def test_that_may_look_different_from_their_text_are_suspects(self):
         pdf = making.scan_of(["one"], ["two"])
@@ -36,7 +36,7 @@ class TestPages:
 
 class TestAPassword:
     def test_is_a_reason_to_refuse(self):
-        assert look(making.locked(making.report(), user="secret")) == Refusal(code="DOCUMENT_ENCRYPTED")
+        assert look(making.locked(making.report(), user="secret")) == Rejection(code="DOCUMENT_ENCRYPTED")
 
     def test_that_is_empty_opens_the_file(self):
         assert look(making.locked(making.report(), user="")) == PdfSurvey(pages=1)
@@ -47,7 +47,7 @@ class TestABrokenFile:
     def test_that_was_truncated_is_refused_and_not_half_read(self, share: float):
         whole = making.pages_of(*map(str, range(20)))
         answer = look(whole[: int(share * len(whole))])
-        assert isinstance(answer, Refusal)
+        assert isinstance(answer, Rejection)
         assert answer.code == "DOCUMENT_UNREADABLE"
 
     def test_that_only_has_a_wrong_xref_offset_is_read(self):
@@ -56,9 +56,9 @@ class TestABrokenFile:
 
     def test_is_not_described_by_a_memory_address(self):
         answer = look(b"%PDF-1.7\nand nothing else")
-        assert isinstance(answer, Refusal)
+        assert isinstance(answer, Rejection)
         assert "0x" not in answer.reason
         assert answer.reason
 
     def test_without_a_page_is_empty(self):
-        assert look(making.without_pages()) == Refusal(code="DOCUMENT_EMPTY")
+        assert look(making.without_pages()) == Rejection(code="DOCUMENT_EMPTY")

@@ -18,16 +18,16 @@ from penstock.adapters.llm.rate_limit import CallRateLimiter
 from penstock.adapters.llm.response_modes import CapabilityCache, mode_of, rejects_schema, request_body
 from penstock.adapters.llm.servers import DEFAULT, ChatConfig, ModelServer
 from penstock.documents.chat_model import (
-    AnswerCutOff,
-    ModelAway,
+    AnswerTruncated,
+    ChatReply,
+    ChatRequest,
     ModelBusy,
+    ModelCallRejected,
+    ModelChoice,
     ModelDeclined,
-    ModelNotSet,
-    ModelRefusedCall,
-    Question,
-    QuestionTooLong,
-    Reply,
-    Which,
+    ModelNotConfigured,
+    ModelUnavailable,
+    PromptTooLong,
 )
 from penstock.kernel.circuit_breaker import CircuitBreaker, CircuitBreakerOpen
 from penstock.kernel.clock import Clock
@@ -36,12 +36,12 @@ from penstock.kernel.json_object import JsonObject
 from penstock.kernel.rate_limits import RateLimits
 
 OUTCOMES: dict[type[PenstockError], str] = {
-    AnswerCutOff: "cut_off",
-    ModelAway: "away",
+    AnswerTruncated: "cut_off",
+    ModelUnavailable: "away",
     ModelBusy: "busy",
     ModelDeclined: "declined",
-    ModelRefusedCall: "refused",
-    QuestionTooLong: "too_long",
+    ModelCallRejected: "refused",
+    PromptTooLong: "too_long",
 }
 ANSWERED, STEPPED_DOWN = "answered", "stepped_down"
 HIGHEST_SUCCESS = 299
@@ -73,7 +73,7 @@ class ChatCompletions:
         """The circuit breakers, one per server."""
         return [endpoint.breaker for endpoint in self._endpoints.values()]
 
-    def identity(self, which: Which) -> JsonObject:
+    def identity(self, which: ModelChoice) -> JsonObject:
         """What an answer depends on besides the question. The base URL counts: another server is another model."""
         endpoint, model = self._choose(which)
         given = which.temperature
@@ -84,7 +84,7 @@ class ChatCompletions:
             "temperature": self._config.temperature if given is None else given,
         }
 
-    async def ask(self, question: Question) -> Reply:
+    async def ask(self, question: ChatRequest) -> ChatReply:
         """Ask once; returns complete answers only."""
         endpoint, model = self._choose(question.which)
         address = endpoint.server.base_url
@@ -108,14 +108,14 @@ class ChatCompletions:
         """Close the HTTP session."""
         await self._http.close()
 
-    def _choose(self, which: Which) -> tuple[_Endpoint, str]:
+    def _choose(self, which: ModelChoice) -> tuple[_Endpoint, str]:
         name = which.server or DEFAULT
         endpoint = self._endpoints.get(name)
         if endpoint is None:
-            raise ModelNotSet(which=f" ({name})" if which.server else "")
+            raise ModelNotConfigured(which=f" ({name})" if which.server else "")
         model = which.model or endpoint.server.model
         if not model:
-            raise ModelNotSet(which=f" ({name})")
+            raise ModelNotConfigured(which=f" ({name})")
         return endpoint, model
 
     async def _call(self, endpoint: _Endpoint, body: JsonObject) -> tuple[Completion | LlmErrorResponse, float]:
@@ -124,10 +124,10 @@ class ChatCompletions:
             began, was_open = time.perf_counter(), endpoint.breaker.open
             try:
                 # Inside the rate limiter: waiting there says nothing about the server and must not close its breaker.
-                with endpoint.breaker.guard(ModelAway, describe=_in_short):
+                with endpoint.breaker.guard(ModelUnavailable, describe=_in_short):
                     outcome = await self._post(endpoint.server, body)
-            except ModelAway as error:
-                self.metrics.count_call(endpoint.server.name, OUTCOMES[ModelAway], time.perf_counter() - began)
+            except ModelUnavailable as error:
+                self.metrics.count_call(endpoint.server.name, OUTCOMES[ModelUnavailable], time.perf_counter() - began)
                 if was_open and error.values.get("unheard"):  # a probe by the open breaker, which uses up no attempt
                     raise CircuitBreakerOpen(name=endpoint.breaker.name, reason=_in_short(error)) from error
                 raise
@@ -154,7 +154,7 @@ class ChatCompletions:
 
     def _reply(
         self, endpoint: _Endpoint, model: str, body: JsonObject, completion: Completion, seconds: float
-    ) -> Reply:
+    ) -> ChatReply:
         """The reply, if the completion is complete. Its tokens are counted either way."""
         server = endpoint.server
         cost = server.cost(completion.prompt_tokens, completion.completion_tokens)
@@ -165,7 +165,7 @@ class ChatCompletions:
             self.metrics.count_call(server.name, OUTCOMES[type(error)], seconds)
             raise
         self.metrics.count_call(server.name, ANSWERED, seconds)
-        return Reply(
+        return ChatReply(
             text=text,
             model=completion.model or model,
             mode=mode_of(body),
@@ -186,4 +186,4 @@ def _endpoint(server: ModelServer, config: ChatConfig, limits: RateLimits, clock
 
 def _in_short(error: Exception) -> str:
     """The reason that is safe to show: our own words, none of the server's."""
-    return str(error.values["in_short"]) if isinstance(error, ModelAway) else "no answer"
+    return str(error.values["in_short"]) if isinstance(error, ModelUnavailable) else "no answer"

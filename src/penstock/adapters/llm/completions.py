@@ -1,7 +1,7 @@
 """Parse a chat completion, any field of which may be missing or of the wrong type.
 
-A malformed response raises `ModelAway`: the server or a proxy before it is faulty. A completion that was cut off or
-filtered is an error, and reasoning content is not part of the answer.
+A malformed response raises `ModelUnavailable`: the server or a proxy before it is faulty. A completion that was cut off
+or filtered is an error, and reasoning content is not part of the answer.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from penstock.adapters.llm.errors import LlmErrorResponse, error_in_body, redacted
-from penstock.documents.chat_model import AnswerCutOff, ModelAway, ModelDeclined
+from penstock.documents.chat_model import AnswerTruncated, ModelDeclined, ModelUnavailable
 
 CUT_OFF = frozenset({"length", "max_tokens", "model_length"})  # the first is OpenAI's, the others are variants
 FILTERED = frozenset({"content_filter", "safety"})
@@ -36,9 +36,9 @@ class Completion:
         if self.refusal or self.finish_reason in FILTERED:
             raise ModelDeclined(reason=redacted(self.refusal, key) or "the server filtered the answer")
         if self.finish_reason in CUT_OFF:
-            raise AnswerCutOff
+            raise AnswerTruncated
         if not self.text.strip():
-            raise ModelAway(reason="the answer is blank")
+            raise ModelUnavailable(reason="the answer is blank")
         return self.text
 
 
@@ -69,8 +69,8 @@ def read_completion(body: bytes, *, key: str) -> Completion | LlmErrorResponse:
     )
 
 
-def _malformed(reason: str) -> ModelAway:
-    return ModelAway(reason=reason, in_short=reason)
+def _malformed(reason: str) -> ModelUnavailable:
+    return ModelUnavailable(reason=reason, in_short=reason)
 
 
 def _default(choices: Any) -> Mapping[str, Any]:

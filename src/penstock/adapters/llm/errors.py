@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.documents.chat_model import ModelAway, ModelBusy, ModelRefusedCall, QuestionTooLong
+from penstock.documents.chat_model import ModelBusy, ModelCallRejected, ModelUnavailable, PromptTooLong
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.redact import REDACTED, redact
 
@@ -78,12 +78,12 @@ class LlmErrorResponse:
         if self.is_unavailable:
             reason = f"HTTP {self.status}"
             detailed = f"{reason}: {self.words}" if self.words else reason
-            return ModelAway(reason=detailed, in_short=reason, unheard=self.status in NOT_READY_STATUSES)
+            return ModelUnavailable(reason=detailed, in_short=reason, unheard=self.status in NOT_READY_STATUSES)
         if self.is_too_long:
-            return QuestionTooLong(reason=self.words)
+            return PromptTooLong(reason=self.words)
         if self.status == HTTPStatus.TOO_MANY_REQUESTS and self.code != NO_QUOTA:
             return ModelBusy(wait_seconds=DEFAULT_WAIT_SECONDS if self.wait_seconds is None else self.wait_seconds)
-        return ModelRefusedCall(status=self.status, reason=self.words)
+        return ModelCallRejected(status=self.status, reason=self.words)
 
 
 def read_error_response(

@@ -1,4 +1,4 @@
-"""One POST to a model server, bounded in time and size. Network errors raise `ModelAway`.
+"""One POST to a model server, bounded in time and size. Network errors raise `ModelUnavailable`.
 
 Redirects are not followed, since they would carry our key and a document elsewhere. Connections are not reused: one
 that the server has closed looks like a failure, and a new one costs little compared with the answer.
@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 
 from penstock.adapters.llm.servers import ModelServer
-from penstock.documents.chat_model import ModelAway
+from penstock.documents.chat_model import ModelUnavailable
 from penstock.kernel.json_object import JsonObject
 
 log = logging.getLogger(__name__)
@@ -89,10 +89,10 @@ async def _mapped_errors(name: str, seconds: float) -> AsyncIterator[None]:
         raise _unavailable(name, "the connection broke, or the response is not HTTP", error) from error
 
 
-def _unavailable(name: str, reason: str, error: Exception, *, unheard: bool = False) -> ModelAway:
+def _unavailable(name: str, reason: str, error: Exception, *, unheard: bool = False) -> ModelUnavailable:
     # Not %r: the repr of some of these errors shows the request headers with our key.
     log.warning("model server %s: %s: %s: %s", name, reason, type(error).__name__, error)
-    return ModelAway(reason=reason, in_short=reason, unheard=unheard)
+    return ModelUnavailable(reason=reason, in_short=reason, unheard=unheard)
 
 
 async def _read(answer: aiohttp.ClientResponse) -> bytes:
@@ -101,5 +101,5 @@ async def _read(answer: aiohttp.ClientResponse) -> bytes:
         body += some
         if len(body) > ANSWER_BYTES:
             reason = f"the response is longer than {ANSWER_BYTES} bytes"
-            raise ModelAway(reason=reason, in_short=reason)
+            raise ModelUnavailable(reason=reason, in_short=reason)
     return bytes(body)

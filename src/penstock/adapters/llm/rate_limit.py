@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from penstock.documents.chat_model import ModelGateShut
+from penstock.documents.chat_model import ModelRateLimited
 from penstock.kernel.clock import Clock
 from penstock.kernel.errors import Unavailable
 from penstock.kernel.rate_limits import Bucket, RateLimits
@@ -49,7 +49,7 @@ class CallRateLimiter:
 
     @asynccontextmanager
     async def acquire(self, slots: asyncio.Semaphore) -> AsyncIterator[None]:
-        """Hold a token and a concurrency slot for one call. Raises `ModelGateShut` if that would take long."""
+        """Hold a token and a concurrency slot for one call. Raises `ModelRateLimited` if that would take long."""
         async with self._queue:
             await self._wait_for_token(slots)
         try:
@@ -84,5 +84,5 @@ class CallRateLimiter:
                 continue
             waited += grant.wait_seconds
             if grant.wait_seconds > MAX_SLEEP_SECONDS or waited > MAX_WAIT_SECONDS:
-                raise ModelGateShut(wait_seconds=grant.wait_seconds)
+                raise ModelRateLimited(wait_seconds=grant.wait_seconds)
             await self._clock.sleep(grant.wait_seconds)

@@ -10,10 +10,10 @@ from typing import Literal
 
 from penstock.adapters.llm.errors import LlmErrorResponse
 from penstock.adapters.llm.servers import ChatConfig, FirstMode
-from penstock.documents.chat_model import Message, Mode, Question
+from penstock.documents.chat_model import ChatMessage, ChatRequest, ResponseMode
 from penstock.kernel.json_object import JsonObject
 
-RESPONSE_MODES: tuple[Mode, ...] = ("json_schema_strict", "json_schema", "json_object", "plain")
+RESPONSE_MODES: tuple[ResponseMode, ...] = ("json_schema_strict", "json_schema", "json_object", "plain")
 FORMAT_FIELDS = ("response_format", "json_schema", "json_object", "schema")
 SCHEMA_ERRORS = (
     "invalid schema",
@@ -35,11 +35,11 @@ TokensField = Literal["max_tokens", "max_completion_tokens"]
 class Capabilities:
     """What a model on a server supports, as far as it is known."""
 
-    mode: Mode = RESPONSE_MODES[0]
+    mode: ResponseMode = RESPONSE_MODES[0]
     takes_temperature: bool = True
     tokens_field: TokensField = "max_tokens"
 
-    def mode_for(self, question: Question) -> Mode:
+    def mode_for(self, question: ChatRequest) -> ResponseMode:
         """The strictest mode for this question."""
         if question.schema is None:
             return "plain"
@@ -95,7 +95,7 @@ class CapabilityCache:
         self._known[base_url, model] = (capabilities, now + CACHE_TTL)
 
 
-def request_body(question: Question, model: str, capabilities: Capabilities, config: ChatConfig) -> JsonObject:
+def request_body(question: ChatRequest, model: str, capabilities: Capabilities, config: ChatConfig) -> JsonObject:
     """The JSON body of a request."""
     mode = capabilities.mode_for(question)
     asked = _with_json_instruction(question.messages) if mode == "json_object" else question.messages
@@ -118,7 +118,7 @@ def request_body(question: Question, model: str, capabilities: Capabilities, con
     return body
 
 
-def mode_of(body: JsonObject) -> Mode:
+def mode_of(body: JsonObject) -> ResponseMode:
     """The response mode of a request body."""
     wanted = body.get("response_format", {"type": "plain"})
     if wanted["type"] == "json_schema":
@@ -126,7 +126,7 @@ def mode_of(body: JsonObject) -> Mode:
     return "json_object" if wanted["type"] == "json_object" else "plain"
 
 
-def _with_json_instruction(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+def _with_json_instruction(messages: tuple[ChatMessage, ...]) -> tuple[ChatMessage, ...]:
     """The messages with the word JSON in them: several servers refuse this mode, or never stop, without it.
 
     It is appended to the first system message, since some servers accept only one, at the beginning.
@@ -135,4 +135,4 @@ def _with_json_instruction(messages: tuple[Message, ...]) -> tuple[Message, ...]
         return messages
     if messages and messages[0].role == "system":
         return (replace(messages[0], text=f"{messages[0].text}\n\n{JSON_INSTRUCTION}"), *messages[1:])
-    return (Message(role="system", text=JSON_INSTRUCTION), *messages)
+    return (ChatMessage(role="system", text=JSON_INSTRUCTION), *messages)

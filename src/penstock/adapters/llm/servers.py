@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from penstock.documents.chat_model import Mode
+from penstock.documents.chat_model import ResponseMode
 from penstock.kernel.errors import Invalid
 
 DEFAULT = "default"  # the name of the server at LLM_BASE_URL
@@ -22,7 +22,7 @@ MOST_LETTERS = 2000  # of a URL, a key or a model name
 MOST_SHOWN = 20  # characters of an invalid name
 FIELDS = ("base_url", "api_key", "model", "input_price", "output_price")
 
-FirstMode = Mode | Literal["auto"]
+FirstMode = ResponseMode | Literal["auto"]
 
 
 class BadModelServer(Invalid):

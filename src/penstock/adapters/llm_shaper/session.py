@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from penstock.adapters.llm_shaper.validation import AnswerChecker
-from penstock.documents.blob_files import find_value
-from penstock.documents.chat_model import ChatModel, Message, Question, Reply, Which
+from penstock.documents.blob_files import find_json
+from penstock.documents.chat_model import ChatMessage, ChatModel, ChatReply, ChatRequest, ModelChoice
 from penstock.documents.extract.errors import ModelRuleUnusable, ResultNotValid
 from penstock.documents.extract.llm.json_candidates import strip_reasoning
 from penstock.documents.extract.llm.prompts import retry_prompt
@@ -57,12 +57,12 @@ class ModelSession:
 
     filename: str
     model: ChatModel
-    which: Which
+    which: ModelChoice
     blobs: Blobs
     checker: AnswerChecker
     desk: Desk
     repair_rounds: int
-    replies: list[Reply] = field(default_factory=list)
+    replies: list[ChatReply] = field(default_factory=list)
     repairs: int = 0
     mended: int = 0
     done: int = 0
@@ -79,7 +79,7 @@ class ModelSession:
         await self.desk.progress(self.done, self.steps)
 
     async def value(
-        self, messages: Sequence[Message], target: TargetSchema, *, rounds: int | None = None
+        self, messages: Sequence[ChatMessage], target: TargetSchema, *, rounds: int | None = None
     ) -> JsonObject:
         """A value that satisfies the schema, or `ResultNotValid` after `rounds` repairs."""
         most = self.repair_rounds if rounds is None else rounds
@@ -94,7 +94,7 @@ class ModelSession:
             asked, turn = retry_prompt(messages, reply.text, verdict.problems), turn + 1
             self.repairs += 1
 
-    async def prose(self, messages: Sequence[Message]) -> str:
+    async def prose(self, messages: Sequence[ChatMessage]) -> str:
         """A free-text answer. If it contains only reasoning, ask again: the chunk would be lost."""
         for turn in range(self.repair_rounds + 1):
             self.repairs += turn > 0
@@ -126,8 +126,10 @@ class ModelSession:
         more = len(problems) - SHOWN_PROBLEMS
         return ResultNotValid(repairs=self.repairs, problems=f"{shown}; and {more} more" if more > 0 else shown)
 
-    async def _ask(self, messages: Sequence[Message], target: TargetSchema | None = None, turn: int = 0) -> Reply:
-        question = Question(
+    async def _ask(
+        self, messages: Sequence[ChatMessage], target: TargetSchema | None = None, turn: int = 0
+    ) -> ChatReply:
+        question = ChatRequest(
             messages=tuple(messages),
             which=self.which,
             schema=target.schema if target else None,
@@ -135,7 +137,7 @@ class ModelSession:
         )
         await self.desk.progress(self.done, self.steps)  # a heartbeat before and after the call
         key = f"{self.desk.folder}{REPLIES}{self._fingerprint(question, turn)}.json"
-        reply = await find_value(self.blobs, key, Reply)
+        reply = await find_json(self.blobs, key, ChatReply)
         if reply is None:
             reply = await self.model.ask(question)
             await self.blobs.put(key, msgspec.json.encode(reply), content_type=JSON_TYPE)
@@ -143,7 +145,7 @@ class ModelSession:
         await self.desk.progress(self.done, self.steps)
         return reply
 
-    def _fingerprint(self, question: Question, turn: int) -> str:
+    def _fingerprint(self, question: ChatRequest, turn: int) -> str:
         """Includes the turn: a model that repeats its answer is asked the same again and may answer differently."""
         asked = msgspec.json.encode((self.model.identity(self.which), question, turn), order="sorted")
         return hashlib.sha256(asked).hexdigest()

@@ -11,7 +11,7 @@ from penstock.adapters.llm_shaper.session import ModelSession, TargetSchema
 from penstock.adapters.llm_shaper.strategies import DIRECT, STRATEGIES, Extracted, ExtractionInput, LlmShaperConfig
 from penstock.adapters.llm_shaper.validation import AnswerChecker, GroundFunction, ground_result
 from penstock.documents import grounding
-from penstock.documents.blob_files import borrowed
+from penstock.documents.blob_files import local_copy
 from penstock.documents.chat_model import ChatModel
 from penstock.documents.errors import DocumentUnreadable
 from penstock.documents.extract.errors import (
@@ -24,8 +24,8 @@ from penstock.documents.extract.llm.chunks import Chunk, TooManyChunks, chunk_pa
 from penstock.documents.extract.llm.options import LlmOptions, read_options
 from penstock.documents.extract.llm.prompts import PROMPT_VERSION
 from penstock.documents.ocr.provider import Desk, Reading
-from penstock.documents.pages import Citation, page_mark
-from penstock.documents.postprocessor import Shaped, ShapeRule
+from penstock.documents.pages import Citation, page_marker
+from penstock.documents.postprocessor import ExtractionResult, ExtractionRule
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.json_object import JsonObject
 from penstock.kernel.sandbox.call import Sandbox
@@ -50,7 +50,7 @@ class LlmShaper:
         self._checker = AnswerChecker(sandbox=sandbox, scratch=scratch, ground=ground)
         self._config = config or LlmShaperConfig()
 
-    def identity(self, rule: ShapeRule) -> JsonObject:
+    def identity(self, rule: ExtractionRule) -> JsonObject:
         """What a result depends on: model, prompts, chunking and grounding."""
         options = read_options(rule.options)
         config = self._config_for(options)
@@ -63,13 +63,13 @@ class LlmShaper:
             "chunk": None if rule.strategy == DIRECT else config.chunk_characters,
         }
 
-    async def shape(self, filename: str, reading: Reading, rule: ShapeRule, desk: Desk) -> Shaped:
+    async def shape(self, filename: str, reading: Reading, rule: ExtractionRule, desk: Desk) -> ExtractionResult:
         """A value that satisfies the schema; every leaf is looked up in the pages."""
         options = read_options(rule.options)
         config = self._config_for(options)
         target = await asyncio.to_thread(TargetSchema.of, rule.json_schema)
         self._model.identity(options.which)  # raises before anything is read if the model is unknown
-        async with borrowed(self._blobs, reading.pages_key, self._scratch) as pages:
+        async with local_copy(self._blobs, reading.pages_key, self._scratch) as pages:
             strategy, chunks = await asyncio.to_thread(self._plan, filename, pages, rule, config)
             session = ModelSession(
                 filename=filename,
@@ -85,11 +85,13 @@ class LlmShaper:
             found, citations = await self._ground(session, target, pages, extracted, options)
         await session.step()
         notes = {**found.notes, **({"mended": session.mended} if session.mended else {})}
-        return Shaped(
+        return ExtractionResult(
             value=found.value, strategy=strategy, citations=citations, usage=session.usage(strategy), notes=notes
         )
 
-    def _plan(self, filename: str, pages: Path, rule: ShapeRule, config: LlmShaperConfig) -> tuple[str, list[Chunk]]:
+    def _plan(
+        self, filename: str, pages: Path, rule: ExtractionRule, config: LlmShaperConfig
+    ) -> tuple[str, list[Chunk]]:
         """Choose the strategy, by the rule or the size of the document, and its chunks. Blocks."""
         most = max(config.threshold_characters, self._config.chunk_characters * config.most_chunks)
         try:
@@ -154,7 +156,7 @@ def read_text(filename: str, pages: Path, *, most_characters: int) -> list[tuple
         raise DocumentUnreadable(filename=filename, kind="a file of pages", reason=str(error)) from error
     if not any(page.markdown.strip() for page in read):
         raise DocumentHasNoText(filename=filename)
-    return [(page.number, f"{page_mark(page.number)}\n\n{page.markdown}\n\n") for page in read]
+    return [(page.number, f"{page_marker(page.number)}\n\n{page.markdown}\n\n") for page in read]
 
 
 def _bounded(pages: Iterator[_PageText], most_characters: int) -> Iterator[_PageText]:

@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from penstock.adapters.llm_shaper.session import ModelSession, TargetSchema
-from penstock.documents.chat_model import QuestionTooLong
+from penstock.documents.chat_model import PromptTooLong
 from penstock.documents.extract.llm import prompts
 from penstock.documents.extract.llm.chunks import Chunk
 from penstock.documents.extract.llm.merge import MergedResult, PartialResult, merge
@@ -84,7 +84,7 @@ async def summarize(session: ModelSession, source: ExtractionInput) -> Extracted
     longest = SUMMARY_TOLERANCE * most * len(source.chunks)
     if len(summaries) > longest:  # some servers truncate the prompt silently
         reason = f"its summaries are {len(summaries)} characters, over {longest}; chunked-extract needs none"
-        raise QuestionTooLong(reason=reason)
+        raise PromptTooLong(reason=reason)
     return await _extract_value(session, source, _joined(source.chunks, summaries))
 
 

@@ -14,7 +14,7 @@ from typing import BinaryIO, TypeAlias
 
 import msgspec
 
-from penstock.documents.blob_files import scratch_file
+from penstock.documents.blob_files import temporary_file
 from penstock.documents.errors import DocumentTookTooLong
 from penstock.documents.extract.llm.responses import ParsedResponse, ResponseProblem, parse_response
 from penstock.documents.grounding import Grounded, ground_value
@@ -69,7 +69,7 @@ class AnswerChecker:
     @asynccontextmanager
     async def _scratch_file(self, content: bytes, then: Path | None = None) -> AsyncIterator[Path]:
         """A temporary file with this content, followed by that of another file."""
-        async with scratch_file(self.scratch) as path:
+        async with temporary_file(self.scratch) as path:
             await asyncio.to_thread(_write, path, content, then)
             yield path
 

@@ -7,16 +7,16 @@ from typing import TypeVar
 from penstock.adapters.local_reader.bounds import ReaderLimits
 from penstock.adapters.local_reader.papers import Papers
 from penstock.documents.kinds import Kind
-from penstock.documents.ocr.engine import Seen
+from penstock.documents.ocr.engine import RecognizedPage
 from penstock.documents.pages import Page
-from penstock.documents.rejections import Refusal
-from penstock.documents.sandbox_errors import accepted, told_of
+from penstock.documents.rejections import Rejection
+from penstock.documents.sandbox_errors import document_errors, unwrap
 from penstock.kernel.sandbox.limits import SandboxLimits
 from penstock.kernel.sandbox.session import SandboxSession
 
 T = TypeVar("T")
 
-See = Callable[..., Seen | Refusal]  # an OCR function of documents/
+See = Callable[..., RecognizedPage | Rejection]  # an OCR function of documents/
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,16 +51,16 @@ class OpenDocument:
     glasses: Glasses
 
     async def parse(
-        self, function: Callable[..., T | Refusal], *arguments: object, limits: SandboxLimits | None = None
+        self, function: Callable[..., T | Rejection], *arguments: object, limits: SandboxLimits | None = None
     ) -> T:
         """Run a parser on the file. Sandbox errors pass through."""
         limits = limits or self.glasses.limits.parsing(self.size_bytes)
         answer = await self.glasses.parsers.run(function, *arguments, limits=limits)
-        return accepted(answer, self.filename, self.kind)
+        return unwrap(answer, self.filename, self.kind)
 
-    async def parse_whole(self, function: Callable[..., T | Refusal], *arguments: object) -> T:
+    async def parse_whole(self, function: Callable[..., T | Rejection], *arguments: object) -> T:
         """Run a parser on the file. A sandbox error becomes an error about the document."""
-        with told_of(self.filename, self.kind):
+        with document_errors(self.filename, self.kind):
             return await self.parse(function, *arguments)
 
     async def see(self, function: See, number: int) -> Page:
@@ -70,8 +70,8 @@ class OpenDocument:
         glasses = self.glasses
         limits = glasses.limits.seeing(self.size_bytes)
         arguments = (number, glasses.limits.max_page_pixels, glasses.profile)
-        with told_of(self.filename, self.kind, page=number):
+        with document_errors(self.filename, self.kind, page=number):
             answer = await glasses.engine.run(function, *arguments, limits=limits)
-        page = accepted(answer, self.filename, self.kind).page
+        page = unwrap(answer, self.filename, self.kind).page
         await self.papers.keep(page)
         return page

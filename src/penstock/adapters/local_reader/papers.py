@@ -17,9 +17,9 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.documents.blob_files import append, find_value, make_file, pieces_of
+from penstock.documents.blob_files import append_chunk, create_file, file_chunks, find_json
 from penstock.documents.ocr.provider import MARKDOWN, MARKDOWN_TYPE, PAGES, PAGES_TYPE, Reading
-from penstock.documents.pages import Page, page_mark, write_page
+from penstock.documents.pages import Page, page_marker, write_page
 from penstock.kernel.blobs import JSON_TYPE, Blobs
 
 FOLDER = "pages/"
@@ -38,7 +38,7 @@ class Papers:
 
     async def find_reading(self) -> Reading | None:
         """The result of an earlier attempt that finished but could not report it."""
-        return await find_value(self._blobs, self._folder + FOLDER + DONE, Reading)
+        return await find_json(self._blobs, self._folder + FOLDER + DONE, Reading)
 
     async def look_for_pages(self) -> None:
         """List the pages that are stored already."""
@@ -51,7 +51,7 @@ class Papers:
 
     async def find_page(self, number: int) -> Page | None:
         """A page that an earlier attempt stored, unless another worker finished and cleared the folder."""
-        return await find_value(self._blobs, self._key(number), Page) if number in self._kept else None
+        return await find_json(self._blobs, self._key(number), Page) if number in self._kept else None
 
     async def keep(self, page: Page) -> None:
         """Store a page for the next attempt."""
@@ -74,7 +74,7 @@ class Papers:
             (reading.markdown_key, binding.markdown, MARKDOWN_TYPE),
             (reading.pages_key, binding.pages, PAGES_TYPE),
         ):
-            await self._blobs.put(key, pieces_of(file), content_type=content_type)
+            await self._blobs.put(key, file_chunks(file), content_type=content_type)
         done = msgspec.json.encode(reading)
         await self._blobs.put(self._folder + FOLDER + DONE, done, content_type=JSON_TYPE)
 
@@ -99,14 +99,14 @@ class Binding:
 
     def open(self) -> None:
         """Create both files."""
-        make_file(self.markdown)
-        make_file(self.pages)
+        create_file(self.markdown)
+        create_file(self.pages)
 
     def add(self, pages: Sequence[Page]) -> None:
         """Append pages to both files."""
-        marked = (f"{page_mark(page.number)}\n\n{page.markdown}\n\n" for page in pages)
-        append(self.markdown, "".join(marked).encode())
-        append(self.pages, b"".join(map(write_page, pages)))
+        marked = (f"{page_marker(page.number)}\n\n{page.markdown}\n\n" for page in pages)
+        append_chunk(self.markdown, "".join(marked).encode())
+        append_chunk(self.pages, b"".join(map(write_page, pages)))
 
     def discard(self) -> None:
         """Delete both files."""

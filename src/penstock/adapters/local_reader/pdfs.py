@@ -12,7 +12,7 @@ from penstock.documents.ocr import engine
 from penstock.documents.pages import Page
 from penstock.documents.pdf import text_layer
 from penstock.documents.pdf.survey import PdfSurvey, survey_pdf
-from penstock.documents.sandbox_errors import BROKEN, STOPPED, TOO_MUCH
+from penstock.documents.sandbox_errors import FAILED, INTERRUPTED, OVER_LIMIT
 from penstock.kernel.sandbox.limits import SandboxLimits
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ async def _layers(
     suspects = [number for number in survey.suspects if first <= number <= last]
     try:
         read = await book.parse(text_layer.read_text_layers, first, last, suspects, limits=limits)
-    except (*TOO_MUCH, *STOPPED, *BROKEN) as error:
+    except (*OVER_LIMIT, *INTERRUPTED, *FAILED) as error:
         log.warning("pages %d to %d of %s break the parser: %s", first, last, book.filename, error.code)
         code = error.code
     else:

@@ -14,7 +14,7 @@ from penstock.adapters.local_reader.book import Glasses, OpenDocument, PageBatch
 from penstock.adapters.local_reader.bounds import ReaderLimits
 from penstock.adapters.local_reader.papers import Papers
 from penstock.adapters.local_reader.pdfs import read_pdf
-from penstock.documents.blob_files import borrowed
+from penstock.documents.blob_files import local_copy
 from penstock.documents.errors import DocumentEmpty, DocumentTooLarge
 from penstock.documents.kinds import IMAGES, Kind
 from penstock.documents.ocr import engine, page_images
@@ -110,7 +110,7 @@ class LocalReader:
     @asynccontextmanager
     async def _opened(self, source: Source, papers: Papers) -> AsyncIterator[OpenDocument]:
         async with (
-            borrowed(self._blobs, source.key, self._scratch) as path,
+            local_copy(self._blobs, source.key, self._scratch) as path,
             self._parsers.session(path) as parsers,
             self._engine.session(path) as engine,
         ):

@@ -18,7 +18,7 @@ from yarl import URL
 
 from penstock.adapters.mineru.errors import MineruBusy, MineruKeyRefused, MineruResultRefused, MineruUnavailable
 from penstock.adapters.mineru.jobs import DownloadTarget
-from penstock.documents.blob_files import pieces_of
+from penstock.documents.blob_files import file_chunks
 from penstock.kernel.json_object import JsonObject
 from penstock.kernel.redact import REDACTED, redact
 
@@ -70,7 +70,7 @@ class MineruHttp:
         headers = {"Content-Length": str(size)}
         skipped = ("Content-Type",)
         async with self._call(
-            "PUT", url, MOVE_SECONDS, data=pieces_of(file), headers=headers, skip_auto_headers=skipped
+            "PUT", url, MOVE_SECONDS, data=file_chunks(file), headers=headers, skip_auto_headers=skipped
         ) as response:
             return response.status
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.adapters.mineru.jobs import DocumentPart, MineruJob, SplitPlan
-from penstock.documents.blob_files import borrowed, find_value, pieces_of
+from penstock.documents.blob_files import file_chunks, find_json, local_copy
 from penstock.documents.ocr.provider import PAGES_TYPE
 from penstock.documents.pages import Page, read_pages
 from penstock.kernel.blobs import JSON_TYPE, Blobs
@@ -39,7 +39,7 @@ class JobPapers:
 
     async def find_plan(self, protocol: str, size_bytes: int) -> SplitPlan | None:
         """The plan, if it is for this protocol and a document of this size."""
-        plan = await find_value(self._blobs, self._folder + "plan.json", SplitPlan)
+        plan = await find_json(self._blobs, self._folder + "plan.json", SplitPlan)
         if plan is None or (plan.protocol, plan.size_bytes) != (protocol, size_bytes):
             return None
         return plan
@@ -57,7 +57,7 @@ class JobPapers:
 
     async def find_job(self, endpoint: str) -> MineruJob | None:
         """The job, if it was submitted to this endpoint."""
-        job = await find_value(self._blobs, self._folder + "job.json", MineruJob)
+        job = await find_json(self._blobs, self._folder + "job.json", MineruJob)
         return job if job is not None and job.endpoint == endpoint else None
 
     async def keep_job(self, job: MineruJob) -> None:
@@ -72,16 +72,16 @@ class JobPapers:
 
     async def find_part(self, part: DocumentPart) -> KeptPart | None:
         """The marker of a part that was read."""
-        return await find_value(self._blobs, f"{self._folder}{part.tag}.json", KeptPart)
+        return await find_json(self._blobs, f"{self._folder}{part.tag}.json", KeptPart)
 
     async def keep_part(self, part: DocumentPart, lines: Path, kept: KeptPart) -> None:
         """Store the pages of a part, then its marker."""
-        await self._blobs.put(self._pages_key(part), pieces_of(lines), content_type=PAGES_TYPE)
+        await self._blobs.put(self._pages_key(part), file_chunks(lines), content_type=PAGES_TYPE)
         await self._put(f"{part.tag}.json", kept)
 
     async def pages(self, part: DocumentPart) -> AsyncIterator[Sequence[Page]]:
         """The pages of a part in batches."""
-        async with borrowed(self._blobs, self._pages_key(part), self._scratch) as path:
+        async with local_copy(self._blobs, self._pages_key(part), self._scratch) as path:
             with await asyncio.to_thread(path.open, "rb") as lines:
                 found = read_pages(lines)
                 while batch := await asyncio.to_thread(lambda: list(islice(found, BATCH))):

@@ -20,8 +20,8 @@ from penstock.documents.errors import DocumentEmpty, DocumentKindUnknown, Docume
 from penstock.documents.kinds import PDF_BYTES
 from penstock.documents.ocr.provider import Source
 from penstock.documents.pdf.survey import survey_pdf
-from penstock.documents.rejections import Refusal
-from penstock.documents.sandbox_errors import accepted, told_of
+from penstock.documents.rejections import Rejection
+from penstock.documents.sandbox_errors import document_errors, unwrap
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.sandbox.limits import SandboxLimits
 
@@ -135,13 +135,13 @@ class PdfSplitter:
         if seen.hexdigest() != piece.sha256:
             raise DocumentUnreadable(filename=source.filename, kind=KIND, reason="splitting it is not deterministic")
 
-    async def _run(self, function: Callable[..., T | Refusal], *arguments: int, source: Source, path: Path) -> T:
+    async def _run(self, function: Callable[..., T | Rejection], *arguments: int, source: Source, path: Path) -> T:
         limits = SandboxLimits(
             memory_bytes=1024 * MIB + 3 * source.size_bytes, cpu_seconds=120, seconds=300.0, result_bytes=64 * MIB
         )
-        with told_of(source.filename, KIND):
+        with document_errors(source.filename, KIND):
             response = await self.sandbox.run(function, *arguments, file=path, limits=limits)
-        return accepted(response, source.filename, KIND)
+        return unwrap(response, source.filename, KIND)
 
 
 def _add(content: bytes, file: BinaryIO, seen: "hashlib._Hash") -> None:

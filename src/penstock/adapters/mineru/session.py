@@ -17,10 +17,10 @@ from penstock.adapters.mineru.jobs import DocumentPart, JobStatus, MineruJob, Sp
 from penstock.adapters.mineru.papers import JobPapers, KeptPart
 from penstock.adapters.mineru.plan import PdfSplitter
 from penstock.adapters.mineru.unpack import UnpackedPages, UnpackFailure, read_pages_from
-from penstock.documents.blob_files import borrowed, pieces_of, scratch_file
+from penstock.documents.blob_files import file_chunks, local_copy, temporary_file
 from penstock.documents.ocr.provider import Desk, Source
 from penstock.documents.pages import Page, write_page
-from penstock.documents.sandbox_errors import BROKEN, TOO_MUCH, told_of
+from penstock.documents.sandbox_errors import FAILED, OVER_LIMIT, document_errors
 from penstock.kernel.blobs import MOST_LINK_SECONDS, Blobs
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.sandbox.limits import SandboxLimits
@@ -42,7 +42,7 @@ class LocalCopy:
     """The document as a local file, downloaded on first use, and the part that was cut last."""
 
     def __init__(self, blobs: Blobs, key: str, folder: Path) -> None:
-        self._borrowing = partial(borrowed, blobs, key, folder)
+        self._borrowing = partial(local_copy, blobs, key, folder)
         self._document = AsyncExitStack()
         self._part = AsyncExitStack()
         self._path: Path | None = None
@@ -110,7 +110,7 @@ class MineruSession:
         if self.plan.is_whole:
             await blobs.copy(self.source.key, key)
         else:
-            await blobs.put(key, pieces_of(await self.file(part)))
+            await blobs.put(key, file_chunks(await self.file(part)))
         return link
 
     async def file(self, part: DocumentPart) -> Path:
@@ -161,7 +161,7 @@ class MineruSession:
 
     def target(self) -> AbstractAsyncContextManager[Path]:
         """A temporary file."""
-        return scratch_file(self.deps.scratch)
+        return temporary_file(self.deps.scratch)
 
     async def take(self, part: DocumentPart, zipped: Path) -> None:
         """Unpack a zip and store its pages as those of a part."""
@@ -181,10 +181,10 @@ class MineruSession:
     async def _read_pages(self, part: DocumentPart, zipped: Path, start: int) -> UnpackedPages:
         most = self.deps.config.most_document_pages
         arguments = (part.first, part.pages, start, most)
-        with told_of(self.filename, "MinerU's result"):
+        with document_errors(self.filename, "MinerU's result"):
             try:
                 found = await self.deps.sandbox.run(read_pages_from, *arguments, file=zipped, limits=UNPACKING)
-            except (*TOO_MUCH, *BROKEN) as error:
+            except (*OVER_LIMIT, *FAILED) as error:
                 reason = f"unpacking it was stopped ({error.code})"
                 raise MineruResultRefused(filename=self.filename, reason=reason) from error
         if isinstance(found, UnpackFailure):

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from penstock.documents.rejections import Refusal, unreadable
+from penstock.documents.rejections import Rejection, unreadable
 
 PIECE_BYTES = 16 * 1024 * 1024
 
@@ -29,22 +29,22 @@ class PartChunk(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     sha256: str
 
 
-def measure_part(file: BinaryIO, first: int, last: int) -> PartSize | Refusal:
+def measure_part(file: BinaryIO, first: int, last: int) -> PartSize | Rejection:
     """The size of these pages as a PDF."""
     made = _part(file, first, last)
-    return made if isinstance(made, Refusal) else PartSize(size_bytes=len(made))
+    return made if isinstance(made, Rejection) else PartSize(size_bytes=len(made))
 
 
-def cut_part(file: BinaryIO, first: int, last: int, start: int) -> PartChunk | Refusal:
+def cut_part(file: BinaryIO, first: int, last: int, start: int) -> PartChunk | Rejection:
     """A chunk of these pages as a PDF."""
     made = _part(file, first, last)
-    if isinstance(made, Refusal):
+    if isinstance(made, Rejection):
         return made
     content = bytes(made[start : start + PIECE_BYTES])
     return PartChunk(content=content, size_bytes=len(made), sha256=hashlib.sha256(made).hexdigest())
 
 
-def _part(file: BinaryIO, first: int, last: int) -> memoryview | Refusal:
+def _part(file: BinaryIO, first: int, last: int) -> memoryview | Rejection:
     import pikepdf
 
     made = io.BytesIO()
@@ -56,5 +56,5 @@ def _part(file: BinaryIO, first: int, last: int) -> memoryview | Refusal:
             as_they_are = pikepdf.StreamDecodeLevel.none
             part.save(made, deterministic_id=True, compress_streams=False, stream_decode_level=as_they_are)
     except pikepdf.PdfError:
-        return unreadable(f"pages {first} to {last} cannot be cut out").refusal
+        return unreadable(f"pages {first} to {last} cannot be cut out").rejection
     return made.getbuffer()

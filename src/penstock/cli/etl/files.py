@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.documents.kinds import NAMES, Kind
+from penstock.documents.kinds import EXTENSIONS, Kind
 
-READABLE = frozenset({f".{kind}" for kind in Kind} | set(NAMES) | {".jpg", ".tif"})
+READABLE = frozenset({f".{kind}" for kind in Kind} | set(EXTENSIONS) | {".jpg", ".tif"})
 
 
 @dataclass(frozen=True, kw_only=True)

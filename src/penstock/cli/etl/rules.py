@@ -15,7 +15,7 @@ import typer
 from penstock.cli.etl.session import caller, find_rule_id, list_all_rules, run
 from penstock.cli.etl.show import read_page_sizes
 from penstock.cli.etl.text import PageSizes, align, describe_fields, printable
-from penstock.documents.postprocessor import Shaped
+from penstock.documents.postprocessor import ExtractionResult
 from penstock.etl import dry_run, papers, rule_files, rules, task_status
 from penstock.etl.domain import Mode, Rule, RuleBody
 from penstock.etl.dry_run import MAX_SAMPLE_CHARS, RuleSample
@@ -61,7 +61,7 @@ def try_rule(reference: str, file: Path | None, *, task_id: int | None) -> None:
     """Apply a rule to the text in a file or to the document of a task, and print the result."""
     sample = RuleSample(markdown=_read_text(file) if file is not None else None, task_id=task_id)
 
-    async def apply(runtime: Runtime) -> tuple[Shaped, PageSizes]:
+    async def apply(runtime: Runtime) -> tuple[ExtractionResult, PageSizes]:
         etl = runtime.modules.etl
         _, shaped = await dry_run.try_rule(etl, caller(), await find_rule_id(runtime, reference), sample)
         if task_id is None:

@@ -23,7 +23,7 @@ from penstock.documents.ocr.orientation import (
     skew_angle,
 )
 from penstock.documents.pages import Page
-from penstock.documents.rejections import Refusal, TurnedAway
+from penstock.documents.rejections import DocumentRejected, Rejection
 from penstock.kernel.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ NARROW_MARK = re.compile(r"(?<=[\u4e00-\u9fff])[,;:?!](?=[\u4e00-\u9fff“‘《
 WIDE = str.maketrans(",;:?!", "，；：？！")
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class RecognizedPage(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A recognized page, as an answer of the sandbox."""
 
     page: Page
@@ -153,20 +153,20 @@ def _pad_line(line: Any) -> Any:
     return cv2.copyMakeBorder(line, air, air, 0, 0, cv2.BORDER_REPLICATE)
 
 
-def read_pdf_page(file: BinaryIO, number: int, max_pixels: int, profile: str) -> Seen | Refusal:
+def read_pdf_page(file: BinaryIO, number: int, max_pixels: int, profile: str) -> RecognizedPage | Rejection:
     """Render a page of a PDF and recognize it."""
     try:
-        return Seen(page=_read(page_images.render_pdf_page(file, number, max_pixels), number, profile))
-    except TurnedAway as rejected:
-        return rejected.refusal
+        return RecognizedPage(page=_read(page_images.render_pdf_page(file, number, max_pixels), number, profile))
+    except DocumentRejected as rejected:
+        return rejected.rejection
 
 
-def read_image_page(file: BinaryIO, number: int, max_pixels: int, profile: str) -> Seen | Refusal:
+def read_image_page(file: BinaryIO, number: int, max_pixels: int, profile: str) -> RecognizedPage | Rejection:
     """Recognize a page of an image file."""
     try:
-        return Seen(page=_read(page_images.decode_image_page(file, number, max_pixels), number, profile))
-    except TurnedAway as rejected:
-        return rejected.refusal
+        return RecognizedPage(page=_read(page_images.decode_image_page(file, number, max_pixels), number, profile))
+    except DocumentRejected as rejected:
+        return rejected.rejection
 
 
 def _read(image: page_images.PageImage, number: int, profile: str) -> Page:

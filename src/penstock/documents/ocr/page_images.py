@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import msgspec
 
 from penstock.documents.errors import DocumentEmpty
-from penstock.documents.rejections import Refusal, TurnedAway, too_large, unreadable
+from penstock.documents.rejections import DocumentRejected, Rejection, too_large, unreadable
 
 if TYPE_CHECKING:
     import numpy
@@ -69,7 +69,7 @@ def _scale(width: float, height: float, max_pixels: int) -> float:
     return float(min(usual, (max_pixels / (width * height)) ** 0.5))
 
 
-def count_image_pages(file: BinaryIO, max_pixels: int, max_pages: int) -> ImagePages | Refusal:
+def count_image_pages(file: BinaryIO, max_pixels: int, max_pages: int) -> ImagePages | Rejection:
     """Count the pages of an image file without decoding them. Rejects the file if a page is too large."""
     try:
         image = _open_image(file)
@@ -79,8 +79,8 @@ def count_image_pages(file: BinaryIO, max_pixels: int, max_pages: int) -> ImageP
         for at in range(count):
             _seek(image, at)
             _check_size(image, max_pixels)
-    except TurnedAway as rejected:
-        return rejected.refusal
+    except DocumentRejected as rejected:
+        return rejected.rejection
     return ImagePages(pages=count)
 
 
@@ -124,7 +124,7 @@ def _seek(image: "Image.Image", at: int) -> None:
 def _check_size(image: "Image.Image", max_pixels: int) -> None:
     width, height = image.size
     if not width or not height:
-        raise TurnedAway(DocumentEmpty)
+        raise DocumentRejected(DocumentEmpty)
     if width * height > max_pixels:
         raise too_large(f"an image has {width} x {height} pixels; the limit is {max_pixels} (ETL_MAX_PAGE_PIXELS)")
 

@@ -13,7 +13,7 @@ from typing import IO, BinaryIO
 from xml.parsers import expat
 
 from penstock.documents.errors import DocumentEncrypted
-from penstock.documents.rejections import TurnedAway, too_large, unreadable
+from penstock.documents.rejections import DocumentRejected, too_large, unreadable
 
 MAX_ENTRIES = 10_000
 MAX_DIRECTORY_BYTES = 4 * 1024 * 1024
@@ -42,7 +42,7 @@ class Package:
     def _check_sizes(self) -> None:
         entries = self._zip.infolist()
         if any(entry.flag_bits & IS_ENCRYPTED for entry in entries):
-            raise TurnedAway(DocumentEncrypted)
+            raise DocumentRejected(DocumentEncrypted)
         unpacked = sum(entry.file_size for entry in entries)
         packed = sum(entry.compress_size for entry in entries)
         if unpacked > MAX_BYTES:
@@ -121,7 +121,7 @@ def archive_names(file: BinaryIO) -> list[str]:
     try:
         _check_directory(file)
         return zipfile.ZipFile(file).namelist()
-    except (zipfile.BadZipFile, TurnedAway, ValueError, OSError):
+    except (zipfile.BadZipFile, DocumentRejected, ValueError, OSError):
         return []
 
 

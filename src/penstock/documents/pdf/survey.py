@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import msgspec
 
 from penstock.documents.errors import DocumentEmpty, DocumentEncrypted
-from penstock.documents.rejections import Refusal, TurnedAway, too_large, unreadable
+from penstock.documents.rejections import DocumentRejected, Rejection, too_large, unreadable
 
 if TYPE_CHECKING:
     import pikepdf
@@ -41,7 +41,7 @@ class PdfSurvey(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     suspects: tuple[int, ...] = ()  # pages that may look different from their text: images, pale text, large content
 
 
-def survey_pdf(file: BinaryIO, max_pages: int) -> PdfSurvey | Refusal:
+def survey_pdf(file: BinaryIO, max_pages: int) -> PdfSurvey | Rejection:
     """Count the pages, and reject a file that cannot or must not be read."""
     import pikepdf
 
@@ -49,11 +49,11 @@ def survey_pdf(file: BinaryIO, max_pages: int) -> PdfSurvey | Refusal:
         with pikepdf.open(_in_memory(file)) as pdf:
             return _inspect(pdf, file, max_pages)
     except pikepdf.PasswordError:
-        return TurnedAway(DocumentEncrypted).refusal
+        return DocumentRejected(DocumentEncrypted).rejection
     except pikepdf.PdfError as error:
-        return unreadable(_error_text(error)).refusal
-    except TurnedAway as rejected:
-        return rejected.refusal
+        return unreadable(_error_text(error)).rejection
+    except DocumentRejected as rejected:
+        return rejected.rejection
 
 
 def _in_memory(file: BinaryIO) -> BinaryIO:
@@ -70,7 +70,7 @@ def _inspect(pdf: "pikepdf.Pdf", file: BinaryIO, max_pages: int) -> PdfSurvey:
     if _is_truncated(pdf, file):
         raise unreadable("it is truncated")
     if not count:
-        raise TurnedAway(DocumentEmpty)
+        raise DocumentRejected(DocumentEmpty)
     if count > max_pages:
         raise too_large(f"it has {count} pages; the limit is {max_pages} (ETL_MAX_PAGES)")
     suspects = tuple(number for number, page in enumerate(pdf.pages, 1) if _is_suspect(page))

@@ -19,7 +19,7 @@ from penstock.documents.pdf.markdown import write_pages
 from penstock.documents.pdf.parsed_page import NOWHERE, ParsedPage, parse_page
 from penstock.documents.pdf.table_rows import split_row
 from penstock.documents.pdf.trust import PageVisuals, distrust_reason, inspect_page
-from penstock.documents.rejections import Refusal, unreadable
+from penstock.documents.rejections import Rejection, unreadable
 
 LINE_GAP = 1.0  # runs further apart are not one line
 SAME_LINE = 0.5  # share of their height that two runs of a line have in common
@@ -47,7 +47,7 @@ def load_parser() -> None:
     ctypes.CDLL(str(Path(liteparse.__file__).with_name("libpdfium.so")))
 
 
-def read_text_layers(file: BinaryIO, first: int, last: int, suspects: Sequence[int]) -> TextLayers | Refusal:
+def read_text_layers(file: BinaryIO, first: int, last: int, suspects: Sequence[int]) -> TextLayers | Rejection:
     """Read the text layers of pages `first` to `last` inclusive. `suspects` may look different from their text."""
     content = file.read()
     # The private class below the public one: avoids copying values into Python objects, which halves the cost.
@@ -67,7 +67,7 @@ def read_text_layers(file: BinaryIO, first: int, last: int, suspects: Sequence[i
     try:
         pages = {page.page_num: parse_page(page) for page in parser.parse_bytes(content).pages}
     except RuntimeError as error:
-        return unreadable(str(error)[:200]).refusal
+        return unreadable(str(error)[:200]).rejection
     visuals = _visuals(content, [number for number in suspects if number in pages])
     written = write_pages(pages, content)
     return TextLayers(

@@ -18,7 +18,7 @@ from penstock.documents.office.package import archive_names
 from penstock.documents.office.pptx import read_pptx
 from penstock.documents.office.xlsx import read_xlsx
 from penstock.documents.pages import Page
-from penstock.documents.rejections import Refusal, TurnedAway
+from penstock.documents.rejections import DocumentRejected, Rejection
 from penstock.documents.text.csv_tables import read_csv
 from penstock.documents.text.html import read_html
 from penstock.documents.text.mail import read_mail
@@ -61,7 +61,7 @@ class DetectedKind(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     kind: Kind
 
 
-def detect_kind_in_file(file: BinaryIO, filename: str) -> DetectedKind | Refusal:
+def detect_kind_in_file(file: BinaryIO, filename: str) -> DetectedKind | Rejection:
     """Detect the kind of a file, looking into archives where needed."""
     head = file.read(kinds.HEAD_BYTES)
     names = archive_names(file) if kinds.is_archive(head) else ()
@@ -70,15 +70,15 @@ def detect_kind_in_file(file: BinaryIO, filename: str) -> DetectedKind | Refusal
     try:
         return DetectedKind(kind=detect_kind(head, filename, names))
     except PenstockError as error:
-        return Refusal(code=error.code, reason=str(error.values.get("seen", "")))
+        return Rejection(code=error.code, reason=str(error.values.get("seen", "")))
 
 
-def read_batch(file: BinaryIO, kind: str, page: int, resume: str) -> PageBatch | Refusal:
+def read_batch(file: BinaryIO, kind: str, page: int, resume: str) -> PageBatch | Rejection:
     """Read pages from a cursor on, as many as fit a batch."""
     try:
         return _read_batch(file, Kind(kind), ReadCursor(page=page, resume=resume))
-    except TurnedAway as refused:
-        return refused.refusal
+    except DocumentRejected as refused:
+        return refused.rejection
 
 
 def _read_batch(file: BinaryIO, kind: Kind, start: ReadCursor) -> PageBatch:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from penstock.documents.errors import DocumentTooLarge, DocumentUnreadable
 from penstock.documents.kinds import Kind, kind_by_signature
-from penstock.documents.sandbox_errors import accepted, told_of
+from penstock.documents.sandbox_errors import document_errors, unwrap
 from penstock.documents.text.batches import PageBatch, ReadCursor, detect_kind_in_file, read_batch
 from penstock.kernel.sandbox.limits import SandboxLimits
 from penstock.kernel.sandbox.session import SandboxSession
@@ -28,9 +28,9 @@ async def detect_file_kind(session: SandboxSession, filename: str, *, limits: Sa
     """The kind of a file, by content and then by name. Raises DocumentEmpty, DocumentEncrypted, DocumentKindUnknown."""
     if (certain := kind_by_signature(await asyncio.to_thread(_beginning, session.file))) is not None:
         return certain  # cheaper than a sandbox call
-    with told_of(filename, "a document"):
+    with document_errors(filename, "a document"):
         answer = await session.run(detect_kind_in_file, filename, limits=limits)
-    return accepted(answer, filename, "a document").kind
+    return unwrap(answer, filename, "a document").kind
 
 
 async def read_batches(
@@ -44,9 +44,9 @@ async def read_batches(
     """Yield the pages of a file in batches, with one batch in memory at a time."""
     following: ReadCursor | None = ReadCursor()
     while following is not None:
-        with told_of(filename, kind):
+        with document_errors(filename, kind):
             answer = await session.run(read_batch, kind, following.page, following.resume, limits=limits)
-        batch = accepted(answer, filename, kind)
+        batch = unwrap(answer, filename, kind)
         after = following.page + len(batch.pages)
         if not _is_in_order(batch, following.page, after):
             raise DocumentUnreadable(filename=filename, kind=kind, reason="its reader returned pages out of order")

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from penstock.documents.postprocessor import ShapeRule
+from penstock.documents.postprocessor import ExtractionRule
 from penstock.kernel.json_object import JsonObject
 
 MAX_VERSION = 2**31 - 1  # fits the integer column
@@ -39,9 +39,9 @@ class RuleBody:
     options: JsonObject = field(default_factory=dict)
 
     @property
-    def shape_rule(self) -> ShapeRule:
+    def shape_rule(self) -> ExtractionRule:
         """The part that the post-processor gets."""
-        return ShapeRule(
+        return ExtractionRule(
             json_schema=self.json_schema,
             system_prompt=self.system_prompt,
             strategy=self.postprocess_strategy,

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from penstock.documents.chat_model import Which
+from penstock.documents.chat_model import ModelChoice
 from penstock.documents.extract.errors import ModelRuleUnusable
 from penstock.documents.extract.llm.options import LlmOptions, options_error, read_options
 
 
 def test_options_are_parsed():
     given = {"server": "near", "model": "m", "temperature": 1, "null_ungrounded": True, "chunk_size_chars": 900}
-    which = Which(server="near", model="m", temperature=1.0)
+    which = ModelChoice(server="near", model="m", temperature=1.0)
     assert read_options(given) == LlmOptions(which=which, null_ungrounded=True, chunk_characters=900)
 
 

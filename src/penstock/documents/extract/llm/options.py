@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from penstock.documents.chat_model import Which
+from penstock.documents.chat_model import ModelChoice
 from penstock.documents.extract.errors import ModelRuleUnusable
 from penstock.kernel.json_object import JsonObject
 
@@ -16,7 +16,7 @@ MIN_CHUNK = 200  # characters; less is useless to a model
 class LlmOptions:
     """Parsed options."""
 
-    which: Which = Which()  # noqa: RUF009  (a frozen value)
+    which: ModelChoice = ModelChoice()  # noqa: RUF009  (a frozen value)
     null_ungrounded: bool = False
     chunk_characters: int | None = None  # capped by the settings
 
@@ -28,7 +28,7 @@ def read_options(options: JsonObject) -> LlmOptions:
         raise ModelRuleUnusable(reason=error)
     temperature = options.get("temperature")
     return LlmOptions(
-        which=Which(
+        which=ModelChoice(
             server=options.get("server"),
             model=options.get("model"),
             temperature=None if temperature is None else float(temperature),

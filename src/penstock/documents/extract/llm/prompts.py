@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from penstock.documents.chat_model import Message
+from penstock.documents.chat_model import ChatMessage
 from penstock.documents.extract.llm.chunks import Chunk
 from penstock.documents.extract.llm.json_candidates import strip_reasoning
 from penstock.documents.extract.llm.responses import ResponseProblem
@@ -50,21 +50,21 @@ The JSON below was put together from parts of a document and does not satisfy th
 Correct its form. Keep every value that it has; add none that it does not have."""
 
 
-def extraction_prompt(schema: JsonObject, chunk: Chunk, *, system_prompt: str | None = None) -> tuple[Message, ...]:
+def extraction_prompt(schema: JsonObject, chunk: Chunk, *, system_prompt: str | None = None) -> tuple[ChatMessage, ...]:
     """Ask for a value that satisfies a schema."""
     return _messages(system_prompt, _schema(schema), _delimited("DOCUMENT", chunk.text), OUTPUT_REQUEST)
 
 
 def partial_extraction_prompt(
     schema: JsonObject, chunk: Chunk, *, system_prompt: str | None = None
-) -> tuple[Message, ...]:
+) -> tuple[ChatMessage, ...]:
     """Ask for the values of a part of a document."""
     return _messages(system_prompt, _schema(schema), _part(chunk), _delimited("DOCUMENT", chunk.text), OUTPUT_REQUEST)
 
 
 def summary_prompt(
     schema: JsonObject, chunk: Chunk, *, max_characters: int, system_prompt: str | None = None
-) -> tuple[Message, ...]:
+) -> tuple[ChatMessage, ...]:
     """Ask for a summary, in prose, of what a part of a document contributes to a schema."""
     demand = f"{SUMMARY_REQUEST}\nUse at most {max_characters} characters."
     return _messages(system_prompt, _schema(schema), _part(chunk), _delimited("DOCUMENT", chunk.text), demand)
@@ -72,25 +72,27 @@ def summary_prompt(
 
 def repair_prompt(
     schema: JsonObject, value: JsonObject, problems: Sequence[ResponseProblem], *, system_prompt: str | None = None
-) -> tuple[Message, ...]:
+) -> tuple[ChatMessage, ...]:
     """Ask to correct the form of a merged value."""
     shown = _delimited("JSON", msgspec.json.encode(value).decode())
     return _messages(system_prompt, _schema(schema), REPAIR_REQUEST, shown, _problems(problems), OUTPUT_REQUEST)
 
 
-def retry_prompt(question: Sequence[Message], answer: str, problems: Sequence[ResponseProblem]) -> tuple[Message, ...]:
+def retry_prompt(
+    question: Sequence[ChatMessage], answer: str, problems: Sequence[ResponseProblem]
+) -> tuple[ChatMessage, ...]:
     """Repeat a prompt with the invalid response and its problems."""
     response = strip_reasoning(answer)  # reasoning may be longer than MAX_SHOWN
     response = _neutralize(response if response.strip() else answer)
     shown = response if len(response) <= MAX_SHOWN else f"{response[:MAX_SHOWN]} … (cut here)"
     again = "\n\n".join((RETRY_REQUEST, _problems(problems), OUTPUT_REQUEST))
-    return (*question, Message(role="assistant", text=shown), Message(role="user", text=again))
+    return (*question, ChatMessage(role="assistant", text=shown), ChatMessage(role="user", text=again))
 
 
-def _messages(system_prompt: str | None, *parts: str) -> tuple[Message, ...]:
+def _messages(system_prompt: str | None, *parts: str) -> tuple[ChatMessage, ...]:
     """Our instruction follows that of the rule author, since models give the last one priority."""
     system = f"{system_prompt.strip()}\n\n{INSTRUCTION}" if system_prompt and system_prompt.strip() else INSTRUCTION
-    return Message(role="system", text=system), Message(role="user", text="\n\n".join(parts))
+    return ChatMessage(role="system", text=system), ChatMessage(role="user", text="\n\n".join(parts))
 
 
 def _schema(schema: JsonObject) -> str:
