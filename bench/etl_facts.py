@@ -24,7 +24,7 @@ from bench.etl_facts_words import Pen
 from penstock.documents.ocr.layout import OcrLine, build_page
 from penstock.documents.pages import Page
 from penstock.documents.pdf.text_layer import TextLayers, read_text_layers
-from penstock.documents.text.batches import PageBatch, read_batch
+from penstock.documents.text.batches import ReadBatch, read_batch
 from penstock.kernel.json_object import JsonObject
 
 LATIN, CHINESE, SIZE, LEADING = "Facts", "FactsChinese", 10, 16
@@ -246,7 +246,7 @@ def _as_word(blocks: Sequence[Block]) -> Iterator[Page]:
     out = io.BytesIO()
     document.save(out)
     part = read_batch(io.BytesIO(out.getvalue()), "docx", 1, "")
-    assert isinstance(part, PageBatch)
+    assert isinstance(part, ReadBatch)
     yield from part.pages
 
 

@@ -15,7 +15,7 @@ import pptx
 from pptx.util import Inches
 
 from penstock.documents.pages import Page, Span
-from penstock.documents.text.batches import DetectedKind, PageBatch, detect_kind_in_file, read_batch
+from penstock.documents.text.batches import DetectedKind, ReadBatch, detect_kind_in_file, read_batch
 from penstock.documents.text.document import detect_file_kind, read_batches
 from penstock.kernel.sandbox.call import Sandbox
 
@@ -30,7 +30,7 @@ def read_here(path: Path) -> list[Page]:
         while True:
             file.seek(0)
             batch = read_batch(file, detected.kind, page, resume)
-            assert isinstance(batch, PageBatch), batch
+            assert isinstance(batch, ReadBatch), batch
             pages += batch.pages
             if batch.following is None:
                 return pages

@@ -16,7 +16,7 @@ from penstock.documents.errors import (
 from penstock.documents.kinds import Kind
 from penstock.documents.pages import Page
 from penstock.documents.sandbox_errors import document_errors
-from penstock.documents.text.batches import PageBatch, ReadCursor
+from penstock.documents.text.batches import ReadBatch, ReadCursor
 from penstock.documents.text.document import BATCH_LIMITS, detect_file_kind, read_batches
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.sandbox import errors
@@ -217,7 +217,7 @@ async def test_more_pages_than_allowed_are_too_large(sandbox, tmp_path):
 class CompromisedSession(SandboxSession):
     """A session whose child process answers with a batch that a malicious file chose."""
 
-    def __init__(self, batch: PageBatch) -> None:
+    def __init__(self, batch: ReadBatch) -> None:
         self.batch = batch
 
     async def run(self, *_: object, limits: SandboxLimits = BATCH_LIMITS, **__: object):
@@ -227,9 +227,9 @@ class CompromisedSession(SandboxSession):
 @pytest.mark.parametrize(
     "batch",
     [
-        PageBatch(pages=(), following=ReadCursor(page=1)),
-        PageBatch(pages=(Page(number=7, origin="file", markdown=""),), following=None),
-        PageBatch(pages=(Page(number=1, origin="file", markdown=""),), following=ReadCursor(page=1)),
+        ReadBatch(pages=(), following=ReadCursor(page=1)),
+        ReadBatch(pages=(Page(number=7, origin="file", markdown=""),), following=None),
+        ReadBatch(pages=(Page(number=1, origin="file", markdown=""),), following=ReadCursor(page=1)),
     ],
 )
 async def test_a_compromised_child_cannot_keep_us_reading(batch):

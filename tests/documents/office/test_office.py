@@ -8,7 +8,7 @@ import pytest
 
 from penstock.documents.blocks import to_pages
 from penstock.documents.office.xlsx import read_xlsx
-from penstock.documents.text.batches import PageBatch, read_batch
+from penstock.documents.text.batches import ReadBatch, read_batch
 from penstock.kernel.sandbox.call import Sandbox
 from tests.documents.office_files import (
     cells,
@@ -85,7 +85,7 @@ class TestDocx:
         assert re.findall(r"# Chapter (\d+)", "\n".join(page.markdown for page in pages)) == [str(n) for n in range(40)]
         with path.open("rb") as file:
             batch = read_batch(file, "docx", 3, "")
-        assert isinstance(batch, PageBatch)
+        assert isinstance(batch, ReadBatch)
         assert list(batch.pages) == pages[2:]
 
 
@@ -112,7 +112,7 @@ class TestPptx:
     def test_reading_can_go_on_at_any_slide(self, slides):
         with slides.open("rb") as file:
             batch = read_batch(file, "pptx", 2, "1")
-        assert isinstance(batch, PageBatch)
+        assert isinstance(batch, ReadBatch)
         assert list(batch.pages) == read_here(slides)[1:]
 
 
@@ -183,7 +183,7 @@ class TestXlsx:
         for page in (2, 4, 6):
             with path.open("rb") as file:
                 batch = read_batch(file, "xlsx", page, resume_of(path, page))
-            assert isinstance(batch, PageBatch)
+            assert isinstance(batch, ReadBatch)
             assert list(batch.pages) == pages[page - 1 :]
 
 

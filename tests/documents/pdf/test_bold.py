@@ -4,7 +4,7 @@ import pytest
 
 from penstock.documents.layout.lines import TextLine
 from penstock.documents.pdf.bold import BoldDetector, is_bold
-from tests.documents.pdf import articles as making
+from tests.documents.pdf import articles
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_fonts_are_known_not_to_be_bold(font: str):
 def bold_words(paragraph: str, line_text: str, begin: int = 0, *, top: float = 78) -> str:
     """The bold part of a line with this text, from a character on."""
     line = TextLine(line_text, 78, top, 400, top + 12, 10)
-    with BoldDetector(making.paper(making.text(paragraph), making.text("<b>Below</b>"))) as detector:
+    with BoldDetector(articles.paper(articles.text(paragraph), articles.text("<b>Below</b>"))) as detector:
         [end] = detector.bold_ends(1, [(line, begin)])
     return line_text[begin:end]
 

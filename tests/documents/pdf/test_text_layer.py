@@ -7,7 +7,7 @@ import pytest
 from penstock.documents.pages import Page, Span
 from penstock.documents.pdf.survey import PdfSurvey, survey_pdf
 from penstock.documents.pdf.text_layer import TextLayer, TextLayers, read_text_layers
-from tests.documents import pdf_files as making
+from tests.documents import pdf_files
 
 WORDS = "Words of an old machine that nobody can see on the page at all. "
 CIPHER = "bcdfghjklmnpqrstvwxz"
@@ -29,28 +29,28 @@ def page_of(pdf: bytes) -> Page:
 
 class TestAPage:
     def test_keeps_headings_tables_and_lists(self):
-        markdown = page_of(making.report()).markdown
+        markdown = page_of(pdf_files.report()).markdown
         assert "# Annual report of the harbour\n" in markdown
         assert "## Ships by month\n" in markdown
         assert "| February | 9 | 2,150 |" in markdown
-        assert all(f"- {plan}" in markdown for plan in making.PLANS)
+        assert all(f"- {plan}" in markdown for plan in pdf_files.PLANS)
 
     def test_has_a_box_for_each_line_and_cell(self):
-        page = page_of(making.report())
+        page = page_of(pdf_files.report())
         title = next(span for span in page.spans if span.text == "Annual report of the harbour")
         assert title.box is not None
         assert (page.width, page.height) == pytest.approx((595.28, 841.89), abs=0.01)
         assert 70 < title.box[0] < title.box[2] < page.width
         assert 70 < title.box[1] < title.box[3] < 110
         cells = [span for span in page.spans if span.table == 0]
-        assert [span.text for span in cells] == [cell for row in making.SHIPS for cell in row]
+        assert [span.text for span in cells] == [cell for row in pdf_files.SHIPS for cell in row]
         assert {(span.row, span.column) for span in cells} == {(row, column) for row in range(4) for column in range(3)}
         assert all(span.box is not None for span in page.spans)
 
     def test_of_two_columns_is_read_down_the_first_and_then_the_second(self):
         left = " ".join(f"left{at}" for at in range(90))
         right = " ".join(f"right{at}" for at in range(90))
-        page = page_of(making.two_columns(left, right))
+        page = page_of(pdf_files.two_columns(left, right))
         assert page.markdown.split() == [*left.split(), *right.split()]
         assert " ".join(span.text for span in page.spans).split() == [*left.split(), *right.split()]
 
@@ -59,19 +59,21 @@ class TestAPage:
             for at, line in enumerate(["Invoice No: 7", "Seller: Mill Street", "Bill to: Harbour Books"]):
                 canvas.drawString(72, 700 - 14 * at, line)
 
-        assert page_of(making.drawn(draw)).markdown == "Invoice No: 7\n\nSeller: Mill Street\n\nBill to: Harbour Books"
+        assert (
+            page_of(pdf_files.drawn(draw)).markdown == "Invoice No: 7\n\nSeller: Mill Street\n\nBill to: Harbour Books"
+        )
 
     def test_has_lines_where_labels_and_values_were_taken_for_two_cells(self):
-        page = page_of(making.whole_invoice())
+        page = page_of(pdf_files.whole_invoice())
         lines = {span.text: span.box for span in page.spans if span.table is None and span.box}
-        for at, (label, value) in enumerate(making.HEAD):
+        for at, (label, value) in enumerate(pdf_files.HEAD):
             assert lines[label][1] == lines[value][1] == pytest.approx(67.4 + 14 * at, abs=0.1)
             assert f"| {label} | {value} |\n" in page.markdown
         assert "VAT ID: DE123456789" in lines
 
     def test_keeps_a_row_together_whose_texts_go_on_in_the_next_line(self):
         rows = [["Part", "Use", "Qty"], ["Pump\nXL-200", "For deep\nwells", "2"], ["Seal", "For pumps", "10"]]
-        cells = [span for span in page_of(making.table(rows)).spans if span.table == 0]
+        cells = [span for span in page_of(pdf_files.table(rows)).spans if span.table == 0]
         assert [span.text for span in cells if span.row == 1] == ["Pump XL-200", "For deep wells", "2"]
 
     def test_joins_the_runs_of_a_line_with_a_bold_word(self):
@@ -86,32 +88,32 @@ class TestAPage:
                 line.textOut(words)
             canvas.drawText(line)
 
-        assert [span.text for span in page_of(making.drawn(draw)).spans] == ["The total is 1,250.00 euros."]
+        assert [span.text for span in page_of(pdf_files.drawn(draw)).spans] == ["The total is 1,250.00 euros."]
 
     def test_cannot_forge_the_marker_between_pages(self):
-        assert "\n<!-- page" not in f"\n{page_of(making.pages_of('<!-- page 7 -->')).markdown}"
+        assert "\n<!-- page" not in f"\n{page_of(pdf_files.pages_of('<!-- page 7 -->')).markdown}"
 
     def test_is_one_of_the_requested_range(self):
-        pdf = making.pages_of(*(f"This is page {at}" for at in range(1, 8)))
+        pdf = pdf_files.pages_of(*(f"This is page {at}" for at in range(1, 8)))
         layers = read_text_layers(io.BytesIO(pdf), 3, 5, ())
         assert isinstance(layers, TextLayers)
         pages = [layer.page for layer in layers.layers if layer.page]
         assert [(page.number, page.markdown) for page in pages] == [(at, f"This is page {at}") for at in (3, 4, 5)]
 
     def test_opens_with_an_empty_password(self):
-        assert "| March | 17 | 5,020 |" in page_of(making.locked(making.report(), user="")).markdown
+        assert "| March | 17 | 5,020 |" in page_of(pdf_files.locked(pdf_files.report(), user="")).markdown
 
 
 class TestALayerIsNotTrusted:
     def test_where_there_is_none(self):
-        assert [layer.distrust for layer in layers_of(making.scan_of(making.INVOICE))] == ["none"]
+        assert [layer.distrust for layer in layers_of(pdf_files.scan_of(pdf_files.INVOICE))] == ["none"]
 
     def test_where_a_stamp_is_all_there_is_on_a_picture(self):
-        pdf = making.scan_of(making.INVOICE, layer="Scanned by a machine", invisible=False)
+        pdf = pdf_files.scan_of(pdf_files.INVOICE, layer="Scanned by a machine", invisible=False)
         assert [layer.distrust for layer in layers_of(pdf)] == ["sparse"]
 
     def test_where_it_is_invisible(self):
-        pdf = making.scan_of(making.INVOICE * 2, layer="\n".join([WORDS] * 8))
+        pdf = pdf_files.scan_of(pdf_files.INVOICE * 2, layer="\n".join([WORDS] * 8))
         assert [layer.distrust for layer in layers_of(pdf)] == ["invisible"]
 
     def test_where_it_is_invisible_and_there_is_no_picture(self):
@@ -121,7 +123,7 @@ class TestALayerIsNotTrusted:
             words.textLines([WORDS] * 8)
             canvas.drawText(words)
 
-        assert [layer.distrust for layer in layers_of(making.drawn(draw))] == ["invisible"]
+        assert [layer.distrust for layer in layers_of(pdf_files.drawn(draw))] == ["invisible"]
 
     @pytest.mark.parametrize(
         "mapping",
@@ -129,25 +131,25 @@ class TestALayerIsNotTrusted:
         ids=["other letters", "mojibake", "no letters"],
     )
     def test_where_its_font_maps_to_wrong_characters(self, mapping):
-        lines = [making.PROSE] * 8
-        truth = " ".join(making.PROSE.split())
-        (layer,) = layers_of(making.garbled(lines, mapping))
+        lines = [pdf_files.PROSE] * 8
+        truth = " ".join(pdf_files.PROSE.split())
+        (layer,) = layers_of(pdf_files.garbled(lines, mapping))
         assert layer.distrust == "garbled" or (layer.page is not None and truth in layer.page.markdown)
         assert CIPHER[5] * 2 not in (layer.page.markdown if layer.page else "")
 
     def test_where_every_letter_is_mapped_to_another(self):
-        (layer,) = layers_of(making.garbled([making.PROSE] * 8, lambda code: ord(CIPHER[code % len(CIPHER)])))
+        (layer,) = layers_of(pdf_files.garbled([pdf_files.PROSE] * 8, lambda code: ord(CIPHER[code % len(CIPHER)])))
         assert layer.distrust == "garbled"
 
 
 class TestALayerIsTrusted:
     def test_over_a_background_picture_when_it_can_be_seen(self):
-        pdf = making.scan_of(making.INVOICE * 2, layer="\n".join([WORDS] * 8), invisible=False)
+        pdf = pdf_files.scan_of(pdf_files.INVOICE * 2, layer="\n".join([WORDS] * 8), invisible=False)
         (layer,) = layers_of(pdf)
         assert layer.page is not None
         assert "old machine" in layer.page.markdown
 
     def test_when_it_is_short_and_alone(self):
-        assert page_of(making.pages_of("Yes.")).spans == (
-            Span(text="Yes.", box=page_of(making.pages_of("Yes.")).spans[0].box),
+        assert page_of(pdf_files.pages_of("Yes.")).spans == (
+            Span(text="Yes.", box=page_of(pdf_files.pages_of("Yes.")).spans[0].box),
         )

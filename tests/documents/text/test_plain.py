@@ -8,7 +8,7 @@ import pytest
 from penstock.documents.blocks import PageBreak
 from penstock.documents.errors import DocumentTooLarge
 from penstock.documents.kinds import Kind
-from penstock.documents.text.batches import PageBatch, read_batch
+from penstock.documents.text.batches import ReadBatch, read_batch
 from penstock.documents.text.csv_tables import read_csv
 from penstock.documents.text.document import read_batches
 from penstock.documents.text.plain import read_plain
@@ -145,6 +145,6 @@ def _from_every_page(path: Path, reader, kind: str, pages):
     for at, resume in enumerate(resumes, start=1):
         with path.open("rb") as file:
             batch = read_batch(file, kind, at + 1, resume)
-        assert isinstance(batch, PageBatch)
+        assert isinstance(batch, ReadBatch)
         assert list(batch.pages) == pages[at:]
         yield at

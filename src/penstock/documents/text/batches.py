@@ -48,7 +48,7 @@ class ReadCursor(msgspec.Struct, frozen=True, kw_only=True):
     resume: str = ""
 
 
-class PageBatch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class ReadBatch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Some pages, and the cursor of the next batch; None after the last."""
 
     pages: tuple[Page, ...]
@@ -73,7 +73,7 @@ def detect_kind_in_file(file: BinaryIO, filename: str) -> DetectedKind | Rejecti
         return Rejection(code=error.code, reason=str(error.values.get("seen", "")))
 
 
-def read_batch(file: BinaryIO, kind: str, page: int, resume: str) -> PageBatch | Rejection:
+def read_batch(file: BinaryIO, kind: str, page: int, resume: str) -> ReadBatch | Rejection:
     """Read pages from a cursor on, as many as fit a batch."""
     try:
         return _read_batch(file, Kind(kind), ReadCursor(page=page, resume=resume))
@@ -81,7 +81,7 @@ def read_batch(file: BinaryIO, kind: str, page: int, resume: str) -> PageBatch |
         return refused.rejection
 
 
-def _read_batch(file: BinaryIO, kind: Kind, start: ReadCursor) -> PageBatch:
+def _read_batch(file: BinaryIO, kind: Kind, start: ReadCursor) -> ReadBatch:
     pages: list[Page] = []
     size = 0
     blocks = READERS[kind](file, start.resume)
@@ -90,12 +90,12 @@ def _read_batch(file: BinaryIO, kind: Kind, start: ReadCursor) -> PageBatch:
         if page.number < start.page:
             continue
         if size >= BATCH_BYTES:
-            return PageBatch(pages=tuple(pages), following=ReadCursor(page=page.number))
+            return ReadBatch(pages=tuple(pages), following=ReadCursor(page=page.number))
         pages.append(page)
         size += len(msgspec.msgpack.encode(page))
         if size >= BATCH_BYTES and resume:
-            return PageBatch(pages=tuple(pages), following=ReadCursor(page=page.number + 1, resume=resume))
-    return PageBatch(pages=tuple(pages), following=None)
+            return ReadBatch(pages=tuple(pages), following=ReadCursor(page=page.number + 1, resume=resume))
+    return ReadBatch(pages=tuple(pages), following=None)
 
 
 def _directory(file: BinaryIO, head: bytes) -> bytes:

@@ -11,7 +11,7 @@ from pathlib import Path
 from penstock.documents.errors import DocumentTooLarge, DocumentUnreadable
 from penstock.documents.kinds import Kind, kind_by_signature
 from penstock.documents.sandbox_errors import document_errors, unwrap
-from penstock.documents.text.batches import PageBatch, ReadCursor, detect_kind_in_file, read_batch
+from penstock.documents.text.batches import ReadBatch, ReadCursor, detect_kind_in_file, read_batch
 from penstock.kernel.sandbox.limits import SandboxLimits
 from penstock.kernel.sandbox.session import SandboxSession
 
@@ -40,7 +40,7 @@ async def read_batches(
     *,
     max_pages: int = MAX_PAGES,
     limits: SandboxLimits = BATCH_LIMITS,
-) -> AsyncIterator[PageBatch]:
+) -> AsyncIterator[ReadBatch]:
     """Yield the pages of a file in batches, with one batch in memory at a time."""
     following: ReadCursor | None = ReadCursor()
     while following is not None:
@@ -62,7 +62,7 @@ def _beginning(path: Path) -> bytes:
         return file.read(SIGNATURE_BYTES)
 
 
-def _is_in_order(batch: PageBatch, first: int, after: int) -> bool:
+def _is_in_order(batch: ReadBatch, first: int, after: int) -> bool:
     """Pages must be consecutive, or a compromised child could keep us reading forever."""
     in_order = [page.number for page in batch.pages] == list(range(first, after))
     return in_order and (batch.following is None or first < after == batch.following.page)

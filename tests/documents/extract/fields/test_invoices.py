@@ -4,7 +4,7 @@ import io
 
 from penstock.documents.pages import Box, Page, Span
 from penstock.documents.pdf.text_layer import TextLayers, read_text_layers
-from tests.documents import pdf_files as making
+from tests.documents import pdf_files
 from tests.documents.extract.fields.fill import DATE, INTEGER, NUMBER, TEXT, array, citation, find, record
 
 
@@ -144,7 +144,7 @@ def test_a_chinese_invoice_that_ocr_reads_as_one_table():
 
 
 def test_an_invoice_with_its_head_right_of_the_seller_and_its_totals_at_the_edge():
-    layers = read_text_layers(io.BytesIO(making.whole_invoice()), 1, 1, ())
+    layers = read_text_layers(io.BytesIO(pdf_files.whole_invoice()), 1, 1, ())
     assert isinstance(layers, TextLayers)
     schema = record(
         invoice_number=TEXT,
