@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import delete, func, select
 
 from penstock.access.domain import Caller, Scope
@@ -42,6 +43,12 @@ from tests.fakes.ocr import EchoOcr, EchoShaper, NoOcr, OcrThatWaits
 ANNA = Caller(name="anna", user_id=5, scope=Scope.WRITE, key_id="k-anna")
 BERT = Caller(name="bert", user_id=6, scope=Scope.WRITE, key_id="k-bert")
 ROOT = Caller(name="root", user_id=1, scope=Scope.ADMIN, key_id="k-root")
+
+# For validation and response shapes, which do not depend on the database.
+on_sqlite = pytest.mark.parametrize("db_url", ["sqlite"], indirect=True)
+# For locks, races, run state and blobs, which each profile implements in its own way.
+on_both_profiles = pytest.mark.parametrize("profile", ["sqlite", "scale"], indirect=True)
+on_all_profiles = pytest.mark.parametrize("profile", ["sqlite", "postgres", "scale"], indirect=True)
 
 PAGES = "first page\fsecond page\fthird page"
 LIVE_SECONDS, FINAL_SECONDS = 86400.0, 3600.0

@@ -9,7 +9,6 @@ from typing import Any
 from penstock.documents.ocr.provider import Desk, Reading
 from penstock.documents.pages import read_pages
 from penstock.documents.postprocessor import ExtractionResult, ExtractionRule
-from penstock.etl import correction_check, rule_validation
 from penstock.etl.domain import Mode
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.db import Db
@@ -59,10 +58,9 @@ class JsonShaper:
 
 
 @asynccontextmanager
-async def open_review_client(db: Db, folder: Path) -> AsyncIterator["ReviewClient"]:
+async def open_review_client(db: Db, folder: Path, sandbox: Sandbox) -> AsyncIterator["ReviewClient"]:
     """A review client with a rule owned by anna."""
-    preload = (*rule_validation.PRELOAD, *correction_check.PRELOAD)
-    async with open_client(db, folder) as client, Sandbox(preload=preload) as sandbox:
+    async with open_client(db, folder) as client:
         shaper = JsonShaper(client.deps.blobs)
         client = client_with(client.deps, sandbox=sandbox, shapers=dict.fromkeys(Mode, shaper))
         yield ReviewClient(client, await new_rule(client))

@@ -16,7 +16,7 @@ from penstock.kernel.blobs import BlobsUnavailable
 from penstock.kernel.errors import Invalid, Unavailable
 from penstock.kernel.queue import JobState
 from penstock.kernel.runner import OUTAGE_WAIT_SECONDS
-from tests.etl.harness import EtlHarness
+from tests.etl.harness import EtlHarness, on_both_profiles
 from tests.etl.test_task_status import RunStateAway
 from tests.fakes.ocr import EchoOcr, OcrThatFails, OcrThatTimesOut, OcrThatWaits, RemoteOcr, ShaperThatFails
 from tests.plans import recorded
@@ -32,6 +32,7 @@ class ServiceAway(Unavailable):
 
 
 class TestTheChain:
+    @on_both_profiles
     async def test_a_document_becomes_markdown_and_then_a_result(self, harness: EtlHarness):
         task = await harness.submit()
         assert await harness.work() == 2
@@ -87,6 +88,7 @@ class TestTheChain:
         assert value["markdown_s3_key"] == f"users/5/etl_artifacts/3/{task.id}/mineru.md"
         assert (value["provider_task_id"], value["metadata"]["pages"]) == ("echo-a.txt", 3)
 
+    @on_both_profiles
     async def test_ocr_enqueues_post_processing_and_run_state_tells_of_each_step(self, harness: EtlHarness):
         ocr = OcrThatWaits(harness.deps.blobs, before_page=3)
         harness.set(provider=ocr)
@@ -111,6 +113,7 @@ class TestTheChain:
         assert (await harness.job(task, "ocr")).state is JobState.DONE
         assert (await harness.job(task, "postprocess")).state is JobState.DONE
 
+    @on_both_profiles
     async def test_after_ocr_run_state_points_to_the_markdown_and_to_the_next_job(self, harness: EtlHarness):
         task = await harness.submit()
         job = await harness.claim()
@@ -145,6 +148,7 @@ class TestTheChain:
         course = (await harness.shown(task)).course
         assert course.step < 5
 
+    @on_both_profiles
     async def test_states_in_between_write_no_row(self, harness: EtlHarness):
         task = await harness.submit()
         job = await harness.claim()
@@ -261,6 +265,7 @@ class TestFailures:
         assert (row.metadata["error_code"], row.metadata["error_stage"]) == (error.code, "mineru")
         assert lifecycle.WAITS not in row.metadata
 
+    @on_both_profiles
     async def test_run_state_that_never_comes_back_fails_the_task_in_the_end(self, harness: EtlHarness):
         harness.set(max_deferred_seconds=3600)
         task = await harness.submit()
@@ -317,6 +322,7 @@ class TestFailures:
         assert (await harness.row(task)).metadata["error_code"] == "MODE_UNKNOWN"
 
 
+@on_both_profiles
 class TestRefusals:
     async def test_a_worker_whose_run_state_somebody_else_took_tries_again(self, harness: EtlHarness):
         """A worker that lost its lease, and came back after a flush, stands before the one that has the run now."""
@@ -371,6 +377,7 @@ class TestTimeouts:
 
 
 class TestRemoteProviders:
+    @on_both_profiles
     async def test_a_task_id_is_kept_before_the_first_look_and_used_again(self, harness: EtlHarness):
         ocr = RemoteOcr(harness.deps.blobs, breaks=1)
         harness.set(provider=ocr)

@@ -13,6 +13,7 @@ from penstock.kernel.errors import Unavailable
 from penstock.kernel.processes import Heartbeat, ProcessKind
 from tests.conftest import open_db
 from tests.etl.api_client import EtlClient, client_with, open_client
+from tests.etl.harness import on_sqlite
 
 
 class BlobsThatAreAway(DiskBlobs):
@@ -20,6 +21,9 @@ class BlobsThatAreAway(DiskBlobs):
 
     async def check(self) -> None:
         raise BlobsUnavailable(reason="not mounted")
+
+
+pytestmark = on_sqlite
 
 
 @pytest.fixture

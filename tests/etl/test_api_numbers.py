@@ -7,6 +7,7 @@ import pytest
 
 from penstock.kernel.db import Db
 from tests.etl.api_client import EtlClient, open_client
+from tests.etl.harness import on_sqlite
 
 NOBODY_S = ["-1", "-9223372036854775809", str(2**63), "1" * 60, "9" * 5000]
 TASK_ROUTES = [
@@ -29,6 +30,9 @@ RULE_ROUTES = [
     ("GET", "/corrections", None),
     ("GET", "/accuracy", None),
 ]
+
+
+pytestmark = on_sqlite
 
 
 @pytest.fixture

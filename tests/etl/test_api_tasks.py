@@ -11,12 +11,16 @@ from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
 from penstock.kernel.errors import Invalid
 from tests.etl.api_client import CALLERS, EtlClient, client_with, open_client
+from tests.etl.harness import on_sqlite
 from tests.fakes.ocr import OcrThatFails
 
 KNOWN = {
     "task_id", "user_id", "project_id", "filename", "rule_id", "status", "progress", "created_at", "updated_at",
     "result", "error", "metadata",
 }  # fmt: skip
+
+
+pytestmark = on_sqlite
 
 
 @pytest.fixture

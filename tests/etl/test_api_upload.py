@@ -25,6 +25,12 @@ PROJECT = 'name="project_id"'
 
 
 @pytest.fixture
+def db_url(sqlite_url: str) -> str:
+    """Forms are parsed before the database matters, so once is enough."""
+    return sqlite_url
+
+
+@pytest.fixture
 async def client(db: Db, tmp_path: Path) -> AsyncIterator[EtlClient]:
     async with open_client(db, tmp_path, max_file_bytes=100_000) as opened:
         yield opened

@@ -20,10 +20,8 @@ from penstock.etl.retry import RetryOptions
 from penstock.kernel.errors import Invalid, Unavailable
 from penstock.kernel.leases import LeaseLost
 from penstock.kernel.queue import JobState
-from tests.etl.harness import ANNA, BERT, ROOT, EtlHarness
+from tests.etl.harness import ANNA, BERT, ROOT, EtlHarness, on_all_profiles, on_both_profiles
 from tests.fakes.ocr import EchoShaper, OcrThatFails, OcrThatWaits, RemoteOcr, ShaperThatFails
-
-everywhere = pytest.mark.parametrize("profile", ["sqlite", "postgres", "scale"], indirect=True)
 
 
 async def failed_in_shaping(harness: EtlHarness) -> int:
@@ -36,7 +34,7 @@ async def failed_in_shaping(harness: EtlHarness) -> int:
 
 
 class TestCancel:
-    @everywhere
+    @on_all_profiles
     async def test_a_waiting_task_is_cancelled_with_its_job(self, harness: EtlHarness):
         task = await harness.submit()
         cancelled = await cancel.cancel_task(harness.deps, ANNA, task.id)
@@ -67,6 +65,7 @@ class TestCancel:
         with pytest.raises(EtlTaskRunning, match="llm_processing"):
             await cancel.cancel_task(harness.deps, ANNA, task.id)
 
+    @on_both_profiles
     async def test_a_task_that_waits_for_its_next_attempt_is_not_cancelled(self, harness: EtlHarness):
         harness.set(provider=OcrThatFails(harness.deps.blobs, Unavailable(reason="later"), times=1))
         task = await harness.submit()
@@ -81,14 +80,18 @@ class TestCancel:
             await cancel.cancel_task(harness.deps, ANNA, task.id)
         assert (await harness.row(task)).status is Status.PENDING
 
-    @everywhere
+    @on_all_profiles
     async def test_of_a_cancel_and_a_claim_at_once_exactly_one_wins(self, harness: EtlHarness):
+        ocr = OcrThatWaits(harness.deps.blobs, before_page=1)  # the stage does not end before the cancel is answered
+        harness.set(provider=ocr)
         for number in range(8):
+            ocr.go_on.clear()
             task = await harness.submit(f"{number}.txt")
             await harness.deliver()
             cancelling = asyncio.create_task(cancel.cancel_task(harness.deps, ANNA, task.id))
             working = harness.begin()
             refused = (await asyncio.gather(cancelling, return_exceptions=True))[0]
+            ocr.go_on.set()
             await working
             await harness.work()
             row = await harness.row(task)
@@ -97,8 +100,8 @@ class TestCancel:
                 assert row.status is Status.COMPLETED
             else:
                 assert row.status is Status.CANCELLED
-                assert harness.ocr.pages_read.total() == 0
-            harness.ocr.pages_read.clear()
+                assert ocr.pages_read.total() == 0
+            ocr.pages_read.clear()
 
     async def test_what_is_over_is_not_cancelled(self, harness: EtlHarness):
         task = await harness.submit()
@@ -118,7 +121,7 @@ class TestCancel:
 
 
 class TestAbort:
-    @everywhere
+    @on_all_profiles
     async def test_a_worker_stops_at_its_next_page_and_overwrites_nothing(self, harness: EtlHarness):
         ocr, task, working = await harness.paused(before_page=2)
         aborted = await cancel.abort_task(harness.deps, ANNA, task.id)
@@ -133,6 +136,7 @@ class TestAbort:
         assert "users/5/processed/3/a.txt.json" not in await harness.keys()
         assert (await harness.job(task, "ocr")).state is JobState.DONE
 
+    @on_both_profiles
     async def test_a_worker_that_is_done_is_refused_when_it_settles(self, harness: EtlHarness):
         task = await harness.submit()
         job = await harness.claim()
@@ -143,6 +147,7 @@ class TestAbort:
         assert await harness.work() == 0
         assert (await harness.row(task)).status is Status.CANCELLED
 
+    @on_both_profiles
     async def test_a_result_that_comes_late_does_not_complete_a_cancelled_task(self, harness: EtlHarness):
         task = await harness.submit()
         job = await harness.claim()
@@ -170,6 +175,7 @@ class TestAbort:
         assert harness.ocr.calls == 1
 
 
+@on_both_profiles
 class TestLateWorkers:
     async def test_a_worker_that_lost_its_lease_cannot_settle_nor_turn_run_state_back(self, harness: EtlHarness):
         slow = OcrThatWaits(harness.deps.blobs, before_page=2)
@@ -241,7 +247,7 @@ class TestLateWorkers:
 
 
 class TestRetry:
-    @everywhere
+    @on_all_profiles
     async def test_from_post_processing_nothing_is_read_again(self, harness: EtlHarness):
         number = await failed_in_shaping(harness)
         opened = await retry.retry_task(harness.deps, ANNA, number, RetryOptions(from_stage=Stage.POSTPROCESS))
@@ -255,6 +261,7 @@ class TestRetry:
         assert await harness.transitions(opened) == ["submit", "fail", "retry", "complete"]
         assert (await harness.job(opened, "postprocess", run=2)).state is JobState.DONE
 
+    @on_both_profiles
     async def test_from_post_processing_it_is_shown_that_the_document_is_read(self, harness: EtlHarness):
         number = await failed_in_shaping(harness)
         seen: list[int] = []
@@ -366,7 +373,7 @@ class TestRetry:
         with pytest.raises(EtlTaskRunning):
             await retry.retry_task(harness.deps, ANNA, task.id, RetryOptions(force=True))
 
-    @everywhere
+    @on_all_profiles
     async def test_of_many_retries_at_once_one_opens_a_run(self, harness: EtlHarness):
         number = await failed_in_shaping(harness)
         tries = (retry.retry_task(harness.deps, ANNA, number, RetryOptions()) for _ in range(5))
@@ -390,6 +397,7 @@ class TestRetry:
         with pytest.raises(SourceNotFound):
             await retry.retry_task(harness.deps, ANNA, number, RetryOptions(from_stage=Stage.OCR))
 
+    @on_both_profiles
     async def test_run_state_shows_the_new_run_at_once(self, harness: EtlHarness):
         number = await failed_in_shaping(harness)
         opened = await retry.retry_task(harness.deps, ANNA, number, RetryOptions())

@@ -10,7 +10,7 @@ from penstock.etl.domain import Status
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.queue import JobState
 from penstock.kernel.runstate import RunState
-from tests.etl.harness import EtlHarness
+from tests.etl.harness import EtlHarness, on_both_profiles
 from tests.fakes.ocr import EchoOcr, EchoShaper, ShaperThatCosts
 
 
@@ -93,6 +93,7 @@ async def die_at(line: Line, point: int) -> bool:
     return line.fuse.blown
 
 
+@on_both_profiles
 async def test_a_worker_that_dies_anywhere_leaves_a_task_that_is_completed_once(harness: EtlHarness):
     line = Line(harness)
     for point in count():
@@ -139,6 +140,7 @@ async def test_a_worker_that_dies_anywhere_while_it_copies_what_is_known_makes_n
             return
 
 
+@on_both_profiles
 async def test_ocr_that_was_done_is_never_paid_for_again(harness: EtlHarness):
     task = await harness.submit()
     for _ in range(harness.deps.config.ocr_attempts):
@@ -151,6 +153,7 @@ async def test_ocr_that_was_done_is_never_paid_for_again(harness: EtlHarness):
     assert harness.ocr.calls == 1
 
 
+@on_both_profiles
 async def test_a_result_that_was_made_is_not_made_again(harness: EtlHarness):
     task = await harness.submit()
     held = await harness.claim()

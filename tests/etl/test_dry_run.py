@@ -14,6 +14,7 @@ from penstock.etl.domain import Mode
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
 from tests.etl.api_client import EtlClient, client_with, open_client
+from tests.etl.harness import on_sqlite
 
 
 class ShaperThatNeverEnds:
@@ -25,6 +26,9 @@ class ShaperThatNeverEnds:
     async def shape(self, filename: str, reading: Reading, rule: ExtractionRule, desk: Desk) -> ExtractionResult:
         await asyncio.Event().wait()
         raise AssertionError
+
+
+pytestmark = on_sqlite
 
 
 @pytest.fixture

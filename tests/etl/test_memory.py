@@ -18,11 +18,12 @@ from penstock.etl.store.tables import etl_memory
 from penstock.kernel.errors import Invalid
 from penstock.kernel.sandbox.call import Sandbox
 from tests.etl.cache_helpers import OTHER, SAME, markdown, ocr_of, read, remembered
-from tests.etl.harness import ANNA, BERT, ROOT, EtlHarness
+from tests.etl.harness import ANNA, BERT, ROOT, EtlHarness, on_both_profiles
 from tests.fakes.ocr import OcrThatFails
 
 
 class TestAHit:
+    @on_both_profiles
     async def test_a_known_document_under_another_name_is_not_read_again(self, harness: EtlHarness):
         first = await read(harness)
         second = await read(harness, "b.TXT")
@@ -33,6 +34,7 @@ class TestAHit:
         assert second.metadata["page_count"] == 2
         assert second.metadata["artifact_mineru_markdown_key"] == papers.markdown_key(second)
 
+    @on_both_profiles
     async def test_its_papers_are_the_tasks_own(self, harness: EtlHarness):
         first = await read(harness)
         second = await read(harness, "b.txt")
@@ -106,6 +108,7 @@ class TestAMiss:
         assert await remembered(harness) == []
         assert (await read(harness, "b.txt")).status is Status.COMPLETED
 
+    @on_both_profiles
     async def test_papers_that_are_gone_or_say_another_key_are_no_hit(self, harness: EtlHarness):
         first = await read(harness)
         await harness.deps.blobs.delete(papers.pages_key(first))

@@ -8,8 +8,12 @@ import pytest
 
 from penstock.kernel.db import Db
 from tests.etl.api_client import EtlClient, open_client
+from tests.etl.harness import on_sqlite
 
 TEXT = "Total: 12.5"
+
+
+pytestmark = on_sqlite
 
 
 @pytest.fixture

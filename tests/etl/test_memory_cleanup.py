@@ -12,7 +12,7 @@ from penstock.etl.store.memory import CachedStage
 from penstock.etl.store.tables import etl_memory
 from penstock.kernel.bulk import insert_rows
 from penstock.kernel.db import Db, Tx
-from tests.etl.harness import ANNA, EtlHarness
+from tests.etl.harness import ANNA, EtlHarness, on_both_profiles
 from tests.plans import explain, look, reads_a_whole_table, recorded, sorts
 
 ROWS = 20_000
@@ -47,6 +47,7 @@ async def test_a_key_has_one_row_and_the_latest_stands(db: Db):
         assert await memory.find_memory(tx, 6, first.key) is None
 
 
+@on_both_profiles
 async def test_what_is_old_is_forgotten_in_bites_and_what_is_young_stays(harness: EtlHarness):
     harness.set(history_days=30)
     for number in range(remove.BATCH + 5):
@@ -59,6 +60,7 @@ async def test_what_is_old_is_forgotten_in_bites_and_what_is_young_stays(harness
     assert await harness.count(etl_memory) == 1
 
 
+@on_both_profiles
 async def test_what_is_known_of_a_task_goes_in_the_transaction_that_removes_it(harness: EtlHarness):
     task, other = await harness.submit(), await harness.submit("b.txt")
     await harness.work()

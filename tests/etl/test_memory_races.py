@@ -10,7 +10,7 @@ from penstock.etl.domain import EtlTask, Stage, Status
 from penstock.etl.retry import RetryOptions
 from penstock.kernel.blobs import Blobs
 from tests.etl.cache_helpers import OTHER, SAME, markdown, ocr_of, read, remembered
-from tests.etl.harness import ANNA, EtlHarness
+from tests.etl.harness import ANNA, EtlHarness, on_both_profiles
 from tests.fakes.ocr import EchoOcr, OcrThatBreaksOff, RemoteOcr
 
 
@@ -39,6 +39,7 @@ class Meddled:
         return await self._inner.copy(source, target)
 
 
+@on_both_profiles
 class TestADocumentThatIsReplaced:
     async def test_what_was_read_is_not_remembered_as_what_was_hashed(self, harness: EtlHarness):
         harness.set(provider=OcrThatComesLate(harness.deps.blobs))
@@ -108,6 +109,7 @@ async def go_on(harness: EtlHarness, task: EtlTask) -> EtlTask:
     return row
 
 
+@on_both_profiles
 class TestRaces:
     async def test_two_tasks_at_once_may_both_read_and_the_last_is_remembered(self, harness: EtlHarness):
         tasks = [await harness.submit(name, text=SAME) for name in ("a.txt", "b.txt")]

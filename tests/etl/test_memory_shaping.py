@@ -15,7 +15,7 @@ from penstock.etl.retry import RetryOptions
 from penstock.etl.store import memory, rules
 from penstock.etl.store.tables import etl_memory
 from penstock.kernel.errors import Invalid
-from tests.etl.harness import ANNA, BERT, EtlHarness
+from tests.etl.harness import ANNA, BERT, EtlHarness, on_both_profiles
 from tests.fakes.ocr import ShaperThatCosts, ShaperThatFails
 
 SAME = "one page\fand another"
@@ -56,6 +56,7 @@ def hit_of(task: EtlTask) -> bool:
     return hit
 
 
+@on_both_profiles
 async def test_the_same_pages_under_the_same_rule_cost_nothing_again(harness: EtlHarness, shaper: ShaperThatCosts):
     first = await shaped(harness)
     second = await shaped(harness, "b.txt")
@@ -71,6 +72,7 @@ async def test_the_same_pages_under_the_same_rule_cost_nothing_again(harness: Et
     assert [second.result[name] for name in same] == [first.result[name] for name in same]
 
 
+@on_both_profiles
 async def test_the_result_its_places_and_its_notes_are_the_tasks_own(harness: EtlHarness, shaper: ShaperThatCosts):
     first = await shaped(harness)
     second = await shaped(harness, "b.txt")

@@ -10,7 +10,7 @@ from penstock.etl.domain import EtlTask
 from penstock.etl.papers import drop
 from penstock.etl.submit import NewTask, submit
 from penstock.kernel.blobs import BlobPage
-from tests.etl.harness import ANNA, EtlHarness
+from tests.etl.harness import ANNA, EtlHarness, on_both_profiles
 from tests.fakes.ocr import EchoOcr
 
 
@@ -30,6 +30,7 @@ async def test_everything_below_a_prefix_goes_however_many_pages_it_takes_to_lis
     await drop(blobs, "papers/1/")
 
 
+@on_both_profiles
 async def test_a_result_by_name_stays_that_of_a_later_task(harness: EtlHarness):
     ocr, slow, working = await harness.paused(before_page=2)
     harness.set(provider=EchoOcr(harness.deps.blobs))
@@ -50,6 +51,7 @@ async def test_a_result_by_name_stays_that_of_a_later_task(harness: EtlHarness):
     assert len(await harness.deps.blobs.get(papers.result_key(row))) == row.result["output_size"]
 
 
+@on_both_profiles
 @pytest.mark.parametrize("is_removed", [False, True])
 async def test_a_result_by_name_is_given_back_to_a_later_task_that_is_completed_meanwhile(
     harness: EtlHarness, monkeypatch: pytest.MonkeyPatch, is_removed: bool

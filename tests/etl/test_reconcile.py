@@ -18,7 +18,7 @@ from penstock.kernel.errors import Unavailable
 from penstock.kernel.leases import EPOCH
 from penstock.kernel.queue import JobState, job
 from penstock.kernel.runstate import RunEntry, RunState, SqlRunState
-from tests.etl.harness import EtlHarness
+from tests.etl.harness import EtlHarness, on_both_profiles
 from tests.fakes.ocr import EchoOcr, OcrThatFails, OcrThatWaits
 
 
@@ -48,6 +48,7 @@ async def finish_ocr(harness: EtlHarness) -> None:
     await harness.settle(held, settle)
 
 
+@on_both_profiles
 class TestRunStateThatIsLost:
     async def test_a_waiting_task_is_shown_again(self, harness: EtlHarness):
         task = await harness.submit()
@@ -132,6 +133,7 @@ class TestJobsThatAreLost:
         assert (await harness.row(task)).status is Status.PENDING
 
 
+@on_both_profiles
 class TestWhatCannotBeUnderstood:
     async def test_a_paper_that_cannot_be_read_is_none(self, harness: EtlHarness):
         task = await harness.submit()
@@ -175,6 +177,7 @@ class TestWhatCannotBeUnderstood:
         assert (await harness.job(good, "ocr")).state is JobState.WAITING
 
 
+@on_both_profiles
 class TestStale:
     async def test_a_task_whose_workers_die_each_time_fails_as_stale(self, harness: EtlHarness):
         task = await harness.submit()
@@ -289,6 +292,7 @@ class TestStale:
         assert (await harness.row(task)).status is Status.COMPLETED
 
 
+@on_both_profiles
 class TestEndsThatWereNotTold:
     async def test_run_state_of_a_task_that_is_over_learns_the_end(self, harness: EtlHarness):
         task = await harness.submit()
@@ -309,6 +313,7 @@ class TestEndsThatWereNotTold:
         assert await runs.find(harness.deps, task.id) is None
 
 
+@on_both_profiles
 async def test_a_turn_looks_at_one_page_and_the_next_turn_goes_on(harness: EtlHarness, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(reconcile, "PAGE", 2)
     tasks = [await harness.submit(f"{number}.txt") for number in range(5)]

@@ -11,7 +11,7 @@ from penstock.etl.errors import EtlTaskNotFound, EtlTaskRunning, SameNameRunning
 from penstock.etl.store.tables import etl_rule, etl_rule_version, etl_task
 from penstock.etl.submit import NewTask, submit
 from penstock.kernel.queue import Job
-from tests.etl.harness import ANNA, BERT, ROOT, EtlHarness
+from tests.etl.harness import ANNA, BERT, ROOT, EtlHarness, on_both_profiles
 from tests.fakes.ocr import OcrThatWaits
 
 
@@ -29,6 +29,7 @@ async def settled(harness: EtlHarness, held: Job) -> None:
 
 
 class TestDelete:
+    @on_both_profiles
     async def test_everything_of_a_task_goes_and_the_audit_line_stays(self, harness: EtlHarness):
         number = await completed(harness)
         await remove.delete_task(harness.deps, ANNA, number)
@@ -39,6 +40,7 @@ class TestDelete:
             lines = await audit.list_lines(tx)
         assert [(line.action, line.target) for line in lines] == [("etl.delete_task", f"etl:{number}")]
 
+    @on_both_profiles
     async def test_nobody_finds_it_any_more_not_even_in_run_state(self, harness: EtlHarness):
         number = await completed(harness)
         await remove.delete_task(harness.deps, ANNA, number)
@@ -69,6 +71,7 @@ class TestDelete:
         await harness.work()
         assert await harness.keys() == []
 
+    @on_both_profiles
     async def test_the_result_by_name_becomes_that_of_the_latest_task_that_is_left(self, harness: EtlHarness):
         first, second = await completed(harness), await completed(harness)
         public = "users/5/processed/3/a.txt.json"
@@ -77,6 +80,7 @@ class TestDelete:
         await harness.work()
         assert f"/{first}/".encode() in await harness.deps.blobs.get(public)
 
+    @on_both_profiles
     async def test_a_result_by_name_waits_for_the_namesake_that_is_under_way(self, harness: EtlHarness):
         old = await completed(harness)
         new = await harness.submit()
@@ -94,6 +98,7 @@ class TestDelete:
         assert f"/{new.id}/".encode() in await harness.deps.blobs.get("users/5/processed/3/a.txt.json")
         assert not [key for key in await harness.keys() if f"/{old}/" in key]
 
+    @on_both_profiles
     async def test_a_namesake_that_is_completed_meanwhile_gets_the_place(
         self, harness: EtlHarness, monkeypatch: pytest.MonkeyPatch
     ):
@@ -145,12 +150,14 @@ class TestDelete:
         await settled(harness, removal)
         assert await harness.keys() == []
 
+    @on_both_profiles
     async def test_nothing_is_left_by_a_worker_that_stops_after_the_task_is_gone(self, harness: EtlHarness):
         ocr, task, working = await harness.paused(before_page=2)
         await cancel.abort_task(harness.deps, ANNA, task.id)
         await self.check_nothing_is_left(harness, task, ocr, working)
         assert ocr.pages_read == {1: 1, 2: 1}
 
+    @on_both_profiles
     async def test_nothing_is_left_by_a_worker_of_an_earlier_run(self, harness: EtlHarness):
         ocr, task, working = await harness.paused(before_page=2)
         await cancel.abort_task(harness.deps, ANNA, task.id)
@@ -158,6 +165,7 @@ class TestDelete:
         await cancel.abort_task(harness.deps, ANNA, task.id)
         await self.check_nothing_is_left(harness, task, ocr, working)
 
+    @on_both_profiles
     async def test_doing_it_twice_is_harmless(self, harness: EtlHarness):
         number = await completed(harness)
         await remove.delete_task(harness.deps, ANNA, number)
@@ -168,6 +176,7 @@ class TestDelete:
 
 
 class TestForget:
+    @on_both_profiles
     async def test_old_tasks_go_and_young_and_running_ones_stay(self, harness: EtlHarness):
         old = await completed(harness, "old.txt")
         waiting = await harness.submit("waiting.txt")

@@ -1,19 +1,12 @@
 """A person looks at a result: corrects it, confirms it, says that it is right; and what is not taken is told."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from penstock.kernel.clock import ManualClock
-from penstock.kernel.db import Db
-from tests.etl.review_client import BILL, ReviewClient, open_review_client
+from tests.etl.harness import on_sqlite
+from tests.etl.review_client import BILL, ReviewClient
 
-
-@pytest.fixture
-async def reviews(db: Db, tmp_path: Path) -> AsyncIterator[ReviewClient]:
-    async with open_review_client(db, tmp_path) as opened:
-        yield opened
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), on_sqlite]
 
 
 async def test_a_value_is_corrected_beside_the_original_which_stays(reviews: ReviewClient):

@@ -1,8 +1,7 @@
 """What becomes of corrections: withdrawn, outlived by a retry, made by two at once, too many, and gone with a task."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,16 +12,12 @@ from penstock.etl.domain.review import NewCorrection
 from penstock.etl.review import ReviewInput
 from penstock.etl.store.tables import etl_correction, etl_review
 from penstock.kernel.clock import ManualClock
-from penstock.kernel.db import Db
+from penstock.kernel.sandbox.call import Sandbox
 from tests.etl.api_client import CALLERS
-from tests.etl.harness import ANNA, EtlHarness
-from tests.etl.review_client import BILL, ReviewClient, new_rule, open_review_client
+from tests.etl.harness import ANNA, EtlProfile, on_both_profiles, on_sqlite, open_harness
+from tests.etl.review_client import BILL, ReviewClient, new_rule
 
-
-@pytest.fixture
-async def reviews(db: Db, tmp_path: Path) -> AsyncIterator[ReviewClient]:
-    async with open_review_client(db, tmp_path) as opened:
-        yield opened
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_a_correction_is_withdrawn_once_and_the_original_shows_again(reviews: ReviewClient, clock: ManualClock):
@@ -40,6 +35,7 @@ async def test_a_correction_is_withdrawn_once_and_the_original_shows_again(revie
     assert ((await reviews.accuracy())["corrected"], (await reviews.accuracy())["values"]) == (0, 8)
 
 
+@on_sqlite
 async def test_what_stands_no_more_or_never_was_cannot_be_withdrawn(reviews: ReviewClient):
     task_id, other = await reviews.completed(), await reviews.completed(name="b.md")
     [first] = (await reviews.correct(task_id, ("/total", 91)))["corrections"]
@@ -51,6 +47,7 @@ async def test_what_stands_no_more_or_never_was_cannot_be_withdrawn(reviews: Rev
     assert await reviews.client.refused("DELETE", elsewhere) == (404, "CORRECTION_NOT_FOUND")
 
 
+@on_sqlite
 async def test_a_correction_on_which_others_build_is_not_withdrawn_before_them(reviews: ReviewClient):
     task_id = await reviews.completed()
     [outer] = (await reviews.correct(task_id, ("/items", [{"what": "c", "price": n} for n in range(3)])))["corrections"]
@@ -83,6 +80,7 @@ async def test_a_retry_starts_without_corrections_and_the_old_ones_stay_listed_w
     ]
 
 
+@on_sqlite
 async def test_the_schema_is_that_of_the_version_that_the_task_has(reviews: ReviewClient):
     task_id = await reviews.completed()
     other = {"type": "object", "properties": {"total": {"type": "string"}}}
@@ -113,6 +111,7 @@ async def test_a_task_takes_a_thousand_corrections_and_not_one_more(reviews: Rev
     assert (len(pages), len(numbers), numbers) == (10, 1000, sorted(set(numbers), reverse=True))
 
 
+@on_sqlite
 async def test_big_lists_are_corrected_in_one_place_and_a_result_beyond_measure_is_refused(reviews: ReviewClient):
     rows = [{"what": f"row {n}", "price": n} for n in range(20_000)]
     task_id = await reviews.completed({"number": "1", "items": rows})
@@ -129,6 +128,7 @@ async def test_big_lists_are_corrected_in_one_place_and_a_result_beyond_measure_
     assert told == (413, "RESULT_NOT_REVIEWABLE")
 
 
+@on_sqlite
 async def test_a_result_with_more_values_than_anybody_looks_at_is_refused(reviews: ReviewClient):
     rule_id = await new_rule(reviews.client, schema={"type": "object"})
     task_id = await reviews.completed({"n": [0] * 100_001}, rule_id=rule_id)
@@ -136,6 +136,7 @@ async def test_a_result_with_more_values_than_anybody_looks_at_is_refused(review
     assert told == (413, "RESULT_NOT_REVIEWABLE")
 
 
+@on_sqlite
 async def test_a_schema_whose_pattern_would_hang_others_is_answered_at_once(reviews: ReviewClient):
     schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}}
     task_id = await reviews.completed({"a": "a"}, rule_id=await new_rule(reviews.client, schema=schema))
@@ -195,13 +196,15 @@ async def test_a_deleted_task_takes_what_was_said_about_it_along_and_no_other(re
     assert (await reviews.accuracy())["reviewed_tasks"] == 1
 
 
-async def test_what_was_said_is_kept_on_every_set_up(harness: EtlHarness):
-    task = await harness.submit()
-    await harness.work()
-    given = ReviewInput(corrections=[NewCorrection(pointer="/page_count", value="4", note="一页")], reviewed=True)
-    async with harness.deps.sandbox:
-        told = await review.correct(harness.deps, ANNA, task.id, given)
-    assert [(one.original, one.corrected, one.note) for one in told.corrections] == [("3", "4", "一页")]
-    mended: Any = await review.corrected_result(harness.deps, CALLERS["root"], task.id)
-    assert b'"page_count":4' in mended
-    assert await harness.keys("users/5/processed/3/") == ["users/5/processed/3/a.txt.json"]
+@on_both_profiles
+async def test_a_review_works_on_every_profile(profile: EtlProfile, clock: ManualClock, sandbox: Sandbox):
+    async with open_harness(profile, clock) as harness:
+        deps = replace(harness.deps, sandbox=sandbox)
+        task = await harness.submit()
+        await harness.work()
+        given = ReviewInput(corrections=[NewCorrection(pointer="/page_count", value="4", note="一页")], reviewed=True)
+        stored = await review.correct(deps, ANNA, task.id, given)
+        assert [(one.original, one.corrected, one.note) for one in stored.corrections] == [("3", "4", "一页")]
+        corrected: Any = await review.corrected_result(deps, CALLERS["root"], task.id)
+        assert b'"page_count":4' in corrected
+        assert await harness.keys("users/5/processed/3/") == ["users/5/processed/3/a.txt.json"]

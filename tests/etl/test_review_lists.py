@@ -3,21 +3,15 @@
 import csv
 import io
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.etl import accuracy
-from penstock.kernel.db import Db
-from tests.etl.review_client import BILL, ReviewClient, new_rule, open_review_client
+from tests.etl.harness import on_sqlite
+from tests.etl.review_client import BILL, ReviewClient, new_rule
 
-
-@pytest.fixture
-async def reviews(db: Db, tmp_path: Path) -> AsyncIterator[ReviewClient]:
-    async with open_review_client(db, tmp_path) as opened:
-        yield opened
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def of_rule(reviews: ReviewClient, query: str = "", *, key: str = "anna") -> Any:
@@ -75,6 +69,7 @@ async def test_everyone_sees_what_was_said_about_their_own_tasks_and_an_admin_al
         assert [json.loads(line)["task_id"] for line in lines] == seen
 
 
+@on_sqlite
 async def test_a_foreign_rule_is_not_found_in_any_form(reviews: ReviewClient):
     for path in ("/corrections", "/corrections?format=csv", "/corrections?format=jsonl", "/accuracy"):
         for rule_id, key in ((reviews.rule_id, "bert"), (99, "anna"), (99, "root")):
@@ -82,6 +77,7 @@ async def test_a_foreign_rule_is_not_found_in_any_form(reviews: ReviewClient):
             assert told == (404, "RULE_NOT_FOUND")
 
 
+@on_sqlite
 async def test_what_is_asked_for_in_nonsense_is_refused(reviews: ReviewClient):
     for query in ("limit=0", "limit=101", "limit=x", "after=0", "after=-1", "version=0", "version=x", "format=xml"):
         told = await reviews.client.refused("GET", f"/rules/{reviews.rule_id}/corrections?{query}")
@@ -92,6 +88,7 @@ async def test_what_is_asked_for_in_nonsense_is_refused(reviews: ReviewClient):
         await reviews.client.json("GET", f"/rules/{reviews.rule_id}/{path}?version={2**31 - 1}")
 
 
+@on_sqlite
 async def test_a_table_can_be_opened_without_running_what_a_document_says(reviews: ReviewClient):
     task_id = await reviews.completed({**BILL, "number": "=HYPERLINK(1)"})
     body = {"corrections": [
@@ -136,12 +133,14 @@ async def test_a_file_has_all_of_them_however_many_and_keeps_the_kinds_of_values
     assert rest.body.splitlines() == answer.body.splitlines()[4:]
 
 
+@on_sqlite
 async def test_an_empty_table_still_has_its_headings(reviews: ReviewClient):
     answer = await reviews.client.call("GET", f"/rules/{reviews.rule_id}/corrections?format=csv")
     assert answer.body.decode("utf-8-sig").startswith("correction_id,task_id,run,")
     assert (await reviews.client.call("GET", f"/rules/{reviews.rule_id}/corrections?format=jsonl")).body == b""
 
 
+@on_sqlite
 async def test_without_a_review_there_is_no_figure(reviews: ReviewClient):
     await reviews.completed()
     assert await reviews.accuracy() == {
@@ -187,6 +186,7 @@ async def test_both_runs_of_a_task_count_and_the_task_once(reviews: ReviewClient
     assert (told["values"], told["corrected"], told["reviewed_tasks"]) == (16, 1, 1)
 
 
+@on_sqlite
 async def test_a_rule_with_a_map_of_names_has_no_more_fields_than_can_be_shown(
     reviews: ReviewClient, monkeypatch: pytest.MonkeyPatch
 ):

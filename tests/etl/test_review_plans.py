@@ -14,7 +14,7 @@ from penstock.kernel.db import Db, Tx
 from tests.plans import explain, look, reads_a_whole_table, recorded, sorts
 
 Verb = Callable[[Tx], Awaitable[object]]
-ROWS = 20_000
+ROWS = 6_000
 
 WANTED = {
     "rule": RuleFilter(rule_id=3),
@@ -46,7 +46,7 @@ VERBS: dict[str, Verb] = {
 
 @pytest.fixture
 async def full(db: Db) -> Db:
-    """Twenty thousand of each, of twenty rules in five versions and a hundred users."""
+    """Reviews and corrections of twenty rules in five versions and a hundred users."""
     now = db.clock.now()
     said: list[tuple[Any, ...]] = []
     kept: list[tuple[Any, ...]] = []

@@ -12,6 +12,7 @@ import pytest
 from penstock.etl import rules
 from penstock.kernel.db import Db
 from tests.etl.api_client import INVOICE, EtlClient, open_client
+from tests.etl.harness import on_sqlite
 
 
 @pytest.fixture
@@ -58,6 +59,7 @@ async def test_processes_that_start_together_take_a_file_in_once(client: EtlClie
     assert await listed(client) == [("letter", 1, True)]
 
 
+@on_sqlite
 async def test_a_file_that_is_gone_leaves_its_rule(client: EtlClient, folder: Path, caplog: pytest.LogCaptureFixture):
     write(folder, "letter.json", postprocess_mode="skip")
     await rules.load_rule_files(client.deps, folder)
@@ -68,6 +70,7 @@ async def test_a_file_that_is_gone_leaves_its_rule(client: EtlClient, folder: Pa
     assert await listed(client) == [("letter", 1, True)]
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -94,5 +97,6 @@ async def test_a_bad_file_is_told_of_and_stops_nobody(
     assert await listed(client) == [("good", 1, True)]
 
 
+@on_sqlite
 async def test_no_folder_is_no_rules(client: EtlClient, tmp_path: Path):
     assert await rules.load_rule_files(client.deps, tmp_path / "nowhere") == 0

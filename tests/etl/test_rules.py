@@ -13,6 +13,7 @@ from penstock.etl import rules
 from penstock.etl.store.rules import find_rule, get_rule_version, move_rule
 from penstock.kernel.db import Db
 from tests.etl.api_client import INVOICE, EtlClient, client_with, open_client
+from tests.etl.harness import on_sqlite
 
 FIELDS = {"name": "Invoices", "json_schema": INVOICE, "postprocess_mode": "fields"}
 SKIP = {"name": "Letters", "postprocess_mode": "skip"}
@@ -37,6 +38,7 @@ async def test_a_rule_that_is_made_can_be_read_again(client: EtlClient):
     assert (made["description"], made["system_prompt"], made["postprocess_strategy"]) == ("For us.", "Be exact.", None)
 
 
+@on_sqlite
 async def test_a_schema_keeps_the_order_of_its_fields(client: EtlClient):
     fields = {name: {"type": "string"} for name in ("zeta", "invoice_number", "a", "total")}
     made = await client.json("POST", "/rules", {**FIELDS, "json_schema": {"type": "object", "properties": fields}})
@@ -44,6 +46,7 @@ async def test_a_schema_keeps_the_order_of_its_fields(client: EtlClient):
     assert list(read["json_schema"]["properties"]) == list(fields)
 
 
+@on_sqlite
 async def test_without_a_mode_a_rule_asks_a_model_and_needs_a_schema(client: EtlClient):
     made = await client.json("POST", "/rules", {"name": "Ask", "json_schema": INVOICE})
     assert made["postprocess_mode"] == "llm"
@@ -51,6 +54,7 @@ async def test_without_a_mode_a_rule_asks_a_model_and_needs_a_schema(client: Etl
     assert await client.refused("POST", "/rules", {"name": "Ask", "json_schema": {}}) == (400, "BAD_RULE")
 
 
+@on_sqlite
 async def test_a_rule_that_skips_needs_no_schema(client: EtlClient):
     made = await client.json("POST", "/rules", {"name": "Skip", "postprocess_mode": "skip", "json_schema": {}})
     assert (made["postprocess_mode"], made["json_schema"]) == ("skip", None)
@@ -85,6 +89,7 @@ async def test_a_users_rule_that_is_made_the_default_is_everyones_and_stays_as_i
     assert (answer.status, answer.json["code"]) == (409, "DEFAULT_RULE_MISSING")
 
 
+@on_sqlite
 async def test_a_default_that_does_not_exist_is_told_of_at_the_start(
     client: EtlClient, caplog: pytest.LogCaptureFixture
 ):
@@ -94,6 +99,7 @@ async def test_a_default_that_does_not_exist_is_told_of_at_the_start(
     assert "4711" in caplog.text
 
 
+@on_sqlite
 @pytest.mark.parametrize(("method", "body"), [("PUT", {"name": "Mine"}), ("DELETE", None)])
 async def test_a_rule_of_the_system_stays_as_it_is(client: EtlClient, tmp_path: Path, method: str, body: object):
     write(tmp_path / "rules", "shared.json", '{"postprocess_mode": "skip"}')
@@ -135,11 +141,13 @@ async def test_a_change_of_what_was_changed_meanwhile_is_none(client: EtlClient)
     assert (await client.json("GET", f"/rules/{rule_id}"))["version"] == 2
 
 
+@on_sqlite
 async def test_a_change_to_what_is_there_makes_no_version(client: EtlClient):
     rule_id = (await client.json("POST", "/rules", SKIP))["rule_id"]
     assert (await client.json("PUT", f"/rules/{rule_id}", SKIP))["version"] == 1
 
 
+@on_sqlite
 async def test_a_change_is_held_to_what_a_new_rule_is_held_to(client: EtlClient):
     rule_id = (await client.json("POST", "/rules", FIELDS))["rule_id"]
     bad: list[dict[str, Any]] = [{"json_schema": None}, {"json_schema": {"type": "string"}}]
@@ -197,6 +205,7 @@ async def test_rules_come_in_pages_with_the_default_in_the_first(client: EtlClie
     assert seen == ["default", "r0", "r1", "r2", "r3"]
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     "body",
     [

@@ -11,7 +11,7 @@ from penstock.etl.desk import StageDesk
 from penstock.etl.domain import Phase, Status
 from penstock.etl.errors import RunCancelled
 from penstock.etl.runs import RANKS, Course, Standing, Trail, job_id
-from tests.etl.harness import EtlHarness
+from tests.etl.harness import EtlHarness, on_both_profiles
 from tests.fakes.ocr import EchoShaper
 
 POINTERS = ("artifact_mineru_markdown_key", "provider_task_id", "page_count", "pages_done", "ocr", "cache")
@@ -37,6 +37,7 @@ async def test_other_programs_can_read_the_hash_of_a_running_task(harness: EtlHa
     assert await harness.link.execute("HGET", f"etl:task:{task.id}", "artifact_mineru_markdown_key")
 
 
+@on_both_profiles
 class TestOrder:
     async def test_within_a_run_no_status_gives_way_to_an_earlier_one(self, harness: EtlHarness):
         task = await harness.submit()
@@ -100,6 +101,7 @@ class TestOrder:
         assert again.task.progress == 80
 
 
+@on_both_profiles
 class TestWhatWasRead:
     @pytest.mark.parametrize("lost", [False, True])
     async def test_is_shown_when_post_processing_begins_and_put_again_only_where_it_was_lost(
@@ -139,6 +141,7 @@ class TestPlace:
         assert entry is not None
         assert entry.final
 
+    @on_both_profiles
     async def test_an_entry_holds_all_that_a_status_answer_needs(self, harness: EtlHarness):
         task = await harness.submit()
         entry = await harness.deps.runs.get(f"etl:task:{task.id}")

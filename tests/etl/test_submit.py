@@ -25,7 +25,7 @@ from penstock.kernel.blobs import BadBlobKey
 from penstock.kernel.db import Tx
 from penstock.kernel.errors import Unavailable
 from penstock.kernel.queue import JobQueue, JobState, NewJob, job
-from tests.etl.harness import ANNA, BERT, ROOT, EtlHarness
+from tests.etl.harness import ANNA, BERT, ROOT, EtlHarness, on_both_profiles
 
 FIELDS = RuleBody(name="invoice", json_schema={"type": "object"}, postprocess_mode=Mode.FIELDS)
 
@@ -36,6 +36,7 @@ async def add_rule(harness: EtlHarness, *, user_id: int = 5) -> int:
 
 
 class TestTakingIn:
+    @on_both_profiles
     async def test_the_row_the_job_and_run_state_are_there_at_once(self, harness: EtlHarness):
         task = await harness.submit()
         assert await harness.row(task) == task
@@ -52,6 +53,7 @@ class TestTakingIn:
         first, second = await harness.submit("a.txt"), await harness.submit("b.txt")
         assert second.id > first.id
 
+    @on_both_profiles
     async def test_the_relay_puts_run_state_when_nobody_else_could(self, harness: EtlHarness):
         task = await harness.submit()
         await harness.lose_run_state(task)
@@ -148,6 +150,7 @@ class TestRefusals:
         with pytest.raises(DocumentTooLarge):
             await harness.submit()
 
+    @on_both_profiles
     async def test_a_full_queue_refuses_and_a_finished_task_makes_room(self, harness: EtlHarness):
         harness.set(queue_size=2)
         for name in ("a.txt", "b.txt"):
@@ -159,6 +162,7 @@ class TestRefusals:
         await harness.work()
         assert (await harness.submit("c.txt")).status is Status.PENDING
 
+    @on_both_profiles
     async def test_a_queue_takes_no_more_when_many_come_at_once(self, harness: EtlHarness):
         harness.set(queue_size=2)
         names = [f"{number}.txt" for number in range(10)]
@@ -169,6 +173,7 @@ class TestRefusals:
         assert sum(isinstance(answer, QueueFull) for answer in answers) == 8
         assert await harness.count(etl_task) == 2
 
+    @on_both_profiles
     async def test_a_job_that_cannot_be_written_leaves_no_task(self, harness: EtlHarness):
         class QueueThatFails(JobQueue):
             async def enqueue(self, tx: Tx, *jobs: NewJob) -> list[str]:
@@ -181,6 +186,7 @@ class TestRefusals:
         assert (await harness.count(etl_task), await harness.count(job)) == (0, 0)
 
 
+@on_both_profiles
 async def test_a_number_is_never_given_twice(harness: EtlHarness):
     task = await harness.submit()
     async with harness.db.tx() as tx:

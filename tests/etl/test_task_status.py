@@ -15,7 +15,7 @@ from penstock.etl.errors import ArtifactNotReady, EtlTaskNotFound
 from penstock.etl.submit import NewTask, submit
 from penstock.etl.task_status import TaskQuery
 from penstock.kernel.runstate import RunEntry, RunState
-from tests.etl.harness import ANNA, BERT, ROOT, EtlHarness
+from tests.etl.harness import ANNA, BERT, ROOT, EtlHarness, on_both_profiles
 from tests.fakes.ocr import OcrThatWaits
 from tests.plans import recorded
 
@@ -66,6 +66,7 @@ async def names(harness: EtlHarness, wanted: TaskQuery | None = None, *, by: Cal
 
 
 class TestOne:
+    @on_both_profiles
     async def test_run_state_is_asked_and_the_row_once_by_its_number(self, harness: EtlHarness):
         task = await harness.submit()
         await harness.do(await harness.claim())
@@ -101,12 +102,14 @@ class TestOne:
         found = await task_status.get_task(harness.deps, ANNA, task.id)
         assert (found.status, found.result) == (Status.COMPLETED, (await harness.row(task)).result)
 
+    @on_both_profiles
     async def test_a_final_task_looks_the_same_from_both(self, harness: EtlHarness):
         task = await harness.submit()
         await harness.work()
         shown = await task_status.get_task(harness.deps, ANNA, task.id)
         assert shown == await harness.row(task)
 
+    @on_both_profiles
     async def test_run_state_is_kept_for_a_time_and_then_the_row_has_to_do(self, harness: EtlHarness):
         task = await harness.submit()
         harness.clock.advance(seconds=86401)
@@ -151,6 +154,7 @@ class TestOne:
 
 
 class TestLists:
+    @on_both_profiles
     async def test_the_newest_come_first_and_pages_follow_each_other(self, harness: EtlHarness):
         for number in range(5):
             await harness.submit(f"{number}.txt")
@@ -158,6 +162,7 @@ class TestLists:
         assert await names(harness, TaskQuery(limit=2, offset=2)) == ["2.txt", "1.txt"]
         assert await names(harness, TaskQuery(limit=2, offset=4)) == ["0.txt"]
 
+    @on_both_profiles
     async def test_run_state_is_laid_over_what_is_under_way(self, harness: EtlHarness):
         done = await harness.submit("done.txt")
         await harness.work()
@@ -171,6 +176,7 @@ class TestLists:
         assert found[read.id].progress == 80
         assert "artifact_mineru_markdown_key" in found[read.id].metadata
 
+    @on_both_profiles
     async def test_a_list_by_status_also_knows_what_only_run_state_knows(self, harness: EtlHarness):
         await harness.submit("read.txt")
         await harness.do(await harness.claim())
@@ -193,6 +199,7 @@ class TestLists:
         assert await names(harness, TaskQuery(status=Status.LLM_PROCESSING)) == ["first.txt"]
         assert await names(harness, TaskQuery(status=Status.PENDING, limit=3, offset=3)) == ["1.txt", "0.txt"]
 
+    @on_both_profiles
     async def test_lists_are_by_project_and_by_owner(self, harness: EtlHarness):
         await harness.submit("a.txt")
         key = await harness.put("b.txt")
@@ -214,6 +221,7 @@ class TestLists:
 
 
 class TestPapers:
+    @on_both_profiles
     async def test_papers_are_there_when_they_are_made(self, harness: EtlHarness):
         task = await harness.submit()
 

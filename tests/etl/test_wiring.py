@@ -17,7 +17,7 @@ from penstock.kernel.queue import JobState, NewJob, get_job
 from penstock.settings import EtlSettings, Settings
 from penstock.tasks.remove import REMOVE_JOB
 from penstock.wiring import MODULES, Runtime, open_runtime
-from tests.etl.harness import ANNA, EtlProfile
+from tests.etl.harness import ANNA, EtlProfile, on_both_profiles
 from tests.fakes.blocking_handler import wait_until
 from tests.fakes.ocr import OcrThatWaits
 
@@ -71,6 +71,7 @@ async def ended(house: Runtime, task: EtlTask) -> EtlTask:
     return await task_status.get_task(house.modules.etl, ANNA, task.id)
 
 
+@on_both_profiles
 async def test_a_document_is_read_and_shaped_by_the_workers_of_the_house(settings: Settings):
     async with open_runtime(settings) as house, working(house):
         task = await ended(house, await put(house))
@@ -86,6 +87,7 @@ async def test_a_document_is_read_and_shaped_by_the_workers_of_the_house(setting
         await wait_until(is_told, seconds=30)
 
 
+@on_both_profiles
 async def test_settings_reach_the_room(settings: Settings):
     async with open_runtime(settings) as house:
         task = await put(house)
@@ -118,6 +120,7 @@ async def test_patience_can_be_set(settings: Settings):
         assert house.modules.etl.config.max_deferred_seconds == 7
 
 
+@on_both_profiles
 async def test_the_room_has_slots_of_its_own(settings: Settings):
     """One stage at a time here, as was set, and jobs of other rooms do not wait for it."""
     async with open_runtime(settings) as house:
