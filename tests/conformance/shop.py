@@ -33,7 +33,7 @@ class Crew(Protocol):
 
 
 class Shop:
-    """A queue whose workers look at the ledger themselves: `run` does what is due now."""
+    """A queue whose workers poll the job table: `run` does what is due now."""
 
     def __init__(self, db: Db) -> None:
         self.db = db
@@ -69,10 +69,10 @@ class Shop:
             with pytest.raises(asyncio.CancelledError):
                 await task
 
-    async def claim(self, *, seconds: float = 60, room: str = "") -> list[Job]:
+    async def claim(self, *, seconds: float = 60, module: str = "") -> list[Job]:
         """What a worker does first; for tests in which that worker then falls silent."""
         async with self.db.tx(actor="worker-2") as tx:
-            return await self.queue.claim(tx, owner="worker-2", seconds=seconds, limit=10, module=room)
+            return await self.queue.claim(tx, owner="worker-2", seconds=seconds, limit=10, module=module)
 
     async def rescue(self) -> list[str]:
         async with self.db.tx(actor="reaper") as tx:
@@ -88,7 +88,7 @@ class Shop:
 
 
 class ArqShop(Shop):
-    """A queue whose workers get tickets from ARQ. ARQ looks at the real time, the ledger at the test's: it decides."""
+    """A queue whose workers get tickets from ARQ. ARQ uses real time, the job table the test clock, which decides."""
 
     def __init__(self, db: Db, redis_client: RedisClient) -> None:
         super().__init__(db)

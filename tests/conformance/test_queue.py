@@ -1,4 +1,4 @@
-"""What every job queue does, whatever runs the jobs. The ledger is the record in each of them."""
+"""What every job queue does, whatever runs the jobs. The job table is the record in each of them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ from tests.conformance.shop import IMPLEMENTATIONS, OpenShop, Shop, fails
 
 
 class StoreAway(Unavailable):
-    """A part of our own house is away."""
+    """An internal outage."""
 
     code = "STORE_AWAY"
     internal_outage = True
@@ -94,7 +94,7 @@ class TestEnqueue:
         clock.advance(seconds=60)
         assert await shop.run() == 1
 
-    async def test_rooms_do_not_work_for_each_other(self, shop: Shop):
+    async def test_workers_of_one_module_leave_the_jobs_of_others(self, shop: Shop):
         await shop.add(NewJob(kind="note", id="a", module="gateway"), NewJob(kind="note", id="b", module="etl"))
         await shop.run(modules=("gateway",))
         assert shop.noted == ["a"]
@@ -230,9 +230,7 @@ class TestTryingAgain:
         clock.advance(seconds=5)
         assert await shop.run() == 1
 
-    async def test_when_a_part_of_our_own_house_is_away_the_attempt_does_not_count(
-        self, shop: Shop, clock: ManualClock
-    ):
+    async def test_an_internal_outage_uses_up_no_attempt(self, shop: Shop, clock: ManualClock):
         shop.handlers["stores"] = fails(StoreAway(reason="restarting"))
         await shop.add(NewJob(kind="stores", id="a", max_attempts=1))
         for _ in range(3):
@@ -263,7 +261,7 @@ class TestSteering:
         await shop.add(NewJob(kind="note", id="a"))
         await (shop.run() if over else shop.claim())
         before = await shop.get("a")
-        with pytest.raises(WrongState, match="cannot cancel"):
+        with pytest.raises(WrongState, match="Cannot cancel"):
             async with shop.db.tx() as tx:
                 await shop.queue.cancel(tx, "a")
         assert await shop.get("a") == before
@@ -306,7 +304,7 @@ class TestSteering:
                 pages.append(await list_failed_jobs(tx, limit=3, older_than=pages[-1][-1]))
         assert [[job.id for job in page] for page in pages] == [["6", "5", "4"], ["3", "2", "1"], ["0"], []]
 
-    async def test_jobs_that_are_over_are_forgotten_after_their_time(self, shop: Shop, clock: ManualClock):
+    async def test_jobs_are_deleted_after_their_retention(self, shop: Shop, clock: ManualClock):
         await shop.add(NewJob(kind="note", id="old"))
         await shop.run()
         await shop.add(NewJob(kind="note", id="waiting", delay_seconds=600))
@@ -321,7 +319,9 @@ class TestSteering:
 
 
 class TestSilence:
-    async def test_a_job_whose_worker_fell_silent_is_rescued_and_done_by_another(self, shop: Shop, clock: ManualClock):
+    async def test_a_job_whose_worker_stopped_responding_is_rescued_and_run_by_another(
+        self, shop: Shop, clock: ManualClock
+    ):
         await shop.add(NewJob(kind="note", id="a"))
         [lost] = await shop.claim(seconds=60)
         clock.advance(seconds=59)

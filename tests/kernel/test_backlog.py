@@ -1,4 +1,4 @@
-"""What `backlog.py` promises: rooms and jobs that are due, in order, page by page."""
+"""What `backlog.py` promises: modules and jobs that are due, in order, page by page."""
 
 from datetime import timedelta
 
@@ -14,51 +14,51 @@ async def add(db: Db, *jobs: NewJob) -> None:
         await JobQueue().enqueue(tx, *jobs)
 
 
-async def rooms(db: Db, after: str | None = None, limit: int = 100) -> list[ModuleBacklog]:
+async def backlogs(db: Db, after: str | None = None, limit: int = 100) -> list[ModuleBacklog]:
     async with db.read() as tx:
         return await list_module_backlogs(tx, after=after, limit=limit)
 
 
-class TestRooms:
-    async def test_an_empty_ledger_has_no_room_with_due_work(self, db: Db):
-        assert await rooms(db) == []
+class TestModules:
+    async def test_an_empty_table_has_no_module_with_due_jobs(self, db: Db):
+        assert await backlogs(db) == []
 
-    async def test_each_room_is_listed_once_with_the_time_since_its_next_job_is_due(self, db: Db, clock: ManualClock):
+    async def test_each_module_is_listed_once_with_the_time_since_its_next_job_is_due(self, db: Db, clock: ManualClock):
         started = clock.now()
         await add(db, NewJob(kind="k", module="etl"), NewJob(kind="k"), NewJob(kind="k", module="a: ü"))
         clock.advance(seconds=60)
-        await add(db, *(NewJob(kind="k", module=room) for room in ("", "etl", "tasks", "tasks")))
-        assert [(found.module, found.since - started) for found in await rooms(db)] == [
+        await add(db, *(NewJob(kind="k", module=module) for module in ("", "etl", "tasks", "tasks")))
+        assert [(found.module, found.since - started) for found in await backlogs(db)] == [
             ("", timedelta(0)),
             ("a: ü", timedelta(0)),
             ("etl", timedelta(0)),
             ("tasks", timedelta(seconds=60)),
         ]
 
-    async def test_a_room_whose_work_is_held_over_or_not_due_yet_is_not_listed(self, db: Db, clock: ManualClock):
+    async def test_a_module_whose_work_is_held_over_or_not_due_yet_is_not_listed(self, db: Db, clock: ManualClock):
         queue = JobQueue()
         async with db.tx() as tx:
             await queue.enqueue(tx, NewJob(kind="k", module="held"), NewJob(kind="k", module="later", delay_seconds=60))
             await queue.enqueue(tx, NewJob(kind="k", module="over", id="over"), NewJob(kind="k", module="due"))
             await queue.claim(tx, owner="w", seconds=60, limit=1, module="held")
             await queue.cancel(tx, "over")
-        assert [found.module for found in await rooms(db)] == ["due"]
+        assert [found.module for found in await backlogs(db)] == ["due"]
         clock.advance(seconds=60)
         async with db.tx() as tx:
             await queue.leases.promote(tx)
-        assert [found.module for found in await rooms(db)] == ["due", "later"]
+        assert [found.module for found in await backlogs(db)] == ["due", "later"]
 
-    async def test_rooms_come_in_pages(self, db: Db):
-        names = [f"room {number}" for number in range(7)]
+    async def test_modules_come_in_pages(self, db: Db):
+        names = [f"module {number}" for number in range(7)]
         await add(db, *(NewJob(kind="k", module=name) for name in names))
-        pages = [await rooms(db, limit=3)]
+        pages = [await backlogs(db, limit=3)]
         while pages[-1]:
-            pages.append(await rooms(db, after=pages[-1][-1].module, limit=3))
+            pages.append(await backlogs(db, after=pages[-1][-1].module, limit=3))
         assert [[found.module for found in page] for page in pages] == [names[:3], names[3:6], names[6:], []]
 
 
 class TestJobs:
-    async def test_due_jobs_of_a_room_come_in_the_order_of_their_turns_page_by_page(self, db: Db, clock: ManualClock):
+    async def test_due_jobs_of_a_module_come_in_the_order_of_their_turns_page_by_page(self, db: Db, clock: ManualClock):
         await add(db, NewJob(kind="k", id="c"), NewJob(kind="k", id="urgent", priority=-1), NewJob(kind="k", id="b"))
         clock.advance(seconds=1)
         await add(db, NewJob(kind="k", id="a"), NewJob(kind="k", id="elsewhere", module="etl"))

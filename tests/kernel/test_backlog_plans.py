@@ -17,10 +17,10 @@ ROWS = 5000
 
 @pytest.fixture(params=[False, True], ids=["as_new", "looked_at"])
 async def full(db: Db, request: pytest.FixtureRequest) -> Db:
-    """A ledger with many waiting jobs in few rooms, whose size the database knows or does not know."""
+    """A job table with many waiting jobs in few modules, whose size the database knows or does not know."""
     async with db.tx() as tx:
         await JobQueue().enqueue(
-            tx, *(NewJob(kind="k", id=f"{n}", module=f"room{n % 3}", priority=n % 7) for n in range(ROWS))
+            tx, *(NewJob(kind="k", id=f"{n}", module=f"module{n % 3}", priority=n % 7) for n in range(ROWS))
         )
     if request.param:
         async with db.autocommit() as tx:
@@ -45,13 +45,13 @@ async def steps_of(db: Db, statements: Recorded) -> list[str]:
     return [step for statement in statements for step in await explain(db, *statement)]
 
 
-async def test_rooms_and_pages_are_found_by_the_index_of_ready_jobs(full: Db):
+async def test_modules_and_pages_are_found_by_the_index_of_ready_jobs(full: Db):
     async with full.read() as tx:
         with executed(full) as statements:
-            rooms = await list_module_backlogs(tx)
-            page = await list_waiting_jobs(tx, "room1", limit=100)
-            await list_waiting_jobs(tx, "room1", after=page[-1], limit=100)
-    assert len(rooms) == 3
+            modules = await list_module_backlogs(tx)
+            page = await list_waiting_jobs(tx, "module1", limit=100)
+            await list_waiting_jobs(tx, "module1", after=page[-1], limit=100)
+    assert len(modules) == 3
     said = [(statement, parameters) for statement, parameters in statements if "job" in statement]
     assert len(said) == 3
     for statement in said:
@@ -65,7 +65,7 @@ async def test_rooms_and_pages_are_found_by_the_index_of_ready_jobs(full: Db):
 async def test_a_claim_by_id_looks_the_ids_up(full: Db):
     with recorded(full, "job") as statements:
         async with full.tx() as tx:
-            assert await JobQueue().claim_ids(tx, ["1", "4", "7"], owner="w", seconds=60, module="room1")
+            assert await JobQueue().claim_ids(tx, ["1", "4", "7"], owner="w", seconds=60, module="module1")
     assert statements
     steps = await steps_of(full, statements)
     assert not [step for step in steps if reads_a_whole_table(step)], steps

@@ -1,4 +1,4 @@
-"""Coalescer that many callers share."""
+"""Concurrent requests share one run."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,190 +6,194 @@ from typing import Any
 
 import pytest
 
-from penstock.kernel import coalescer
+from penstock.kernel import coalescer as coalescer_module
 from penstock.kernel.coalescer import Coalescer
 from penstock.kernel.errors import Unavailable
 
 
-class Ferry:
-    """Takes wishes along, waits to be let off, and answers each with itself doubled."""
+class BatchRunner:
+    """Runs batches, blocks until released, and doubles each request."""
 
-    def __init__(self, *, moored: bool = False) -> None:
-        self.trips: list[list[Any]] = []
-        self.left = asyncio.Event()  # set while a trip is under way
-        self.free = asyncio.Event()
+    def __init__(self, *, blocked: bool = False) -> None:
+        self.batches: list[list[Any]] = []
+        self.started = asyncio.Event()  # set while a batch runs
+        self.unblock = asyncio.Event()
         self.error: BaseException | None = None
-        if not moored:
-            self.free.set()
+        if not blocked:
+            self.unblock.set()
 
-    async def run(self, wishes: Sequence[Any]) -> Sequence[Any]:
-        self.trips.append(list(wishes))
-        self.left.set()
-        await self.free.wait()
+    async def run(self, requests: Sequence[Any]) -> Sequence[Any]:
+        self.batches.append(list(requests))
+        self.started.set()
+        await self.unblock.wait()
         if self.error is not None:
             raise self.error
-        return [wish * 2 for wish in wishes]
+        return [request * 2 for request in requests]
 
 
 @pytest.fixture
-def trips() -> Coalescer:
+def coalescer() -> Coalescer:
     return Coalescer()
 
 
-async def under_way(trips: Coalescer, ferry: Ferry, *wishes: int, key: str = "k") -> list[asyncio.Task[Any]]:
-    """The first wish is on its trip, and the others wait for the next."""
-    first = asyncio.create_task(trips.submit(key, wishes[0], ferry.run))
-    await ferry.left.wait()
-    others = [asyncio.create_task(trips.submit(key, wish, ferry.run)) for wish in wishes[1:]]
+async def submitted(
+    coalescer: Coalescer, runner: BatchRunner, *requests: int, key: str = "k"
+) -> list[asyncio.Task[Any]]:
+    """Submit requests: the first runs, the others wait for the next batch."""
+    first = asyncio.create_task(coalescer.submit(key, requests[0], runner.run))
+    await runner.started.wait()
+    others = [asyncio.create_task(coalescer.submit(key, request, runner.run)) for request in requests[1:]]
     await asyncio.sleep(0)
     return [first, *others]
 
 
-async def at_home(trips: Coalescer) -> None:
-    """Every trip is over, and nothing is kept of it."""
-    await trips.drain()
-    assert trips._pending == {}
-    assert trips._running == set()
+async def drained(coalescer: Coalescer) -> None:
+    """Every batch has ended, and nothing is left of it."""
+    await coalescer.drain()
+    assert coalescer._pending == {}
+    assert coalescer._running == set()
 
 
 class TestTogether:
-    async def test_one_caller_travels_at_once(self, trips: Coalescer):
-        ferry = Ferry()
-        assert await trips.submit("k", 21, ferry.run) == 42
-        assert ferry.trips == [[21]]
-        await at_home(trips)
+    async def test_a_single_request_runs_at_once(self, coalescer: Coalescer):
+        runner = BatchRunner()
+        assert await coalescer.submit("k", 21, runner.run) == 42
+        assert runner.batches == [[21]]
+        await drained(coalescer)
 
-    async def test_those_who_come_during_a_trip_share_the_next(self, trips: Coalescer):
-        ferry = Ferry(moored=True)
-        asked = await under_way(trips, ferry, 1, 2, 3, 4)
-        ferry.free.set()
-        assert await asyncio.gather(*asked) == [2, 4, 6, 8]
-        assert ferry.trips == [[1], [2, 3, 4]]
-        await at_home(trips)
+    async def test_requests_during_a_run_share_the_next_batch(self, coalescer: Coalescer):
+        runner = BatchRunner(blocked=True)
+        calls = await submitted(coalescer, runner, 1, 2, 3, 4)
+        runner.unblock.set()
+        assert await asyncio.gather(*calls) == [2, 4, 6, 8]
+        assert runner.batches == [[1], [2, 3, 4]]
+        await drained(coalescer)
 
-    async def test_other_keys_do_not_wait(self, trips: Coalescer):
-        moored, free = Ferry(moored=True), Ferry()
-        [stuck] = await under_way(trips, moored, 1, key="stuck")
-        assert await trips.submit("free", 5, free.run) == 10
-        moored.free.set()
+    async def test_other_keys_do_not_wait(self, coalescer: Coalescer):
+        blocked, free = BatchRunner(blocked=True), BatchRunner()
+        [stuck] = await submitted(coalescer, blocked, 1, key="stuck")
+        assert await coalescer.submit("free", 5, free.run) == 10
+        blocked.unblock.set()
         assert await stuck == 2
 
-    async def test_a_trip_takes_no_more_than_it_holds(self, trips: Coalescer, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(coalescer, "MAX_BATCH", 2)
-        ferry = Ferry(moored=True)
-        asked = await under_way(trips, ferry, *range(6))
-        ferry.free.set()
-        assert await asyncio.gather(*asked) == [0, 2, 4, 6, 8, 10]
-        assert ferry.trips == [[0], [1, 2], [3, 4], [5]]
+    async def test_a_batch_has_a_maximum_size(self, coalescer: Coalescer, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(coalescer_module, "MAX_BATCH", 2)
+        runner = BatchRunner(blocked=True)
+        calls = await submitted(coalescer, runner, *range(6))
+        runner.unblock.set()
+        assert await asyncio.gather(*calls) == [0, 2, 4, 6, 8, 10]
+        assert runner.batches == [[0], [1, 2], [3, 4], [5]]
 
-    async def test_who_comes_after_the_last_trip_starts_a_new_one(self, trips: Coalescer):
-        ferry = Ferry()
-        for wish in range(3):
-            assert await trips.submit("k", wish, ferry.run) == wish * 2
-            await at_home(trips)
-        assert ferry.trips == [[0], [1], [2]]
+    async def test_a_request_after_the_last_run_starts_a_new_one(self, coalescer: Coalescer):
+        runner = BatchRunner()
+        for request in range(3):
+            assert await coalescer.submit("k", request, runner.run) == request * 2
+            await drained(coalescer)
+        assert runner.batches == [[0], [1], [2]]
 
-    async def test_a_crowd_is_answered_each_with_its_own(self, trips: Coalescer):
-        ferry = Ferry()
-        asked = await asyncio.gather(*(trips.submit(f"k{wish % 3}", wish, ferry.run) for wish in range(1000)))
-        assert asked == [wish * 2 for wish in range(1000)]
-        assert len(ferry.trips) < 20
-        await at_home(trips)
+    async def test_each_of_many_requests_gets_its_own_result(self, coalescer: Coalescer):
+        runner = BatchRunner()
+        calls = await asyncio.gather(
+            *(coalescer.submit(f"k{request % 3}", request, runner.run) for request in range(1000))
+        )
+        assert calls == [request * 2 for request in range(1000)]
+        assert len(runner.batches) < 20
+        await drained(coalescer)
 
 
-class TestCallersWhoLeave:
-    async def test_a_caller_who_left_before_the_trip_is_not_taken_along(self, trips: Coalescer):
-        ferry = Ferry(moored=True)
-        first, gone, last = await under_way(trips, ferry, 1, 2, 3)
+class TestCancelledCallers:
+    async def test_a_request_cancelled_before_its_batch_is_not_run(self, coalescer: Coalescer):
+        runner = BatchRunner(blocked=True)
+        first, gone, last = await submitted(coalescer, runner, 1, 2, 3)
         gone.cancel()
         await asyncio.wait([gone])
-        ferry.free.set()
+        runner.unblock.set()
         assert [await first, await last] == [2, 6]
-        assert ferry.trips == [[1], [3]]
+        assert runner.batches == [[1], [3]]
         assert gone.cancelled()
 
-    async def test_a_caller_who_leaves_during_a_trip_does_not_stop_it_for_others(self, trips: Coalescer):
-        ferry = Ferry(moored=True)
-        first, second = await under_way(trips, ferry, 1, 2)
+    async def test_a_request_cancelled_during_a_run_does_not_stop_the_others(self, coalescer: Coalescer):
+        runner = BatchRunner(blocked=True)
+        first, second = await submitted(coalescer, runner, 1, 2)
         first.cancel()
         await asyncio.wait([first])
-        ferry.free.set()
+        runner.unblock.set()
         assert await second == 4
-        await at_home(trips)
+        await drained(coalescer)
 
-    async def test_when_all_have_left_there_is_no_trip_for_nobody(self, trips: Coalescer):
-        ferry = Ferry(moored=True)
-        asked = await under_way(trips, ferry, 1, 2, 3)
-        for one in asked:
+    async def test_when_all_requests_are_cancelled_nothing_runs(self, coalescer: Coalescer):
+        runner = BatchRunner(blocked=True)
+        calls = await submitted(coalescer, runner, 1, 2, 3)
+        for one in calls:
             one.cancel()
-        await asyncio.wait(asked)
-        ferry.free.set()
-        await at_home(trips)
-        assert ferry.trips == [[1]]
+        await asyncio.wait(calls)
+        runner.unblock.set()
+        await drained(coalescer)
+        assert runner.batches == [[1]]
 
 
 class TestFailures:
-    async def test_what_goes_wrong_on_a_trip_is_raised_for_all_aboard(self, trips: Coalescer):
-        ferry = Ferry(moored=True)
-        asked = await under_way(trips, ferry, 1, 2, 3)
-        ferry.error = Unavailable(reason="no water")
-        ferry.free.set()
-        ended = await asyncio.gather(*asked, return_exceptions=True)
+    async def test_an_error_is_raised_in_every_caller_of_the_batch(self, coalescer: Coalescer):
+        runner = BatchRunner(blocked=True)
+        calls = await submitted(coalescer, runner, 1, 2, 3)
+        runner.error = Unavailable(reason="no water")
+        runner.unblock.set()
+        ended = await asyncio.gather(*calls, return_exceptions=True)
         assert [type(error) for error in ended] == [Unavailable] * 3
-        await at_home(trips)
+        await drained(coalescer)
 
-    async def test_after_a_failure_the_next_trip_is_made(self, trips: Coalescer):
-        ferry = Ferry()
-        ferry.error = Unavailable(reason="no water")
+    async def test_after_a_failure_the_next_batch_runs(self, coalescer: Coalescer):
+        runner = BatchRunner()
+        runner.error = Unavailable(reason="no water")
         with pytest.raises(Unavailable):
-            await trips.submit("k", 1, ferry.run)
-        ferry.error = None
-        assert await trips.submit("k", 1, ferry.run) == 2
+            await coalescer.submit("k", 1, runner.run)
+        runner.error = None
+        assert await coalescer.submit("k", 1, runner.run) == 2
 
-    async def test_a_failure_that_nobody_waits_for_is_no_stray_error(self, trips: Coalescer):
-        ferry = Ferry(moored=True)
-        [asked] = await under_way(trips, ferry, 1)
-        asked.cancel()
-        await asyncio.wait([asked])
-        ferry.error = Unavailable(reason="no water")
-        ferry.free.set()
-        await at_home(trips)
+    async def test_a_failure_that_nobody_waits_for_is_no_stray_error(self, coalescer: Coalescer):
+        runner = BatchRunner(blocked=True)
+        [calls] = await submitted(coalescer, runner, 1)
+        calls.cancel()
+        await asyncio.wait([calls])
+        runner.error = Unavailable(reason="no water")
+        runner.unblock.set()
+        await drained(coalescer)
 
-    async def test_too_few_answers_are_an_error_and_leave_nobody_waiting(self, trips: Coalescer):
-        async def forget_one(wishes: Sequence[Any]) -> Sequence[Any]:
-            return wishes[1:]
+    async def test_too_few_answers_are_an_error_and_leave_nobody_waiting(self, coalescer: Coalescer):
+        async def forget_one(requests: Sequence[Any]) -> Sequence[Any]:
+            return requests[1:]
 
         async with asyncio.timeout(10):
-            asked = [trips.submit("k", wish, forget_one) for wish in range(3)]
-            ended = await asyncio.gather(*asked, return_exceptions=True)
+            calls = [coalescer.submit("k", request, forget_one) for request in range(3)]
+            ended = await asyncio.gather(*calls, return_exceptions=True)
         assert [type(error) for error in ended] == [ValueError] * 3
-        await at_home(trips)
+        await drained(coalescer)
 
 
 class TestStopping:
-    async def test_a_stop_in_the_middle_leaves_nobody_waiting(self, trips: Coalescer):
-        ferry = Ferry(moored=True)
-        asked = await under_way(trips, ferry, 1, 2, 3)
-        for trip in trips._running:
-            trip.cancel()
+    async def test_a_stop_in_the_middle_leaves_nobody_waiting(self, coalescer: Coalescer):
+        runner = BatchRunner(blocked=True)
+        calls = await submitted(coalescer, runner, 1, 2, 3)
+        for task in coalescer._running:
+            task.cancel()
         async with asyncio.timeout(10):
-            await asyncio.wait(asked)
-        assert all(one.cancelled() for one in asked)
-        assert ferry.trips == [[1]]
-        await at_home(trips)
+            await asyncio.wait(calls)
+        assert all(one.cancelled() for one in calls)
+        assert runner.batches == [[1]]
+        await drained(coalescer)
 
-    async def test_whoever_waits_for_all_to_be_home_waits_for_a_trip_that_nobody_wants_any_more(self, trips: Coalescer):
-        ferry = Ferry(moored=True)
-        [asked] = await under_way(trips, ferry, 1)
-        asked.cancel()
-        waiting = asyncio.create_task(trips.drain())
-        await asyncio.wait({asked})
+    async def test_drain_waits_for_a_run_whose_callers_were_cancelled(self, coalescer: Coalescer):
+        runner = BatchRunner(blocked=True)
+        [calls] = await submitted(coalescer, runner, 1)
+        calls.cancel()
+        waiting = asyncio.create_task(coalescer.drain())
+        await asyncio.wait({calls})
         assert not waiting.done()
-        ferry.free.set()
+        runner.unblock.set()
         async with asyncio.timeout(10):
             await waiting
 
-    def test_a_loop_that_ends_takes_its_trips_with_it(self):
+    def test_runs_end_with_their_event_loop(self):
         ended: list[str] = []
 
         async def endless(_wishes: Sequence[Any]) -> Sequence[Any]:
@@ -200,9 +204,9 @@ class TestStopping:
             raise AssertionError
 
         async def main() -> None:
-            asked = asyncio.create_task(Coalescer().submit("k", 1, endless))
+            calls = asyncio.create_task(Coalescer().submit("k", 1, endless))
             await asyncio.sleep(0.01)
-            assert not asked.done()
+            assert not calls.done()
 
         asyncio.run(main())
         assert ended == ["stopped"]

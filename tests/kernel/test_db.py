@@ -130,8 +130,8 @@ class TestTransactions:
                 tx.send(Said(word="x"))
 
     async def test_those_who_wait_are_woken_by_the_commit_and_not_before(self, db: Db):
-        ear = db.wakeups.listen(["work"])
-        waiting = asyncio.create_task(ear.wait(seconds=3600))
+        listener = db.wakeups.listen(["work"])
+        waiting = asyncio.create_task(listener.wait(seconds=3600))
         async with db.tx() as tx:
             tx.wake("work")
             await note(tx, "a")
@@ -141,8 +141,8 @@ class TestTransactions:
             await waiting
 
     async def test_a_rollback_wakes_nobody(self, db: Db):
-        ear = db.wakeups.listen(["work"])
-        waiting = asyncio.create_task(ear.wait(seconds=3600))
+        listener = db.wakeups.listen(["work"])
+        waiting = asyncio.create_task(listener.wait(seconds=3600))
         with pytest.raises(Invalid):
             await note_and_raise(db, Invalid(reason="no"))
         await let_others_run()

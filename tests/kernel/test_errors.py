@@ -34,7 +34,7 @@ KINDS: dict[type[PenstockError], tuple[int, bool]] = {
 
 
 class OffsetMismatch(Conflict):
-    """A room's error: a kind with a code, a message of its own, and another view on retrying."""
+    """A module's error: a kind with a code, a message of its own, and another view on retrying."""
 
     code = "OFFSET_MISMATCH"
     message = "The upload stands at byte {stored}; the request began at byte {sent}."
@@ -79,7 +79,7 @@ def test_values_the_message_does_not_show_are_kept():
     assert error.values["key_id"] == "k_1"
 
 
-def test_a_room_error_keeps_its_kind_and_says_what_differs():
+def test_a_module_error_keeps_its_kind_and_says_what_differs():
     error = OffsetMismatch(stored=5, sent=7)
     assert isinstance(error, Conflict)
     assert (error.status, error.code, error.retryable) == (409, "OFFSET_MISMATCH", True)

@@ -78,11 +78,11 @@ class TestTelling:
         assert await pages(db, limit=1000) == list(range(300))
 
     async def test_the_commit_wakes_those_who_watch(self, db: Db):
-        ear = db.wakeups.listen([events.CHANNEL])
+        listener = db.wakeups.listen([events.CHANNEL])
         async with db.tx() as tx:
             tx.tell(page_done())
-            assert not ear._notified.is_set()
-        await ear.wait(seconds=60)  # on a clock that does not move
+            assert not listener._notified.is_set()
+        await listener.wait(seconds=60)  # on a clock that does not move
 
     @pytest.mark.parametrize(
         "bad",
@@ -178,7 +178,7 @@ class TestReading:
             assert (await oldest_id(tx), await latest_id(tx)) == (0, 0)
 
 
-class TestForgetting:
+class TestDeletion:
     async def test_the_old_are_deleted_a_bounded_number_at_a_time(self, db: Db, clock: ManualClock):
         await tell(db, *(page_done(number) for number in range(1, 6)))
         clock.advance(seconds=60)
@@ -297,7 +297,7 @@ class TestOrder:
         async def freeze_in_the_middle() -> None:
             async with frozen.tx() as tx:
                 await events.publish(tx, [page_done(1)])
-                await tell(db, page_done(2))  # waits until the server has lost patience with the first
+                await tell(db, page_done(2))  # waits until the server has timed out the first
 
         with pytest.raises(DatabaseUnavailable):
             await freeze_in_the_middle()

@@ -190,7 +190,7 @@ async def test_a_cooling_partition_opens_by_itself(db: Db, queue: JobQueue, cloc
     assert len(await claim(db, queue.leases, partition="one")) == 1
 
 
-async def test_an_urgent_row_from_elsewhere_is_found_although_the_mark_is_past_it(
+async def test_an_urgent_row_from_elsewhere_is_found_although_the_cursor_is_past_it(
     db: Db, queue: JobQueue, clock: ManualClock
 ):
     elsewhere = JobQueue()
@@ -201,7 +201,7 @@ async def test_an_urgent_row_from_elsewhere_is_found_although_the_mark_is_past_i
     assert (await claim(db, queue.leases, limit=5))[0].id == "urgent"
 
 
-async def test_a_row_before_the_mark_is_not_overlooked_when_nothing_lies_after_it(db: Db, queue: JobQueue):
+async def test_a_row_before_the_cursor_is_not_overlooked_when_nothing_lies_after_it(db: Db, queue: JobQueue):
     elsewhere = JobQueue()
     await add(db, queue, *(NewJob(kind="k") for _ in range(5)))
     assert len(await claim(db, queue.leases, limit=5)) == 5
@@ -209,7 +209,7 @@ async def test_a_row_before_the_mark_is_not_overlooked_when_nothing_lies_after_i
     assert [row.id for row in await claim(db, queue.leases, limit=5)] == ["urgent"]
 
 
-async def test_a_look_finds_what_is_due_in_its_partitions_and_what_comes_due(
+async def test_a_poll_finds_what_is_due_in_its_partitions_and_what_comes_due(
     db: Db, queue: JobQueue, clock: ManualClock
 ):
     assert not await queue.leases.may_have_due(db, ["here", "there"])
@@ -224,7 +224,7 @@ async def test_a_look_finds_what_is_due_in_its_partitions_and_what_comes_due(
     assert len(await claim(db, queue.leases, partition="here")) == 1
 
 
-async def test_what_is_deferred_during_a_look_is_not_overlooked(db: Db, queue: JobQueue, clock: ManualClock):
+async def test_what_is_deferred_during_a_poll_is_not_overlooked(db: Db, queue: JobQueue, clock: ManualClock):
     async with db.tx() as tx:
         await queue.enqueue(tx, NewJob(kind="k", delay_seconds=0.3))
         assert not await queue.leases.may_have_due(db, [""])  # it cannot see it yet
@@ -242,7 +242,7 @@ async def test_a_clock_that_is_put_back_does_not_keep_deferred_rows_waiting(
     assert [row.id for row in await claim(db, queue.leases)] == ["a"]
 
 
-def test_everything_is_looked_at_once_a_minute_also_when_the_clock_was_put_back(clock: ManualClock):
+def test_everything_is_scanned_once_a_minute_also_when_the_clock_was_put_back(clock: ManualClock):
     lookback, begun = LookbackWindow(), clock.now()
     lookback.scanned(begun)
     earlier = begun - timedelta(days=1)

@@ -22,16 +22,16 @@ MODULES = ("a", "b")
 PROCESSES = 3
 LEASE_SECONDS = 30
 
-rooms = st.sampled_from(MODULES)
+modules = st.sampled_from(MODULES)
 processes = st.integers(0, PROCESSES - 1)
 limits = st.integers(1, 4)
 some_hold = st.integers(0, 5)  # the latest is 0
 delays = st.sampled_from([0, 0.5, 5, 30])
 claims = st.one_of(
-    st.tuples(st.just("claim"), processes, rooms, limits),
-    st.tuples(st.just("claim after a while"), processes, rooms, limits),
-    st.tuples(st.just("claim alone"), processes, rooms, limits),
-    st.tuples(st.just("claim and roll back"), processes, rooms, limits),
+    st.tuples(st.just("claim"), processes, modules, limits),
+    st.tuples(st.just("claim after a while"), processes, modules, limits),
+    st.tuples(st.just("claim autocommit"), processes, modules, limits),
+    st.tuples(st.just("claim and roll back"), processes, modules, limits),
 )
 later_verbs = st.one_of(
     st.tuples(st.just("renew"), processes, some_hold),
@@ -41,14 +41,14 @@ later_verbs = st.one_of(
     st.tuples(st.just("expire"), processes),
 )
 gates = st.one_of(
-    st.tuples(st.just("pause"), rooms),
-    st.tuples(st.just("resume"), rooms),
-    st.tuples(st.just("cool"), rooms),
-    st.tuples(st.just("ceiling"), rooms, st.sampled_from([None, 0, 1, 3])),
+    st.tuples(st.just("pause"), modules),
+    st.tuples(st.just("resume"), modules),
+    st.tuples(st.just("cool"), modules),
+    st.tuples(st.just("ceiling"), modules, st.sampled_from([None, 0, 1, 3])),
 )
-adds = st.tuples(st.just("add"), processes, rooms, st.integers(1, 3), delays, st.integers(1, 4))
+adds = st.tuples(st.just("add"), processes, modules, st.integers(1, 3), delays, st.integers(1, 4))
 advances = st.tuples(st.just("advance"), st.sampled_from([0.3, 1, 10, LEASE_SECONDS]))
-# Claims come often and gates seldom, or most walks would meet closed doors and empty rooms.
+# Claims come often and gates seldom, or most runs would meet closed and empty partitions.
 steps = st.one_of(adds, claims, claims, later_verbs, claims, later_verbs, advances, gates)
 walks = st.lists(steps, min_size=20, max_size=50)
 few, many = (
@@ -62,7 +62,7 @@ class ModelRow:
     """What we believe about a row."""
 
     id: str
-    room: str
+    module: str
     priority: int
     due_at: datetime
     state: str = "waiting"
@@ -76,7 +76,7 @@ class ModelRow:
 
 
 @dataclass
-class ModelRoom:
+class ModelPartition:
     """What is set for a partition."""
 
     paused: bool = False
@@ -92,69 +92,69 @@ class Walk:
     clock: ManualClock
     queues: list[JobQueue] = field(default_factory=lambda: [JobQueue() for _ in range(PROCESSES)])
     rows: dict[str, ModelRow] = field(default_factory=dict)
-    rooms: dict[str, ModelRoom] = field(default_factory=lambda: {room: ModelRoom() for room in MODULES})
+    modules: dict[str, ModelPartition] = field(default_factory=lambda: {module: ModelPartition() for module in MODULES})
     holds: list[tuple[list[str], str]] = field(default_factory=list)
     names: Iterator[int] = field(default_factory=itertools.count)
 
-    def due(self, room: str) -> list[ModelRow]:
+    def due(self, module: str) -> list[ModelRow]:
         """The rows that may be handed out now, in their order."""
-        found = [row for row in self.rows.values() if (row.room, row.state) == (room, "waiting")]
+        found = [row for row in self.rows.values() if (row.module, row.state) == (module, "waiting")]
         return sorted((row for row in found if row.due_at <= self.clock.now()), key=lambda row: row.place)
 
-    def space(self, room: str) -> int:
-        """How many more rows of a room may be held now."""
-        gate = self.rooms[room]
+    def space(self, module: str) -> int:
+        """How many more rows of a module may be held now."""
+        gate = self.modules[module]
         cooling = gate.cooling_until is not None and gate.cooling_until > self.clock.now()
-        held = sum(row.state == "running" and row.room == room for row in self.rows.values())
+        held = sum(row.state == "running" and row.module == module for row in self.rows.values())
         most = 1000 if gate.ceiling is None else gate.ceiling
         return 0 if gate.paused or cooling else max(0, most - held)
 
-    async def add(self, process: int, room: str, priority: int, delay: float, count: int) -> None:
+    async def add(self, process: int, module: str, priority: int, delay: float, count: int) -> None:
         new = [
-            NewJob(kind="k", id=f"{next(self.names):04}", module=room, priority=priority, delay_seconds=delay)
+            NewJob(kind="k", id=f"{next(self.names):04}", module=module, priority=priority, delay_seconds=delay)
             for _ in range(count)
         ]
         async with self.db.tx() as tx:
             await self.queues[process].enqueue(tx, *new)
             for one in new:
                 due_at = tx.now + timedelta(seconds=delay)
-                self.rows[str(one.id)] = ModelRow(id=str(one.id), room=room, priority=priority, due_at=due_at)
+                self.rows[str(one.id)] = ModelRow(id=str(one.id), module=module, priority=priority, due_at=due_at)
 
-    async def claim(self, process: int, room: str, limit: int) -> None:
+    async def claim(self, process: int, module: str, limit: int) -> None:
         async with self.db.tx() as tx:
             claimed = await self.queues[process].leases.claim(
-                tx, owner="me", seconds=LEASE_SECONDS, limit=limit, partition=room
+                tx, owner="me", seconds=LEASE_SECONDS, limit=limit, partition=module
             )
-        self._take(claimed, room, limit)
+        self._take(claimed, module, limit)
 
-    async def claim_after_a_while(self, process: int, room: str, limit: int) -> None:
+    async def claim_after_a_while(self, process: int, module: str, limit: int) -> None:
         """What others did a moment ago may be overlooked for a second, but not longer."""
         self.clock.advance(seconds=POLL_SECONDS)
-        expected = [row.id for row in self.due(room)][: min(limit, self.space(room))]
+        expected = [row.id for row in self.due(module)][: min(limit, self.space(module))]
         async with self.db.tx() as tx:
             claimed = await self.queues[process].leases.claim(
-                tx, owner="me", seconds=LEASE_SECONDS, limit=limit, partition=room
+                tx, owner="me", seconds=LEASE_SECONDS, limit=limit, partition=module
             )
         assert [row.id for row in claimed] == expected
-        self._take(claimed, room, limit)
+        self._take(claimed, module, limit)
 
-    async def claim_alone(self, process: int, room: str, limit: int) -> None:
+    async def claim_autocommit(self, process: int, module: str, limit: int) -> None:
         claimed = await self.queues[process].leases.claim_autocommit(
-            self.db, owner="me", seconds=LEASE_SECONDS, limit=limit, partition=room
+            self.db, owner="me", seconds=LEASE_SECONDS, limit=limit, partition=module
         )
-        self._take(claimed, room, limit)
+        self._take(claimed, module, limit)
 
-    async def claim_and_roll_back(self, process: int, room: str, limit: int) -> None:
+    async def claim_and_roll_back(self, process: int, module: str, limit: int) -> None:
         async with rolled_back(self.db) as tx:
-            await self.queues[process].leases.claim(tx, owner="me", seconds=60, limit=limit, partition=room)
+            await self.queues[process].leases.claim(tx, owner="me", seconds=60, limit=limit, partition=module)
 
-    def _take(self, claimed: Sequence[Any], room: str, limit: int) -> None:
+    def _take(self, claimed: Sequence[Any], module: str, limit: int) -> None:
         """Whatever was handed out was free, due, in order and within bounds."""
         taken = [self.rows[row.id] for row in claimed]
-        free = self.due(room)
+        free = self.due(module)
         assert all(row in free for row in taken)
         assert taken == sorted(taken, key=lambda row: row.place)
-        assert len(taken) <= min(limit, self.space(room))
+        assert len(taken) <= min(limit, self.space(module))
         assert len({row.lease_token for row in claimed} - {old for _, old in self.holds}) == min(1, len(taken))
         for row, found in zip(taken, claimed, strict=True):
             row.state, row.token, row.count = "running", found.lease_token, row.count + 1
@@ -216,26 +216,26 @@ class Walk:
         for row in lapsed:
             row.state, row.token, row.until, row.due_at = "waiting", None, None, now
 
-    async def pause(self, room: str) -> None:
+    async def pause(self, module: str) -> None:
         async with self.db.tx() as tx:
-            await pause(tx, "job", room)
-        self.rooms[room].paused = True
+            await pause(tx, "job", module)
+        self.modules[module].paused = True
 
-    async def resume(self, room: str) -> None:
+    async def resume(self, module: str) -> None:
         async with self.db.tx() as tx:
-            await resume(tx, "job", room)
-        self.rooms[room].paused, self.rooms[room].cooling_until = False, None
+            await resume(tx, "job", module)
+        self.modules[module].paused, self.modules[module].cooling_until = False, None
 
-    async def cool(self, room: str) -> None:
+    async def cool(self, module: str) -> None:
         until = self.clock.now() + timedelta(seconds=10)
         async with self.db.tx() as tx:
-            await cool(tx, "job", room, until=until)
-        self.rooms[room].cooling_until = until
+            await cool(tx, "job", module, until=until)
+        self.modules[module].cooling_until = until
 
-    async def ceiling(self, room: str, most: int | None) -> None:
+    async def ceiling(self, module: str, most: int | None) -> None:
         async with self.db.tx() as tx:
-            await set_ceiling(tx, "job", room, most)
-        self.rooms[room].ceiling = most
+            await set_ceiling(tx, "job", module, most)
+        self.modules[module].ceiling = most
 
     async def advance(self, seconds: float) -> None:
         self.clock.advance(seconds=seconds)
@@ -244,10 +244,10 @@ class Walk:
         """In the end every row that is left can be had, whoever asks."""
         self.clock.advance(seconds=3600)
         await self.expire(0)
-        for room in MODULES:
-            await self.resume(room)
-            await self.ceiling(room, None)
-            await self.claim_after_a_while(1, room, 1000)
+        for module in MODULES:
+            await self.resume(module)
+            await self.ceiling(module, None)
+            await self.claim_after_a_while(1, module, 1000)
         assert all(row.state != "waiting" for row in self.rows.values())
 
     async def compare(self) -> None:
@@ -265,8 +265,8 @@ async def walk(db: Db, clock: ManualClock, life: Sequence[tuple[Any, ...]]) -> N
         await tx.conn.execute(delete(job))
         await tx.conn.execute(delete(lease_partition))
     world = Walk(db, clock)
-    for room, priority in itertools.product(MODULES, (1, 2)):
-        await world.add(0, room, priority, 0, 4)
+    for module, priority in itertools.product(MODULES, (1, 2)):
+        await world.add(0, module, priority, 0, 4)
     for word, *more in life:
         await getattr(world, word.replace(" ", "_"))(*more)
     await world.compare()

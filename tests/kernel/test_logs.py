@@ -12,7 +12,7 @@ import pytest
 from penstock.kernel.logs import RequestLine, request_id, set_up_logs, trace_id
 
 log = logging.getLogger("penstock.test_logs")
-LINE = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z WARNING penstock\.test_logs: 3 jobs wait room=etl why=\"no worker\""
+LINE = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z WARNING penstock\.test_logs: 3 jobs wait queue=etl why=\"no worker\""
 
 
 def fail(words: str) -> None:
@@ -64,7 +64,7 @@ as_json = pytest.mark.parametrize("telling", ["json"], indirect=True)
 
 class TestText:
     def test_a_line_has_its_time_level_name_words_and_fields(self, telling: Telling):
-        log.warning("%d jobs wait", 3, extra={"room": "etl", "why": "no worker"})
+        log.warning("%d jobs wait", 3, extra={"queue": "etl", "why": "no worker"})
         assert re.fullmatch(LINE, telling.line)
 
     def test_a_line_names_its_request(self, telling: Telling):
@@ -97,7 +97,7 @@ class TestJson:
     @as_json
     def test_a_line_is_an_object(self, telling: Telling):
         tokens = request_id.set("req_7"), trace_id.set("abc")
-        log.warning("%d jobs wait", 3, extra={"room": "etl", "count": 3, "share": 0.5, "well": True, "none": None})
+        log.warning("%d jobs wait", 3, extra={"queue": "etl", "count": 3, "share": 0.5, "well": True, "none": None})
         request_id.reset(tokens[0])
         trace_id.reset(tokens[1])
         told = telling.object
@@ -108,7 +108,7 @@ class TestJson:
             "message": "3 jobs wait",
             "request_id": "req_7",
             "trace_id": "abc",
-            "room": "etl",
+            "queue": "etl",
             "count": 3,
             "share": 0.5,
             "well": True,

@@ -25,40 +25,40 @@ def queue() -> JobQueue:
 
 
 @pytest.fixture
-def timekeeper(db: Db, queue: JobQueue) -> Scheduler:
+def scheduler(db: Db, queue: JobQueue) -> Scheduler:
     relay = Relay(db, {}, owner="relay")
-    upkeep = Maintenance(db, jobs=queue, relay=relay, history=timedelta(days=1), dead_letters=timedelta(days=2))
+    maintenance = Maintenance(db, jobs=queue, relay=relay, history=timedelta(days=1), dead_letters=timedelta(days=2))
     runs = SqlRunState(db, live_seconds=60, final_seconds=60)
-    return Scheduler(db, upkeep.periodic_tasks(runs, SqlRateLimits(db)), owner="timekeeper")
+    return Scheduler(db, maintenance.periodic_tasks(runs, SqlRateLimits(db)), owner="one")
 
 
-async def test_a_job_whose_worker_fell_silent_waits_again_within_a_second(
-    db: Db, queue: JobQueue, timekeeper: Scheduler, clock: ManualClock
+async def test_a_job_whose_worker_stopped_responding_is_requeued_within_a_second(
+    db: Db, queue: JobQueue, scheduler: Scheduler, clock: ManualClock
 ):
-    await timekeeper.register()
+    await scheduler.register()
     async with db.tx() as tx:
         await queue.enqueue(tx, NewJob(kind="k", id="a"))
         await queue.claim(tx, owner="silent", seconds=60, limit=1)
-    await timekeeper.tick()
+    await scheduler.tick()
     clock.advance(seconds=61)
-    await timekeeper.tick()
+    await scheduler.tick()
     async with db.read() as tx:
         assert (await get_job(tx, "a")).state is JobState.WAITING
 
 
-async def test_history_is_forgotten_after_its_time_and_not_before(
-    db: Db, queue: JobQueue, timekeeper: Scheduler, clock: ManualClock
+async def test_history_is_deleted_after_its_retention_and_not_before(
+    db: Db, queue: JobQueue, scheduler: Scheduler, clock: ManualClock
 ):
     async def nothing(_job: object) -> None:
         return None
 
-    await timekeeper.register()
+    await scheduler.register()
     async with db.tx() as tx:
         await queue.enqueue(tx, *(NewJob(kind="k") for _ in range(3)))
     await Workers(db, queue, {"k": nothing}, owner="me").run_until_empty()
     for hours, jobs, moves in ((23, 3, 6), (2, 0, 0)):
         clock.advance(seconds=hours * 3600)
-        await timekeeper.tick()
+        await scheduler.tick()
         async with db.read() as tx:
             assert await tx.conn.scalar(select(func.count()).select_from(job)) == jobs
             assert await tx.conn.scalar(select(func.count()).select_from(state_transitions)) == moves
@@ -69,15 +69,15 @@ class Unheard(Message):
     """Nobody listens to it."""
 
 
-async def test_dead_letters_stay_longer_but_not_for_ever(db: Db, timekeeper: Scheduler, clock: ManualClock):
-    await timekeeper.register()
+async def test_dead_letters_stay_longer_but_not_for_ever(db: Db, scheduler: Scheduler, clock: ManualClock):
+    await scheduler.register()
     async with db.tx() as tx:
         tx.send(Unheard())
     clock.advance(seconds=UNKNOWN_AGE.total_seconds())
     await Relay(db, {}, owner="relay").deliver()
     for days, letters in ((1.5, 1), (1, 0)):
         clock.advance(seconds=days * 86400)
-        await timekeeper.tick()
+        await scheduler.tick()
         async with db.read() as tx:
             assert len(await list_dead_letters(tx)) == letters
 

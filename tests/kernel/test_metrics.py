@@ -113,7 +113,7 @@ class TestWork:
         assert value(samples, "penstock_processes", kind="work") == 1
         assert value(samples, "penstock_processes", kind="serve") == 0
 
-    async def test_an_empty_house_has_nothing_to_do(self, db: Db):
+    async def test_an_empty_database_has_empty_queues(self, db: Db):
         async with db.read() as tx:
             counted = await get_queue_stats(tx)
         assert not counted.jobs
@@ -126,7 +126,7 @@ class TestWork:
         async with db.read() as tx:
             assert (await get_queue_stats(tx)).jobs["waiting", "etl"] == 2
 
-    async def test_a_crowd_of_readers_asks_the_database_once(self, db: Db, clock: ManualClock):
+    async def test_concurrent_scrapes_query_the_database_once(self, db: Db, clock: ManualClock):
         statements: list[str] = []
 
         @event.listens_for(db._reader.sync_engine, "before_cursor_execute")
@@ -161,14 +161,14 @@ class TestParts:
         assert value(samples, "penstock_breaker_open", name="redis") == 1
         assert "process_resident_memory_bytes" in names(samples)
 
-    async def test_two_houses_count_apart(self, db: Db):
+    async def test_two_registries_count_separately(self, db: Db):
         one, other = Metrics(db, version="1"), Metrics(db, version="2")
         one.http.count("GET", "/x", 200, 0.1)
         assert "penstock_http_requests_total" not in names(await read(other))
 
 
 class Doors(DatabaseMetrics[int]):
-    """A room's figures: how often the database was asked for them, and a number that needs none."""
+    """The metrics of a module: how often it queried the database, and a number that needs no query."""
 
     def __init__(self, db: Db) -> None:
         self.asked = 0
@@ -183,19 +183,19 @@ class Doors(DatabaseMetrics[int]):
         yield gauge("windows", "Known without asking.", {"": 2})
 
 
-class TestRooms:
-    async def test_a_room_adds_figures_of_its_own(self, db: Db):
+class TestModules:
+    async def test_a_module_adds_its_own_metrics(self, db: Db):
         samples = await read(Metrics(db, version="1", more=[Doors(db)]))
         assert (value(samples, "doors"), value(samples, "windows")) == (7, 2)
         assert value(samples, "penstock_work_known") == 1
 
-    async def test_what_a_room_counts_is_remembered_for_a_moment(self, db: Db):
+    async def test_a_module_metric_is_cached_for_a_moment(self, db: Db):
         doors = Doors(db)
         metrics = Metrics(db, version="1", more=[doors])
         await asyncio.gather(*(metrics.page() for _ in range(20)))
         assert doors.asked == 1
 
-    async def test_a_room_that_cannot_count_does_not_hide_the_rest(self):
+    async def test_a_failing_module_metric_does_not_hide_the_rest(self):
         away = open_db("postgresql://nobody@127.0.0.1:1/nowhere", ManualClock(datetime(2026, 1, 1, tzinfo=UTC)))
         samples = await read(Metrics(away, version="1", more=[Doors(away)]))
         assert "doors" not in names(samples)

@@ -44,7 +44,7 @@ SQLITE_EVERYTHING = (  # but its own tables, such as the one that counts ids
     "SELECT tbl_name, name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
 )
 
-tree.modules()  # imports them all, so that `metadata` knows every table, whichever room declares it
+tree.modules()  # imports them all, so that `metadata` knows every table, whichever module declares it
 
 
 def open_plain(url: str) -> Db:

@@ -262,7 +262,7 @@ async def test_only_a_dead_letter_can_be_sent_again(db: Db, relay: Relay, messag
     assert await states(db) == {"sent": 1}
 
 
-async def test_messages_are_forgotten_after_their_time_but_dead_letters_stay(
+async def test_messages_are_deleted_after_their_retention_but_dead_letters_stay(
     db: Db, relay: Relay, listener: Listener, clock: ManualClock
 ):
     listener.moods[0] = Invalid(reason="no")

@@ -43,13 +43,13 @@ class Verb:
 
 async def claim(db: Db) -> None:
     async with db.tx() as tx:
-        await Leases(queue.job, queue.LEASE_STATES).claim(tx, owner="me", seconds=60, limit=10, partition="room1")
+        await Leases(queue.job, queue.LEASE_STATES).claim(tx, owner="me", seconds=60, limit=10, partition="module1")
 
 
 async def claim_under_a_ceiling(db: Db) -> None:
     async with db.tx() as tx:
-        await set_ceiling(tx, "job", "room2", ROWS)
-        await Leases(queue.job, queue.LEASE_STATES).claim(tx, owner="me", seconds=60, limit=10, partition="room2")
+        await set_ceiling(tx, "job", "module2", ROWS)
+        await Leases(queue.job, queue.LEASE_STATES).claim(tx, owner="me", seconds=60, limit=10, partition="module2")
 
 
 async def claim_messages(db: Db) -> None:
@@ -73,7 +73,7 @@ async def rescue(db: Db) -> None:
 
 
 async def look_for_jobs(db: Db) -> None:
-    await Leases(queue.job, queue.LEASE_STATES).may_have_due(db, ["room1", "room2"])
+    await Leases(queue.job, queue.LEASE_STATES).may_have_due(db, ["module1", "module2"])
     await asyncio.sleep(0)  # PostgreSQL's driver tells of a statement after it
 
 
@@ -218,7 +218,7 @@ def _leased(prefix: str, number: int, state: str) -> tuple[Any, ...]:
 
 
 def _job(number: int) -> tuple[Any, ...]:
-    own: tuple[Any, ...] = ("k", {}, f"room{number // 10 % 5}", number // 10 % 9, 5, 60.0, "me")
+    own: tuple[Any, ...] = ("k", {}, f"module{number // 10 % 5}", number // 10 % 9, 5, 60.0, "me")
     return (*_leased("job", number, JOB_STATES[number % 10]), *own)
 
 

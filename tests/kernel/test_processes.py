@@ -1,4 +1,4 @@
-"""Processes that say they live, and what is known of those that fell silent."""
+"""Heartbeats of processes, and processes that stopped sending them."""
 
 import asyncio
 import logging
@@ -14,9 +14,9 @@ from tests.conftest import open_db
 
 
 def heartbeat(
-    db: Db, owner: str = "a:1", kind: ProcessKind = ProcessKind.SERVE, rooms: tuple[str, ...] = ("",)
+    db: Db, owner: str = "a:1", kind: ProcessKind = ProcessKind.SERVE, modules: tuple[str, ...] = ("",)
 ) -> Heartbeat:
-    return Heartbeat(db, owner=owner, kind=kind, modules=rooms, version="1.2")
+    return Heartbeat(db, owner=owner, kind=kind, modules=modules, version="1.2")
 
 
 async def known(db: Db) -> dict[str, Process]:
@@ -77,7 +77,7 @@ async def test_the_living_are_counted_by_kind(db: Db, clock: ManualClock):
         assert await count_alive(tx) == {"serve": 1, "work": 3}
 
 
-async def test_who_was_silent_for_a_day_is_forgotten(db: Db, clock: ManualClock):
+async def test_a_process_silent_for_a_day_is_deleted(db: Db, clock: ManualClock):
     await heartbeat(db, "gone:1").beat()
     clock.advance(seconds=86_400)
     await heartbeat(db).beat()
@@ -105,9 +105,7 @@ async def test_the_latest_come_first_and_a_list_has_an_end(db: Db, clock: Manual
         assert [process.id for process in await list_processes(tx, limit=3)] == ["p:4", "p:3", "p:2"]
 
 
-async def test_a_database_that_is_away_is_told_to_the_log_and_tried_again(
-    clock: ManualClock, caplog: pytest.LogCaptureFixture
-):
+async def test_a_heartbeat_that_fails_is_logged_and_retried(clock: ManualClock, caplog: pytest.LogCaptureFixture):
     db = open_db("postgresql://nobody@127.0.0.1:1/nowhere", clock)
     caplog.set_level(logging.WARNING)
     task = asyncio.create_task(heartbeat(db).run())

@@ -1,4 +1,4 @@
-"""Duties run once in the cluster, however many processes keep time, and go on when one of those dies."""
+"""Periodic tasks run once in the cluster, however many schedulers run, and continue when a process dies."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -25,7 +25,7 @@ LEASE_SECONDS = 30
 
 
 class Rounds:
-    """A periodic_task that counts, and waits at its gate if that is closed."""
+    """A periodic task that counts, and waits at its gate if that is closed."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -50,7 +50,7 @@ class Rounds:
         self.ended += 1
 
 
-def timekeeper(
+def new_scheduler(
     db: Db,
     owner: str = "one",
     *,
@@ -63,8 +63,8 @@ def timekeeper(
 
 
 @asynccontextmanager
-async def keeping_time(*keepers: Scheduler) -> AsyncIterator[list[asyncio.Task[None]]]:
-    tasks = [asyncio.create_task(keeper.run()) for keeper in keepers]
+async def running(*schedulers: Scheduler) -> AsyncIterator[list[asyncio.Task[None]]]:
+    tasks = [asyncio.create_task(scheduler.run()) for scheduler in schedulers]
     yield tasks
     for task in tasks:
         task.cancel()
@@ -106,55 +106,57 @@ async def until_renewed(db: Db, end: datetime) -> None:
             await asyncio.sleep(0.001)
 
 
-async def test_a_new_duty_is_due_at_once_and_then_every_so_often(db: Db, clock: ManualClock):
+async def test_a_new_task_is_due_at_once_and_then_every_so_often(db: Db, clock: ManualClock):
     rounds = Rounds()
-    keeper = timekeeper(db, every_seconds=60, sweep=rounds)
-    await keeper.register()
-    assert [await keeper.tick(), await keeper.tick()] == [1, 0]
+    scheduler = new_scheduler(db, every_seconds=60, sweep=rounds)
+    await scheduler.register()
+    assert [await scheduler.tick(), await scheduler.tick()] == [1, 0]
     clock.advance(seconds=59)
-    assert await keeper.tick() == 0
+    assert await scheduler.tick() == 0
     clock.advance(seconds=1)
-    assert await keeper.tick() == 1
+    assert await scheduler.tick() == 1
     assert rounds.ended == 2
 
 
-async def test_enrolling_again_does_not_make_a_duty_due_again(db: Db):
+async def test_registering_again_does_not_make_a_task_due_again(db: Db):
     rounds = Rounds()
     for owner in ("one", "two"):
-        keeper = timekeeper(db, owner, sweep=rounds)
-        await keeper.register()
-        await keeper.tick()
+        scheduler = new_scheduler(db, owner, sweep=rounds)
+        await scheduler.register()
+        await scheduler.tick()
     assert rounds.ended == 1
 
 
-async def test_of_several_timekeepers_one_does_a_duty_each_time(db: Db, clock: ManualClock):
+async def test_of_several_schedulers_one_does_a_task_each_time(db: Db, clock: ManualClock):
     rounds = Rounds()
-    keepers = [timekeeper(db, f"process-{number}", sweep=rounds) for number in range(4)]
-    for keeper in keepers:
-        await keeper.register()
+    schedulers = [new_scheduler(db, f"process-{number}", sweep=rounds) for number in range(4)]
+    for scheduler in schedulers:
+        await scheduler.register()
     for turn in range(1, 6):
-        await asyncio.gather(*(keeper.tick() for keeper in keepers))
+        await asyncio.gather(*(scheduler.tick() for scheduler in schedulers))
         assert rounds.ended == turn
         clock.advance(seconds=60)
 
 
-async def test_timekeepers_that_run_do_every_duty_at_its_times(db: Db, clock: ManualClock):
+async def test_schedulers_that_run_do_every_task_at_its_times(db: Db, clock: ManualClock):
     sweep, look = Rounds(), Rounds()
-    # The clock runs a thousand times too fast for a database: a usual lease would be over before a periodic_task is.
-    keepers = [timekeeper(db, f"process-{number}", lease_seconds=86400, sweep=sweep, look=look) for number in range(3)]
+    # The clock runs a thousand times too fast for a database: a usual lease would be over before a periodic task ends.
+    schedulers = [
+        new_scheduler(db, f"process-{number}", lease_seconds=86400, sweep=sweep, look=look) for number in range(3)
+    ]
     began_at = clock.now()
-    async with keeping_time(*keepers):
+    async with running(*schedulers):
         await until(lambda: min(sweep.ended, look.ended) >= 4, clock)
     turns = (clock.now() - began_at) / timedelta(seconds=60) + 1
     assert max(sweep.begun, look.begun) <= turns
 
 
-async def test_a_duty_that_takes_long_stays_with_its_process(db: Db, clock: ManualClock):
+async def test_a_task_that_takes_long_stays_with_its_process(db: Db, clock: ManualClock):
     slow, other = Rounds(), Rounds()
     slow.gate.clear()
-    async with keeping_time(timekeeper(db, "one", sweep=slow)):
+    async with running(new_scheduler(db, "one", sweep=slow)):
         await until(lambda: slow.begun == 1)
-        second = timekeeper(db, "two", sweep=other)
+        second = new_scheduler(db, "two", sweep=other)
         for _ in range(12):
             end = await lease_end(db)
             assert end is not None
@@ -166,14 +168,14 @@ async def test_a_duty_that_takes_long_stays_with_its_process(db: Db, clock: Manu
     assert (slow.begun, other.begun) == (1, 0)
 
 
-async def test_the_duty_of_a_process_that_died_goes_on_elsewhere_after_its_lease(db: Db, clock: ManualClock):
+async def test_the_task_of_a_process_that_died_goes_on_elsewhere_after_its_lease(db: Db, clock: ManualClock):
     lost, found = Rounds(), Rounds()
     lost.gate.clear()
-    dying = timekeeper(db, "dying", sweep=lost)
+    dying = new_scheduler(db, "dying", sweep=lost)
     await dying.register()
     task = asyncio.create_task(dying.tick())  # nobody renews: as if the process were gone
     await until(lambda: lost.begun == 1)
-    other = timekeeper(db, "other", sweep=found)
+    other = new_scheduler(db, "other", sweep=found)
     clock.advance(seconds=LEASE_SECONDS - 1)
     assert await other.tick() == 0
     clock.advance(seconds=1)
@@ -184,13 +186,13 @@ async def test_the_duty_of_a_process_that_died_goes_on_elsewhere_after_its_lease
     assert await other.tick() == 0
 
 
-async def test_a_timekeeper_that_loses_a_duty_stops_it_and_goes_on(db: Db, db_url: str, clock: ManualClock):
+async def test_a_scheduler_that_loses_a_task_stops_it_and_goes_on(db: Db, db_url: str, clock: ManualClock):
     stuck, fine = Rounds(), Rounds()
     stuck.gate.clear()
-    async with keeping_time(timekeeper(db, "one", sweep=stuck)) as [task]:
+    async with running(new_scheduler(db, "one", sweep=stuck)) as [task]:
         await until(lambda: stuck.begun == 1)
         elsewhere = Db.open(db_url, clock=ManualClock(clock.now() + timedelta(hours=1)), ids=db.ids)
-        assert await timekeeper(elsewhere, "two", sweep=fine).tick() == 1
+        assert await new_scheduler(elsewhere, "two", sweep=fine).tick() == 1
         await elsewhere.close()
         clock.advance(seconds=LEASE_SECONDS / 3)
         await until(lambda: stuck.stopped == 1)
@@ -199,12 +201,12 @@ async def test_a_timekeeper_that_loses_a_duty_stops_it_and_goes_on(db: Db, db_ur
         assert not task.done()
 
 
-async def test_a_duty_that_fails_is_reported_and_tried_again_soon(db: Db, clock: ManualClock):
+async def test_a_task_that_fails_is_reported_and_tried_again_soon(db: Db, clock: ManualClock):
     rounds, fine = Rounds(), Rounds()
     rounds.error = Invalid(reason="the folder is gone")
-    keeper = timekeeper(db, every_seconds=3600, sweep=rounds, look=fine)
-    await keeper.register()
-    assert await keeper.tick() == 1
+    scheduler = new_scheduler(db, every_seconds=3600, sweep=rounds, look=fine)
+    await scheduler.register()
+    assert await scheduler.tick() == 1
     failed = await report(db, "sweep")
     assert failed.error is not None
     assert "the folder is gone" in failed.error
@@ -212,16 +214,16 @@ async def test_a_duty_that_fails_is_reported_and_tried_again_soon(db: Db, clock:
     assert (await report(db, "look")).error is None
     rounds.error = None
     clock.advance(seconds=RETRY_SECONDS)
-    assert await keeper.tick() == 1
+    assert await scheduler.tick() == 1
     assert (await report(db, "sweep")).error is None
     assert fine.ended == 1
 
 
-async def test_a_duty_that_only_another_version_knows_is_left_to_it(db: Db, clock: ManualClock):
+async def test_a_task_that_only_another_version_knows_is_left_to_it(db: Db, clock: ManualClock):
     rounds = Rounds()
-    new = timekeeper(db, "new", sweep=Rounds(), gather=rounds)
+    new = new_scheduler(db, "new", sweep=Rounds(), gather=rounds)
     await new.register()
-    old = timekeeper(db, "old", sweep=Rounds())
+    old = new_scheduler(db, "old", sweep=Rounds())
     assert await old.tick() == 1
     assert await report(db, "gather") == PeriodicTaskReport(name="gather", finished_at=None, error=None)
     clock.advance(seconds=RETRY_SECONDS)
@@ -229,31 +231,31 @@ async def test_a_duty_that_only_another_version_knows_is_left_to_it(db: Db, cloc
     assert rounds.ended == 1
 
 
-async def test_duties_come_due_together_whenever_they_were_done(db: Db, clock: ManualClock):
+async def test_tasks_come_due_together_whenever_they_were_done(db: Db, clock: ManualClock):
     early, late = Rounds(), Rounds()
-    keeper = timekeeper(db, early=early, late=late)
-    await keeper.register()
+    scheduler = new_scheduler(db, early=early, late=late)
+    await scheduler.register()
     late.gate.clear()
     clock.advance(seconds=7)
-    task = asyncio.create_task(keeper.tick())
+    task = asyncio.create_task(scheduler.tick())
     await until(lambda: early.ended == late.begun == 1)
     clock.advance(seconds=20)
     late.gate.set()
     await task
     clock.advance(seconds=32)
-    assert await keeper.tick() == 0
+    assert await scheduler.tick() == 0
     clock.advance(seconds=1)
-    assert await keeper.tick() == 2
+    assert await scheduler.tick() == 2
 
 
-async def test_a_duty_that_a_wrong_clock_put_off_is_called_back(db: Db, db_url: str, clock: ManualClock):
-    keeper = timekeeper(db, every_seconds=60, sweep=Rounds(), look=Rounds())
-    await keeper.register()
+async def test_a_task_that_a_wrong_clock_put_off_is_called_back(db: Db, db_url: str, clock: ManualClock):
+    scheduler = new_scheduler(db, every_seconds=60, sweep=Rounds(), look=Rounds())
+    await scheduler.register()
     ahead = Db.open(db_url, clock=ManualClock(clock.now() + timedelta(days=1)), ids=db.ids)
-    assert await timekeeper(ahead, "ahead", every_seconds=60, sweep=Rounds(), look=Rounds()).tick() == 2
+    assert await new_scheduler(ahead, "ahead", every_seconds=60, sweep=Rounds(), look=Rounds()).tick() == 2
     await ahead.close()
     rounds = Rounds()
-    async with keeping_time(timekeeper(db, every_seconds=60, sweep=rounds)):
+    async with running(new_scheduler(db, every_seconds=60, sweep=rounds)):
         await until(lambda: rounds.ended == 1)
         await until_resting(db)
     async with db.read() as tx:
@@ -264,7 +266,7 @@ async def test_a_duty_that_a_wrong_clock_put_off_is_called_back(db: Db, db_url: 
 
 async def test_a_row_that_is_lost_is_there_again_within_a_minute(db: Db, clock: ManualClock):
     rounds = Rounds()
-    async with keeping_time(timekeeper(db, every_seconds=3600, lease_seconds=86400, sweep=rounds)):
+    async with running(new_scheduler(db, every_seconds=3600, lease_seconds=86400, sweep=rounds)):
         await until(lambda: rounds.ended == 1)
         await until_resting(db)
         async with db.tx() as tx:
@@ -274,9 +276,9 @@ async def test_a_row_that_is_lost_is_there_again_within_a_minute(db: Db, clock: 
         assert clock.now() - began_at < timedelta(seconds=600)
 
 
-async def test_a_quick_duty_is_done_at_each_of_its_times(db: Db, clock: ManualClock):
+async def test_a_quick_task_is_done_at_each_of_its_times(db: Db, clock: ManualClock):
     rounds = Rounds()
-    async with keeping_time(timekeeper(db, every_seconds=0.5, lease_seconds=86400, sweep=rounds)):
+    async with running(new_scheduler(db, every_seconds=0.5, lease_seconds=86400, sweep=rounds)):
         await until(lambda: rounds.ended == 1)
         for turn in range(2, 8):
             await until_resting(db)
@@ -284,8 +286,8 @@ async def test_a_quick_duty_is_done_at_each_of_its_times(db: Db, clock: ManualCl
             await until(partial(rounds.has_ended, turn))
 
 
-async def test_every_duty_is_listed_by_its_name(db: Db):
-    keeper = timekeeper(db, sweep=Rounds(), look=Rounds())
+async def test_every_task_is_listed_by_its_name(db: Db):
+    scheduler = new_scheduler(db, sweep=Rounds(), look=Rounds())
     assert await list_periodic_tasks(db) == []
-    await keeper.register()
+    await scheduler.register()
     assert [found.name for found in await list_periodic_tasks(db)] == ["look", "sweep"]

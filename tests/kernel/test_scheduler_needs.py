@@ -1,4 +1,4 @@
-"""A duty that says when it is needed is done then, at its times, and costs nothing but a look while it is not."""
+"""A periodic task that says when it is needed runs only then, and costs one query while it is not."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -29,7 +29,7 @@ KEPT = timedelta(days=1)
 
 
 class Rounds:
-    """A duty that counts how often it was done, and is needed while jobs are there."""
+    """A periodic task that counts how often it was done, and is needed while jobs are there."""
 
     def __init__(self) -> None:
         self.ended = 0
@@ -45,7 +45,7 @@ def are_jobs_there(_since: object, _now: object) -> ColumnElement[bool]:
     return any_rows(select(job.c.id))
 
 
-def timekeeper(db: Db, rounds: Rounds, *, owner: str = "one", every_seconds: float = 1) -> Scheduler:
+def new_scheduler(db: Db, rounds: Rounds, *, owner: str = "one", every_seconds: float = 1) -> Scheduler:
     periodic_tasks = [PeriodicTask(name="sweep", every_seconds=every_seconds, run=rounds, needed=are_jobs_there)]
     return Scheduler(db, periodic_tasks, owner=owner)
 
@@ -66,49 +66,49 @@ def writes(statements: Recorded) -> list[str]:
 
 async def test_it_is_done_at_each_of_its_times_while_it_is_needed(db: Db, clock: ManualClock):
     rounds = Rounds()
-    keeper = timekeeper(db, rounds)
-    await keeper.register()
-    done = [await keeper.tick()]
+    scheduler = new_scheduler(db, rounds)
+    await scheduler.register()
+    done = [await scheduler.tick()]
     await enqueue(db)
     for _ in range(3):
         clock.advance(seconds=1)
-        done += [await keeper.tick(), await keeper.tick()]
+        done += [await scheduler.tick(), await scheduler.tick()]
     await finish_all(db)
     clock.advance(seconds=1)
-    done.append(await keeper.tick())
+    done.append(await scheduler.tick())
     assert done == [0, 1, 0, 1, 0, 1, 0, 0]
 
 
 async def test_it_is_asked_at_its_own_times(db: Db, clock: ManualClock):
     rounds = Rounds()
-    keeper = timekeeper(db, rounds, every_seconds=10)
-    await keeper.register()
-    assert await keeper.tick() == 0
+    scheduler = new_scheduler(db, rounds, every_seconds=10)
+    await scheduler.register()
+    assert await scheduler.tick() == 0
     await enqueue(db)
     clock.advance(seconds=9)
-    assert await keeper.tick() == 0
+    assert await scheduler.tick() == 0
     clock.advance(seconds=1)
-    assert await keeper.tick() == 1
+    assert await scheduler.tick() == 1
 
 
 async def test_it_is_asked_again_when_the_clock_was_put_back(db: Db, clock: ManualClock):
     rounds = Rounds()
-    keeper = timekeeper(db, rounds)
-    await keeper.register()
+    scheduler = new_scheduler(db, rounds)
+    await scheduler.register()
     clock.advance(seconds=60)
-    assert await keeper.tick() == 0
+    assert await scheduler.tick() == 0
     await enqueue(db)
     clock.advance(seconds=-30)
-    assert await keeper.tick() == 1
+    assert await scheduler.tick() == 1
 
 
-async def test_of_several_timekeepers_one_does_it(db: Db, clock: ManualClock):
+async def test_of_several_schedulers_one_does_it(db: Db, clock: ManualClock):
     rounds = Rounds()
-    keepers = [timekeeper(db, rounds, owner=f"process-{number}") for number in range(4)]
-    await keepers[0].register()
+    schedulers = [new_scheduler(db, rounds, owner=f"process-{number}") for number in range(4)]
+    await schedulers[0].register()
     await enqueue(db)
     for turn in range(1, 4):
-        await asyncio.gather(*(keeper.tick() for keeper in keepers))
+        await asyncio.gather(*(scheduler.tick() for scheduler in schedulers))
         assert rounds.ended == turn
         clock.advance(seconds=1)
 
@@ -116,27 +116,27 @@ async def test_of_several_timekeepers_one_does_it(db: Db, clock: ManualClock):
 async def test_after_a_failure_it_is_done_again_needed_or_not(db: Db, clock: ManualClock):
     rounds = Rounds()
     rounds.error = Invalid(reason="the folder is gone")
-    keeper = timekeeper(db, rounds, every_seconds=60)
-    await keeper.register()
+    scheduler = new_scheduler(db, rounds, every_seconds=60)
+    await scheduler.register()
     await enqueue(db)
-    assert await keeper.tick() == 0
+    assert await scheduler.tick() == 0
     await finish_all(db)
     rounds.error = None
     clock.advance(seconds=RETRY_SECONDS)
-    assert await keeper.tick() == 1
+    assert await scheduler.tick() == 1
     assert [found.error for found in await list_periodic_tasks(db)] == [None]
 
 
 async def test_what_a_process_left_behind_is_taken_up_needed_or_not(db: Db, clock: ManualClock):
     rounds = Rounds()
-    await timekeeper(db, rounds).register()
+    await new_scheduler(db, rounds).register()
     await enqueue(db)
-    dying = timekeeper(db, rounds, owner="dying")
+    dying = new_scheduler(db, rounds, owner="dying")
     for task in await dying._start_due():  # it is claimed, and its process is gone
         task.cancel()
     await finish_all(db)
     clock.advance(seconds=31)
-    assert await timekeeper(db, rounds, owner="other").tick() == 1
+    assert await new_scheduler(db, rounds, owner="other").tick() == 1
 
 
 # The kernel's own periodic_tasks, with workers and a relay beside them.
@@ -150,9 +150,9 @@ class Runtime:
         self.queue = JobQueue()
         self.relay = Relay(db, {}, owner="relay")
         self.workers = Workers(db, self.queue, {"k": self.nothing}, owner="w", modules=["", "etl"])
-        upkeep = Maintenance(db, jobs=self.queue, relay=self.relay, history=KEPT, dead_letters=KEPT)
+        maintenance = Maintenance(db, jobs=self.queue, relay=self.relay, history=KEPT, dead_letters=KEPT)
         runs = SqlRunState(db, live_seconds=60, final_seconds=60)
-        self.periodic_tasks = upkeep.periodic_tasks(runs, SqlRateLimits(db))
+        self.periodic_tasks = maintenance.periodic_tasks(runs, SqlRateLimits(db))
         self.scheduler = Scheduler(db, self.periodic_tasks, owner="one")
 
     async def nothing(self, _job: object) -> None:
@@ -183,88 +183,88 @@ class Runtime:
 
 
 @pytest.fixture
-def house(db: Db) -> Runtime:
+def runtime(db: Db) -> Runtime:
     return Runtime(db)
 
 
-async def test_a_house_at_rest_reads_a_little_and_writes_nothing(house: Runtime, clock: ManualClock):
-    async with house.living():
-        await house.spend(clock, seconds=5)  # all periodic_tasks are new, and done once
-        with recorded(house.db, TABLES) as statements:
-            await house.spend(clock, seconds=20)
+async def test_an_idle_runtime_reads_a_little_and_writes_nothing(runtime: Runtime, clock: ManualClock):
+    async with runtime.living():
+        await runtime.spend(clock, seconds=5)  # all periodic tasks are new, and done once
+        with recorded(runtime.db, TABLES) as statements:
+            await runtime.spend(clock, seconds=20)
     assert writes(statements) == []
     looks = set(map(str, statements))  # PostgreSQL's are noted once for each use of a connection
     assert 20 <= len(looks) <= 3 * 21
 
 
-async def test_jobs_whose_worker_fell_silent_are_needed_to_be_rescued(house: Runtime, clock: ManualClock):
-    async with house.db.tx() as tx:
-        await house.queue.enqueue(tx, NewJob(kind="k"))
-        await house.queue.claim(tx, owner="silent", seconds=60, limit=1)
+async def test_jobs_whose_worker_fell_silent_are_needed_to_be_rescued(runtime: Runtime, clock: ManualClock):
+    async with runtime.db.tx() as tx:
+        await runtime.queue.enqueue(tx, NewJob(kind="k"))
+        await runtime.queue.claim(tx, owner="silent", seconds=60, limit=1)
     clock.advance(seconds=59)
-    assert await house.needed() == []
+    assert await runtime.needed() == []
     clock.advance(seconds=1)
-    assert await house.needed() == ["rescue-jobs"]
-    async with house.db.tx() as tx:
-        assert len(await house.queue.rescue(tx)) == 1
-    assert await house.needed() == []
+    assert await runtime.needed() == ["rescue-jobs"]
+    async with runtime.db.tx() as tx:
+        assert len(await runtime.queue.rescue(tx)) == 1
+    assert await runtime.needed() == []
 
 
 class Said(Message):
     """Nobody listens to it."""
 
 
-async def test_messages_whose_relay_fell_silent_are_needed_to_be_rescued(house: Runtime, clock: ManualClock):
-    async with house.db.tx() as tx:
+async def test_messages_whose_relay_fell_silent_are_needed_to_be_rescued(runtime: Runtime, clock: ManualClock):
+    async with runtime.db.tx() as tx:
         tx.send(Said())
-    async with house.db.tx() as tx:
-        assert len(await house.relay.leases.claim(tx, owner="silent", seconds=LEASE_SECONDS, limit=1)) == 1
+    async with runtime.db.tx() as tx:
+        assert len(await runtime.relay.leases.claim(tx, owner="silent", seconds=LEASE_SECONDS, limit=1)) == 1
     clock.advance(seconds=LEASE_SECONDS - 1)
-    assert await house.needed() == []
+    assert await runtime.needed() == []
     clock.advance(seconds=1)
-    assert await house.needed() == ["rescue-messages"]
-    async with house.db.tx() as tx:
-        await house.relay.rescue(tx)
-    assert await house.needed() == []
+    assert await runtime.needed() == ["rescue-messages"]
+    async with runtime.db.tx() as tx:
+        await runtime.relay.rescue(tx)
+    assert await runtime.needed() == []
 
 
-async def test_leases_that_run_out_in_a_quiet_house_are_found_within_a_second(house: Runtime, clock: ManualClock):
-    await house.scheduler.register()
-    async with house.db.tx() as tx:
-        await house.queue.enqueue(tx, NewJob(kind="k"))
-        [held] = await house.queue.claim(tx, owner="silent", seconds=90, limit=1)
+async def test_leases_that_run_out_in_an_idle_runtime_are_found_within_a_second(runtime: Runtime, clock: ManualClock):
+    await runtime.scheduler.register()
+    async with runtime.db.tx() as tx:
+        await runtime.queue.enqueue(tx, NewJob(kind="k"))
+        [held] = await runtime.queue.claim(tx, owner="silent", seconds=90, limit=1)
     for _ in range(90):
         clock.advance(seconds=1)
-        await house.scheduler.tick()
-    async with house.db.read() as tx:
+        await runtime.scheduler.tick()
+    async with runtime.db.read() as tx:
         row = (await tx.conn.execute(select(job).where(job.c.id == held.id))).one()
     assert row.state == "waiting"
 
 
 async def test_more_lapsed_leases_than_one_turn_takes_are_all_rescued(
-    house: Runtime, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    runtime: Runtime, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ):
-    expire = house.queue.leases.expire
-    monkeypatch.setattr(house.queue.leases, "expire", lambda tx: expire(tx, limit=2))
-    await house.scheduler.register()
-    async with house.db.tx() as tx:
-        await house.queue.enqueue(tx, *(NewJob(kind="k") for _ in range(5)))
-        await house.queue.claim(tx, owner="silent", seconds=60, limit=5)
+    expire = runtime.queue.leases.expire
+    monkeypatch.setattr(runtime.queue.leases, "expire", lambda tx: expire(tx, limit=2))
+    await runtime.scheduler.register()
+    async with runtime.db.tx() as tx:
+        await runtime.queue.enqueue(tx, *(NewJob(kind="k") for _ in range(5)))
+        await runtime.queue.claim(tx, owner="silent", seconds=60, limit=5)
     clock.advance(seconds=60)
     for _ in range(3):
-        await house.scheduler.tick()
+        await runtime.scheduler.tick()
         clock.advance(seconds=1)
-    async with house.db.read() as tx:
+    async with runtime.db.read() as tx:
         states = (await tx.conn.scalars(select(job.c.state))).all()
     assert set(states) == {"waiting"}
 
 
-async def test_the_look_at_duties_is_served_by_indexes(house: Runtime):
-    await house.scheduler.register()
-    with recorded(house.db, "duty") as statements:
-        await house.scheduler._list_due()
+async def test_the_query_for_due_tasks_is_served_by_indexes(runtime: Runtime):
+    await runtime.scheduler.register()
+    with recorded(runtime.db, "duty") as statements:
+        await runtime.scheduler._list_due()
         await asyncio.sleep(0)  # PostgreSQL's driver tells of a statement after it
     [said] = statements
-    steps = await explain(house.db, *said)
+    steps = await explain(runtime.db, *said)
     assert [step for step in steps if sorts(step) or (reads_a_whole_table(step) and "VIRTUAL" not in step)] == []
     assert all(any(f"ix_{table}_held" in step for step in steps) for table in (job.name, outbox.name))

@@ -1,4 +1,4 @@
-"""What `kernel/sqlite.py` promises: a statement is one trip to the driver's thread, and nothing is left open."""
+"""What `kernel/sqlite.py` promises: a statement is one call into the driver's thread, and nothing is left open."""
 
 import asyncio
 import sqlite3
@@ -20,7 +20,7 @@ from tests.conftest import open_db
 
 
 @pytest.fixture
-def trips(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], Any]]:
+def thread_calls(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], Any]]:
     """Whatever is sent to a driver's thread from now on."""
     sent: list[Callable[[], Any]] = []
     send = SqliteConnection._execute
@@ -34,19 +34,19 @@ def trips(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], Any]]:
 
 
 @pytest.mark.parametrize(("kind", "around"), [("read", 0), ("autocommit", 0), ("tx", 2)])
-async def test_a_statement_is_one_trip_and_a_transaction_two_more(
-    sqlite_url: str, clock: ManualClock, trips: list[Callable[[], Any]], kind: str, around: int
+async def test_a_statement_is_one_thread_call_and_a_transaction_two_more(
+    sqlite_url: str, clock: ManualClock, thread_calls: list[Callable[[], Any]], kind: str, around: int
 ):
     db = open_db(sqlite_url, clock)
     opened: Callable[[], AbstractAsyncContextManager[Tx]] = getattr(db, kind)
     for statements in (1, 3):
         async with opened() as tx:
             await tx.conn.execute(select(periodic_task.c.id))
-        trips.clear()
+        thread_calls.clear()
         async with opened() as tx:
             for _ in range(statements):
                 assert (await tx.conn.execute(select(periodic_task.c.id))).all() == []
-        assert len(trips) == statements + around
+        assert len(thread_calls) == statements + around
     await db.close()
 
 

@@ -209,7 +209,7 @@ async def test_many_things_make_the_same_move_at_once(lamps: Db):
         assert await rows_in(tx) == 2000
 
 
-async def test_old_moves_are_forgotten_oldest_first_and_no_more_than_the_limit(lamps: Db, clock: ManualClock):
+async def test_old_transitions_are_deleted_oldest_first_and_no_more_than_the_limit(lamps: Db, clock: ManualClock):
     start = clock.now()
     for _ in range(6):
         async with lamps.tx() as tx:

@@ -19,11 +19,11 @@ def wakeups(clock: ManualClock) -> Wakeups:
     return Wakeups(clock)
 
 
-def start_waiting(ear: Listener, seconds: float = 1) -> asyncio.Task[None]:
-    return asyncio.create_task(ear.wait(seconds=seconds))
+def start_waiting(listener: Listener, seconds: float = 1) -> asyncio.Task[None]:
+    return asyncio.create_task(listener.wait(seconds=seconds))
 
 
-async def test_a_waiter_wakes_at_the_first_ring(wakeups: Wakeups):
+async def test_a_waiter_wakes_at_the_first_notification(wakeups: Wakeups):
     waiter = start_waiting(wakeups.listen(["jobs"]))
     await let_others_run()
     assert not waiter.done()
@@ -31,7 +31,7 @@ async def test_a_waiter_wakes_at_the_first_ring(wakeups: Wakeups):
     await waiter
 
 
-async def test_a_waiter_that_nobody_rings_wakes_when_its_time_is_over(wakeups: Wakeups, clock: ManualClock):
+async def test_a_waiter_that_is_not_notified_wakes_when_its_time_is_over(wakeups: Wakeups, clock: ManualClock):
     waiter = start_waiting(wakeups.listen(["jobs"]), seconds=1)
     await let_others_run()
     clock.advance(seconds=0.9)
@@ -41,24 +41,24 @@ async def test_a_waiter_that_nobody_rings_wakes_when_its_time_is_over(wakeups: W
     await waiter
 
 
-async def test_a_ring_between_two_waits_is_heard_at_once(wakeups: Wakeups):
-    ear = wakeups.listen(["jobs"])
+async def test_a_notification_between_two_waits_ends_the_next_wait_at_once(wakeups: Wakeups):
+    listener = wakeups.listen(["jobs"])
     wakeups.wake("jobs")
-    await ear.wait(seconds=1)
+    await listener.wait(seconds=1)
 
 
-async def test_many_rings_are_heard_as_one(wakeups: Wakeups):
-    ear = wakeups.listen(["jobs"])
+async def test_many_notifications_count_as_one(wakeups: Wakeups):
+    listener = wakeups.listen(["jobs"])
     for _ in range(3):
         wakeups.wake("jobs")
-    await ear.wait(seconds=1)
-    second = start_waiting(ear)
+    await listener.wait(seconds=1)
+    second = start_waiting(listener)
     await let_others_run()
     assert not second.done()
     second.cancel()
 
 
-async def test_every_ear_on_a_channel_hears_and_no_other(wakeups: Wakeups):
+async def test_every_listener_on_a_channel_is_woken_and_no_other(wakeups: Wakeups):
     waiters = [start_waiting(wakeups.listen(channels)) for channels in (["jobs"], ["jobs", "mail"], ["mail"])]
     await let_others_run()
     wakeups.wake("jobs")
@@ -68,10 +68,10 @@ async def test_every_ear_on_a_channel_hears_and_no_other(wakeups: Wakeups):
     await waiters[2]
 
 
-async def test_a_forgotten_ear_hears_nothing(wakeups: Wakeups):
-    ear = wakeups.listen(["jobs", "mail"])
-    wakeups.unlisten(ear)
-    waiter = start_waiting(ear)
+async def test_a_removed_listener_is_not_woken(wakeups: Wakeups):
+    listener = wakeups.listen(["jobs", "mail"])
+    wakeups.unlisten(listener)
+    waiter = start_waiting(listener)
     await let_others_run()
     wakeups.wake("jobs")
     wakeups.wake("mail")
@@ -80,7 +80,7 @@ async def test_a_forgotten_ear_hears_nothing(wakeups: Wakeups):
     waiter.cancel()
 
 
-async def test_forgetting_one_ear_leaves_the_others(wakeups: Wakeups):
+async def test_removing_one_listener_leaves_the_others(wakeups: Wakeups):
     gone, stays = wakeups.listen(["jobs"]), wakeups.listen(["jobs"])
     wakeups.unlisten(gone)
     wakeups.unlisten(gone)
@@ -88,7 +88,7 @@ async def test_forgetting_one_ear_leaves_the_others(wakeups: Wakeups):
     await stays.wait(seconds=1)
 
 
-def test_ringing_where_nobody_listens_is_harmless(wakeups: Wakeups):
+def test_waking_a_channel_without_listeners_is_harmless(wakeups: Wakeups):
     wakeups.wake("jobs")
 
 
@@ -101,11 +101,11 @@ def test_channels_that_nobody_listens_to_any_more_leave_nothing_behind(wakeups: 
 @pytest.mark.parametrize("steps", range(12))
 @pytest.mark.parametrize("rung", [False, True], ids=["silent", "rung"])
 async def test_a_waiter_that_is_stopped_stops_at_whatever_moment(wakeups: Wakeups, steps: int, rung: bool):
-    ear = wakeups.listen(["jobs"])
-    waiter = start_waiting(ear)
+    listener = wakeups.listen(["jobs"])
+    waiter = start_waiting(listener)
     await let_others_run()
     if rung:
-        ear.notify()
+        listener.notify()
     for _ in range(steps):
         await asyncio.sleep(0)
     was_under_way = waiter.cancel()
@@ -143,7 +143,7 @@ async def test_a_commit_wakes_and_a_rollback_does_not(db: Db):
     await waiter
 
 
-async def test_a_reflex_is_done_before_whoever_rang_goes_on(clock: ManualClock):
+async def test_a_callback_has_run_when_wake_returns(clock: ManualClock):
     wakeups, done = Wakeups(clock), []
     with wakeups.on_wake("keys", lambda: done.append("forgotten")):
         wakeups.wake("keys")

@@ -1,4 +1,4 @@
-"""What `workers.py` adds to the queue: slots, rooms in turn, leases kept alive, and a stop that loses nothing."""
+"""What `workers.py` adds to the queue: slots, modules in turn, leases renewed, and a stop that loses nothing."""
 
 import asyncio
 from collections import Counter
@@ -76,7 +76,7 @@ class TestSlots:
             await wait_until(lambda: len(quick) == 5)
             assert gate.left == []
 
-    async def test_while_all_slots_are_busy_nobody_looks_again_and_again(self, db: Db, clock: ManualClock):
+    async def test_while_all_slots_are_busy_nothing_is_polled(self, db: Db, clock: ManualClock):
         gate, looks = BlockingHandler(), Counter[str]()
 
         class Watched(Workers):
@@ -100,7 +100,7 @@ class TestSlots:
             await add(db, NewJob(kind="k", id="a"))
             await wait_until(lambda: gate.entered == ["a"])
 
-    async def test_a_job_enqueued_elsewhere_is_found_although_nobody_calls(self, db: Db, db_url, clock: ManualClock):
+    async def test_a_job_enqueued_elsewhere_is_found_by_polling(self, db: Db, db_url, clock: ManualClock):
         elsewhere = Db.open(db_url, clock=clock, ids=db.ids)
         gate = BlockingHandler()
         async with working(workers(db, gate)):
@@ -113,7 +113,7 @@ class TestSlots:
             await wait_until(found)
         await elsewhere.close()
 
-    async def test_rooms_take_turns_so_that_a_long_queue_does_not_starve_a_short_one(self, db: Db):
+    async def test_modules_take_turns_so_that_a_long_queue_does_not_starve_a_short_one(self, db: Db):
         order: list[str] = []
 
         async def note(job: Job) -> None:
@@ -156,7 +156,7 @@ class TestLeases:
         assert (held.state, held.worker) == (JobState.RUNNING, "other")
         assert await life(db, "a") == ["claim", "expire", "claim"]
 
-    async def test_a_handler_that_does_not_let_itself_be_stopped_leaves_nothing_in_the_keepers_memory(
+    async def test_a_handler_that_ignores_cancellation_leaves_nothing_in_the_lease_renewers_memory(
         self, db: Db, db_url: str, clock: ManualClock
     ):
         stopped, go_on = asyncio.Event(), asyncio.Event()
@@ -230,7 +230,7 @@ class TestStop:
         assert await workers(db, gate).run_until_empty() == 2
         assert await life(db, "a") == ["claim", "hand_back", "claim", "finish"]
 
-    async def test_a_stop_does_not_wait_for_a_database_that_is_away(self, db: Db, monkeypatch):
+    async def test_a_stop_does_not_wait_for_a_database_that_is_down(self, db: Db, monkeypatch):
         gate = BlockingHandler()
         await add(db, NewJob(kind="k", id="a"))
         async with working(workers(db, gate)) as task:
@@ -330,7 +330,7 @@ class TestSettling:
         with pytest.raises(JobNotFound):
             await get(db, "effect")
 
-    async def test_a_settle_is_tried_again_while_the_database_is_away(self, db: Db, clock: ManualClock):
+    async def test_a_settle_is_tried_again_while_the_database_is_down(self, db: Db, clock: ManualClock):
         tries = 0
 
         async def handler(job: Job) -> Settle:

@@ -22,9 +22,9 @@ async def add(db: Db, queue: JobQueue, *jobs: NewJob) -> None:
         await queue.enqueue(tx, *jobs)
 
 
-async def claim(db: Db, queue: JobQueue, *ids: str, owner: str = "w", room: str = "") -> list[Job]:
+async def claim(db: Db, queue: JobQueue, *ids: str, owner: str = "w", module: str = "") -> list[Job]:
     async with db.tx(actor=owner) as tx:
-        return await queue.claim_ids(tx, ids, owner=owner, seconds=60, module=room)
+        return await queue.claim_ids(tx, ids, owner=owner, seconds=60, module=module)
 
 
 async def test_a_claim_by_id_is_a_claim_like_any_other(db: Db, queue: JobQueue):
@@ -37,7 +37,7 @@ async def test_a_claim_by_id_is_a_claim_like_any_other(db: Db, queue: JobQueue):
         assert (await get_job(tx, "a")).state is JobState.WAITING
 
 
-async def test_rows_that_are_held_over_unknown_or_of_another_room_are_left(db: Db, queue: JobQueue):
+async def test_rows_that_are_held_over_unknown_or_of_another_module_are_left(db: Db, queue: JobQueue):
     await add(db, queue, *(NewJob(kind="k", id=name) for name in ("held", "over", "free")))
     await add(db, queue, NewJob(kind="k", id="elsewhere", module="etl"))
     await claim(db, queue, "held")
@@ -57,20 +57,20 @@ async def test_the_due_time_decides_whether_or_not_the_row_was_promoted(db: Db, 
         assert len(await queue.claim(tx, owner="w", seconds=60, limit=1)) == 1  # it is not deferred any more
 
 
-async def test_a_paused_or_cooling_room_hands_nothing_out(db: Db, queue: JobQueue, clock: ManualClock):
+async def test_a_paused_or_cooling_module_hands_nothing_out(db: Db, queue: JobQueue, clock: ManualClock):
     await add(db, queue, NewJob(kind="k", id="a", module="paused"), NewJob(kind="k", id="b", module="cooling"))
     async with db.tx() as tx:
         await pause(tx, "job", "paused")
         await cool(tx, "job", "cooling", until=clock.now().replace(minute=1))
-        restricted = [await queue.leases.is_restricted(tx, room) for room in ("paused", "cooling", "")]
+        restricted = [await queue.leases.is_restricted(tx, module) for module in ("paused", "cooling", "")]
     assert restricted == [True, True, False]
-    assert await claim(db, queue, "a", room="paused") == []
-    assert await claim(db, queue, "b", room="cooling") == []
+    assert await claim(db, queue, "a", module="paused") == []
+    assert await claim(db, queue, "b", module="cooling") == []
     clock.advance(seconds=60)
-    assert len(await claim(db, queue, "b", room="cooling")) == 1
+    assert len(await claim(db, queue, "b", module="cooling")) == 1
 
 
-async def test_rivals_keep_to_a_rooms_ceiling_together_and_take_its_first_rows(
+async def test_rivals_keep_to_a_modules_ceiling_together_and_take_its_first_rows(
     db: Db, db_url: str, queue: JobQueue, clock: ManualClock
 ):
     names = [f"job {number}" for number in range(6)]
@@ -79,7 +79,7 @@ async def test_rivals_keep_to_a_rooms_ceiling_together_and_take_its_first_rows(
         await set_ceiling(tx, "job", "narrow", 3)
     others = [open_db(db_url, clock) for _ in range(3)]
     rivals = zip([db, *others], (names[:2], names[2:4], names[4:], names), strict=True)
-    held = await asyncio.gather(*(claim(one, JobQueue(), *ids, room="narrow") for one, ids in rivals))
+    held = await asyncio.gather(*(claim(one, JobQueue(), *ids, module="narrow") for one, ids in rivals))
     assert sum(map(len, held)) == 3
     for other in others:
         await other.close()

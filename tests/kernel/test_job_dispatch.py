@@ -1,4 +1,4 @@
-"""Whatever makes a job wait announces it in the same transaction, with what a ticket needs."""
+"""Every operation that makes a job wait dispatches it in the same transaction."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,7 +19,7 @@ def queue() -> JobQueue:
 
 
 def said(tx: Tx) -> list[WaitingJob]:
-    """What was announced in this transaction so far; asking forgets it."""
+    """The jobs dispatched in this transaction since the last call."""
     found = [job for message in tx.sent if isinstance(message, JobsWaiting) for job in message.waiting()]
     tx.sent.clear()
     return found
@@ -40,7 +40,7 @@ def waiting(clock: ManualClock, *, attempt: int, wait_seconds: float = 0) -> lis
     return [WaitingJob(id="a", attempt=attempt, module="etl", priority=2, due_at=due_at)]
 
 
-async def test_new_jobs_are_announced_and_those_that_were_there_are_not(db: Db, queue: JobQueue, clock: ManualClock):
+async def test_new_jobs_are_dispatched_and_those_that_were_there_are_not(db: Db, queue: JobQueue, clock: ManualClock):
     async with rolled_back(db) as tx:
         await queue.enqueue(tx, NewJob(kind="k", id="a", module="etl", priority=2, delay_seconds=9))
         assert said(tx) == waiting(clock, attempt=0, wait_seconds=9)
@@ -50,7 +50,7 @@ async def test_new_jobs_are_announced_and_those_that_were_there_are_not(db: Db, 
         assert [job.id for job in said(tx)] == [made]
 
 
-async def test_many_jobs_are_announced_in_messages_of_a_bounded_size(db: Db, queue: JobQueue):
+async def test_many_jobs_are_dispatched_in_messages_of_a_bounded_size(db: Db, queue: JobQueue):
     async with rolled_back(db) as tx:
         ids = await queue.enqueue(tx, *(NewJob(kind="k") for _ in range(2 * DISPATCH_BATCH + 1)))
         sizes = [len(message.jobs) for message in tx.sent if isinstance(message, JobsWaiting)]
@@ -58,13 +58,13 @@ async def test_many_jobs_are_announced_in_messages_of_a_bounded_size(db: Db, que
         assert [job.id for job in said(tx)] == ids
 
 
-async def test_a_retry_is_announced_with_its_attempts_and_its_time(db: Db, queue: JobQueue, clock: ManualClock):
+async def test_a_retry_is_dispatched_with_its_attempts_and_its_time(db: Db, queue: JobQueue, clock: ManualClock):
     async with holding(db, queue) as (tx, held):
         await queue.retry(tx, held, wait_seconds=5, code="X", error="x")
         assert said(tx) == waiting(clock, attempt=1, wait_seconds=5)
 
 
-async def test_what_is_put_off_or_handed_back_is_announced_as_if_never_begun(
+async def test_what_is_put_off_or_handed_back_is_dispatched_as_if_never_begun(
     db: Db, queue: JobQueue, clock: ManualClock
 ):
     async with holding(db, queue) as (tx, held):
@@ -77,7 +77,7 @@ async def test_what_is_put_off_or_handed_back_is_announced_as_if_never_begun(
         assert said(tx) == []  # it was no longer held
 
 
-async def test_a_rescued_job_is_announced_and_one_that_is_given_up_is_not(db: Db, queue: JobQueue, clock: ManualClock):
+async def test_a_rescued_job_is_dispatched_and_one_that_is_given_up_is_not(db: Db, queue: JobQueue, clock: ManualClock):
     async with db.tx() as tx:
         await queue.enqueue(tx, NewJob(kind="k", id="a", module="etl", priority=2))
         await queue.enqueue(tx, NewJob(kind="k", id="last", module="etl", max_attempts=1))
@@ -88,9 +88,7 @@ async def test_a_rescued_job_is_announced_and_one_that_is_given_up_is_not(db: Db
         assert said(tx) == waiting(clock, attempt=1)
 
 
-async def test_a_revived_job_is_announced_with_its_attempts_counted_from_nothing(
-    db: Db, queue: JobQueue, clock: ManualClock
-):
+async def test_a_revived_job_is_dispatched_with_its_attempts_reset(db: Db, queue: JobQueue, clock: ManualClock):
     async with holding(db, queue) as (tx, held):
         await queue.fail(tx, held, code="X", error="x")
         assert said(tx) == []
@@ -98,7 +96,7 @@ async def test_a_revived_job_is_announced_with_its_attempts_counted_from_nothing
         assert said(tx) == waiting(clock, attempt=0)
 
 
-async def test_workers_that_look_for_themselves_are_told_nothing(db: Db):
+async def test_without_a_dispatcher_nothing_is_sent(db: Db):
     queue = JobQueue()
     async with db.tx() as tx:
         await queue.enqueue(tx, NewJob(kind="k", id="a"))

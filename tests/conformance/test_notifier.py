@@ -1,5 +1,5 @@
-"""What every bell does: a commit in one process wakes the waiters of the others, and a bell that is away is in nobody's
-way. The processes are two databases in one event loop, each with its own connections to the bell.
+"""What every notifier does: a commit in one process wakes the waiters of the others, and a notifier that is down blocks
+nobody. The processes are two databases in one event loop, each with its own connections to the notifier.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ from tests.fakes.blocking_handler import wait_until
 from tests.servers.postgres import PostgresServer
 from tests.servers.valkey import ValkeyServer
 
-SOON_SECONDS = 0.5  # half of what it takes without a bell
+SOON_SECONDS = 0.5  # half of what it takes without a notifier
 NEVER_SECONDS = 3600
 
 
 class Server(Protocol):
-    """A server of our own that carries the bell."""
+    """A server of our own for the notifier."""
 
     def kill(self) -> None: ...
     def start_again(self) -> None: ...
@@ -63,7 +63,7 @@ def server(request: pytest.FixtureRequest) -> Server:
 
 
 @pytest.fixture
-def open_bell(server: Server) -> Callable[[str], Notifier]:
+def open_notifier(server: Server) -> Callable[[str], Notifier]:
     def open_one(owner: str) -> Notifier:
         if isinstance(server, PostgresServer):
             return PostgresNotifier(server.url("postgres"), owner=owner)
@@ -75,18 +75,18 @@ def open_bell(server: Server) -> Callable[[str], Notifier]:
 
 @asynccontextmanager
 async def two_processes(
-    url: str, open_bell: Callable[[str], Notifier], second: Clock | None = None
+    url: str, open_notifier: Callable[[str], Notifier], second: Clock | None = None
 ) -> AsyncIterator[tuple[Db, Db]]:
-    """Two databases joined by a bell, which both have begun to hear; the second may have a clock of its own."""
+    """Two databases joined by a notifier that both listen to; the second may have its own clock."""
     async with AsyncExitStack() as stack:
         dbs = []
         for owner, clock in (("host:1:a", None), ("host:2:b", second)):
-            db, bell = open_db(url, clock), open_bell(owner)
-            carrying = asyncio.create_task(run_notifier(db.wakeups, bell))
+            db, notifier = open_db(url, clock), open_notifier(owner)
+            running_notifier = asyncio.create_task(run_notifier(db.wakeups, notifier))
             stack.push_async_callback(db.close)
-            stack.push_async_callback(bell.close)
-            stack.push_async_callback(asyncio.wait, [carrying])
-            stack.callback(carrying.cancel)
+            stack.push_async_callback(notifier.close)
+            stack.push_async_callback(asyncio.wait, [running_notifier])
+            stack.callback(running_notifier.cancel)
             dbs.append(db)
         await hears(dbs[0], dbs[1])
         await hears(dbs[1], dbs[0])
@@ -95,16 +95,16 @@ async def two_processes(
 
 async def hears(speaker: Db, listener: Db) -> None:
     """Wait until what one process wakes is heard in the other."""
-    ear = listener.wakeups.listen(["warm-up"])
+    waiter = listener.wakeups.listen(["warm-up"])
 
     def heard() -> bool:
         speaker.wakeups.wake("warm-up")
         if isinstance(speaker.clock, ManualClock):
             speaker.clock.advance(seconds=0.1)
-        return ear._notified.is_set()
+        return waiter._notified.is_set()
 
     await wait_until(heard)
-    listener.wakeups.unlisten(ear)
+    listener.wakeups.unlisten(waiter)
 
 
 async def say(db: Db, *channels: str) -> None:
@@ -120,14 +120,14 @@ def still() -> ManualClock:
 
 
 async def test_a_commit_in_one_process_wakes_a_worker_of_another_at_once(
-    sqlite_url: str, open_bell, still: ManualClock
+    sqlite_url: str, open_notifier, still: ManualClock
 ):
     started = asyncio.Event()
 
     async def note(job: Job) -> None:
         started.set()
 
-    async with two_processes(sqlite_url, open_bell, still) as (here, there):
+    async with two_processes(sqlite_url, open_notifier, still) as (here, there):
         working = asyncio.create_task(Workers(there, JobQueue(), {"k": note}, owner="w").run())
         await asyncio.sleep(0.05)  # it has looked for work, found none, and waits for a clock that stands
         began = time.perf_counter()
@@ -141,17 +141,17 @@ async def test_a_commit_in_one_process_wakes_a_worker_of_another_at_once(
     assert took < SOON_SECONDS
 
 
-async def test_every_channel_arrives_whatever_its_name(sqlite_url: str, open_bell, still: ManualClock):
+async def test_every_channel_arrives_whatever_its_name(sqlite_url: str, open_notifier, still: ManualClock):
     names = ["tickets:", "a b  c", "task:ü中'\"\\;--", "x" * 1000]
-    async with two_processes(sqlite_url, open_bell, still) as (here, there):
-        ears = [there.wakeups.listen([name]) for name in names]
+    async with two_processes(sqlite_url, open_notifier, still) as (here, there):
+        listeners = [there.wakeups.listen([name]) for name in names]
         await say(here, *names, "y" * (LONGEST_BYTES + 1))  # one that is too long for some may get lost, alone
         async with asyncio.timeout(20):
-            await asyncio.gather(*(ear.wait(seconds=NEVER_SECONDS) for ear in ears))
+            await asyncio.gather(*(waiter.wait(seconds=NEVER_SECONDS) for waiter in listeners))
 
 
-async def test_nobody_hears_himself_and_what_is_heard_is_not_said_again(sqlite_url: str, open_bell):
-    async with two_processes(sqlite_url, open_bell) as (here, there):
+async def test_a_process_does_not_receive_its_own_notifications_and_nothing_echoes(sqlite_url: str, open_notifier):
+    async with two_processes(sqlite_url, open_notifier) as (here, there):
         mine, theirs = here.wakeups.listen(["jobs"]), there.wakeups.listen(["jobs"])
         await say(here, "jobs")
         await asyncio.gather(mine.wait(seconds=NEVER_SECONDS), theirs.wait(seconds=NEVER_SECONDS))
@@ -162,10 +162,10 @@ async def test_nobody_hears_himself_and_what_is_heard_is_not_said_again(sqlite_u
 
 
 @pytest.mark.parametrize("gone", ["killed", "paused"])
-async def test_a_bell_that_goes_away_holds_nobody_up_and_comes_back_by_itself(
-    sqlite_url: str, open_bell, server: Server, gone: str
+async def test_a_notifier_that_is_lost_blocks_nobody_and_reconnects(
+    sqlite_url: str, open_notifier, server: Server, gone: str
 ):
-    async with two_processes(sqlite_url, open_bell) as (here, there):
+    async with two_processes(sqlite_url, open_notifier) as (here, there):
         server.kill() if gone == "killed" else server.pause()
         try:
             began = time.perf_counter()
@@ -179,7 +179,7 @@ async def test_a_bell_that_goes_away_holds_nobody_up_and_comes_back_by_itself(
         await hears(there, here)
 
 
-async def test_a_bell_can_be_away_from_the_start(sqlite_url: str, open_bell, server: Server):
+async def test_a_notifier_can_be_down_from_the_start(sqlite_url: str, open_notifier, server: Server):
     async def start_by_and_by() -> None:
         await asyncio.sleep(0.3)  # real time: the first tries of both processes must fail
         server.start_again()
@@ -187,17 +187,17 @@ async def test_a_bell_can_be_away_from_the_start(sqlite_url: str, open_bell, ser
     server.kill()
     starting = asyncio.create_task(start_by_and_by())
     try:
-        async with two_processes(sqlite_url, open_bell) as (here, _):
+        async with two_processes(sqlite_url, open_notifier) as (here, _):
             await say(here, "jobs")
     finally:
         await starting
 
 
-async def test_whoever_listens_can_be_stopped_at_whatever_moment(open_bell):
-    bell = open_bell("host:1:a")
+async def test_a_listener_can_be_cancelled_at_any_moment(open_notifier):
+    notifier = open_notifier("host:1:a")
 
     async def listen() -> None:
-        async for _ in bell.hear():
+        async for _ in notifier.listen():
             pass
 
     for steps in range(150):
@@ -207,4 +207,4 @@ async def test_whoever_listens_can_be_stopped_at_whatever_moment(open_bell):
         listening.cancel()
         done, _ = await asyncio.wait([listening], timeout=5)
         assert done, f"a cancel after {steps} steps got lost"
-    await bell.close()
+    await notifier.close()

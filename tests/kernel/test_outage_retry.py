@@ -1,4 +1,4 @@
-"""What `patience.py` promises: what is away is waited for, and what is wrong is not."""
+"""`retry_while_unavailable` waits for what is down, and raises every other error."""
 
 import asyncio
 from functools import partial
@@ -27,7 +27,7 @@ class Away:
         return "there"
 
 
-async def test_what_is_away_is_waited_for(clock: ManualClock):
+async def test_a_call_is_retried_while_unavailable(clock: ManualClock):
     away = Away(3)
     doing = asyncio.create_task(retry_while_unavailable(clock, away, warning="nothing is done for now"))
     for left in (2, 1, 0):
@@ -37,7 +37,7 @@ async def test_what_is_away_is_waited_for(clock: ManualClock):
     assert await doing == "there"
 
 
-async def test_what_is_wrong_is_told_at_once(clock: ManualClock):
+async def test_other_errors_are_raised_at_once(clock: ManualClock):
     async def wrong() -> None:
         raise Invalid(reason="wrong")
 

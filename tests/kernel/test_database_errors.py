@@ -1,4 +1,4 @@
-"""A database that is away, full, silent or not ready: a clear error and nothing half-written; then on it goes."""
+"""A database that is down, full, hanging or not migrated: a clear error and no partial data, and then it recovers."""
 
 import asyncio
 import threading
@@ -72,7 +72,7 @@ class TestKilledPostgres:
         yield
         server.start_again()
 
-    async def test_a_transaction_says_that_the_database_is_away(self, db: Db, down: None):
+    async def test_a_transaction_raises_database_unavailable(self, db: Db, down: None):
         with pytest.raises(DatabaseUnavailable, match="The database cannot be reached") as raised:
             await enqueue(db, "a")
         error = raised.value
@@ -205,7 +205,7 @@ class TestSilentPostgres:
         assert await patiently(lambda: say_hello(db.tx)) == 1
         await db.close()
 
-    def test_the_patience_is_finite(self):
+    def test_the_timeouts_are_finite(self):
         assert set(engines.POSTGRES_TIMEOUTS) == {"timeout", "command_timeout"}
         assert all(0 < seconds <= 60 for seconds in engines.POSTGRES_TIMEOUTS.values())
 

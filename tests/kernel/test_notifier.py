@@ -1,4 +1,4 @@
-"""What `run_notifier` promises, whatever the bell: together, without echo, bounded, and never in anyone's way."""
+"""`run_notifier` with any notifier: batched, without echo, bounded, and never blocking."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
@@ -13,15 +13,15 @@ from penstock.kernel.wakeups import MAX_PENDING_CHANNELS, Wakeups
 from tests.fakes.blocking_handler import wait_until
 
 
-class BellWithinReach:
-    """Remembers what was rung, and lets the test ring from outside."""
+class RecordingNotifier:
+    """Records what was sent, and lets the test send from outside."""
 
     def __init__(self) -> None:
-        self.rung: list[set[str]] = []
+        self.sent: list[set[str]] = []
         self.outside: asyncio.Queue[str] = asyncio.Queue()
 
     async def notify(self, channels: Collection[str]) -> None:
-        self.rung.append(set(channels))
+        self.sent.append(set(channels))
 
     async def listen(self) -> AsyncIterator[str]:
         while True:
@@ -31,8 +31,8 @@ class BellWithinReach:
         pass
 
 
-class BellThatBreaks(BellWithinReach):
-    """Fails as long as it is told to."""
+class FailingNotifier(RecordingNotifier):
+    """Fails while `broken` is set."""
 
     broken = True
     tries = 0
@@ -40,7 +40,7 @@ class BellThatBreaks(BellWithinReach):
     async def notify(self, channels: Collection[str]) -> None:
         self.tries += 1
         if self.broken:
-            raise OSError("the clapper fell off")
+            raise OSError("connection lost")
         await super().notify(channels)
 
     async def listen(self) -> AsyncIterator[str]:
@@ -51,8 +51,8 @@ class BellThatBreaks(BellWithinReach):
             yield channel
 
 
-class BellThatHangs(BellWithinReach):
-    """Never gets a ring out."""
+class HangingNotifier(RecordingNotifier):
+    """Never finishes a send."""
 
     async def notify(self, channels: Collection[str]) -> None:
         await asyncio.Event().wait()
@@ -64,8 +64,8 @@ def wakeups(clock: ManualClock) -> Wakeups:
 
 
 @asynccontextmanager
-async def carried(wakeups: Wakeups, bell: Notifier) -> AsyncIterator[asyncio.Task[None]]:
-    task = asyncio.create_task(run_notifier(wakeups, bell))
+async def running(wakeups: Wakeups, notifier: Notifier) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(run_notifier(wakeups, notifier))
     await asyncio.sleep(0)
     try:
         yield task
@@ -75,66 +75,66 @@ async def carried(wakeups: Wakeups, bell: Notifier) -> AsyncIterator[asyncio.Tas
             await task
 
 
-async def test_what_is_woken_here_is_rung_outside(wakeups: Wakeups):
-    bell = BellWithinReach()
-    async with carried(wakeups, bell):
+async def test_what_is_woken_here_is_sent_outside(wakeups: Wakeups):
+    notifier = RecordingNotifier()
+    async with running(wakeups, notifier):
         wakeups.wake("jobs")
-        await wait_until(lambda: bell.rung == [{"jobs"}])
+        await wait_until(lambda: notifier.sent == [{"jobs"}])
 
 
-async def test_what_is_woken_in_a_short_while_is_rung_together_and_once(wakeups: Wakeups, clock: ManualClock):
-    bell = BellWithinReach()
-    async with carried(wakeups, bell):
+async def test_what_is_woken_in_a_short_while_is_sent_together_and_once(wakeups: Wakeups, clock: ManualClock):
+    notifier = RecordingNotifier()
+    async with running(wakeups, notifier):
         wakeups.wake("jobs")
-        await wait_until(lambda: len(bell.rung) == 1)
+        await wait_until(lambda: len(notifier.sent) == 1)
         for channel in ("jobs", "mail") * 50:
             wakeups.wake(channel)
             await asyncio.sleep(0)
-        assert len(bell.rung) == 1
+        assert len(notifier.sent) == 1
         clock.advance(seconds=BATCH_SECONDS)
-        await wait_until(lambda: bell.rung == [{"jobs"}, {"jobs", "mail"}])
+        await wait_until(lambda: notifier.sent == [{"jobs"}, {"jobs", "mail"}])
 
 
 async def test_what_is_heard_wakes_here_and_is_not_rung_again(wakeups: Wakeups):
-    bell, ear = BellWithinReach(), wakeups.listen(["jobs"])
-    async with carried(wakeups, bell):
-        bell.outside.put_nowait("jobs")
-        await ear.wait(seconds=1)
+    notifier, waiter = RecordingNotifier(), wakeups.listen(["jobs"])
+    async with running(wakeups, notifier):
+        notifier.outside.put_nowait("jobs")
+        await waiter.wait(seconds=1)
         wakeups.wake("mail")
-        await wait_until(lambda: bool(bell.rung))
-        assert bell.rung == [{"mail"}]
+        await wait_until(lambda: bool(notifier.sent))
+        assert notifier.sent == [{"mail"}]
 
 
-async def test_a_broken_bell_is_tried_again_by_and_by_and_then_works(wakeups: Wakeups, clock: ManualClock):
-    bell, ear = BellThatBreaks(), wakeups.listen(["jobs"])
-    async with carried(wakeups, bell):
+async def test_a_broken_notifier_is_retried_with_backoff_and_then_works(wakeups: Wakeups, clock: ManualClock):
+    notifier, waiter = FailingNotifier(), wakeups.listen(["jobs"])
+    async with running(wakeups, notifier):
 
         def tried_often() -> bool:
             wakeups.wake("jobs")
             clock.advance(seconds=1)
-            return bell.tries > 10
+            return notifier.tries > 10
 
         await wait_until(tried_often)
-        bell.broken = False
+        notifier.broken = False
 
         def rings_again() -> bool:
             wakeups.wake("jobs")
             clock.advance(seconds=5)
-            return bool(bell.rung)
+            return bool(notifier.sent)
 
         await wait_until(rings_again)
-        ear._notified.clear()
-        bell.outside.put_nowait("jobs")
+        waiter._notified.clear()
+        notifier.outside.put_nowait("jobs")
 
         def heard_again() -> bool:
             clock.advance(seconds=5)
-            return ear._notified.is_set()
+            return waiter._notified.is_set()
 
         await wait_until(heard_again)
 
 
-async def test_channels_do_not_pile_up_while_the_bell_hangs(wakeups: Wakeups):
-    async with carried(wakeups, BellThatHangs()):
+async def test_channels_do_not_pile_up_while_the_notifier_hangs(wakeups: Wakeups):
+    async with running(wakeups, HangingNotifier()):
         for number in range(2 * MAX_PENDING_CHANNELS):
             wakeups.wake(f"task {number}")
             await asyncio.sleep(0)
@@ -142,20 +142,20 @@ async def test_channels_do_not_pile_up_while_the_bell_hangs(wakeups: Wakeups):
         assert len(wakeups._pending._channels) == MAX_PENDING_CHANNELS
 
 
-async def test_a_bell_that_hangs_holds_no_transaction_up(db: Db):
-    async with carried(db.wakeups, BellThatHangs()):
+async def test_a_notifier_that_hangs_holds_no_transaction_up(db: Db):
+    async with running(db.wakeups, HangingNotifier()):
         async with asyncio.timeout(5):
             for _ in range(3):
                 async with db.tx() as tx:
                     tx.wake("jobs")
 
 
-def test_without_a_bell_nothing_is_collected(wakeups: Wakeups):
+def test_without_a_notifier_nothing_is_collected(wakeups: Wakeups):
     wakeups.wake("jobs")
     assert wakeups._pending is None
 
 
-async def test_when_nobody_carries_any_more_nothing_is_collected(wakeups: Wakeups):
-    async with carried(wakeups, BellWithinReach()):
+async def test_after_the_notifier_stops_nothing_is_collected(wakeups: Wakeups):
+    async with running(wakeups, RecordingNotifier()):
         assert wakeups._pending is not None
     assert wakeups._pending is None

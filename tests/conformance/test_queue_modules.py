@@ -1,4 +1,4 @@
-"""What every job queue does with whole rooms, whatever runs the jobs: hold them back, and stop in good order."""
+"""What every job queue does with whole modules, whatever runs the jobs: hold them back, and stop in good order."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,8 +20,8 @@ async def shop(db: Db, request: pytest.FixtureRequest) -> AsyncIterator[Shop]:
 
 
 class TestPartitions:
-    async def test_a_paused_room_waits_until_it_is_resumed_and_holds_nobody_else_up(self, shop: Shop):
-        await shop.add(*(NewJob(kind="note", module=room) for room in ("closed", "open", "closed")))
+    async def test_a_paused_module_waits_until_it_is_resumed_and_holds_nobody_else_up(self, shop: Shop):
+        await shop.add(*(NewJob(kind="note", module=module) for module in ("closed", "open", "closed")))
         async with shop.db.tx() as tx:
             await pause(tx, "job", "closed")
         assert await shop.run(modules=("closed", "open")) == 1
@@ -29,7 +29,7 @@ class TestPartitions:
             await resume(tx, "job", "closed")
         assert await shop.run(modules=("closed", "open")) == 2
 
-    async def test_no_more_jobs_of_a_room_are_held_than_its_ceiling(self, shop: Shop):
+    async def test_no_more_jobs_of_a_module_are_held_than_its_ceiling(self, shop: Shop):
         most, inside = 0, 0
 
         async def count(job: Job) -> None:
@@ -48,9 +48,9 @@ class TestPartitions:
 
 
 class TestSlots:
-    async def test_the_rooms_of_one_process_share_its_slots(self, shop: Shop):
+    async def test_the_modules_of_one_process_share_its_slots(self, shop: Shop):
         gate = shop.handlers["wait"] = BlockingHandler()
-        await shop.add(*(NewJob(kind="wait", module=room) for room in ("etl", "gateway", "etl", "gateway", "etl")))
+        await shop.add(*(NewJob(kind="wait", module=module) for module in ("etl", "gateway", "etl", "gateway", "etl")))
         await shop.deliver()
         async with shop.working(modules=("etl", "gateway"), slots=3):
             await wait_until(lambda: len(gate.entered) == 3)
