@@ -9,7 +9,7 @@ from penstock.kernel.db import Db
 from penstock.kernel.partitions import pause, resume, set_ceiling
 from penstock.kernel.queue import Job, JobState, NewJob
 from tests.conformance.shop import IMPLEMENTATIONS, OpenShop, Shop
-from tests.fakes.blocking_handler import PATIENCE_SECONDS, BlockingHandler, wait_until
+from tests.fakes.blocking_handler import TIMEOUT_SECONDS, BlockingHandler, wait_until
 
 
 @pytest.fixture(params=IMPLEMENTATIONS)
@@ -64,7 +64,7 @@ class TestStop:
         gate = shop.handlers["wait"] = BlockingHandler()
         await shop.add(NewJob(kind="wait", id="a"))
         await shop.deliver()
-        async with shop.working(grace_seconds=PATIENCE_SECONDS):
+        async with shop.working(grace_seconds=TIMEOUT_SECONDS):
             await wait_until(lambda: gate.entered == ["a"])
             asyncio.get_running_loop().call_soon(gate.opened.set)
         assert (await shop.get("a")).state is JobState.DONE

@@ -1,4 +1,4 @@
-"""A document goes through both stages, and what is known of it on the way."""
+"""A document passes both stages: artifacts, run state, retries, timeouts."""
 
 import asyncio
 from dataclasses import replace
@@ -23,7 +23,7 @@ from tests.plans import recorded
 
 
 class ServiceAway(Unavailable):
-    """A service far away does not answer."""
+    """A remote service is unavailable."""
 
     code = "SERVICE_AWAY"
     message = "The service does not answer."
@@ -133,7 +133,7 @@ class TestTheChain:
         seen: list[int] = []
 
         class SlowPages(EchoOcr):
-            async def look_at(self, number: int) -> None:
+            async def before_page(self, number: int) -> None:
                 seen.append((await harness.shown(task)).task.progress)
                 harness.clock.advance(seconds=1)
 
@@ -170,7 +170,7 @@ class TestTheChain:
 
 
 class TestFailures:
-    async def test_a_stage_is_tried_again_with_the_rooms_own_waits(self, harness: EtlHarness):
+    async def test_a_stage_is_retried_with_the_modules_own_backoff(self, harness: EtlHarness):
         ocr = OcrThatFails(harness.deps.blobs, ServiceAway(), times=2)
         harness.set(provider=ocr)
         task = await harness.submit()
@@ -285,7 +285,7 @@ class TestFailures:
 
     async def test_progress_begins_the_wait_anew(self, harness: EtlHarness):
         class AwayAfterEachPage(EchoOcr):
-            async def look_at(self, number: int) -> None:
+            async def before_page(self, number: int) -> None:
                 harness.clock.advance(seconds=1)
                 if self.calls < 4 and number == self.calls:
                     raise BlobsUnavailable(reason="gone")
@@ -367,7 +367,7 @@ class TestTimeouts:
 
     async def test_a_long_document_does_not_fail_for_being_long(self, harness: EtlHarness):
         class LongPages(EchoOcr):
-            async def look_at(self, number: int) -> None:
+            async def before_page(self, number: int) -> None:
                 harness.clock.advance(seconds=500)
 
         harness.set(provider=LongPages(harness.deps.blobs), ocr_attempts=1)

@@ -1,4 +1,4 @@
-"""How the client tells of itself."""
+"""GET /health of the etl module."""
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -17,7 +17,7 @@ from tests.etl.harness import on_sqlite
 
 
 class BlobsThatAreAway(DiskBlobs):
-    """A store that nobody can reach."""
+    """A blob store that is unavailable."""
 
     async def check(self) -> None:
         raise BlobsUnavailable(reason="not mounted")

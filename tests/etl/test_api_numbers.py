@@ -1,4 +1,4 @@
-"""Numbers in paths that nothing here can have: they are not found, like any other number that nothing has."""
+"""Ids in paths that are out of range are not found, like any id that does not exist."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

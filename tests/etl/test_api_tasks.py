@@ -1,4 +1,4 @@
-"""Tasks through their routes, to the letter of what clients of the older API know."""
+"""Routes of tasks, exactly as clients of the older API expect them."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -30,7 +30,7 @@ async def client(db: Db, tmp_path: Path) -> AsyncIterator[EtlClient]:
 
 
 def unreadable(client: EtlClient) -> EtlClient:
-    """The same client with somebody who cannot read."""
+    """The same client with an OCR provider that fails."""
     error = Invalid(reason="nobody can read this")
     return client_with(client.deps, provider=OcrThatFails(client.deps.blobs, error, times=1))
 
@@ -277,7 +277,7 @@ class TestRetry:
         assert await client.refused("POST", f"/tasks/{task_id}/retry", body) == (400, "VALIDATION")
 
 
-class TestPapers:
+class TestArtifacts:
     async def test_they_come_from_the_store_with_their_types(self, client: EtlClient):
         task_id = await client.submit("Total: 12.5")
         await client.work()

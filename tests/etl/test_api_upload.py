@@ -1,4 +1,4 @@
-"""A document and its task in one call: where the file goes, and that nothing of it is left when it is refused."""
+"""Upload and submit in one request: where the file is stored, and that a rejected task leaves nothing."""
 
 import asyncio
 import os

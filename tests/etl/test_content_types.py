@@ -1,4 +1,4 @@
-"""What those who fetch objects past us are told of them: papers have content types where the store keeps such."""
+"""Artifacts have content types, for clients that fetch blobs directly."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A worker dies at every point where it talks to the outside; the next one goes on, and little is done twice."""
+"""A worker is killed at every call to the outside; the next one resumes, and little is done twice."""
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -15,11 +15,11 @@ from tests.fakes.ocr import EchoOcr, EchoShaper, ShaperThatCosts
 
 
 class Killed(BaseException):
-    """The process is gone: nothing catches this, nothing is settled."""
+    """The process was killed: nothing catches this, nothing is settled."""
 
 
 class Fuse:
-    """Kills whoever is about to make a certain call."""
+    """Raises `Killed` before the n-th call."""
 
     def __init__(self) -> None:
         self.left: int | None = None
@@ -38,14 +38,14 @@ class Fuse:
 
 
 class Wired:
-    """Something whose every call burns the fuse."""
+    """A proxy that counts every call with the fuse."""
 
     def __init__(self, inner: Any, fuse: Fuse) -> None:
         self._inner = inner
         self._fuse = fuse
 
     async def stream(self, key: str) -> AsyncIterator[bytes]:
-        """The one call whose answer comes in pieces."""
+        """The only call that returns an iterator."""
         self._fuse.burn()
         async for chunk in self._inner.stream(key):
             yield chunk
@@ -61,7 +61,7 @@ class Wired:
 
 
 class Line:
-    """A worker that does one job after another of a task, until it is killed or there is none left."""
+    """A worker that runs both jobs of a task, until it is killed."""
 
     def __init__(self, harness: EtlHarness, *, costs: bool = False) -> None:
         self.fuse = Fuse()
@@ -84,7 +84,7 @@ class Line:
 
 
 async def die_at(line: Line, point: int) -> bool:
-    """Whether a worker that dies at this point dies before the task is done."""
+    """Whether a worker that is killed at this call is killed before the task is completed."""
     line.fuse.set(point)
     try:
         await line.run()
@@ -107,7 +107,7 @@ async def test_a_worker_that_dies_anywhere_leaves_a_task_that_is_completed_once(
         row = await harness.row(task)
         assert (row.status, await harness.status(task)) == (Status.COMPLETED, Status.COMPLETED), point
         assert await harness.transitions(task) == ["submit", "complete"], point
-        assert line.ocr.pages_read.total() <= 3, point  # at most one of two pages twice
+        assert line.ocr.pages_read.total() <= 3, point  # at most one of two pages is read twice
         assert line.shaper.calls <= 2, point
         left = [key for key in await harness.keys(f"users/5/etl_artifacts/3/{task.id}/") if "/pages/" in key]
         assert left == [], point
@@ -144,7 +144,7 @@ async def test_a_worker_that_dies_anywhere_while_it_copies_what_is_known_makes_n
 async def test_ocr_that_was_done_is_never_paid_for_again(harness: EtlHarness):
     task = await harness.submit()
     for _ in range(harness.deps.config.ocr_attempts):
-        await harness.do(await harness.claim())  # dies after its last word to run state, as often as it may
+        await harness.do(await harness.claim())  # killed after its last run state update, on every attempt
         await harness.rescue()
     assert (await harness.job(task, "ocr")).state is JobState.FAILED
     await harness.reconcile()

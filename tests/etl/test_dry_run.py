@@ -1,4 +1,4 @@
-"""A rule tried on a sample: what it would make, and nothing of it is kept."""
+"""Dry run of a rule on a sample: its result, and that nothing is stored."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,10 +18,10 @@ from tests.etl.harness import on_sqlite
 
 
 class ShaperThatNeverEnds:
-    """Begins, and is not done."""
+    """Never finishes."""
 
     def identity(self, rule: ExtractionRule) -> None:
-        """It makes nothing."""
+        """Not cached."""
 
     async def shape(self, filename: str, reading: Reading, rule: ExtractionRule, desk: Desk) -> ExtractionResult:
         await asyncio.Event().wait()

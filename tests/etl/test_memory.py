@@ -1,4 +1,4 @@
-"""The same document is read once: the next task of the same user copies what was read."""
+"""Cache of OCR results: the next task of the same user with the same document copies them."""
 
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ class TestAHit:
         assert second.metadata["artifact_mineru_markdown_key"] == papers.markdown_key(second)
 
     @on_both_profiles
-    async def test_its_papers_are_the_tasks_own(self, harness: EtlHarness):
+    async def test_its_artifacts_are_the_tasks_own(self, harness: EtlHarness):
         first = await read(harness)
         second = await read(harness, "b.txt")
         assert await markdown(harness, second) == await markdown(harness, first)
@@ -54,7 +54,7 @@ class TestAHit:
         assert b"and another" in await markdown(harness, left)
         assert await harness.deps.blobs.get(papers.result_key(left))
 
-    async def test_the_latest_papers_are_those_that_are_remembered(self, harness: EtlHarness):
+    async def test_the_latest_artifacts_are_cached(self, harness: EtlHarness):
         first = await read(harness)
         second = await read(harness, "b.txt")
         assert await remembered(harness) == [(5, second.id, "ocr")]
@@ -109,7 +109,7 @@ class TestAMiss:
         assert (await read(harness, "b.txt")).status is Status.COMPLETED
 
     @on_both_profiles
-    async def test_papers_that_are_gone_or_say_another_key_are_no_hit(self, harness: EtlHarness):
+    async def test_artifacts_that_are_gone_or_have_another_key_are_a_miss(self, harness: EtlHarness):
         first = await read(harness)
         await harness.deps.blobs.delete(papers.pages_key(first))
         second = await read(harness, "b.txt")
@@ -187,7 +187,7 @@ class TestReaders:
         assert usual != identity("fast", 50_000_000)
         assert usual != identity("accurate", 1_000_000)
 
-    async def test_papers_from_before_there_was_a_memory_are_understood(self, harness: EtlHarness):
+    async def test_artifacts_from_before_the_cache_are_read(self, harness: EtlHarness):
         task = await read(harness)
         reading = await papers.find_reading(harness.deps.blobs, task)
         assert reading is not None

@@ -1,4 +1,4 @@
-"""`force` and what is said of the memory, over HTTP."""
+"""`force` and the cache metadata, over HTTP."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -37,7 +37,7 @@ async def uploaded(client: EtlClient, filename: str, **fields: str) -> int:
     return task_id
 
 
-async def test_a_known_document_says_whose_papers_it_has(client: EtlClient):
+async def test_a_cached_document_names_the_task_of_its_artifacts(client: EtlClient):
     first = await client.submit()
     key = (await metadata(client, first))["cache"]["ocr"]["key"]
     second = await client.submit(name="b.md")

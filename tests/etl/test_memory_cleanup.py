@@ -1,4 +1,4 @@
-"""What is remembered does not grow for ever, goes with its task, and is found by an index."""
+"""Cache entries expire, are deleted with their task, and are found by an index."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -29,7 +29,7 @@ def key_of(number: int) -> str:
 
 
 async def remember(db: Db, number: int, *, days_ago: float) -> CachedStage:
-    """A row from so long ago."""
+    """An entry of this age."""
     async with db.tx() as tx:
         made_at = tx.now - timedelta(days=days_ago)
         new = CachedStage(user_id=5, key=key_of(number), stage=Phase.OCR, task_id=number, run=1, made_at=made_at)

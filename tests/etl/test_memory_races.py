@@ -1,4 +1,4 @@
-"""What is remembered is what was read, whatever happens to documents and tasks meanwhile."""
+"""The cache stays right when documents and tasks change concurrently."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -15,7 +15,7 @@ from tests.fakes.ocr import EchoOcr, OcrThatBreaksOff, RemoteOcr
 
 
 class OcrThatComesLate(EchoOcr):
-    """Somebody replaces the document before it is read."""
+    """The document is replaced before it is read."""
 
     async def read(self, source: Source, desk: Desk) -> Reading:
         await self._blobs.put(source.key, OTHER.encode())
@@ -23,7 +23,7 @@ class OcrThatComesLate(EchoOcr):
 
 
 class Meddled:
-    """A store where something happens before the first object is copied."""
+    """A blob store that runs a callback before the first copy."""
 
     def __init__(self, inner: Blobs, happens: Callable[[], Awaitable[object]]) -> None:
         self._inner = inner
@@ -33,7 +33,7 @@ class Meddled:
         return getattr(self._inner, name)
 
     async def copy(self, source: str, target: str) -> Any:
-        """Copy, late."""
+        """Copy after the callback."""
         while self._happens:
             await self._happens.pop()()
         return await self._inner.copy(source, target)
@@ -41,7 +41,7 @@ class Meddled:
 
 @on_both_profiles
 class TestADocumentThatIsReplaced:
-    async def test_what_was_read_is_not_remembered_as_what_was_hashed(self, harness: EtlHarness):
+    async def test_a_replaced_document_is_not_cached(self, harness: EtlHarness):
         harness.set(provider=OcrThatComesLate(harness.deps.blobs))
         first = await read(harness)
         assert b"two page" in await markdown(harness, first)
@@ -74,7 +74,7 @@ class TestADocumentThatIsReplaced:
         row = await go_on(harness, await half_read(harness))
         assert await remembered(harness) == [(5, row.id, "ocr")]
 
-    async def test_nobody_knows_whose_pages_they_are_when_run_state_is_lost(self, harness: EtlHarness):
+    async def test_pages_are_not_cached_when_run_state_is_lost(self, harness: EtlHarness):
         task = await half_read(harness)
         await harness.lose_run_state(task)
         await harness.reconcile()
@@ -82,7 +82,7 @@ class TestADocumentThatIsReplaced:
         assert row.status is Status.COMPLETED
         assert await remembered(harness) == []
 
-    async def test_a_document_that_is_far_away_already_may_be_another(self, harness: EtlHarness):
+    async def test_a_document_at_a_remote_provider_is_not_cached(self, harness: EtlHarness):
         harness.set(provider=RemoteOcr(harness.deps.blobs, breaks=1))
         task = await harness.submit(text=SAME)
         await harness.work()
@@ -92,7 +92,7 @@ class TestADocumentThatIsReplaced:
 
 
 async def half_read(harness: EtlHarness) -> EtlTask:
-    """A task whose first page was read when its reader broke off."""
+    """A task whose OCR failed after the first page."""
     harness.set(provider=OcrThatBreaksOff(harness.deps.blobs, before_page=2))
     task = await harness.submit(text=SAME)
     await harness.work()
@@ -144,7 +144,7 @@ class TestRaces:
         assert ocr_of(second)["hit"] is False
         assert b"one page" in await markdown(harness, second)
 
-    async def test_papers_of_a_run_before_are_not_looked_at(self, harness: EtlHarness):
+    async def test_artifacts_of_an_earlier_run_are_not_used(self, harness: EtlHarness):
         first = await read(harness)
         await harness.put(text=OTHER)
         await retry.retry_task(harness.deps, ANNA, first.id, RetryOptions(from_stage=Stage.OCR, force=True))
@@ -154,7 +154,7 @@ class TestRaces:
         assert ocr_of(second)["hit"] is False
         assert b"one page" in await markdown(harness, second)
 
-    async def test_papers_of_a_stage_that_is_not_settled_are_not_found(self, harness: EtlHarness):
+    async def test_artifacts_of_a_stage_that_is_not_settled_are_not_found(self, harness: EtlHarness):
         first = await read(harness)
         await retry.retry_task(harness.deps, ANNA, first.id, RetryOptions(from_stage=Stage.OCR, force=True))
         await harness.deliver()
@@ -162,7 +162,7 @@ class TestRaces:
         assert f"{papers.folder_of(first)}reading-2.json" in await harness.keys()
         assert ocr_of(await read(harness, "b.txt"))["hit"] is False
 
-    async def test_a_task_that_is_not_wanted_any_more_copies_nothing(self, harness: EtlHarness):
+    async def test_a_cancelled_task_copies_nothing(self, harness: EtlHarness):
         await read(harness)
         task = await harness.submit("b.txt", text=SAME)
         await harness.deliver()
@@ -201,12 +201,12 @@ class TestRaces:
 
 
 def meddle(harness: EtlHarness, blobs: Meddled | Blobs) -> None:
-    """Let the room work with this store."""
+    """Replace the blob store."""
     harness.deps = replace(harness.deps, blobs=cast(Blobs, blobs))
 
 
 async def read_meddled(harness: EtlHarness, happens: Callable[[], Awaitable[object]]) -> EtlTask:
-    """A task of the known document, and something happens while its papers are copied."""
+    """A task of the cached document; the callback runs while its artifacts are copied."""
     task = await harness.submit("b.txt", text=SAME)
     own = harness.deps.blobs
     meddle(harness, Meddled(own, happens))

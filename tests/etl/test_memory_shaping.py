@@ -1,4 +1,4 @@
-"""The same pages under the same rule are shaped once, where that costs something."""
+"""Cache of post-processing results: the same pages under the same rule are processed once, if that costs money."""
 
 from dataclasses import replace
 from typing import Any
@@ -31,27 +31,27 @@ BODY = RuleBody(
 
 @pytest.fixture
 def shaper(harness: EtlHarness) -> ShaperThatCosts:
-    """Who shapes here."""
+    """The post-processor."""
     costly = ShaperThatCosts()
     harness.set(shaper=costly)
     return costly
 
 
 async def rule_of(harness: EtlHarness, **changes: Any) -> Rule:
-    """A rule of Anna's that differs in this."""
+    """A rule of Anna's with these changes."""
     async with harness.db.tx() as tx:
         return await rules.insert_rule(tx, replace(BODY, **changes), user_id=5)
 
 
 async def shaped(harness: EtlHarness, name: str = "a.txt", *, by: Caller = ANNA, **more: Any) -> EtlTask:
-    """A task of the same document when it is over."""
+    """Submit a task of the same document, run it, and return its row."""
     task = await harness.submit(name, by=by, text=SAME, **more)
     await harness.work()
     return await harness.row(task)
 
 
 def hit_of(task: EtlTask) -> bool:
-    """Whether the result was copied."""
+    """Whether the result was a cache hit."""
     hit: bool = task.metadata["cache"]["postprocess"]["hit"]
     return hit
 

@@ -1,4 +1,4 @@
-"""What Prometheus is told about documents."""
+"""Prometheus metrics of the etl module."""
 
 from penstock.etl.metrics import EtlQueueMetrics
 from penstock.kernel.errors import Invalid

@@ -1,4 +1,4 @@
-"""Papers that go, and the one that goes by name."""
+"""Deleting artifacts, and publishing results by filename."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from tests.fakes.ocr import EchoOcr
 
 
 class BlobsInShortPages(DiskBlobs):
-    """Lists two objects at a time."""
+    """Lists two blobs per page."""
 
     async def list(self, prefix: str, *, after: str | None = None, limit: int = 2) -> BlobPage:
         return await super().list(prefix, after=after, limit=limit)

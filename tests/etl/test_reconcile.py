@@ -1,4 +1,4 @@
-"""Whatever was lost is found again, and nothing stays running for ever."""
+"""Lost run state and lost jobs are restored, and no task stays running forever."""
 
 import asyncio
 from dataclasses import replace
@@ -23,7 +23,7 @@ from tests.fakes.ocr import EchoOcr, OcrThatFails, OcrThatWaits
 
 
 class RunsWithAnOutage:
-    """Run state that can be away."""
+    """Run state that can be unavailable."""
 
     def __init__(self, inner: RunState) -> None:
         self._inner, self.in_rows = inner, inner.in_rows
@@ -104,7 +104,7 @@ class TestJobsThatAreLost:
         await harness.work()
         assert (await harness.row(task)).status is Status.COMPLETED
 
-    async def test_it_goes_on_from_the_furthest_paper(self, harness: EtlHarness):
+    async def test_it_resumes_from_the_latest_artifact(self, harness: EtlHarness):
         task = await harness.submit()
         await finish_ocr(harness)
         await lose_jobs(harness)
@@ -135,7 +135,7 @@ class TestJobsThatAreLost:
 
 @on_both_profiles
 class TestWhatCannotBeUnderstood:
-    async def test_a_paper_that_cannot_be_read_is_none(self, harness: EtlHarness):
+    async def test_an_artifact_that_cannot_be_decoded_counts_as_missing(self, harness: EtlHarness):
         task = await harness.submit()
         await lose_jobs(harness)
         await harness.deps.blobs.put(papers.reading_key(task), b"{")
@@ -143,7 +143,7 @@ class TestWhatCannotBeUnderstood:
         await harness.work()
         assert (await harness.row(task)).status is Status.COMPLETED
 
-    async def test_run_state_that_cannot_be_read_is_none(self, harness: EtlHarness):
+    async def test_run_state_that_cannot_be_decoded_counts_as_missing(self, harness: EtlHarness):
         task, other = await harness.submit("a.txt"), await harness.submit("b.txt")
         await harness.deliver()
         await harness.lose_run_state(task)
@@ -214,7 +214,7 @@ class TestStale:
     async def test_a_walk_may_take_longer_than_it_is_watched(
         self, harness: EtlHarness, monkeypatch: pytest.MonkeyPatch
     ):
-        """With one entry a turn, each of these is met at every third turn only, which here is every hour and a half."""
+        """With one entry per turn, each task is seen every third turn only, here every hour and a half."""
         tasks = [await harness.submit(f"{number}.txt") for number in range(2)]
         for _ in tasks:
             held = await harness.claim()
@@ -242,8 +242,8 @@ class TestStale:
         seen: list[Status] = []
 
         class ReaderInAnOutage(EchoOcr):
-            async def look_at(self, number: int) -> None:
-                """Run state is away from the first page to the last, and is looked at before the worker is back."""
+            async def before_page(self, number: int) -> None:
+                """Run state is unavailable during all pages, and the reconciler runs before the worker reports."""
                 away.now = number < 3
                 harness.clock.advance(seconds=400)
                 if number == 3:
@@ -261,7 +261,7 @@ class TestStale:
     async def test_a_worker_is_not_given_up_over_steps_that_are_each_long(
         self, harness: EtlHarness, monkeypatch: pytest.MonkeyPatch
     ):
-        """To hash a large document and to fetch it takes long; neither has pages to tell of."""
+        """Hashing and fetching a large document take long, without pages to report."""
         digest = memory._digest
 
         async def slow_digest(*arguments: Any) -> str:

@@ -1,4 +1,4 @@
-"""A removed task takes its papers along and leaves the audit line."""
+"""Removing a task deletes its artifacts; the audit log entry stays."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ async def completed(harness: EtlHarness, name: str = "a.txt") -> int:
 
 
 async def settled(harness: EtlHarness, held: Job) -> None:
-    """What a worker does with a job that it holds."""
+    """Run and settle a claimed job as a worker does."""
     settle = await harness.do(held)
     await harness.settle(held, settle)
 
@@ -81,7 +81,7 @@ class TestDelete:
         assert f"/{first}/".encode() in await harness.deps.blobs.get(public)
 
     @on_both_profiles
-    async def test_a_result_by_name_waits_for_the_namesake_that_is_under_way(self, harness: EtlHarness):
+    async def test_a_published_result_stays_while_a_task_of_that_name_is_active(self, harness: EtlHarness):
         old = await completed(harness)
         new = await harness.submit()
         await harness.deliver()
@@ -99,7 +99,7 @@ class TestDelete:
         assert not [key for key in await harness.keys() if f"/{old}/" in key]
 
     @on_both_profiles
-    async def test_a_namesake_that_is_completed_meanwhile_gets_the_place(
+    async def test_a_task_of_that_name_that_completes_meanwhile_is_published(
         self, harness: EtlHarness, monkeypatch: pytest.MonkeyPatch
     ):
         old, public = await completed(harness), "users/5/processed/3/a.txt.json"

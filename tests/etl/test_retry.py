@@ -23,7 +23,7 @@ from tests.fakes.ocr import EchoShaper, OcrThatFails, OcrThatWaits, RemoteOcr, S
 
 
 async def failed_in_shaping(harness: EtlHarness) -> int:
-    """A task whose post-processing failed for good; whoever shapes next succeeds."""
+    """A task whose post-processing failed permanently; the next attempt succeeds."""
     harness.set(shaper=ShaperThatFails(Invalid(reason="no"), times=1))
     task = await harness.submit()
     await harness.work()

@@ -1,4 +1,4 @@
-"""A person looks at a result: corrects it, confirms it, says that it is right; and what is not taken is told."""
+"""Reviews over HTTP: correct and confirm values, mark a result as reviewed, and what is rejected."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What becomes of corrections: withdrawn, outlived by a retry, made by two at once, too many, and gone with a task."""
+"""Corrections over time: withdrawn, after a retry, concurrent, at the limit, and deleted with the task."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What was corrected in a rule's results, as a list and as a file, and how good the rule is."""
+"""Corrections of a rule as a list and as a file, and the accuracy of the rule."""
 
 import csv
 import io

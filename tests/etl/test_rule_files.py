@@ -1,4 +1,4 @@
-"""Rules in files: taken in at the start, as rules of the system."""
+"""Rules in files: loaded at start as system rules."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Which JSON Schemas rules may have: bounded, of type object, and leading nowhere else."""
+"""Which JSON Schemas a rule may have: limited in size, of type object, and without outside references."""
 
 from collections.abc import AsyncIterator
 from typing import Any

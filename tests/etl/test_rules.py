@@ -1,4 +1,4 @@
-"""Rules through their routes: made, changed, deleted, and whose they are."""
+"""Routes of rules: create, change, delete, and access."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Whatever is asked of rules is served by an index, also when there are many: the databases' plans say so."""
+"""Every query on rules uses an index on large tables, as the query plans show."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -34,7 +34,7 @@ VERBS: dict[str, Verb] = {
 
 @pytest.fixture
 async def full(db: Db) -> Db:
-    """Twenty thousand rules, a hundred of each user, and a few of the system's."""
+    """Twenty thousand rules, a hundred per user, and a few system rules."""
     now = db.clock.now()
     kept: list[tuple[Any, ...]] = []
     for n in range(1, ROWS + 1):

@@ -1,4 +1,4 @@
-"""Run state of one run only goes forward, and only in the hand of whoever took it up last."""
+"""Run state of a run only moves forward, and only by the worker that started the latest turn."""
 
 from dataclasses import replace
 
@@ -49,7 +49,7 @@ class TestOrder:
         assert [*by_rank, last] == sorted({*by_rank, last})
         assert reading < by_rank[-1] < last < 2**63
 
-    async def test_whoever_had_a_run_before_cannot_move_it(self, harness: EtlHarness):
+    async def test_an_earlier_worker_cannot_move_a_run(self, harness: EtlHarness):
         task = await harness.submit()
         first = await Trail.open(harness.deps, task, Phase.OCR, attempt=1)
         second = await Trail.open(harness.deps, task, Phase.OCR, attempt=2)

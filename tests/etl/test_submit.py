@@ -1,4 +1,4 @@
-"""A stored document becomes a task, or is refused with a name for why."""
+"""Submitting a stored document creates a task, or is rejected with a code."""
 
 import asyncio
 from dataclasses import replace
@@ -117,7 +117,7 @@ class TestRules:
 
 class TestRefusals:
     @pytest.mark.parametrize("by", [ANNA, ROOT])
-    async def test_a_paper_of_a_task_is_no_document(self, harness: EtlHarness, by: Caller):
+    async def test_an_artifact_of_a_task_cannot_be_submitted(self, harness: EtlHarness, by: Caller):
         task = await harness.submit()
         await harness.work()
         for key in (f"users/5/etl_artifacts/3/{task.id}/mineru.md", "users/5/processed/3/a.txt.json"):

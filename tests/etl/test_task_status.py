@@ -1,4 +1,4 @@
-"""What callers see: run state first, rows where it knows nothing, and nothing of anybody else's."""
+"""Status of tasks: from run state, from rows where run state has nothing, and only of the caller's own tasks."""
 
 import asyncio
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from tests.plans import recorded
 
 
 class RunStateAway:
-    """Does not answer."""
+    """Run state that is unavailable."""
 
     in_rows = False
 
@@ -39,7 +39,7 @@ class RunStateAway:
 
 
 class RunStateThatLeaves:
-    """Answers until it is gone."""
+    """Run state that becomes unavailable."""
 
     def __init__(self, real: RunState) -> None:
         self.in_rows = real.in_rows
@@ -110,7 +110,7 @@ class TestOne:
         assert shown == await harness.row(task)
 
     @on_both_profiles
-    async def test_run_state_is_kept_for_a_time_and_then_the_row_has_to_do(self, harness: EtlHarness):
+    async def test_the_row_is_used_after_run_state_expires(self, harness: EtlHarness):
         task = await harness.submit()
         harness.clock.advance(seconds=86401)
         assert await harness.deps.runs.get(f"etl:task:{task.id}") is None
@@ -220,9 +220,9 @@ class TestLists:
         assert await task_status.list_by_ids(harness.deps, ANNA, []) == []
 
 
-class TestPapers:
+class TestArtifacts:
     @on_both_profiles
-    async def test_papers_are_there_when_they_are_made(self, harness: EtlHarness):
+    async def test_artifacts_exist_once_their_stage_is_done(self, harness: EtlHarness):
         task = await harness.submit()
 
         async def key(what: task_status.ArtifactName) -> str:
@@ -242,7 +242,7 @@ class TestPapers:
         assert b"markdown_s3_key" in await harness.deps.blobs.get(await key("result"))
         assert b"/filename" in await harness.deps.blobs.get(await key("grounding"))
 
-    async def test_somebody_elses_papers_are_not_found(self, harness: EtlHarness):
+    async def test_artifacts_of_another_user_are_not_found(self, harness: EtlHarness):
         task: EtlTask = await harness.submit()
         await harness.work()
         for what in ("result", "markdown", "pages", "grounding"):

@@ -1,4 +1,4 @@
-"""The room as wiring puts it together: real readers, real workers, and the settings by the names callers know."""
+"""The etl module as wiring builds it: real readers, real workers, and its settings."""
 
 import asyncio
 import os
@@ -72,7 +72,7 @@ async def ended(house: Runtime, task: EtlTask) -> EtlTask:
 
 
 @on_both_profiles
-async def test_a_document_is_read_and_shaped_by_the_workers_of_the_house(settings: Settings):
+async def test_a_document_passes_both_stages_in_a_runtime(settings: Settings):
     async with open_runtime(settings) as house, working(house):
         task = await ended(house, await put(house))
         assert task.status is Status.COMPLETED, task.error
@@ -88,7 +88,7 @@ async def test_a_document_is_read_and_shaped_by_the_workers_of_the_house(setting
 
 
 @on_both_profiles
-async def test_settings_reach_the_room(settings: Settings):
+async def test_settings_reach_the_module(settings: Settings):
     async with open_runtime(settings) as house:
         task = await put(house)
         assert MODULE in MODULES
@@ -102,7 +102,7 @@ async def test_settings_reach_the_room(settings: Settings):
         assert 0 < left <= 77
 
 
-async def test_what_died_processes_left_is_swept_by_each_process_at_its_start(settings: Settings):
+async def test_each_process_cleans_the_scratch_folder_at_its_start(settings: Settings):
     scratch = settings.data_dir / settings.etl.cache_dir
     await asyncio.to_thread(scratch.mkdir, parents=True)
     left = [scratch / name for name in ("a.part", "b.md", "b.jsonl")]
@@ -115,13 +115,13 @@ async def test_what_died_processes_left_is_swept_by_each_process_at_its_start(se
     assert {path.name for path in scratch.iterdir() if path.is_file()} == {"b.onnx", "young.md"}
 
 
-async def test_patience_can_be_set(settings: Settings):
+async def test_the_longest_deferral_can_be_set(settings: Settings):
     async with open_runtime(replace(settings, etl=replace(settings.etl, patience_seconds=7))) as house:
         assert house.modules.etl.config.max_deferred_seconds == 7
 
 
 @on_both_profiles
-async def test_the_room_has_slots_of_its_own(settings: Settings):
+async def test_the_module_has_worker_slots_of_its_own(settings: Settings):
     """One stage at a time here, as was set, and jobs of other rooms do not wait for it."""
     async with open_runtime(settings) as house:
         ocr = OcrThatWaits(house.blobs, before_page=1)

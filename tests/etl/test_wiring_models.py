@@ -1,4 +1,4 @@
-"""What is far away, as wiring puts it together: settings that can be used, and those that are refused by name."""
+"""MinerU and model servers as wiring builds them: valid settings, and invalid ones rejected by name."""
 
 import pytest
 

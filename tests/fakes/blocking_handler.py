@@ -1,15 +1,15 @@
-"""A handler that lets jobs in and keeps them until it is opened, and how to wait for what others do."""
+"""A job handler that blocks until it is opened, and `wait_until` for conditions that others fulfil."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 from penstock.kernel.queue import Job
 
-PATIENCE_SECONDS = 20  # on a crowded machine; what is waited for comes within milliseconds
+TIMEOUT_SECONDS = 20  # for a busy machine; usually it takes milliseconds
 
 
 class BlockingHandler:
-    """A handler that waits until it is opened, and remembers who came, who left and how many were in at once."""
+    """A handler that waits until it is opened, and records started, finished and cancelled jobs."""
 
     def __init__(self) -> None:
         self.entered: list[str] = []
@@ -30,9 +30,9 @@ class BlockingHandler:
 
 
 async def wait_until(
-    condition: Callable[[], bool | Awaitable[bool]], *, seconds: float = PATIENCE_SECONDS, every_seconds: float = 0.001
+    condition: Callable[[], bool | Awaitable[bool]], *, seconds: float = TIMEOUT_SECONDS, every_seconds: float = 0.001
 ) -> None:
-    """Let the others run until it holds. What other processes do is looked at less often."""
+    """Wait until the condition holds. Poll conditions of other processes less often."""
     async with asyncio.timeout(seconds):
         while True:
             holds = condition()

@@ -1,4 +1,4 @@
-"""A grounding that does one thing: a text is grounded where a page has it. For the sandbox, by its name."""
+"""Stubs of grounding for the sandbox, addressed by name."""
 
 import time
 from typing import Any, BinaryIO
@@ -12,7 +12,7 @@ ENDLESS = "too much to look for"
 
 
 def ground_by_letters(file: BinaryIO, null_ungrounded: bool, schema_json: bytes) -> Grounded:
-    """Looks for each text at the top of a value; numbers are left alone."""
+    """Grounds each top-level string on the page that contains it; ignores numbers."""
     value: dict[str, Any] = msgspec.json.decode(file.readline())
     pages = list(read_pages(file))
     citations = []
@@ -25,18 +25,18 @@ def ground_by_letters(file: BinaryIO, null_ungrounded: bool, schema_json: bytes)
 
 
 def ground_nothing_for_its_size(file: BinaryIO, null_ungrounded: bool, schema_json: bytes) -> Grounded:
-    """Finds that there is too much."""
+    """Reports that there is too much to ground."""
     return Grounded(limit_exceeded=ENDLESS)
 
 
 def ground_late(file: BinaryIO, null_ungrounded: bool, schema_json: bytes) -> Grounded:
-    """Is not heard of for a long time."""
+    """Hangs."""
     time.sleep(1000)
     return Grounded()
 
 
 def ground_without_end(file: BinaryIO, null_ungrounded: bool, schema_json: bytes) -> Grounded:
-    """Takes all the memory there is."""
+    """Exhausts the memory."""
     held = bytearray()
     while True:
         held += bytes(1 << 24)

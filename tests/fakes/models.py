@@ -1,4 +1,4 @@
-"""Models that do what their names say, without any server. Each keeps the questions that it was asked."""
+"""Chat models named by their behaviour, without a server. Each records its questions."""
 
 import asyncio
 import json
@@ -14,19 +14,19 @@ ORDER = re.compile(r"answer (\{.*?\})", re.IGNORECASE)
 
 
 def data_of(question: ChatRequest, name: str = "DOCUMENT") -> str:
-    """What stands between the marks of that name in the last message that has them."""
+    """The text between the markers of that name in the last message that has them."""
     found = [text for message in question.messages for kind, _, text in MARKED.findall(message.text) if kind == name]
     return str(found[-1]) if found else ""
 
 
 def outside_of(question: ChatRequest) -> str:
-    """What others say to a model outside of all marks, which is what it obeys."""
+    """The text outside all markers, which a model obeys."""
     heard = (message.text for message in question.messages if message.role != "assistant")
     return "\n".join(MARKED.sub("<<<data>>>", text) for text in heard)
 
 
 def labelled(text: str) -> dict[str, str]:
-    """The lines of a text that say `name: value`."""
+    """The `name: value` lines of a text."""
     return {
         name.strip(): value.strip()
         for name, colon, value in (line.partition(":") for line in text.splitlines())
@@ -35,7 +35,7 @@ def labelled(text: str) -> dict[str, str]:
 
 
 class ModelThatSays:
-    """Says these texts, one for each question, and the last one again and again."""
+    """Answers with these texts in turn; the last one repeats."""
 
     def __init__(self, *texts: str) -> None:
         self._texts = texts
@@ -71,14 +71,14 @@ class ModelThatSays:
 
 
 class ModelThatIsNotToBeAsked(ModelThatSays):
-    """For what must cost nothing."""
+    """Fails the test if it is called."""
 
     async def say(self, question: ChatRequest) -> str:
         raise AssertionError("nobody was to be asked")
 
 
 class ModelThatDoes(ModelThatSays):
-    """Says what a function makes of the question: a text, or a value that is said as JSON."""
+    """Answers with the return value of a function: a text, or a value as JSON."""
 
     def __init__(self, answer: Callable[[ChatRequest], Any]) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class ModelThatDoes(ModelThatSays):
 
 
 class ModelThatReadsLabels(ModelThatSays):
-    """Gives each property of the schema the value behind its name in the document, or null; prose is the document."""
+    """Fills each property of the schema from its label in the document, or null; without a schema it echoes."""
 
     async def say(self, question: ChatRequest) -> str:
         document = data_of(question)
@@ -101,7 +101,7 @@ class ModelThatReadsLabels(ModelThatSays):
 
 
 class ModelThatObeys(ModelThatReadsLabels):
-    """Does what it is told outside of the marks, and reads labels inside of them."""
+    """Obeys instructions outside the markers, and reads labels inside them."""
 
     async def say(self, question: ChatRequest) -> str:
         order = ORDER.search(outside_of(question))
@@ -109,14 +109,14 @@ class ModelThatObeys(ModelThatReadsLabels):
 
 
 class ModelThatCountsNothing(ModelThatReadsLabels):
-    """Does not tell what it used."""
+    """Reports no usage."""
 
     def reply(self, text: str) -> ChatReply:
         return ChatReply(text=text, model="quiet", mode="plain", seconds=0.1)
 
 
 class ModelThatFails(ModelThatReadsLabels):
-    """Fails at the questions of these numbers, from 1, and answers the others."""
+    """Fails on the questions with these numbers, counted from 1."""
 
     def __init__(self, error: Exception, *, at: set[int]) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ class ModelThatFails(ModelThatReadsLabels):
 
 
 class ModelThatWaits(ModelThatReadsLabels):
-    """Stops at the question of that number, and at all after it, until it is told to go on."""
+    """Blocks from the question with that number on, until `go_on` is set."""
 
     def __init__(self, *, at: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Providers and post-processors that do what their names say, without any engine."""
+"""OCR providers and post-processors named by their behaviour, without an engine."""
 
 import asyncio
 from collections import Counter
@@ -14,7 +14,7 @@ PAGE_BREAK = "\f"
 
 
 class NoOcr:
-    """Reads nothing; for rooms in which nothing is to be read."""
+    """Fails the test if it is called."""
 
     name = "none"
     identity: JsonObject = {}  # noqa: RUF012  (nobody changes it)
@@ -24,7 +24,7 @@ class NoOcr:
 
 
 class EchoOcr:
-    """Takes a text for a document whose pages are cut by form feeds, and keeps each page as soon as it is read."""
+    """Reads text documents whose pages are separated by form feeds, and stores each page as soon as it is read."""
 
     name = "echo"
 
@@ -36,7 +36,7 @@ class EchoOcr:
 
     @property
     def identity(self) -> JsonObject:
-        """What its readings depend on: a test may have it read otherwise."""
+        """The cache identity; a test may change the version."""
         return {"reader": self.name, "version": self.version}
 
     async def read(self, source: Source, desk: Desk) -> Reading:
@@ -63,17 +63,17 @@ class EchoOcr:
         try:
             return (await self._blobs.get(key)).decode()
         except BlobNotFound:
-            await self.look_at(number)
+            await self.before_page(number)
             self.pages_read[number] += 1
             await self._blobs.put(key, text.encode())
             return text
 
-    async def look_at(self, number: int) -> None:
-        """Before each page that is really read."""
+    async def before_page(self, number: int) -> None:
+        """Called before each page that is read."""
 
 
 class OcrThatFails(EchoOcr):
-    """Fails so many times, then reads."""
+    """Fails so many times, then succeeds."""
 
     def __init__(self, blobs: Blobs, error: Exception, *, times: int) -> None:
         super().__init__(blobs)
@@ -87,20 +87,20 @@ class OcrThatFails(EchoOcr):
 
 
 class OcrThatBreaksOff(EchoOcr):
-    """Fails once before a page; what it has read until then is kept."""
+    """Fails once before a page; earlier pages are stored."""
 
     def __init__(self, blobs: Blobs, *, before_page: int) -> None:
         super().__init__(blobs)
         self._breaks = [before_page]
 
-    async def look_at(self, number: int) -> None:
+    async def before_page(self, number: int) -> None:
         if number in self._breaks:
             self._breaks.remove(number)
             raise OSError("the line went dead")
 
 
 class OcrThatWaits(EchoOcr):
-    """Stops before a page until it is told to go on."""
+    """Blocks before a page until `go_on` is set."""
 
     def __init__(self, blobs: Blobs, *, before_page: int) -> None:
         super().__init__(blobs)
@@ -108,21 +108,21 @@ class OcrThatWaits(EchoOcr):
         self.waits = asyncio.Event()
         self.go_on = asyncio.Event()
 
-    async def look_at(self, number: int) -> None:
+    async def before_page(self, number: int) -> None:
         if number == self._before_page:
             self.waits.set()
             await self.go_on.wait()
 
 
 class OcrThatTimesOut(OcrThatWaits):
-    """Reads the first page and is not heard of again."""
+    """Reads the first page, then hangs."""
 
     def __init__(self, blobs: Blobs) -> None:
         super().__init__(blobs, before_page=2)
 
 
 class RemoteOcr(EchoOcr):
-    """Is given a task id by a service, and asks for that one again whatever happens."""
+    """Gets a task id from a remote service, and polls the same task on every attempt."""
 
     def __init__(self, blobs: Blobs, *, breaks: int = 0) -> None:
         super().__init__(blobs)
@@ -142,14 +142,14 @@ class RemoteOcr(EchoOcr):
 
 
 class EchoShaper:
-    """Gives back what it was given, and says where it stands."""
+    """Returns its input, with a citation."""
 
     def __init__(self) -> None:
         self.calls = 0
         self.rules: list[ExtractionRule] = []
 
     def identity(self, rule: ExtractionRule) -> JsonObject | None:
-        """What it makes names the task's own papers."""
+        """Not cached: its result contains the task's own keys."""
         return None
 
     async def shape(self, filename: str, reading: Reading, rule: ExtractionRule, desk: Desk) -> ExtractionResult:
@@ -163,7 +163,7 @@ class EchoShaper:
 
 
 class ShaperThatFails(EchoShaper):
-    """Fails so many times, then shapes."""
+    """Fails so many times, then succeeds."""
 
     def __init__(self, error: Exception, *, times: int) -> None:
         super().__init__()
@@ -177,14 +177,14 @@ class ShaperThatFails(EchoShaper):
 
 
 class ShaperThatCosts(EchoShaper):
-    """Makes the same of the same pages, and wants to be paid each time."""
+    """Returns the same result for the same pages, at a cost."""
 
     def __init__(self, model: str = "large") -> None:
         super().__init__()
         self.model = model
 
     def identity(self, rule: ExtractionRule) -> JsonObject | None:
-        """The model decides."""
+        """Cached by model."""
         return {"model": self.model}
 
     async def shape(self, filename: str, reading: Reading, rule: ExtractionRule, desk: Desk) -> ExtractionResult:

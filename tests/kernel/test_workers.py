@@ -18,7 +18,7 @@ from penstock.kernel.leases import POLL_SECONDS
 from penstock.kernel.queue import Job, JobNotFound, JobQueue, JobState, NewJob, get_job
 from penstock.kernel.transitions import list_transitions
 from penstock.kernel.workers import JobHandler, Settle, Workers
-from tests.fakes.blocking_handler import PATIENCE_SECONDS, BlockingHandler, wait_until
+from tests.fakes.blocking_handler import TIMEOUT_SECONDS, BlockingHandler, wait_until
 
 
 async def add(db: Db, *jobs: NewJob) -> list[str]:
@@ -210,7 +210,7 @@ class TestStop:
     async def test_running_jobs_may_end_within_the_grace(self, db: Db):
         gate = BlockingHandler()
         await add(db, NewJob(kind="k", id="a"))
-        task = asyncio.create_task(workers(db, gate, grace_seconds=PATIENCE_SECONDS).run())
+        task = asyncio.create_task(workers(db, gate, grace_seconds=TIMEOUT_SECONDS).run())
         await wait_until(lambda: gate.entered == ["a"])
         task.cancel()
         gate.opened.set()
@@ -238,7 +238,7 @@ class TestStop:
             with monkeypatch.context() as patched:
                 patched.setattr(db, "tx", refuses)
                 task.cancel()
-                async with asyncio.timeout(PATIENCE_SECONDS):
+                async with asyncio.timeout(TIMEOUT_SECONDS):
                     await asyncio.wait([task])
         assert (await get(db, "a")).state is JobState.RUNNING  # its lease runs out by itself
 
