@@ -43,15 +43,18 @@ class Response:
 class Connection:
     """The server's side of one request: gives out its body and collects the messages of the response."""
 
-    def __init__(self, parts: Sequence[bytes] = ()) -> None:
+    def __init__(self, parts: Sequence[bytes] = (), *, closed_after_body: bool = False) -> None:
         self.taken = 0  # how many body parts the app has read
         self.taken_before_response = -1  # and how many before the response started
         self.sent: list[Message] = []
         self._parts = list(parts) or [b""]
+        self._closed_after_body = closed_after_body
 
     async def receive(self) -> Message:
-        """The next part of the body."""
+        """The next part of the body. After the last one the client waits for its response, or has closed."""
         if self.taken == len(self._parts):
+            if not self._closed_after_body:
+                await asyncio.Event().wait()
             return {"type": "http.disconnect"}
         part = self._parts[self.taken]
         self.taken += 1

@@ -24,7 +24,7 @@ async def test_many_that_wait_get_one_task_each(api: TasksApi):
     waiting = [asyncio.create_task(api.pull("wait=30&limit=1", client=f"c{number}")) for number in range(5)]
     await settle()
     new = [{"taskId": task_id, "name": "n", "prompt": "p"} for task_id in "abcde"]
-    await api.data("POST", f"{PROJECT}/tasks/batch", {"tasks": new})  # together: a test client is woken once
+    await api.data("POST", f"{PROJECT}/tasks/batch", {"tasks": new})
     got = await asyncio.wait_for(asyncio.gather(*waiting), timeout=20)
     assert sorted(task["task_id"] for tasks in got for task in tasks) == list("abcde")
 

@@ -40,7 +40,7 @@ class TestReadBody:
             await read_body(Connection([b"a", DISCONNECT]).receive, max_bytes=3, seconds=5)
 
     async def test_a_read_body_is_replayed_before_what_follows(self):
-        connection = Connection([b"abc"])
+        connection = Connection([b"abc"], closed_after_body=True)
         body = await read_body(connection.receive, max_bytes=3, seconds=5)
         receive = replay_body(body, connection.receive)
         assert await receive() == {"type": "http.request", "body": b"abc", "more_body": False}
@@ -49,7 +49,8 @@ class TestReadBody:
 
 class TestLimitedBody:
     async def test_what_fits_passes_as_it_comes(self):
-        receive = LimitedBody(Connection([b"ab", b"c"]).receive, max_bytes=3, seconds=5).receive
+        connection = Connection([b"ab", b"c"], closed_after_body=True)
+        receive = LimitedBody(connection.receive, max_bytes=3, seconds=5).receive
         assert [await receive() for _ in range(3)] == [
             {"type": "http.request", "body": b"ab", "more_body": True},
             {"type": "http.request", "body": b"c", "more_body": False},
