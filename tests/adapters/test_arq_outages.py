@@ -47,7 +47,7 @@ class Runtime:
         periodic_tasks = upkeep.periodic_tasks(
             SqlRunState(self.db, live_seconds=60, final_seconds=60), SqlRateLimits(self.db)
         )
-        periodic_tasks.append(ArqReconciler(self.db, self.queue, tickets).duty())
+        periodic_tasks.append(ArqReconciler(self.db, self.queue, tickets).periodic_task())
         self._parts = (
             relay.run,
             ArqWorkers(self.redis_client, runner, slots=4).run,

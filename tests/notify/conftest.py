@@ -15,7 +15,7 @@ from penstock.kernel.outbox import Relay
 from penstock.kernel.queue import JobQueue
 from penstock.kernel.workers import Workers
 from penstock.notify import store, webhooks
-from penstock.notify.delivery_jobs import ROOM
+from penstock.notify.delivery_jobs import MODULE
 from penstock.notify.deps import Deps
 from penstock.notify.domain import Delivery, Webhook
 from penstock.notify.worker import WebhookFanOut, handlers
@@ -55,7 +55,7 @@ class NotifyHarness:
         self.db = deps.db
         self.clock = clock
         self.relay = Relay(self.db, {Internal: []}, carriers=[WebhookFanOut(deps)], owner="relay")
-        self.workers = Workers(self.db, deps.queue, handlers(deps), owner="worker", modules=[ROOM], slots=1)
+        self.workers = Workers(self.db, deps.queue, handlers(deps), owner="worker", modules=[MODULE], slots=1)
 
     async def send(self, *messages: Message) -> None:
         """Send messages and do what is due now."""

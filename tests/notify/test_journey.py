@@ -25,7 +25,7 @@ from penstock.kernel.http.problems import install_error_handlers
 from penstock.kernel.outbox import Relay
 from penstock.kernel.workers import Workers
 from penstock.notify.api import router
-from penstock.notify.delivery_jobs import ROOM
+from penstock.notify.delivery_jobs import MODULE
 from penstock.notify.deps import Deps
 from penstock.notify.worker import WebhookFanOut, handlers
 from tests.conftest import open_db
@@ -66,7 +66,7 @@ async def running(deps: Deps) -> AsyncIterator[str]:
         deps.db, tokens=Tokens(deps.db.clock, secret="a secret of thirty-two bytes or more")
     )
     relay = Relay(deps.db, {}, carriers=[WebhookFanOut(deps)], owner="relay")
-    workers = Workers(deps.db, deps.queue, handlers(deps), owner="worker", modules=[ROOM])
+    workers = Workers(deps.db, deps.queue, handlers(deps), owner="worker", modules=[MODULE])
     port = free_port()
     server = Server(app, address="127.0.0.1", port=port, interface=Interfaces.ASGI, log_level=LogLevels.error)
     parts = [asyncio.ensure_future(part) for part in (relay.run(), workers.run())]

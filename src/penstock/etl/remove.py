@@ -28,7 +28,7 @@ from penstock.messages import EtlTaskRemoved
 
 REMOVE = "etl_remove_job"
 BATCH = 100
-ACTOR = "timekeeper"
+ACTOR = "timekeeper"  # stored in state transitions and the audit log, so the word stays
 CHECKED_RUNS = 20  # latest runs whose workers may still be running; those of earlier runs have stopped long ago
 PUBLISH_ATTEMPTS = 3  # to publish a successor that is still the latest afterwards
 

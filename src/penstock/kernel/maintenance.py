@@ -13,7 +13,7 @@ from penstock.kernel.scheduler import PeriodicTask
 
 RESCUE_SECONDS = 1  # how late at most an expired lease is found
 CLEANUP_SECONDS = 60
-ACTOR = "timekeeper"
+ACTOR = "timekeeper"  # stored in state transitions and the audit log, so the word stays
 
 
 class DeleteOld(Protocol):

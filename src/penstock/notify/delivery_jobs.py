@@ -10,7 +10,7 @@ from datetime import timedelta
 from penstock.kernel.queue import NewJob
 from penstock.notify.domain import Delivery
 
-ROOM = "notify"
+MODULE = "notify"
 DELIVER = "notify.deliver"
 FORGET = "notify.forget"
 JITTER = 0.2  # up to a fifth longer, so that deliveries that failed together are not retried together
@@ -37,11 +37,11 @@ def delivery_job(delivery: Delivery, *, turn: int, delay: timedelta = timedelta(
         id=f"notify:{delivery.id}:{turn}",
         kind=DELIVER,
         payload={"webhook_id": delivery.webhook_id, "delivery_id": delivery.id, "turn": turn},
-        module=ROOM,
+        module=MODULE,
         delay_seconds=delay.total_seconds(),
     )
 
 
 def cleanup_job(webhook_id: str) -> NewJob:
     """The job that deletes the deliveries of a removed webhook."""
-    return NewJob(id=f"notify:forget:{webhook_id}", kind=FORGET, payload={"webhook_id": webhook_id}, module=ROOM)
+    return NewJob(id=f"notify:forget:{webhook_id}", kind=FORGET, payload={"webhook_id": webhook_id}, module=MODULE)

@@ -19,7 +19,7 @@ from penstock.tasks.store.alerts import ActiveAlert
 
 log = logging.getLogger(__name__)
 
-ACTOR = "timekeeper"  # stored in events and transitions
+ACTOR = "timekeeper"  # stored in events and state transitions, so the word stays
 MINUTE = timedelta(minutes=1)
 MAX_EVENTS = 1000  # of each kind per run; the rest follows in the next run
 ACTIONS = ("tasks.reset", "tasks.reset_error", "tasks.rerun")  # audit log actions of queue operations

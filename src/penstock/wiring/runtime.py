@@ -280,7 +280,7 @@ def _periodic_tasks(
         PeriodicTask(name="sweep-blobs", every_seconds=SWEEP_SECONDS, run=sweep_blobs),
     ]
     if backends.tickets is not None:
-        periodic_tasks.append(ArqReconciler(db, backends.queue, backends.tickets).duty())
+        periodic_tasks.append(ArqReconciler(db, backends.queue, backends.tickets).periodic_task())
     return periodic_tasks
 
 

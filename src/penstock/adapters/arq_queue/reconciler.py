@@ -30,7 +30,7 @@ class ArqReconciler:
         self._module: str | None = None
         self._cursors: dict[str, WaitingJob] = {}
 
-    def duty(self) -> PeriodicTask:
+    def periodic_task(self) -> PeriodicTask:
         """The periodic task for the scheduler."""
         return PeriodicTask(name="reconcile-tickets", every_seconds=EVERY_SECONDS, run=self.run)
 

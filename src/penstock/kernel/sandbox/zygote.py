@@ -28,7 +28,7 @@ from penstock.kernel.sandbox import child, isolation, linux, wire
 
 # Read by native libraries when they are loaded. By default, numeric libraries start a thread per CPU, ONNX Runtime
 # starts one for telemetry, and mimalloc reserves a GiB in one piece: where the memory limit does not leave that, it
-# asks the kernel for every block anew, and a parser takes a seventh longer.
+# asks the kernel for every block separately, and a parser takes a seventh longer.
 LIBRARY_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",

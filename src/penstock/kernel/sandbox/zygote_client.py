@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 START_SECONDS = 60.0  # importing large libraries from a cold disk is slow
 CLOSE_SECONDS = 2.0
 KILL_SECONDS = 5.0  # a killed process that lives longer hangs in the kernel, and is abandoned
-# Large arrays of a child come in huge pages where the kernel has them. In small pages, each one is faulted in anew in
+# Large arrays of a child come in huge pages where the kernel has them. In small pages, each one is faulted in again in
 # every fork: a page of OCR took 54,000 faults, a fifth of its time.
 HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 BOOT = (
