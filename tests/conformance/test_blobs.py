@@ -22,42 +22,43 @@ from tests.conformance.objects import BAD_KEYS, GOOD_KEYS, MIB, broken_off, ever
 
 
 class TestKeys:
-    @pytest.mark.parametrize("key", GOOD_KEYS, ids=lambda key: key[:20])
-    async def test_an_unusual_key_works_everywhere(self, blobs, key):
-        await blobs.put(key, b"x")
-        await blobs.copy(key, "copy")
-        assert await blobs.get(key) == await blobs.get("copy") == b"x"
-        assert set(await everything(blobs, "")) == {key, "copy"}
-        assert await everything(blobs, key) == [key]
-        await blobs.delete(key)
-        assert await everything(blobs, "") == ["copy"]
+    async def test_an_unusual_key_works_everywhere(self, blobs):
+        for key in GOOD_KEYS:
+            await blobs.put(key, b"x")
+            await blobs.copy(key, "copy")
+            assert await blobs.get(key) == await blobs.get("copy") == b"x"
+            assert set(await everything(blobs, "")) == {key, "copy"}
+            assert await everything(blobs, key) == [key]
+            await blobs.delete(key)
+            assert await everything(blobs, "") == ["copy"]
+            await blobs.delete("copy")
 
-    @pytest.mark.parametrize(("key", "reason"), BAD_KEYS.items(), ids=range(len(BAD_KEYS)))
-    async def test_a_bad_key_is_refused_everywhere_with_its_reason(self, blobs, key, reason):
+    async def test_a_bad_key_is_refused_everywhere_with_its_reason(self, blobs):
         await blobs.put("a", b"x")
-        for attempt in (
-            blobs.put(key, b"x"),
-            blobs.create(key, b"x"),
-            blobs.get(key),
-            blobs.stat(key),
-            blobs.read_range(key, 0, 1),
-            anext(blobs.stream(key)),
-            blobs.copy(key, "b"),
-            blobs.copy("a", key),
-            blobs.delete(key),
-            blobs.list("", after=key),
-            blobs.link(key, seconds=60),
-            blobs.upload_link(key, seconds=60),
-        ):
-            with pytest.raises(BadBlobKey, match=reason) as refused:
-                await attempt
-            assert len(str(refused.value)) < 2000
-        assert await everything(blobs, "") == ["a"]
+        for key, reason in BAD_KEYS.items():
+            for attempt in (
+                blobs.put(key, b"x"),
+                blobs.create(key, b"x"),
+                blobs.get(key),
+                blobs.stat(key),
+                blobs.read_range(key, 0, 1),
+                anext(blobs.stream(key)),
+                blobs.copy(key, "b"),
+                blobs.copy("a", key),
+                blobs.delete(key),
+                blobs.list("", after=key),
+                blobs.link(key, seconds=60),
+                blobs.upload_link(key, seconds=60),
+            ):
+                with pytest.raises(BadBlobKey, match=reason) as refused:
+                    await attempt
+                assert len(str(refused.value)) < 2000
+            assert await everything(blobs, "") == ["a"], key
 
-    @pytest.mark.parametrize("prefix", ["/", "a//", "../", "a/../b", "a\\", "a\n", "e\u0301", "x" * 513])
-    async def test_a_prefix_that_no_key_can_have_is_refused(self, blobs, prefix):
-        with pytest.raises(BadBlobKey):
-            await blobs.list(prefix)
+    async def test_a_prefix_that_no_key_can_have_is_refused(self, blobs):
+        for prefix in ("/", "a//", "../", "a/../b", "a\\", "a\n", "e\u0301", "x" * 513):
+            with pytest.raises(BadBlobKey):
+                await blobs.list(prefix)
 
 
 class TestPut:

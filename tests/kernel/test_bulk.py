@@ -44,7 +44,7 @@ strict = Table("strict", MetaData(), Column("id", Integer, primary_key=True), Co
 NAMES = ("id", "name", "size", "share", "good", "made_at", "fields")
 NOON = datetime(2026, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
 EXAMPLES = count()  # a fresh id per Hypothesis example: the table is one for all of them
-shared_table = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+shared_table = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 # PostgreSQL holds no NUL in a text; half a surrogate pair is no text at all.
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30)
@@ -111,21 +111,21 @@ async def test_a_row_of_another_width_than_the_names_is_refused(things: Db, rows
     assert await stored(things, "id") == []
 
 
-async def test_fifty_thousand_rows_go_in_at_once(things: Db):
+async def test_twenty_thousand_rows_go_in_at_once(things: Db):
     rows = [
         (f"{n:06}", f"name {n}", n, n / 7, n % 2 == 0, NOON + timedelta(microseconds=n), {"n": n})
-        for n in range(50_000)
+        for n in range(20_000)
     ]
     await insert(things, *rows)
     assert await stored(things, *NAMES) == rows
 
 
-async def test_of_fifty_thousand_rows_only_the_new_ones_are_kept_and_named(things: Db):
-    await insert(things, *((f"{n:06}", "old", n) for n in range(0, 50_000, 3)), names=("id", "name", "size"))
-    new = await insert_unless_there(things, *((f"{n:06}", "new", n) for n in range(50_000)))
-    assert new == {f"{n:06}" for n in range(50_000) if n % 3}
+async def test_of_twenty_thousand_rows_only_the_new_ones_are_kept_and_named(things: Db):
+    await insert(things, *((f"{n:06}", "old", n) for n in range(0, 20_000, 3)), names=("id", "name", "size"))
+    new = await insert_unless_there(things, *((f"{n:06}", "new", n) for n in range(20_000)))
+    assert new == {f"{n:06}" for n in range(20_000) if n % 3}
     rows = await stored(things, "id", "name")
-    assert rows == [(f"{n:06}", "new" if n % 3 else "old") for n in range(50_000)]
+    assert rows == [(f"{n:06}", "new" if n % 3 else "old") for n in range(20_000)]
 
 
 async def test_a_duplicate_within_one_call_is_left_out(things: Db):
@@ -159,11 +159,11 @@ async def test_nothing_is_refused_where_json_must_be(things: Db):
             await insert_rows(tx, strict, ("id", "fields"), [(1, {}), (2, None)])
 
 
-@pytest.mark.parametrize("value", [{}, [], "", 0, False, [None], {"a": None}, "null", '{"a": 1}'], ids=repr)
-async def test_a_json_value_that_looks_like_nothing_is_kept(things: Db, value: Any):
-    await insert(things, ("a", value), names=("id", "fields"))
-    [(back,)] = await stored(things, "fields")
-    assert (back, type(back)) == (value, type(value))
+async def test_a_json_value_that_looks_like_nothing_is_kept(things: Db):
+    values: list[Any] = [{}, [], "", 0, False, [None], {"a": None}, "null", '{"a": 1}']
+    await insert(things, *((f"{n}", value) for n, value in enumerate(values)), names=("id", "fields"))
+    back = [value for (value,) in await stored(things, "fields")]
+    assert [(value, type(value)) for value in back] == [(value, type(value)) for value in values]
 
 
 @given(st.lists(st.tuples(texts, plain), min_size=1, max_size=5))

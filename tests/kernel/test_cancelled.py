@@ -79,10 +79,10 @@ async def test_the_next_transaction_commits_although_the_last_one_was_cancelled(
 @pytest.mark.timeout(60)
 async def test_a_sqlite_write_that_is_cancelled_anywhere_keeps_no_lock(sqlite_url: str):
     db, queue = open_db(sqlite_url), JobQueue()
-    for number in range(30):
+    for number in range(15):
         with suppress(TimeoutError):
-            async with asyncio.timeout(0.005 + number * 0.003), db.tx() as tx:
-                await queue.enqueue(tx, *(NewJob(kind="k") for _ in range(3000)))
+            async with asyncio.timeout(0.005 + number * 0.004), db.tx() as tx:
+                await queue.enqueue(tx, *(NewJob(kind="k") for _ in range(2000)))
         async with asyncio.timeout(5), db.tx() as tx:  # a lock that stays would hold this up for ten seconds
             await queue.enqueue(tx, NewJob(kind="k"))
     await db.close()

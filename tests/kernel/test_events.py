@@ -33,7 +33,7 @@ from tests.conftest import open_db, rolled_back
 from tests.fakes.pooler import TransactionPooler
 from tests.servers.postgres import PostgresServer
 
-WRITERS, EACH = 12, 15
+WRITERS, EACH = 10, 10
 
 
 def page_done(number: int = 1, *, topic: str = "job:1", audience: str = "user:1") -> Event:
