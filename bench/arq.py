@@ -1,7 +1,7 @@
-"""Jobs handed out by ARQ beside jobs that workers claim in the ledger themselves: the same handler, one process.
+"""Jobs dispatched by ARQ against jobs that workers claim from the database: the same handler, one process.
 
-A backlog is enqueued at once and worked off. A chain enqueues each job in the settle of the one before, so that on ARQ
-every single job goes through the outbox. Counted is everything that the process does: relay, claims, work, settles.
+A backlog is enqueued at once and drained. A chain enqueues each job when the previous one settles, so that with ARQ
+every job goes through the outbox. Measured is all work of the process: relay, claims, handlers, settling.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from bench import databases
-from bench.rounds import ROUNDS, Finding, summary
+from bench.comparison import ROUNDS, Finding, summary
 from penstock.adapters.arq_queue import ArqEnqueuer, ArqWorkers
 from penstock.adapters.redis.client import RedisClient
 from penstock.kernel.db import Db, Tx
@@ -34,14 +34,14 @@ LOOK_SECONDS = 0.02
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """What one drain took."""
+    """Duration and CPU time of one drain."""
 
     jobs_per_second: float
     cpu_ms_per_job: float
 
 
 class Work:
-    """Does nothing, and enqueues the next job of a chain where there is one."""
+    """Does nothing, and enqueues the next job of a chain."""
 
     def __init__(self, queue: JobQueue) -> None:
         self.settled = 0
@@ -61,7 +61,7 @@ class Work:
 
 
 def run() -> list[Finding]:
-    """Both ways in turn, three times over."""
+    """Measure both in turn, three times."""
     with databases.postgres() as server, ValkeyServer.start() as redis:
         return asyncio.run(_run(server, redis))
 
@@ -72,13 +72,13 @@ async def _run(server: PostgresServer, redis: ValkeyServer) -> list[Finding]:
     chains = [NewJob(kind="k", payload={"links": LINKS})] * CHAINS
     findings = []
     for what, jobs in ((f"a backlog of {BACKLOG:,} jobs", backlog), (f"{CHAINS} chains of {LINKS} jobs", chains)):
-        rounds = [(await _on_ledger(server, jobs), await _on_arq(server, redis, jobs)) for _ in range(ROUNDS)]
+        rounds = [(await _on_database(server, jobs), await _on_arq(server, redis, jobs)) for _ in range(ROUNDS)]
         findings += _findings(what, rounds)
     return findings
 
 
 def _findings(what: str, rounds: list[tuple[Pace, Pace]]) -> list[Finding]:
-    """The bounds say when something has gone wrong with the path: to ARQ every ticket is several round trips."""
+    """The limits detect regressions: ARQ needs several round trips per job."""
     speed = [(ledger.jobs_per_second, arq.jobs_per_second) for ledger, arq in rounds]
     cost = [(ledger.cpu_ms_per_job, arq.cpu_ms_per_job) for ledger, arq in rounds]
     return [
@@ -87,7 +87,7 @@ def _findings(what: str, rounds: list[tuple[Pace, Pace]]) -> list[Finding]:
     ]
 
 
-async def _on_ledger(server: PostgresServer, jobs: Sequence[NewJob]) -> Pace:
+async def _on_database(server: PostgresServer, jobs: Sequence[NewJob]) -> Pace:
     await databases.refill(server.dsn(DATABASE), 0)
     db, queue = open_db(server.url(DATABASE)), JobQueue()
     work = Work(queue)
@@ -126,7 +126,7 @@ async def _measure(
         stack.push_async_callback(asyncio.wait, tasks)
         for task in tasks:
             stack.callback(task.cancel)
-        while work.settled < total:  # noqa: ASYNC110  (a look costs nothing; an event would cost as much)
+        while work.settled < total:  # noqa: ASYNC110  (polling is cheap; an event would cost as much)
             await asyncio.sleep(LOOK_SECONDS)
         took, used = time.perf_counter() - began, time.process_time() - cpu
     return Pace(jobs_per_second=total / took, cpu_ms_per_job=used * 1000 / total)

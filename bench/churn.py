@@ -1,4 +1,4 @@
-"""A minute of churn while a held snapshot keeps vacuum from cleaning up: the last claims beside the first."""
+"""A minute of churn while an open snapshot blocks vacuum: the last claims against the first."""
 
 import asyncio
 import time
@@ -7,18 +7,18 @@ from dataclasses import replace
 import asyncpg
 
 from bench import databases
-from bench.rounds import ROUNDS, Finding, p95, summary
+from bench.comparison import ROUNDS, Finding, p95, summary
 from penstock.kernel.db import Db
 from penstock.kernel.queue import JobQueue, NewJob
 from tests.conftest import open_db
 from tests.servers.postgres import PostgresServer
 
 SECONDS = 60
-EDGE_SECONDS = 5  # what counts as the start and as the end
+EDGE_SECONDS = 5  # length of the first and of the last part
 BACKLOG = 10_000
 BATCH = 100
 RESCUE_SECONDS = 0.25
-LEASE_SECONDS = 5  # short, so that what was held long ago lies where lapsed leases are looked for
+LEASE_SECONDS = 5  # short, so that dead rows are where the rescuer looks for expired leases
 
 
 def run() -> list[Finding]:
@@ -43,7 +43,7 @@ async def _round(server: PostgresServer, database: str) -> "Churn":
     await databases.refill(server.dsn(database), BACKLOG)
     holder = await asyncpg.connect(server.dsn(database))
     await holder.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-    await holder.fetch("SELECT count(*) FROM job")  # the snapshot is taken here and kept
+    await holder.fetch("SELECT count(*) FROM job")  # opens the snapshot
     db, churn = open_db(server.url(database)), Churn()
     await churn.run(db)
     churn.dead_rows = await _dead_rows(server.dsn(database))
@@ -54,7 +54,7 @@ async def _round(server: PostgresServer, database: str) -> "Churn":
 
 
 class Churn:
-    """The work of a minute, and when each part of it began and how long it took."""
+    """One minute of work: start and duration of each claim."""
 
     def __init__(self) -> None:
         self.claims: list[tuple[float, float]] = []
@@ -65,7 +65,7 @@ class Churn:
         self._began = time.perf_counter()
 
     async def run(self, db: Db) -> None:
-        """Enqueue, claim and settle until the minute is over, and look for lapsed leases now and then."""
+        """Enqueue, claim and settle until the minute is over, and rescue expired leases now and then."""
         looked = 0.0
         while (at := self._now()) < SECONDS:
             await self._turn(db)

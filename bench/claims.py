@@ -1,4 +1,4 @@
-"""Claim and settle in batches of 100, beside the bare statements sent with asyncpg alone."""
+"""Claim and settle in batches of 100, against the bare statements sent with asyncpg."""
 
 import asyncio
 import time
@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import asyncpg
 
 from bench import databases
-from bench.rounds import Finding, compare
+from bench.comparison import Finding, compare
 from penstock.kernel.queue import JobQueue
 from tests.conftest import open_db
 from tests.servers.postgres import PostgresServer

@@ -28,14 +28,14 @@ SELECT 'job_' || printf('%028d', n), 'bench', '{"n": 1}', '2026-01-01 00:00:00.0
 
 @contextmanager
 def postgres() -> Iterator[PostgresServer]:
-    """A server that writes to the disk as a real one does."""
+    """A durable PostgreSQL server."""
     with PostgresServer.start(fsync=True) as server:
         yield server
 
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """A folder that goes when the benchmark ends."""
+    """A temporary folder."""
     with TemporaryDirectory(prefix="penstock-bench-") as name:
         yield Path(name)
 
@@ -47,14 +47,14 @@ async def new_database(server: PostgresServer, name: str) -> None:
 
 
 async def migrated(url: str) -> None:
-    """Bring a database to the newest form."""
+    """Migrate a database."""
     db = open_db(url)
     await migrate(db)
     await db.close()
 
 
 async def refill(dsn: str, rows: int) -> None:
-    """Empty the job table of a PostgreSQL database and fill it with waiting rows."""
+    """Truncate the job table of a PostgreSQL database, and fill it with waiting rows."""
     connection = await asyncpg.connect(dsn)
     await connection.execute("TRUNCATE job")
     await connection.execute(FILL_POSTGRES, rows)

@@ -1,4 +1,4 @@
-"""Bulk enqueue, beside a bare INSERT from unnest sent with asyncpg alone."""
+"""Bulk enqueue against a bare INSERT from unnest sent with asyncpg."""
 
 import asyncio
 import time
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import asyncpg
 
 from bench import databases
-from bench.rounds import Finding, compare
+from bench.comparison import Finding, compare
 from penstock.kernel.queue import JobQueue, NewJob
 from tests.conftest import open_db
 from tests.servers.postgres import PostgresServer
@@ -23,7 +23,7 @@ SELECT * FROM unnest($1::text[], $2::text[], $3::jsonb[], $4::text[], $5::smalli
 
 
 def run() -> list[Finding]:
-    """Insert the same rows both ways. Ours also makes each id and its values, and looks at them."""
+    """Insert the same rows both ways. Ours also generates ids and validates the values."""
     with databases.postgres() as server:
         return [asyncio.run(_compare(server))]
 

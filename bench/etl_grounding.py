@@ -1,8 +1,8 @@
-"""Does grounding see what a model made up, and leave alone what is true?
+"""Does grounding flag values that a model made up, and leave true values alone?
 
-Two sets of documents with known facts: those that the rules were built with, and others that they were not. Each
-result is grounded as it is, and then several times with wrong values of eleven kinds planted into it. A flag on a true
-value counts as false, also where a wrong value stands beside it.
+Two sets of documents with known facts: those that the rules were tuned on, and unseen ones. Each result is grounded as
+it is, and then several times with wrong values of eleven kinds inserted. A flag on a true value counts as false, even
+next to a wrong value.
 """
 
 import io
@@ -16,11 +16,11 @@ from pathlib import Path
 
 import msgspec
 
-from bench import databases, etl_facts_fresh, etl_facts_known, etl_facts_more
+from bench import databases, etl_ground_truth_tuned, etl_ground_truth_tuned_more, etl_ground_truth_unseen
+from bench.comparison import Finding, summary
 from bench.etl_documents import write_report
-from bench.etl_facts import Facts
-from bench.etl_plants import plant
-from bench.rounds import Finding, summary
+from bench.etl_ground_truth import Facts
+from bench.etl_wrong_values import plant
 from penstock.documents.grounding import Grounded, ground_value
 from penstock.documents.pages import write_page
 from penstock.documents.pdf.text_layer import TextLayers, read_text_layers
@@ -35,7 +35,7 @@ MOST_SECONDS = 1.0
 
 @dataclass(kw_only=True)
 class Score:
-    """What was flagged of what."""
+    """Counts of flagged values."""
 
     planted: Counter[str] = field(default_factory=Counter)
     flagged: Counter[str] = field(default_factory=Counter)
@@ -44,7 +44,7 @@ class Score:
     documents: int = 0
 
     def hear(self, found: Grounded, plants: dict[str, str]) -> None:
-        """Count the places of one result."""
+        """Count the citations of one result."""
         for citation in found.citations:
             kind = plants.get(citation.pointer)
             if kind is None:
@@ -56,9 +56,11 @@ class Score:
 
 
 def run() -> list[Finding]:
-    """Both sets, and how long a long document takes."""
-    known = chain(etl_facts_known.documents(SEEDS["known"]), etl_facts_more.documents(SEEDS["known"]))
-    fresh = etl_facts_fresh.documents(SEEDS["fresh"])
+    """Both sets, and the time of a long document."""
+    known = chain(
+        etl_ground_truth_tuned.documents(SEEDS["known"]), etl_ground_truth_tuned_more.documents(SEEDS["known"])
+    )
+    fresh = etl_ground_truth_unseen.documents(SEEDS["fresh"])
     return [*_findings("known", known), *_findings("fresh", fresh), _speed()]
 
 
@@ -87,7 +89,7 @@ def scored(documents: Iterable[Facts], dice: random.Random) -> Score:
 
 
 def grounded(facts: Facts, value: object) -> Grounded:
-    """A result of a document, grounded without the sandbox."""
+    """Ground a result without the sandbox."""
     pages = io.BytesIO(b"".join(map(write_page, facts.pages)))
     return ground_value(pages, msgspec.json.encode(value), False, msgspec.json.encode(facts.schema))
 

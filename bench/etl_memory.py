@@ -1,7 +1,7 @@
-"""Memory of a worker over a report of a thousand pages, beside one of fifty: it should not grow with the document.
+"""Peak memory of a worker for a report of a thousand pages against one of fifty: it must not grow with the document.
 
-Both are read by a fresh house that has read a short report already. What it and the processes below it hold is looked
-at all the time, and the most of it counts. Pages that processes share are counted in each.
+A fresh runtime, warmed up by a short report, reads each. The memory of the runtime and its child processes is sampled
+continuously, and the peak counts. Shared pages are counted in each process.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ from pathlib import Path
 import psutil
 
 from bench import databases
+from bench.comparison import ROUNDS, Finding, summary
 from bench.etl_documents import write_report
-from bench.etl_works import alone, open_works
-from bench.rounds import ROUNDS, Finding, summary
+from bench.etl_pipeline import in_fresh_process, open_pipeline
 
 FEW, MANY = 50, 1000
 LOOK_SECONDS = 0.01
@@ -26,7 +26,7 @@ TARGET = 1.2
 
 @dataclass(kw_only=True)
 class Peak:
-    """The most that was held at a time, in megabytes: by all together, and by each kind of process."""
+    """Peak memory in megabytes: of all processes together, and by kind of process."""
 
     all: float = 0
     worker: float = 0
@@ -34,7 +34,7 @@ class Peak:
     children: float = 0
 
     def look(self, me: psutil.Process) -> None:
-        """Look once."""
+        """Take a sample."""
         zygotes = [_megabytes(each) for each in me.children()]
         below = _megabytes_below(me) - sum(zygotes)
         worker = _megabytes(me)
@@ -43,14 +43,16 @@ class Peak:
 
 
 def run() -> list[Finding]:
-    """Both in turn."""
+    """Measure both in turn."""
     with databases.folder() as folder:
         few, many = (write_report(folder / f"{pages}.pdf", pages) for pages in (FEW, MANY))
-        rounds = [(alone(peak, few), alone(peak, many)) for _ in range(ROUNDS)]
+        rounds = [(in_fresh_process(peak, few), in_fresh_process(peak, many)) for _ in range(ROUNDS)]
     what = f"a report of {MANY:,} pages beside one of {FEW}"
     return [
         _finding(f"peak memory of all processes, {what}", [(less.all, more.all) for less, more in rounds]),
-        _finding(f"peak memory of the worker alone, {what}", [(less.worker, more.worker) for less, more in rounds]),
+        _finding(
+            f"peak memory of the worker in_fresh_process, {what}", [(less.worker, more.worker) for less, more in rounds]
+        ),
         _finding(f"peak memory of its zygotes, {what}", [(less.zygotes, more.zygotes) for less, more in rounds]),
         _finding(f"peak memory of their children, {what}", [(less.children, more.children) for less, more in rounds]),
     ]
@@ -61,22 +63,22 @@ def _finding(what: str, pairs: list[tuple[float, float]]) -> Finding:
 
 
 def peak(document: Path) -> Peak:
-    """The most memory while this document is read."""
+    """Peak memory while this document is read."""
     return asyncio.run(_peak(document))
 
 
 async def _peak(document: Path) -> Peak:
     first = write_report(document.with_name("first.pdf"), 2)
-    async with open_works(profile="fast") as works:
-        await works.read([first])
+    async with open_pipeline(profile="fast") as pipeline:
+        await pipeline.read([first])
         with _watching() as seen:
-            await works.read([document])
+            await pipeline.read([document])
         return seen
 
 
 @contextmanager
 def _watching() -> Iterator[Peak]:
-    """Look from a thread of its own, so that nothing is missed while the loop is busy."""
+    """Sample in a thread, so that nothing is missed while the event loop is busy."""
     seen, over, me = Peak(), threading.Event(), psutil.Process()
 
     def watch() -> None:

@@ -1,10 +1,10 @@
-"""What the whole chain costs beyond its engines: CPU of all processes, from the stored file to the stored result.
+"""CPU cost of the whole pipeline beyond its engines: all processes, from the stored file to the stored result.
 
-Ours is a house on SQLite and a folder with one slot: submit, OCR stage with sandbox, page by page with checkpoints, and
-post-processing by `skip`. The reference is a loop in one process that calls the engines and forgets what they say:
-liteparse over the text layer, pypdfium2 and RapidOCR over the scan, with the same settings as ours. A house does
-things every second whether it has documents or not; what that takes is in ours, and noted. So is the ratio to an engine
-that is asked in another way: the parser without a copy into Python's own values, RapidOCR as it comes.
+Ours is a runtime on SQLite and local disk with one slot: submit, the OCR stage with sandbox and page checkpoints, and
+post-processing by `skip`. The reference is a loop in one process that calls the engines and drops their output:
+liteparse on the text layer, pypdfium2 and RapidOCR on the scan, with our settings. The idle cost of a runtime is
+included in ours, and noted. So is the ratio to an engine that is called differently: the parser without a copy into
+Python values, and RapidOCR with its defaults.
 """
 
 import asyncio
@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from bench import databases
+from bench.comparison import Finding, summary
 from bench.etl_documents import DPI, POINTS, write_report, write_scan
-from bench.etl_works import alone, cpu_seconds, open_works
-from bench.rounds import Finding, summary
+from bench.etl_pipeline import cpu_seconds, in_fresh_process, open_pipeline
 
 TEXT_PAGES, SCAN_PAGES = 100, 10
-ROUNDS = 5  # the engines' own time differs by a tenth and more from one to the next
+ROUNDS = 5  # the engines' own time varies by a tenth and more between rounds
 ACCURATE_ROUNDS = 3
-COPIES = 10  # of the report in a row: one takes a third of a second
+COPIES = 10  # reports in a row: one takes a third of a second
 TARGET = 1.05
 REST_SECONDS = 5
 OPTIONS: dict[str, Any] = {  # of liteparse, as ours has them
@@ -39,14 +39,14 @@ OPTIONS: dict[str, Any] = {  # of liteparse, as ours has them
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What a document cost a house, and the part of it that a house at rest would have cost in the same time."""
+    """CPU cost of a document, and the idle cost of a runtime in the same time."""
 
     cpu_seconds: float
     at_rest: float
 
 
 def run() -> list[Finding]:
-    """The scan by the accurate models in fewer rounds, for it takes minutes."""
+    """The scan with the accurate models runs in fewer rounds, since it takes minutes."""
     with databases.folder() as folder:
         report = write_report(folder / "report.pdf", TEXT_PAGES)
         scan = write_scan(folder / "scan.pdf", SCAN_PAGES)
@@ -61,9 +61,9 @@ def run() -> list[Finding]:
 def _report(report: Path) -> Finding:
     rounds = [
         (
-            alone(loop, parse, str(report)),
-            alone(loop, parse_inside, str(report)),
-            alone(chain, report, report, COPIES, "fast"),
+            in_fresh_process(loop, parse, str(report)),
+            in_fresh_process(loop, parse_inside, str(report)),
+            in_fresh_process(chain, report, report, COPIES, "fast"),
         )
         for _ in range(ROUNDS)
     ]
@@ -75,9 +75,9 @@ def _scan(scan: Path, first: Path, profile: str, rounds: int) -> Finding:
     papers = str(scan), str(first)
     made = [
         (
-            alone(look, tuned, *papers, profile),
-            alone(look, engine, *papers, profile),
-            alone(chain, scan, first, 1, profile),
+            in_fresh_process(look, tuned, *papers, profile),
+            in_fresh_process(look, engine, *papers, profile),
+            in_fresh_process(chain, scan, first, 1, profile),
         )
         for _ in range(rounds)
     ]
@@ -86,27 +86,27 @@ def _scan(scan: Path, first: Path, profile: str, rounds: int) -> Finding:
 
 
 def _found(what: str, rounds: Sequence[tuple[float, float, Cost]], other: str) -> Finding:
-    """Ours beside the reference, with the ratio to the engine asked in another way noted."""
+    """Ours against the reference, with the ratio to the differently called engine noted."""
     found = summary(what, "CPU s", [(seconds, ours.cpu_seconds) for seconds, _, ours in rounds], at_most=TARGET)
     beside = summary("", "", [(seconds, ours.cpu_seconds) for _, seconds, ours in rounds])
-    at_rest = _at_rest([ours for _, _, ours in rounds])
+    at_rest = _idle([ours for _, _, ours in rounds])
     return found.noted(at_rest=at_rest, **{other: beside.reference}, ratio_to_that=beside.ratio)
 
 
-def _at_rest(costs: list[Cost]) -> float:
+def _idle(costs: list[Cost]) -> float:
     return statistics.median(cost.at_rest for cost in costs)
 
 
 def chain(document: Path, first: Path, copies: int, profile: str) -> Cost:
-    """What a document costs a house that has read one already."""
+    """CPU cost of a document in a warm runtime."""
     return asyncio.run(_chain(document, first, copies, profile))
 
 
 async def _chain(document: Path, first: Path, copies: int, profile: str) -> Cost:
-    async with open_works(profile=profile) as works:
-        await works.read([first])
+    async with open_pipeline(profile=profile) as pipeline:
+        await pipeline.read([first])
         before, began = cpu_seconds(), time.perf_counter()
-        await works.read([document] * copies)
+        await pipeline.read([document] * copies)
         spent, seconds = cpu_seconds() - before, time.perf_counter() - began
         before = cpu_seconds()
         await asyncio.sleep(REST_SECONDS)
@@ -115,7 +115,7 @@ async def _chain(document: Path, first: Path, copies: int, profile: str) -> Cost
 
 
 def loop(engine: Callable[[bytes], Any], document: str) -> float:
-    """CPU seconds per document of an engine that has read one already."""
+    """CPU seconds per document of a warm engine."""
     content = Path(document).read_bytes()
     engine(content)
     before = time.process_time()
@@ -125,21 +125,21 @@ def loop(engine: Callable[[bytes], Any], document: str) -> float:
 
 
 def parse(content: bytes) -> object:
-    """The text layer as liteparse gives it to those who call it."""
+    """Parse the text layer through liteparse's public API."""
     from liteparse import LiteParse
 
     return LiteParse(**OPTIONS).parse(content)
 
 
 def parse_inside(content: bytes) -> object:
-    """The same without the copy into Python's own values, which is what ours calls."""
+    """Parse the text layer without the copy into Python values, as our reader does."""
     from liteparse._liteparse import LiteParse
 
     return LiteParse(**OPTIONS).parse_bytes(content)
 
 
 def look(make: Callable[[str], Any], scan: str, first: str, profile: str) -> float:
-    """CPU seconds of drawing and reading a scan with an engine that has read a page already."""
+    """CPU seconds of rendering and reading a scan with a warm engine."""
     reads = make(profile)
     _see(first, reads)
     before = time.process_time()
@@ -148,7 +148,7 @@ def look(make: Callable[[str], Any], scan: str, first: str, profile: str) -> flo
 
 
 def engine(profile: str) -> Callable[[Any], Any]:
-    """RapidOCR as it comes, set as ours is."""
+    """RapidOCR with our settings, without our changes."""
     from rapidocr import RapidOCR
 
     from penstock.documents.ocr import engine
@@ -158,7 +158,7 @@ def engine(profile: str) -> Callable[[Any], Any]:
 
 
 def tuned(profile: str) -> Callable[[Any], Any]:
-    """RapidOCR as ours has it."""
+    """RapidOCR as our reader uses it."""
     from penstock.documents.ocr import engine
 
     return engine.load_engine(profile)

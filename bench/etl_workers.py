@@ -1,10 +1,8 @@
-"""Two worker processes on two cores beside one: scans per second by the clock, and what a page costs each.
+"""Two worker processes on two cores against one: scans per second by wall time, and the CPU cost of a page in each.
 
-Where others use the cores too, the clock says little; a page that costs two workers no more than one says that they do
-not stand in each other's way.
-
-The processes are warm: each has read a page before. They take tasks from PostgreSQL and one folder of objects, one
-stage at a time each, with the fast models.
+If other processes use the cores too, wall time says little; equal CPU cost per page shows that the workers do not slow
+each other down. The processes are warm: each has read a page before. They claim tasks from PostgreSQL and share one
+blob folder, with one slot each and the fast models.
 """
 
 import asyncio
@@ -18,9 +16,9 @@ from multiprocessing.synchronize import Semaphore
 from pathlib import Path
 
 from bench import databases
+from bench.comparison import ROUNDS, Finding, summary
 from bench.etl_documents import write_scan
-from bench.etl_works import Works, cpu_seconds, warm_up
-from bench.rounds import ROUNDS, Finding, summary
+from bench.etl_pipeline import EtlPipeline, cpu_seconds, warm_up
 from penstock.cli.signals import run_until_signal
 from penstock.etl.worker import MODULE
 from penstock.kernel.processes import ProcessKind
@@ -64,20 +62,20 @@ def run() -> list[Finding]:
 
 async def _round(settings: Settings, scan: Path, first: Path) -> tuple[Pace, Pace]:
     async with AsyncExitStack() as closing:
-        works = Works(house=await closing.enter_async_context(open_runtime(settings)))
+        pipeline = EtlPipeline(runtime=await closing.enter_async_context(open_runtime(settings)))
         workers, paces = [], []
         for _ in range(2):
             workers.append(await _start(settings, first))
             closing.push_async_callback(asyncio.to_thread, _stop, workers[-1])
-            paces.append(await _pace(works, scan, workers))
+            paces.append(await _pace(pipeline, scan, workers))
     return paces[0], paces[1]
 
 
-async def _pace(works: Works, scan: Path, workers: Sequence[SpawnProcess]) -> Pace:
+async def _pace(pipeline: EtlPipeline, scan: Path, workers: Sequence[SpawnProcess]) -> Pace:
     before, began = _cpu_seconds(workers), time.perf_counter()
-    sent = [await works.send(scan, str(number)) for number in range(TASKS)]
+    sent = [await pipeline.send(scan, str(number)) for number in range(TASKS)]
     for task in sent:
-        await works.ended(task)
+        await pipeline.ended(task)
     seconds, pages = time.perf_counter() - began, TASKS * PAGES
     spent = _cpu_seconds(workers) - before
     return Pace(pages_per_second=pages / seconds, cpu_seconds_per_page=spent / pages)
@@ -116,8 +114,8 @@ def work(settings: Settings, first: Path, ready: Semaphore) -> None:
 
 
 async def _work(settings: Settings, first: Path, ready: Semaphore) -> None:
-    async with open_runtime(settings) as house, asyncio.TaskGroup() as parts:
-        await warm_up(house, first, f"warm/{house.owner}/")
-        parts.create_task(house.run_background(kind=ProcessKind.WORK, modules=[MODULE]))
-        parts.create_task(house.work([MODULE]))
+    async with open_runtime(settings) as runtime, asyncio.TaskGroup() as parts:
+        await warm_up(runtime, first, f"warm/{runtime.owner}/")
+        parts.create_task(runtime.run_background(kind=ProcessKind.WORK, modules=[MODULE]))
+        parts.create_task(runtime.work([MODULE]))
         ready.release()

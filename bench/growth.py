@@ -1,11 +1,11 @@
-"""A claim at a million waiting rows, beside a claim at ten thousand, on both databases."""
+"""A claim with a million waiting rows against one with ten thousand, on both databases."""
 
 import asyncio
 import time
 from pathlib import Path
 
 from bench import databases
-from bench.rounds import Finding, compare, p95
+from bench.comparison import Finding, compare, p95
 from penstock.kernel.db import Db
 from penstock.kernel.queue import JobQueue
 from tests.conftest import open_db

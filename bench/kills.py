@@ -1,11 +1,11 @@
-"""Two hundred workers killed -9 at random points under load, on both databases. Nothing may be lost or doubled."""
+"""Two hundred workers killed with SIGKILL under load, on both databases. No job may be lost or done twice."""
 
 import asyncio
 import tempfile
 from pathlib import Path
 
 from bench import databases
-from bench.rounds import Finding
+from bench.comparison import Finding
 from tests.storms.kills import Verdict, storm
 
 KILLS, FREEZES = 200, 20
@@ -13,7 +13,7 @@ SEED = 20261115
 
 
 def run() -> list[Finding]:
-    """One long storm per database; the figure is the number of jobs that went wrong, of all jobs."""
+    """One storm per database; the result is the share of jobs that went wrong."""
     with databases.postgres() as server, databases.folder() as folder:
         asyncio.run(databases.new_database(server, "kills"))
         url = f"sqlite:///{folder / 'kills.db'}"

@@ -13,7 +13,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from bench import databases
-from bench.rounds import ROUNDS, Finding
+from bench.comparison import ROUNDS, Finding
 from penstock.adapters.llm import DEFAULT, ChatCompletions, ChatConfig, ModelServer
 from penstock.adapters.redis.client import RedisClient
 from penstock.adapters.redis.rate_limits import RedisRateLimits
@@ -29,7 +29,7 @@ from tests.servers.valkey import ValkeyServer
 from tests.storms import processes
 
 WORKERS, ASKERS = 4, 4
-LIMIT = 10.0  # calls in a second
+LIMIT = 10.0  # calls per second
 SECONDS = 8.0
 PATIENCE_SECONDS = 60.0
 POLL_SECONDS = 0.05
@@ -51,7 +51,7 @@ def run() -> list[Finding]:
 
 
 def _measured(engine: str, database_url: str, redis_url: str | None = None) -> Finding:
-    """The worst of the rounds counts: never is never."""
+    """The worst round counts: the limit must never be exceeded."""
     rounds = [asyncio.run(_arrivals(database_url, redis_url)) for _ in range(ROUNDS)]
     busiest = sorted(most_in_a_second(arrivals) for arrivals in rounds)
     rates = [(len(arrivals) - 1) / (arrivals[-1] - arrivals[0]) for arrivals in rounds]
@@ -68,7 +68,7 @@ def _measured(engine: str, database_url: str, redis_url: str | None = None) -> F
 
 
 def most_in_a_second(arrivals: Sequence[float]) -> int:
-    """The most of them that lie within one second."""
+    """The maximum number within any second."""
     first, most = 0, 0
     for last, at in enumerate(arrivals):
         while at - arrivals[first] >= 1:
@@ -78,7 +78,7 @@ def most_in_a_second(arrivals: Sequence[float]) -> int:
 
 
 async def _arrivals(database_url: str, redis_url: str | None) -> list[float]:
-    """When the calls of one round came. Workers begin together, when nobody is starting up any more."""
+    """Arrival times of the calls of one round. Workers begin together, after all have started."""
     async with LlmServer() as server:
         with databases.folder() as folder:
             models = ["good", "no-json-schema"] * (WORKERS // 2)
@@ -91,7 +91,7 @@ async def _arrivals(database_url: str, redis_url: str | None) -> list[float]:
 
 
 async def _looked_for(condition: Callable[[], bool]) -> None:
-    """Wait for what other processes do."""
+    """Poll a condition that other processes fulfil."""
     await wait_until(condition, seconds=PATIENCE_SECONDS, every_seconds=POLL_SECONDS)
 
 
@@ -101,7 +101,7 @@ def _all_ended(workers: Sequence[ForkServerProcess]) -> bool:
 
 
 def work(base_url: str, model: str, database_url: str, redis_url: str | None, ready: str) -> None:
-    """The life of one worker."""
+    """Main function of a worker process."""
     asyncio.run(_work(ModelServer(name=DEFAULT, base_url=base_url, model=model), database_url, redis_url, Path(ready)))
 
 

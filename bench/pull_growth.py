@@ -1,5 +1,6 @@
 """Pulls from a project of a million tasks beside one of ten thousand: plain, and with filters that match one in a
-thousand. And how soon a task can be pulled again whose holder fell silent."""
+thousand. And how soon a task can be pulled again whose holder fell silent.
+"""
 
 import asyncio
 import tempfile
@@ -12,19 +13,19 @@ from urllib.parse import quote
 import aiohttp
 
 from bench import databases
+from bench.comparison import ROUNDS, Finding, p95, summary
+from bench.http_connection import HttpConnection
 from bench.pulls import KEY, connect, make_key, serve
-from bench.rounds import ROUNDS, Finding, p95, summary
 from bench.task_rows import FIRST_DAY, RARE, fill
-from bench.wire import Wire
 from penstock.settings import Settings
 from tests.journeys.command import Serving, free_port
 from tests.servers.postgres import PostgresServer
 from tests.storms import processes
 
 SMALL, LARGE = 10_000, 1_000_000
-PULLS = 120  # of each size and kind in a round
+PULLS = 120  # per size, kind and round
 TIMEOUT = 1.0
-SILENT = 10  # holders that fall silent
+SILENT = 10  # holders that stop renewing
 
 
 def _created(number: int) -> str:
@@ -51,7 +52,7 @@ KINDS: dict[str, Callable[[int], str]] = {
 
 
 def run() -> list[Finding]:
-    """Both, on a PostgreSQL that writes to the disk."""
+    """Both, on a durable PostgreSQL."""
     with databases.postgres() as server, tempfile.TemporaryDirectory() as folder:
         return asyncio.run(_measure(server, Path(folder)))
 
@@ -68,33 +69,33 @@ async def _measure(server: PostgresServer, folder: Path) -> list[Finding]:
         found = [await _compare(port, name, query, place) for place, (name, query) in enumerate(KINDS.items())]
     finally:
         processes.kill(child)
-    return [*found, await _fall_silent(url, folder)]
+    return [*found, await _expired_leases(url, folder)]
 
 
 async def _compare(port: int, name: str, query: Callable[[int], str], place: int) -> Finding:
-    pairs, number = [], place * RARE // 3  # each kind has tags or days of its own, nearly
+    pairs, number = [], place * RARE // 3  # nearly every kind has its own tags or days
     for _ in range(ROUNDS):
-        wire, seconds = await connect(port), {"small": list[float](), "large": list[float]()}
+        connection, seconds = await connect(port), {"small": list[float](), "large": list[float]()}
         for _ in range(PULLS):
             number += 1
             for project, taken in seconds.items():
-                taken.append(await _pull(wire, project, query(number)))
-        wire.close()
+                taken.append(await _pull(connection, project, query(number)))
+        connection.close()
         pairs.append((p95(seconds["small"]), p95(seconds["large"])))
     what = f"p95 of a pull {name}, 1,000,000 tasks beside 10,000, PostgreSQL"
     return summary(what, "ms", pairs, at_most=1.5)
 
 
-async def _pull(wire: Wire, project: str, query: str) -> float:
+async def _pull(connection: HttpConnection, project: str, query: str) -> float:
     began = time.perf_counter()
-    data = await wire.data(f"/api/v1/projects/{project}/tasks/pull?limit=2{query}")
+    data = await connection.data(f"/api/v1/projects/{project}/tasks/pull?limit=2{query}")
     seconds = time.perf_counter() - began
     assert data["pulled_count"] == 2, (project, query)
     return seconds
 
 
-async def _fall_silent(url: str, folder: Path) -> Finding:
-    """How long after its lease was over a task came into the hands of one who waited for it."""
+async def _expired_leases(url: str, folder: Path) -> Finding:
+    """Seconds from the expiry of a lease until a waiting client pulls the task."""
     settings = {"PENSTOCK_DATABASE_URL": url, "PENSTOCK_DATA_DIR": str(folder), "PULL_TIMEOUT": str(TIMEOUT)}
     serving = Serving(**settings, PENSTOCK_LOG_LEVEL="WARNING")
     try:
@@ -102,13 +103,13 @@ async def _fall_silent(url: str, folder: Path) -> Finding:
             await serving.ready(session)
             pull = f"{serving.url}/api/v1/projects/small/tasks/pull"
             named = f"{serving.url}/api/v1/projects/small/tasks/pull/batch"
-            late = [await _wait_for_silent(session, pull, named) for _ in range(SILENT)]
+            late = [await _wait_for_expired(session, pull, named) for _ in range(SILENT)]
     finally:
         serving.stop()
     return summary("a task can be pulled again after its lease, at the latest", "s", [(1.0, max(late))], at_most=1.0)
 
 
-async def _wait_for_silent(session: aiohttp.ClientSession, pull: str, named: str) -> float:
+async def _wait_for_expired(session: aiohttp.ClientSession, pull: str, named: str) -> float:
     async with session.get(pull, params={"limit": "1"}) as answer:
         [task] = (await answer.json())["data"]["tasks"]
     until = datetime.fromisoformat(task["leased_until"])

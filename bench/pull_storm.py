@@ -1,4 +1,4 @@
-"""Sixteen clients pull 20,000 tasks and do what clients do: some are killed, some give back, some come late."""
+"""Sixteen clients pull 20,000 tasks: some are killed, some release tasks, some report late."""
 
 import asyncio
 import tempfile
@@ -8,7 +8,7 @@ from pathlib import Path
 import aiohttp
 
 from bench import databases
-from bench.rounds import Finding, summary
+from bench.comparison import Finding, summary
 from tests.conftest import open_db
 from tests.journeys.command import Serving
 from tests.journeys.profiles import ADMIN_KEY
@@ -19,7 +19,7 @@ SIZE = Storm(tasks=20_000, clients=16, kills=60, seed=20261116)
 
 
 def run() -> list[Finding]:
-    """One storm, on a PostgreSQL that writes to the disk."""
+    """One storm, on a durable PostgreSQL."""
     with databases.postgres() as server, tempfile.TemporaryDirectory() as folder:
         return [asyncio.run(_storm(server, Path(folder)))]
 

@@ -18,9 +18,9 @@ from pgqueuer.models import Job
 from pgqueuer.queries import Queries
 
 from bench import databases
-from bench.rounds import ROUNDS, Finding, summary
+from bench.comparison import ROUNDS, Finding, summary
+from bench.http_connection import HttpConnection, send_all
 from bench.task_rows import fill
-from bench.wire import Wire, crowd
 from penstock.access.domain import Scope
 from penstock.access.guard import requires
 from penstock.access.keys import ensure_admin_key
@@ -51,7 +51,7 @@ nothing = APIRouter()
 
 @nothing.get("/api/v1/nothing", **requires(Scope.READ, bound=True))
 async def do_nothing() -> dict[str, object]:
-    """Know the caller, and answer."""
+    """Authenticate and respond."""
     return {"success": True, "data": None}
 
 
@@ -95,45 +95,45 @@ async def _compare(server: PostgresServer, port: int) -> list[Finding]:
     ]
 
 
-async def _ask(port: int, connections: int, requests: int, path: str) -> float:
-    """Requests per second over so many connections, opened anew: a server closes those that rest."""
-    wires = [await connect(port) for _ in range(connections)]
-    rate = await crowd(wires, requests, lambda _: path)
-    for wire in wires:
-        wire.close()
+async def _ask(port: int, count: int, requests: int, path: str) -> float:
+    """Requests per second over this many new connections: the server closes idle ones."""
+    connections = [await connect(port) for _ in range(count)]
+    rate = await send_all(connections, requests, lambda _: path)
+    for connection in connections:
+        connection.close()
     return rate
 
 
 async def make_key(settings: Settings) -> None:
-    """The key that all benchmarks call with."""
-    async with open_runtime(settings) as house, house.db.tx() as tx:
+    """The API key of all benchmarks."""
+    async with open_runtime(settings) as runtime, runtime.db.tx() as tx:
         await ensure_admin_key(tx, KEY)
 
 
 def serve(settings: Settings, port: int) -> None:
-    """One API process, with the endpoint that does nothing beside the real ones."""
+    """One API process, with an additional endpoint that does nothing."""
     asyncio.run(_serve(settings, port))
 
 
 async def _serve(settings: Settings, port: int) -> None:
-    async with open_runtime(settings) as house:
-        await serve_app(build_app(house, routers=[nothing, *ROUTERS]), host="127.0.0.1", port=port)
+    async with open_runtime(settings) as runtime:
+        await serve_app(build_app(runtime, routers=[nothing, *ROUTERS]), host="127.0.0.1", port=port)
 
 
-async def connect(port: int) -> Wire:
-    """A connection, as soon as the server answers."""
+async def connect(port: int) -> HttpConnection:
+    """Connect, as soon as the server responds."""
     async with asyncio.timeout(60):
         while True:
             try:
-                wire = await Wire.open(port, KEY)
-                await wire.get("/api/v1/nothing")
-                return wire
+                connection = await HttpConnection.open(port, KEY)
+                await connection.get("/api/v1/nothing")
+                return connection
             except (OSError, asyncio.IncompleteReadError):
                 await asyncio.sleep(0.1)
 
 
 async def _bare(dsn: str) -> float:
-    """The claim alone, by as many connections, without history, audit, HTTP or a caller."""
+    """The claim in_fresh_process, by as many connections, without history, audit, HTTP or a caller."""
     connections = [await asyncpg.connect(dsn) for _ in range(AT_ONCE)]
 
     async def drain(connection: asyncpg.Connection, number: int) -> int:
@@ -160,7 +160,7 @@ async def _install_peer(dsn: str) -> None:
 
 
 async def _peer(dsn: str) -> float:
-    """pgqueuer takes and finishes as many empty jobs, in batches of the same size."""
+    """pgqueuer drains as many empty jobs, in batches of the same size."""
     connection = await asyncpg.connect(dsn)
     driver = AsyncpgDriver(connection)
     queries = Queries(driver)

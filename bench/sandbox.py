@@ -1,7 +1,7 @@
 """A call that does nothing in the sandbox, beside a bare fork and wait, with a small and with a large zygote.
 
-The budget is 5 ms: for the whole call with a small zygote, and for what it takes beyond a bare fork with either. A
-fork copies the tables of all memory in use, so its own cost grows with the zygote; the reference has the same modules
+The budget is 5 ms: for the whole call with a small zygote, and for what it takes beyond a bare fork with either. A fork
+copies the tables of all memory in use, so its own cost grows with the zygote; the reference has the same modules
 loaded. It has no limits, no walls, no answer, and nobody who waits for it.
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import psutil
 
-from bench.rounds import ROUNDS, Finding, p95, summary
+from bench.comparison import ROUNDS, Finding, p95, summary
 from penstock.kernel.sandbox.call import Sandbox
 from tests.kernel.sandbox import payloads
 from tests.kernel.sandbox.processes import zygote
@@ -30,7 +30,7 @@ LARGE = (*SMALL, "fastapi", "sqlalchemy.ext.asyncio", "alembic.command", "crypto
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """What one round cost."""
+    """Cost of one round."""
 
     seconds: list[float]
     cpu_seconds: float
@@ -86,7 +86,7 @@ def _cpu_seconds(process: psutil.Process) -> float:
 
 
 def _forks(preload: tuple[str, ...]) -> Round:
-    """In a process of its own with the same modules, so that as much memory has to be copied."""
+    """In a process with the same modules, so that a fork copies as much memory."""
     told = subprocess.run([sys.executable, "-m", __name__, *preload], check=True, capture_output=True).stdout
     return Round(**json.loads(told))
 

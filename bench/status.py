@@ -1,7 +1,7 @@
 """A status read through the whole app, beside a bare endpoint with the same authentication and one Redis GET.
 
-Both are served by granian in a process of their own, on the same Redis and database. What counts is how many requests
-a server answers per second of its own CPU: on a small machine the client takes as much of the clock as the server.
+Both are served by granian in a process of their own, on the same Redis and database. What counts is how many requests a
+server answers per second of its own CPU: on a small machine the client takes as much of the clock as the server.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import aiohttp
 import psutil
 from fastapi import APIRouter, FastAPI, Request
 
-from bench.rounds import ROUNDS, Finding, summary
+from bench.comparison import ROUNDS, Finding, summary
 from penstock.access.domain import Scope
 from penstock.access.guard import requires
 from penstock.access.keys import ensure_admin_key
@@ -39,20 +39,20 @@ bare = APIRouter()
 
 @status.get("/api/v1/status/{key}", **requires(Scope.READ))
 async def read_status(key: str, request: Request) -> dict[str, Any]:
-    """What a room's status route does: read the run state, and show it."""
+    """What a status route does: read the run state and return it."""
     entry = await request.app.state.runs.get(key)
     return {"task_id": entry.key, "status": entry.status, "run": entry.run, **entry.fields}
 
 
 @bare.get("/api/v1/status/{key}", **requires(Scope.READ))
 async def read_bare(key: str, request: Request) -> dict[str, Any]:
-    """The same caller, one GET, the same answer in size."""
+    """The same authentication, one Redis GET, and a response of the same size."""
     await request.app.state.redis.get(key)
     return {"task_id": key, "status": "running", "run": 1, **FIELDS}
 
 
 def run() -> list[Finding]:
-    """Ask both in turn."""
+    """Measure both in turn."""
     with ValkeyServer.start() as redis, tempfile.TemporaryDirectory() as folder:
         settings = Settings(data_dir=Path(folder), redis_url=redis.url, admin_key=KEY, log_level="WARNING")
         asyncio.run(_prepare(settings))
@@ -66,12 +66,12 @@ def run() -> list[Finding]:
 
 
 async def _prepare(settings: Settings) -> None:
-    async with open_runtime(settings) as house:
-        async with house.db.tx() as tx:
+    async with open_runtime(settings) as runtime:
+        async with runtime.db.tx() as tx:
             await ensure_admin_key(tx, KEY)
-        await house.runs.put(RunEntry(key=RUN, run=1, order=1, status="running", fields=FIELDS))
-        assert house.redis is not None
-        await house.redis.raw.set("plain", "x" * 200)
+        await runtime.runs.put(RunEntry(key=RUN, run=1, order=1, status="running", fields=FIELDS))
+        assert runtime.redis is not None
+        await runtime.redis.raw.set("plain", "x" * 200)
 
 
 def _serve(settings: Settings, port: int, name: str) -> None:
@@ -79,23 +79,23 @@ def _serve(settings: Settings, port: int, name: str) -> None:
 
 
 async def _serve_whole(settings: Settings, port: int) -> None:
-    async with open_runtime(settings) as house:
-        app = build_app(house, routers=[*ROUTERS, status])
-        app.state.runs = house.runs
+    async with open_runtime(settings) as runtime:
+        app = build_app(runtime, routers=[*ROUTERS, status])
+        app.state.runs = runtime.runs
         await serve_app(app, host="127.0.0.1", port=port)
 
 
 async def _serve_bare(settings: Settings, port: int) -> None:
-    async with open_runtime(settings) as house:
-        await serve_app(_bare_app(house), host="127.0.0.1", port=port)
+    async with open_runtime(settings) as runtime:
+        await serve_app(_bare_app(runtime), host="127.0.0.1", port=port)
 
 
-def _bare_app(house: Runtime) -> FastAPI:
+def _bare_app(runtime: Runtime) -> FastAPI:
     app = FastAPI(docs_url=None, redoc_url=None)
     app.include_router(bare)
-    app.state.access = house.access
-    assert house.redis is not None
-    app.state.redis = house.redis.raw
+    app.state.access = runtime.access
+    assert runtime.redis is not None
+    app.state.redis = runtime.redis.raw
     return app
 
 
@@ -129,7 +129,7 @@ async def _ready(session: aiohttp.ClientSession, url: str) -> None:
 
 
 async def _load(session: aiohttp.ClientSession, url: str, pid: int) -> tuple[float, float]:
-    """Requests per second of the server's CPU, and of the clock."""
+    """Requests per CPU second of the server, and per wall second."""
     server = psutil.Process(pid)
     before, began = sum(server.cpu_times()[:2]), time.perf_counter()
 

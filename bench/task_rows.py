@@ -1,4 +1,4 @@
-"""Projects full of tasks that are on offer, made by the database itself."""
+"""Projects with many available tasks, generated in SQL."""
 
 from datetime import UTC, datetime
 
@@ -30,7 +30,7 @@ WHERE partition_key = $1
 
 
 async def fill(dsn: str, *projects: tuple[str, int]) -> None:
-    """Empty the room's tables and fill projects with so many tasks each."""
+    """Truncate the tables of the tasks module, and fill projects with this many tasks each."""
     connection = await asyncpg.connect(dsn)
     await connection.execute(f"TRUNCATE {TABLES}")
     for name, rows in projects:

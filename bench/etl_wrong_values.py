@@ -1,4 +1,4 @@
-"""Wrong values of the kinds that models make, planted into results that are right."""
+"""Wrong values of the kinds that models make up, inserted into right results."""
 
 import copy
 import random
@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from bench.etl_facts import Facts
-from bench.etl_facts_words import CURRENCIES
+from bench.etl_ground_truth import Facts
+from bench.etl_ground_truth_values import CURRENCIES
 from penstock.kernel.json_object import JsonObject
 
 INVENTED = {
@@ -21,7 +21,7 @@ Way: TypeAlias = tuple[str | int, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Plant:
-    """A wrong value: where, and of which kind."""
+    """A wrong value: its pointer and kind."""
 
     pointer: str
     kind: str
@@ -44,7 +44,7 @@ class _Leaf:
 
 
 def plant(facts: Facts, dice: random.Random) -> Planted:
-    """A copy of the true result with some of its values wrong."""
+    """A copy of the true result with some wrong values."""
     value = copy.deepcopy(facts.value)
     leaves = [_Leaf(way=way, value=leaf, options=options, result=facts.value) for way, leaf, options in
               _leaves(facts.value, facts.schema, ())]  # fmt: skip
@@ -124,7 +124,7 @@ def _letter_changed(leaf: _Leaf, dice: random.Random) -> Any:
 
 
 def _neighbour(leaf: _Leaf, dice: random.Random) -> Any:
-    """What another item of the same list has there."""
+    """The value of another item of the same list."""
     if len(leaf.way) != 3 or not isinstance(leaf.way[1], int):
         return None
     items = leaf.result[str(leaf.way[0])]
@@ -135,7 +135,7 @@ def _neighbour(leaf: _Leaf, dice: random.Random) -> Any:
 
 
 def _other_field(leaf: _Leaf, dice: random.Random) -> Any:
-    """What another field of the same type has."""
+    """The value of another field of the same type."""
     if len(leaf.way) != 1 or leaf.options or isinstance(leaf.value, bool):
         return None
     others = [
@@ -194,7 +194,7 @@ def _is_number(leaf: _Leaf) -> bool:
 
 
 def _is_words(leaf: _Leaf) -> bool:
-    """Text that is no mark, of which most is letters."""
+    """Whether it is prose rather than a reference number: mostly letters."""
     if not isinstance(leaf.value, str) or leaf.options or _is_day(leaf):
         return False
     return sum(map(str.isalpha, leaf.value)) > 0.6 * len(leaf.value)

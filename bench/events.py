@@ -1,8 +1,8 @@
-"""Events: what their order costs those who tell, what a crowd of watchers costs the hub, and a long storm of listeners.
+"""Events: the cost of ordered inserts, the cost of many subscribers for the hub, and a long storm of listeners.
 
-The reference of the first is the same insert without the turn, and so without the promise that ids become visible in
-order. Both go straight to the driver: one process of ours is busier than the server, and would hide the difference. The
-reference of the second is one watcher.
+The reference of the first is the same insert without the lock that makes ids visible in order. Both go straight to the
+driver: a process of ours is busier than the server and would hide the difference. The reference of the second is one
+subscriber.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import asyncpg
 from sqlalchemy.dialects.postgresql import asyncpg as dialect
 
 from bench import databases
-from bench.rounds import Finding, compare
+from bench.comparison import Finding, compare
 from penstock.kernel.events import APPEND, EVERYTHING
 from penstock.kernel.hub import Hub
 from penstock.kernel.message import Event
@@ -36,7 +36,7 @@ SELECT unnest($1::text[]), unnest($2::text[]), unnest($3::text[]), unnest($4::te
 
 
 def run() -> list[Finding]:
-    """All three, on a PostgreSQL that writes to the disk."""
+    """All three, on a durable PostgreSQL."""
     with databases.postgres() as server:
         return [asyncio.run(_turns(server)), asyncio.run(_crowd(server)), asyncio.run(_storm(server))]
 
@@ -56,7 +56,7 @@ async def _turns(server: PostgresServer) -> Finding:
 
 
 async def _tell(dsn: str, statement: str, *constants: object) -> float:
-    """Each transaction does one thing beside telling, as a real one does at least."""
+    """Each transaction does one more statement, as real ones do."""
     told = (["job:1"], ["page_done"], ["user:1"], ['{"page": 1}'], datetime.now(UTC), *constants)
     began = time.perf_counter()
 

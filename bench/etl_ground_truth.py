@@ -1,9 +1,9 @@
-"""Documents whose facts are known: what stands on their pages, and the result that a careful model would give for them.
+"""Documents with known facts: the text of their pages, and the result that a careful model would return.
 
 A document is a list of blocks. It is laid out in one of four ways: as a PDF that the reader of text layers reads, as
-lines with boxes that the layout of OCR puts together, as a Word file that its reader reads, or as markdown alone. Text
-is printed as people print it, and the result is written as models write it: days in ISO 8601, bare numbers, addresses
-in one line.
+lines with boxes that the layout of OCR puts together, as a Word file that its reader reads, or as markdown
+in_fresh_process. Text is printed as people print it, and the result is written as models write it: days in ISO 8601,
+bare numbers, addresses in one line.
 """
 
 import io
@@ -20,7 +20,7 @@ from reportlab.pdfbase.ttfonts import TTFont
 from reportlab.pdfgen.canvas import Canvas
 
 from bench.etl_documents import chinese_font, latin_font
-from bench.etl_facts_words import Pen
+from bench.etl_ground_truth_values import ValueWriter
 from penstock.documents.ocr.layout import OcrLine, build_page
 from penstock.documents.pages import Page
 from penstock.documents.pdf.text_layer import TextLayers, read_text_layers
@@ -29,12 +29,12 @@ from penstock.kernel.json_object import JsonObject
 
 LATIN, CHINESE, SIZE, LEADING = "Facts", "FactsChinese", 10, 16
 LEFT, BESIDE, WIDTH, TOP, BOTTOM = 50, 330, 495, 60, 780  # points
-PIXELS = 200 / 72  # of a scan, for each point
+PIXELS = 200 / 72  # of a scan, per point
 
 
 @dataclass(frozen=True, kw_only=True)
 class Text:
-    """Running text, in one line or in several; or a heading."""
+    """Running text of one or more lines, or a heading."""
 
     text: str
     is_heading: bool = False
@@ -42,7 +42,7 @@ class Text:
 
 @dataclass(frozen=True, kw_only=True)
 class Pairs:
-    """Labels and values. `way`: with a colon in one line, in two columns, or two pairs in a row."""
+    """Labels and values. `way`: with a colon on one line, in two columns, or two pairs per line."""
 
     pairs: tuple[tuple[str, str], ...]
     way: str = "colon"
@@ -58,7 +58,7 @@ class Beside:
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """A table, its first row the header. `ends` are the columns whose text ends at a common edge."""
+    """A table; its first row is the header. `ends` are the right-aligned columns."""
 
     rows: tuple[tuple[str, ...], ...]
     ends: frozenset[int] = frozenset()
@@ -69,7 +69,7 @@ Block: TypeAlias = Text | Pairs | Beside | Rows
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """A document before it is laid out."""
+    """A document before layout."""
 
     kind: str
     blocks: tuple[Block, ...]
@@ -79,7 +79,7 @@ class Draft:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """A document as it was read, and what is true of it."""
+    """A document as it was read, and its facts."""
 
     kind: str
     way: str
@@ -88,18 +88,18 @@ class Facts:
     value: JsonObject
 
 
-Kind: TypeAlias = tuple[Callable[[Pen], Draft], str]  # makes a document; the languages that it makes it in
+Kind: TypeAlias = tuple[Callable[[ValueWriter], Draft], str]  # the generator of a document, and its languages
 
 
-def facts_of(draft: Draft, way: str) -> Facts:
-    """A draft, laid out and read."""
+def lay_out(draft: Draft, way: str) -> Facts:
+    """Lay out and read a draft."""
     pages = WAYS[way](draft.blocks)
     return Facts(kind=draft.kind, way=way, pages=tuple(pages), schema=draft.schema, value=draft.value)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
-    """A text at a place of a page, from the top."""
+    """A text at a position of a page, from the top."""
 
     text: str
     left: float
@@ -122,14 +122,14 @@ class Piece:
 
 @dataclass(kw_only=True)
 class _Sheet:
-    """Where the next line comes."""
+    """The cursor of the layout."""
 
     pieces: list[Piece] = field(default_factory=list)
     top: float = TOP
     page: int = 1
 
     def row(self, *texts: tuple[str, float], is_heading: bool = False) -> None:
-        """Texts at one height, each with its left edge."""
+        """Place texts on one line, each at its left edge."""
         if self.top > BOTTOM:
             self.top, self.page = TOP, self.page + 1
         for text, left in texts:
@@ -233,7 +233,7 @@ def _as_scan(blocks: Sequence[Block]) -> Iterator[Page]:
 
 
 def _seen(piece: Piece) -> OcrLine:
-    """A piece as an engine gives it."""
+    """A piece as an OCR engine returns it."""
     box = (piece.left, piece.top - piece.size, piece.left + piece.width, piece.top + 2)
     left, top, right, bottom = (round(edge * PIXELS, 1) for edge in box)
     return OcrLine(text=piece.text, box=(left, top, right, bottom), score=0.98)
@@ -292,9 +292,9 @@ WAYS: dict[str, Callable[[Sequence[Block]], Iterator[Page]]] = {
 
 
 def documents_of(kinds: Sequence[Kind], seed: int, *, of_each: int, ways: Sequence[str]) -> Iterator[Facts]:
-    """So many of each kind in each language, laid out in these ways in turn."""
+    """This many of each kind in each language, with alternating layouts."""
     dice, turns = random.Random(seed), cycle(ways)
     for make, tongues in kinds:
         for tongue in tongues.split():
             for _ in range(of_each):
-                yield facts_of(make(Pen(dice=dice, tongue=tongue)), next(turns))
+                yield lay_out(make(ValueWriter(dice=dice, tongue=tongue)), next(turns))

@@ -1,11 +1,11 @@
-"""Eight processes race for a hundred thousand rows, on both databases. No row may have two holders at any time."""
+"""Eight processes claim a hundred thousand rows concurrently, on both databases. No row may ever have two holders."""
 
 import asyncio
 import tempfile
 from pathlib import Path
 
 from bench import databases
-from bench.rounds import Finding
+from bench.comparison import Finding
 from tests.storms.rivals import race
 
 ROWS = 100_000
@@ -13,7 +13,7 @@ SEED = 20261116
 
 
 def run() -> list[Finding]:
-    """One race per database; the figure is the number of rows that went wrong, of all rows."""
+    """One race per database; the result is the share of rows that went wrong."""
     with databases.postgres() as server, databases.folder() as folder:
         asyncio.run(databases.new_database(server, "rivals"))
         url = f"sqlite:///{folder / 'rivals.db'}"

@@ -1,16 +1,16 @@
-"""More documents that grounding was built with: orders, statements, policies, bills, minutes, and others."""
+"""More documents that grounding was tuned on: orders, statements, policies, bills, minutes, and others."""
 
 from collections.abc import Iterator
 from datetime import timedelta
 
-from bench.etl_facts import Beside, Block, Draft, Facts, Kind, Pairs, Rows, Text, documents_of
-from bench.etl_facts_words import (
+from bench.etl_ground_truth import Beside, Block, Draft, Facts, Kind, Pairs, Rows, Text, documents_of
+from bench.etl_ground_truth_values import (
     FIRMS,
     GOODS,
     PEOPLE,
     STREETS,
     TOWNS,
-    Pen,
+    ValueWriter,
     array,
     choice,
     day,
@@ -21,7 +21,7 @@ from bench.etl_facts_words import (
 )
 
 
-def order(pen: Pen) -> Draft:
+def order(pen: ValueWriter) -> Draft:
     """A long table that may go over to the next page, delivery and terms below it."""
     german = pen.tongue == "de"
     code, asked = pen.code("PO######"), pen.day()
@@ -70,7 +70,7 @@ def order(pen: Pen) -> Draft:
     )  # fmt: skip
 
 
-def statement(pen: Pen) -> Draft:
+def statement(pen: ValueWriter) -> Draft:
     """Money that comes and goes, with a sign or in brackets."""
     german = pen.tongue == "de"
     opening, holder = pen.amount(100, 9000), pen.one(PEOPLE)
@@ -117,7 +117,7 @@ def statement(pen: Pen) -> Draft:
     )  # fmt: skip
 
 
-def delivery(pen: Pen) -> Draft:
+def delivery(pen: ValueWriter) -> Draft:
     """A Chinese delivery note: full-width marks, numbers with their units."""
     code, sent = pen.code("SH2026####"), pen.day()
     sender, receiver = pen.some(FIRMS, 2)
@@ -155,7 +155,7 @@ def delivery(pen: Pen) -> Draft:
 DRUGS = (("Ramipril", "5 mg"), ("Metformin", "500 mg"), ("Bisoprolol", "2.5 mg"), ("Atorvastatin", "40 mg"))
 
 
-def discharge(pen: Pen) -> Draft:
+def discharge(pen: ValueWriter) -> Draft:
     """A hospital's letter: prose, and medicines one to a line."""
     patient, doctor = pen.some(PEOPLE, 2)
     came = pen.day()
@@ -199,7 +199,7 @@ def discharge(pen: Pen) -> Draft:
     )  # fmt: skip
 
 
-def policy(pen: Pen) -> Draft:
+def policy(pen: ValueWriter) -> Draft:
     """An insurance policy: premiums, a rate, options to tick."""
     code, holder = pen.code("P-##-######"), pen.one(PEOPLE)
     begins = pen.day()
@@ -242,7 +242,7 @@ def policy(pen: Pen) -> Draft:
     )  # fmt: skip
 
 
-def bill(pen: Pen) -> Draft:
+def bill(pen: ValueWriter) -> Draft:
     """Meter readings, use and what is to pay."""
     german = pen.tongue == "de"
     old = pen.dice.randint(1000, 60000)
@@ -291,7 +291,7 @@ DUTIES = ("check the fire doors", "ask three firms for offers", "write to the me
           "renew the lease of the van", "send the minutes to all")  # fmt: skip
 
 
-def minutes(pen: Pen) -> Draft:
+def minutes(pen: ValueWriter) -> Draft:
     """Who was there, what was decided, who does what."""
     people = pen.some(PEOPLE, 5)
     met, following = pen.day(), pen.day()
@@ -329,7 +329,7 @@ def minutes(pen: Pen) -> Draft:
     )  # fmt: skip
 
 
-def vacancy(pen: Pen) -> Draft:
+def vacancy(pen: ValueWriter) -> Draft:
     """A job offered in Chinese: a list of demands, a range of pay."""
     firm, person = pen.one(FIRMS), pen.one(PEOPLE)
     post = pen.dice.choice(["后端开发工程师", "财务主管", "市场专员"])

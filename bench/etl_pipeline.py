@@ -1,7 +1,7 @@
-"""A house that reads documents, in a process of its own, and what all of its processes cost.
+"""A runtime that processes documents in its own process, and the CPU time of all of its processes.
 
-What is measured is a worker as it is after its first documents: started, with its zygotes warm. Its CPU is that of the
-whole tree: itself, its zygotes, and the children that these have buried.
+Measured is a worker after its first documents: started, with warm zygotes. Its CPU time is that of the whole process
+tree: the worker, its zygotes, and their reaped children.
 """
 
 import asyncio
@@ -33,79 +33,79 @@ T = TypeVar("T")
 
 CALLER = Caller(name="bench", user_id=5, scope=Scope.WRITE, key_id="k-bench")
 PROJECT = 1
-LOOK_SECONDS = 0.5  # where work is done by other processes
-RUNG_SECONDS = 5.0  # where a bell tells: looking costs too, and is ours
+POLL_SECONDS = 0.5  # if other processes do the work
+NOTIFIED_SECONDS = 5.0  # if the notifier wakes us: polling costs CPU time that would be counted
 
 
-def alone(function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """What a function returns in a fresh process."""
+def in_fresh_process(function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """Call a function in a fresh process."""
     with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
         return pool.submit(function, *arguments, **named).result()
 
 
 def cpu_seconds(pid: int | None = None) -> float:
-    """What a process, or this one, and all below it have used so far, the dead ones included."""
+    """CPU seconds of a process (this one by default) and its descendants, including reaped ones."""
     top = psutil.Process(pid)
     spent = [each.cpu_times() for each in (top, *top.children(recursive=True))]
     return float(sum(each.user + each.system + each.children_user + each.children_system for each in spent))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Works:
-    """A house to send documents to."""
+class EtlPipeline:
+    """A runtime to send documents to."""
 
-    house: Runtime
-    look_seconds: float = LOOK_SECONDS
+    runtime: Runtime
+    poll_seconds: float = POLL_SECONDS
 
     async def read(self, documents: Sequence[Path]) -> list[EtlTask]:
-        """Submit documents, and wait until all are through both stages."""
+        """Submit documents, and wait until all have passed both stages."""
         sent = [await self.send(document, str(number)) for number, document in enumerate(documents)]
         return [await self.ended(task) for task in sent]
 
     async def send(self, document: Path, folder: str = "0") -> EtlTask:
         """Store a document and submit it."""
         name = f"{folder}/{document.name}"
-        await self.house.blobs.put(papers.raw_key(CALLER.user_id, PROJECT, name), document.read_bytes())
-        return await submit(self.house.modules.etl, CALLER, NewTask(project_id=PROJECT, filename=name, force=True))
+        await self.runtime.blobs.put(papers.raw_key(CALLER.user_id, PROJECT, name), document.read_bytes())
+        return await submit(self.runtime.modules.etl, CALLER, NewTask(project_id=PROJECT, filename=name, force=True))
 
     async def ended(self, task: EtlTask) -> EtlTask:
-        """The task when it is over, which must be a success."""
-        ear = self.house.db.wakeups.listen([CHANNEL])
+        """Wait until a task is completed."""
+        listener = self.runtime.db.wakeups.listen([CHANNEL])
         try:
             while not (row := await self._row(task)).is_final:
-                await ear.wait(seconds=self.look_seconds)
+                await listener.wait(seconds=self.poll_seconds)
         finally:
-            self.house.db.wakeups.unlisten(ear)
+            self.runtime.db.wakeups.unlisten(listener)
         assert row.status is Status.COMPLETED, row.error
         return row
 
     async def _row(self, task: EtlTask) -> EtlTask:
-        async with self.house.db.read() as tx:
+        async with self.runtime.db.read() as tx:
             row = await tasks.find_task(tx, task.id)
         assert row is not None
         return row
 
     async def markdown(self, task: EtlTask) -> str:
-        """What was read."""
-        return (await self.house.blobs.get(papers.markdown_key(task))).decode()
+        """The markdown of a task."""
+        return (await self.runtime.blobs.get(papers.markdown_key(task))).decode()
 
 
 @asynccontextmanager
-async def open_works(*, profile: str) -> AsyncIterator[Works]:
-    """A house on SQLite and a folder, with one slot for documents."""
+async def open_pipeline(*, profile: str) -> AsyncIterator[EtlPipeline]:
+    """A runtime on SQLite and local disk, with one etl worker slot."""
     with databases.folder() as folder:
         settings = Settings(data_dir=folder, log_level="WARNING", etl=EtlSettings(ocr_profile=profile, worker_count=1))
-        async with open_runtime(settings) as house, working(house):
-            yield Works(house=house, look_seconds=RUNG_SECONDS)
+        async with open_runtime(settings) as runtime, working(runtime):
+            yield EtlPipeline(runtime=runtime, poll_seconds=NOTIFIED_SECONDS)
 
 
 @asynccontextmanager
-async def working(house: Runtime) -> AsyncIterator[None]:
-    """The house does what `penstock work --modules etl` does."""
+async def working(runtime: Runtime) -> AsyncIterator[None]:
+    """Run what `penstock work --modules etl` runs."""
     async with asyncio.TaskGroup() as parts:
         running = [
-            parts.create_task(house.run_background(kind=ProcessKind.WORK, modules=[MODULE])),
-            parts.create_task(house.work([MODULE])),
+            parts.create_task(runtime.run_background(kind=ProcessKind.WORK, modules=[MODULE])),
+            parts.create_task(runtime.work([MODULE])),
         ]
         yield
         for part in running:
@@ -113,23 +113,23 @@ async def working(house: Runtime) -> AsyncIterator[None]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Aside:
-    """A desk at which a reader warms up: nobody is told anything."""
+class SilentContext:
+    """A stage context for warming up a reader; it ignores progress."""
 
     folder: str
     provider_task_id: str | None = None
 
     async def progress(self, done: int, of: int) -> None:
-        """Nobody wants to know."""
+        """Ignore it."""
 
     async def remember(self, provider_task_id: str) -> None:
-        """Nothing is remembered."""
+        """Ignore it."""
 
 
-async def warm_up(house: Runtime, document: Path, folder: str) -> None:
-    """Let the reader of this process read a document, so that what it needs is loaded."""
+async def warm_up(runtime: Runtime, document: Path, folder: str) -> None:
+    """Read a document with this process's reader, so that its models are loaded."""
     key = f"{folder}{document.name}"
     content = document.read_bytes()
-    await house.blobs.put(key, content)
+    await runtime.blobs.put(key, content)
     source = Source(key=key, filename=document.name, size_bytes=len(content))
-    await house.modules.etl.provider.read(source, Aside(folder=folder))
+    await runtime.modules.etl.provider.read(source, SilentContext(folder=folder))

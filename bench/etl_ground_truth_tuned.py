@@ -1,17 +1,17 @@
-"""The documents that grounding was built with: invoices, letters, contracts, laboratory reports, receipts, CVs."""
+"""Documents that grounding was tuned on: invoices, letters, contracts, laboratory reports, receipts, CVs."""
 
 from collections.abc import Iterator
 from datetime import timedelta
 
-from bench.etl_facts import Beside, Block, Draft, Facts, Kind, Pairs, Rows, Text, documents_of
-from bench.etl_facts_words import (
+from bench.etl_ground_truth import Beside, Block, Draft, Facts, Kind, Pairs, Rows, Text, documents_of
+from bench.etl_ground_truth_values import (
     CURRENCIES,
     FIRMS,
     GOODS,
     PEOPLE,
     STREETS,
     TOWNS,
-    Pen,
+    ValueWriter,
     array,
     choice,
     day,
@@ -32,7 +32,7 @@ INVOICE = {
 }
 
 
-def invoice(pen: Pen) -> Draft:
+def invoice(pen: ValueWriter) -> Draft:
     """Head, two addresses, a table, sums."""
     words = INVOICE[pen.tongue].split("|")
     is_named = pen.dice.random() < (0.0 if pen.tongue == "en" else 0.6)
@@ -88,7 +88,7 @@ def invoice(pen: Pen) -> Draft:
     )  # fmt: skip
 
 
-def letter(pen: Pen) -> Draft:
+def letter(pen: ValueWriter) -> Draft:
     """Running text with facts in it."""
     sender, reader = pen.some(PEOPLE, 2)
     firm, street, town = pen.one(FIRMS), pen.one(STREETS), pen.one(TOWNS)
@@ -133,7 +133,7 @@ def letter(pen: Pen) -> Draft:
     )  # fmt: skip
 
 
-def contract(pen: Pen) -> Draft:
+def contract(pen: ValueWriter) -> Draft:
     """Parties, a term, a fee, clauses."""
     one, other = pen.some(FIRMS, 2)
     signed, begins = pen.day(), pen.day()
@@ -191,7 +191,7 @@ TESTS = (
 )  # fmt: skip
 
 
-def laboratory(pen: Pen) -> Draft:
+def laboratory(pen: ValueWriter) -> Draft:
     """A patient and a table of values with their ranges."""
     patient, doctor = pen.some(PEOPLE, 2)
     born, taken = pen.day().replace(year=pen.dice.randint(1940, 2004)), pen.day()
@@ -239,7 +239,7 @@ def laboratory(pen: Pen) -> Draft:
     )  # fmt: skip
 
 
-def receipt(pen: Pen) -> Draft:
+def receipt(pen: ValueWriter) -> Draft:
     """Short lines, a thing and its price in each."""
     goods = pen.some(GOODS, pen.dice.randint(3, 6))
     rows = [(name, pen.dice.randint(1, 4), pen.amount(0.5, 60)) for name in goods]
@@ -290,7 +290,7 @@ SKILLS = "Python|SQL|Kubernetes|Technical writing|Team leadership|AutoCAD|Spanis
 POSTS = "Data Engineer|Project Manager|Quality Inspector|Research Assistant|Sales Lead|Site Engineer"
 
 
-def life(pen: Pen) -> Draft:
+def life(pen: ValueWriter) -> Draft:
     """A CV: posts with months, skills in one line."""
     name, mail = pen.one(PEOPLE), f"{pen.code('@@@@').lower()}@example.org"
     phone = f"+49 (0){pen.code('221')} {pen.code('#######')}"
@@ -328,7 +328,7 @@ def life(pen: Pen) -> Draft:
     )  # fmt: skip
 
 
-def date_of(year: int, pen: Pen) -> tuple[int, int]:
+def date_of(year: int, pen: ValueWriter) -> tuple[int, int]:
     """A month of a year."""
     return year, pen.dice.randint(1, 12)
 

@@ -1,4 +1,4 @@
-"""A client that costs as little as a client can: requests written by hand on connections that stay open."""
+"""A minimal HTTP client: hand-written requests on keep-alive connections, so that the client costs little."""
 
 import asyncio
 import time
@@ -11,7 +11,7 @@ END = b"\r\n\r\n"
 LENGTH = b"content-length: "
 
 
-class Wire:
+class HttpConnection:
     """One connection to a server on loopback."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, key: str) -> None:
@@ -20,12 +20,12 @@ class Wire:
         self._key = key
 
     @classmethod
-    async def open(cls, port: int, key: str) -> "Wire":
+    async def open(cls, port: int, key: str) -> "HttpConnection":
         """Connect."""
         return cls(*await asyncio.open_connection("127.0.0.1", port, limit=2**24), key)
 
     async def get(self, path: str, *, client: str = "bench") -> tuple[int, bytes]:
-        """Ask, and read the whole answer; returns its status and its body."""
+        """Send a GET request; returns status and body."""
         head = f"GET {path} HTTP/1.1\r\nhost: bench\r\nx-api-key: {self._key}\r\nx-client-id: {client}\r\n\r\n"
         self._writer.write(head.encode())
         start = await self._reader.readuntil(END)
@@ -35,25 +35,25 @@ class Wire:
         return int(start[9:12]), await self._reader.readexactly(size)
 
     async def data(self, path: str, *, client: str = "bench") -> Any:
-        """The data of an answer that must be a success."""
+        """The data of a successful response."""
         status, body = await self.get(path, client=client)
         if status != 200:
             raise RuntimeError(body[:500])
         return msgspec.json.decode(body)["data"]
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._writer.close()
 
 
-async def crowd(wires: Sequence[Wire], requests: int, path: Callable[[int], str]) -> float:
-    """Ask so often in all, each connection one after another; returns requests per second."""
+async def send_all(connections: Sequence[HttpConnection], requests: int, path: Callable[[int], str]) -> float:
+    """Send this many requests in total over these connections; returns requests per second."""
     left = iter(range(requests))
 
-    async def some(wire: Wire) -> None:
+    async def some(connection: HttpConnection) -> None:
         for number in left:
-            await wire.data(path(number))
+            await connection.data(path(number))
 
     began = time.perf_counter()
-    await asyncio.gather(*(some(wire) for wire in wires))
+    await asyncio.gather(*(some(connection) for connection in connections))
     return requests / (time.perf_counter() - began)

@@ -1,4 +1,4 @@
-"""Interleaved rounds and what they found."""
+"""Interleaved rounds of a measurement and its reference, and their summary."""
 
 import statistics
 from collections.abc import Awaitable, Callable
@@ -11,7 +11,7 @@ Measure = Callable[[], Awaitable[float]]
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One figure beside its reference. `ratio` is ours over the reference's, the median of the rounds."""
+    """A measurement and its reference. `ratio` is ours divided by the reference, the median of the rounds."""
 
     what: str
     unit: str
@@ -30,7 +30,7 @@ class Finding:
         return enough and (self.at_most is None or self.ratio <= self.at_most)
 
     def noted(self, **notes: float) -> "Finding":
-        """The same with figures beside it."""
+        """A copy with additional figures."""
         return replace(self, notes={name.replace("_", " "): value for name, value in notes.items()})
 
     def line(self) -> str:
@@ -50,12 +50,12 @@ class Finding:
 
 
 async def compare(what: str, unit: str, *, ours: Measure, reference: Measure, **target: float) -> Finding:
-    """Measure both in turn, three times over, and compare round by round: a slow moment then hits both."""
+    """Measure both in turn, three times, and compare by round, so that a slow moment affects both."""
     return summary(what, unit, [(await reference(), await ours()) for _ in range(ROUNDS)], **target)
 
 
 def summary(what: str, unit: str, pairs: list[tuple[float, float]], **target: float) -> Finding:
-    """What rounds of (reference, ours) found."""
+    """Summarize rounds of (reference, ours)."""
     ratios = sorted(mine / theirs for theirs, mine in pairs)
     return Finding(
         what=what,

@@ -1,4 +1,4 @@
-"""Names, streets, goods, and how numbers and days are printed in three languages."""
+"""Names, streets, goods, and printed numbers and dates in three languages."""
 
 import random
 from dataclasses import dataclass
@@ -40,37 +40,37 @@ MONTHS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pen:
-    """Writes in one language, with dice."""
+class ValueWriter:
+    """Generates random values in one language."""
 
     dice: random.Random
     tongue: str
 
     def one(self, pool: dict[str, str]) -> str:
-        """One of a pool."""
+        """One item of a pool."""
         return self.dice.choice(pool[self.tongue].split("|"))
 
     def some(self, pool: dict[str, str], count: int) -> list[str]:
-        """Several of a pool, no two alike."""
+        """Several different items of a pool."""
         return self.dice.sample(pool[self.tongue].split("|"), count)
 
     def amount(self, least: float, most: float) -> float:
-        """A sum of money."""
+        """An amount of money."""
         return round(self.dice.uniform(least, most), 2)
 
     def money(self, amount: float) -> str:
-        """A sum as it is printed."""
+        """A printed amount."""
         text = f"{amount:,.2f}"
         if self.tongue == "de":
             return text.translate(str.maketrans(",.", ".,"))
         return text
 
     def day(self) -> date:
-        """Some day."""
+        """A date."""
         return date(2023, 1, 1) + timedelta(days=self.dice.randrange(1300))
 
     def printed(self, day: date) -> str:
-        """A day as it is printed."""
+        """A printed date."""
         if self.tongue == "zh":
             return self.dice.choice([f"{day.year}年{day.month}月{day.day}日", f"{day:%Y-%m-%d}", f"{day:%Y/%m/%d}"])
         month = month_name(self.tongue, day.month)
@@ -80,7 +80,7 @@ class Pen:
         return self.dice.choice([*ways, f"{day.day:02}-{month[:3]}-{day:%y}", f"{day:%Y-%m-%d}"])
 
     def code(self, shape: str) -> str:
-        """A mark such as an invoice has: # is a digit, @ a letter."""
+        """A reference number by pattern: # is a digit, @ a letter."""
         letters = {"#": "0123456789", "@": "ABCDEFGHKLMNPRSTUVWXYZ"}
         return "".join(self.dice.choice(letters.get(sign, sign)) for sign in shape)
 
@@ -90,12 +90,12 @@ class Pen:
 
 
 def month_name(tongue: str, month: int) -> str:
-    """What a month is called."""
+    """The name of a month."""
     return MONTHS[tongue].split()[month - 1]
 
 
 def text(title: str = "", **more: Any) -> dict[str, Any]:
-    """The schema of a text."""
+    """The schema of a string."""
     return _titled({"type": ["string", "null"], **more}, title)
 
 
@@ -105,17 +105,17 @@ def number(title: str = "") -> dict[str, Any]:
 
 
 def day(title: str = "") -> dict[str, Any]:
-    """The schema of a day."""
+    """The schema of a date."""
     return _titled({"type": ["string", "null"], "format": "date"}, title)
 
 
 def truth(title: str = "") -> dict[str, Any]:
-    """The schema of yes or no."""
+    """The schema of a boolean."""
     return _titled({"type": ["boolean", "null"]}, title)
 
 
 def choice(*options: str, title: str = "") -> dict[str, Any]:
-    """The schema of one of several words."""
+    """The schema of an enum."""
     return _titled({"enum": [*options, None]}, title)
 
 

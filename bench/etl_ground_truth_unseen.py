@@ -8,14 +8,14 @@ for these documents.
 from collections.abc import Iterator
 from datetime import timedelta
 
-from bench.etl_facts import Beside, Draft, Facts, Kind, Pairs, Rows, Text, documents_of
-from bench.etl_facts_words import (
+from bench.etl_ground_truth import Beside, Draft, Facts, Kind, Pairs, Rows, Text, documents_of
+from bench.etl_ground_truth_values import (
     FIRMS,
     GOODS,
     PEOPLE,
     STREETS,
     TOWNS,
-    Pen,
+    ValueWriter,
     array,
     choice,
     day,
@@ -26,7 +26,7 @@ from bench.etl_facts_words import (
 )
 
 
-def flat(pen: Pen) -> Draft:
+def flat(pen: ValueWriter) -> Draft:
     """A flat to let: areas, a rent in parts, what it has."""
     area, rooms = round(pen.dice.uniform(35, 160), 1), pen.dice.choice([2, 2.5, 3, 4])
     cold, extra = float(pen.dice.randrange(400, 2100, 10)), float(pen.dice.randrange(90, 400, 5))
@@ -69,7 +69,7 @@ def flat(pen: Pen) -> Draft:
 SUBJECTS = ("Mathematics", "English Literature", "Biology", "History", "Physical Education", "Art and Design")
 
 
-def school(pen: Pen) -> Draft:
+def school(pen: ValueWriter) -> Draft:
     """A school report: marks that are letters, a remark in words."""
     pupil, head = pen.some(PEOPLE, 2)
     issued, absent = pen.day(), pen.dice.randint(2, 19)
@@ -99,7 +99,7 @@ def school(pen: Pen) -> Draft:
     )  # fmt: skip
 
 
-def calibration(pen: Pen) -> Draft:
+def calibration(pen: ValueWriter) -> Draft:
     """A certificate: small numbers with many digits, and what they may be off by."""
     device, serial = pen.dice.choice(["Digital thermometer", "Pressure gauge", "Torque wrench"]), pen.code("SN##@###")
     done, owner, by = pen.day(), pen.one(FIRMS), pen.one(PEOPLE)
@@ -141,7 +141,7 @@ def calibration(pen: Pen) -> Draft:
     )  # fmt: skip
 
 
-def booking(pen: Pen) -> Draft:
+def booking(pen: ValueWriter) -> Draft:
     """A hotel's confirmation, in English or German: nights, guests, prices in prose."""
     german = pen.tongue == "de"
     guest, hotel = pen.one(PEOPLE), pen.dice.choice(["Hotel Seeblick", "Parkhotel Astoria", "The Old Mill Inn"])
@@ -181,7 +181,7 @@ def booking(pen: Pen) -> Draft:
     )  # fmt: skip
 
 
-def loan(pen: Pen) -> Draft:
+def loan(pen: ValueWriter) -> Draft:
     """A Chinese loan contract: sums in figures and in words, rates, instalments in a table."""
     lender, borrower = pen.one(FIRMS), pen.one(PEOPLE)
     sum_, months = pen.dice.randrange(5, 90) * 10_000, pen.dice.choice([6, 12, 24])
@@ -214,7 +214,7 @@ def loan(pen: Pen) -> Draft:
     )  # fmt: skip
 
 
-def packing(pen: Pen) -> Draft:
+def packing(pen: ValueWriter) -> Draft:
     """A packing list: weights twice over, a table whose names are long."""
     shipper, consignee = pen.some(FIRMS, 2)
     code, sent = pen.code("PL-@@###"), pen.day()
@@ -259,7 +259,7 @@ def packing(pen: Pen) -> Draft:
     )  # fmt: skip
 
 
-def sick_note(pen: Pen) -> Draft:
+def sick_note(pen: ValueWriter) -> Draft:
     """A Chinese certificate of a hospital."""
     patient, doctor = pen.some(PEOPLE, 2)
     age, days, seen = pen.dice.randint(18, 80), pen.dice.randint(2, 14), pen.day()

@@ -1,7 +1,8 @@
-"""What checking a model's answer costs beside asking for it: the share of the stage that is spent on the schema.
+"""Cost of validating a model's answer: its share of the post-processing stage.
 
-The model is a real one, small and on this machine, so its stage is about the shortest that a model's can be. The stage
-is `LlmShaper` from the pages to the grounded result; checking is what reads the answer in the sandbox and validates it.
+The model is a real one, small and local, so its stage is about as short as a model stage can be. The stage is
+`LlmShaper` from the pages to the grounded result; validation is decoding the answer in the sandbox and checking it
+against the schema.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from bench import databases
-from bench.rounds import ROUNDS, Finding, summary
+from bench.comparison import ROUNDS, Finding, summary
 from penstock.adapters.disk import DiskBlobs
 from penstock.adapters.llm import DEFAULT, ChatCompletions, ChatConfig, ModelServer
 from penstock.adapters.llm_shaper import PRELOAD, LlmShaper
@@ -41,8 +42,8 @@ SCHEMA = {
 }
 
 
-class Aside:
-    """A desk where nobody asks how far the work is, and nothing is found of an earlier attempt."""
+class SilentContext:
+    """A stage context that ignores progress and has no earlier attempt."""
 
     provider_task_id = None
 
@@ -50,14 +51,14 @@ class Aside:
         self.folder = folder
 
     async def progress(self, done: int, of: int) -> None:
-        """Nobody wants to know."""
+        """Ignore it."""
 
     async def remember(self, provider_task_id: str) -> None:
-        """Nothing is remembered."""
+        """Ignore it."""
 
 
 def run() -> list[Finding]:
-    """Three documents, each asked about anew."""
+    """Three documents, without the cache."""
     with databases.folder() as folder, SmallModel.start() as model:
         asyncio.run(databases.migrated(f"sqlite:///{folder / 'checks.db'}"))
         return [asyncio.run(_measured(folder, model))]
@@ -85,11 +86,11 @@ async def _opened(folder: Path, model: SmallModel) -> AsyncIterator[tuple[LlmSha
 
 
 async def _round(shaper: LlmShaper, checker: AnswerChecker, folder: str) -> tuple[float, float]:
-    """Seconds of the stage, and of all the checks in it."""
+    """Seconds of the stage, and of the validation in it."""
     key = FOLDER + PAGES
     reading = Reading(markdown_key=key, pages_key=key, provider_task_id="bench", page_count=1)
     began = time.perf_counter()
-    shaped = await shaper.shape("invoice.txt", reading, ExtractionRule(json_schema=SCHEMA), Aside(folder))
+    shaped = await shaper.shape("invoice.txt", reading, ExtractionRule(json_schema=SCHEMA), SilentContext(folder))
     stage = time.perf_counter() - began
     answer, schema = msgspec.json.encode(shaped.value).decode(), msgspec.json.encode(SCHEMA)
     checks = []
