@@ -146,7 +146,7 @@ def s3_server() -> Iterator[seaweed.AnyS3]:
 @pytest.fixture(scope="session")
 def s3_run(s3_server: seaweed.AnyS3) -> S3Bucket:
     """A place in a bucket that no other run of the tests has used."""
-    return s3_server.place(s3_server.bucket("penstock-tests"), prefix=secrets.token_hex(4))
+    return s3_server.bucket_config(s3_server.bucket("penstock-tests"), prefix=secrets.token_hex(4))
 
 
 @pytest.fixture

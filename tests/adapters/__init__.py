@@ -1,1 +1,1 @@
-"""What only one adapter does, beyond the suite of its Protocol in tests/conformance."""
+"""Tests of single adapters, beyond the conformance suite of their Protocol."""

@@ -1,4 +1,4 @@
-"""The job queue on ARQ in real time, while its Redis dies, forgets everything or stops answering."""
+"""The job queue on ARQ in real time, while its Redis is killed, flushed or paused."""
 
 import asyncio
 from collections import Counter
@@ -30,6 +30,8 @@ from tests.fakes.blocking_handler import BlockingHandler, wait_until
 from tests.servers.valkey import ValkeyServer
 from tests.storms.kills import storm_effect
 
+pytestmark = pytest.mark.storm
+
 JOBS = 300
 
 
@@ -57,7 +59,7 @@ class Runtime:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Runtime"]:
-        """Everything runs during the block; nothing of it may end by itself."""
+        """Runs everything during the block; nothing of it may end by itself."""
         tasks = [asyncio.create_task(part()) for part in self._parts]
         try:
             yield self
@@ -112,7 +114,7 @@ async def test_a_job_that_runs_when_redis_dies_ends_well_and_the_next_comes_when
         await wait_until(lambda: house.is_done("next"))
 
 
-async def test_a_redis_that_stops_answering_while_a_ticket_is_watched_costs_no_connection(redis: ValkeyServer):
+async def test_a_redis_that_stops_answering_during_a_watch_costs_no_connection(redis: ValkeyServer):
     redis_client = RedisClient(redis.url)
     client = ArqClient(redis_client.raw.connection_pool)
 
@@ -132,7 +134,7 @@ async def test_a_redis_that_stops_answering_while_a_ticket_is_watched_costs_no_c
 
 
 class Disturbance:
-    """What happens to Redis in the middle of the work."""
+    """What happens to Redis during the work."""
 
     def __init__(self, server: ValkeyServer) -> None:
         self._server = server
@@ -187,7 +189,7 @@ async def test_every_job_is_done_once_whatever_happens_to_redis(postgres_url: st
 
 
 async def has_few_left(redis_client: RedisClient) -> bool:
-    """Whether nothing is left but marks of tickets that were in hand, which go by themselves."""
+    """Whether nothing is left but in-progress marks, which expire by themselves."""
     await asyncio.sleep(0.02)
     return int(await redis_client.raw.dbsize()) < JOBS / 10
 

@@ -1,4 +1,4 @@
-"""What the ARQ adapter adds to the queue: tickets, who takes them, and what becomes of lost ones."""
+"""What the ARQ adapter adds to the queue: enqueuing, taking and reconciling ARQ jobs."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -28,6 +28,12 @@ ODD_IDS = ["a:1", "a:1:0", "a", " ", "ü 中 😀", 'it\'s "x" \\ %s {} *', "x" 
 
 
 @pytest.fixture
+def db_url(postgres_url: str) -> str:
+    """One database: the conformance suite runs ARQ on both."""
+    return postgres_url
+
+
+@pytest.fixture
 async def redis_client(redis_url: str) -> AsyncIterator[RedisClient]:
     redis_client = RedisClient(redis_url)
     yield redis_client
@@ -39,8 +45,8 @@ def shop(db: Db, redis_client: RedisClient) -> ArqShop:
     return ArqShop(db, redis_client)
 
 
-async def tickets_in(redis_client: RedisClient, room: str = "") -> list[str]:
-    return [name.decode() for name in await redis_client.raw.zrange(queue_name(room), 0, -1)]
+async def arq_jobs_in(redis_client: RedisClient, module: str = "") -> list[str]:
+    return [name.decode() for name in await redis_client.raw.zrange(queue_name(module), 0, -1)]
 
 
 def parcel(*jobs: WaitingJob) -> Parcel:
@@ -48,27 +54,27 @@ def parcel(*jobs: WaitingJob) -> Parcel:
     return Parcel(id="msg_1", channel="JobsWaiting", dedup_key="k", payload=payload, created_at=NOW)
 
 
-class TestTickets:
-    async def test_a_ticket_that_is_pushed_twice_is_there_once(self, redis_client: RedisClient):
-        tickets = ArqEnqueuer(redis_client, ManualClock(NOW))
-        assert await tickets.push([JOB]) == 1
-        assert await tickets.push([JOB]) == 0
-        await tickets.carry(parcel(JOB))
-        assert await tickets_in(redis_client) == ["a:0"]
+class TestEnqueue:
+    async def test_enqueuing_twice_adds_one_arq_job(self, redis_client: RedisClient):
+        enqueuer = ArqEnqueuer(redis_client, ManualClock(NOW))
+        assert await enqueuer.push([JOB]) == 1
+        assert await enqueuer.push([JOB]) == 0
+        await enqueuer.carry(parcel(JOB))
+        assert await arq_jobs_in(redis_client) == ["a:0"]
         assert await redis_client.raw.keys("arq:*") == [b"arq:job:a:0"]
 
-    async def test_a_room_may_have_a_queue_by_another_name(self, redis_client: RedisClient):
+    async def test_a_module_may_have_a_queue_by_another_name(self, redis_client: RedisClient):
         names = {"etl": "my-documents"}
         job = replace(JOB, module="etl")
         await ArqEnqueuer(redis_client, ManualClock(NOW), names=names).push([JOB, job])
         assert await redis_client.raw.zrange("my-documents", 0, -1) == [b"a:0"]
-        assert await tickets_in(redis_client) == ["a:0"]
-        assert await tickets_in(redis_client, "etl") == []
+        assert await arq_jobs_in(redis_client) == ["a:0"]
+        assert await arq_jobs_in(redis_client, "etl") == []
 
-    async def test_another_attempt_has_a_ticket_of_its_own(self, redis_client: RedisClient):
+    async def test_another_attempt_has_its_own_arq_job(self, redis_client: RedisClient):
         assert await ArqEnqueuer(redis_client, ManualClock(NOW)).push([JOB, replace(JOB, attempt=1)]) == 2
 
-    async def test_urgent_tickets_come_first_then_older_ones_and_none_is_lost_in_rounding(self):
+    async def test_urgent_jobs_come_first_then_older_ones_and_none_is_lost_in_rounding(self):
         moments = [NOW - timedelta(days=900), NOW - timedelta(milliseconds=1), NOW]
         order = [replace(JOB, priority=p, due_at=at) for p in (-32768, -1, 0, 1, 5, 32766, 32767) for at in moments]
         scores = [score(job, NOW) for job in order]
@@ -76,7 +82,7 @@ class TestTickets:
         assert [int(float(one)) for one in scores] == scores
         assert max(scores) < 0
 
-    async def test_a_ticket_for_later_waits_in_arq_and_does_not_come_before_its_time(self, redis_client: RedisClient):
+    async def test_a_deferred_job_waits_in_arq_until_it_is_due(self, redis_client: RedisClient):
         due_at = NOW + timedelta(seconds=1, microseconds=1)
         assert score(replace(JOB, due_at=due_at), NOW) == due_at.timestamp() // 0.001 + 1
         far = SystemClock().now() + timedelta(days=3)
@@ -96,7 +102,7 @@ class TestTickets:
         await shop.deliver()
         after = (await shop.redis_client.raw.info("commandstats"))["cmdstat_evalsha"]["calls"]
         assert after - before <= 2
-        assert len(await tickets_in(shop.redis_client)) == 1000
+        assert len(await arq_jobs_in(shop.redis_client)) == 1000
 
     async def test_nothing_is_left_in_redis_when_all_is_done(self, shop: ArqShop):
         await shop.add(*(NewJob(kind="note", module=module) for module in ("", "etl") * 20))
@@ -104,8 +110,8 @@ class TestTickets:
         assert await shop.redis_client.raw.keys("*") == []
 
 
-class TestTaking:
-    async def test_a_ticket_whose_row_is_not_to_be_had_is_dropped(self, shop: ArqShop):
+class TestTakingJobs:
+    async def test_an_arq_job_whose_row_cannot_be_claimed_is_dropped(self, shop: ArqShop):
         await shop.add(*(NewJob(kind="note", id=name) for name in ("taken", "gone", "here")))
         await shop.deliver()
         async with shop.db.tx() as tx:
@@ -113,9 +119,9 @@ class TestTaking:
             await shop.queue.cancel(tx, "gone")
         assert await shop.crew().run_until_empty() == 1
         assert shop.noted == ["here"]
-        assert await tickets_in(shop.redis_client) == []
+        assert await arq_jobs_in(shop.redis_client) == []
 
-    async def test_a_ticket_that_arq_hands_out_too_early_costs_nothing(self, shop: ArqShop, clock: ManualClock):
+    async def test_an_arq_job_that_comes_too_early_costs_nothing(self, shop: ArqShop, clock: ManualClock):
         await shop.add(NewJob(kind="note", id="a", delay_seconds=60))  # for ARQ that was long ago
         await shop.deliver()
         assert await shop.crew().run_until_empty() == 0
@@ -124,14 +130,14 @@ class TestTaking:
         assert await shop.crew().run_until_empty() == 1
         assert (await shop.get("a")).attempts == 1
 
-    async def test_tickets_in_a_dead_workers_hand_do_not_hide_those_behind_them(self, shop: ArqShop):
+    async def test_arq_jobs_of_a_dead_worker_do_not_hide_those_behind_them(self, shop: ArqShop):
         await shop.add(*(NewJob(kind="note") for _ in range(350)))
         await shop.deliver()
-        for name in (await tickets_in(shop.redis_client))[:250]:
+        for name in (await arq_jobs_in(shop.redis_client))[:250]:
             await shop.redis_client.raw.psetex(f"arq:in-progress:{name}", 60_000, b"1")
         assert await shop.crew().run_until_empty() == 100
 
-    async def test_a_room_that_refuses_is_left_alone_and_its_jobs_come_when_it_opens(
+    async def test_a_restricted_module_is_skipped_and_its_jobs_run_when_it_opens(
         self, shop: ArqShop, clock: ManualClock
     ):
         await shop.add(*(NewJob(kind="note", module="closed") for _ in range(50)))
@@ -140,23 +146,23 @@ class TestTaking:
             await pause(tx, "job", "closed")
         crew = shop.crew(modules=("closed",), slots=2)
         assert await crew.run_until_empty() == 0
-        assert len(await tickets_in(shop.redis_client, "closed")) == 48  # as many as there are slots were tried
+        assert len(await arq_jobs_in(shop.redis_client, "closed")) == 48  # as many as there are slots were tried
         async with shop.db.tx() as tx:
             await resume(tx, "job", "closed")
         clock.advance(seconds=1)
         await shop.reconciler.run()
         assert await crew.run_until_empty() == 50
 
-    async def test_a_worker_without_handlers_takes_no_ticket(self, shop: ArqShop):
+    async def test_a_worker_without_handlers_takes_no_job(self, shop: ArqShop):
         await shop.add(NewJob(kind="note"))
         await shop.deliver()
         shop.handlers.clear()
         assert await shop.crew().run_until_empty() == 0
-        assert len(await tickets_in(shop.redis_client)) == 1
+        assert len(await arq_jobs_in(shop.redis_client)) == 1
 
 
 class QueueThatDawdles(JobQueue):
-    """Claims, and comes back only when it is let."""
+    """Claims, and returns only when released."""
 
     def __init__(self) -> None:
         super().__init__(dispatch=dispatch_by_outbox)
@@ -170,7 +176,7 @@ class QueueThatDawdles(JobQueue):
 
 
 class TestStop:
-    async def test_a_job_that_is_being_claimed_when_the_stop_comes_is_handed_back(self, shop: ArqShop):
+    async def test_a_job_that_is_being_claimed_at_shutdown_is_released(self, shop: ArqShop):
         shop.queue = slow = QueueThatDawdles()
         shop.handlers["wait"] = BlockingHandler()
         await shop.add(NewJob(kind="wait", id="a"))
@@ -183,7 +189,7 @@ class TestStop:
         await asyncio.wait([task])
         job = await shop.get("a")
         assert (job.state, job.attempts) == (JobState.WAITING, 0)
-        assert await tickets_in(shop.redis_client) == []
+        assert await arq_jobs_in(shop.redis_client) == []
 
     async def test_a_worker_can_be_stopped_at_whatever_moment(self, shop: ArqShop):
         await shop.add(*(NewJob(kind="note") for _ in range(300)))
@@ -198,7 +204,7 @@ class TestStop:
         await shop.run()
         assert len(set(shop.noted)) == 300
 
-    async def test_while_the_database_is_away_the_worker_waits_and_goes_on_by_itself(
+    async def test_while_the_database_is_down_the_worker_waits_and_continues_later(
         self, shop: ArqShop, clock: ManualClock, monkeypatch
     ):
         await shop.add(NewJob(kind="note", id="a"))
@@ -206,7 +212,7 @@ class TestStop:
         async with shop.working():
             with monkeypatch.context() as patched:
                 patched.setattr(shop.db, "tx", refuses)
-                await wait_until(lambda: no_tickets(shop.redis_client))
+                await wait_until(lambda: no_arq_jobs(shop.redis_client))
             assert shop.noted == []
 
             async def worked_off() -> bool:
@@ -221,19 +227,19 @@ def refuses(*, actor: str = "") -> AbstractAsyncContextManager[Tx]:
     raise DatabaseUnavailable(reason="gone fishing")
 
 
-async def no_tickets(redis_client: RedisClient) -> bool:
-    return await tickets_in(redis_client) == []
+async def no_arq_jobs(redis_client: RedisClient) -> bool:
+    return await arq_jobs_in(redis_client) == []
 
 
 class TestReconciling:
-    async def test_a_flushed_redis_is_filled_again_in_one_turn(self, shop: ArqShop):
+    async def test_a_flushed_redis_is_refilled_in_one_pass(self, shop: ArqShop):
         ids = await shop.add(*(NewJob(kind="note") for _ in range(3 * PAGE + 7)))
         await shop.deliver()
         await shop.redis_client.raw.flushall()
         await shop.reconciler.run()
-        assert await tickets_in(shop.redis_client) == [f"{name}:0" for name in ids]
+        assert await arq_jobs_in(shop.redis_client) == [f"{name}:0" for name in ids]
 
-    async def test_a_long_backlog_is_walked_in_turns_and_its_front_in_each(self, shop: ArqShop):
+    async def test_a_long_backlog_is_walked_in_passes_and_its_front_in_each(self, shop: ArqShop):
         ids = await shop.add(*(NewJob(kind="note") for _ in range(4 * PAGE)))
         await shop.deliver()
         first, last = f"{ids[0]}:0", f"{ids[-1]}:0"
@@ -242,16 +248,16 @@ class TestReconciling:
                 await forget(shop.redis_client, last)
             await forget(shop.redis_client, first)
             await shop.reconciler.run()
-            assert first in await tickets_in(shop.redis_client)
-        assert last in await tickets_in(shop.redis_client)
-        assert len(await tickets_in(shop.redis_client)) == 4 * PAGE
+            assert first in await arq_jobs_in(shop.redis_client)
+        assert last in await arq_jobs_in(shop.redis_client)
+        assert len(await arq_jobs_in(shop.redis_client)) == 4 * PAGE
 
-    async def test_a_turn_that_finds_nothing_missing_changes_nothing(self, shop: ArqShop):
+    async def test_a_pass_that_finds_nothing_missing_changes_nothing(self, shop: ArqShop):
         await shop.add(*(NewJob(kind="note", module=module) for module in ("", "etl", "")))
         await shop.deliver()
-        before = {room: await tickets_in(shop.redis_client, room) for room in ("", "etl")}
+        before = {module: await arq_jobs_in(shop.redis_client, module) for module in ("", "etl")}
         await shop.reconciler.run()
-        assert {room: await tickets_in(shop.redis_client, room) for room in ("", "etl")} == before
+        assert {module: await arq_jobs_in(shop.redis_client, module) for module in ("", "etl")} == before
 
     async def test_an_urgent_job_that_was_deferred_goes_before_the_backlog_when_it_is_due(
         self, shop: ArqShop, clock: ManualClock
@@ -259,10 +265,10 @@ class TestReconciling:
         await shop.add(NewJob(kind="note", id="urgent", priority=1, delay_seconds=60))
         await shop.add(*(NewJob(kind="note") for _ in range(10)))
         await shop.deliver()
-        assert (await tickets_in(shop.redis_client))[-1] == "urgent:0"
+        assert (await arq_jobs_in(shop.redis_client))[-1] == "urgent:0"
         clock.advance(seconds=60)
         await shop.reconciler.run()
-        assert (await tickets_in(shop.redis_client))[0] == "urgent:0"
+        assert (await arq_jobs_in(shop.redis_client))[0] == "urgent:0"
 
 
 async def forget(redis_client: RedisClient, name: str) -> None:

@@ -1,4 +1,4 @@
-"""What only the local folder does: links, full disks, crashes, rival processes, and what it leaves lying about."""
+"""Blobs in a local directory: links, full disks, crashes, concurrent processes, and cleanup."""
 
 import asyncio
 import errno
@@ -40,7 +40,7 @@ def blobs(root: Path) -> DiskBlobs:
 
 
 def child(root: Path, script: str, *arguments: str) -> subprocess.Popen[str]:
-    """A process of its own that runs `script` with `blobs` open on the same root."""
+    """A separate process that runs `script` with `blobs` open on the same root."""
     command = [sys.executable, "-c", CHILD + script, str(root), *arguments]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
@@ -54,7 +54,7 @@ async def stored(blobs: DiskBlobs) -> list[str]:
 
 
 class TestLinks:
-    """A link planted in the folder must not lead a read or a write out of it."""
+    """A planted link must not lead a read or a write out of the directory."""
 
     @pytest.fixture
     async def outside(self, blobs: DiskBlobs, root: Path, tmp_path: Path) -> Path:
@@ -196,7 +196,9 @@ asyncio.run(main())
 """
 
     @pytest.mark.parametrize("chunk", [0, 1, 7])
-    async def test_a_put_killed_half_way_leaves_the_old_object_and_a_draft_that_is_swept(self, blobs, root, chunk):
+    async def test_a_put_killed_midway_leaves_the_old_object_and_a_temporary_file_that_is_swept(
+        self, blobs, root, chunk
+    ):
         await blobs.put("a", b"old")
         with child(root, self.MID_PUT, str(chunk)) as process:
             assert process.stdout is not None
@@ -240,7 +242,7 @@ asyncio.run(main())
         assert await blobs.sweep(datetime(9999, 1, 1, tzinfo=UTC)) == 0
 
 
-class TestRivalProcesses:
+class TestConcurrentProcesses:
     SCRIPT = """
 async def main():
     won = []
@@ -317,7 +319,7 @@ class TestCancelling:
         assert set(Path("/dev/fd").iterdir()) == before
 
 
-class TestHouseKeeping:
+class TestFileSystemUse:
     async def test_a_delete_takes_the_folders_it_leaves_empty(self, blobs, root):
         await blobs.put("job/1/page/1", b"x")
         await blobs.put("job/2", b"x")
@@ -326,7 +328,7 @@ class TestHouseKeeping:
         await blobs.delete("job/2")
         assert list((root / "objects").iterdir()) == []
 
-    async def test_writing_leaves_no_draft(self, blobs, root):
+    async def test_writing_leaves_no_temporary_file(self, blobs, root):
         await blobs.put("a", b"x")
         await blobs.create("b", b"x")
         with pytest.raises(BlobExists):

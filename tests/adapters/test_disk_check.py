@@ -1,4 +1,4 @@
-"""What the local folder says about its health, and about links, of which it has none."""
+"""The health check of the local directory, and its missing links."""
 
 import os
 from pathlib import Path

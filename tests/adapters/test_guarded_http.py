@@ -103,7 +103,7 @@ def poster(
 
 @pytest.fixture
 async def opened() -> AsyncIterator[Callable[..., GuardedHttpClient]]:
-    """Makes posters that are closed after the test."""
+    """Makes clients that are closed after the test."""
     async with AsyncExitStack() as stack:
 
         def make(*options: AddressFilter, **named: object) -> GuardedHttpClient:
@@ -314,7 +314,7 @@ class TestPosting:
 
 
 def self_signed(folder: Path) -> ssl.SSLContext:
-    """TLS for 127.0.0.1 with a certificate of its own making."""
+    """TLS for 127.0.0.1 with a self-signed certificate."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
     now = datetime.datetime.now(datetime.UTC)

@@ -1,4 +1,4 @@
-"""What a file that breaks its parser may cost."""
+"""Limits for a file that breaks its parser."""
 
 from penstock.adapters.local_reader import ReaderLimits
 from penstock.etl.deps import Config

@@ -1,4 +1,4 @@
-"""Traces of requests and jobs, as a real collector gets them."""
+"""Traces of requests and jobs, as a collector receives them."""
 
 import asyncio
 import subprocess
@@ -84,7 +84,7 @@ class TestRequests:
         assert collector.resource["service.name"] == "mill"
         assert collector.resource["service.instance.id"] == "host:1"
 
-    async def test_a_callers_trace_is_taken_and_given_on(self, app: App, tracing: OtelTracing, collector: Collector):
+    async def test_a_callers_trace_is_continued(self, app: App, tracing: OtelTracing, collector: Collector):
         answer = await send_request(app, "GET", "/things/7", traceparent=f"00-{TRACE}-{PARENT}-01")
         await tracing.flush()
         [span] = collector.spans
@@ -92,13 +92,13 @@ class TestRequests:
         assert answer.json == {"traceparent": f"00-{TRACE}-{span.span_id.hex()}-01", "trace": TRACE}
 
     @pytest.mark.parametrize("odd", ["nonsense", "00-0-0-01", f"00-{'0' * 32}-{PARENT}-01", "é", ""])
-    async def test_an_odd_trace_is_left_aside(self, app: App, tracing: OtelTracing, collector: Collector, odd: str):
+    async def test_a_malformed_trace_is_ignored(self, app: App, tracing: OtelTracing, collector: Collector, odd: str):
         assert (await send_request(app, "GET", "/things/7", traceparent=odd)).status == 200
         await tracing.flush()
         [span] = collector.spans
         assert span.parent_span_id == b""
 
-    async def test_a_failure_is_one_without_what_it_said(self, app: App, tracing: OtelTracing, collector: Collector):
+    async def test_a_failure_is_marked_without_its_message(self, app: App, tracing: OtelTracing, collector: Collector):
         assert (await send_request(app, "GET", "/fail")).status == 500
         assert (await send_request(app, "GET", "/nope")).status == 404
         await tracing.flush()
@@ -108,7 +108,7 @@ class TestRequests:
         assert (unknown.name, unknown.status.code) == ("GET unmatched", Status.STATUS_CODE_UNSET)
         assert b"hunter2" not in b"".join(collector.bodies)
 
-    async def test_outside_of_a_trace_there_is_nothing_to_give(self, tracing: OtelTracing):
+    async def test_outside_of_a_trace_there_is_no_header(self, tracing: OtelTracing):
         assert tracing.outgoing() == {}
         assert trace_id.get() == ""
 
@@ -138,7 +138,7 @@ class TestJobs:
         assert b"hunter2" not in b"".join(collector.bodies)
 
 
-class TestACollectorThatIsAway:
+class TestAnUnreachableCollector:
     @pytest.mark.parametrize("silent", [False, True])
     async def test_it_slows_and_breaks_no_request_and_no_stop(self, collector: Collector, tmp_path: Path, silent: bool):
         collector.answering.clear()
@@ -160,7 +160,7 @@ def test_it_is_imported_only_when_it_is_asked_for():
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
-async def test_spans_that_wait_are_sent_at_a_stop(collector: Collector):
+async def test_queued_spans_are_exported_on_shutdown(collector: Collector):
     tracing = tracing_to(collector.url)
     run = tracing.jobs({"k": _nothing})["k"]
     await run(_job())

@@ -1,4 +1,4 @@
-"""What the redis_client to Redis does when Redis is well, gone, silent, in trouble, or not Redis."""
+"""The Redis client when Redis is up, down, silent, returns errors, or is not Redis."""
 
 import asyncio
 import random
@@ -53,13 +53,13 @@ async def linked(url: str) -> AsyncIterator[RedisClient]:
 
 
 def tell(server: ValkeyServer, *command: str) -> object:
-    """A command by someone else than the redis_client."""
+    """A command by another client."""
     with Redis.from_url(server.url, decode_responses=True) as client:
         return client.execute_command(*command)
 
 
 async def turns() -> None:
-    """Let the event loop send what is to be sent and see what has come."""
+    """Let the event loop send and receive."""
     for _ in range(100):
         await asyncio.sleep(0)
 
@@ -71,7 +71,7 @@ async def refused(redis_client: RedisClient, *command: str) -> RedisUnavailable:
 
 
 async def open_breaker(redis_client: RedisClient) -> None:
-    """Let three calls fail at once, so that a silent server costs the time of one."""
+    """Let three calls fail at once, so that a silent server costs one timeout."""
     results = await asyncio.gather(*(redis_client.execute("PING") for _ in range(3)), return_exceptions=True)
     assert [type(result) for result in results] == [RedisUnavailable] * 3
     assert redis_client.breaker.open
@@ -89,7 +89,7 @@ class TestWhenAllIsWell:
         server.flush()
         assert [await redis_client.run_script(ADD, ["n"], 2) for _ in range(2)] == [2, 4]
 
-    async def test_the_client_works_inside_faults(self, redis_client: RedisClient):
+    async def test_the_raw_client_works_inside_mapped_errors(self, redis_client: RedisClient):
         with redis_client.mapped_errors():
             assert await redis_client.raw.set("word", "kept")
             assert await redis_client.raw.get("word") == b"kept"
@@ -99,7 +99,7 @@ class TestWhenAllIsWell:
         RedisClient(server.url)
         assert not redis_client.breaker.open
 
-    async def test_a_mistake_of_ours_is_no_outage(self, redis_client: RedisClient):
+    async def test_an_invalid_command_is_no_outage(self, redis_client: RedisClient):
         await redis_client.execute("SET", "word", "no number")
         for _ in range(5):
             with pytest.raises(ResponseError, match="not an integer"):
@@ -107,14 +107,16 @@ class TestWhenAllIsWell:
         assert not redis_client.breaker.open
 
 
-class TestWhenItIsGone:
+class TestWhenItIsDown:
     async def test_a_call_says_so_at_once_and_without_an_address(self, redis_client: RedisClient, server: ValkeyServer):
         server.kill()
         error = await refused(redis_client)
         assert error.values["reason"] == "Connection refused"
         assert (error.code, error.internal_outage, error.retryable) == ("REDIS_UNAVAILABLE", True, True)
 
-    async def test_the_client_inside_faults_says_the_same(self, redis_client: RedisClient, server: ValkeyServer):
+    async def test_the_raw_client_inside_mapped_errors_raises_the_same(
+        self, redis_client: RedisClient, server: ValkeyServer
+    ):
         server.kill()
         with pytest.raises(RedisUnavailable, match="Connection refused"), redis_client.mapped_errors():
             await redis_client.raw.get("word")
@@ -125,7 +127,7 @@ class TestWhenItIsGone:
         assert "s3cret" not in str(error)
         assert "no-such-host" not in str(error)
 
-    async def test_it_is_left_alone_and_found_back_by_itself(
+    async def test_the_breaker_opens_and_closes_by_itself(
         self, redis_client: RedisClient, server: ValkeyServer, clock: ManualClock
     ):
         assert await redis_client.execute("PING")
@@ -137,7 +139,7 @@ class TestWhenItIsGone:
         assert await redis_client.execute("PING")
         assert (redis_client.breaker.open, redis_client.breaker.reason) == (False, "")
 
-    async def test_connections_from_before_a_restart_are_replaced_without_anyone_noticing(
+    async def test_stale_connections_are_replaced_after_a_restart(
         self, redis_client: RedisClient, server: ValkeyServer
     ):
         await asyncio.gather(*(redis_client.execute("PING") for _ in range(10)))
@@ -171,7 +173,7 @@ class TestWhenItIsSilent:
         clock.advance(seconds=REST_SECONDS)
         assert await redis_client.execute("ECHO", "mine") == b"mine"
 
-    async def test_while_one_call_looks_whether_it_is_back_the_others_do_not_wait(
+    async def test_while_one_call_probes_the_others_fail_at_once(
         self, redis_client: RedisClient, server: ValkeyServer, clock: ManualClock
     ):
         server.pause()
@@ -192,9 +194,7 @@ class TestWhenItIsSilent:
         assert {type(result) for result in results} == {RedisUnavailable}
         assert time.monotonic() - began < ANSWER_SECONDS + SLACK_SECONDS
 
-    async def test_a_link_to_it_can_be_closed_while_a_large_command_is_on_its_way(
-        self, redis_client: RedisClient, server: ValkeyServer
-    ):
+    async def test_a_client_can_be_closed_during_a_large_command(self, redis_client: RedisClient, server: ValkeyServer):
         assert await redis_client.execute("PING")
         server.pause()
         large = asyncio.create_task(redis_client.execute("SET", "word", "x" * 10_000_000))
@@ -207,7 +207,7 @@ class TestWhenItIsSilent:
         await turns()  # the rest of the command has nowhere to go now, and its socket is closed
 
 
-class TestWhenItIsInTrouble:
+class TestErrorReplies:
     async def test_a_wrong_password_is_named_and_not_shown(self, server: ValkeyServer):
         tell(server, "CONFIG", "SET", "requirepass", "r1ght-s3cret")
         async with linked(f"{server.url}?password=wr0ng-s3cret") as redis_client:
@@ -259,7 +259,7 @@ class TestWhenItIsInTrouble:
                 assert await redis_client.execute("SET", "word", "new")
             assert tell(new_primary, "GET", "word") == "new"
 
-    async def test_a_replica_that_lost_its_primary_is_away(self, redis_client: RedisClient, server: ValkeyServer):
+    async def test_a_replica_without_its_primary_is_unavailable(self, redis_client: RedisClient, server: ValkeyServer):
         tell(server, "CONFIG", "SET", "replica-serve-stale-data", "no")
         tell(server, "REPLICAOF", "127.0.0.1", "1")
         assert "MASTERDOWN" in str(await refused(redis_client, "GET", "word"))
@@ -277,9 +277,7 @@ class TestWhenItIsInTrouble:
                 reasons.add(redis_client.breaker.reason)
         await reload
 
-    async def test_a_server_that_is_kept_busy_by_a_script_is_away(
-        self, redis_client: RedisClient, server: ValkeyServer
-    ):
+    async def test_a_server_blocked_by_a_script_is_unavailable(self, redis_client: RedisClient, server: ValkeyServer):
         tell(server, "CONFIG", "SET", "busy-reply-threshold", "1")
         endless = asyncio.create_task(asyncio.to_thread(tell, server, "EVAL", "while true do end", "0"))
         try:
@@ -302,7 +300,7 @@ class TestWhenItIsInTrouble:
             error = await refused(redis_client)
         assert error.values["reason"] == "the server does not speak the Redis protocol"
 
-    async def test_who_hangs_up_is_away(self):
+    async def test_a_closed_connection_is_unavailable(self):
         async with stranger(b"") as url, linked(url) as redis_client:
             assert "connection" in str(await refused(redis_client)).lower()
 
@@ -378,7 +376,7 @@ def _echo(redis_client: RedisClient, way: str) -> Callable[[str], Coroutine[Any,
 
 @asynccontextmanager
 async def stranger(greeting: bytes) -> AsyncIterator[str]:
-    """Someone else at the address: says one thing to whoever speaks, and hangs up."""
+    """Another kind of server at the address: sends one reply and closes the connection."""
 
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(100)

@@ -1,4 +1,4 @@
-"""What is particular to run state in Redis; what it shares with the table is in tests/conformance."""
+"""Run state in Redis, beyond the suite in tests/conformance."""
 
 import asyncio
 import time
@@ -41,7 +41,7 @@ async def size(redis_client: RedisClient) -> int:
     return int(await redis_client.execute("DBSIZE"))
 
 
-class TestWhatOthersSee:
+class TestStoredFormat:
     async def test_an_entry_is_a_hash_at_its_key(self, runs: RedisRunState, redis_client: RedisClient):
         await runs.put(RunEntry(key=KEY, run=2, order=9, status="ocr", fields={"phase": "ocr", "page": 3}))
         found = await redis_client.execute("HGETALL", KEY)
@@ -72,9 +72,7 @@ class TestWhatOthersSee:
         assert await redis_client.execute("HMGET", KEY, "error_code", "progress") == [None, b"50"]
 
     @pytest.mark.parametrize(("final", "seconds"), [(False, LIVE_SECONDS), (True, FINAL_SECONDS)])
-    async def test_redis_forgets_it_by_itself(
-        self, runs: RedisRunState, redis_client: RedisClient, final: bool, seconds: int
-    ):
+    async def test_redis_expires_it(self, runs: RedisRunState, redis_client: RedisClient, final: bool, seconds: int):
         await runs.put(entry(final=final))
         assert (seconds - 30) * 1000 < await redis_client.execute("PTTL", KEY) <= seconds * 1000
 
@@ -94,8 +92,8 @@ class TestWhatOthersSee:
         assert await redis_client.execute("ZCARD", "penstock:run-ends") == 1
 
 
-class TestWhatRedisForgot:
-    """A key that Redis let go of is deleted here by hand: it may do so at any moment, and tests do not wait for it."""
+class TestExpiredInRedis:
+    """A key that Redis expired is deleted here by hand, so that tests do not wait for it."""
 
     async def test_a_list_drops_it_and_its_page_is_still_full(self, runs: RedisRunState, redis_client: RedisClient):
         for number in range(10):
@@ -144,7 +142,7 @@ class TestSweep:
         assert await runs.sweep() == 1
         assert await size(redis_client) == 0
 
-    async def test_more_than_one_bite_is_swept_at_once(
+    async def test_more_than_one_batch_is_swept_at_once(
         self, runs: RedisRunState, redis_client: RedisClient, clock: ManualClock
     ):
         for number in range(BATCH * 2 + 1):
@@ -172,6 +170,7 @@ class TestSweep:
         assert (await runs.get(KEY), await keys_with(runs)) == (entry(2), [KEY])
 
 
+@pytest.mark.storm
 class TestStorms:
     @pytest.fixture
     def server(self) -> Iterator[ValkeyServer]:
@@ -204,7 +203,7 @@ class TestStorms:
             await runs.put(entry(4))
         await runs.put(entry(6))
 
-    async def test_paused_it_is_away_and_comes_back_by_itself(
+    async def test_a_paused_redis_is_unavailable_and_used_again_later(
         self, runs: RedisRunState, server: ValkeyServer, clock: ManualClock
     ):
         await runs.put(entry(1))

@@ -1,4 +1,4 @@
-"""What only blobs on S3 do, beyond the suite in tests/conformance: parts, drafts, racers from elsewhere, neighbours."""
+"""Blobs on S3, beyond the suite in tests/conformance: multipart uploads, concurrent creates, foreign keys."""
 
 import asyncio
 import hashlib
@@ -23,8 +23,8 @@ PART = writing.PART_BYTES
 FOREVER = datetime(9999, 1, 1, tzinfo=UTC)
 
 
-def opened(place: S3Bucket) -> S3Blobs:
-    return S3Blobs(place, clock=SystemClock())
+def opened(bucket: S3Bucket) -> S3Blobs:
+    return S3Blobs(bucket, clock=SystemClock())
 
 
 @pytest.fixture
@@ -33,11 +33,11 @@ def blobs(s3_bucket: S3Bucket) -> S3Blobs:
 
 
 class Bucket:
-    """What is in the bucket under this test's prefix, told by the store itself."""
+    """What is in the bucket under this test's prefix, as the store itself reports."""
 
-    def __init__(self, server: AnyS3, place: S3Bucket) -> None:
+    def __init__(self, server: AnyS3, bucket: S3Bucket) -> None:
         self._server = server
-        self._place = place
+        self._place = bucket
 
     def put(self, key: str, content: bytes = b"foreign") -> None:
         assert self._server.call("PUT", f"/{self._place.bucket}/{self._place.root}{key}", body=content)[0] == 200
@@ -170,11 +170,11 @@ async def one(content: bytes) -> AsyncIterator[bytes]:
     yield content
 
 
-class TestRacers:
-    """Each store has its own line for racers, as each process has: here the store decides."""
+class TestConcurrentCreates:
+    """Each store object has its own locks, as each process has: here the store decides."""
 
-    async def race(self, place: S3Bucket, racers: list[bytes]) -> list[object]:
-        tries = [opened(place).create("prize", content) for content in racers]
+    async def race(self, bucket: S3Bucket, racers: list[bytes]) -> list[object]:
+        tries = [opened(bucket).create("prize", content) for content in racers]
         return list(await asyncio.gather(*tries, return_exceptions=True))
 
     @pytest.mark.parametrize("size", [1, PART + 1], ids=["small", "large"])
@@ -185,7 +185,7 @@ class TestRacers:
         assert b"".join([chunk async for chunk in blobs.stream("prize")]) == racers[winner]
         assert (bucket.stored(), bucket.unfinished()) == (["prize"], [])
 
-    async def test_small_and_large_racers_meet(self, blobs, bucket, s3_bucket):
+    async def test_a_small_and_a_large_create_race(self, blobs, bucket, s3_bucket):
         results = await self.race(s3_bucket, [b"a", b"b" * (PART + 1), b"c"])
         assert [isinstance(result, BlobExists) for result in results].count(False) == 1
         assert bucket.stored() == ["prize"]
@@ -257,7 +257,7 @@ class TestNeighbours:
         assert await everything(stores[0], "") == ["a", "sub/a"]
 
     async def test_a_whole_bucket_is_a_store_too(self, s3_server):
-        store = opened(s3_server.place(s3_server.bucket("penstock-whole")))
+        store = opened(s3_server.bucket_config(s3_server.bucket("penstock-whole")))
         await store.put("a/b", b"x")
         assert await everything(store, "") == ["a/b"]
         await store.check()

@@ -48,7 +48,7 @@ class StoreInByteOrder:
 
 
 class StoreThatWalks(StoreInByteOrder):
-    """Answers as SeaweedFS does: folder by folder, and sometimes forgetful."""
+    """Answers as SeaweedFS does: directory by directory, with omissions."""
 
     def place(self, key: str) -> str:
         return key.replace("/", "\0")
@@ -64,7 +64,7 @@ STORES = pytest.mark.parametrize("store_of", [StoreInByteOrder, StoreThatWalks])
 
 
 async def read_to_the_end(store: StoreInByteOrder, *, page: int) -> tuple[list[str], int]:
-    """All keys, page by page, and the most that one page needed to ask."""
+    """All keys, page by page, and the most requests that one page needed."""
     found: list[str] = []
     worst, more = 0, True
     while more:

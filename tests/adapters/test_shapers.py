@@ -1,4 +1,4 @@
-"""The post-processors that need no model, with the real sandbox and a real store."""
+"""The post-processors without a model, with the real sandbox and a real store."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from penstock.adapters.disk import DiskBlobs
 from penstock.adapters.shapers import MOST_SCHEMA_BYTES, FieldsShaper, SkipShaper
@@ -22,6 +23,8 @@ from penstock.kernel.sandbox.errors import SandboxedFailure
 from penstock.kernel.sandbox.limits import SandboxLimits
 from tests.documents.extract.fields.fill import DATE, NUMBER, TEXT, array, boxed, lines, record, tabled
 from tests.kernel.sandbox.processes import children_of, until, zygote, zygotes
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 READING = Reading(
     markdown_key="users/1/etl_artifacts/2/3/mineru.md",
@@ -39,7 +42,7 @@ class Unwanted(Exception):
 
 @dataclass
 class QuietDesk:
-    """A desk that keeps what it is told."""
+    """A stage context that records its progress."""
 
     folder: str = "users/1/etl_artifacts/2/3/"
     provider_task_id: str | None = None
@@ -53,13 +56,13 @@ class QuietDesk:
 
 
 class DeskOfACancelledTask(QuietDesk):
-    """A desk where nothing is wanted any more."""
+    """A stage context of a cancelled task."""
 
     async def progress(self, done: int, of: int) -> None:
         raise Unwanted
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def sandbox() -> AsyncIterator[Sandbox]:
     async with Sandbox() as sandbox:
         yield sandbox
@@ -84,7 +87,7 @@ def rule(schema: Any) -> ExtractionRule:
 
 
 class TestSkip:
-    async def test_gives_the_markdown_and_what_is_known_of_it(self):
+    async def test_returns_the_markdown_key_and_its_metadata(self):
         desk = QuietDesk()
         shaped = await SkipShaper().shape("a.pdf", READING, ExtractionRule(), desk)
         assert shaped.value == {
@@ -103,7 +106,7 @@ class TestSkip:
 
 
 class TestFields:
-    async def test_are_found_with_their_places(self, shaper: FieldsShaper, blobs: DiskBlobs, tmp_path: Path):
+    async def test_are_found_with_their_citations(self, shaper: FieldsShaper, blobs: DiskBlobs, tmp_path: Path):
         pages = [
             boxed([("Invoice No.", 50), ("A-17", 200)], [("日期 Date：2026年1月5日", 50)]),
             tabled(("Name", "Amount"), ("Apple", "3.00"), ("Total", "3.00"), number=2),
@@ -129,7 +132,7 @@ class TestFields:
         assert (shaped.usage, desk.told) == ({}, [(0, 1), (1, 1)])
         assert not list((tmp_path / "scratch").iterdir())
 
-    async def test_that_are_met_twice_are_told(self, shaper: FieldsShaper, blobs: DiskBlobs):
+    async def test_that_occur_twice_are_ambiguous(self, shaper: FieldsShaper, blobs: DiskBlobs):
         await keep(blobs, lines("Total: 4", "Total: 5"))
         shaped = await shaper.shape("a.pdf", READING, rule(SCHEMA), QuietDesk())
         assert (shaped.value["total"], shaped.usage) == (None, {"ambiguous": ["/total"]})
@@ -146,15 +149,13 @@ class TestFields:
             record(x={"description": "x" * MOST_SCHEMA_BYTES}),
         ],
     )
-    async def test_are_not_looked_for_by_a_schema_that_is_none(
-        self, shaper: FieldsShaper, blobs: DiskBlobs, schema: Any
-    ):
+    async def test_are_refused_for_an_invalid_schema(self, shaper: FieldsShaper, blobs: DiskBlobs, schema: Any):
         await keep(blobs, lines("x: 1"))
         with pytest.raises(FieldsSchemaUnusable) as caught:
             await shaper.shape("a.pdf", READING, rule(schema), QuietDesk())
         assert caught.value.retryable is False
 
-    async def test_are_not_looked_for_by_a_schema_without_end(self, shaper: FieldsShaper):
+    async def test_are_refused_for_a_schema_nested_too_deeply(self, shaper: FieldsShaper):
         schema: dict[str, Any] = {}
         for _ in range(5000):
             schema = {"not": schema}
@@ -173,9 +174,7 @@ class TestFields:
         await keep(blobs, lines("Total: 4"))
         assert (await shaper.shape("a.pdf", READING, rule(SCHEMA), QuietDesk())).value["total"] == 4
 
-    async def test_that_are_late_by_the_clock_may_be_looked_for_again(
-        self, blobs: DiskBlobs, sandbox: Sandbox, tmp_path: Path
-    ):
+    async def test_that_time_out_may_be_retried(self, blobs: DiskBlobs, sandbox: Sandbox, tmp_path: Path):
         slow = record(it={"type": "string", "pattern": "^(a|aa)+$(?<!b)"})
         await keep(blobs, lines(*(f"It: {'a' * 900}!" for _ in range(1000))))
         shaper = FieldsShaper(blobs, sandbox, tmp_path / "scratch", SandboxLimits(cpu_seconds=60, seconds=0.5))
@@ -183,6 +182,7 @@ class TestFields:
             await shaper.shape("a.pdf", READING, rule(slow), QuietDesk())
         assert (late.value.retryable, late.value.internal_outage) == (True, False)
 
+    @pytest.mark.storm
     async def test_of_a_thousand_pages_take_the_memory_of_a_few(self, blobs: DiskBlobs, tmp_path: Path):
         prose = "Nothing that anybody asks for stands here. " * 1000
         pages = (

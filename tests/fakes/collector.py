@@ -1,4 +1,4 @@
-"""A collector of traces: takes what OpenTelemetry sends over HTTP and keeps it, or never answers."""
+"""An OpenTelemetry collector that keeps the spans it receives, or never answers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,7 +10,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 
 class Collector:
-    """What came in. `answering` can be cleared: then it takes requests and is silent."""
+    """The received spans. Clear `answering` to accept requests without answering them."""
 
     def __init__(self) -> None:
         self.requests: list[ExportTraceServiceRequest] = []
@@ -21,7 +21,7 @@ class Collector:
 
     @property
     def spans(self) -> list[Span]:
-        """Every span, in the order in which they came."""
+        """Every span, in the order of arrival."""
         return [
             span
             for request in self.requests
@@ -32,12 +32,12 @@ class Collector:
 
     @property
     def resource(self) -> dict[str, str]:
-        """What the first request says of its sender."""
+        """The resource attributes of the first request."""
         attributes = self.requests[0].resource_spans[0].resource.attributes
         return {pair.key: pair.value.string_value for pair in attributes}
 
     async def take(self, request: web.Request) -> web.Response:
-        """One batch of spans."""
+        """Receive one batch of spans."""
         body = await request.read()
         await self.answering.wait()
         self.bodies.append(body)
@@ -46,13 +46,13 @@ class Collector:
 
 
 def attributes(span: Span) -> dict[str, str | int]:
-    """What a span says."""
+    """The attributes of a span."""
     return {pair.key: pair.value.string_value or pair.value.int_value for pair in span.attributes}
 
 
 @asynccontextmanager
 async def collecting() -> AsyncIterator[Collector]:
-    """A collector at an address of its own."""
+    """A running collector."""
     collector = Collector()
     app = web.Application()
     app.router.add_post("/v1/traces", collector.take)

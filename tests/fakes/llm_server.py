@@ -1,4 +1,4 @@
-"""A server that speaks OpenAI's chat completions over real HTTP, and is as odd as the name of the model asks for.
+"""An OpenAI-compatible chat completions server over real HTTP; the model name selects its behaviour.
 
     async with LlmServer() as server:
         server.answers(lambda call: {"total": 12.5})    # the good answer: a value (sent as JSON), or a text as it is
@@ -46,7 +46,7 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from tests.fakes.llm_ways import (
+from tests.fakes.llm_behaviours import (
     BEHAVIOURS,
     BODIES,
     GOOD,
@@ -69,7 +69,7 @@ Answers = Callable[[Call], Any]
 
 
 class LlmServer:
-    """The server; it listens on loopback while it is entered."""
+    """The server; it listens on loopback inside the context."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -96,15 +96,15 @@ class LlmServer:
 
     @property
     def base_url(self) -> str:
-        """What LLM_BASE_URL is to be."""
+        """The value for LLM_BASE_URL."""
         return f"http://127.0.0.1:{self._runner.addresses[0][1]}/v1"
 
     def answers(self, answers: Answers) -> None:
-        """Give the good answers from now on."""
+        """Return only good answers from now on."""
         self._answers = answers
 
     async def until_asked(self, times: int = 1) -> None:
-        """Return when that many calls have come."""
+        """Wait until that many calls have arrived."""
         async with asyncio.timeout(PATIENCE_SECONDS), self._came:
             await self._came.wait_for(lambda: len(self.calls) >= times)
 
@@ -126,7 +126,7 @@ class LlmServer:
         return web.json_response({})
 
     def _ways(self, call: Call) -> list[str]:
-        """The behaviours that hold for this call."""
+        """The behaviours that apply to this call."""
         again = self._asked[call.model] > 1
         ways = [way.removesuffix(ONCE) for way in call.model.split("+") if not (again and way.endswith(ONCE))]
         return ways if BEHAVIOURS.issuperset(ways) else ["no-such-model"]
@@ -175,7 +175,7 @@ class LlmServer:
 
 
 def _usage(prompt: str, text: str) -> dict[str, Any]:
-    """A token for every four characters, and half of the prompt known already."""
+    """A token per four characters, and half of the prompt cached."""
     asked, said = 1 + len(prompt) // 4, 1 + len(text) // 4
     details = {"cached_tokens": asked // 2}
     total = {"prompt_tokens": asked, "completion_tokens": said, "total_tokens": asked + said}

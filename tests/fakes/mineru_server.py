@@ -38,7 +38,7 @@ LARGEST = 64 * 1024 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """What came in."""
+    """A received request."""
 
     method: str
     path: str
@@ -54,7 +54,7 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Said:
-    """An answer out of turn: a status with JSON, or with bytes, or a cut connection."""
+    """An exceptional response: a status with JSON or bytes, or a closed connection."""
 
     status: int = 200
     json: Any = None
@@ -65,7 +65,7 @@ class Said:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """What a look at a job of the cloud sees."""
+    """The status of a job of the cloud."""
 
     state: str
     done: int = 0
@@ -85,7 +85,7 @@ USUAL = [
 
 
 class _Server:
-    """What both have in common."""
+    """What both servers share."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -260,7 +260,7 @@ class MineruCloud(_Server):
 
 
 class MineruApi(_Server):
-    """A server of one's own."""
+    """A self-hosted server."""
 
     def __init__(self, *, is_old: bool = False, has_jobs: bool = True) -> None:
         self._is_old = is_old

@@ -1,4 +1,4 @@
-"""A transaction pooler that is as unkind as a pooler may be.
+"""A PostgreSQL transaction pooler that is as strict as a pooler may be.
 
 It stands between clients and a few real connections to PostgreSQL, as pgbouncer and Supavisor do in transaction mode:
 a client holds a server connection only until its transaction ends. A real pooler often gives back the same one; this
@@ -118,7 +118,7 @@ class Peer(asyncio.Protocol):
 
 
 class Backend:
-    """A place in the pool: a connection to PostgreSQL, made when needed and made again when it was lost."""
+    """A slot in the pool: a connection to PostgreSQL, made on demand and again when it was lost."""
 
     def __init__(self, socket: Path, database: str) -> None:
         self._socket = socket
@@ -138,13 +138,13 @@ class Backend:
         return self._peer
 
     async def drop(self) -> None:
-        """Leave the server, which rolls back what was open."""
+        """Close the server connection, which rolls back what was open."""
         if self._peer is not None:
             await self._peer.close()
         self._peer = None
 
     async def ask_to_cancel(self) -> None:
-        """Ask the server to cancel what this connection is doing: a short connection of its own says so."""
+        """Ask the server to cancel the query of this connection, over a short connection of its own."""
         peer = await self._open()
         peer.send(Message(b"", struct.pack("!i", CANCEL) + self.key.body))
         try:
@@ -239,7 +239,7 @@ class TransactionPooler:
             await client.close()
 
     async def _welcome(self, client: Peer, key: bytes) -> bool:
-        """Answer the start as PostgreSQL would; False when the client only came to cancel another's query."""
+        """Answer the startup as PostgreSQL would; False if the client only came to cancel another's query."""
         request = await client.read()
         while request.code in {SSL, GSS}:
             client.send_bytes(NO_ENCRYPTION)
@@ -304,7 +304,7 @@ async def _relay(client: Peer, server: Peer, last: set[bytes]) -> None:
 
 
 async def _relay_answers(server: Peer, client: Peer) -> bytes:
-    """Pass answers back up to ReadyForQuery; a COPY (asked for in a simple query) lets the client speak meanwhile."""
+    """Pass responses back up to ReadyForQuery; a COPY in a simple query lets the client send meanwhile."""
     async with asyncio.TaskGroup() as tasks:
         copy: asyncio.Task[None] | None = None
         while (answer := await server.read()).kind != READY:

@@ -1,4 +1,4 @@
-"""Receivers of webhooks: real HTTP servers on loopback, named by what they do to those who post to them."""
+"""Webhook receivers: real HTTP servers on loopback, named by what they do to the sender."""
 
 import asyncio
 import ssl
@@ -14,7 +14,7 @@ SHUTDOWN_SECONDS = 0.05  # what still hangs then is cut off
 
 @dataclass(frozen=True, kw_only=True)
 class Posted:
-    """What came in."""
+    """A received request."""
 
     method: str
     path: str
@@ -23,7 +23,7 @@ class Posted:
 
 
 class Receiver:
-    """Takes everything, and remembers it."""
+    """Accepts and records everything."""
 
     def __init__(self, *, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> None:
         self.heard: list[Posted] = []
@@ -46,7 +46,7 @@ class Receiver:
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """Its URL."""
         return f"http{'s' if self._tls else ''}://{self._host}:{self.port}/hook"
 
     async def _take(self, request: web.Request) -> web.StreamResponse:
@@ -56,7 +56,7 @@ class Receiver:
         return await self.answer(request)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """What it says."""
+        """The response."""
         return web.Response(text="thank you")
 
 
@@ -87,7 +87,7 @@ class ReceiverThatSendsBytes(Receiver):
 
 
 class ReceiverThatStalls(Receiver):
-    """Takes the post and never answers."""
+    """Accepts the request and never answers."""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         await asyncio.Event().wait()
@@ -95,7 +95,7 @@ class ReceiverThatStalls(Receiver):
 
 
 class ReceiverThatTrickles(Receiver):
-    """Says 200 at once, and then never comes to an end."""
+    """Sends the status at once, and then a body that never ends."""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         answer = web.StreamResponse(headers={"Content-Type": "text/plain"})
@@ -106,7 +106,7 @@ class ReceiverThatTrickles(Receiver):
 
 
 class ReceiverThatNeverStops(Receiver):
-    """Answers with text without an end, as fast as it is read; `sent` counts the bytes."""
+    """Answers with an endless text, as fast as it is read; `sent` counts the bytes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class ReceiverThatNeverStops(Receiver):
 
 
 class ReceiverThatHangsUp(Receiver):
-    """Takes the post and cuts the connection."""
+    """Accepts the request and closes the connection."""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         assert request.transport is not None
@@ -135,7 +135,7 @@ class ReceiverThatHangsUp(Receiver):
 
 
 class PlainSocket:
-    """Listens, remembers every byte, and answers with some of its own: no HTTP, unless they are."""
+    """Listens, records every byte, and answers with given bytes: not HTTP, unless they are."""
 
     def __init__(self, says: bytes = b"") -> None:
         self.connections = 0
@@ -152,13 +152,13 @@ class PlainSocket:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port it listens on."""
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """Its URL."""
         return f"http://127.0.0.1:{self.port}/"
 
     async def _meet(self, reader: StreamReader, writer: StreamWriter) -> None:

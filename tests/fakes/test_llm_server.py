@@ -1,4 +1,4 @@
-"""The stub itself: its docstring is the list of what it can do."""
+"""The fake server itself: its docstring lists its behaviours."""
 
 import json
 import re
@@ -6,8 +6,8 @@ import re
 import aiohttp
 
 from tests.fakes import llm_server
+from tests.fakes.llm_behaviours import BEHAVIOURS, GOOD
 from tests.fakes.llm_server import LlmServer
-from tests.fakes.llm_ways import BEHAVIOURS, GOOD
 
 
 async def said(server: LlmServer, model: str, **more: object) -> tuple[int, str]:

@@ -150,6 +150,7 @@ async def test_a_query_is_cancelled_where_it_runs(client: asyncpg.Connection):
     assert await client.fetchval("SELECT 1") == 1
 
 
+@pytest.mark.storm
 async def test_clients_are_served_again_after_the_server_was_killed(pooler: TransactionPooler, server: PostgresServer):
     await _execute(pooler, PID)
     server.kill()

@@ -17,7 +17,7 @@ from penstock.kernel.hub import PAGE, Hub
 from penstock.kernel.message import Event
 from penstock.kernel.subscription import QUEUE_BYTES, Subscription
 from tests.conftest import open_db
-from tests.fakes.listeners import Heard, parse_all
+from tests.fakes.sse import Heard, parse_all
 from tests.plans import recorded
 
 PATIENT_SECONDS = 30

@@ -11,7 +11,7 @@ from penstock.kernel.events import EVERYTHING, Interest
 from penstock.kernel.hub import Hub, NoLiveEvents, TooManyStreams
 from penstock.kernel.migrations import migrate
 from tests.conftest import open_db
-from tests.fakes.listeners import parse_all
+from tests.fakes.sse import parse_all
 from tests.kernel.test_hub import PATIENT_SECONDS, hear, numbers, running, tell, watching
 from tests.servers.postgres import PostgresServer
 

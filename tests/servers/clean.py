@@ -44,7 +44,7 @@ HOPELESS = (asyncpg.LockNotAvailableError, asyncpg.OperatorInterventionError, as
 
 
 class CleanDatabases:
-    """Copies of a template, each handed to one test at a time."""
+    """Copies of a template, each used by one test at a time."""
 
     def __init__(self, server: Databases, template: str, *, prefix: str = "penstock_test_") -> None:
         self._server = server
@@ -57,7 +57,7 @@ class CleanDatabases:
 
     @contextmanager
     def one(self) -> Iterator[str]:
-        """The URL of a database that is as if new. It is cleaned when it is next wanted: by then its user is gone."""
+        """The URL of a clean database. It is cleaned when it is next requested: by then its user is gone."""
         copy = self._cleaned() or self._new()
         try:
             yield self._server.url(copy.name)
@@ -98,7 +98,7 @@ class CleanDatabases:
 
 
 class _Copy:
-    """One database, and a connection to it that waits beside the test."""
+    """One database, and a connection to it that stays open beside the test."""
 
     def __init__(self, name: str, dsn: str) -> None:
         self.name = name
@@ -112,7 +112,7 @@ class _Copy:
         self._shape = await self._connection.fetchval(SHAPE)
 
     async def clean(self) -> bool:
-        """Empty it; false when that is not enough to make it as if new."""
+        """Empty it; False if that does not make it as if new."""
         try:
             return await self._empty()
         except HOPELESS:
@@ -132,7 +132,7 @@ class _Copy:
         return True
 
     async def leave(self) -> None:
-        """Let go of it."""
+        """Close the connection."""
         if self._connection is not None:
             with suppress(*HOPELESS):
                 await self._connection.close()

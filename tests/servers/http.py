@@ -17,7 +17,7 @@ CONNECTIONS = 4096  # open ones; the server takes no more, idle ones included
 
 @asynccontextmanager
 async def serving(app: FastAPI, port: int = 0) -> AsyncIterator[str]:
-    """Serve an app, on a free port if none is given; gives its address."""
+    """Serve an app, on a free port by default; yields its URL."""
     port = port or free_port()
     server = Server(
         app,

@@ -65,17 +65,17 @@ class ServerFailed(Exception):
 
 
 class Databases:
-    """Makes and drops databases on a server, and tells how to reach them."""
+    """Creates and drops databases on a server, and knows their URLs."""
 
     def __init__(self, admin_url: str) -> None:
         self._admin = urlsplit(admin_url)._replace(scheme="postgresql")  # a SQLAlchemy address serves as well
 
     def dsn(self, database: str) -> str:
-        """The address of a database for ``asyncpg.connect``."""
+        """The URL of a database for ``asyncpg.connect``."""
         return self._admin._replace(path="/" + quote(database)).geturl()
 
     def url(self, database: str) -> str:
-        """The address of a database for SQLAlchemy's ``create_async_engine``."""
+        """The URL of a database for SQLAlchemy's ``create_async_engine``."""
         return self.dsn(database).replace("postgresql:", "postgresql+asyncpg:", 1)
 
     def create_database(self, name: str, template: str | None = None) -> None:
@@ -85,11 +85,11 @@ class Databases:
         self._execute(f"CREATE DATABASE {_quoted(name)}{copied}")
 
     def drop_database(self, name: str) -> None:
-        """Drop a database if it is there, throwing out whoever is connected."""
+        """Drop a database if it exists, and terminate its connections."""
         self._execute(f"DROP DATABASE IF EXISTS {_quoted(name)} WITH (FORCE)")
 
     def stop(self) -> None:
-        """A server that is not ours keeps running."""
+        """An external server keeps running."""
 
     def __enter__(self) -> Self:
         return self
@@ -120,7 +120,7 @@ class PostgresServer(Databases):
 
     @classmethod
     def start(cls, fsync: bool = False, shared_buffers: str = "256MB") -> Self:
-        """Make a new server and start it. ``fsync`` makes it as durable as a real one, on a disk; for benches."""
+        """Create a new server and start it. ``fsync`` makes it as durable as a real one, on a disk; for benches."""
         settings = ALWAYS | {"shared_buffers": shared_buffers} | (DURABLE if fsync else NOT_DURABLE)
         place = _temporary_place() if fsync else quick_place()
         server = cls(_new_folder(place), _reachable_programs(), settings)
@@ -151,7 +151,7 @@ class PostgresServer(Databases):
             raise ServerFailed(f"The server did not start:\n{self._log.read_text(errors='replace')[-5000:]}")
 
     def shut_down(self) -> None:
-        """End the server in good order ("fast": open transactions are rolled back) and keep its data."""
+        """Shut the server down in good order ("fast": open transactions are rolled back) and keep its data."""
         if self._child is None:
             return
         self.resume()
@@ -163,7 +163,7 @@ class PostgresServer(Databases):
         self._child = None
 
     def stop(self) -> None:
-        """End the server and remove its files. Harmless when repeated, and in a process that was forked from ours."""
+        """Stop the server and remove its files. Harmless when repeated, and in a process forked from ours."""
         if os.getpid() != self._owner:
             return
         self.shut_down()
@@ -180,12 +180,12 @@ class PostgresServer(Databases):
         _kill_all_in(self._data)
 
     def pause(self) -> None:
-        """Freeze the server: it takes connections and queries (the kernel does) but answers nothing."""
+        """Freeze the server: the kernel accepts connections and queries, but nothing answers."""
         os.kill(self.pid, signal.SIGSTOP)  # first, so that no new process is born meanwhile
         _signal_all_in(self._data, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a paused server go on where it was."""
+        """Resume a paused server."""
         _signal_all_in(self._data, signal.SIGCONT)
 
     def _initialise(self) -> None:
@@ -253,7 +253,7 @@ def _temporary_place() -> Path:
 
 
 def quick_place() -> Path:
-    """A place in memory if there is room: a database is copied in 0.02 s there, on some disks in 0.6 s."""
+    """A folder in memory if there is space: a database is copied in 0.02 s there, on some disks in 0.6 s."""
     if not os.access(MEMORY, os.W_OK):
         return _temporary_place()
     return MEMORY if shutil.disk_usage(MEMORY).free >= ROOM_BYTES else _temporary_place()
@@ -268,7 +268,7 @@ def _new_folder(place: Path) -> Path:
 
 
 def _sweep(place: Path) -> None:
-    """Remove what a run that was killed could not remove, with processes that were paused when it died."""
+    """Remove what a killed run could not remove, including processes that were paused when it died."""
     for folder in place.glob(f"{FOLDER_PREFIX}*-*"):
         pid = folder.name.removeprefix(FOLDER_PREFIX).split("-")[0]
         if pid.isdecimal() and not Path("/proc", pid).exists() and may_act_for(folder):
@@ -320,7 +320,7 @@ def _signal_all_in(data: Path, number: signal.Signals) -> int:
 
 
 def _works_in(process: Path, data: Path) -> bool:
-    """Whether a process stands in the data folder, as all of PostgreSQL's do; a zombie stands nowhere."""
+    """Whether the working directory of a process is the data folder, as for all of PostgreSQL's; not for a zombie."""
     try:
         return (process / "cwd").readlink() == data
     except OSError:

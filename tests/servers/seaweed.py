@@ -51,7 +51,7 @@ class ServerFailed(Exception):
 
 
 class AnyS3:
-    """A store that is there, how to reach it, and a plain way to ask it for what no adapter asks for."""
+    """A store, how to reach it, and plain requests that no adapter sends."""
 
     def __init__(self, endpoint: str, access_key: str, secret_key: str, region: str = "us-east-1") -> None:
         self.endpoint = endpoint
@@ -61,18 +61,18 @@ class AnyS3:
 
     @property
     def keys(self) -> S3Credentials:
-        """The keys of somebody who may do everything."""
+        """An access key that may do everything."""
         return S3Credentials(key_id=self.access_key, secret=self.secret_key)
 
     def bucket(self, name: str, seconds: float = ANSWER_SECONDS) -> str:
-        """Create a bucket unless it is there; returns its name."""
+        """Create a bucket unless it exists; returns its name."""
         status, answer = self.call("PUT", f"/{name}", seconds=seconds)
         if status != 200 and b"BucketAlready" not in answer:
             raise ServerFailed(f"The bucket {name} could not be made: {status} {answer.decode(errors='replace')}")
         return name
 
-    def place(self, bucket: str, prefix: str = "") -> S3Bucket:
-        """Where an adapter finds a bucket of this store."""
+    def bucket_config(self, bucket: str, prefix: str = "") -> S3Bucket:
+        """The configuration of an adapter for a bucket of this store."""
         return S3Bucket(bucket=bucket, prefix=prefix, keys=self.keys, region=self.region, endpoint=self.endpoint)
 
     def call(
@@ -83,7 +83,7 @@ class AnyS3:
         body: bytes = b"",
         seconds: float = ANSWER_SECONDS,
     ) -> tuple[int, bytes]:
-        """Send a signed request; returns the status and the answer."""
+        """Send a signed request; returns the status and the body."""
         request = S3Request(method=method, origin=self.endpoint, path=path, query=query or {}, body=body)
         headers = signed_headers(request, keys=self.keys, region=self.region, at=datetime.now(UTC))
         sent = urllib.request.Request(request.url, data=body or None, method=method, headers=headers)
@@ -95,7 +95,7 @@ class AnyS3:
                 return error.code, error.read()
 
     def head(self, path: str) -> dict[str, str]:
-        """What the store says of an object: its headers, by their names in small letters."""
+        """The headers of an object, with names in lower case."""
         request = S3Request(method="HEAD", origin=self.endpoint, path=path, query={}, body=b"")
         headers = signed_headers(request, keys=self.keys, region=self.region, at=datetime.now(UTC))
         sent = urllib.request.Request(request.url, method="HEAD", headers=headers)
@@ -103,7 +103,7 @@ class AnyS3:
             return {name.lower(): value for name, value in response.headers.items()}
 
     def stop(self) -> None:
-        """A store that is not ours keeps running."""
+        """An external store keeps running."""
 
     def __enter__(self) -> Self:
         return self
@@ -132,7 +132,7 @@ class S3Server(AnyS3):
 
     @classmethod
     def start(cls, *, volumes: int = 200, volume_megabytes: int = 1024) -> Self:
-        """Make a new server and start it. It is full when so many volumes of that size are."""
+        """Create a new server and start it. It is full when so many volumes of that size are."""
         options = {"volume.max": str(volumes), "master.volumeSizeLimitMB": str(volume_megabytes)}
         tries_left = START_TRIES
         while True:
@@ -173,17 +173,17 @@ class S3Server(AnyS3):
         self._child = None
 
     def pause(self) -> None:
-        """Freeze the server: it takes connections and requests (the kernel does) but answers nothing."""
+        """Freeze the server: the kernel accepts connections and requests, but nothing answers."""
         os.kill(self.pid, signal.SIGSTOP)
         while not _is_stopped(self.pid):  # a thread may finish what it is doing
             time.sleep(POLL_SECONDS)
 
     def resume(self) -> None:
-        """Let a paused server go on where it was."""
+        """Resume a paused server."""
         os.kill(self.pid, signal.SIGCONT)
 
     def stop(self) -> None:
-        """End the server and remove its files. Harmless when repeated, and in a process that was forked from ours."""
+        """Stop the server and remove its files. Harmless when repeated, and in a process forked from ours."""
         if os.getpid() != self._owner:
             return
         self.kill()

@@ -68,7 +68,7 @@ async def test_two_at_a_time_are_two(databases: CleanDatabases):
         assert first != second
 
 
-async def test_whoever_is_still_connected_is_thrown_out(databases: CleanDatabases):
+async def test_remaining_connections_are_terminated(databases: CleanDatabases):
     with databases.one() as first:
         left = await asyncpg.connect(first.replace("+asyncpg", ""))
         await left.execute("BEGIN")

@@ -17,6 +17,8 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from tests.servers.children import kill_child, start_child
 from tests.servers.postgres import Databases, PostgresServer, ServerFailed, copy_readable, shared_server
 
+pytestmark = pytest.mark.storm
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = Path(asyncpg.__file__).parents[1]
 SECONDS = 30.0  # far more than anything here takes

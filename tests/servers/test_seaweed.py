@@ -11,6 +11,8 @@ import pytest
 from tests.servers.children import kill_child, start_child
 from tests.servers.seaweed import AnyS3, S3Server, ServerFailed, shared_server
 
+pytestmark = pytest.mark.storm
+
 ROOT = Path(__file__).parents[2]
 SECONDS = 30.0  # far more than anything here takes
 

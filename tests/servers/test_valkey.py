@@ -15,6 +15,8 @@ from redis.exceptions import TimeoutError as NoAnswer
 from tests.servers.children import kill_child, start_child
 from tests.servers.valkey import ServerFailed, ValkeyServer, server_program, shared_server
 
+pytestmark = pytest.mark.storm
+
 ROOT = Path(__file__).parents[2]
 SECONDS = 30.0  # far more than anything here takes
 

@@ -18,7 +18,7 @@ from penstock.kernel.message import Event
 from penstock.web.events import router
 from tests.conftest import open_db
 from tests.fakes.authenticators import FixedCallers
-from tests.fakes.listeners import Heard, Listener, listening
+from tests.fakes.sse import Heard, Listener, listening
 from tests.servers.http import serving
 
 pytestmark = pytest.mark.timeout(60)

@@ -1,4 +1,4 @@
-"""A stub of a server, and clients of it that are closed after the test."""
+"""A fake model server, and clients of it that are closed after the test."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
@@ -8,7 +8,7 @@ import pytest
 from penstock.adapters.llm import ChatCompletions, ChatConfig, ModelServer
 from penstock.kernel.clock import Clock, ManualClock
 from penstock.kernel.rate_limits import RateLimits
-from tests.adapters.llm.asking import OpenLimits, server_at
+from tests.adapters.llm.questions import OpenLimits, server_at
 from tests.fakes.llm_server import LlmServer
 from tests.servers.small_model import SmallModel
 
@@ -28,7 +28,7 @@ def limits() -> OpenLimits:
 
 @pytest.fixture
 async def opened(server: LlmServer, limits: OpenLimits, clock: ManualClock) -> AsyncIterator[Open]:
-    """Opens clients, of the stub unless told otherwise; keywords are those of `ChatConfig`."""
+    """Opens clients, of the fake server by default; keywords are those of `ChatConfig`."""
     async with AsyncExitStack() as closing:
 
         def open_one(

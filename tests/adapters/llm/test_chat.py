@@ -1,4 +1,4 @@
-"""Asking: what is sent, what comes back, how many at once, and what is counted."""
+"""The model client: requests, replies, concurrency and metrics."""
 
 import asyncio
 
@@ -9,8 +9,8 @@ from penstock.adapters.llm import ChatCompletions
 from penstock.adapters.llm.completions import Completion, read_completion
 from penstock.documents.chat_model import ModelCallRejected, ModelChoice, ModelUnavailable
 from penstock.kernel.errors import PenstockError
-from tests.adapters.llm.asking import KEY, asking, server_at
 from tests.adapters.llm.conftest import Open
+from tests.adapters.llm.questions import KEY, asking, server_at
 from tests.fakes.llm_server import LlmServer
 
 GOOD = '{"title": "Invoice 7", "total": 12.5}'
@@ -26,18 +26,18 @@ class TestReply:
         assert 0 < reply.seconds < 20
 
     @pytest.mark.parametrize("model", ["no-usage", "odd-usage", "odd-types"])
-    async def test_tokens_that_are_not_told_are_not_known(self, opened: Open, server: LlmServer, model: str):
+    async def test_tokens_that_are_not_reported_are_unknown(self, opened: Open, server: LlmServer, model: str):
         chat = opened(server_at(server.base_url, input_price=1.0))
         reply = await chat.ask(asking(model))
         assert (reply.text, reply.prompt_tokens, reply.completion_tokens, reply.cost) == (GOOD, None, None, None)
         assert reply.model.startswith(model)
 
     @pytest.mark.parametrize("model", ["reasoning", "parts"])
-    async def test_only_what_the_model_says_is_the_answer(self, chat: ChatCompletions, model: str):
+    async def test_reasoning_is_not_part_of_the_answer(self, chat: ChatCompletions, model: str):
         assert (await chat.ask(asking(model))).text == GOOD
 
     @pytest.mark.parametrize("model", ["prose", "fenced", "think", "half-json", "two-objects"])
-    async def test_what_is_wrong_with_the_words_is_left_to_whoever_asked(self, chat: ChatCompletions, model: str):
+    async def test_an_answer_is_returned_without_judging_its_content(self, chat: ChatCompletions, model: str):
         assert "Invoice 7" in (await chat.ask(asking(model))).text
 
     async def test_every_language_arrives_as_it_was_sent(self, chat: ChatCompletions, server: LlmServer):
@@ -55,7 +55,7 @@ class TestReply:
             b'{"choices": [{"message": {"content": "yes"}}], "usage": {"completion_tokens": 1.5, "prompt_tokens": -1}}',
         ],
     )
-    def test_every_field_but_the_words_may_be_missing_or_odd(self, body: bytes):
+    def test_every_field_but_the_content_may_be_missing_or_malformed(self, body: bytes):
         assert read_completion(body, key="") == Completion(text="yes")
 
     @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ class TestReply:
             b'{"choices": [1]}',
         ],
     )
-    def test_what_is_no_answer_is_a_fault_of_the_server(self, body: bytes):
+    def test_a_malformed_response_is_a_fault_of_the_server(self, body: bytes):
         with pytest.raises(ModelUnavailable):
             read_completion(body, key="")
 
@@ -104,7 +104,7 @@ class TestSending:
         await chat.close()
         assert (await chat.ask(asking("good"))).text == GOOD
 
-    async def test_no_more_calls_are_under_way_at_once_than_the_setting_says(self, opened: Open, server: LlmServer):
+    async def test_concurrent_calls_are_limited(self, opened: Open, server: LlmServer):
         chat = opened(server_at(server.base_url), server_at(server.base_url, "other"), concurrency=3)
         asked = [chat.ask(asking(which=ModelChoice(server=name, model="waits"))) for name in ("default", "other") * 4]
         answers = asyncio.gather(*asked)
@@ -113,7 +113,7 @@ class TestSending:
         await answers
         assert (server.most_at_once, len(server.calls)) == (3, 8)
 
-    async def test_a_call_that_was_cancelled_gives_its_place_back(self, opened: Open, server: LlmServer):
+    async def test_a_cancelled_call_releases_its_slot(self, opened: Open, server: LlmServer):
         chat = opened(concurrency=1)
         stuck = asyncio.create_task(chat.ask(asking("hang")))
         await server.until_asked()
@@ -138,7 +138,7 @@ class TestIdentity:
         assert KEY not in str(default)
 
 
-class TestMeters:
+class TestMetrics:
     async def shown(self, chat: ChatCompletions) -> dict[str, float]:
         registry = CollectorRegistry(auto_describe=False)
         registry.register(chat.metrics)
@@ -146,7 +146,7 @@ class TestMeters:
         pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
         return {name.removeprefix("penstock_llm_"): float(number) for name, number in pairs}
 
-    async def test_calls_are_counted_by_how_they_ended(self, opened: Open):
+    async def test_calls_are_counted_by_outcome(self, opened: Open):
         chat = opened(timeout=5)
         asked = ["good", "no-strict", "busy", "error", "bad-key", "too-long", "refusal", "length", "blank"]
         for model in asked:
@@ -161,7 +161,7 @@ class TestMeters:
         assert shown['call_seconds_count{server="default"}'] == sum(outcomes.values()) == len(asked) + 1
         assert shown['call_seconds_sum{server="default"}'] > 0
 
-    async def test_what_was_paid_for_is_counted_also_when_it_is_of_no_use(self, opened: Open, server: LlmServer):
+    async def test_tokens_are_counted_even_for_an_unusable_answer(self, opened: Open, server: LlmServer):
         chat = opened(server_at(server.base_url, input_price=1e6, output_price=0))
         await chat.ask(asking("good", text="x" * 40))
         with pytest.raises(PenstockError):

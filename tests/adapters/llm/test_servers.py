@@ -1,4 +1,4 @@
-"""Which servers there are: what LLM_SERVERS may say, and what is said about what it may not."""
+"""Parsing LLM_SERVERS and its errors."""
 
 import json
 
@@ -71,7 +71,7 @@ class TestReading:
             (described(output_price=-1), "output_price must be a non-negative number"),
         ],
     )
-    def test_what_cannot_be_used_is_told_by_its_field_and_without_a_key(self, text: str, words: str):
+    def test_an_invalid_setting_is_named_without_showing_a_key(self, text: str, words: str):
         with pytest.raises(BadModelServer) as refused:
             read_servers(text)
         shown = f"{refused.value} {refused.value.in_chinese()} {refused.value.values}"
@@ -85,6 +85,6 @@ class TestCost:
         server = ModelServer(name="a", base_url="http://a/v1", input_price=2, output_price=10)
         assert server.cost(500_000, 100_000) == pytest.approx(2.0)
 
-    def test_without_prices_or_tokens_nobody_knows(self):
+    def test_without_prices_or_tokens_the_cost_is_unknown(self):
         free, paid = (ModelServer(name="a", base_url="http://a/v1", input_price=price) for price in (0, 2))
         assert (free.cost(1, 1), paid.cost(None, 1), paid.cost(1, None)) == (None, None, None)

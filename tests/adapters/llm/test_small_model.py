@@ -1,13 +1,15 @@
-"""A real model, asked for real: whatever it makes up, it keeps to the schema."""
+"""A real model: whatever it generates satisfies the schema."""
 
 import jsonschema_rs
 import msgspec
 import pytest
 
 from penstock.documents.chat_model import ChatMessage, ChatRequest, ModelCallRejected, ModelChoice, PromptTooLong
-from tests.adapters.llm.asking import server_at
 from tests.adapters.llm.conftest import Open
+from tests.adapters.llm.questions import server_at
 from tests.servers.small_model import CONTEXT_TOKENS, SmallModel
+
+pytestmark = pytest.mark.storm
 
 SCHEMA = {
     "type": "object",

@@ -1,4 +1,4 @@
-"""One sandbox for each file of tests, and a study for each test."""
+"""One sandbox per file of tests, and a harness per test."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest_asyncio
 from penstock.adapters.disk import DiskBlobs
 from penstock.adapters.llm_shaper import PRELOAD
 from penstock.kernel.sandbox.call import Sandbox
-from tests.adapters.llm_shaper.study import Study
+from tests.adapters.llm_shaper.harness import ShaperHarness
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -19,5 +19,5 @@ async def sandbox() -> AsyncIterator[Sandbox]:
 
 
 @pytest.fixture
-def study(sandbox: Sandbox, tmp_path: Path) -> Study:
-    return Study(blobs=DiskBlobs(tmp_path / "blobs"), sandbox=sandbox, scratch=tmp_path / "scratch")
+def shaper_harness(sandbox: Sandbox, tmp_path: Path) -> ShaperHarness:
+    return ShaperHarness(blobs=DiskBlobs(tmp_path / "blobs"), sandbox=sandbox, scratch=tmp_path / "scratch")

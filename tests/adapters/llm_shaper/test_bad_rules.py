@@ -1,4 +1,4 @@
-"""Schemas that mean harm: refused or bounded, also when a rule got past the check, and nothing is ever fetched."""
+"""Malicious schemas: refused or bounded, also if a rule got past the check, and nothing is ever fetched."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from penstock.documents.extract.errors import ModelRuleUnusable, ResultNotValid
 from penstock.etl.rule_validation import schema_error
-from tests.adapters.llm_shaper.study import TEXT, Study
+from tests.adapters.llm_shaper.harness import TEXT, ShaperHarness
 from tests.fakes.models import ModelThatIsNotToBeAsked, ModelThatSays
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -19,7 +19,7 @@ NODE = {"type": "object", "properties": {"Name": TEXT, "child": {"$ref": "#"}}}
 
 
 class Door:
-    """A server that counts who knocks."""
+    """A server that counts its connections."""
 
     def __init__(self) -> None:
         self.knocks = 0
@@ -48,43 +48,43 @@ async def door() -> AsyncIterator[Door]:
 
 
 @pytest.mark.parametrize("word", ["$ref", "$dynamicRef", "$schema"])
-async def test_a_reference_to_elsewhere_is_never_followed(study: Study, door: Door, word: str):
+async def test_a_remote_reference_is_never_followed(shaper_harness: ShaperHarness, door: Door, word: str):
     schema = {"type": "object", "properties": {"Name": {word: door.url}}}
     if word == "$schema":
         schema = {"type": "object", word: door.url}
-    assert await schema_error(schema, study.sandbox) is not None
+    assert await schema_error(schema, shaper_harness.sandbox) is not None
     model = ModelThatSays('{"Name": "Mill"}')
     with pytest.raises(ModelRuleUnusable, match="json_schema cannot be used"):
-        await study.shape(model, "Name: Mill", schema=schema)
+        await shaper_harness.shape(model, "Name: Mill", schema=schema)
     assert model.calls == 1
     assert door.knocks == 0
 
 
-async def test_a_base_far_away_is_not_fetched_either(study: Study, door: Door):
+async def test_a_remote_base_uri_is_not_fetched(shaper_harness: ShaperHarness, door: Door):
     schema = {
         "$id": door.url,
         "type": "object",
         "properties": {"Name": {"$ref": "#/$defs/text"}},
         "$defs": {"text": TEXT},
     }
-    shaped = await study.shape(ModelThatSays('{"Name": "Mill"}'), "Name: Mill", schema=schema)
+    shaped = await shaper_harness.shape(ModelThatSays('{"Name": "Mill"}'), "Name: Mill", schema=schema)
     assert (shaped.value, door.knocks) == ({"Name": "Mill"}, 0)
 
 
-async def test_a_schema_that_leads_into_itself_takes_a_deep_answer(study: Study):
-    assert await schema_error(NODE, study.sandbox) is None
+async def test_a_recursive_schema_accepts_a_deep_answer(shaper_harness: ShaperHarness):
+    assert await schema_error(NODE, shaper_harness.sandbox) is None
     value: dict[str, Any] = {"Name": "Mill"}
     for _ in range(30):
         value = {"Name": "Mill", "child": value}
-    shaped = await study.shape(ModelThatSays(json.dumps(value)), "Name: Mill", schema=NODE)
+    shaped = await shaper_harness.shape(ModelThatSays(json.dumps(value)), "Name: Mill", schema=NODE)
     assert shaped.value == value
 
 
 @pytest.mark.parametrize("depth", [100, 100_000])
-async def test_and_refuses_one_without_end(study: Study, depth: int):
+async def test_a_recursive_schema_refuses_an_answer_that_is_too_deep(shaper_harness: ShaperHarness, depth: int):
     deep = '{"child": ' * depth + "{}" + "}" * depth
     with pytest.raises(ResultNotValid, match="nested more than 64 deep"):
-        await study.shape(ModelThatSays(deep), "Name: Mill", schema=NODE)
+        await shaper_harness.shape(ModelThatSays(deep), "Name: Mill", schema=NODE)
 
 
 @pytest.mark.parametrize(
@@ -97,34 +97,35 @@ async def test_and_refuses_one_without_end(study: Study, depth: int):
     ],
 )
 @pytest.mark.parametrize("strategy", ["direct-json", "chunked-extract"])
-async def test_one_that_goes_round_in_a_ring_has_an_end(study: Study, schema: Any, strategy: str):
-    await schema_error(schema, study.sandbox)
+async def test_a_circular_reference_terminates(shaper_harness: ShaperHarness, schema: Any, strategy: str):
+    await schema_error(schema, shaper_harness.sandbox)
     model = ModelThatSays('{"Name": "Mill", "City": null}')
     try:
-        shaped = await study.shape(model, "Name: Mill", schema=schema, strategy=strategy)
+        shaped = await shaper_harness.shape(model, "Name: Mill", schema=schema, strategy=strategy)
     except ResultNotValid:
         return
     assert shaped.value["Name"] == "Mill"
 
 
-async def test_a_pattern_that_explodes_elsewhere_costs_no_time(study: Study):
+async def test_a_pattern_that_explodes_elsewhere_costs_no_time(shaper_harness: ShaperHarness):
     name = {"type": "string", "pattern": "^(([a-z])+.)+[A-Z]([a-z])+$"}
     schema = {"type": "object", "properties": {"Name": name}}
     with pytest.raises(ResultNotValid, match="does not match"):
         await asyncio.wait_for(
-            study.shape(ModelThatSays(json.dumps({"Name": "a" * 100_000})), "Name: Mill", schema=schema), timeout=60
+            shaper_harness.shape(ModelThatSays(json.dumps({"Name": "a" * 100_000})), "Name: Mill", schema=schema),
+            timeout=60,
         )
 
 
-async def test_a_pattern_that_is_too_large_is_refused_before_a_rule_is_made_and_after(study: Study):
+async def test_a_pattern_that_is_too_large_is_refused_before_a_rule_is_made_and_after(shaper_harness: ShaperHarness):
     schema = {"type": "object", "properties": {"Name": {"type": "string", "pattern": "(a{1000}){1000}"}}}
-    assert "regex" in (await schema_error(schema, study.sandbox) or "")
+    assert "regex" in (await schema_error(schema, shaper_harness.sandbox) or "")
     with pytest.raises(ModelRuleUnusable, match="json_schema cannot be used"):
-        await study.shape(ModelThatSays('{"Name": "a"}'), "Name: Mill", schema=schema)
+        await shaper_harness.shape(ModelThatSays('{"Name": "a"}'), "Name: Mill", schema=schema)
 
 
-async def test_an_invalid_schema_is_refused(study: Study):
+async def test_an_invalid_schema_is_refused(shaper_harness: ShaperHarness):
     schema = {"type": "object", "properties": {"Name": {"type": "text"}}}
-    assert "/properties/Name/type" in (await schema_error(schema, study.sandbox) or "")
+    assert "/properties/Name/type" in (await schema_error(schema, shaper_harness.sandbox) or "")
     with pytest.raises(ModelRuleUnusable):
-        await study.shape(ModelThatIsNotToBeAsked(), "Name: Mill", schema={})
+        await shaper_harness.shape(ModelThatIsNotToBeAsked(), "Name: Mill", schema={})

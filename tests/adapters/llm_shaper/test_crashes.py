@@ -1,4 +1,4 @@
-"""A worker dies, or a model goes away, in the middle: what was paid for is not paid for again."""
+"""After a crash, or an outage of the model, no call is paid for twice."""
 
 import asyncio
 from dataclasses import replace
@@ -8,8 +8,8 @@ import pytest
 from penstock.adapters.llm_shaper import LlmShaperConfig
 from penstock.documents.chat_model import ChatRequest, ModelDeclined, ModelUnavailable
 from penstock.kernel.errors import Conflict
-from tests.adapters.llm_shaper.study import Study
-from tests.adapters.local_reading import NotingDesk
+from tests.adapters.llm_shaper.harness import ShaperHarness
+from tests.adapters.local_reader_harness import NotingDesk
 from tests.fakes.models import (
     ModelThatFails,
     ModelThatIsNotToBeAsked,
@@ -20,7 +20,7 @@ from tests.fakes.models import (
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-TERMS = LlmShaperConfig(
+CONFIG = LlmShaperConfig(
     threshold_characters=100, chunk_characters=200, chunk_strategy="chunked-extract", side_by_side=1
 )
 FILLER = "Nothing is said here. " * 6
@@ -32,7 +32,7 @@ class NotWantedAnyMore(Conflict):
 
 
 class DeskThatIsTakenAway(NotingDesk):
-    """Tells after the second chunk that the task is not wanted any more."""
+    """Cancels the task after the second chunk."""
 
     async def progress(self, done: int, of: int) -> None:
         await super().progress(done, of)
@@ -50,43 +50,43 @@ class ModelThatDeclinesWhileAnotherWaits(ModelThatWaits):
 
 
 @pytest.mark.parametrize("strategy", ["chunked-extract", "chunked-summarize"])
-async def test_a_worker_that_dies_pays_for_one_call_again(study: Study, strategy: str):
-    study.terms = replace(TERMS, chunk_strategy=strategy)
+async def test_a_worker_that_dies_pays_for_one_call_again(shaper_harness: ShaperHarness, strategy: str):
+    shaper_harness.terms = replace(CONFIG, chunk_strategy=strategy)
     model = ModelThatWaits(at=3)
-    stage = asyncio.create_task(study.shape(model, *PAGES))
+    stage = asyncio.create_task(shaper_harness.shape(model, *PAGES))
     await model.waits.wait()
     stage.cancel()
     with pytest.raises(asyncio.CancelledError):
         await stage
     assert model.calls == 3
     next_one = ModelThatReadsLabels()
-    shaped = await study.shape(next_one, *PAGES)
+    shaped = await shaper_harness.shape(next_one, *PAGES)
     left = 3 if strategy == "chunked-extract" else 4
     assert next_one.calls == left
     assert shaped.usage["calls"] == left + 2
     assert shaped.value == {"Name": "Mill", "City": "Ulm"}
-    assert study.left_behind() == []
+    assert shaper_harness.left_behind() == []
 
 
-async def test_a_worker_that_dies_after_the_last_answer_pays_for_nothing(study: Study):
-    await study.shape(ModelThatReadsLabels(), *PAGES, strategy="direct-json")
-    shaped = await study.shape(ModelThatIsNotToBeAsked(), *PAGES, strategy="direct-json")
+async def test_a_worker_that_dies_after_the_last_answer_pays_for_nothing(shaper_harness: ShaperHarness):
+    await shaper_harness.shape(ModelThatReadsLabels(), *PAGES, strategy="direct-json")
+    shaped = await shaper_harness.shape(ModelThatIsNotToBeAsked(), *PAGES, strategy="direct-json")
     assert (shaped.value["Name"], shaped.usage["calls"]) == ("Mill", 1)
 
 
-async def test_repairs_that_were_made_are_not_made_again(study: Study):
-    study.terms = replace(TERMS, threshold_characters=10_000)
+async def test_repairs_that_were_made_are_not_made_again(shaper_harness: ShaperHarness):
+    shaper_harness.terms = replace(CONFIG, threshold_characters=10_000)
     first = ModelThatFails(ModelUnavailable(reason="cut"), at={2})
     schema = {"type": "object", "properties": {"Name": {"type": "number"}}}
     with pytest.raises(ModelUnavailable):
-        await study.shape(first, "Name: Mill", schema=schema)
+        await shaper_harness.shape(first, "Name: Mill", schema=schema)
     second = ModelThatSays('{"Name": 5}')
-    shaped = await study.shape(second, "Name: Mill", schema=schema)
+    shaped = await shaper_harness.shape(second, "Name: Mill", schema=schema)
     assert (second.calls, shaped.usage["calls"], shaped.usage["repairs"]) == (1, 2, 1)
 
 
-async def test_a_kept_reply_belongs_to_its_question(study: Study):
-    await study.shape(ModelThatReadsLabels(), "Name: Mill")
+async def test_a_kept_reply_belongs_to_its_question(shaper_harness: ShaperHarness):
+    await shaper_harness.shape(ModelThatReadsLabels(), "Name: Mill")
     for pages, rule in (
         (["Name: Weir"], {}),
         (["Name: Mill"], {"system_prompt": "Be brief."}),
@@ -94,43 +94,43 @@ async def test_a_kept_reply_belongs_to_its_question(study: Study):
         (["Name: Mill"], {"schema": {"type": "object", "properties": {"Name": {}}}}),
     ):
         model = ModelThatReadsLabels()
-        await study.shape(model, *pages, **rule)
+        await shaper_harness.shape(model, *pages, **rule)
         assert model.calls == 1
 
 
-async def test_a_reply_that_was_damaged_is_asked_for_again(study: Study):
-    await study.shape(ModelThatReadsLabels(), "Name: Mill")
-    (key,) = await study.kept()
-    await study.blobs.put(key, b'{"text": ')
+async def test_a_reply_that_was_damaged_is_asked_for_again(shaper_harness: ShaperHarness):
+    await shaper_harness.shape(ModelThatReadsLabels(), "Name: Mill")
+    (key,) = await shaper_harness.kept()
+    await shaper_harness.blobs.put(key, b'{"text": ')
     model = ModelThatReadsLabels()
-    assert (await study.shape(model, "Name: Mill")).value["Name"] == "Mill"
+    assert (await shaper_harness.shape(model, "Name: Mill")).value["Name"] == "Mill"
     assert model.calls == 1
 
 
-async def test_after_an_error_that_may_pass_those_under_way_are_waited_for(study: Study):
-    study.terms = replace(TERMS, side_by_side=4)
+async def test_after_a_transient_error_calls_in_flight_are_awaited(shaper_harness: ShaperHarness):
+    shaper_harness.terms = replace(CONFIG, side_by_side=4)
     model = ModelThatFails(ModelUnavailable(reason="cut"), at={1})
     with pytest.raises(ModelUnavailable):
-        await study.shape(model, *PAGES)
+        await shaper_harness.shape(model, *PAGES)
     assert model.calls == 4
-    assert len(await study.kept()) == 3
+    assert len(await shaper_harness.kept()) == 3
     next_one = ModelThatReadsLabels()
-    await study.shape(next_one, *PAGES)
+    await shaper_harness.shape(next_one, *PAGES)
     assert next_one.calls == 2
 
 
-async def test_after_an_error_for_good_nobody_is_waited_for(study: Study):
-    study.terms = replace(TERMS, side_by_side=2)
+async def test_after_a_final_error_calls_in_flight_are_cancelled(shaper_harness: ShaperHarness):
+    shaper_harness.terms = replace(CONFIG, side_by_side=2)
     model = ModelThatDeclinesWhileAnotherWaits(at=1)
     with pytest.raises(ModelDeclined):
-        await asyncio.wait_for(study.shape(model, *PAGES), timeout=30)
+        await asyncio.wait_for(shaper_harness.shape(model, *PAGES), timeout=30)
     assert model.calls == 2
 
 
-async def test_a_cancelled_task_stops_at_its_next_sign(study: Study):
-    study.terms, study.desk = TERMS, DeskThatIsTakenAway()
+async def test_a_cancelled_task_stops_at_its_next_progress_update(shaper_harness: ShaperHarness):
+    shaper_harness.terms, shaper_harness.desk = CONFIG, DeskThatIsTakenAway()
     model = ModelThatReadsLabels()
     with pytest.raises(NotWantedAnyMore):
-        await study.shape(model, *PAGES)
+        await shaper_harness.shape(model, *PAGES)
     assert model.calls == 2
-    assert study.left_behind() == []
+    assert shaper_harness.left_behind() == []

@@ -1,4 +1,4 @@
-"""An answer that does not satisfy the schema goes back with its problems, so often and not more often."""
+"""An answer that does not satisfy the schema is returned with its problems, a limited number of times."""
 
 import json
 from dataclasses import replace
@@ -10,7 +10,7 @@ from penstock.documents.chat_model import AnswerTruncated, ModelDeclined
 from penstock.documents.errors import DocumentTookTooLong
 from penstock.documents.extract.errors import ResultNotValid
 from penstock.kernel.errors import PenstockError
-from tests.adapters.llm_shaper.study import SCHEMA, Study
+from tests.adapters.llm_shaper.harness import SCHEMA, ShaperHarness
 from tests.fakes.models import ModelThatFails, ModelThatSays, data_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -32,9 +32,9 @@ GOOD = '{"Name": "Mill"}'
         "",
     ],
 )
-async def test_every_odd_answer_is_asked_for_again_with_what_is_wrong(study: Study, odd: str):
+async def test_every_odd_answer_is_asked_for_again_with_what_is_wrong(shaper_harness: ShaperHarness, odd: str):
     model = ModelThatSays(odd, GOOD)
-    shaped = await study.shape(model, "Name: Mill")
+    shaped = await shaper_harness.shape(model, "Name: Mill")
     assert (shaped.value, shaped.usage["repairs"], shaped.usage["calls"]) == ({"Name": "Mill"}, 1, 2)
     first, second = model.questions
     assert second.messages[:2] == first.messages
@@ -44,23 +44,23 @@ async def test_every_odd_answer_is_asked_for_again_with_what_is_wrong(study: Stu
 
 
 @pytest.mark.parametrize("odd", [f"```json\n{GOOD}\n```", f"<think>?</think>{GOOD}", f"Here: {GOOD}", f"{GOOD} {GOOD}"])
-async def test_what_can_be_read_is_not_asked_for_again(study: Study, odd: str):
-    shaped = await study.shape(ModelThatSays(odd), "Name: Mill")
+async def test_what_can_be_read_is_not_asked_for_again(shaper_harness: ShaperHarness, odd: str):
+    shaped = await shaper_harness.shape(ModelThatSays(odd), "Name: Mill")
     assert (shaped.value, shaped.usage["repairs"], shaped.notes) == ({"Name": "Mill"}, 0, {})
 
 
-async def test_half_json_is_mended_and_that_is_noted(study: Study):
-    shaped = await study.shape(ModelThatSays('{"Name": "Mill", "Ci'), "Name: Mill")
+async def test_truncated_json_is_repaired_and_noted(shaper_harness: ShaperHarness):
+    shaped = await shaper_harness.shape(ModelThatSays('{"Name": "Mill", "Ci'), "Name: Mill")
     assert shaped.value["Name"] == "Mill"
     assert shaped.notes == {"mended": 1}
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 2])
-async def test_after_so_many_rounds_it_fails_and_keeps_the_problems(study: Study, rounds: int):
-    study.terms = replace(study.terms, repair_rounds=rounds)
+async def test_after_the_last_repair_round_it_fails_with_the_problems(shaper_harness: ShaperHarness, rounds: int):
+    shaper_harness.terms = replace(shaper_harness.terms, repair_rounds=rounds)
     model = ModelThatSays('{"Name": 5, "City": 6}')
     with pytest.raises(ResultNotValid) as caught:
-        await study.shape(model, "Name: Mill")
+        await shaper_harness.shape(model, "Name: Mill")
     assert model.calls == rounds + 1
     assert caught.value.code == "RESULT_NOT_VALID"
     assert f"after {rounds} repairs" in str(caught.value)
@@ -68,46 +68,50 @@ async def test_after_so_many_rounds_it_fails_and_keeps_the_problems(study: Study
     assert caught.value.retryable is False
 
 
-async def test_an_error_shows_the_first_problems_and_counts_the_others(study: Study):
+async def test_an_error_shows_the_first_problems_and_counts_the_others(shaper_harness: ShaperHarness):
     schema = {"type": "object", "properties": {f"p{at}": {"type": "string"} for at in range(9)}}
     model = ModelThatSays(json.dumps({f"p{at}": at for at in range(9)}))
     with pytest.raises(ResultNotValid, match=r"/p4: 4 is not of type .string.; and 4 more"):
-        await study.shape(model, "Name: Mill", schema=schema)
+        await shaper_harness.shape(model, "Name: Mill", schema=schema)
 
 
-async def test_a_round_shows_the_last_answer_and_not_all_of_them(study: Study):
+async def test_a_round_shows_the_last_answer_and_not_all_of_them(shaper_harness: ShaperHarness):
     model = ModelThatSays('{"Name": 1}', '{"Name": 2}', GOOD)
-    await study.shape(model, "Name: Mill")
+    await shaper_harness.shape(model, "Name: Mill")
     assert [len(question.messages) for question in model.questions] == [2, 4, 4]
     assert model.questions[2].messages[2].text == '{"Name": 2}'
 
 
 @pytest.mark.parametrize("error", [ModelDeclined(reason="no"), AnswerTruncated()])
-async def test_what_a_model_declines_or_cuts_is_not_asked_for_again(study: Study, error: PenstockError):
+async def test_what_a_model_declines_or_cuts_is_not_asked_for_again(
+    shaper_harness: ShaperHarness, error: PenstockError
+):
     model = ModelThatFails(error, at={1})
     with pytest.raises(type(error)):
-        await study.shape(model, "Name: Mill")
+        await shaper_harness.shape(model, "Name: Mill")
     assert model.calls == 1
 
 
-async def test_nulls_that_stand_for_absent_are_no_problem(study: Study):
-    shaped = await study.shape(ModelThatSays('{"Name": "Mill", "City": null}'), "Name: Mill")
+async def test_nulls_that_stand_for_absent_are_no_problem(shaper_harness: ShaperHarness):
+    shaped = await shaper_harness.shape(ModelThatSays('{"Name": "Mill", "City": null}'), "Name: Mill")
     assert shaped.value == {"Name": "Mill"}
 
 
 class TestWhatCannotBeChecked:
-    async def test_is_a_problem_of_the_answer(self, study: Study, monkeypatch: pytest.MonkeyPatch):
+    async def test_is_a_problem_of_the_answer(self, shaper_harness: ShaperHarness, monkeypatch: pytest.MonkeyPatch):
         bounds = replace(READING, result_bytes=64)
         monkeypatch.setattr("penstock.adapters.llm_shaper.validation.READING", bounds)
         model = ModelThatSays(json.dumps({"Name": "M" * 1000}), GOOD)
-        assert (await study.shape(model, "Name: Mill")).value == {"Name": "Mill"}
+        assert (await shaper_harness.shape(model, "Name: Mill")).value == {"Name": "Mill"}
         assert "cannot be checked" in data_of(model.questions[1], "PROBLEMS")
 
-    async def test_for_a_busy_machine_is_tried_again_later(self, study: Study, monkeypatch: pytest.MonkeyPatch):
+    async def test_for_a_busy_machine_is_tried_again_later(
+        self, shaper_harness: ShaperHarness, monkeypatch: pytest.MonkeyPatch
+    ):
         bounds = replace(READING, seconds=0.5)
         monkeypatch.setattr("penstock.adapters.llm_shaper.validation.READING", bounds)
-        checker = AnswerChecker(sandbox=study.sandbox, scratch=study.scratch)
+        checker = AnswerChecker(sandbox=shaper_harness.sandbox, scratch=shaper_harness.scratch)
         with pytest.raises(DocumentTookTooLong) as caught:
             await checker.read("paper.pdf", '{"a": "' + 'x"y' * 66_000, json.dumps(SCHEMA).encode())
         assert caught.value.retryable
-        assert study.left_behind() == []
+        assert shaper_harness.left_behind() == []

@@ -1,4 +1,4 @@
-"""What the tests of the provider `mineru` share: one sandbox for a file of tests, and a place of each test's own."""
+"""Fixtures for the provider `mineru`: one sandbox per file of tests, and a harness per test."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from penstock.kernel.sandbox.call import Sandbox
-from tests.adapters.mineru.reading import PRELOAD, Place, place_in
+from tests.adapters.mineru.harness import PRELOAD, ReaderHarness, harness_in
 from tests.fakes.mineru_server import MineruApi, MineruCloud
 
 
@@ -18,8 +18,8 @@ async def sandbox() -> AsyncIterator[Sandbox]:
 
 
 @pytest.fixture
-def place(sandbox: Sandbox, tmp_path: Path) -> Place:
-    return place_in(tmp_path, sandbox)
+def harness(sandbox: Sandbox, tmp_path: Path) -> ReaderHarness:
+    return harness_in(tmp_path, sandbox)
 
 
 @pytest_asyncio.fixture(loop_scope="module")

@@ -1,4 +1,4 @@
-"""Blocks as MinerU lists them, as pages with boxes."""
+"""MinerU's blocks converted to pages with boxes."""
 
 from typing import Any
 

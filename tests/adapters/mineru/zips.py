@@ -1,4 +1,4 @@
-"""Result zips as MinerU makes them, and as nobody should."""
+"""Result zips as MinerU makes them, and malicious ones."""
 
 import io
 import json
@@ -20,7 +20,7 @@ def zipped(entries: dict[str, bytes | str]) -> bytes:
 
 
 def result_of(blocks: Any, *, markdown: str = "# From full.md") -> bytes:
-    """As the cloud gives it."""
+    """A result of the cloud."""
     listed = blocks if isinstance(blocks, str) else json.dumps(blocks)
     extra: dict[str, bytes | str] = {
         "layout.json": "{}",
@@ -31,7 +31,7 @@ def result_of(blocks: Any, *, markdown: str = "# From full.md") -> bytes:
 
 
 def result_of_server(blocks: Any) -> bytes:
-    """As a server of one's own gives it."""
+    """A result of a self-hosted server."""
     folder = "part-0001/auto/part-0001"
     return zipped({f"{folder}.md": "# md", f"{folder}_content_list.json": json.dumps(blocks)})
 
@@ -46,7 +46,7 @@ def without_list(markdown: str) -> bytes:
 
 
 def named(name: str) -> bytes:
-    """A good result, and one more entry."""
+    """A valid result with one more entry."""
     good = {"full.md": "# md", "3f_content_list.json": json.dumps([block(0, "Text")])}
     return zipped({**good, name: b"boo"})
 
@@ -67,12 +67,12 @@ def twice() -> bytes:
 
 
 def bomb(*, size_bytes: int) -> bytes:
-    """A markdown that unpacks to much more than it is."""
+    """Markdown that unpacks to much more than its compressed size."""
     return without_list(" " * size_bytes)
 
 
 def lying_bomb(*, size_bytes: int) -> bytes:
-    """One that says it is small."""
+    """A zip that declares a smaller size."""
     made, true = bomb(size_bytes=size_bytes), size_bytes.to_bytes(4, "little")
     assert made.count(true) == 2  # before the entry, and in the directory
     return made.replace(true, (100).to_bytes(4, "little"))

@@ -1,4 +1,4 @@
-"""How firmly JSON is asked for, which fields are left out, and what is remembered of both."""
+"""Response modes, unsupported fields, and the cache of both."""
 
 import pytest
 
@@ -14,15 +14,15 @@ from penstock.adapters.llm.response_modes import (
 )
 from penstock.documents.chat_model import ChatMessage, ChatRequest, ModelCallRejected, ModelChoice
 from penstock.kernel.clock import ManualClock
-from tests.adapters.llm.asking import SCHEMA, STRICT, OpenLimits, asking, server_at
 from tests.adapters.llm.conftest import Open
+from tests.adapters.llm.questions import SCHEMA, STRICT, OpenLimits, asking, server_at
 from tests.fakes.llm_server import LlmServer
 
 STRICTEST, LOOSER, OBJECT, PLAIN = "json_schema_strict", "json_schema", "json_object", "plain"
 
 
 async def modes(chat: ChatCompletions, server: LlmServer, question: ChatRequest) -> list[str]:
-    """The modes in which a question was asked, until it was answered."""
+    """The modes in which a question was sent until it was answered."""
     before = len(server.calls)
     reply = await chat.ask(question)
     asked = [call.mode for call in server.calls[before:]]
@@ -65,9 +65,7 @@ class TestSteps:
         assert (wanted["name"], wanted["strict"]) == ("answer", True)
         assert server.calls[1].body["response_format"]["json_schema"]["strict"] is False
 
-    async def test_a_refusal_of_something_else_is_not_answered_by_asking_otherwise(
-        self, chat: ChatCompletions, server: LlmServer
-    ):
+    async def test_an_unrelated_rejection_changes_no_mode(self, chat: ChatCompletions, server: LlmServer):
         with pytest.raises(ModelCallRejected):
             await chat.ask(asking("bad-fields"))
         assert len(server.calls) == 1
@@ -126,7 +124,7 @@ class TestFields:
         first, second = (call.body for call in server.calls)
         assert (first["max_tokens"], second["max_completion_tokens"], "max_tokens" in second) == (77, 77, False)
 
-    async def test_all_oddities_of_one_server_are_met_one_by_one(self, opened: Open, server: LlmServer):
+    async def test_several_unsupported_fields_are_dropped_one_by_one(self, opened: Open, server: LlmServer):
         chat = opened(max_tokens=77)
         question = asking("no-temperature+no-max-tokens+no-response-format")
         assert len(await modes(chat, server, question)) == 6
@@ -137,13 +135,13 @@ class TestFields:
         assert "stream" not in server.calls[0].body
 
 
-class TestMemory:
-    async def test_what_a_server_took_is_remembered_for_that_model(self, chat: ChatCompletions, server: LlmServer):
+class TestCapabilityCache:
+    async def test_what_a_server_accepted_is_cached_per_model(self, chat: ChatCompletions, server: LlmServer):
         await chat.ask(asking("no-json-schema+no-temperature"))
         assert await modes(chat, server, asking("no-json-schema+no-temperature")) == [OBJECT]
         assert await modes(chat, server, asking("no-json-schema")) == [STRICTEST, LOOSER, OBJECT]
 
-    async def test_another_server_with_the_same_model_is_another_matter(self, opened: Open, server: LlmServer):
+    async def test_another_server_with_the_same_model_is_cached_separately(self, opened: Open, server: LlmServer):
         async with LlmServer() as other:
             chat = opened(server_at(server.base_url), server_at(other.base_url, "other"))
             await chat.ask(asking("no-strict"))
@@ -152,15 +150,13 @@ class TestMemory:
                 LOOSER,
             ]
 
-    async def test_after_a_while_it_is_found_out_again(
-        self, chat: ChatCompletions, server: LlmServer, clock: ManualClock
-    ):
+    async def test_a_cached_mode_expires(self, chat: ChatCompletions, server: LlmServer, clock: ManualClock):
         await chat.ask(asking("no-strict"))
         clock.advance(seconds=CACHE_TTL.total_seconds())
         assert await modes(chat, server, asking("no-strict")) == [STRICTEST, LOOSER]
 
-    async def test_a_call_that_failed_in_every_way_teaches_nothing(self, chat: ChatCompletions, server: LlmServer):
-        """It named the schema, but that was not what was wrong."""
+    async def test_a_call_that_failed_in_every_mode_is_not_cached(self, chat: ChatCompletions, server: LlmServer):
+        """The message named the schema, but that was not the reason."""
         model = "repeats-schema"
         with pytest.raises(ModelCallRejected):
             await chat.ask(asking(model))
@@ -170,7 +166,7 @@ class TestMemory:
             await chat.ask(asking(model))
         assert server.calls[0].mode == STRICTEST
 
-    async def test_one_bad_schema_does_not_spoil_the_mode_for_others(self, chat: ChatCompletions, server: LlmServer):
+    async def test_one_rejected_schema_does_not_change_the_cached_mode(self, chat: ChatCompletions, server: LlmServer):
         assert await modes(chat, server, asking("bad-schema-once")) == [STRICTEST, LOOSER]
         assert await modes(chat, server, asking("bad-schema-once")) == [STRICTEST]
 
@@ -184,7 +180,7 @@ class TestMemory:
             ("'response_format.type' must be 'json_schema' or 'text'", False),
         ],
     )
-    def test_what_servers_say_tells_a_bad_schema_from_a_bad_mode(self, words: str, blamed: bool):
+    def test_a_rejected_schema_is_told_from_a_rejected_mode(self, words: str, blamed: bool):
         assert rejects_schema(LlmErrorResponse(status=400, words=words, text=words.lower())) is blamed
 
     def test_it_holds_a_bounded_number_and_forgets_the_oldest(self, clock: ManualClock):

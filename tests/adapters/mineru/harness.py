@@ -1,4 +1,4 @@
-"""A place to have documents read by MinerU: a store, a desk, a sandbox, and a reader for a stub's address."""
+"""A harness for the provider `mineru`: a store, a stage context, a sandbox, and a reader for a fake server."""
 
 import asyncio
 import io
@@ -24,7 +24,7 @@ KEY = "users/7/raw/1/paper"
 
 
 class HastyClock:
-    """A clock on which sleeping takes no time: it is later at once."""
+    """A clock on which sleeping takes no time: it advances at once."""
 
     def __init__(self) -> None:
         self._now = datetime(2026, 3, 1, 10, 0, tzinfo=UTC)
@@ -41,7 +41,7 @@ class HastyClock:
 
 @dataclass
 class NotingDesk:
-    """Remembers ids as a row does, and notes what it is told."""
+    """Stores the provider's task id and records progress."""
 
     folder: str = "users/7/etl_artifacts/1/1/pages/1/"
     provider_task_id: str | None = None
@@ -54,7 +54,7 @@ class NotingDesk:
         self.rang.set()
 
     async def until_told(self, *, more: int) -> None:
-        """Wait until it has been told so many times more."""
+        """Wait for so many more progress updates."""
         enough = len(self.told) + more
         while len(self.told) < enough:
             self.rang.clear()
@@ -66,8 +66,8 @@ class NotingDesk:
 
 
 @dataclass
-class Place:
-    """A store and a desk, and readers that use them."""
+class ReaderHarness:
+    """A store and a stage context, and readers that use them."""
 
     blobs: Blobs
     sandbox: Sandbox
@@ -109,10 +109,10 @@ class Place:
         return {blob.key.removeprefix(self.desk.folder) for blob in listed.blobs}
 
     def left_over(self) -> list[Path]:
-        """What lies in the scratch folder, where nothing should stay."""
+        """Scratch files, of which none should be left."""
         return list(self.scratch.iterdir()) if self.scratch.exists() else []
 
 
-def place_in(folder: Path, sandbox: Sandbox) -> Place:
-    """An empty place."""
-    return Place(blobs=DiskBlobs(folder / "blobs"), sandbox=sandbox, scratch=folder / "scratch")
+def harness_in(folder: Path, sandbox: Sandbox) -> ReaderHarness:
+    """An empty harness."""
+    return ReaderHarness(blobs=DiskBlobs(folder / "blobs"), sandbox=sandbox, scratch=folder / "scratch")

@@ -1,4 +1,4 @@
-"""Documents that the cloud fetches itself, by a signed address of the store, and what happens when it cannot."""
+"""Documents that the cloud fetches by a presigned URL of the store, and the fallback to uploads."""
 
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -11,7 +11,7 @@ from penstock.adapters.s3 import S3Blobs, S3Bucket
 from penstock.kernel.clock import SystemClock
 from penstock.kernel.sandbox.call import Sandbox
 from tests.adapters.mineru import zips
-from tests.adapters.mineru.reading import KEY, Place
+from tests.adapters.mineru.harness import KEY, ReaderHarness
 from tests.documents import pdf_files as making
 from tests.fakes.mineru_server import MineruCloud, Said
 
@@ -22,10 +22,10 @@ BY_UPLOAD = "POST /api/v4/file-urls/batch"
 
 
 @pytest.fixture
-def place(sandbox: Sandbox, s3_bucket: S3Bucket, tmp_path: Path) -> Place:
-    """One whose store has addresses."""
+def harness(sandbox: Sandbox, s3_bucket: S3Bucket, tmp_path: Path) -> ReaderHarness:
+    """A store that offers URLs."""
     blobs = S3Blobs(s3_bucket, clock=SystemClock())
-    return Place(blobs=blobs, sandbox=sandbox, scratch=tmp_path / "scratch")
+    return ReaderHarness(blobs=blobs, sandbox=sandbox, scratch=tmp_path / "scratch")
 
 
 @pytest.fixture(autouse=True)
@@ -39,55 +39,55 @@ async def fetched(url: str) -> bytes:
         return await answer.read()
 
 
-async def test_a_document_is_fetched_by_its_address_and_not_uploaded(place: Place, cloud: MineruCloud):
+async def test_a_document_is_fetched_by_url_and_not_uploaded(harness: ReaderHarness, cloud: MineruCloud):
     paper = making.pages_of("one")
-    reading = await place.read(cloud, paper)
+    reading = await harness.read(cloud, paper)
     (file,) = cloud.heard(BY_LINK)[0].asked["files"]
     assert await fetched(file["url"]) == paper
     assert reading.provider_task_id == "linked-1"
     assert cloud.count("PUT") == 0
 
 
-async def test_an_address_tells_nothing_of_a_document_but_its_kind(place: Place, cloud: MineruCloud):
-    await place.read(cloud, making.pages_of("one"), "no ending")
+async def test_a_url_reveals_only_the_format_of_a_document(harness: ReaderHarness, cloud: MineruCloud):
+    await harness.read(cloud, making.pages_of("one"), "no ending")
     (file,) = cloud.heard(BY_LINK)[0].asked["files"]
     assert urlsplit(file["url"]).path.endswith("/mineru/part-0001.pdf")
     assert KEY not in unquote(file["url"])
 
 
-async def test_parts_are_fetched_by_addresses_of_their_own(place: Place, cloud: MineruCloud):
-    reading = await place.read(cloud, making.pages_of("one", "two", "three"), max_pages=2)
+async def test_each_part_has_its_own_url(harness: ReaderHarness, cloud: MineruCloud):
+    reading = await harness.read(cloud, making.pages_of("one", "two", "three"), max_pages=2)
     files = cloud.heard(BY_LINK)[0].asked["files"]
     assert [file["data_id"] for file in files] == ["part-0001", "part-0002"]
     assert [(await fetched(file["url"]))[:5] for file in files] == [b"%PDF-", b"%PDF-"]
     assert reading.page_count == 3
-    assert place.left_over() == []
+    assert harness.left_over() == []
 
 
-async def test_a_document_is_uploaded_where_that_is_set(place: Place, cloud: MineruCloud):
-    await place.read(cloud, making.pages_of("one"), source="upload")
+async def test_a_document_is_uploaded_where_that_is_set(harness: ReaderHarness, cloud: MineruCloud):
+    await harness.read(cloud, making.pages_of("one"), source="upload")
     assert cloud.count(BY_LINK) == 0
     assert cloud.count("PUT") == 1
 
 
-async def test_an_address_that_cannot_be_read_is_followed_by_an_upload(place: Place, cloud: MineruCloud):
+async def test_a_url_that_mineru_cannot_fetch_is_followed_by_an_upload(harness: ReaderHarness, cloud: MineruCloud):
     cloud.unreachable = True
-    reading = await place.read(cloud, making.pages_of("one"), source="url")
+    reading = await harness.read(cloud, making.pages_of("one"), source="url")
     assert (cloud.count(BY_LINK), cloud.count(BY_UPLOAD), cloud.count("PUT")) == (1, 1, 1)
     assert reading.provider_task_id.startswith("batch-")
 
 
-async def test_a_call_that_says_so_at_once_is_followed_by_an_upload_too(place: Place, cloud: MineruCloud):
+async def test_a_call_that_says_so_at_once_is_followed_by_an_upload_too(harness: ReaderHarness, cloud: MineruCloud):
     cloud.say(BY_LINK, Said(json={"code": -60008, "msg": "reading the url timed out"}))
-    await place.read(cloud, making.pages_of("one"))
+    await harness.read(cloud, making.pages_of("one"))
     assert cloud.count("PUT") == 1
 
 
-async def test_an_upload_that_cannot_be_read_by_its_address_is_an_attempt(place: Place, cloud: MineruCloud):
+async def test_an_upload_that_cannot_be_read_by_its_address_is_an_attempt(harness: ReaderHarness, cloud: MineruCloud):
     cloud.unreachable = True
     refusal = Said(json={"code": -60008, "msg": "timed out"})
     cloud.say(BY_UPLOAD, refusal)
     with pytest.raises(MineruUrlUnreachable):
-        await place.read(cloud, making.pages_of("one"))
-    await place.read(cloud, making.pages_of("one"))
+        await harness.read(cloud, making.pages_of("one"))
+    await harness.read(cloud, making.pages_of("one"))
     assert cloud.count(BY_LINK) == 1  # that cannot connect was kept

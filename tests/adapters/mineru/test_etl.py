@@ -1,4 +1,4 @@
-"""The provider in the etl room, on both profiles: a task from its submission to its end, over a worker that dies."""
+"""The provider in the etl module: a task from its submission to its end, over a worker that crashes."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ from penstock.etl.submit import NewTask, submit
 from penstock.kernel.clock import ManualClock, SystemClock
 from penstock.kernel.sandbox.call import Sandbox
 from tests.adapters.mineru import zips
-from tests.adapters.mineru.reading import PRELOAD
+from tests.adapters.mineru.harness import PRELOAD
 from tests.documents import pdf_files as making
 from tests.etl.harness import ANNA, EtlHarness, EtlProfile, open_harness
 from tests.fakes.mineru_server import TOKEN, MineruCloud, Said, Step
@@ -28,21 +28,15 @@ async def cloud() -> AsyncIterator[MineruCloud]:
         yield server
 
 
-@pytest.fixture(params=["sqlite", "scale"])
-def profile(request: pytest.FixtureRequest, tmp_path: Path) -> EtlProfile:
-    if request.param == "sqlite":
-        return EtlProfile(database=request.getfixturevalue("sqlite_url"), scratch=tmp_path)
-    return EtlProfile(
-        database=request.getfixturevalue("postgres_url"),
-        scratch=tmp_path,
-        redis=request.getfixturevalue("redis_url"),
-        bucket=request.getfixturevalue("s3_bucket"),
-    )
+@pytest.fixture
+def profile(sqlite_url: str, tmp_path: Path) -> EtlProfile:
+    """One profile: how MinerU is called does not depend on the database."""
+    return EtlProfile(database=sqlite_url, scratch=tmp_path)
 
 
 @pytest.fixture
 async def harness(profile: EtlProfile, clock: ManualClock, cloud: MineruCloud) -> AsyncIterator[EtlHarness]:
-    """A room whose documents MinerU reads."""
+    """The etl module with MinerU as OCR provider."""
     terms = MineruConfig(endpoint=cloud.endpoint, api_key=TOKEN, poll_interval=0.01, source="upload")
     async with open_harness(profile, clock) as harness, Sandbox(preload=PRELOAD) as sandbox:
         reader = MineruReader(
@@ -69,9 +63,7 @@ async def test_a_task_is_completed_and_says_who_has_read_it(harness: EtlHarness,
     assert not [key for key in await harness.keys() if "/mineru/" in key]
 
 
-async def test_a_worker_that_dies_while_it_looks_is_followed_by_one_that_sends_nothing(
-    harness: EtlHarness, cloud: MineruCloud
-):
+async def test_after_a_crash_while_polling_nothing_is_submitted_again(harness: EtlHarness, cloud: MineruCloud):
     cloud.steps = [Step(state="running", done=1, of=2)]
     task = await submitted(harness)
     await harness.deliver()

@@ -1,4 +1,4 @@
-"""What tests of the model client share: questions, and limits that only watch."""
+"""Questions and rate limits shared by the tests of the model client."""
 
 from datetime import datetime
 
@@ -13,7 +13,7 @@ STRICT: JsonObject = SCHEMA | {"required": ["title", "total"], "additionalProper
 
 
 class OpenLimits:
-    """RateLimits that let everyone through, and remember who came and who was to be cooled."""
+    """Rate limits that allow everything and record the keys and pauses."""
 
     def __init__(self) -> None:
         self.taken: list[str] = []
@@ -37,7 +37,7 @@ class OpenLimits:
 
 
 def asking(model: str | None = None, text: str = "What is it?", **options: object) -> ChatRequest:
-    """A question to that model; with a schema and its strict copy unless told otherwise."""
+    """A question to that model, with a schema and its strict copy by default."""
     which = options.pop("which", ModelChoice(model=model))
     given = {"schema": SCHEMA, "strict_schema": STRICT} | options
     return ChatRequest(messages=(ChatMessage(role="user", text=text),), which=which, **given)  # type: ignore[arg-type]  # fields of a question

@@ -1,4 +1,4 @@
-"""The cloud when something is wrong: with the line, with the account, with the document, with the job."""
+"""Failures of the cloud: connection, account, document, job and result."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from penstock.documents.errors import DocumentEmpty, DocumentKindUnknown, Docume
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.errors import PenstockError
 from tests.adapters.mineru import zips
-from tests.adapters.mineru.reading import HastyClock, Place
+from tests.adapters.mineru.harness import HastyClock, ReaderHarness
 from tests.documents import pdf_files as making
 from tests.fakes.mineru_server import TOKEN, MineruCloud, Said, Step
 
@@ -46,28 +46,28 @@ def good_result(cloud: MineruCloud) -> None:
 class TestTheAccount:
     @pytest.mark.parametrize("is_gateway_shaped", [False, True])
     async def test_whose_token_is_refused_ends_the_reading_and_the_token_is_not_told(
-        self, place: Place, cloud: MineruCloud, is_gateway_shaped: bool
+        self, harness: ReaderHarness, cloud: MineruCloud, is_gateway_shaped: bool
     ):
         cloud.is_gateway_shaped = is_gateway_shaped
         secret = "plain-words-that-are-no-key"
         with pytest.raises(MineruKeyRefused) as caught:
-            await place.read(cloud, PAPER, api_key=secret)
+            await harness.read(cloud, PAPER, api_key=secret)
         assert not caught.value.retryable
         assert secret not in str(caught.value)
         assert cloud.count("PUT") == 0
 
     async def test_whose_gateway_refuses_with_status_200_is_refused_all_the_same(
-        self, place: Place, cloud: MineruCloud
+        self, harness: ReaderHarness, cloud: MineruCloud
     ):
         cloud.say(SUBMIT, Said(json={"success": False, "msgCode": "A0211", "msg": "token expired"}))
         with pytest.raises(MineruKeyRefused, match="token expired"):
-            await place.read(cloud, PAPER)
+            await harness.read(cloud, PAPER)
 
-    async def test_that_has_used_its_day_waits_for_the_next_one_there(self, place: Place, cloud: MineruCloud):
-        place.clock = ManualClock(datetime(2026, 3, 1, 10, tzinfo=UTC))  # six in the evening in China
+    async def test_that_has_used_its_day_waits_for_the_next_one_there(self, harness: ReaderHarness, cloud: MineruCloud):
+        harness.clock = ManualClock(datetime(2026, 3, 1, 10, tzinfo=UTC))  # six in the evening in China
         cloud.say(SUBMIT, business(-60018, "daily limit"))
         with pytest.raises(MineruQuotaExhausted) as caught:
-            await place.read(cloud, PAPER)
+            await harness.read(cloud, PAPER)
         assert caught.value.wait_seconds == 6 * 3600
         assert caught.value.retryable
 
@@ -104,11 +104,11 @@ class TestABusinessErrorInAGoodAnswer:
         ],
     )
     async def test_of_a_call_becomes_one_of_ours(
-        self, place: Place, cloud: MineruCloud, code: object, kind: type[PenstockError], retryable: bool
+        self, harness: ReaderHarness, cloud: MineruCloud, code: object, kind: type[PenstockError], retryable: bool
     ):
         cloud.say(SUBMIT, business(code))
         with pytest.raises(kind) as caught:
-            await place.read(cloud, PAPER)
+            await harness.read(cloud, PAPER)
         assert caught.value.retryable is retryable
         assert cloud.count("PUT") == 0
 
@@ -124,203 +124,221 @@ class TestABusinessErrorInAGoodAnswer:
         ],
     )
     async def test_of_a_job_becomes_one_of_ours_too(
-        self, place: Place, cloud: MineruCloud, step: Step, kind: type[PenstockError]
+        self, harness: ReaderHarness, cloud: MineruCloud, step: Step, kind: type[PenstockError]
     ):
         cloud.steps = [Step(state="running", done=0, of=1), step]
         with pytest.raises(kind) as caught:
-            await place.read(cloud, PAPER)
+            await harness.read(cloud, PAPER)
         assert "does not say why" not in str(caught.value)
 
-    async def test_is_told_short_and_without_secrets(self, place: Place, cloud: MineruCloud):
+    async def test_is_told_short_and_without_secrets(self, harness: ReaderHarness, cloud: MineruCloud):
         words = f"{TOKEN} " * 40 + f"bad\x1b[31m key={TOKEN} token: abcdef12345 " + "x" * 5000
         cloud.say(SUBMIT, business(-10002, words))
         with pytest.raises(MineruRefused) as caught:
-            await place.read(cloud, PAPER)
+            await harness.read(cloud, PAPER)
         told = str(caught.value)
         assert TOKEN not in told
         assert "abcdef12345" not in told
         assert "\x1b" not in told
         assert len(told) < 400
 
-    async def test_is_told_without_the_signature_of_an_address(self, place: Place, cloud: MineruCloud):
+    async def test_is_told_without_the_signature_of_an_address(self, harness: ReaderHarness, cloud: MineruCloud):
         signed = "https://s3/x.pdf?X-Amz-Credential=AKIA0123456789ABCDEF%2Ftoday&X-Amz-Signature=0a1b2c3d"
         cloud.say(SUBMIT, business(-10002, f"cannot read {signed}"))
         with pytest.raises(MineruRefused, match="cannot read https://s3/x") as caught:
-            await place.read(cloud, PAPER)
+            await harness.read(cloud, PAPER)
         assert "AKIA" not in str(caught.value)
         assert "0a1b2c3d" not in str(caught.value)
 
-    async def test_that_failed_a_job_lets_the_next_attempt_send_it_anew(self, place: Place, cloud: MineruCloud):
+    async def test_that_failed_a_job_lets_the_next_attempt_send_it_anew(
+        self, harness: ReaderHarness, cloud: MineruCloud
+    ):
         cloud.steps = [Step(state="failed", err_msg="parsing failed")]
         with pytest.raises(MineruFailed):
-            await place.read(cloud, PAPER)
+            await harness.read(cloud, PAPER)
         cloud.steps = [Step(state="done")]
-        reading = await place.read(cloud, PAPER)
-        assert reading.provider_task_id == place.desk.remembered[-1]
+        reading = await harness.read(cloud, PAPER)
+        assert reading.provider_task_id == harness.desk.remembered[-1]
         assert cloud.count(SUBMIT) == 2
 
 
-class TestTheLine:
-    async def test_that_is_bad_while_looking_is_waited_out(self, place: Place, cloud: MineruCloud):
-        place.clock = HastyClock()
+class TestTheConnection:
+    async def test_that_fails_while_polling_is_waited_out(self, harness: ReaderHarness, cloud: MineruCloud):
+        harness.clock = HastyClock()
         busy = Said(status=429, json={}, headers={"Retry-After": "7"})
         cloud.say(LOOK, busy, Said(status=502, body=b"<html>bad gateway"), Said(hangs_up=True), business(-10001))
         cloud.say(LOOK, Said(body=b"<html>what is this"), Said(json=["a list"]), Said(json={"code": 0, "data": None}))
-        reading = await place.read(cloud, PAPER)
+        reading = await harness.read(cloud, PAPER)
         assert reading.page_count == 1
-        assert 7.0 in place.clock.slept
+        assert 7.0 in harness.clock.slept
         assert cloud.count(SUBMIT) == 1
 
-    async def test_over_which_a_long_wait_is_asked_for_is_waited_at_with_signs_of_life(
-        self, place: Place, cloud: MineruCloud
+    async def test_that_asks_for_a_long_wait_is_waited_out_with_heartbeats(
+        self, harness: ReaderHarness, cloud: MineruCloud
     ):
         cloud.steps = [Step(state="done")]
         cloud.say(LOOK, Said(status=429, json={}, headers={"Retry-After": "1"}))
-        reading = asyncio.create_task(place.read(cloud, PAPER))
+        reading = asyncio.create_task(harness.read(cloud, PAPER))
         await cloud.until(LOOK)
-        await place.desk.until_told(more=5)
+        await harness.desk.until_told(more=5)
         assert cloud.count(LOOK) == 1
         assert (await reading).page_count == 1
 
-    async def test_that_is_bad_for_too_long_stops_the_attempt_and_keeps_the_job(self, place: Place, cloud: MineruCloud):
-        place.clock = HastyClock()
+    async def test_that_fails_for_too_long_stops_the_attempt_and_keeps_the_job(
+        self, harness: ReaderHarness, cloud: MineruCloud
+    ):
+        harness.clock = HastyClock()
         cloud.say(LOOK, *[Said(status=502, body=b"")] * 200)
         with pytest.raises(MineruStalled, match="HTTP 502") as caught:
-            await place.read(cloud, PAPER, poll_interval=5.0, timeout=60.0)
+            await harness.read(cloud, PAPER, poll_interval=5.0, timeout=60.0)
         assert caught.value.retryable
         assert cloud.count(LOOK) == 13
         cloud._script.clear()
-        await place.read(cloud, PAPER)
+        await harness.read(cloud, PAPER)
         assert cloud.count(SUBMIT) == 1
         assert cloud.count("PUT") == 1
 
     @pytest.mark.parametrize("said", [Said(status=503, body=b"no"), Said(hangs_up=True), Said(status=429, json={})])
-    async def test_that_is_bad_while_sending_costs_an_attempt(self, place: Place, cloud: MineruCloud, said: Said):
+    async def test_that_fails_while_submitting_costs_an_attempt(
+        self, harness: ReaderHarness, cloud: MineruCloud, said: Said
+    ):
         cloud.say(SUBMIT, said)
         with pytest.raises((MineruUnavailable, MineruBusy)):
-            await place.read(cloud, PAPER)
-        await place.read(cloud, PAPER)
+            await harness.read(cloud, PAPER)
+        await harness.read(cloud, PAPER)
         assert cloud.count(SUBMIT) == 2
 
     @pytest.mark.parametrize("status", [408, 429, 500])
-    async def test_that_is_bad_while_uploading_costs_an_attempt_and_keeps_the_batch(
-        self, place: Place, cloud: MineruCloud, status: int
+    async def test_that_fails_while_uploading_costs_an_attempt_and_keeps_the_batch(
+        self, harness: ReaderHarness, cloud: MineruCloud, status: int
     ):
         cloud.say("PUT /oss", Said(status=status, body=b""))
         with pytest.raises(MineruUnavailable, match=f"HTTP {status} for an upload"):
-            await place.read(cloud, PAPER)
-        await place.read(cloud, PAPER)
+            await harness.read(cloud, PAPER)
+        await harness.read(cloud, PAPER)
         assert cloud.count(SUBMIT) == 1
 
-    async def test_with_a_status_that_says_no_and_no_code_is_a_refusal(self, place: Place, cloud: MineruCloud):
+    async def test_with_a_status_that_says_no_and_no_code_is_a_refusal(
+        self, harness: ReaderHarness, cloud: MineruCloud
+    ):
         cloud.say(SUBMIT, Said(status=404, body=b"<html>nothing here"))
         with pytest.raises(MineruRefused, match="HTTP 404"):
-            await place.read(cloud, PAPER)
+            await harness.read(cloud, PAPER)
 
-    async def test_over_which_nothing_answers_is_said_to_be_away(self, place: Place, cloud: MineruCloud):
+    async def test_to_a_closed_port_is_unavailable(self, harness: ReaderHarness, cloud: MineruCloud):
         async with MineruCloud() as gone:
             pass
         with pytest.raises(MineruUnavailable, match="cannot connect"):
-            await place.read(gone, PAPER)
+            await harness.read(gone, PAPER)
 
-    async def test_with_an_answer_that_has_no_end_is_not_read_to_it(self, place: Place, cloud: MineruCloud):
+    async def test_with_an_endless_response_is_cut_off(self, harness: ReaderHarness, cloud: MineruCloud):
         cloud.say(SUBMIT, Said(body=b" " * (5 * 1024 * 1024)))
         with pytest.raises(MineruUnavailable, match="the response is longer than"):
-            await place.read(cloud, PAPER)
+            await harness.read(cloud, PAPER)
 
-    async def test_that_would_lead_elsewhere_than_by_http_is_not_followed(self, place: Place, cloud: MineruCloud):
+    async def test_to_a_url_that_is_not_http_is_refused(self, harness: ReaderHarness, cloud: MineruCloud):
         data = {"batch_id": "b-1", "file_urls": ["file:///etc/passwd"]}
         cloud.say(SUBMIT, Said(json={"code": 0, "msg": "ok", "data": data}))
         with pytest.raises(MineruUnavailable, match="a URL that is not http or https"):
-            await place.read(cloud, PAPER)
+            await harness.read(cloud, PAPER)
 
 
 class TestAJob:
-    async def test_without_progress_is_given_up_after_the_time_that_is_set(self, place: Place, cloud: MineruCloud):
-        place.clock = HastyClock()
+    async def test_without_progress_is_given_up_after_the_time_that_is_set(
+        self, harness: ReaderHarness, cloud: MineruCloud
+    ):
+        harness.clock = HastyClock()
         cloud.steps = [Step(state="running", done=1, of=2)]
         with pytest.raises(MineruStalled, match=r"no progress for 60 s \(running 1 2\)"):
-            await place.read(cloud, PAPER, poll_interval=5.0, timeout=60.0)
+            await harness.read(cloud, PAPER, poll_interval=5.0, timeout=60.0)
 
-    async def test_of_which_odd_things_are_told_is_told_of_in_short(self, place: Place, cloud: MineruCloud):
-        place.clock = HastyClock()
+    async def test_with_unusual_states_is_reported_briefly(self, harness: ReaderHarness, cloud: MineruCloud):
+        harness.clock = HastyClock()
         cloud.steps = [Step(state="\x1b[31mdreaming" * 1000)]
         with pytest.raises(MineruStalled) as caught:
-            await place.read(cloud, PAPER, poll_interval=5.0, timeout=60.0)
+            await harness.read(cloud, PAPER, poll_interval=5.0, timeout=60.0)
         assert "dreaming" in str(caught.value)
         assert len(str(caught.value)) < 200
         assert str(caught.value).isprintable()
 
-    async def test_that_goes_on_slowly_may_take_any_time(self, place: Place, cloud: MineruCloud):
-        place.clock = HastyClock()
+    async def test_that_goes_on_slowly_may_take_any_time(self, harness: ReaderHarness, cloud: MineruCloud):
+        harness.clock = HastyClock()
         slow = [Step(state="running", done=done, of=40) for done in range(40) for _ in range(10)]
         cloud.steps = [*slow, Step(state="done")]
-        await place.read(cloud, PAPER, poll_interval=5.0, timeout=60.0)
-        assert sum(place.clock.slept) > 60.0 * 10
+        await harness.read(cloud, PAPER, poll_interval=5.0, timeout=60.0)
+        assert sum(harness.clock.slept) > 60.0 * 10
 
     @pytest.mark.parametrize("lost_as_404", [False, True])
-    async def test_that_was_forgotten_is_sent_again_once(self, place: Place, cloud: MineruCloud, lost_as_404: bool):
+    async def test_that_was_forgotten_is_sent_again_once(
+        self, harness: ReaderHarness, cloud: MineruCloud, lost_as_404: bool
+    ):
         cloud.lost_as_404 = lost_as_404
         cloud.steps = [Step(state="pending")] * 3 + [Step(state="done")]
-        reading = asyncio.create_task(place.read(cloud, PAPER))
+        reading = asyncio.create_task(harness.read(cloud, PAPER))
         await cloud.until(LOOK, times=2)
         cloud.restart()
-        assert (await reading).provider_task_id == place.desk.remembered[-1]
+        assert (await reading).provider_task_id == harness.desk.remembered[-1]
         assert cloud.count(SUBMIT) == 2
-        assert len(set(place.desk.remembered)) == 2
+        assert len(set(harness.desk.remembered)) == 2
 
-    async def test_that_is_forgotten_every_time_ends_the_attempt(self, place: Place, cloud: MineruCloud):
+    async def test_that_is_forgotten_every_time_ends_the_attempt(self, harness: ReaderHarness, cloud: MineruCloud):
         cloud.say(LOOK, business(-60012), business(-60011))
         with pytest.raises(MineruJobLost) as caught:
-            await place.read(cloud, PAPER)
+            await harness.read(cloud, PAPER)
         assert caught.value.retryable
         assert cloud.count(SUBMIT) == 2
 
-    async def test_whose_upload_is_refused_is_sent_again_once(self, place: Place, cloud: MineruCloud):
+    async def test_whose_upload_is_refused_is_sent_again_once(self, harness: ReaderHarness, cloud: MineruCloud):
         cloud.say("PUT /oss", Said(status=403, body=b"expired"))
-        await place.read(cloud, PAPER)
+        await harness.read(cloud, PAPER)
         assert cloud.count(SUBMIT) == 2
         assert cloud.count("PUT") == 2
 
-    async def test_that_never_finds_its_upload_is_sent_anew_by_the_next_attempt(self, place: Place, cloud: MineruCloud):
-        place.clock = HastyClock()
+    async def test_that_never_finds_its_upload_is_sent_anew_by_the_next_attempt(
+        self, harness: ReaderHarness, cloud: MineruCloud
+    ):
+        harness.clock = HastyClock()
         cloud.steps = [Step(state="waiting-file")]
         with pytest.raises(MineruStalled, match="waiting-file"):
-            await place.read(cloud, PAPER, poll_interval=5.0, timeout=60.0)
+            await harness.read(cloud, PAPER, poll_interval=5.0, timeout=60.0)
         cloud.steps = [Step(state="done")]
-        await place.read(cloud, PAPER)
+        await harness.read(cloud, PAPER)
         assert cloud.count(SUBMIT) == 2
 
-    async def test_with_one_part_that_failed_sends_only_that_one_again(self, place: Place, cloud: MineruCloud):
+    async def test_with_one_part_that_failed_sends_only_that_one_again(
+        self, harness: ReaderHarness, cloud: MineruCloud
+    ):
         cloud.steps_of["part-0002"] = [Step(state="failed", err_msg="parsing failed")]
         with pytest.raises(MineruFailed):
-            await place.read(cloud, making.pages_of(*"abc"), max_pages=1)
+            await harness.read(cloud, making.pages_of(*"abc"), max_pages=1)
         cloud.steps_of.clear()
-        reading = await place.read(cloud, making.pages_of(*"abc"), max_pages=1)
+        reading = await harness.read(cloud, making.pages_of(*"abc"), max_pages=1)
         tags = [[file["data_id"] for file in call.asked["files"]] for call in cloud.heard(SUBMIT)]
         assert tags == [["part-0001", "part-0002", "part-0003"], ["part-0002"]]
-        assert [page.number for page in await place.pages(reading)] == [1, 2, 3]
+        assert [page.number for page in await harness.pages(reading)] == [1, 2, 3]
 
 
 class TestAResult:
-    async def test_that_comes_slowly_is_waited_for_with_signs_of_life(self, place: Place, cloud: MineruCloud):
+    async def test_that_arrives_slowly_is_awaited_with_heartbeats(self, harness: ReaderHarness, cloud: MineruCloud):
         cloud.steps = [Step(state="done")]
         cloud.gate.clear()
-        reading = asyncio.create_task(place.read(cloud, PAPER))
+        reading = asyncio.create_task(harness.read(cloud, PAPER))
         await cloud.until("GET /far")
-        await place.desk.until_told(more=3)
+        await harness.desk.until_told(more=3)
         cloud.gate.set()
         assert (await reading).page_count == 1
 
-    async def test_that_is_truncated_is_fetched_again_by_the_next_attempt(self, place: Place, cloud: MineruCloud):
+    async def test_that_is_truncated_is_fetched_again_by_the_next_attempt(
+        self, harness: ReaderHarness, cloud: MineruCloud
+    ):
         cloud.result = lambda tag, content: zips.pages("Read.")[:-40]
         with pytest.raises(MineruResultBroken) as caught:
-            await place.read(cloud, PAPER)
+            await harness.read(cloud, PAPER)
         assert caught.value.retryable
         cloud.result = lambda tag, content: zips.pages("Read.")
-        await place.read(cloud, PAPER)
+        await harness.read(cloud, PAPER)
         assert cloud.count(SUBMIT) == 1
-        assert place.left_over() == []
+        assert harness.left_over() == []
 
     @pytest.mark.parametrize(
         ("make", "reason"),
@@ -337,42 +355,44 @@ class TestAResult:
         ids=["dots", "absolute", "backslash", "drive", "symlink", "duplicate", "many", "bomb"],
     )
     async def test_that_is_dangerous_is_refused_for_good(
-        self, place: Place, cloud: MineruCloud, make: Callable[[], bytes], reason: str
+        self, harness: ReaderHarness, cloud: MineruCloud, make: Callable[[], bytes], reason: str
     ):
         content = make()
         cloud.result = lambda tag, _: content
         with pytest.raises(MineruResultRefused, match=reason) as caught:
-            await place.read(cloud, PAPER)
+            await harness.read(cloud, PAPER)
         assert not caught.value.retryable
-        assert place.left_over() == []
-        assert "mineru.md" not in await place.kept()
+        assert harness.left_over() == []
+        assert "mineru.md" not in await harness.kept()
 
-    async def test_that_lies_about_its_size_is_not_believed(self, place: Place, cloud: MineruCloud):
+    async def test_that_lies_about_its_size_is_not_believed(self, harness: ReaderHarness, cloud: MineruCloud):
         cloud.result = lambda tag, content: zips.lying_bomb(size_bytes=1024 * 1024)
         with pytest.raises(MineruResultBroken):
-            await place.read(cloud, PAPER)
+            await harness.read(cloud, PAPER)
 
-    async def test_that_is_larger_than_it_may_be_is_not_fetched_to_its_end(self, place: Place, cloud: MineruCloud):
+    async def test_that_is_larger_than_it_may_be_is_not_fetched_to_its_end(
+        self, harness: ReaderHarness, cloud: MineruCloud
+    ):
         cloud.result = lambda tag, content: b"x" * 100_000
         with pytest.raises(MineruResultRefused, match="it has over 1000 bytes"):
-            await place.read(cloud, PAPER, most_result_bytes=1000)
+            await harness.read(cloud, PAPER, most_result_bytes=1000)
 
     @pytest.mark.parametrize("listed", ["{half", '"a text"', "[1, null, {}]", '[{"type": "text", "page_idx": "x"}]'])
     async def test_with_an_odd_list_is_broken_or_empty_but_never_a_crash(
-        self, place: Place, cloud: MineruCloud, listed: str
+        self, harness: ReaderHarness, cloud: MineruCloud, listed: str
     ):
         cloud.result = lambda tag, content: zips.result_of(listed)
         try:
-            reading = await place.read(cloud, PAPER)
+            reading = await harness.read(cloud, PAPER)
         except MineruResultBroken:
             return
-        assert [page.markdown for page in await place.pages(reading)] == [""]
+        assert [page.markdown for page in await harness.pages(reading)] == [""]
 
-    async def test_without_a_list_is_one_page_and_says_so(self, place: Place, cloud: MineruCloud):
+    async def test_without_a_list_is_one_page_and_says_so(self, harness: ReaderHarness, cloud: MineruCloud):
         cloud.result = lambda tag, content: zips.without_list("# Title\n\nText.\n\n<!-- page 9 -->\n")
-        reading = await place.read(cloud, making.pages_of("one", "two"))
-        pages = await place.pages(reading)
+        reading = await harness.read(cloud, making.pages_of("one", "two"))
+        pages = await harness.pages(reading)
         assert [(page.number, page.spans[0].text) for page in pages] == [(1, "# Title")]
-        assert "\\<!-- page 9 -->" in await place.markdown(reading)
+        assert "\\<!-- page 9 -->" in await harness.markdown(reading)
         assert reading.metadata["by_page"] is False
         assert reading.page_count == 2

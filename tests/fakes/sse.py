@@ -1,4 +1,4 @@
-"""Reading a stream of server-sent events, with just as much of the format as ours use."""
+"""Reads a stream of server-sent events, with the subset of the format that we use."""
 
 import json
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ def parse(block: bytes) -> Heard:
 
 
 def parse_all(text: bytes) -> list[Heard]:
-    """Whole blocks."""
+    """Parse complete blocks."""
     assert text.endswith(b"\n\n"), text[-100:]
     return [parse(block) for block in text.split(b"\n\n")[:-1]]
 
@@ -47,7 +47,7 @@ class Listener:
         self._rest = b""
 
     async def hear(self) -> Heard:
-        """The next block; EOFError when the stream is over."""
+        """The next block; EOFError at the end of the stream."""
         while b"\n\n" not in self._rest:
             some = await self.response.content.readany()
             if not some:

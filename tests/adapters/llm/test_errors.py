@@ -1,4 +1,4 @@
-"""What goes wrong with a server, and which error it is."""
+"""How failures of a model server are mapped to errors."""
 
 from datetime import UTC, datetime
 
@@ -19,8 +19,8 @@ from penstock.documents.chat_model import (
 from penstock.kernel.circuit_breaker import CircuitBreakerOpen
 from penstock.kernel.clock import ManualClock, SystemClock
 from penstock.kernel.errors import PenstockError
-from tests.adapters.llm.asking import KEY, OpenLimits, asking, server_at
 from tests.adapters.llm.conftest import Open
+from tests.adapters.llm.questions import KEY, OpenLimits, asking, server_at
 from tests.fakes.llm_server import LlmServer
 from tests.fakes.receivers import PlainSocket
 
@@ -65,7 +65,7 @@ class TestKinds:
             ("length+blank", AnswerTruncated, "truncated"),
         ],
     )
-    async def test_each_oddity_is_an_error_with_a_name(
+    async def test_each_unusual_response_is_mapped_to_an_error(
         self, opened: Open, server: LlmServer, model: str, kind: type[PenstockError], words: str
     ):
         with pytest.raises(kind, match=words) as failed:
@@ -74,23 +74,23 @@ class TestKinds:
         assert len(server.calls) == 1
         assert server.elsewhere == 0
 
-    async def test_an_answer_that_does_not_come_in_time_is_given_up(self, opened: Open):
+    async def test_a_slow_answer_times_out(self, opened: Open):
         with pytest.raises(ModelUnavailable, match=r"within 0\.2 s"):
             await opened(timeout=0.2).ask(asking("hang"))
 
-    async def test_a_closed_port_is_away(self, opened: Open):
+    async def test_a_closed_port_is_unavailable(self, opened: Open):
         async with LlmServer() as gone:
             url = gone.base_url
         with pytest.raises(ModelUnavailable, match="cannot connect"):
             await opened(server_at(url)).ask(asking())
 
     @pytest.mark.parametrize("says", [b"220 mail.example ESMTP\r\n", b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 100_000])
-    async def test_what_is_no_sound_http_is_away(self, opened: Open, says: bytes):
+    async def test_a_response_that_is_not_http_is_unavailable(self, opened: Open, says: bytes):
         async with PlainSocket(says) as odd:
             with pytest.raises(ModelUnavailable, match="not HTTP"):
                 await opened(server_at(odd.url)).ask(asking())
 
-    async def test_the_key_is_not_told_to_the_log_by_what_came_instead_of_http(
+    async def test_the_key_is_not_logged_with_a_response_that_is_not_http(
         self, opened: Open, caplog: pytest.LogCaptureFixture
     ):
         async with PlainSocket(b"220 mail.example ESMTP\r\n") as odd:
@@ -100,11 +100,11 @@ class TestKinds:
         assert any("not HTTP" in words for words in told)
         assert not any(KEY in words for words in told)
 
-    async def test_what_speaks_no_tls_is_away(self, opened: Open, server: LlmServer):
+    async def test_a_server_without_tls_is_unavailable(self, opened: Open, server: LlmServer):
         with pytest.raises(ModelUnavailable, match="TLS"):
             await opened(server_at(server.base_url.replace("http:", "https:"))).ask(asking())
 
-    async def test_a_server_or_a_model_that_is_not_set_is_told(self, opened: Open, server: LlmServer):
+    async def test_an_unconfigured_server_or_model_is_an_error(self, opened: Open, server: LlmServer):
         nameless = opened(server_at(server.base_url, "fast", model=""))
         for which, shown in [
             (ModelChoice(), "configured."),
@@ -123,7 +123,7 @@ class TestWaits:
     @pytest.mark.parametrize(
         ("retry_after", "seconds"), [("7", 7), (" 0 ", 0), ("1.5", 1.5), ("86400", 3600), ("soon", 5), ("-3", 5)]
     )
-    async def test_a_busy_server_says_how_long_and_everyone_waits(
+    async def test_retry_after_pauses_every_worker(
         self, chat: ChatCompletions, server: LlmServer, limits: OpenLimits, retry_after: str, seconds: float
     ):
         server.retry_after = retry_after
@@ -132,7 +132,7 @@ class TestWaits:
         assert busy.value.wait_seconds == seconds
         assert limits.cooled == [("llm:default", seconds)]
 
-    async def test_a_date_and_a_span_say_it_too(self, opened: Open):
+    async def test_retry_after_may_be_a_date_or_a_duration(self, opened: Open):
         chat = opened(by=SystemClock())
         with pytest.raises(ModelBusy) as busy:
             await chat.ask(asking("busy-date"))
@@ -141,7 +141,7 @@ class TestWaits:
             await chat.ask(asking("busy-reset"))
         assert busy.value.wait_seconds == 360
 
-    async def test_without_a_word_it_is_some_seconds(self, chat: ChatCompletions):
+    async def test_without_a_retry_after_the_default_wait_holds(self, chat: ChatCompletions):
         with pytest.raises(ModelBusy) as busy:
             await chat.ask(asking("busy-silent"))
         assert busy.value.wait_seconds == 5
@@ -177,11 +177,11 @@ class TestWaits:
             ),
         ],
     )
-    def test_every_way_to_say_it_is_read(self, headers: dict[str, str], seconds: float | None):
+    def test_every_form_of_retry_after_is_parsed(self, headers: dict[str, str], seconds: float | None):
         assert wait_of(headers, now=NOW) == seconds
 
 
-class TestWords:
+class TestMessages:
     @pytest.mark.parametrize("key", [KEY, "plain-and-unlike-a-key"])
     async def test_the_key_is_in_no_error(self, opened: Open, server: LlmServer, key: str):
         with pytest.raises(ModelCallRejected) as refused:
@@ -210,14 +210,14 @@ class TestWords:
             (b"write to anna.meier@example.com", "write to a***@example.com"),
         ],
     )
-    def test_words_are_found_in_every_shape_bounded_and_redacted(self, body: bytes, words: str):
+    def test_messages_are_found_in_every_format_bounded_and_redacted(self, body: bytes, words: str):
         assert read_error_response(400, {}, body, key=KEY, now=NOW).words == words
 
-    def test_half_a_key_at_the_end_of_the_bound_is_gone_too(self):
+    def test_a_key_is_redacted_before_truncation(self):
         body = ("x" * (MOST_WORDS - 5) + " " + "abcdefgh" * 4).encode()
         assert "abcd" not in read_error_response(400, {}, body, key="abcdefgh" * 4, now=NOW).words
 
-    def test_what_a_server_quotes_of_a_question_is_not_what_it_objects_to(self):
+    def test_echoes_of_the_question_are_not_the_reason(self):
         body = (
             b'{"detail": [{"loc": ["body", "seed"], "msg": "bad", "input": {"temperature": 1, "response_format": 1}}]}'
         )
@@ -225,9 +225,7 @@ class TestWords:
 
 
 class TestBreaker:
-    async def test_a_server_that_is_away_is_left_alone_after_some_failures(
-        self, opened: Open, server: LlmServer, clock: ManualClock
-    ):
+    async def test_the_breaker_opens_after_some_failures(self, opened: Open, server: LlmServer, clock: ManualClock):
         chat = opened(server_at(server.base_url), server_at(server.base_url, "other"))
         first, other = chat.breakers
         assert (first.name, other.name) == ("llm:default", "llm:other")
@@ -245,7 +243,7 @@ class TestBreaker:
         assert not first.open
 
     @pytest.mark.parametrize(("model", "costs"), [("unavailable", False), ("gateway", False), ("error", True)])
-    async def test_a_look_at_a_server_that_nobody_is_at_costs_no_attempt_and_a_fault_of_its_own_does(
+    async def test_a_failed_probe_of_an_open_breaker_costs_no_attempt_but_a_server_error_does(
         self, chat: ChatCompletions, server: LlmServer, clock: ManualClock, model: str, costs: bool
     ):
         for _ in range(3):
@@ -259,7 +257,7 @@ class TestBreaker:
         assert len(server.calls) == 7
         assert chat.breakers[0].open
 
-    async def test_a_look_at_a_closed_port_costs_no_attempt(self, opened: Open, clock: ManualClock):
+    async def test_a_probe_of_a_closed_port_costs_no_attempt(self, opened: Open, clock: ManualClock):
         async with LlmServer() as gone:
             url = gone.base_url
         chat = opened(server_at(url))
@@ -271,7 +269,7 @@ class TestBreaker:
             await chat.ask(asking())
 
     @pytest.mark.parametrize("model", ["busy", "bad-key", "too-long", "refusal", "length", "blank"])
-    async def test_what_a_server_says_about_a_question_does_not_count(self, chat: ChatCompletions, model: str):
+    async def test_a_rejected_question_does_not_count_for_the_breaker(self, chat: ChatCompletions, model: str):
         for _ in range(4):
             with pytest.raises(PenstockError):
                 await chat.ask(asking(model))

@@ -1,4 +1,4 @@
-"""What is particular to limits in Redis; what they share with the tables is in tests/conformance."""
+"""Rate limits in Redis, beyond the suite in tests/conformance."""
 
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
@@ -46,7 +46,7 @@ buckets = st.builds(Bucket, per_second=st.floats(0.001, 1e6), burst=st.floats(1,
 @given(buckets, st.lists(st.one_of(takes, takes, coolings, waits), min_size=1, max_size=20))
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.parametrize("db_url", ["sqlite"], indirect=True)
-async def test_redis_and_the_table_answer_alike_to_the_last_digit(
+async def test_redis_and_the_table_agree_to_the_last_digit(
     limits: RedisRateLimits, db: Db, clock: ManualClock, bucket: Bucket, steps: list[tuple[str, float]]
 ):
     table, key = SqlRateLimits(db), f"example {next(EXAMPLES)}"
@@ -85,6 +85,7 @@ class TestForgetting:
 
 
 @pytest.mark.parametrize("db_url", ["sqlite"], indirect=True)
+@pytest.mark.storm
 class TestStorms:
     @pytest.fixture
     def server(self) -> Iterator[ValkeyServer]:
@@ -111,7 +112,7 @@ class TestStorms:
             await limits.cool("k", TWENTY, seconds=1)
         assert await limits.reserve("k", until=TONIGHT, limit=1, block=1) == 1
 
-    async def test_behind_the_local_gate_rates_go_on_at_a_share_until_it_is_back(
+    async def test_with_local_fallback_limits_go_on_at_a_share_until_redis_is_back(
         self, limits: RedisRateLimits, server: ValkeyServer, clock: ManualClock
     ):
         gate = FallbackLimits(limits, clock=clock)

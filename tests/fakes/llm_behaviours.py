@@ -1,4 +1,4 @@
-"""The ways of `LlmServer`: what its models do to a good answer, or instead of one. Its docstring lists them all."""
+"""The behaviours of `LlmServer`: what its models do to a good answer, or instead of one. Its docstring lists them."""
 
 import email.utils
 import json
@@ -15,7 +15,7 @@ GOOD: dict[str, Any] = {"title": "Invoice 7", "total": 12.5}
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """What came in."""
+    """A received request."""
 
     body: dict[str, Any]
     headers: Mapping[str, str]
@@ -23,30 +23,30 @@ class Call:
 
     @property
     def model(self) -> str:
-        """The name that was asked for."""
+        """The requested model."""
         return str(self.body.get("model", ""))
 
     @property
     def key(self) -> str:
-        """The key that came along."""
+        """The API key."""
         return self.headers.get("Authorization", "").removeprefix("Bearer ")
 
     @property
     def mode(self) -> str:
-        """The response format, in the words of `documents/chat_model.py`."""
+        """The response mode, as named in `documents/chat_model.py`."""
         asked = self.body.get("response_format", {})
         strict = asked.get("json_schema", {}).get("strict")
         return "json_schema_strict" if strict else str(asked.get("type", "plain"))
 
     @property
     def schema(self) -> dict[str, Any] | None:
-        """The schema of the response format, where there is one."""
+        """The schema of the response format, if there is one."""
         found: dict[str, Any] | None = self.body.get("response_format", {}).get("json_schema", {}).get("schema")
         return found
 
     @property
     def prompt(self) -> str:
-        """All that was said, one message after the other."""
+        """The text of all messages."""
         return "\n\n".join(str(message["content"]) for message in self.body.get("messages", []))
 
 
@@ -55,7 +55,7 @@ Body = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """An answer that is none."""
+    """An error response."""
 
     status: int
     message: str
@@ -64,7 +64,7 @@ class Refusal:
     headers: Mapping[str, str] | None = None
 
     def response(self) -> web.Response:
-        """In the shape of OpenAI's errors, or as it is when it is HTML."""
+        """The body in OpenAI's error format, or HTML as it is."""
         if self.message.startswith("<"):
             return web.Response(status=self.status, text=self.message, content_type="text/html", headers=self.headers)
         error = {"message": self.message, "type": "stub_error", "param": self.param, "code": self.code}
@@ -72,7 +72,7 @@ class Refusal:
 
 
 def as_text(value: Any) -> str:
-    """A value as a model writes it; a text stays as it is."""
+    """A value as a model writes it; a string stays as it is."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

@@ -1,4 +1,4 @@
-"""The gate: all workers together never make more calls in a second than the limit says."""
+"""The rate limit: all workers together never make more calls in any second than allowed."""
 
 import asyncio
 import time
@@ -21,8 +21,8 @@ from penstock.adapters.redis.rate_limits import RedisRateLimits
 from penstock.documents.chat_model import ChatReply, ModelBusy, ModelChoice, ModelRateLimited
 from penstock.kernel.clock import Clock, ManualClock, SystemClock
 from penstock.kernel.rate_limits import Bucket, RateLimitResult, RateLimits, SqlRateLimits
-from tests.adapters.llm.asking import OpenLimits, asking, server_at
 from tests.adapters.llm.conftest import Open
+from tests.adapters.llm.questions import OpenLimits, asking, server_at
 from tests.conftest import open_db
 from tests.fakes.blocking_handler import wait_until
 from tests.fakes.llm_server import LlmServer
@@ -34,7 +34,7 @@ Connect = Callable[[Clock], RateLimits]
 
 @pytest.fixture(params=["sqlite", "postgres", "redis"])
 def urls(request: pytest.FixtureRequest) -> tuple[str, str | None]:
-    """The addresses of a database and, where rates are kept in one, of a Redis."""
+    """The URLs of a database and, where rate limits are in Redis, of a Redis."""
     with_redis = request.param == "redis"
     database_url: str = request.getfixturevalue("sqlite_url" if with_redis else f"{request.param}_url")
     return database_url, request.getfixturevalue("redis_url") if with_redis else None
@@ -42,7 +42,7 @@ def urls(request: pytest.FixtureRequest) -> tuple[str, str | None]:
 
 @pytest.fixture
 async def connect(urls: tuple[str, str | None]) -> AsyncIterator[Connect]:
-    """Opens the same limits again and again, as several processes would."""
+    """Opens the same limits several times, as several processes would."""
     database_url, redis_url = urls
     async with AsyncExitStack() as closing:
 
@@ -59,7 +59,7 @@ async def connect(urls: tuple[str, str | None]) -> AsyncIterator[Connect]:
 
 
 async def as_time_goes_by(clock: ManualClock, *asked: Awaitable[ChatReply], step_seconds: float = 0.05) -> None:
-    """Let time go by until all have their replies. A slow machine may need more of it: a late token is not used."""
+    """Advance the clock until all have their replies. A slow machine needs longer: stale tokens are not used."""
     replies = asyncio.gather(*asked)
 
     def answered() -> bool:
@@ -71,7 +71,7 @@ async def as_time_goes_by(clock: ManualClock, *asked: Awaitable[ChatReply], step
 
 
 class Watched:
-    """RateLimits that note when each token was asked for and when it came."""
+    """Rate limits that record when each token was requested and granted."""
 
     def __init__(self, limits: RateLimits, tokens: list[tuple[float, float]]) -> None:
         self._limits = limits
@@ -89,21 +89,21 @@ class Watched:
 
 
 def spans(tokens: list[tuple[float, float]], number: int) -> list[float]:
-    """How long it took, at most, to give out that many tokens in a row."""
+    """The longest time it took to grant that many consecutive tokens."""
     tokens.sort(key=lambda token: token[1])
     rows = [tokens[start : start + number] for start in range(len(tokens) - number + 1)]
     assert rows
     return [max(came for _, came in row) - min(asked for asked, _ in row) for row in rows]
 
 
-class TestDistance:
+class TestInterval:
     @given(st.floats(0.01, 1000))
     def test_one_more_than_the_limit_does_not_fit_into_a_second(self, limit: float):
         whole = -(-limit // 1)
         assert whole * interval_seconds(limit) >= 1 + SLACK_SECONDS * 0.999
 
     @pytest.mark.parametrize(("limit", "seconds"), [(5, 0.1), (1, 0.1), (2.5, 0.2), (0.02, 49)])
-    def test_where_calls_are_far_apart_a_token_stays_fresh_for_longer(self, limit: float, seconds: float):
+    def test_with_a_longer_interval_a_token_stays_valid_longer(self, limit: float, seconds: float):
         assert max_token_age_seconds(limit) == pytest.approx(seconds)
 
     @given(st.floats(0.01, 1000))
@@ -113,7 +113,7 @@ class TestDistance:
 
 class TestWorkers:
     async def test_four_workers_together_keep_the_limit(self, opened: Open, server: LlmServer, connect: Connect):
-        """Judged by the tokens, whose moments a busy machine cannot move; the bench looks at the arrivals."""
+        """Judged by the tokens, whose times do not depend on the load; the bench measures the arrivals."""
         tokens: list[tuple[float, float]] = []
         clock = SystemClock()
         workers = [opened(at=Watched(connect(clock), tokens), by=clock, calls_per_second=LIMIT) for _ in range(WORKERS)]
@@ -124,7 +124,7 @@ class TestWorkers:
         assert ended - began >= (CALLS - 1) * interval_seconds(LIMIT)
         assert [span for span in spans(tokens, LIMIT + 1) if span < 1] == []
 
-    async def test_a_busy_server_is_left_alone_by_every_worker(
+    async def test_a_429_pauses_every_worker(
         self, opened: Open, server: LlmServer, connect: Connect, clock: ManualClock
     ):
         first, second = (opened(at=connect(clock), calls_per_second=100) for _ in range(2))
@@ -158,27 +158,27 @@ class TestWaiting:
         assert (clock.now() - began).total_seconds() > 40
         assert len(server.calls) == 2
 
-    async def test_whoever_would_wait_longer_is_told_how_long(self, opened: Open, server: LlmServer):
+    async def test_a_longer_wait_raises_with_its_seconds(self, opened: Open, server: LlmServer):
         shut = LimitsThatRefuse(seconds=MAX_SLEEP_SECONDS + 1)
         with pytest.raises(ModelRateLimited) as refused:
             await opened(at=shut).ask(asking("good"))
         assert refused.value.wait_seconds == MAX_SLEEP_SECONDS + 1
         assert server.calls == []
 
-    async def test_nobody_waits_for_ever_at_the_head_of_the_line(self, opened: Open, clock: ManualClock):
+    async def test_the_total_wait_is_bounded(self, opened: Open, clock: ManualClock):
         shut = LimitsThatRefuse(seconds=50)
         with pytest.raises(ModelRateLimited):
             await as_time_goes_by(clock, opened(at=shut).ask(asking("good")), step_seconds=50)
         assert shut.asked == 13
 
-    async def test_those_of_one_process_are_served_in_the_order_they_came(
+    async def test_waiters_of_one_process_are_served_in_order(
         self, opened: Open, server: LlmServer, connect: Connect, clock: ManualClock
     ):
         chat = opened(at=connect(clock), calls_per_second=2, concurrency=10)
         await as_time_goes_by(clock, *(chat.ask(asking("good", text=f"{number}")) for number in range(5)))
         assert [call.prompt for call in server.calls] == ["0", "1", "2", "3", "4"]
 
-    async def test_who_waits_for_one_server_takes_no_place_from_another(self, opened: Open, server: LlmServer):
+    async def test_waiting_for_one_server_occupies_no_slot(self, opened: Open, server: LlmServer):
         servers = server_at(server.base_url, "shut"), server_at(server.base_url, "open")
         chat = opened(*servers, at=LimitsThatRefuse("llm:shut", seconds=50), concurrency=1)
         waiting = asyncio.create_task(chat.ask(asking(which=ModelChoice(server="shut"))))
@@ -188,23 +188,23 @@ class TestWaiting:
         waiting.cancel()
         await asyncio.wait([waiting])
 
-    async def test_a_token_that_came_late_is_not_used(self, opened: Open, server: LlmServer):
+    async def test_a_stale_token_is_not_used(self, opened: Open, server: LlmServer):
         slow = LimitsThatAreSlow(times=1)
         await opened(at=slow).ask(asking("good"))
         assert (len(slow.taken), len(server.calls)) == (2, 1)
 
-    async def test_tokens_that_are_all_late_are_used_in_the_end(self, opened: Open, server: LlmServer):
+    async def test_tokens_that_are_all_stale_are_used_in_the_end(self, opened: Open, server: LlmServer):
         slow = LimitsThatAreSlow(times=100)
         await opened(at=slow).ask(asking("good"))
         assert (len(slow.taken), len(server.calls)) == (4, 1)
 
-    async def test_a_pause_that_others_cannot_be_told_of_is_still_told_to_the_asker(self, opened: Open):
+    async def test_a_pause_that_cannot_be_shared_still_reaches_the_caller(self, opened: Open):
         with pytest.raises(ModelBusy):
             await opened(at=LimitsThatCannotCool()).ask(asking("busy"))
 
 
 class LimitsThatRefuse(OpenLimits):
-    """Say that a token comes after so many seconds, whenever they are asked for one of this key, or of any."""
+    """Grants a token only after so many seconds, for this key or for any."""
 
     def __init__(self, key: str = "", *, seconds: float) -> None:
         super().__init__()
@@ -220,7 +220,7 @@ class LimitsThatRefuse(OpenLimits):
 
 
 class LimitsThatAreSlow(OpenLimits):
-    """Need longer than a token stays fresh, so many times."""
+    """Takes longer than a token stays valid, so many times."""
 
     def __init__(self, *, times: int) -> None:
         super().__init__()
@@ -233,7 +233,7 @@ class LimitsThatAreSlow(OpenLimits):
 
 
 class LimitsThatCannotCool(OpenLimits):
-    """Live in a Redis that has just gone."""
+    """Rate limits in a Redis that is down."""
 
     async def cool(self, key: str, bucket: Bucket, *, seconds: float) -> None:
         raise RedisUnavailable(reason="it is gone")

@@ -1,4 +1,4 @@
-"""Where a bucket is, and as whom we come: checked before the first request."""
+"""Bucket, endpoint and credentials, checked before the first request."""
 
 from datetime import UTC, datetime
 
@@ -61,7 +61,7 @@ def test_without_an_endpoint_the_store_is_amazons_own(region, endpoint, origin):
         ("s3://bucket", "http://host?a=b", "has a path"),
     ],
 )
-def test_a_place_that_cannot_be_is_refused_with_its_reason(url, endpoint, reason):
+def test_an_invalid_bucket_or_endpoint_is_refused_with_its_reason(url, endpoint, reason):
     with pytest.raises(BadS3Settings, match=reason) as refused:
         at(url, endpoint=endpoint)
     assert "hidden" not in f"{refused.value} {refused.value.in_chinese()}"

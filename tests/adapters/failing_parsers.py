@@ -14,12 +14,12 @@ BAD_PAGES = {3, 4}
 
 
 def read_layers_or_hang(file: BinaryIO, first: int, last: int, suspects: Sequence[int]) -> TextLayers | Rejection:
-    """What the parser reads, while it is not asked for a bad page."""
+    """Read text layers, but hang on a bad page."""
     if BAD_PAGES & set(range(first, last + 1)):
         time.sleep(1000)
     return text_layer.read_text_layers(file, first, last, suspects)
 
 
 def stumbling_sandbox() -> Sandbox:
-    """Where that one runs."""
+    """The sandbox for that parser."""
     return Sandbox(preload=(*PARSERS, __name__), warmup=Warmup(function=text_layer.load_parser), allow_socketpair=True)

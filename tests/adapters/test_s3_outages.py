@@ -1,4 +1,4 @@
-"""Blobs on S3 while the store is away, refuses us, is full, or is no store: named, soon, and nothing half-written."""
+"""Blobs on S3 while the store is down, refuses us, is full, or is no store: reported soon, nothing half-written."""
 
 import asyncio
 import secrets
@@ -31,17 +31,17 @@ def server() -> Iterator[S3Server]:
 
 
 @pytest.fixture
-def place(server: S3Server) -> S3Bucket:
-    return server.place(server.bucket("penstock-away"), prefix=secrets.token_hex(4))
+def bucket(server: S3Server) -> S3Bucket:
+    return server.bucket_config(server.bucket("penstock-away"), prefix=secrets.token_hex(4))
 
 
 @pytest.fixture
-def blobs(place: S3Bucket) -> S3Blobs:
-    return hasty(place)
+def blobs(bucket: S3Bucket) -> S3Blobs:
+    return hasty(bucket)
 
 
-def hasty(place: S3Bucket) -> S3Blobs:
-    return S3Blobs(place, clock=SystemClock(), timeouts=HASTY)
+def hasty(bucket: S3Bucket) -> S3Blobs:
+    return S3Blobs(bucket, clock=SystemClock(), timeouts=HASTY)
 
 
 def calls(blobs: S3Blobs) -> dict[str, Callable[[], Awaitable[object]]]:
@@ -64,7 +64,7 @@ def calls(blobs: S3Blobs) -> dict[str, Callable[[], Awaitable[object]]]:
 
 
 async def reasons(blobs: S3Blobs, kind: type[PenstockError] = BlobsUnavailable) -> dict[str, str]:
-    """What each call says when it fails; it has to, and soon."""
+    """The message of each call, which has to fail, and soon."""
     names, tries = zip(*calls(blobs).items(), strict=True)
     async with asyncio.timeout(SOON):
         results = await asyncio.gather(*(call() for call in tries), return_exceptions=True)
@@ -73,8 +73,8 @@ async def reasons(blobs: S3Blobs, kind: type[PenstockError] = BlobsUnavailable) 
 
 
 class TestRefused:
-    async def test_a_bucket_that_is_not_there_is_told_by_every_call(self, place):
-        said = await reasons(hasty(replace(place, bucket="no-such-bucket")))
+    async def test_a_missing_bucket_is_reported_by_every_call(self, bucket):
+        said = await reasons(hasty(replace(bucket, bucket="no-such-bucket")))
         assert {name: reason for name, reason in said.items() if "404 NoSuchBucket" not in reason} == {}
 
     @pytest.mark.parametrize(
@@ -85,19 +85,19 @@ class TestRefused:
         ],
         ids=["secret", "key"],
     )
-    async def test_keys_that_are_wrong_are_told_and_never_shown(self, place, keys, reason):
-        blobs = hasty(replace(place, keys=keys))
+    async def test_a_wrong_access_key_is_reported_and_never_shown(self, bucket, keys, reason):
+        blobs = hasty(replace(bucket, keys=keys))
         said = await reasons(blobs)
         assert {name for name, text in said.items() if reason not in text} <= {"stat", "create large", "copy"}
         assert said["stat"].endswith("HTTP 403.")  # the answer to HEAD has no body
-        for text in (*said.values(), repr(place), repr(replace(place, keys=keys)), repr(blobs)):
+        for text in (*said.values(), repr(bucket), repr(replace(bucket, keys=keys)), repr(blobs)):
             assert "wrong-secret" not in text
-            assert place.keys is not None
-            assert place.keys.secret not in text
+            assert bucket.keys is not None
+            assert bucket.keys.secret not in text
 
-    async def test_who_may_only_read_is_told_so_when_writing(self, server, place, blobs):
+    async def test_a_read_only_key_cannot_write(self, server, bucket, blobs):
         await blobs.put("a", b"old")
-        reader = hasty(replace(place, keys=server.reader))
+        reader = hasty(replace(bucket, keys=server.reader))
         assert await reader.get("a") == b"old"
         assert await everything(reader, "") == ["a"]
         for write in ("put", "put large", "create", "create large", "copy", "delete"):
@@ -105,9 +105,9 @@ class TestRefused:
                 await calls(reader)[write]()
         assert (await blobs.get("a"), await everything(blobs, "")) == (b"old", ["a"])
 
-    async def test_the_error_says_that_a_part_of_our_own_house_is_away(self, place):
+    async def test_the_error_is_an_internal_outage(self, bucket):
         with pytest.raises(BlobsUnavailable) as failed:
-            await hasty(replace(place, bucket="no-such-bucket")).get("a")
+            await hasty(replace(bucket, bucket="no-such-bucket")).get("a")
         assert (failed.value.internal_outage, failed.value.retryable, failed.value.code) == (
             True,
             True,
@@ -116,12 +116,13 @@ class TestRefused:
         assert failed.value.__cause__ is not None
 
 
-class TestAway:
-    async def test_a_store_that_cannot_be_reached_is_told_by_every_call(self, place):
-        for reason in (await reasons(hasty(replace(place, endpoint="http://127.0.0.1:1")))).values():
+class TestOutages:
+    async def test_an_unreachable_store_is_reported_by_every_call(self, bucket):
+        for reason in (await reasons(hasty(replace(bucket, endpoint="http://127.0.0.1:1")))).values():
             assert "cannot connect" in reason
 
-    async def test_a_killed_store_is_told_and_used_again_when_it_is_back(self, server, blobs):
+    @pytest.mark.storm
+    async def test_a_killed_store_is_reported_and_used_again_when_it_is_back(self, server, blobs):
         await blobs.put("a", b"old")
         server.kill()
         await reasons(blobs)
@@ -129,7 +130,7 @@ class TestAway:
         assert await blobs.get("a") == b"old"
         await blobs.check()
 
-    async def test_a_paused_store_is_told_soon_and_used_again_when_it_goes_on(self, server, blobs):
+    async def test_a_paused_store_is_reported_soon_and_used_again_when_it_resumes(self, server, blobs):
         await blobs.put("a", b"old")
         server.pause()
         try:
@@ -139,7 +140,8 @@ class TestAway:
         assert set(said.values()) == {"The object store is unavailable: timed out."}
         await whole_again(blobs)
 
-    async def test_a_put_whose_store_is_killed_half_way_stores_nothing_and_succeeds_later(self, server, blobs, place):
+    @pytest.mark.storm
+    async def test_a_put_whose_store_is_killed_half_way_stores_nothing_and_succeeds_later(self, server, blobs, bucket):
         await blobs.put("old", b"old")
         content = bytes(range(256)) * (24 * MIB // 256)
         for verb, key in ((blobs.put, "old"), (blobs.put, "new"), (blobs.create, "created")):
@@ -149,11 +151,12 @@ class TestAway:
             assert await everything(blobs, "") == ["old"]
             assert await blobs.get("old") == b"old"
         await blobs.sweep(FOREVER)
-        assert unfinished(server, place) == 0
+        assert unfinished(server, bucket) == 0
         for verb, key in ((blobs.put, "old"), (blobs.put, "new"), (blobs.create, "created")):
             await verb(key, half_way(content, lambda: None))
             assert b"".join([chunk async for chunk in blobs.stream(key)]) == content
 
+    @pytest.mark.storm
     async def test_a_put_whose_store_is_paused_half_way_ends_soon_and_succeeds_later(self, server, blobs):
         content = bytes(range(256)) * (24 * MIB // 256)
         began = time.monotonic()
@@ -167,6 +170,7 @@ class TestAway:
         await blobs.put("a", content)
         assert b"".join([chunk async for chunk in blobs.stream("a")]) == content
 
+    @pytest.mark.storm
     async def test_a_put_cancelled_while_its_store_is_paused_ends_soon(self, server, blobs):
         began = time.monotonic()
         paused = asyncio.Event()
@@ -186,8 +190,9 @@ class TestAway:
         assert time.monotonic() - began < SOON
         assert await everything(blobs, "") == []
 
+    @pytest.mark.storm
     @pytest.mark.parametrize("stop", ["kill", "pause"])
-    async def test_a_stream_whose_store_goes_away_half_way_is_told(self, server, blobs, stop):
+    async def test_a_stream_whose_store_fails_midway_raises(self, server, blobs, stop):
         await blobs.put("a", b"x" * (64 * MIB))
         async with aclosing(blobs.stream("a")) as chunks, asyncio.timeout(SOON):
             await anext(chunks)
@@ -199,7 +204,7 @@ class TestAway:
                 server.resume() if stop == "pause" else server.start_again()
         assert sum([len(chunk) async for chunk in blobs.stream("a")]) == 64 * MIB
 
-    async def test_a_reader_or_a_writer_that_takes_its_time_is_not_taken_for_a_silent_store(self, blobs):
+    async def test_a_slow_reader_or_writer_does_not_time_out(self, blobs):
         async def slow() -> AsyncIterator[bytes]:
             yield b"x" * (PART + 1)
             await asyncio.sleep(HASTY.answer_seconds + 1)  # real time is what is measured
@@ -226,7 +231,7 @@ async def half_way(content: bytes, then: Callable[[], None]) -> AsyncIterator[by
 
 
 async def whole_again(blobs: S3Blobs) -> None:
-    """What was sent to a paused store may be done when it goes on; each object is the old or the new, whole."""
+    """What was sent to a paused store may be executed later; each object is the old or the new, whole."""
     async with asyncio.timeout(SOON):
         while True:
             try:
@@ -242,14 +247,15 @@ async def whole_again(blobs: S3Blobs) -> None:
         assert content in {b"old", b"new", b"n" * (PART + 1)}
 
 
-def unfinished(server: S3Server, place: S3Bucket) -> int:
-    return server.call("GET", f"/{place.bucket}", {"uploads": "", "prefix": place.root})[1].count(b"<Upload>")
+def unfinished(server: S3Server, bucket: S3Bucket) -> int:
+    return server.call("GET", f"/{bucket.bucket}", {"uploads": "", "prefix": bucket.root})[1].count(b"<Upload>")
 
 
 class TestFull:
-    async def test_a_store_without_room_is_told_and_keeps_what_it_has(self):
+    @pytest.mark.storm
+    async def test_a_full_store_is_reported_and_keeps_its_objects(self):
         with S3Server.start(volumes=2, volume_megabytes=1) as small:
-            blobs = hasty(small.place(small.bucket("penstock-small")))
+            blobs = hasty(small.bucket_config(small.bucket("penstock-small")))
             await blobs.put("a", b"old" * 500_000)
             with suppress(BlobsUnavailable):
                 for _ in range(5):
@@ -265,9 +271,9 @@ class TestFull:
             assert "c" not in await everything(blobs, "")
 
     @pytest.mark.parametrize(("status", "code"), [(507, "InsufficientStorage"), (400, "XMinioStorageFull"), (507, "")])
-    async def test_a_store_that_says_that_it_is_full_is_full(self, place, status, code):
+    async def test_a_store_that_says_that_it_is_full_is_full(self, bucket, status, code):
         async with answering(status, f"<?xml version='1.0'?><Error><Code>{code}</Code></Error>") as endpoint:
-            blobs = hasty(replace(place, endpoint=endpoint))
+            blobs = hasty(replace(bucket, endpoint=endpoint))
             for call in ("put", "put large", "create", "copy"):
                 with pytest.raises(DiskFull) as full:
                     await calls(blobs)[call]()
@@ -275,12 +281,12 @@ class TestFull:
 
 
 class TestNoStore:
-    """Some other server at the address must not pass for a store where nothing is."""
+    """Another kind of server at the address must not pass for an empty store."""
 
     @pytest.mark.parametrize("status", [200, 301, 404, 500, 503])
-    async def test_a_page_of_a_web_server_is_no_answer(self, place, status):
+    async def test_a_page_of_a_web_server_is_no_answer(self, bucket, status):
         async with answering(status, "<html><body>Hello</body></html>") as endpoint:
-            blobs = hasty(replace(place, endpoint=endpoint))
+            blobs = hasty(replace(bucket, endpoint=endpoint))
             for name in ("get", "stat", "list", "check", "sweep"):
                 if status == 200 and name in {"get", "stat"}:
                     continue  # bytes are bytes
@@ -296,15 +302,15 @@ class TestNoStore:
         with pytest.raises(BlobExists):
             await blobs.create(key, b"x")
 
-    async def test_an_answer_without_end_is_not_swallowed(self, place):
+    async def test_an_endless_response_is_cut_off(self, bucket):
         async with answering(200, "x" * (17 * MIB)) as endpoint:
             with pytest.raises(BlobsUnavailable, match="too long"):
-                await hasty(replace(place, endpoint=endpoint)).check()
+                await hasty(replace(bucket, endpoint=endpoint)).check()
 
 
 @asynccontextmanager
 async def answering(status: int, body: str) -> AsyncIterator[str]:
-    """A web server that says the same to everybody."""
+    """A web server with one answer for everything."""
 
     async def answer(request: web.Request) -> web.Response:
         await request.read()

@@ -1,4 +1,4 @@
-"""A study: a store, a desk, and the post-processor `llm` with a model of the test's choice."""
+"""A harness for the post-processor `llm`: a store, a stage context, and a model chosen by the test."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +12,7 @@ from penstock.documents.ocr.provider import Reading
 from penstock.documents.pages import Page, write_page
 from penstock.documents.postprocessor import ExtractionResult, ExtractionRule
 from penstock.kernel.sandbox.call import Sandbox
-from tests.adapters.local_reading import NotingDesk
+from tests.adapters.local_reader_harness import NotingDesk
 from tests.fakes.grounding import ground_by_letters
 
 PAGES_KEY = "users/1/etl_artifacts/2/3/pages-1.jsonl"
@@ -21,8 +21,8 @@ SCHEMA = {"type": "object", "properties": {"Name": TEXT, "City": TEXT}, "require
 
 
 @dataclass
-class Study:
-    """Where documents are asked about."""
+class ShaperHarness:
+    """A store, a sandbox and a stage context."""
 
     blobs: DiskBlobs
     sandbox: Sandbox
@@ -35,7 +35,7 @@ class Study:
         return LlmShaper(model, self.blobs, self.sandbox, self.scratch, ground=self.ground, config=self.terms)
 
     async def shape(self, model: ChatModel, *pages: str, schema: Any = SCHEMA, **rule: Any) -> ExtractionResult:
-        """What the model's answers become, about these pages and by such a rule."""
+        """The result for these pages and this rule."""
         lines = [write_page(Page(number=at, origin="text", markdown=text)) for at, text in enumerate(pages, 1)]
         await self.blobs.put(PAGES_KEY, b"".join(lines))
         reading = Reading(markdown_key="users/1/m.md", pages_key=PAGES_KEY, provider_task_id="t", page_count=len(pages))
@@ -43,9 +43,9 @@ class Study:
         return await self.shaper(model).shape("paper.pdf", reading, asked, self.desk)
 
     async def kept(self) -> list[str]:
-        """The keys of what the desk's folder holds."""
+        """The keys in the folder of the stage."""
         return [blob.key for blob in (await self.blobs.list(self.desk.folder)).blobs]
 
     def left_behind(self) -> list[Path]:
-        """Files that should be gone."""
+        """Scratch files, of which none should be left."""
         return list(self.scratch.iterdir()) if self.scratch.exists() else []

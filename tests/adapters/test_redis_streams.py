@@ -1,4 +1,4 @@
-"""Messages of the house in Redis Streams: all of them, each once, a bounded number."""
+"""Messages in Redis Streams: all of them, each once, a bounded number."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ CHANNEL = "PageDone"
 
 @dataclass(frozen=True, kw_only=True)
 class PageDone(Message):
-    """Something to tell."""
+    """A message."""
 
     page: int
     words: str = ""
@@ -70,7 +70,7 @@ async def test_a_message_is_in_its_stream_with_all_that_the_outbox_knows(
     assert first["id"] < second["id"]
 
 
-async def test_a_message_that_is_carried_twice_is_there_once(redis_client: RedisClient):
+async def test_a_message_that_is_delivered_twice_is_added_once(redis_client: RedisClient):
     carrier = StreamCarrier(redis_client, [CHANNEL], length=100)
     for _ in range(3):
         await carrier.carry(PARCEL)
@@ -78,7 +78,7 @@ async def test_a_message_that_is_carried_twice_is_there_once(redis_client: Redis
     assert [entry["id"] for entry in await entries(redis_client)] == ["msg_1", "msg_2"]
 
 
-async def test_a_stream_and_its_memory_are_bounded(redis_client: RedisClient):
+async def test_a_stream_and_its_dedup_set_are_bounded(redis_client: RedisClient):
     carrier = StreamCarrier(redis_client, [CHANNEL], length=200)
     for number in range(1000):
         await carrier.carry(replace(PARCEL, id=f"msg_{number:04}"))
@@ -90,6 +90,7 @@ async def test_a_stream_and_its_memory_are_bounded(redis_client: RedisClient):
     assert len(await entries(redis_client)) == len(kept)
 
 
+@pytest.mark.storm
 async def test_a_relay_that_is_killed_after_the_entry_and_before_its_mark_leaves_one_entry(
     db_url: str, redis_url: str, redis_client: RedisClient
 ):
@@ -109,7 +110,8 @@ async def test_a_relay_that_is_killed_after_the_entry_and_before_its_mark_leaves
     await later.close()
 
 
-async def test_while_redis_is_away_messages_wait_and_lose_no_attempt(db: Db, clock: ManualClock):
+@pytest.mark.storm
+async def test_while_redis_is_unavailable_messages_wait_and_lose_no_attempt(db: Db, clock: ManualClock):
     with ValkeyServer.start() as server:
         redis_client = RedisClient(server.url)
         carrier = StreamCarrier(redis_client, [CHANNEL], length=100)

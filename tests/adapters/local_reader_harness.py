@@ -1,4 +1,4 @@
-"""A place to read documents in: a store, a desk, and the provider `local` with its fast models."""
+"""A harness for the provider `local` with its fast models: a store, a stage context and sandboxes."""
 
 import io
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ Sandboxes = tuple[Sandbox, Sandbox]
 
 @dataclass
 class NotingDesk:
-    """A desk in a folder of its own, that notes what it is told."""
+    """A stage context that records its progress."""
 
     folder: str = "users/7/etl_artifacts/1/1/"
     provider_task_id: str | None = None
@@ -31,8 +31,8 @@ class NotingDesk:
 
 
 @dataclass
-class Place:
-    """A store and a reader, with one way to use both."""
+class ReaderHarness:
+    """A store and a reader."""
 
     blobs: DiskBlobs
     parsers: Sandbox
@@ -67,12 +67,12 @@ class Place:
 
 @asynccontextmanager
 async def open_sandboxes() -> AsyncIterator[Sandboxes]:
-    """The parsers and the engine, which a whole file of tests should share: it takes seconds to load."""
+    """The parser and OCR sandboxes, shared by a file of tests: they take seconds to load."""
     async with parser_sandbox() as parsers, engine_sandbox("fast") as engine:
         yield parsers, engine
 
 
-def place_in(folder: Path, sandboxes: Sandboxes) -> Place:
-    """An empty place."""
+def harness_in(folder: Path, sandboxes: Sandboxes) -> ReaderHarness:
+    """An empty harness."""
     parsers, engine = sandboxes
-    return Place(blobs=DiskBlobs(folder / "blobs"), parsers=parsers, engine=engine, scratch=folder / "scratch")
+    return ReaderHarness(blobs=DiskBlobs(folder / "blobs"), parsers=parsers, engine=engine, scratch=folder / "scratch")

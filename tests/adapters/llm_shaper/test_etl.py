@@ -1,4 +1,4 @@
-"""The post-processor `llm` in its room, with one file and a folder as well as at scale."""
+"""The post-processor `llm` in the etl module."""
 
 import json
 from collections.abc import AsyncIterator
@@ -17,26 +17,22 @@ from penstock.etl.domain import EtlTask, Mode, RuleBody, Status, Strategy
 from penstock.etl.rule_validation import PRELOAD as SCHEMAS
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.sandbox.call import Sandbox
-from tests.adapters.llm_shaper.study import SCHEMA
+from tests.adapters.llm_shaper.harness import SCHEMA
 from tests.etl.harness import ANNA, EtlHarness, EtlProfile, open_harness
 from tests.fakes.grounding import ground_by_letters
 from tests.fakes.models import ModelThatFails, ModelThatIsNotToBeAsked, ModelThatReadsLabels, ModelThatSays
 
-TERMS = LlmShaperConfig(
+CONFIG = LlmShaperConfig(
     threshold_characters=200, chunk_characters=200, chunk_strategy="chunked-extract", side_by_side=1
 )
 FILLER = "Nothing is said here. " * 6
 LONG = "\f".join(f"Name: Mill\nCity: {city}\n{FILLER}" for city in ("Ulm", "Ulm", "Bonn"))
 
 
-@pytest.fixture(params=["sqlite", "scale"])
-def profile(request: pytest.FixtureRequest, tmp_path: Path) -> EtlProfile:
-    if request.param == "sqlite":
-        return EtlProfile(database=request.getfixturevalue("sqlite_url"), scratch=tmp_path)
-    named = {name: request.getfixturevalue(name) for name in ("postgres_url", "redis_url", "s3_bucket")}
-    return EtlProfile(
-        database=named["postgres_url"], scratch=tmp_path, redis=named["redis_url"], bucket=named["s3_bucket"]
-    )
+@pytest.fixture
+def profile(sqlite_url: str, tmp_path: Path) -> EtlProfile:
+    """One profile: how a model is asked does not depend on the database."""
+    return EtlProfile(database=sqlite_url, scratch=tmp_path)
 
 
 @pytest.fixture
@@ -52,7 +48,7 @@ async def harness(profile: EtlProfile, clock: ManualClock) -> AsyncIterator[EtlH
 def employ(harness: EtlHarness, model: ChatModel) -> None:
     """Let rules of mode `llm` ask this model."""
     deps = harness.deps
-    asking = LlmShaper(model, deps.blobs, deps.sandbox, deps.scratch, ground=ground_by_letters, config=TERMS)
+    asking = LlmShaper(model, deps.blobs, deps.sandbox, deps.scratch, ground=ground_by_letters, config=CONFIG)
     harness.deps = replace(deps, shapers={Mode.SKIP: SkipShaper(), Mode.LLM: asking})
 
 
@@ -65,7 +61,7 @@ async def result_of(harness: EtlHarness) -> Any:
     return json.loads(await harness.deps.blobs.get("users/5/processed/3/a.txt.json"))
 
 
-async def test_a_document_becomes_a_result_with_its_price_and_its_places(harness: EtlHarness):
+async def test_a_document_becomes_a_result_with_usage_and_citations(harness: EtlHarness):
     employ(harness, ModelThatReadsLabels())
     task = await submitted(harness, "Name: Mill\nCity: Ulm")
     await harness.work()
@@ -88,7 +84,7 @@ async def test_a_rule_that_skips_and_the_default_one_make_no_call(harness: EtlHa
     assert "markdown_s3_key" in await result_of(harness)
 
 
-async def test_a_model_that_goes_away_in_the_middle_is_not_paid_twice(harness: EtlHarness):
+async def test_after_an_outage_of_the_model_no_call_is_paid_twice(harness: EtlHarness):
     model = ModelThatFails(ModelUnavailable(reason="cut"), at={2})
     employ(harness, model)
     task = await submitted(harness, LONG)
@@ -117,7 +113,7 @@ async def test_an_answer_that_stays_wrong_fails_the_task_with_its_problems(harne
     assert model.calls == 3
 
 
-async def test_a_gate_that_is_shut_costs_no_attempt(harness: EtlHarness):
+async def test_our_own_rate_limit_costs_no_attempt(harness: EtlHarness):
     model = ModelThatFails(ModelRateLimited(wait_seconds=90), at={1, 2, 3, 4, 5})
     employ(harness, model)
     task = await submitted(harness, "Name: Mill", postprocess_strategy=Strategy.DIRECT_JSON)
