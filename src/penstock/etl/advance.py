@@ -146,14 +146,14 @@ async def _shape(deps: Deps, desk: StageDesk) -> Settle:
 async def _recall_or_make(deps: Deps, desk: StageDesk, reading: Reading) -> ShapingPaper:
     async with deps.db.read() as tx:
         rule = await rules.get_rule_version(tx, desk.task.rule_id, desk.task.rule_version)
-    shaper, asked = lifecycle.get_post_processor(deps, rule), rule.body.shape_rule
-    key = await memory.shaping_key(deps, reading, asked, shaper)
+    shaper, extraction = lifecycle.get_post_processor(deps, rule), rule.body.extraction_rule
+    key = await memory.shaping_key(deps, reading, extraction, shaper)
     if key is not None and memory.may_recall(desk.task, Phase.POSTPROCESS):
         known = await memory.recall_shaping(deps, desk, key)
         _count_look(deps, Phase.POSTPROCESS, known)
         if known is not None:
             return known
-    shaped = await shaper.shape(desk.task.filename, reading, asked, desk)
+    shaped = await shaper.shape(desk.task.filename, reading, extraction, desk)
     await desk.check()
     return await papers.keep_shaping(deps.blobs, desk.task, shaped, Memo(key=key))
 

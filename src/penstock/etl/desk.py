@@ -76,8 +76,8 @@ class StageDesk:
         self._live()
         pointers = {**self.task.metadata, "provider_task_id": provider_task_id}
         async with self._deps.db.tx() as tx:
-            wanted = await tasks.move_metadata(tx, self.task, pointers)
-        if not wanted:
+            active = await tasks.move_metadata(tx, self.task, pointers)
+        if not active:
             self._stop()
         await self._move(replace(self.task, metadata=pointers))
 
@@ -107,8 +107,8 @@ class StageDesk:
         """Raise `RunCancelled` if the row says that this run has ended. Call it before writing artifacts."""
         await self.breathe()
         async with self._deps.db.read() as tx:
-            wanted = await tasks.is_active(tx, self.task.id, run=self.task.run)
-        if not wanted:
+            active = await tasks.is_active(tx, self.task.id, run=self.task.run)
+        if not active:
             self._stop()
 
     async def breathe(self) -> None:

@@ -56,7 +56,7 @@ async def try_rule(deps: Deps, caller: Caller, rule_id: int, sample: RuleSample)
         filename, reading = await _read(deps, caller, sample, folder)
         async with asyncio.timeout(DRY_RUN_SECONDS):
             post_processor, desk = lifecycle.get_post_processor(deps, rule), DryRunDesk(folder=folder)
-            return rule, await post_processor.shape(filename, reading, rule.body.shape_rule, desk)
+            return rule, await post_processor.shape(filename, reading, rule.body.extraction_rule, desk)
     except TimeoutError as error:
         raise DryRunTimedOut(seconds=DRY_RUN_SECONDS) from error
     finally:

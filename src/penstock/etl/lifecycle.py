@@ -85,7 +85,7 @@ async def get_rule_for_task(deps: Deps, tx: Tx, caller: Caller, rule_id: int | N
     rule = await rules.find_rule_for(tx, caller, chosen_id, default_id=default_id)
     if rule is None:
         raise DefaultRuleMissing(rule_id=chosen_id) if rule_id is None else RuleNotFound(rule_id=chosen_id)
-    get_post_processor(deps, rule).identity(rule.body.shape_rule)  # raises now rather than after an expensive OCR
+    get_post_processor(deps, rule).identity(rule.body.extraction_rule)  # raises now rather than after an expensive OCR
     return rule
 
 

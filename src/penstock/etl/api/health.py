@@ -79,11 +79,11 @@ async def _check(ask: Callable[[], Awaitable[object]] | None) -> Word:
     if ask is None:
         return "unused"
 
-    async def asked() -> bool:
+    async def is_available() -> bool:
         await ask()
         return True
 
-    return "ok" if await _try(asked) else "unwell"
+    return "ok" if await _try(is_available) else "unwell"
 
 
 async def _try(ask: Callable[[], Coroutine[Any, Any, Any]]) -> Any:

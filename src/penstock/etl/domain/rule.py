@@ -39,7 +39,7 @@ class RuleBody:
     options: JsonObject = field(default_factory=dict)
 
     @property
-    def shape_rule(self) -> ExtractionRule:
+    def extraction_rule(self) -> ExtractionRule:
         """The part that the post-processor gets."""
         return ExtractionRule(
             json_schema=self.json_schema,
