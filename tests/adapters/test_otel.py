@@ -62,8 +62,8 @@ def things(tracing: OtelTracing) -> APIRouter:
 
 @pytest.fixture
 async def app(tracing: OtelTracing, tmp_path: Path) -> AsyncIterator[App]:
-    async with open_runtime(Settings(data_dir=tmp_path)) as house:
-        yield build_app(replace(house, tracing=tracing), routers=[health.router, things(tracing)])
+    async with open_runtime(Settings(data_dir=tmp_path)) as runtime:
+        yield build_app(replace(runtime, tracing=tracing), routers=[health.router, things(tracing)])
 
 
 class TestRequests:
@@ -143,8 +143,8 @@ class TestAnUnreachableCollector:
     async def test_it_slows_and_breaks_no_request_and_no_stop(self, collector: Collector, tmp_path: Path, silent: bool):
         collector.answering.clear()
         tracing = tracing_to(collector.url if silent else NOWHERE)
-        async with open_runtime(Settings(data_dir=tmp_path)) as house:
-            app = build_app(replace(house, tracing=tracing), routers=[health.router, things(tracing)])
+        async with open_runtime(Settings(data_dir=tmp_path)) as runtime:
+            app = build_app(replace(runtime, tracing=tracing), routers=[health.router, things(tracing)])
             began = monotonic()
             for _ in range(3000):  # more than the queue of spans holds
                 assert (await send_request(app, "GET", "/livez")).status == 200

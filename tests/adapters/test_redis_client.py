@@ -158,10 +158,11 @@ class TestWhenItIsSilent:
         await open_breaker(redis_client)
         assert ANSWER_SECONDS <= time.monotonic() - began < ANSWER_SECONDS + SLACK_SECONDS
         assert redis_client.breaker.reason == "timed out"
-        began = time.monotonic()
+        began, cpu_began = time.monotonic(), time.process_time()
         for _ in range(1000):
             await refused(redis_client)
-        assert time.monotonic() - began < ANSWER_SECONDS
+        assert time.process_time() - cpu_began < ANSWER_SECONDS
+        assert time.monotonic() - began < ANSWER_SECONDS + SLACK_SECONDS  # one call that waits takes longer
 
     async def test_it_is_found_back_when_it_answers_again(
         self, redis_client: RedisClient, server: ValkeyServer, clock: ManualClock

@@ -32,8 +32,8 @@ PRIORITY_OFFSET = 40_000  # priorities are below 32,768
 PUSH = Script("""
 local added = 0
 for at = 2, #ARGV, 4 do
-    local name, ticket, expiry_ms, score = unpack(ARGV, at, at + 3)
-    if redis.call("SET", ARGV[1] .. name, ticket, "NX", "PX", expiry_ms) then
+    local name, arq_job, expiry_ms, score = unpack(ARGV, at, at + 3)
+    if redis.call("SET", ARGV[1] .. name, arq_job, "NX", "PX", expiry_ms) then
         added = added + 1
     end
     redis.call("ZADD", KEYS[1], score, name)
@@ -94,9 +94,9 @@ class ArqEnqueuer:
         by_module: defaultdict[str, list[Argument]] = defaultdict(list)
         now, now_ms = self._clock.now(), timestamp_ms()
         for job in jobs:
-            ticket = serialize_job(FUNCTION, (job.id,), {}, None, now_ms, serializer=msgspec.json.encode)
+            arq_job = serialize_job(FUNCTION, (job.id,), {}, None, now_ms, serializer=msgspec.json.encode)
             expiry_ms = int((max(0.0, (job.due_at - now).total_seconds()) + EXPIRY_SECONDS) * 1000)
-            by_module[job.module] += [arq_job_id(job), ticket, expiry_ms, score(job, now)]
+            by_module[job.module] += [arq_job_id(job), arq_job, expiry_ms, score(job, now)]
         return sum(
             [
                 await self._redis.run_script(PUSH, [queue_name(module, self._names)], job_key_prefix, *tickets)

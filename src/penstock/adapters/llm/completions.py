@@ -52,9 +52,9 @@ def read_completion(body: bytes, *, key: str) -> Completion | LlmErrorResponse:
         raise _malformed("the response is not an object")
     choice = _default(found.get("choices"))
     if not choice:
-        told = found.get("error")
-        if isinstance(told, dict):
-            return error_in_body(told, key=key)
+        reported = found.get("error")
+        if isinstance(reported, dict):
+            return error_in_body(reported, key=key)
         raise _malformed("the response contains no choice")
     message, usage = _object(choice.get("message")), _object(found.get("usage"))
     return Completion(

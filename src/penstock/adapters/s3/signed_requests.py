@@ -92,8 +92,10 @@ class SignedClient:
                 raise BlobsUnavailable(reason="timed out") from error
             except (aiohttp.ClientError, OSError) as error:
                 if not tries_left:
-                    away = isinstance(error, aiohttp.ClientConnectorError)
-                    raise BlobsUnavailable(reason="cannot connect" if away else "the connection broke") from error
+                    unreachable = isinstance(error, aiohttp.ClientConnectorError)
+                    raise BlobsUnavailable(
+                        reason="cannot connect" if unreachable else "the connection broke"
+                    ) from error
             else:
                 if status < 500 or not tries_left:
                     return status, answer
