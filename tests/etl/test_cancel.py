@@ -53,6 +53,17 @@ class TestCancel:
             await cancel.cancel_task(harness.deps, ANNA, task.id)
 
     @on_both_profiles
+    async def test_nor_is_it_when_run_state_does_not_show_that(self, harness: EtlHarness):
+        task = await harness.submit()
+        job = await harness.claim()
+        settle = await harness.do(job)
+        assert settle is not None
+        await harness.settle(job, settle)
+        await harness.lose_run_state(task)
+        with pytest.raises(EtlTaskRunning, match="llm_processing"):
+            await cancel.cancel_task(harness.deps, ANNA, task.id)
+
+    @on_both_profiles
     async def test_a_task_that_waits_for_its_next_attempt_is_not_cancelled(self, harness: EtlHarness):
         harness.set(provider=OcrThatFails(harness.deps.blobs, Unavailable(reason="later"), times=1))
         task = await harness.submit()
@@ -69,16 +80,12 @@ class TestCancel:
 
     @on_all_profiles
     async def test_of_a_cancel_and_a_claim_at_once_exactly_one_wins(self, harness: EtlHarness):
-        ocr = OcrThatWaits(harness.deps.blobs, before_page=1)  # the stage does not end before the cancel is answered
-        harness.set(provider=ocr)
         for number in range(8):
-            ocr.go_on.clear()
             task = await harness.submit(f"{number}.txt")
             await harness.deliver()
             cancelling = asyncio.create_task(cancel.cancel_task(harness.deps, ANNA, task.id))
             working = harness.begin()
             refused = (await asyncio.gather(cancelling, return_exceptions=True))[0]
-            ocr.go_on.set()
             await working
             await harness.work()
             row = await harness.row(task)
@@ -87,8 +94,8 @@ class TestCancel:
                 assert row.status is Status.COMPLETED
             else:
                 assert row.status is Status.CANCELLED
-                assert ocr.pages_read.total() == 0
-            ocr.pages_read.clear()
+                assert harness.ocr.pages_read.total() == 0
+            harness.ocr.pages_read.clear()
 
     async def test_what_is_over_is_not_cancelled(self, harness: EtlHarness):
         task = await harness.submit()

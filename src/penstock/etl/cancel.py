@@ -15,6 +15,7 @@ from penstock.etl.errors import EtlTaskAlreadyEnded, EtlTaskRunning
 from penstock.etl.runs import Standing
 from penstock.etl.store import tasks
 from penstock.kernel.db import Tx
+from penstock.kernel.queue import JobState
 
 
 async def cancel_task(deps: Deps, caller: Caller, task_id: int) -> EtlTask:
@@ -23,6 +24,8 @@ async def cancel_task(deps: Deps, caller: Caller, task_id: int) -> EtlTask:
     async with deps.db.tx(actor=caller.name) as tx:
         row = await _get_active(tx, caller, task_id)
         status = shown.task.status if shown is not None and _is_same_run(shown, row) else row.status
+        if status is Status.PENDING and await _has_finished_first_stage(tx, row):  # after run state was read, or lost
+            status = Status.LLM_PROCESSING
         if status is not Status.PENDING:
             raise EtlTaskRunning(task_id=task_id, status=status.value)
         if await lifecycle.cancel_jobs(deps, tx, row):
@@ -51,6 +54,11 @@ async def _get_active(tx: Tx, caller: Caller, task_id: int) -> EtlTask:
     if row.is_final:
         raise EtlTaskAlreadyEnded(task_id=task_id, status=row.status.value)
     return row
+
+
+async def _has_finished_first_stage(tx: Tx, row: EtlTask) -> bool:
+    first = (await lifecycle.list_jobs(tx, [row])).get(runs.job_id(row, row.first_phase))
+    return first is not None and first.state is JobState.DONE
 
 
 async def _end(deps: Deps, row: EtlTask, verb: str, tx: Tx) -> EtlTask:
