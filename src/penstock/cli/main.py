@@ -126,7 +126,7 @@ def demo(
     leave: Annotated[bool, typer.Option("--exit", help="Exit after the demo instead of serving on.")] = False,
     worker: Annotated[bool, typer.Option("--worker", hidden=True)] = False,
 ) -> None:
-    """Run everything on sample data: a killed worker's job is resumed, a task is pulled, two invoices are read."""
+    """Run a guided demo on sample data: a killed worker, a pulled task, two invoices."""
     from penstock.cli.demo import tour
 
     tour.run_demo(port=port, leave=leave, worker=worker)
