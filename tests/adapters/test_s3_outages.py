@@ -26,13 +26,17 @@ SOON = 20.0  # seconds; no call in a hurry takes longer, with all its tries and 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[S3Server]:
+    """A server of our own, for tests that kill or pause it."""
     with S3Server.start() as started:
         yield started
 
 
 @pytest.fixture
-def bucket(server: S3Server) -> S3Bucket:
-    return server.bucket_config(server.bucket("penstock-away"), prefix=secrets.token_hex(4))
+def bucket(request: pytest.FixtureRequest) -> S3Bucket:
+    """On our own server where the test asks for it, else on the shared one."""
+    server = request.getfixturevalue("server" if "server" in request.fixturenames else "s3_server")
+    config: S3Bucket = server.bucket_config(server.bucket("penstock-away"), prefix=secrets.token_hex(4))
+    return config
 
 
 @pytest.fixture
@@ -95,6 +99,7 @@ class TestRefused:
             assert bucket.keys is not None
             assert bucket.keys.secret not in text
 
+    @pytest.mark.storm
     async def test_a_read_only_key_cannot_write(self, server, bucket, blobs):
         await blobs.put("a", b"old")
         reader = hasty(replace(bucket, keys=server.reader))
@@ -130,6 +135,7 @@ class TestOutages:
         assert await blobs.get("a") == b"old"
         await blobs.check()
 
+    @pytest.mark.storm
     async def test_a_paused_store_is_reported_soon_and_used_again_when_it_resumes(self, server, blobs):
         await blobs.put("a", b"old")
         server.pause()

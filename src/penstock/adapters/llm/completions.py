@@ -50,7 +50,7 @@ def read_completion(body: bytes, *, key: str) -> Completion | LlmErrorResponse:
         raise _malformed("the response is not JSON") from error
     if not isinstance(found, dict):
         raise _malformed("the response is not an object")
-    choice = _default(found.get("choices"))
+    choice = _first_choice(found.get("choices"))
     if not choice:
         reported = found.get("error")
         if isinstance(reported, dict):
@@ -73,7 +73,7 @@ def _malformed(reason: str) -> ModelUnavailable:
     return ModelUnavailable(reason=reason, in_short=reason)
 
 
-def _default(choices: Any) -> Mapping[str, Any]:
+def _first_choice(choices: Any) -> Mapping[str, Any]:
     return _object(choices[0]) if isinstance(choices, list) and choices else {}
 
 
