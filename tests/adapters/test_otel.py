@@ -130,7 +130,7 @@ class TestJobs:
         spans = {span.name: span for span in collector.spans}
         assert attributes(spans["job well"]) == {
             "penstock.job.id": "a",
-            "penstock.job.module": 0,  # an empty string comes back as nothing
+            "penstock.job.room": 0,  # an empty string comes back as nothing
             "penstock.job.attempt": 1,
         }
         assert spans["job bad"].status.code == Status.STATUS_CODE_ERROR

@@ -88,7 +88,7 @@ class OtelTracing:
         async def run(job: Job) -> Settle | None:
             attributes: dict[str, str | int] = {
                 "penstock.job.id": job.id,
-                "penstock.job.module": job.module,
+                "penstock.job.room": job.module,  # the label of the metrics, too
                 "penstock.job.attempt": job.attempts,
             }
             span = self._tracer.start_span(f"job {job.kind}", kind=SpanKind.CONSUMER, attributes=attributes)
