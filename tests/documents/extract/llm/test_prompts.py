@@ -1,5 +1,8 @@
 """Prompts: a document is data, whatever it contains."""
 
+import hashlib
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,6 +43,23 @@ def test_without_an_instruction_of_the_rule_ours_is_alone():
 def test_prompts_are_deterministic():
     assert asked("Total: 4") == asked("Total: 4")
     assert asked("Total: 4") != asked("Total: 5")
+
+
+def test_a_new_text_needs_a_new_version():
+    """Replies and results are stored under hashes of prompts; with the same version, they must be found again."""
+    problems, first = (
+        [ResponseProblem("/total", "bad")],
+        prompts.extraction_prompt(SCHEMA, chunk("4"), system_prompt="s"),
+    )
+    every = (
+        first,
+        prompts.partial_extraction_prompt(SCHEMA, chunk("4")),
+        prompts.summary_prompt(SCHEMA, chunk("4"), max_characters=9),
+        prompts.repair_prompt(SCHEMA, {"total": ""}, problems),
+        prompts.retry_prompt(first, "{}", problems),
+    )
+    digest = hashlib.sha256(msgspec.json.encode([ChatRequest(messages=one) for one in every])).hexdigest()
+    assert (prompts.PROMPT_VERSION, digest) == (1, "e4d60b2611ad640b978a2f821abffd8c0f7da43037193ee9ee1b7fe42552346b")
 
 
 def test_a_document_cannot_close_the_delimiter_of_another():

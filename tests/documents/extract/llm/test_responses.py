@@ -118,7 +118,7 @@ def test_problems_have_a_pointer():
 
 @pytest.mark.parametrize("text", ["", "   ", "I cannot do that.", "42", '"text"', "null", "{see below}", "{", "}{"])
 def test_a_response_without_an_object_is_a_problem(text: str):
-    assert problem_of(text) == ("", "there is no JSON object in the response")
+    assert problem_of(text) == ("", "there is no JSON object in the answer")
 
 
 def test_an_array_is_a_problem():
@@ -139,7 +139,7 @@ def test_a_value_with_a_property_called_properties_is_not_an_echo():
 
 
 def test_a_duplicate_name_is_a_problem():
-    assert problem_of('{"total": 4, "total": 5}') == ("", "duplicate property names: total")
+    assert problem_of('{"total": 4, "total": 5}') == ("", "these names stand in it more than once: total")
     assert problem_of('{"total": 4, "items": [{"a": 1, "a": 1}]}')[0] == "/items/0"
 
 
@@ -156,7 +156,7 @@ def test_a_64_bit_number_can_be_stored():
 
 @pytest.mark.parametrize("text", [r'{"total": 4, "note": "a\u0000b"}', r'{"total": 4, "note": "\ud83d"}'])
 def test_characters_that_cannot_be_stored_are_a_problem(text: str):
-    assert problem_of(text) == ("/note", "the text has characters that cannot be stored")
+    assert problem_of(text) == ("/note", "the text has characters that cannot be kept")
 
 
 def test_other_characters_are_unchanged():
@@ -185,6 +185,23 @@ def test_a_hostile_response_does_not_take_long(text: str):
 
 def test_a_response_that_is_too_long_is_a_problem():
     assert "longer than" in problem_of(b'{"total": 4}' + b" " * MAX_BYTES)[1]
+
+
+def test_the_texts_of_problems_are_those_of_the_prompt_version():
+    """A prompt shows them to the model, and its reply is stored under the hash of the prompt."""
+    expected = {
+        b" " * (MAX_BYTES + 1): f"the answer is longer than {MAX_BYTES} bytes",
+        b"[{}, {}]": "the answer is an array; one JSON object is wanted",
+        b"none": "there is no JSON object in the answer",
+        b'{"items": ' * 200 + b"1" + b"}" * 200: "the answer is nested more than 64 deep",
+        json.dumps(SCHEMA).encode(): "the answer is the schema itself; values of the document are wanted",
+        b'{"total": 4, "total": 5}': "these names stand in it more than once: total",
+        rb'{"total": 4, "\u0000": 5}': "a name in it has characters that cannot be kept",
+        rb'{"total": 4, "note": "\u0000"}': "the text has characters that cannot be kept",
+        b'{"total": NaN}': "this is no number that can be kept",
+        b'{"total": 9223372036854775808}': "the number is too large to be kept",
+    }
+    assert {text: problem_of(text)[1] for text in expected} == expected
 
 
 def test_problems_are_bounded_in_number_and_length():

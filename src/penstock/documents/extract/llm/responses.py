@@ -37,7 +37,10 @@ PathLink: TypeAlias = "tuple[PathLink, str | int] | None"  # the parent path and
 
 
 class ResponseProblem(msgspec.Struct, frozen=True):
-    """A validation problem and its JSON Pointer into the response. The model sees both as JSON."""
+    """A validation problem and its JSON Pointer into the response. The model sees both as JSON.
+
+    The messages are therefore part of a prompt: changing one needs another `PROMPT_VERSION`.
+    """
 
     pointer: str
     message: str
@@ -61,7 +64,7 @@ def parse_response(file: BinaryIO, schema_json: bytes) -> ParsedResponse:
     """Parse a response, given as a file, and validate it against a schema."""
     content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
-        return _rejected(f"the response is longer than {MAX_BYTES} bytes")
+        return _rejected(f"the answer is longer than {MAX_BYTES} bytes")
     schema = msgspec.json.decode(schema_json)
     try:
         validator = _ResponseValidator(schema=schema, validator=bounded_validator(schema))
@@ -77,12 +80,12 @@ def _parse_text(text: str, validator: "_ResponseValidator") -> ParsedResponse:
     if isinstance(whole, dict):
         return validator.validate(whole)
     if isinstance(whole, list):
-        return _rejected("the response is an array; one JSON object is expected")
+        return _rejected("the answer is an array; one JSON object is wanted")
     candidates = list(json_candidates(strip_reasoning(text)))
     if not candidates:
-        return _rejected("there is no JSON object in the response")
+        return _rejected("there is no JSON object in the answer")
     responses = list(_validated_candidates(candidates, validator))
-    return min(responses, key=_rank) if responses else _rejected("the JSON in the response is broken")
+    return min(responses, key=_rank) if responses else _rejected("the JSON in the answer is broken")
 
 
 def _validated_candidates(candidates: list[JsonCandidate], validator: "_ResponseValidator") -> Iterator[ParsedResponse]:
@@ -91,7 +94,7 @@ def _validated_candidates(candidates: list[JsonCandidate], validator: "_Response
     any_valid = False
     for candidate in candidates:
         if candidate.is_too_deep:
-            yield _rejected(f"the response is nested more than {MAX_DEPTH} deep")
+            yield _rejected(f"the answer is nested more than {MAX_DEPTH} deep")
         elif isinstance(value := _parse(candidate.text), dict):
             response = validator.validate(value)
             any_valid |= response.is_valid
@@ -201,7 +204,7 @@ class _ResponseValidator:
         given = value.get("properties")
         is_echo = isinstance(given, dict) and "properties" not in expected and bool(given.keys() & expected.keys())
         if is_echo or (value and value == self.schema):
-            yield ResponseProblem("", "the response is the schema itself; values of the document are expected")
+            yield ResponseProblem("", "the answer is the schema itself; values of the document are wanted")
 
 
 def _structural_problems(value: Any) -> Iterator[ResponseProblem]:
@@ -210,7 +213,7 @@ def _structural_problems(value: Any) -> Iterator[ResponseProblem]:
     while pending:
         part, path, depth = pending.pop()
         if depth > MAX_DEPTH:
-            yield ResponseProblem("", f"the response is nested more than {MAX_DEPTH} deep")
+            yield ResponseProblem("", f"the answer is nested more than {MAX_DEPTH} deep")
             return
         if message := _structural_problem(part):
             yield ResponseProblem(_pointer(_path_steps(path)), message)
@@ -228,15 +231,15 @@ def _path_steps(path: PathLink) -> list[str | int]:
 
 def _structural_problem(part: Any) -> str | None:
     if isinstance(part, _DuplicateKeys):
-        return f"duplicate property names: {_shorten(', '.join(part.names), MAX_MESSAGE)}"
+        return f"these names stand in it more than once: {_shorten(', '.join(part.names), MAX_MESSAGE)}"
     if isinstance(part, dict) and not all(isinstance(name, str) and _is_storable(name) for name in part):
-        return "a property name has characters that cannot be stored"
+        return "a name in it has characters that cannot be kept"
     if isinstance(part, str) and not _is_storable(part):
-        return "the text has characters that cannot be stored"
+        return "the text has characters that cannot be kept"
     if isinstance(part, _UnsupportedNumber) or (isinstance(part, float) and not math.isfinite(part)):
-        return "this number cannot be stored"
+        return "this is no number that can be kept"
     if isinstance(part, int) and abs(part) > MAX_INTEGER:
-        return "the number is too large to be stored"
+        return "the number is too large to be kept"
     return None
 
 
