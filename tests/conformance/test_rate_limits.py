@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import partial
-from itertools import count
+from itertools import count, product
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -107,9 +107,7 @@ class Model:
 class TestTake:
     async def test_a_full_bucket_gives_its_burst_and_not_one_more(self, limits: RateLimits):
         rates = [0.01, 1 / 3, 1, 2, 3, 6, 7, 10, 100, 700, 30_000]
-        for per_second, burst in [(rate, 6) for rate in rates] + [
-            (rate, n) for rate in (1 / 3, 7, 30_000) for n in (1, 50)
-        ]:
+        for per_second, burst in [*product(rates, (1, 6)), *product((1 / 3, 7, 30_000), (50,))]:
             bucket, key = Bucket(per_second=per_second, burst=burst), f"{per_second} {burst}"
             allowed = [await taken(limits, bucket, key=key) for _ in range(burst + 1)]
             assert allowed == [True] * burst + [False], key

@@ -117,6 +117,7 @@ async def test_a_worker_that_dies_anywhere_leaves_a_task_that_is_completed_once(
             return
 
 
+@on_both_profiles
 async def test_a_worker_that_dies_anywhere_while_it_copies_what_is_known_makes_nothing_anew(
     harness: EtlHarness,
 ):

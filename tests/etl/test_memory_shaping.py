@@ -111,6 +111,7 @@ async def test_two_rules_that_ask_for_the_same_share_what_is_made(harness: EtlHa
     assert shaper.calls == 1
 
 
+@on_both_profiles
 async def test_numbers_of_any_length_may_stand_in_a_schema(harness: EtlHarness, shaper: ShaperThatCosts):
     schema = {"type": "object", "properties": {"pages": {"type": "integer", "maximum": 10**30}}}
     rule = await rule_of(harness, json_schema=schema)

@@ -3,10 +3,11 @@
 from penstock.etl.metrics import EtlQueueMetrics
 from penstock.kernel.errors import Invalid
 from penstock.kernel.metrics import Metrics
-from tests.etl.harness import EtlHarness
+from tests.etl.harness import EtlHarness, on_both_profiles
 from tests.fakes.ocr import OcrThatFails
 
 
+@on_both_profiles
 async def test_ends_stages_and_what_is_under_way_are_counted(harness: EtlHarness):
     await harness.submit("a.txt")
     await harness.work()

@@ -21,6 +21,9 @@ from penstock.kernel.runstate import RunEntry, RunState, SqlRunState
 from tests.etl.harness import EtlHarness, on_both_profiles
 from tests.fakes.ocr import EchoOcr, OcrThatFails, OcrThatWaits
 
+# Run state in rows: without Redis, on both databases.
+in_rows = pytest.mark.parametrize("profile", ["sqlite", "postgres"], indirect=True)
+
 
 class RunsWithAnOutage:
     """Run state that can be unavailable."""
@@ -96,6 +99,7 @@ class TestRunStateThatIsLost:
 
 
 class TestJobsThatAreLost:
+    @on_both_profiles
     async def test_a_task_without_a_job_gets_one(self, harness: EtlHarness):
         task = await harness.submit()
         await lose_jobs(harness)
@@ -114,6 +118,7 @@ class TestJobsThatAreLost:
         assert (await harness.row(task)).status is Status.COMPLETED
         assert harness.ocr.calls == 1
 
+    @on_both_profiles
     async def test_a_job_that_was_cancelled_behind_our_back_is_revived(self, harness: EtlHarness):
         task = await harness.submit()
         async with harness.db.tx() as tx:
@@ -334,6 +339,7 @@ class TestWhenATurnIsNeeded:
         async with harness.db.read() as tx:
             return bool(await tx.conn.scalar(select(reconcile.is_any_active(*moments))))
 
+    @in_rows
     async def test_it_is_as_long_as_a_task_is_under_way(self, harness: EtlHarness):
         assert not await self.is_needed(harness)
         task = await harness.submit()
@@ -342,13 +348,14 @@ class TestWhenATurnIsNeeded:
         assert (await harness.row(task)).status is Status.COMPLETED
         assert not await self.is_needed(harness)
 
-    @pytest.mark.parametrize("status", reconcile.RUNNING)
-    async def test_it_is_for_an_entry_that_runs_while_its_row_is_over(self, harness: EtlHarness, status: Status):
+    @in_rows
+    async def test_it_is_for_an_entry_that_runs_while_its_row_is_over(self, harness: EtlHarness):
         runs = SqlRunState(harness.db, live_seconds=60, final_seconds=60)
-        await runs.put(RunEntry(key="etl:7", run=1, order=1, status=status))
-        assert await self.is_needed(harness)
-        harness.clock.advance(seconds=60)
-        assert not await self.is_needed(harness)
+        for status in reconcile.RUNNING:
+            await runs.put(RunEntry(key=f"etl:{status}", run=1, order=1, status=status))
+            assert await self.is_needed(harness), status
+            harness.clock.advance(seconds=60)
+            assert not await self.is_needed(harness), status
 
     @pytest.mark.parametrize(("profile", "is_asked"), [("sqlite", True), ("scale", False)], indirect=["profile"])
     async def test_where_run_state_is_in_redis_a_turn_is_always_taken(self, harness: EtlHarness, is_asked: bool):

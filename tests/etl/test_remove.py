@@ -125,6 +125,7 @@ class TestDelete:
         await harness.work()
         assert await harness.keys() == [key]
 
+    @on_both_profiles
     async def test_a_document_goes_with_its_owners_last_task_whoever_else_has_one_about_it(self, harness: EtlHarness):
         key = await harness.put()
         both = []
@@ -190,6 +191,7 @@ class TestForget:
         assert not [key for key in await harness.keys() if f"/{old}/" in key or "old.txt" in key]
         assert (await harness.row(waiting)).status is Status.COMPLETED
 
+    @on_both_profiles
     async def test_a_deleted_rule_is_forgotten_once_no_task_has_it(self, harness: EtlHarness):
         used, unused = [
             await rules.add(harness.deps, ANNA, RuleBody(name=name, postprocess_mode=Mode.SKIP)) for name in "ab"

@@ -169,6 +169,7 @@ class TestRetry:
         await harness.work()
         assert (await harness.row(opened[0])).run == 2
 
+    @on_both_profiles
     async def test_a_full_queue_takes_no_retry(self, harness: EtlHarness):
         number = await failed_in_shaping(harness)
         harness.set(queue_size=1)

@@ -1,4 +1,4 @@
-"""Corrections over time: withdrawn, after a retry, concurrent, at the limit, and deleted with the task."""
+"""Corrections on both databases: withdrawn, after a retry, concurrent, at the limit, and deleted with the task."""
 
 import asyncio
 from dataclasses import replace
@@ -18,6 +18,23 @@ from tests.etl.harness import ANNA, EtlProfile, on_both_profiles, on_sqlite, ope
 from tests.etl.review_client import BILL, ReviewClient, new_rule
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def test_chinese_emoji_and_awkward_values_come_back_as_they_were_said(reviews: ReviewClient):
+    task_id = await reviews.completed({**BILL, "a/b~c": "x"})
+    values = {"/number": "发票 №17 🧾👩‍👩‍👧", "/seller": {"name": "z", "city": "a\n\t\"'<b>"}, "/a~1b~0c": "~/"}
+    told = await reviews.correct(task_id, *values.items(), reviewed=False)
+    assert [one["corrected"] for one in told["corrections"]] == list(values.values())
+    assert list(told["corrections"][1]["corrected"]) == ["name", "city"]
+    shown = await reviews.result(task_id)
+    assert (shown["number"], shown["seller"], shown["a/b~c"]) == tuple(values.values())
+
+
+async def test_a_result_with_a_name_that_no_database_keeps_can_be_reviewed(reviews: ReviewClient):
+    task_id = await reviews.completed({**BILL, "a\x00b": 1})
+    await reviews.correct(task_id, ("/total", 91), reviewed=True)
+    found = await reviews.accuracy()
+    assert (found["values"], found["corrected"]) == (9, 1)
 
 
 async def test_a_correction_is_withdrawn_once_and_the_original_shows_again(reviews: ReviewClient, clock: ManualClock):

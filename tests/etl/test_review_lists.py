@@ -77,7 +77,6 @@ async def test_a_foreign_rule_is_not_found_in_any_form(reviews: ReviewClient):
             assert told == (404, "RULE_NOT_FOUND")
 
 
-@on_sqlite
 async def test_what_is_asked_for_in_nonsense_is_refused(reviews: ReviewClient):
     for query in ("limit=0", "limit=101", "limit=x", "after=0", "after=-1", "version=0", "version=x", "format=xml"):
         told = await reviews.client.refused("GET", f"/rules/{reviews.rule_id}/corrections?{query}")

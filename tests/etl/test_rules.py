@@ -38,7 +38,6 @@ async def test_a_rule_that_is_made_can_be_read_again(client: EtlClient):
     assert (made["description"], made["system_prompt"], made["postprocess_strategy"]) == ("For us.", "Be exact.", None)
 
 
-@on_sqlite
 async def test_a_schema_keeps_the_order_of_its_fields(client: EtlClient):
     fields = {name: {"type": "string"} for name in ("zeta", "invoice_number", "a", "total")}
     made = await client.json("POST", "/rules", {**FIELDS, "json_schema": {"type": "object", "properties": fields}})

@@ -131,6 +131,7 @@ class TestWhatWasRead:
 
 
 class TestPlace:
+    @on_both_profiles
     async def test_keys_begin_with_what_is_set(self, harness: EtlHarness):
         harness.set(key_prefix="mine:")
         task = await harness.submit()
@@ -158,6 +159,7 @@ class TestPlace:
         assert job_id(replace(task, run=3), Phase.POSTPROCESS) == f"etl:{task.id}:3:postprocess"
 
 
+@on_both_profiles
 async def test_pages_that_are_passed_once_more_are_not_told_of_as_fewer(harness: EtlHarness):
     task = await harness.submit()
     for attempt, pages in ((1, (1, 2, 3)), (2, (1,))):

@@ -74,6 +74,7 @@ class TestOne:
             assert (await task_status.get_task(harness.deps, ANNA, task.id)).status is Status.LLM_PROCESSING
         assert len(said) == 1
 
+    @on_both_profiles
     @pytest.mark.parametrize("status", [Status.MINERU_PARSING, Status.COMPLETED])
     async def test_run_state_of_another_databases_task_is_not_shown(self, harness: EtlHarness, status: Status):
         task = await harness.submit()
@@ -212,6 +213,7 @@ class TestLists:
         assert await names(harness, by=ROOT) == ["c.txt", "b.txt", "a.txt"]
         assert await names(harness, TaskQuery(project_id=3), by=ROOT) == ["c.txt", "a.txt"]
 
+    @on_both_profiles
     async def test_of_named_tasks_those_come_that_the_caller_may_see(self, harness: EtlHarness):
         mine, other = await harness.submit("a.txt"), await harness.submit("b.txt", by=BERT)
         await harness.do(await harness.claim())

@@ -171,8 +171,7 @@ class TestNeverInTheWay:
     @both
     def test_what_cannot_be_shown_leaves_a_line_that_says_so(self, telling: Telling):
         log.info("hello", extra={"odd": Unshowable()})
-        assert "cannot format a log line" in telling.line
-        assert "RuntimeError" in telling.line
+        assert re.search(r"cannot format a log line of \S+ \(\S+:\d+\): RuntimeError", telling.line)
 
     @both
     def test_values_that_do_not_fit_lose_no_line(self, telling: Telling):

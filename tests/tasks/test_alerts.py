@@ -131,7 +131,6 @@ class TestOtherRules:
         assert counted == {project.id: 1}
 
     @pytest.mark.parametrize("operation", ["reset", "reset-error", "re-run"])
-    @on_sqlite
     async def test_every_queue_operation_counts(self, api: TasksApi, clock: ManualClock, operation: str):
         for _ in range(3):
             await api.data("POST", f"{PROJECT}/queues/q1/{operation}")

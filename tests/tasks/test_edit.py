@@ -60,7 +60,6 @@ async def test_an_edit_writes_what_was_sent_and_leaves_the_rest(api: TasksApi) -
     assert (counts.pending, counts.error) == (0, 1)
 
 
-@on_sqlite
 async def test_null_clears_what_may_be_absent(api: TasksApi) -> None:
     there: dict[str, Any] = {
         "report": "r",

@@ -178,7 +178,6 @@ class TestImport:
         assert (task.queue_id, task.shown_priority, task.tags, task.spec_file) == ("", 5, [], [])
         assert task.created_at == task.updated_at == clock.now()
 
-    @on_sqlite
     async def test_it_is_seen_over_http_with_its_messages_and_logs(self, api: TasksApi):
         await take_in(api.db, FULL)
         task = await api.data("GET", "/projects/old/queues/q1/tasks/t1")

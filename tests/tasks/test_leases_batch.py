@@ -61,7 +61,6 @@ async def test_each_task_may_come_with_its_own_lease(api: TasksApi):
     assert said["released_count"] == 1
 
 
-@on_sqlite
 async def test_a_task_that_is_listed_twice_is_handled_once(api: TasksApi):
     await hold(api, "a")
     body = {"taskIds": ["a", "a"], "tasks": [{"task_id": "a"}]}

@@ -34,7 +34,6 @@ async def test_what_a_change_leaves_out_stays(api: TasksApi):
     assert (shown["createdAt"], shown["updatedAt"]) == ("2026-01-01T00:00:00.000Z", "2026-01-01T00:00:05.000Z")
 
 
-@on_sqlite
 async def test_null_and_blank_clear_a_field(api: TasksApi):
     await api.data("PUT", METADATA, {"customTitle": "T", "notes": "N", "tags": ["a"]})
     shown = await api.data("PUT", METADATA, {"customTitle": "  ", "notes": None, "tags": None})
@@ -59,7 +58,6 @@ async def test_without_metadata_every_field_is_null(api: TasksApi):
     assert (await api.data("GET", PROJECT))["metadata"] is None
 
 
-@on_sqlite
 async def test_metadata_can_be_deleted_again_and_again(api: TasksApi):
     await api.data("PUT", METADATA, {"customTitle": "T", "tags": ["a"]})
     for _ in range(2):
@@ -71,7 +69,6 @@ async def test_metadata_can_be_deleted_again_and_again(api: TasksApi):
     assert [line.detail["changed"] for line in await audited(api, "tasks.put_metadata")] == [["custom_title", "tags"]]
 
 
-@on_sqlite
 async def test_metadata_at_its_bounds_is_accepted(api: TasksApi):
     told = {"customTitle": "标" * 200, "notes": "📝" * 5000, "tags": [f"{number:🏷>50}" for number in range(20)]}
     shown = await api.data("PUT", METADATA, told)

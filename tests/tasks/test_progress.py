@@ -70,7 +70,6 @@ class TestMessages:
         assert await changes_after(planned, version) == []
         assert len(await events_of(planned)) == told
 
-    @on_sqlite
     async def test_a_task_without_a_queue_has_messages_too(self, planned: TasksApi) -> None:
         data = await planned.data("POST", f"{ALONE}/message", SAID)
         assert (data["message_id"], data["role"]) == (0, "USER")
@@ -145,7 +144,6 @@ class TestStatus:
         assert [line.kind.value for line in await changes_after(planned, version)] == ["pushed"]
         assert len(await events_of(planned)) == told
 
-    @on_sqlite
     async def test_it_may_bring_a_report_and_a_result(self, planned: TasksApi) -> None:
         body = {"status": "done", "report": "All well.", "result": {"files": 3}}
         await planned.data("PATCH", f"{TASK}/status", body)
@@ -163,7 +161,6 @@ class TestStatus:
         await planned.data("PATCH", "/tasks/p1/q1/strict/status", {"status": "done", "result": 7})
         assert (await task_of(planned, "strict")).result == 7
 
-    @on_sqlite
     async def test_a_task_without_a_queue_has_a_status_too(self, planned: TasksApi) -> None:
         await planned.pull()
         data = await planned.data("PATCH", f"{ALONE}/status", {"status": "done"}, x_client_id="worker-1")

@@ -48,14 +48,12 @@ async def test_a_batch_without_ids_goes_by_its_filters(api: TasksApi):
     assert (data["failed_tasks"], data["failed_count"]) == ([], 0)
 
 
-@on_sqlite
 async def test_a_batch_takes_no_more_than_its_limit(api: TasksApi):
     await api.plan(*"abcd")
     data = await api.data("POST", BATCH, {"limit": 3})
     assert data["pulled_count"] == 3
 
 
-@on_sqlite
 async def test_a_batch_by_ids_takes_no_more_than_its_limit_and_names_the_rest(api: TasksApi):
     await api.plan(*"bcd")
     data = await api.data("POST", BATCH, {"taskIds": list("abcd"), "limit": 2})
@@ -64,7 +62,6 @@ async def test_a_batch_by_ids_takes_no_more_than_its_limit_and_names_the_rest(ap
     assert codes == {"a": "TASK_NOT_FOUND", "d": "TASK_NOT_OFFERED"}
 
 
-@on_sqlite
 async def test_a_batch_by_ids_takes_no_more_than_the_setting_says(api: TasksApi):
     await api.plan(*"abc")
     data = await api.with_config(batch_size=2).data("POST", BATCH, {"taskIds": list("abc")})

@@ -340,7 +340,6 @@ SCHEMA = {"type": "object", "properties": {"score": {"type": "integer", "minimum
 
 
 class TestResults:
-    @on_sqlite
     async def test_a_pushed_task_may_carry_a_result(self, api: TasksApi) -> None:
         await api.submit({"id": "a", "status": "done", "result": {"files": ["x"], "ok": True, "n": 1.5}})
         assert (await task_of(api, "a")).result == {"files": ["x"], "ok": True, "n": 1.5}

@@ -79,7 +79,6 @@ async def test_an_unknown_queue_is_not_found(api: TasksApi):
         assert (error["details"]["project_id"], error["details"]["queue_id"]) == ("p1", "nobody")
 
 
-@on_sqlite
 async def test_a_queue_is_renamed_and_given_a_meta_each_alone(api: TasksApi):
     api.clock.advance(seconds=1)
     await api.data("PUT", f"{QUEUES}/q1", {"meta": {"a": 1}})
