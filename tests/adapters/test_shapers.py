@@ -22,7 +22,7 @@ from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.sandbox.errors import SandboxedFailure
 from penstock.kernel.sandbox.limits import SandboxLimits
 from tests.documents.extract.fields.fill import DATE, NUMBER, TEXT, array, boxed, lines, record, tabled
-from tests.kernel.sandbox.processes import children_of, until, zygote, zygotes
+from tests.kernel.sandbox.processes import children_of, until, zygotes
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -226,4 +226,4 @@ class TestFields:
         with pytest.raises(asyncio.CancelledError):
             await stage
         assert not list((tmp_path / "scratch").iterdir())
-        assert children_of(zygote()) == []
+        assert not any(map(children_of, zygotes()))  # a cancel may also end the zygote, which starts again on demand

@@ -108,7 +108,7 @@ class TestWhatCannotBeChecked:
     async def test_for_a_busy_machine_is_tried_again_later(
         self, shaper_harness: ShaperHarness, monkeypatch: pytest.MonkeyPatch
     ):
-        bounds = replace(READING, seconds=0.5)
+        bounds = replace(READING, seconds=0.05)
         monkeypatch.setattr("penstock.adapters.llm_shaper.validation.READING", bounds)
         checker = AnswerChecker(sandbox=shaper_harness.sandbox, scratch=shaper_harness.scratch)
         with pytest.raises(DocumentTookTooLong) as caught:
