@@ -29,7 +29,7 @@ demo: setup ## run the main job on sample data; ARGS=--exit ends after the run
 
 test: setup ## run the tests on both profiles, within their CPU budget; ARGS=... runs pytest with these arguments instead
 ifeq ($(strip $(ARGS)),)
-	$(BIN)/python -m pytest -q -n 4 --dist loadfile -m "not storm" --cpu-budget
+	$(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder -m "not storm" --cpu-budget
 else
 	$(BIN)/python -m pytest $(ARGS)
 endif

@@ -29,6 +29,7 @@ from tests.servers.postgres import Databases, quick_place, shared_server
 from tests.storms import processes
 
 NUMBERS = itertools.count(1)
+WAITING_FOLDERS = {"journeys", "adapters", "cli", "servers", "web"}
 TEMPLATE = "penstock_template"
 
 
@@ -52,7 +53,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever has storm in its path is for `make storm`."""
+    """Files with storm in their path are for `make storm`. Folders whose tests wait most come first."""
+    items.sort(key=lambda item: not WAITING_FOLDERS & set(item.path.parts))
     for item in items:
         if "storm" in item.path.as_posix():
             item.add_marker(pytest.mark.storm)
