@@ -3,7 +3,8 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -27,6 +28,16 @@ from tests.fakes.collector import Collector, attributes, collecting
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 NOWHERE = "http://127.0.0.1:9"
+
+
+@pytest.fixture(autouse=True)
+def exporters_end() -> Iterator[None]:
+    """No exporter thread outlives its test: it draws random delays, which Hypothesis refuses in later tests."""
+    yield
+    for thread in threading.enumerate():
+        if thread.name.startswith("Otel"):
+            thread.join(30)
+            assert not thread.is_alive()
 
 
 def tracing_to(url: str) -> OtelTracing:

@@ -7,8 +7,8 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def levels_of_logs() -> Iterator[None]:
-    levels = {name: logging.getLogger(name).level for name in ("penstock", "penstock.etl.advance")}
+def log_levels() -> Iterator[None]:
+    """Commands raise the levels of these loggers, and fixtures of a module run commands before its first test."""
     yield
-    for name, level in levels.items():
-        logging.getLogger(name).setLevel(level)
+    for name in ("penstock", "penstock.etl.advance"):
+        logging.getLogger(name).setLevel(logging.NOTSET)
