@@ -14,6 +14,8 @@ CODE := src tests $(wildcard bench)
 export UV_PYTHON_DOWNLOADS := never
 # A caller's active environment must not be mistaken for ours.
 unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME
+# Compiled modules halve the CPU time of every process that the tests start.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
