@@ -30,7 +30,7 @@ class SkipShaper:
         """Not cached: the result names the task's own artifacts."""
 
     async def shape(self, filename: str, reading: Reading, rule: ExtractionRule, desk: Desk) -> ExtractionResult:  # noqa: ARG002  (the Protocol's signature)
-        """The result shape that callers of `skip` rely on."""
+        """The stable wrapper around the markdown that callers of `skip` rely on."""
         await desk.progress(1, 1)
         value = {
             "markdown_s3_key": reading.markdown_key,

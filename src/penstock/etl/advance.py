@@ -5,6 +5,9 @@ task row is moved in the transaction that marks the job as done. Transient error
 retries with this module's backoff. If one of our own dependencies is unavailable, the retry costs no attempt, but a run
 does not wait forever. A run that was cancelled is dropped silently: its row decides, not run state.
 
+If a worker dies at any point, its lease expires and the next worker continues from the artifacts and checkpoints, so
+the task is completed once.
+
 Artifacts that an earlier task of the same user made from the same input are copied instead (`memory.py`).
 """
 
@@ -95,7 +98,7 @@ async def _refused(deps: Deps, job: Job, task: EtlTask, phase: Phase) -> Settle 
 
 
 async def _put_off(deps: Deps, task: EtlTask, error: PenstockError, phase: Phase) -> Settle:
-    """Defer the run by raising the error again, or end it if it was deferred for too long."""
+    """Defer the run by raising the error again; end it after ETL_PATIENCE_SECONDS without progress."""
     if not error.internal_outage or not await lifecycle.is_deferred_too_long(deps, task):
         raise error
     log.warning("run %d of etl:%d was deferred for too long: %s", task.run, task.id, error)

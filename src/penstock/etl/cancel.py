@@ -2,7 +2,7 @@
 
 `cancel_task` cancels a pending task together with its job in one transaction, so either a worker has claimed the job or
 no worker ever gets it. `abort_task` also ends a running task: its worker stops at the next progress update, and
-everything it still tries to settle is rejected.
+everything it still tries to settle is rejected: a late worker overwrites nothing.
 """
 
 from dataclasses import replace

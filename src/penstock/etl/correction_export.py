@@ -77,7 +77,7 @@ def _cell_value(json: str | None) -> object:
 
 
 def csv_cell(value: object) -> object:
-    """A value as a CSV cell; strings that look like formulas are escaped."""
+    """A value as a CSV cell; strings that look like a formula are prefixed with `'` against formula injection."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, datetime):

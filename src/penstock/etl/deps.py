@@ -22,7 +22,7 @@ class Config:
 
     queue_size: int = 1000
     task_timeout: float = 600
-    ocr_attempts: int = 3
+    ocr_attempts: int = 3  # attempts are configured per stage
     postprocess_attempts: int = 3
     backoff: Backoff = Backoff(first_seconds=5, most_seconds=300)  # noqa: RUF009  (a frozen value)
     global_rule_enabled: bool = True
@@ -30,7 +30,7 @@ class Config:
     key_prefix: str = "etl:"  # of run state keys
     max_file_bytes: int = 512 * 1024 * 1024
     history_days: float = 365
-    max_deferred_seconds: float = 86400  # how long a run may wait for an unavailable dependency without progress
+    max_deferred_seconds: float = 86400  # ETL_PATIENCE_SECONDS: without progress, for an unavailable dependency
 
     @property
     def default_rule_id(self) -> int | None:

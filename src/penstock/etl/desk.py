@@ -1,4 +1,4 @@
-"""The stage context of an attempt: the folder it works in, its progress reports and its cancel check.
+"""The stage context of an attempt: the folder of its checkpoints, its progress reports and its cancel check.
 
 Every report counts as a sign of life. A stage without one for ETL_TASK_TIMEOUT is stopped, so a long document does not
 fail for being long. Progress updates of run state are throttled to a few per second.
@@ -72,7 +72,7 @@ class StageDesk:
         await self._move(replace(self.task, progress=max(self.task.progress, percent), metadata=metadata))
 
     async def remember(self, provider_task_id: str) -> None:
-        """Store a remote provider's task id, so that the next attempt can poll the same task."""
+        """Store a remote provider's task id before the first poll, so that the next attempt polls the same task."""
         self._live()
         pointers = {**self.task.metadata, "provider_task_id": provider_task_id}
         async with self._deps.db.tx() as tx:
@@ -147,7 +147,7 @@ class StageDesk:
             await clock.sleep(left)
 
     def _pages(self, done: int, of: int) -> JsonObject:
-        """An attempt that resumes passes the existing pages again; never report fewer than before."""
+        """An attempt that resumes passes the existing pages again; the number of finished pages never decreases."""
         return {"pages_done": max(done, self.task.metadata.get("pages_done", 0)), "page_count": of}
 
     def _pointers(self, paper: ReadingPaper) -> JsonObject:

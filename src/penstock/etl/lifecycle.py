@@ -221,7 +221,7 @@ async def _insert_cache_entry(tx: Tx, task: EtlTask, phase: Phase, key: str | No
 
 
 def _event(task: EtlTask) -> Event:
-    """The event for subscribers of the task."""
+    """The event for event streams: `etl_pending`, `etl_completed`, `etl_failed` or `etl_cancelled`."""
     data: JsonObject = {"task_id": task.id, "run": task.run, "status": task.status.value, "progress": task.progress}
     if task.error is not None:
         data |= {"error": task.error, "error_stage": task.metadata.get("error_stage")}

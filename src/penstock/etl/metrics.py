@@ -40,7 +40,7 @@ class Metrics(Collector):
         self._seconds[stage] = self._seconds.get(stage, 0.0) + seconds
 
     def count_hit(self, stage: str) -> None:
-        """Count a cache hit of a stage."""
+        """Count a cache hit of a stage in `penstock_etl_memory_total`."""
         self._lookups[stage, "hit"] += 1
 
     def count_miss(self, stage: str) -> None:

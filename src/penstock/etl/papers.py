@@ -1,8 +1,8 @@
 """Artifacts of a task: blobs whose keys are derived from its id, so that they are found whatever else is lost.
 
-While OCR runs, its provider works in a folder of that run. The finished artifacts are then copied to the task's folder,
-and `reading-{run}.json` is written last: if it exists, OCR is done and paid for. Post-processing does the same:
-`result-{run}.json` first, `grounding-{run}.json` last.
+While a stage runs, its provider stores checkpoints in a folder of that run. The finished artifacts are then copied to
+the task's folder, and the commit marker `reading-{run}.json` is written last: if it exists, OCR is done and paid for.
+Post-processing does the same: `result-{run}.json` first, its commit marker `grounding-{run}.json` last.
 
 Each name contains its run, since a retry from OCR starts over: a late worker writes under the names of its old run,
 which nobody reads. Only the markdown has one name for all runs, since clients know it. Artifacts of earlier runs are
@@ -133,7 +133,7 @@ def grounding_key(task: EtlTask) -> str:
 
 
 def reading_key(task: EtlTask) -> str:
-    """The key of the completion marker of the OCR that this run uses."""
+    """The key of the commit marker of the OCR that this run uses."""
     return f"{folder_of(task)}reading-{task.ocr_run}.json"
 
 
@@ -144,12 +144,12 @@ def pages_key(task: EtlTask) -> str:
 
 
 def reading_folder(task: EtlTask) -> str:
-    """The working folder of this run's OCR."""
+    """The working folder of this run's OCR, for its checkpoints."""
     return f"{folder_of(task)}pages/{task.ocr_run}/"
 
 
 def shaping_folder(task: EtlTask) -> str:
-    """The working folder of this run's post-processing."""
+    """The working folder of this run's post-processing, for its checkpoints (model replies)."""
     return f"{folder_of(task)}shapes/{task.run}/"
 
 
@@ -179,7 +179,7 @@ async def lay_reading(blobs: Blobs, task: EtlTask, made: Reading) -> Reading:
 
 
 async def keep_reading(blobs: Blobs, task: EtlTask, made: Reading, memo: Memo = UNKNOWN) -> ReadingPaper:
-    """Store OCR artifacts in the task's own folder, the completion marker last."""
+    """Store OCR artifacts in the task's own folder, the commit marker last."""
     paper = ReadingPaper(run=task.ocr_run, reading=await lay_reading(blobs, task, made), memo=memo)
     await blobs.put(reading_key(task), msgspec.json.encode(paper), content_type=JSON_TYPE)
     return paper
@@ -191,7 +191,7 @@ async def find_shaping(blobs: Blobs, task: EtlTask) -> ShapingPaper | None:
 
 
 async def keep_shaping(blobs: Blobs, task: EtlTask, shaped: ExtractionResult, memo: Memo = UNKNOWN) -> ShapingPaper:
-    """Store a result in the task's folder, its completion marker last."""
+    """Store a result in the task's folder, its commit marker last."""
     receipt = await blobs.put(result_key(task), msgspec.json.encode(shaped.value), content_type=JSON_TYPE)
     paper = ShapingPaper(
         run=task.run,
@@ -207,7 +207,7 @@ async def keep_shaping(blobs: Blobs, task: EtlTask, shaped: ExtractionResult, me
 
 
 async def keep_grounding(blobs: Blobs, task: EtlTask, paper: ShapingPaper) -> None:
-    """Write the completion marker of a result."""
+    """Write the commit marker of a result."""
     await blobs.put(grounding_key(task), msgspec.json.encode(paper), content_type=JSON_TYPE)
 
 

@@ -6,8 +6,8 @@ next turn. Another process starts from the beginning.
 - A row without run state (a flushed Redis, an expired entry) is put again.
 - A run without a job gets one, starting from its latest artifact. If its job has failed, the run fails too: its workers
   were killed each time, and another one would be as well.
-- A run is stale if nobody has updated it for ETL_TASK_TIMEOUT and half a minute, not even while it was watched, and its
-  job does not wait.
+- A run is stale, and fails, if nobody has updated it for ETL_TASK_TIMEOUT and half a minute, not even while it was
+  watched, and its job does not wait for a worker.
 - An entry that is still running although its row has ended is updated.
 
 A task that cannot be reconciled does not block the others. After many failures in a row the turn ends, and the next one

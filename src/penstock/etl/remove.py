@@ -57,7 +57,7 @@ async def delete_task(deps: Deps, caller: Caller, task_id: int) -> None:
 
 
 async def remove_expired(deps: Deps) -> None:
-    """Remove tasks and cache entries older than the retention period."""
+    """Remove tasks and cache entries older than ETL_HISTORY_DAYS."""
     await repeat_until_zero(partial(_remove_expired_tasks, deps))
     await repeat_until_zero(partial(_delete_expired_cache, deps))
 

@@ -1,4 +1,8 @@
-"""Retry: open the next run of a task that has ended."""
+"""Retry: open the next run of a task that has ended.
+
+The run starts after OCR if that is done, else it continues OCR from the page checkpoints of the previous run. A retry
+from `mineru` repeats OCR without them; a retry from `postprocess` makes no OCR call.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -67,7 +71,7 @@ async def _first_phase(deps: Deps, ended: EtlTask, stage: Stage | None) -> Phase
 
 
 def _next_run(tx: Tx, ended: EtlTask, phase: Phase, options: RetryOptions) -> EtlTask:
-    """The next run. Unless OCR restarts from scratch, it reuses the pages of the previous run."""
+    """The next run. Unless OCR restarts from scratch, it reuses the page checkpoints of the previous run."""
     run, restart = ended.run + 1, options.from_stage is Stage.OCR
     dropped = ERROR_METADATA | CACHE_METADATA | (OCR_METADATA if phase is Phase.OCR else frozenset())
     kept = {name: value for name, value in ended.metadata.items() if name not in dropped}

@@ -39,7 +39,7 @@ REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 async def validate_rule(body: RuleBody, sandbox: Sandbox) -> None:
-    """Raise `BadRule` if a rule is inconsistent, too large, or its schema is invalid."""
+    """Raise `BadRule` if a rule is inconsistent, too large, or its schema is invalid. Every mode but skip needs one."""
     reason = _body_error(body)
     if reason is None and body.json_schema:
         reason = await schema_error(body.json_schema, sandbox, mode=body.postprocess_mode)
@@ -90,7 +90,7 @@ def _body_error(body: RuleBody) -> str | None:
 
 
 def _is_printable(name: str) -> bool:
-    """Whether a name has a visible character, and none that could manipulate a terminal or a log line."""
+    """Whether a name has a visible character, and no control character, line break or bidirectional override."""
     kinds = [category(sign) for sign in name if sign not in JOINERS and ord(sign) not in TAGS]
     return any(kind[0] in VISIBLE or kind == "Cn" for kind in kinds) and not INVISIBLE.intersection(kinds)
 

@@ -1,8 +1,8 @@
 """Run state of tasks: the current progress of each, at `etl:task:{id}`.
 
 The order of an entry has three parts: the rank of the status, the turn (one for each attempt), and the step within the
-turn. So within a run a status is never replaced by an earlier one, and once a worker has started a turn, no earlier
-worker can write. A final entry comes after all of these; a retry opens the next run.
+turn. So run state never moves back within a run, a repeated update is harmless, and once a worker has started a turn,
+no earlier worker can write. A final entry comes after all of these; a retry opens the next run.
 
 `show` puts the state of a row, at the beginning and at the end of a run. In between, the worker that holds the turn
 updates the entry through a `Trail`.

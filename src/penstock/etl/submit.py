@@ -1,7 +1,7 @@
 """Submit: create a task for a stored document.
 
-The row, its first job and its messages are one transaction: no task without a job, no job without a task. The rule is
-pinned in its current version.
+The row, its first job and its messages are one transaction: no task without a job, no job without a task. Run state is
+written right after it. The rule is pinned in its current version.
 """
 
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ async def submit(deps: Deps, caller: Caller, new: NewTask) -> EtlTask:
 
 
 def source_key(caller: Caller, new: NewTask) -> str:
-    """The blob key of the document. Raises if it is not the caller's, or if the filename is invalid in a key."""
+    """The blob key of the document. A foreign `s3_key` is refused, and a filename that is invalid in a key."""
     raw = papers.raw_key(caller.user_id, new.project_id, new.filename)
     key = new.s3_key or raw
     for checked in (key, raw, papers.public_key(caller.user_id, new.project_id, new.filename)):

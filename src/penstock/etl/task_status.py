@@ -1,8 +1,9 @@
 """Status of tasks, single or in lists, and the keys of their artifacts.
 
-Run state is read first; the row is used if run state has no entry or is unavailable. Lists come from the rows, newest
-first, with the run state of active tasks applied. Rows do not distinguish the running statuses, so a list filtered by
-one of them scans all active tasks, of which there are at most ETL_QUEUE_SIZE.
+Clients poll this while a task runs: it costs one read of run state and one of the row, by primary key. Run state is
+read first; the row is used if run state has no entry or is unavailable. Lists come from the rows, newest first, with
+the run state of active tasks applied. Rows do not distinguish the running statuses, so a list filtered by one of them
+scans all active tasks, of which there are at most ETL_QUEUE_SIZE.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -33,7 +34,10 @@ class TaskQuery:
 
 
 async def get_task(deps: Deps, caller: Caller, task_id: int) -> EtlTask:
-    """The current state of a task, or `EtlTaskNotFound`. The row decides who owns it and whether it has ended."""
+    """The current state of a task, or `EtlTaskNotFound`. The row decides who owns it and whether it has ended.
+
+    Run state of another database's task, which shares the Redis prefix by mistake, is not shown.
+    """
     shown = await runs.look(deps, task_id)
     async with deps.db.read() as tx:
         return runs.laid_over(await lifecycle.get_owned_task(tx, caller, task_id), shown)

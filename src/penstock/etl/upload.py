@@ -2,7 +2,7 @@
 
 If the task is rejected, the document is deleted again. The key is users/{user}/raw/{project}/{name}, which clients of
 the older API expect, as long as that key is free. A task that already refers to that key must find its document
-unchanged, so a second document of the same name gets a random suffix.
+unchanged, so documents of the same name do not overwrite each other: the second gets a random suffix.
 """
 
 import asyncio
@@ -87,7 +87,7 @@ def task_name(filename: str) -> str:
 
 
 def safe_name(filename: str) -> str:
-    """A filename that is valid as one segment of a blob key in every store."""
+    """The filename sanitized: valid as one segment of a blob key in every store."""
     last = re.split(r"[/\\]", unicodedata.normalize("NFC", filename))[-1]
     name = "".join(one if one.isprintable() else "_" for one in last).strip(" ").rstrip("~").strip(" ")
     stem, dot, suffix = name.rpartition(".")

@@ -1,7 +1,7 @@
 """Parse a chat completion, any field of which may be missing or of the wrong type.
 
-A malformed response raises `ModelUnavailable`: the server or a proxy before it is faulty. A completion that was cut off
-or filtered is an error, and reasoning content is not part of the answer.
+A malformed response raises `ModelUnavailable`: the server or a proxy before it is faulty. A truncated or filtered
+completion is an error and never repaired, and reasoning content is not part of the answer.
 """
 
 from collections.abc import Mapping

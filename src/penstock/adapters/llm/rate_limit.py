@@ -58,7 +58,7 @@ class CallRateLimiter:
             slots.release()
 
     async def pause(self, seconds: float) -> None:
-        """Let no process make a call for that long."""
+        """Issue no token to any process for that long (the Retry-After of a busy server)."""
         try:
             await self._limits.cool(self._key, self._bucket, seconds=seconds)
         except Unavailable as error:

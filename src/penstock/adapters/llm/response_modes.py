@@ -1,7 +1,8 @@
 """Structured output modes: the strictest mode a server supports, without fields that it rejects.
 
-The strictest mode is tried first. A server that rejects it by name is asked in the next mode, and what it accepted is
-cached per server and model for an hour, so that an upgraded server is discovered.
+The modes form a ladder: strict `json_schema`, `json_schema`, `json_object`, plain text. A server that rejects a
+response format by name is asked in the next mode, and what it accepted is cached per server and model for an hour, so
+that an upgraded server is discovered.
 """
 
 from dataclasses import dataclass, replace

@@ -1,7 +1,7 @@
 """The post-processor `llm`: asks a model and checks its answer against the schema and the document.
 
 shaper.py      the post-processor           strategies.py   how to ask about a document
-session.py     questions, repairs, cached replies, usage
+session.py     questions, repair rounds, replies as checkpoints, usage
 validation.py  checks answers and grounds values, in the sandbox
 """
 

@@ -1,8 +1,8 @@
 """The model calls for one document: questions, repair rounds and usage.
 
-Each reply is stored in the stage's folder under the hash of its question before it is examined, so a crash costs only
-the calls in flight. Questions depend on nothing but the document, the rule and the settings: the next worker asks the
-same ones and finds the replies.
+Each reply is stored as a checkpoint in the stage's folder, under the hash of its question, before it is examined. So a
+worker that dies repeats only the calls in flight. Questions depend on nothing but the document, the rule and the
+settings: the next worker asks the same ones and finds the replies.
 """
 
 import hashlib

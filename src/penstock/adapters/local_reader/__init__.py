@@ -4,7 +4,7 @@ A PDF page with a usable text layer is read from it, many pages per call; every 
 OCR, page by page. Parsers and decoders run in one sandbox; the OCR engine has its own, whose zygote has it loaded.
 
    reader.py  the provider; images and text files     pdfs.py  pages of a PDF
-   papers.py  what a reading stores                   book.py  an open document and its sandbox sessions
+   papers.py  checkpoints, results                    book.py  an open document and its sandbox sessions
 """
 
 from penstock.adapters.local_reader.bounds import ReaderLimits

@@ -64,7 +64,7 @@ class OpenDocument:
             return await self.parse(function, *arguments)
 
     async def see(self, function: See, number: int) -> Page:
-        """Read a page by OCR, unless it is stored already; then store it."""
+        """Read a page by OCR and store it as a checkpoint, unless it has one from an earlier attempt."""
         if (kept := await self.papers.find_page(number)) is not None:
             return kept
         glasses = self.glasses

@@ -1,11 +1,11 @@
-"""What a reading stores: OCR pages as it proceeds, and at the end the markdown and the pages file.
+"""Artifacts of a reading: OCR checkpoints as it proceeds, and at the end the markdown and the pages file.
 
-An OCR page is stored as soon as it is read, so a crash repeats one page at most. The two results are collected in local
-files and uploaded as streams: memory does not grow with the number of pages. When both are stored, `done.json` says so,
-and an attempt that finds it has nothing to do.
+An OCR page is stored as a checkpoint as soon as it is read, so a crash repeats one page at most. The two results are
+collected in local files and uploaded as streams: memory does not grow with the number of pages. When both are stored,
+`done.json` says so, and an attempt that finds it has nothing to do.
 
 Nothing is deleted here: a worker that lost its lease may be finishing while the next one reads. The folder is deleted
-when the reading has been published, so a page found a moment ago may be gone.
+when the reading has been published, so a checkpoint found a moment ago may be gone: the page is read again.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ NAMED = re.compile(r"(\d{6,})\.json$")
 
 
 class Papers:
-    """The stored objects of one reading."""
+    """The checkpoints and results of one reading."""
 
     def __init__(self, blobs: Blobs, folder: str, scratch: Path) -> None:
         self._blobs = blobs
@@ -41,7 +41,7 @@ class Papers:
         return await find_json(self._blobs, self._folder + FOLDER + DONE, Reading)
 
     async def look_for_pages(self) -> None:
-        """List the pages that are stored already."""
+        """List the page checkpoints of earlier attempts."""
         after: str | None = None
         while True:
             listed = await self._blobs.list(self._folder + FOLDER, after=after)

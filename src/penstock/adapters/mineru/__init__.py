@@ -5,7 +5,7 @@ until every part is done; each part's zip is unpacked and stored as pages. After
 from what is stored: nothing is submitted twice and no part is read twice.
 
    reader.py      the provider                                config.py, errors.py  settings and errors
-   plan.py        which parts; split.py cuts them (sandbox)   papers.py  what is stored between attempts
+   plan.py        which parts; split.py cuts them (sandbox)   papers.py  checkpoints between attempts
    session.py     the reading in progress                     poll.py, heartbeat.py  polling its job
    cloud.py       protocol v4; error_codes.py                 selfhosted.py  the `mineru-api` protocol
    protocol.py    the interface of both                       jobs.py  their common types

@@ -1,4 +1,4 @@
-"""The cloud's error codes and the errors they map to.
+"""MinerU's business errors: the cloud's error codes and the errors of ours they map to.
 
 A failed call has a non-zero code; a failed job has state `failed` in a successful call and uses the same codes. Both
 are mapped here, independent of where the code was found.

@@ -1,4 +1,4 @@
-"""What a reading by MinerU stores between attempts, in the folder of its run.
+"""Checkpoints of a reading by MinerU, which the next attempt continues from, in the folder of its run.
 
 `plan.json` says how the document is split, `job.json` what was submitted, `part-0001.jsonl` holds the pages of a part
 and `part-0001.json`, written after it, marks them as complete. A folder belongs to one run, so it never holds files of

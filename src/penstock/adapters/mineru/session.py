@@ -100,7 +100,7 @@ class MineruSession:
         return f"{part.tag}{self.plan.ending}"
 
     async def link(self, part: DocumentPart) -> str | None:
-        """A URL in the store, if it offers one that is reachable by HTTP. It points to a copy whose name reveals only
+        """A signed URL of the store, if it offers one by HTTP. It points to a copy whose name reveals only
         the format: the document's own name may be confidential or have another suffix."""
         blobs, key = self.deps.blobs, self.papers.file_key(part, self.plan.ending)
         seconds = min(int(self.deps.config.source_url_seconds), MOST_LINK_SECONDS)

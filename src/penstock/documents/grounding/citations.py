@@ -2,7 +2,8 @@
 
 A value is grounded where it occurs next to its label, or in the row of its item, or anywhere. It is not grounded when
 it does not occur, or when its label clearly has another value next to it, or its row another value in its column. In
-those cases it was taken from the wrong place, and the citation shows the text found there instead.
+those cases it was taken from the wrong place: it is flagged as ungrounded, and the citation shows the text found there
+instead.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """Page images: rendered from a PDF by pdfium, or decoded from an image file by pillow.
 
-Sizes are checked before rendering and decoding, against decompression bombs. Everything runs in the sandbox; the
-libraries are imported only there.
+Sizes are checked before rendering and decoding, against decompression bombs: an image of 100 megapixels is refused
+without decoding. Everything runs in the sandbox; the libraries are imported only there.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,8 @@
 """The OCR port: a document becomes markdown and pages.
 
-A provider writes two objects under the folder of its desk: `mineru.md` (markdown with a marker before each page) and
-`pages.jsonl` (see `pages.py`). A provider that was killed continues from what it stored there when it is called again.
+A provider writes two objects under the folder of its stage context: `mineru.md` (markdown with a marker before each
+page) and `pages.jsonl` (see `pages.py`). A provider that was killed continues from its checkpoints there when it is
+called again.
 """
 
 from dataclasses import dataclass, field
@@ -36,7 +37,7 @@ class Reading:
 
 
 class Desk(Protocol):
-    """The working context of a stage: its folder of artifacts, and progress."""
+    """The stage context: its folder of artifacts and checkpoints, and progress."""
 
     @property
     def folder(self) -> str:

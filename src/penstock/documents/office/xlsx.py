@@ -1,4 +1,4 @@
-"""Workbooks: a page for each sheet, or for every 200 rows of it below a repeated header.
+"""Spreadsheets (xlsx): a page for each sheet, or for every 200 rows of it below a repeated header.
 
 Rows are streamed, so a sheet of a million rows is never in memory; only the shared strings are. Empty rows and columns
 are dropped. A formula is shown as its cached value, or as itself if there is none.

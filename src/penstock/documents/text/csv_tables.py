@@ -1,4 +1,4 @@
-"""CSV and TSV: detects the dialect and reads pages of 200 rows, each below the header."""
+"""CSV and TSV: detects the dialect and reads pages of 200 rows, each below the header, in constant memory."""
 
 import csv
 import itertools

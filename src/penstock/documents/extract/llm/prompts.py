@@ -1,12 +1,12 @@
-"""Prompts for the model.
+"""Prompts for the model, protected against prompt injection.
 
 A document is data, never instructions. It is put between two delimiters with an id derived from the document, so the
 document cannot contain them, and the model is told that nothing between delimiters is an instruction. The same applies
 to summaries, to values to repair and to problems of a response; an earlier response is shown as the model's own turn.
 Prompts are deterministic: the same request gives the same prompt, whose reply is kept under its hash.
 
-Many servers interpret their turn markers (such as `<|im_end|>`) also inside a text. A document with such a marker could
-end its own turn, delimiters or not, so the markers are broken up.
+Many servers interpret the control tokens of their chat template (such as `<|im_end|>`) also inside a text. A document
+with such a token could end its own turn, delimiters or not, so control tokens are broken up with a space.
 """
 
 import hashlib
