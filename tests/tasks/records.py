@@ -12,7 +12,7 @@ from tests.tasks.conftest import TasksApi
 
 
 async def stored(api: TasksApi, task_id: str, queue_id: str = "") -> Task:
-    """A task of p1 in a queue, or outside all queues."""
+    """A task of p1 in a queue, or without a queue."""
     async with api.db.read() as tx:
         project = await projects.get_project(tx, "p1")
         found = await tasks.list_by_task_id(tx, project.id, [task_id])

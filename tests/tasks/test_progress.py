@@ -35,7 +35,7 @@ SAID = {"role": "user", "content": "Hello"}
 
 @pytest.fixture
 async def planned(api: TasksApi) -> TasksApi:
-    """With a client's task `a` in q1, and a server task outside all queues."""
+    """With a client's task `a` in q1, and a server task without a queue."""
     await api.submit({"id": "a"})
     await api.plan("alone")
     api.clock.advance(seconds=60)

@@ -10,7 +10,7 @@ MOST_GRACE_SECONDS = 30 * 86400  # both keys of a rotation work for at most 30 d
 
 
 class Scope(StrEnum):
-    """What a caller may do; each scope includes those before it."""
+    """What a caller may do: read queries and pulls, write also pushes, admin also manages."""
 
     READ = "read"  # query, and pull
     WRITE = "write"  # also push

@@ -1,10 +1,10 @@
 """The error hierarchy: nine kinds.
 
     PenstockError
-    ├── Invalid          400   the request is wrong
-    ├── Unauthenticated  401   the caller is unknown
+    ├── Invalid          400   the request is invalid
+    ├── Unauthenticated  401   the caller is not authenticated
     ├── Refused          403   the caller lacks permission
-    ├── NotFound         404   it does not exist, or belongs to somebody else
+    ├── NotFound         404   it does not exist, or belongs to another user
     ├── Conflict         409   its current state does not allow this
     ├── Gone             410   it existed and was deleted
     ├── TooLarge         413   over a size limit
@@ -34,7 +34,7 @@ def storable_text(text: str) -> str:
 
 
 class PenstockError(Exception):
-    """Any expected failure. Its values fill the message and stay accessible as `values`."""
+    """Any expected failure that has no code of its own. Its values fill the message and stay accessible as `values`."""
 
     code: ClassVar[str] = "INTERNAL"
     message: ClassVar[str] = "Something went wrong."
@@ -60,7 +60,7 @@ class PenstockError(Exception):
 
 
 class Invalid(PenstockError):
-    """The request is wrong."""
+    """The request is invalid."""
 
     code = "INVALID"
     message = "{reason}"
@@ -69,7 +69,7 @@ class Invalid(PenstockError):
 
 
 class Unauthenticated(PenstockError):
-    """The caller is unknown."""
+    """The caller is not authenticated."""
 
     code = "UNAUTHENTICATED"
     message = "The caller could not be authenticated."
@@ -80,7 +80,7 @@ class Unauthenticated(PenstockError):
 
 
 class Refused(PenstockError):
-    """The caller is known and lacks permission."""
+    """The caller is authenticated and lacks permission."""
 
     code = "REFUSED"
     message = "{reason}"
@@ -89,7 +89,7 @@ class Refused(PenstockError):
 
 
 class NotFound(PenstockError):
-    """It does not exist, or belongs to somebody else."""
+    """The requested object does not exist, or belongs to another user."""
 
     code = "NOT_FOUND"
     message = "There is no {thing} {id}."
@@ -98,7 +98,7 @@ class NotFound(PenstockError):
 
 
 class Conflict(PenstockError):
-    """The current state does not allow this."""
+    """The current state of the object does not allow the request."""
 
     code = "CONFLICT"
     message = "{reason}"
@@ -107,7 +107,7 @@ class Conflict(PenstockError):
 
 
 class Gone(PenstockError):
-    """It existed and was deleted."""
+    """The requested object existed and was deleted."""
 
     code = "GONE"
     message = "The {thing} {id} no longer exists."

@@ -1,6 +1,6 @@
 """Tasks: a pull queue for external workers.
 
-A project has queues, and tasks in a queue or in the project itself. Users create and edit tasks (`edit.py`,
+A project has queues; a task is in one queue, or in the project without a queue. Users create and edit tasks (`edit.py`,
 `queue_operations.py`). Clients push the tasks they work on (`push.py`, `progress.py`) and claim the ones that users
 created (`pull.py`, `pull_by_id.py`). A pulled task is under a lease until its holder pushes a final status, releases it
 or stops renewing (`leases.py`, `maintenance.py`). `statistics.py` counts; `change_feed.py` lists what changed.

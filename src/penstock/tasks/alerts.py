@@ -1,4 +1,4 @@
-"""Alerts on pulls of a project: one event when an alert starts, and one when it ends.
+"""Alerts on pulls of a project: a violation of an alert rule publishes one event `alert`, and `alert_over` at its end.
 
 Active alerts are rows of a table, shared by all processes and kept across restarts: the process that inserts or deletes
 the row sends the event. Prometheus can raise the same alerts from metrics (deploy/prometheus); these need none.
@@ -53,7 +53,7 @@ class AlertThresholds:
 
 
 async def check_alerts(db: Db, thresholds: AlertThresholds) -> None:
-    """Evaluate the rules for every project with activity; start and end alerts."""
+    """Evaluate the alert rules of every project with activity; raise and end alerts."""
     async with db.read() as tx:
         readings = await _measure(tx)
         active = {(one.project_pk, one.rule): one for one in await alerts.list_alerts(tx)}

@@ -1,7 +1,9 @@
-"""Change feed: the changes of a project after a version, with long polling.
+"""Change feed: the changes of a project in commit order, resumed from any version, with long polling.
 
-A waiting request is notified when something changes in the project, and also polls once a second. Waiting requests
-coalesce the query of the project's version, so a thousand cost little more than one. No transaction stays open.
+A holder learns here of edits, resets, releases and deletions of its tasks. A reader whose position is older than the
+retained entries learns that entries were deleted (`missed`). A waiting request is notified when something changes in
+the project, and also polls once a second. Waiting requests coalesce the query of the project's version, so a thousand
+cost little more than one. No transaction stays open.
 """
 
 from collections.abc import Sequence

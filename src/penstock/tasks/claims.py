@@ -1,6 +1,7 @@
 """Claims, shared by both kinds of pull: who claims how many tasks, under which lease, and the result.
 
-An Idempotency-Key replays the result of an earlier claim instead of claiming again.
+An Idempotency-Key returns a lost response again: it replays the earlier claim, without using quota, instead of claiming
+other tasks.
 """
 
 import hashlib

@@ -1,7 +1,8 @@
 """Conflicts: when a client's update of a task is rejected.
 
-The task was deleted, the client's lease on it is over, or, with the project policy `reject`, others have changed it.
-Every task in question is named in the error, and nothing is written.
+The task was deleted, the client's pull of it has ended (a late push with an old token), or, with the conflict policy
+`reject`, the server or another holder has changed it. By default a push overwrites what the server wrote. The error
+names all such tasks, and nothing is written.
 """
 
 from collections.abc import Sequence

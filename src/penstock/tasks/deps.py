@@ -15,9 +15,9 @@ from penstock.tasks.store.locations import LocationCache
 class Config:
     """Settings of the tasks module. Times are in seconds unless the name says otherwise."""
 
-    pull_timeout: float = 3600.0
+    pull_timeout: float = 3600.0  # the duration of a lease
     batch_size: int = 100
-    max_attempts: int = 10
+    max_attempts: int = 10  # pulls without a push before a task gets status error
     wait_seconds: float = 60.0
     stats_seconds: float = 10.0
     history_days: float = 365.0

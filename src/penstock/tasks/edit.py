@@ -40,7 +40,7 @@ class QueuePath:
 class TaskSpec:
     """A task to create."""
 
-    task_id: str | None = None  # None: the server chooses one
+    task_id: str | None = None  # None: the server generates one
     name: str
     prompt: str
     status: Status = Status.PENDING
@@ -72,7 +72,7 @@ Transition = Callable[[Task, Sequence[Task]], Task]  # the task, and all tasks o
 
 
 async def create(deps: Deps, caller: Caller, path: QueuePath, new_tasks: Sequence[TaskSpec]) -> list[Task]:
-    """Create tasks, all or none, and offer them."""
+    """Create tasks in a queue or without one, in an atomic batch, and offer them."""
     async with deps.db.tx(actor=caller.name) as tx:
         uow = await open_unit_of_work(tx, path.project_id)
         queue = await _queue(uow, path.queue_id)
@@ -85,7 +85,7 @@ async def create(deps: Deps, caller: Caller, path: QueuePath, new_tasks: Sequenc
 
 
 async def edit(deps: Deps, caller: Caller, path: QueuePath, task_id: str, edits: TaskEdits) -> Task:
-    """Edit a task and revoke its lease. An edit that changes nothing has no effect."""
+    """Edit a task, revoke the holder's pull and offer the task again. An edit without changes keeps the pull."""
     async with deps.db.tx(actor=caller.name) as tx:
         uow = await open_unit_of_work(tx, path.project_id)
         before = await claim_task(uow, task_id, path.queue_id)
@@ -98,7 +98,7 @@ async def edit(deps: Deps, caller: Caller, path: QueuePath, task_id: str, edits:
 
 
 async def delete(deps: Deps, caller: Caller, path: QueuePath, task_ids: Sequence[str]) -> BatchResult[Task]:
-    """Mark tasks as deleted. Their rows and pull history stay."""
+    """Soft delete: mark tasks as deleted. A deleted task keeps its row, its id and its pull history."""
     async with deps.db.tx(actor=caller.name) as tx:
         uow = await open_unit_of_work(tx, path.project_id)
 
@@ -113,7 +113,10 @@ async def delete(deps: Deps, caller: Caller, path: QueuePath, task_ids: Sequence
 async def move(
     deps: Deps, caller: Caller, path: QueuePath, task_ids: Sequence[str], *, to: str | None
 ) -> BatchResult[Task]:
-    """Move tasks into another queue, or with None out of all queues. Leases are kept."""
+    """Move tasks into a queue, from one queue to another, or with None out of their queue. A move keeps the pull.
+
+    Moving to an id that exists in the target is refused with `TaskExists`.
+    """
     async with deps.db.tx(actor=caller.name) as tx:
         uow = await open_unit_of_work(tx, path.project_id)
         target = await _queue(uow, to)

@@ -49,7 +49,7 @@ class OtherProject(Refused):
 
 
 class NotTheHolder(Refused):
-    """Only the holder of a task, or an admin, may release it."""
+    """Another client holds the task. Only the holder can confirm or renew a pull; the holder or an admin releases."""
 
     code = "NOT_THE_HOLDER"
     message = "Task {task_id} is held by {holder}."
@@ -59,7 +59,7 @@ class NotTheHolder(Refused):
 
 
 class AmbiguousTask(Conflict):
-    """Several queues have a task with that id."""
+    """The task id is ambiguous: several queues of the project have a task with that id."""
 
     code = "AMBIGUOUS_TASK"
     keeps_own_code = True
@@ -100,7 +100,7 @@ class TaskExists(Conflict):
 
 
 class TaskIsHeld(Conflict):
-    """Another client holds the task."""
+    """A pull by id found a task that another client holds."""
 
     code = "TASK_IS_HELD"
     message = "Task {task_id} is held by {holder}."
@@ -110,7 +110,7 @@ class TaskIsHeld(Conflict):
 
 
 class NotOffered(Conflict):
-    """The task cannot be pulled."""
+    """The task is not on offer, so it cannot be pulled."""
 
     code = "TASK_NOT_OFFERED"
     message = "Task {task_id} cannot be pulled: {reason}."
@@ -120,7 +120,7 @@ class NotOffered(Conflict):
 
 
 class PullLost(Conflict):
-    """The client no longer holds the task."""
+    """The client's pull of the task has ended: the task was pushed, released, timed out, edited, reset or moved."""
 
     code = "PULL_LOST"
     message = "The pull of task {task_id} has ended: {reason}."
@@ -130,7 +130,7 @@ class PullLost(Conflict):
 
 
 class PushRefused(Conflict):
-    """The project rejects pushes of tasks that were changed on the server; nothing was written."""
+    """The conflict policy is reject, and the server or another holder has changed pushed tasks; nothing was written."""
 
     code = "PUSH_CONFLICT"
     message = "{count} tasks were changed on the server, or are held by other clients: {shown}."
@@ -160,7 +160,7 @@ class TaskGone(Gone):
 
 
 class TaskArchived(Gone):
-    """The task was archived."""
+    """The expired task was archived, so it cannot be reset or re-run."""
 
     code = "TASK_ARCHIVED"
     message = "Task {task_id} was archived."

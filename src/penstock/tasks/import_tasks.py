@@ -1,7 +1,8 @@
 """Import: tasks from an export of the older store, one task per line.
 
-Existing tasks are skipped, so an import can be interrupted and repeated. Imported tasks are client-owned: they are not
-offered to pulls, because the work was done elsewhere.
+Existing tasks are skipped, so an import can be interrupted and repeated. Invalid lines are reported and the rest is
+imported. Imported tasks belong to their clients: they are not on offer and count as never pulled, because the work was
+done elsewhere. Missing projects and queues are created, existing ones are not changed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -60,12 +61,12 @@ class ImportLine:
 
 @dataclass(frozen=True, kw_only=True)
 class ImportCounts:
-    """How many lines were imported, skipped or bad."""
+    """How many lines were imported, skipped or invalid."""
 
     created: int = 0
     skipped: int = 0  # exist already
     left_out: int = 0  # belong to other projects
-    bad: int = 0
+    bad: int = 0  # invalid
 
     @property
     def lines(self) -> int:

@@ -42,7 +42,7 @@ Act = Callable[[Task, LeaseRef], Awaitable[Task]]
 
 
 async def confirm(deps: Deps, holder: Holder, project_id: str, ref: LeaseRef) -> RenewedLease:
-    """Confirm that the holder received a task, and renew its lease. The first confirmation counts."""
+    """Confirm a pull: an optional receipt of the holder that restarts the lease. The first confirmation counts."""
     async with deps.db.tx(actor=holder.name) as tx:
         until = tx.now + timedelta(seconds=deps.config.pull_timeout)
         row = await leases.confirm(tx, _lookup(holder, project_id, ref), until=until)
@@ -73,7 +73,10 @@ async def confirm_several(
 async def renew(
     deps: Deps, holder: Holder, project_id: str, ref: LeaseRef, seconds: float | None = None
 ) -> RenewedLease:
-    """Extend a lease to `seconds` from now, or to as long as a new pull would last."""
+    """The heartbeat of long work: extend the lease to `seconds` from now, or to as long as a new pull would last.
+
+    Refused if the pull was revoked by an edit or a reset, or if the task was deleted.
+    """
     duration = _lease_duration(deps, seconds)
     async with deps.db.autocommit(actor=holder.name) as tx:
         until = tx.now + timedelta(seconds=duration)
@@ -102,7 +105,10 @@ async def renew_several(
 async def release(
     deps: Deps, caller: Caller, holder: Holder, project_id: str, refs: Sequence[LeaseRef]
 ) -> BatchResult[Task]:
-    """Release tasks: they are offered again, in the status they had when they were pulled."""
+    """Release tasks: they are offered again, in the status they had when they were pulled.
+
+    Only the holder or an admin can release a task. After too many pulls without a push it gets status error instead.
+    """
     max_attempts = deps.config.max_attempts
     async with deps.db.tx(actor=holder.name) as tx:
         uow = await open_unit_of_work(tx, project_id)
@@ -121,7 +127,7 @@ async def release(
 
 
 async def reset(deps: Deps, caller: Caller, project_id: str, refs: Sequence[LeaseRef]) -> BatchResult[Task]:
-    """Offer tasks as if they had never been pulled. The leases of their holders end."""
+    """Reset pulls: tasks are offered as if they had never been pulled, even after a push. Their leases are revoked."""
     async with deps.db.tx(actor=caller.name) as tx:
         uow = await open_unit_of_work(tx, project_id)
 

@@ -1,8 +1,9 @@
 """Unit of work: all changes to a project and its tasks, written as a whole.
 
-A `UnitOfWork` locks the project's row until the transaction ends, so changes inside a project are serialised and change
-feed versions are in commit order. Only pulls bypass it: they lock just the tasks they claim, or all pulls would queue
-for the project's row. Therefore verbs also lock the tasks they change.
+A `UnitOfWork` locks the project's row until the transaction ends, so pushes and other changes to one project are
+serialised, change feed versions are in commit order, counts by status are exact, and there are no deadlocks. Only pulls
+bypass it: they lock just the tasks they claim, or all pulls would queue for the project's row. Therefore verbs also
+lock the tasks they change.
 """
 
 from collections import defaultdict
@@ -73,7 +74,7 @@ class UnitOfWork:
         self._queues[after.id] = (loaded, after)
 
     def touch(self, queue_pk: str) -> None:
-        """Record activity in a queue, or with "" outside all queues."""
+        """Record activity in a queue; "" stands for tasks without a queue."""
         self._touched.add(queue_pk)
 
     def record(
@@ -212,7 +213,8 @@ async def open_unit_of_work(tx: Tx, project_id: str) -> UnitOfWork:
 def resolve_task(found: Sequence[Task], project_id: str, task_id: str, queue: TaskQueue | None = None) -> Task:
     """The task that a path means, among all tasks of a project with that id.
 
-    With a queue, the task in it. Without one, the task outside all queues, or the only task with that id.
+    A path with a queue names the task in that queue. A path without one names the task that has no queue, or the only
+    task with that id; if several queues have it, the id is ambiguous.
     """
     queue_id = queue.queue_id if queue is not None else None
     mine = [one for one in found if queue is None or one.queue_pk == queue.id]

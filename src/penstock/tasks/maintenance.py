@@ -39,7 +39,10 @@ class Sweep:
 
 
 async def expire_leases(deps: Deps) -> None:
-    """Offer tasks with an expired lease again, or put them into error after too many attempts."""
+    """Offer tasks of silent clients again: those that sent nothing for the pull timeout, so that their lease expired.
+
+    A task that was pulled too many times without a push gets status error instead, with the reason.
+    """
     max_attempts = deps.config.max_attempts
 
     def change(task: Task, now: datetime) -> Task | None:
@@ -52,7 +55,10 @@ async def expire_leases(deps: Deps) -> None:
 
 
 async def expire_tasks(deps: Deps) -> None:
-    """Withdraw offered tasks past their `expires_at`. A held task expires when its lease ends."""
+    """Mark offered tasks that were not pulled before their `expires_at` as expired, and withdraw them.
+
+    A held task expires when its lease ends: its holder may finish it after its expiry.
+    """
 
     def change(task: Task, now: datetime) -> Task | None:
         is_due = task.state is PullState.OFFERED and task.has_expired(now)
@@ -62,7 +68,7 @@ async def expire_tasks(deps: Deps) -> None:
 
 
 async def archive_expired(deps: Deps) -> None:
-    """Archive or delete expired tasks, as `expired_action` says."""
+    """Keep, archive or delete expired tasks, as the setting TASK_EXPIRED_ACTION (`expired_action`) says."""
     if _keeps_expired(deps):
         return
     deletes = deps.config.expired_action == "delete"

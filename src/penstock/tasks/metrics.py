@@ -41,7 +41,7 @@ class TaskMetrics(Collector):
         self._seconds = 0.0
 
     def count_pull(self, project_id: str, queue_id: str, taken: int) -> None:
-        """Count a pull and the tasks it returned."""
+        """Count a pull by project and queue, and the tasks it returned. Label values are bounded."""
         pair = (project_id, queue_id)
         if pair not in self._requests and len(self._requests) >= MAX_PAIRS:
             pair = (OTHER, OTHER)

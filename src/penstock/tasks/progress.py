@@ -1,7 +1,7 @@
 """Progress of one task: a client adds a message or a log line, or sets the status.
 
-Each of them renews the holder's lease; a final status closes the pull. A status is checked for the same conflicts as a
-push.
+Running, messages and log lines of the holder extend its lease; a final status closes the pull. A status is checked for
+the same conflicts as a push.
 """
 
 from collections import Counter, defaultdict
@@ -68,7 +68,7 @@ class StatusUpdate:
 async def set_status(
     deps: Deps, path: TaskPath, holder: Holder, status: Status, fields: Mapping[str, Any] | None = None
 ) -> StatusChange:
-    """Set the status of a task, and its report or result. Idempotent.
+    """Set the status of a task, and its report or result. Repeating a status is harmless.
 
     Concurrent updates of one project are coalesced: they share a transaction and the project's lock.
     """
@@ -143,7 +143,7 @@ async def _apply(deps: Deps, uow: UnitOfWork, candidates: Sequence[Task], update
 async def add_message(
     deps: Deps, path: TaskPath, holder: Holder, *, role: str, content: str, session_id: str | None = None
 ) -> TaskMessage:
-    """Add a message to a task. Updates the activity time of the task, its queue and its project."""
+    """Add a message to a task. Updates the `updated_at` of the task, its queue and its project."""
     async with deps.db.tx(actor=holder.name) as tx:
         uow, before = await _claim(tx, path)
         count = before.message_count
@@ -159,7 +159,7 @@ async def add_message(
 
 
 async def add_log_line(deps: Deps, path: TaskPath, holder: Holder, content: str) -> LogLine:
-    """Add a line to a task's log. No activity time changes, and the project is not locked."""
+    """Add a log line to a task. It updates no `updated_at`, and does not lock the project."""
     async with deps.db.tx(actor=holder.name) as tx:
         found = await _find(tx, path)
         until = tx.now + timedelta(seconds=deps.config.pull_timeout)

@@ -1,7 +1,7 @@
-"""Pull: claim offered tasks. Each task goes to one holder, under a lease.
+"""Pull: claim offered tasks, highest priority first. Each task goes to one client, which holds it under a lease.
 
-Concurrent pulls with the same filter are coalesced into one statement. It selects, locks and leases the tasks and
-writes their history and one audit log line per request, in one transaction.
+A pull can long-poll: it waits for a task. Concurrent pulls with the same filters are coalesced into one statement. It
+selects, locks and leases the tasks and writes their history and one audit log line per request, in one transaction.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -108,7 +108,10 @@ async def _try(
 
 
 async def _claim_all(deps: Deps, request: PullRequest, requests: Sequence[ClaimRequest]) -> Sequence[ClaimResult]:
-    """Claim for all coalesced requests. With one status it is a single statement, which needs no transaction."""
+    """Claim for all coalesced requests. With one status it is a single statement that autocommits.
+
+    The location is cached. A pull that finds nothing looks it up again, so a deleted project is noticed.
+    """
     is_single = len(request.filter.statuses) == 1
     async with deps.db.autocommit(actor="pull") if is_single else deps.db.tx(actor="pull") as tx:
         known = deps.location_cache.find(request.project_id, request.queue_id)

@@ -1,4 +1,7 @@
-"""Pull tasks by id: each task is claimed, or the result says why not."""
+"""Pull tasks by id, one or a batch: each task is claimed, or the result gives the reason of its failure.
+
+Ids beyond the limit or the daily quota fail too.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

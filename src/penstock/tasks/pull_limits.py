@@ -1,8 +1,9 @@
 """Rate limits of pulls per API key: requests per minute and hour, a minimum interval, and a daily quota of tasks.
 
-Rates are token buckets shared by all processes. From a large bucket, a process takes a thousandth in advance and spends
-it locally: a key far from its limit does not cost a round trip per pull. Local tokens are topped up, not discarded, so
-a process that pulls rarely wastes none. A bucket of less than two thousand tokens is queried for every pull.
+Rate limits are token buckets shared by all processes and instances. From a large bucket, a process takes a thousandth
+in advance and spends it locally: a key far from its limit does not cost a round trip per pull. Local tokens are topped
+up, not discarded, so a process that pulls rarely wastes none. A bucket of less than two thousand tokens is queried for
+every pull.
 """
 
 import asyncio
@@ -69,7 +70,7 @@ class Allowance:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The X-RateLimit response headers; the reset is in Unix seconds."""
+        """The X-RateLimit response headers: the remaining rate, and the reset in seconds since 1970."""
         return {
             "X-RateLimit-Limit": str(self.limit),
             "X-RateLimit-Remaining": str(self.remaining),
@@ -130,7 +131,7 @@ class PullLimiter:
         return min(allowances, key=lambda one: one.remaining / one.limit, default=None)
 
     async def reserve(self, actor: str, amount: int) -> int:
-        """Reserve up to `amount` tasks of today's quota; returns how many. Raises `PullQuotaSpent` if none is left."""
+        """Reserve up to `amount` tasks of the daily quota; returns how many. Raises `PullQuotaSpent` if all is used."""
         if not self._quota:
             return amount
         until, reserved = self._midnight(), 0

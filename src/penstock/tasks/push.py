@@ -1,8 +1,8 @@
 """Push: a client sends the tasks of a queue as they are now.
 
-The client's own tasks in the queue become that list; tasks that the server created stay even if they are not listed. A
-pulled task is returned this way: a final status closes its pull. A push is accepted or rejected as a whole, and
-repeating it writes nothing.
+A push replaces the queue's client tasks with that list; tasks created on the server stay even if they are not listed. A
+final status from the holder closes the pull. A pushed task belongs to the client and is no longer offered. A push is
+atomic: it is accepted or refused as a whole. Repeating it writes nothing. Pushes to one project are serialised.
 """
 
 from collections.abc import Mapping, Sequence
@@ -243,7 +243,7 @@ def _validate_results(diffs: Sequence[_TaskDiff]) -> None:
 
 
 async def _drop_missing(deps: Deps, uow: UnitOfWork, queue: TaskQueue, push: Push, holder: Holder) -> None:
-    """Delete the client's own tasks that are not in the push."""
+    """Delete tasks created by clients that are not in the list, without a tombstone."""
     where = QueueScope(project_pk=queue.project_pk, queue_pk=queue.id)
     listed, after = {one.task_id for one in push.tasks}, ""
     without_token = replace(holder, token=None)

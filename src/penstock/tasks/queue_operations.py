@@ -1,7 +1,8 @@
 """Queue operations: reset, reset-error and re-run of a queue, and re-run of single tasks.
 
-Each task becomes pending and last written by the server; unless the settings say otherwise, its lease is revoked and it
-is offered again. A long queue is processed in batches to bound memory, but in one transaction: nobody sees half of it.
+Each task becomes pending and last written by the server; unless the settings say otherwise, its pull is revoked and it
+is offered again. A reset clears the report, a re-run and a reset-error keep it. An operation is atomic at any queue
+length: a long queue is processed in batches to bound memory, but in one transaction.
 """
 
 from collections.abc import Sequence
@@ -78,7 +79,7 @@ class OperationResult:
 async def run_operation(
     deps: Deps, caller: Caller, project_id: str, queue_id: str, operation: Operation
 ) -> OperationResult:
-    """Reset or re-run all active tasks of a queue, or those in error."""
+    """Reset or re-run the tasks of a queue, or those in error. The queue records its last reset and operation."""
     options = ResetOptions.of(operation, deps.config)
     async with deps.db.tx(actor=caller.name) as tx:
         uow = await open_unit_of_work(tx, project_id)
@@ -95,7 +96,7 @@ async def run_operation(
 
 
 async def rerun_task(deps: Deps, caller: Caller, project_id: str, task_id: str, *, queue_id: str | None = None) -> Task:
-    """Re-run one task, whatever its status."""
+    """Re-run a single task, failed or not; revokes only its own pull."""
     options = ResetOptions.of(Operation.RE_RUN, deps.config)
     async with deps.db.tx(actor=caller.name) as tx:
         uow = await open_unit_of_work(tx, project_id)
@@ -111,7 +112,7 @@ async def rerun_task(deps: Deps, caller: Caller, project_id: str, task_id: str, 
 async def rerun_tasks(
     deps: Deps, caller: Caller, project_id: str, task_ids: Sequence[str], *, queue_id: str | None = None
 ) -> BatchResult[Task]:
-    """Re-run some tasks; an error of one task does not stop the others."""
+    """Re-run several tasks with one request; an error of one task does not stop the others."""
     options = ResetOptions.of(Operation.RE_RUN, deps.config)
     async with deps.db.tx(actor=caller.name) as tx:
         uow = await open_unit_of_work(tx, project_id)

@@ -1,7 +1,8 @@
 """Cache of statistics.
 
-Concurrent requests for the same statistic are coalesced into one query. A slow query is cached longer, so that counting
-never takes more than a small part of the time. The cache is bounded and evicts the least recently used entry.
+Concurrent requests for the same statistics compute them once: they are coalesced into one query. A slow query is cached
+longer, so that counting never takes more than a small part of the time. The cache is bounded and evicts the least
+recently used entry.
 """
 
 from collections import OrderedDict

@@ -1,8 +1,8 @@
-"""Remove a project or a queue with everything in it.
+"""Remove a project or a queue with its content.
 
-The request does not wait for a million rows: one transaction hides the project or queue, frees its id, withdraws its
-tasks and ends their leases. A job then deletes the rows in batches. The audit log line stays, and for a while a
-tombstone row, by which clients that poll for changes see the deletion.
+Deleting is immediate; the rows follow. The request does not wait for a million rows: one transaction hides the project
+or queue, frees its id, withdraws its tasks and ends their leases. A job then deletes the rows in batches. The audit log
+line stays, and for a while a tombstone row, by which clients that poll for changes see the deletion.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The JSON Schema of a task's result: which schemas are accepted, and validation of results.
+"""The JSON Schema (`result_schema`) of a task: which schemas are accepted; a result is validated against it.
 
 Schemas and results are user input, so a schema is bounded before it is stored. Nothing is fetched: a `$ref` must point
 into the schema itself. Patterns use Rust's regex engine, which runs in linear time. A `$ref` must not be recursive: two

@@ -36,7 +36,10 @@ class Slice:
 
 @dataclass(frozen=True, kw_only=True)
 class PullStats:
-    """Pull statistics of a project or queue. Durations are from pull to push, in seconds."""
+    """Pull statistics of a project or queue: durations from pull to push as mean, median and p95, in seconds.
+
+    The success rate is the share of ended pulls that were pushed.
+    """
 
     states: Mapping[PullState, int]  # without tasks that only clients wrote
     pulls: PullCounts
@@ -99,7 +102,10 @@ class Inventory:
 async def history(
     deps: Deps, project_id: str, task_id: str, queue_id: str | None, page: Slice
 ) -> tuple[list[PullRecord], int]:
-    """A page of the pulls of a task, newest first, and the total. A deleted task keeps its history."""
+    """A page of the pull history of a task, newest first, and the total: who pulled it, when, and the outcome.
+
+    A deleted task keeps its history.
+    """
     async with deps.db.read() as tx:
         task = await _find_task(tx, project_id, task_id, queue_id)
         found = await pulls.list_pulls(tx, task.id, offset=page.offset, limit=page.limit)
@@ -109,7 +115,7 @@ async def history(
 async def list_held(
     deps: Deps, project_id: str, *, seconds: float, page: Slice
 ) -> tuple[list[HeldTask], int, datetime]:
-    """A page of tasks held for at least `seconds`, the longest first; the total; and the current time."""
+    """A page of pending pulls: tasks held for at least `seconds`, longest first; the total; and the current time."""
     async with deps.db.read() as tx:
         location = await locations.get_location(tx, project_id, None)
         before = tx.now - timedelta(seconds=seconds)

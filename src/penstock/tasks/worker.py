@@ -1,4 +1,4 @@
-"""Job handlers and periodic tasks of the tasks module."""
+"""Job handlers and periodic tasks of the tasks module: lease expiry, task expiry, retention and alerts."""
 
 from collections.abc import Mapping
 from functools import partial

@@ -1,4 +1,4 @@
-"""Change feed route: the changes of a project in order, so that clients need not poll every task."""
+"""Change feed route: the changes of a project in commit order, by long poll, instead of polling every task."""
 
 from typing import Annotated, Any, Literal
 

@@ -1,4 +1,8 @@
-"""The filters of a pull, as query parameters and as `filters` of a batch, with the same names and meaning."""
+"""The filters of a pull, as query parameters and as `filters` of a batch, with the same names and meaning.
+
+A pull can filter by status (pending by default), tags (all must match), priority, ranges of creation and modification
+times, version and queue. Filters combine: all given ones must match. An invalid one is named.
+"""
 
 from datetime import UTC, datetime
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""Task management routes: create, edit, move, delete and restore tasks, one by one or in a batch."""
+"""Routes to manage tasks (scope admin): create, edit, move, delete and restore tasks, one by one or in a batch."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, cast
@@ -96,7 +96,7 @@ class TaskEdit(BaseModel):
 
 
 class Target(BaseModel):
-    """The target queue of a move; null moves the task out of all queues."""
+    """The target queue of a move; null moves the task out of its queue."""
 
     queue_id: KnownId | None = Field(validation_alias=AliasChoices("queueId", "queue_id"))
 
@@ -120,7 +120,7 @@ class DeletionsAsked(BaseModel):
     queue_id: KnownId | None = Field(default=None, validation_alias=AliasChoices("queueId", "queue_id"))
 
 
-@router.post(IN_PROJECT, summary="Create a task outside all queues", status_code=201, **ADMIN)
+@router.post(IN_PROJECT, summary="Create a task without a queue", status_code=201, **ADMIN)
 async def create_task(
     path: ProjectPathHere, body: TaskAsked, caller: CurrentCaller, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
@@ -136,7 +136,7 @@ async def create_queue_task(
     return _task_created(say, path, created)
 
 
-@router.post(f"{IN_PROJECT}/batch", summary="Create tasks outside all queues, all or none", status_code=201, **ADMIN)
+@router.post(f"{IN_PROJECT}/batch", summary="Create tasks without a queue, all or none", status_code=201, **ADMIN)
 async def create_tasks(
     path: ProjectPathHere, body: TasksAsked, caller: CurrentCaller, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
@@ -193,7 +193,7 @@ async def delete_tasks(
     return say(_batch_response("deleted_count", result, request), f"{count} tasks deleted.", f"已删除 {count} 个任务。")
 
 
-@router.post(f"{IN_PROJECT}/move/batch", summary="Move tasks into a queue, or out of all queues", **ADMIN)
+@router.post(f"{IN_PROJECT}/move/batch", summary="Move tasks into a queue, or out of their queue", **ADMIN)
 async def move_tasks(
     path: ProjectPathHere, body: MovesAsked, caller: CurrentCaller, deps: DepsHere, request: Request, say: SayHere
 ) -> Said[dict[str, Any]]:
@@ -203,7 +203,7 @@ async def move_tasks(
     return say(_batch_response("moved_count", result, request), f"{count} tasks moved.", f"已移动 {count} 个任务。")
 
 
-@router.post(f"{IN_PROJECT}/{{task_id}}/move", summary="Move a task into a queue, or out of all queues", **ADMIN)
+@router.post(f"{IN_PROJECT}/{{task_id}}/move", summary="Move a task into a queue, or out of its queue", **ADMIN)
 async def move_task(
     path: ProjectPathHere, task_id: TaskId, body: MoveAsked, caller: CurrentCaller, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
@@ -212,7 +212,7 @@ async def move_task(
 
 
 @router.post(
-    f"{IN_QUEUE}/{{task_id}}/move", summary="Move a task of a queue into another, or out of all queues", **ADMIN
+    f"{IN_QUEUE}/{{task_id}}/move", summary="Move a task of a queue into another, or out of its queue", **ADMIN
 )
 async def move_queue_task(
     path: QueuePathHere, task_id: TaskId, body: Target, caller: CurrentCaller, deps: DepsHere, say: SayHere

@@ -41,7 +41,7 @@ TaskIds = Annotated[list[Name], Field(min_length=1, max_length=MAX_IDS)]
 async def _open_project(
     project_id: Annotated[str, Path(min_length=1, max_length=MAX_ID_LENGTH, pattern=NO_CONTROLS)], caller: CurrentCaller
 ) -> str:
-    """The project id of the path. A bound key gets the same error for other projects and for unknown ones."""
+    """The project id of the path. A key bound to a project gets 403 for any other, whether that exists or not."""
     refuse_other_project(caller, project_id)
     return project_id
 
@@ -84,7 +84,7 @@ LeaseToken = Annotated[str | None, Header(alias="X-Lease-Token", max_length=MAX_
 
 
 async def _holder(caller: CurrentCaller, client_id: ClientId = None, lease_token: LeaseToken = None) -> Holder:
-    """The client that pulls or pushes: named by X-Client-Id, or else by its API key."""
+    """The client that pulls or pushes, identified by its own name (X-Client-Id), else by that of its API key."""
     is_admin = caller.scope is Scope.ADMIN  # also an admin of this project alone: access was checked above
     name = read_client_name(client_id) or caller.name
     return Holder(name=name, actor=caller.actor, token=lease_token or None, is_admin=is_admin)

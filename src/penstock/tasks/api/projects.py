@@ -1,4 +1,4 @@
-"""Project routes: list, create, change and delete projects, their metadata, and a check for changes."""
+"""Project routes: list, search, create, rename and delete projects, their metadata and tags, poll for changes."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, cast

@@ -1,4 +1,4 @@
-"""Pull routes. A pull is a GET that changes state, so its responses are marked `no-store`.
+"""Pull routes: by filters, by ids, and in a batch. A pull is a GET that changes state, so its responses are `no-store`.
 
 Responses are encoded directly: they have up to a thousand tasks, and FastAPI would validate each field again. The GET
 routes are the hot path and bypass FastAPI's request handling (`FastRoute`).
@@ -80,7 +80,7 @@ class FastRoute(EnvelopeRoute, _DirectRoute):
 router = new_router()
 fast_router = new_router(FastRoute)
 
-DEFAULT_LIMIT = 10
+DEFAULT_LIMIT = 10  # tasks that a pull returns by default
 CACHE_SIZE = 500  # parsed requests; a URL may be long
 LISTS = ("status", "tags")
 HELD = PULL_STATE_LABELS[PullState.HELD]
@@ -154,7 +154,7 @@ class PullCall:
             raise
 
     def claim(self, limit: int) -> ClaimRequest:
-        """The claim of this request, bounded by the configured batch size."""
+        """The claim of this request. A batch is bounded by its limit and by the setting PULL_BATCH_SIZE."""
         return ClaimRequest(caller=self.caller, holder=self.holder, limit=min(limit, self.deps.config.batch_size))
 
     async def is_connected(self) -> bool:

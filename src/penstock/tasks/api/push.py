@@ -1,4 +1,7 @@
-"""Push route: a client sends a queue with its tasks. Unknown fields are ignored: older clients send more."""
+"""Push route: a client sends a queue with its tasks. Every invalid field is named with its path, like `tasks[0].id`.
+
+Unknown fields are ignored: older clients send more.
+"""
 
 from typing import Annotated, Any
 
@@ -46,7 +49,7 @@ Trimmed = Annotated[str, _trimmed(MAX_ID_LENGTH)]
 
 
 class ClientInfo(BaseModel):
-    """The user and host of the client."""
+    """Client details: user, host and project path. Each field is updated separately; a blank one clears the field."""
 
     username: Trimmed | None = None
     hostname: Trimmed | None = None
@@ -54,7 +57,7 @@ class ClientInfo(BaseModel):
 
 
 class GitInfo(BaseModel):
-    """The repository of the project."""
+    """Repository details of the project. Each field is updated separately; a blank one clears the field."""
 
     repository: Annotated[str, _trimmed(500)] | None = None
     branch: Trimmed | None = None

@@ -1,4 +1,4 @@
-"""Queue routes: list, create, change and delete queues, and a check for changes."""
+"""Queue routes: list, search, create, rename and delete queues, and poll for changes."""
 
 from typing import Any, cast
 

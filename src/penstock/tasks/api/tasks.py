@@ -1,4 +1,4 @@
-"""Task routes: list tasks, get one task with its messages and log, and check for changes."""
+"""Task routes: list tasks by status, pull state and search, get one with its messages and log, and poll for changes."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -61,7 +61,7 @@ TaskListHere = Annotated[TaskListQuery, Depends(_list_query)]
 
 @router.get(
     "/projects/{project_id}/tasks",
-    summary="Tasks outside all queues, or all tasks of a project",
+    summary="Tasks without a queue, or all tasks of a project",
     **requires(Scope.READ, bound=True),
 )
 async def list_project_tasks(
@@ -75,7 +75,7 @@ async def list_project_tasks(
     async with deps.db.read() as tx:
         project = await projects.get_project(tx, project_id)
         scope = QueueScope(project_pk=project.id, queue_pk=None if queue == "any" else "")
-        counts = project.counts if queue == "any" else None  # tasks outside all queues have no counter
+        counts = project.counts if queue == "any" else None  # tasks without a queue have no counter
         found, total = await _page(tx, query.list_filter(scope), page, total=query.known_total(counts))
     return say.page(task_views(found, project_id=project_id), page, total=total)
 

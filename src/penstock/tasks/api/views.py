@@ -94,7 +94,7 @@ def queue_view(queue: TaskQueue, *, project_id: str) -> dict[str, Any]:
 
 
 def task_view(task: Task | TaskRow, *, project_id: str) -> dict[str, Any]:
-    """A task, from a value or directly from its row, without its lease token."""
+    """A task with every field of the data model, except its lease token, which is shown to its holder only."""
     return {
         "task_id": task.task_id,
         "id": task.task_id,
@@ -143,7 +143,7 @@ def task_views(tasks: Sequence[Task | TaskRow], *, project_id: str) -> list[dict
 
 
 def failures_view(failed: Sequence[tuple[str, PenstockError]], request: Request) -> dict[str, Any]:
-    """The failed tasks of a batch, each with its reason in the caller's language."""
+    """The failed tasks of a batch, with a reason for each failure in the caller's language."""
     failures = [{"task_id": task_id, "reason": localized(why, request)[0], "code": why.code} for task_id, why in failed]
     return {"failed_count": len(failures), "failed_tasks": failures}
 
@@ -165,7 +165,10 @@ def log_line_view(line: LogLine) -> dict[str, Any]:
 
 
 def check_view(last: datetime | None, *, since: datetime, now: datetime) -> dict[str, Any]:
-    """Whether anything changed since a time. Compared in milliseconds, which is the precision that clients receive."""
+    """For polling clients: whether anything has changed since a time, from one stored timestamp.
+
+    Compared in milliseconds, which is the precision that clients receive.
+    """
     changed = last is not None and last.replace(microsecond=last.microsecond // 1000 * 1000) > since
     return {
         "has_changes": changed,

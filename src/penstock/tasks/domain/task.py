@@ -33,8 +33,8 @@ class Task:
     name: str
     prompt: str
     status: Status
-    source: Side
-    origin: Side
+    source: Side  # the side that wrote last
+    origin: Side  # the side that created the task
     state: PullState = PullState.IDLE
     priority: int = rank_of(DEFAULT_PRIORITY)
     spec_file: list[str] = field(default_factory=list)
@@ -49,10 +49,10 @@ class Task:
     leased_until: datetime | None = None
     lease_count: int = 0
     created_at: datetime
-    created_by: str
+    created_by: str  # name of the creator
     updated_at: datetime
-    updated_by: str
-    server_modified_at: datetime | None = None
+    updated_by: str  # name of the last editor
+    server_modified_at: datetime | None = None  # when the server wrote last
     version: int = 0
     pulled_at: datetime | None = None
     confirmed_at: datetime | None = None
@@ -83,7 +83,7 @@ class Task:
         return self.expires_at is not None and self.expires_at <= now
 
     def is_offerable(self, now: datetime) -> bool:
-        """Whether it may be offered to pulls."""
+        """Whether it may be offered: last written by the server, and not deleted, archived or expired."""
         is_active = self.deleted_at is None and self.archived_at is None
         return self.source is Side.SERVER and is_active and not self.has_expired(now)
 
@@ -123,7 +123,7 @@ class Task:
         return again if again.is_offerable(now) else again.withdrawn(now=now)
 
     def failed_for_attempts(self, *, reason: str, by: str, now: datetime) -> "Task":
-        """In error: it was pulled too many times without a push."""
+        """In status error, with the reason: it was pulled too many times without a push."""
         over = replace(self.with_status(Status.ERROR, now=now), error_reason=reason, updated_at=now, updated_by=by)
         return over.without_lease("give_up", now=now)
 
@@ -145,7 +145,7 @@ class Task:
         return replace(closed, pushed_at=now, pushed_by=by, lease_count=0)
 
     def with_lease_extended(self, *, seconds: float, now: datetime) -> "Task":
-        """With a lease of that many seconds from now."""
+        """With the lease extended to that many seconds from now."""
         return replace(self, leased_until=now + timedelta(seconds=seconds))
 
     def updated_by_client(self, holder: "Holder", *, seconds: float, now: datetime) -> "Task":
@@ -182,7 +182,7 @@ class Task:
         return replace(self, source=Side.CLIENT, error_reason=None, expired_at=None, archived_at=None)
 
     def deleted(self, *, by: str, now: datetime) -> "Task":
-        """Marked as deleted; its row and history stay."""
+        """Soft-deleted: a deleted task keeps its row, its id and its history."""
         gone = replace(self, deleted_at=now, updated_at=now, updated_by=by)
         return gone.without_lease("withdraw", now=now)
 

@@ -24,7 +24,7 @@ FINAL = frozenset({Status.DONE, Status.ERROR, Status.CANCELLED})
 
 
 class Side(StrEnum):
-    """Who wrote a task: the server (users and programs over the API) or a client that pushes."""
+    """Who wrote or created a task: the server (users and programs over the API) or a client that pushes."""
 
     SERVER = "server"
     CLIENT = "client"
@@ -76,7 +76,7 @@ class PullOutcome(StrEnum):
 
 
 class Policy(StrEnum):
-    """What a project does with a push of a task that the server, or another holder, has changed."""
+    """Conflict policy of a project: whether a push overwrites changes made on the server or by another holder."""
 
     OVERWRITE = "overwrite"
     REJECT = "reject"
@@ -93,8 +93,8 @@ class Operation(StrEnum):
 class AlertRule(StrEnum):
     """Alert rules of a project. The values are stored."""
 
-    SUCCESS_RATE = "success_rate"  # too few pulls end in a push
-    OVERDUE = "overdue"  # too many pulls time out
+    SUCCESS_RATE = "success_rate"  # low success rate: too few pulls end in a push
+    OVERDUE = "overdue"  # many timeouts
     REQUESTS = "requests"  # too many pull requests
     OPERATIONS = "operations"  # too many queue resets and re-runs
 
@@ -123,5 +123,6 @@ DEFAULT_PRIORITY = 5
 
 
 def rank_of(priority: int) -> int:
-    """The rank of a priority: priorities are 1 to 10, larger first; databases sort by rank, smaller first."""
+    """The rank of a priority from 1 to 10: the highest priority is pulled first, and databases sort by rank, smallest
+    first."""
     return LOWEST + 1 - priority

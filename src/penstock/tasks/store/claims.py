@@ -1,4 +1,8 @@
-"""Claims: select offered tasks, lease them to their holders and write the pull history, in one round trip."""
+"""Claims: a pull selects and leases its tasks in one statement.
+
+Selection, lease, pull history, tags and audit log are a chain of CTEs on PostgreSQL; SQLite runs the same parts one
+after another.
+"""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -136,7 +140,7 @@ def _writes(tables: StatementTables) -> Sequence[Write]:
 
 
 def _audit(tables: StatementTables, ask: FromClause, now: BindParameter[datetime]) -> Select[Any]:
-    """One audit log line per request that got a task: its first slot is filled."""
+    """Every pull is in the audit log: one line per request that got a task, which is when its first slot is filled."""
     taken = select(func.count()).select_from(tables.rows).scalar_subquery()
     target = bindparam("audit_target", type_=Text)
     who = (ask.c.actor, ask.c.detail, ask.c.request_id, ask.c.address)

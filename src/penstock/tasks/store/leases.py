@@ -85,7 +85,7 @@ def _extended(in_queue: bool, by_token: bool) -> Update:
 
 
 def _is_unambiguous() -> ColumnElement[bool]:
-    """Without a queue, an id means the task outside all queues, or the only task with that id."""
+    """Without a queue, an id means the task that has no queue, or the only task with that id."""
     other = task.alias("other").c
     same = (other.partition_key == t.partition_key, other.task_id == t.task_id, other.id != t.id)
     return or_(t.queue_pk == "", ~select(other.id).where(*same, other.deleted_at.is_(None)).exists())

@@ -54,7 +54,7 @@ async def get_location(tx: Tx, project_id: str, queue_id: str | None) -> Locatio
 
 
 class LocationCache:
-    """Resolved locations. A stale entry is harmless: a deleted location has no offers, so a pull that finds nothing
+    """A cache of locations. A stale entry is harmless: a deleted location has no offers, so a pull that finds nothing
     resolves the location again."""
 
     def __init__(self) -> None:

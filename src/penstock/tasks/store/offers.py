@@ -2,7 +2,7 @@
 
 A pull scans one index in order and stops at its limit, so it costs the same with ten tasks as with a million:
 
-- without filters: the offers of a project or a queue, by rank, then by age of the offer;
+- without filters: the offers of a project or a queue, by rank (the highest priority first), then by the time on offer;
 - with tags: `task_offer_tag`, which has rows only while a task is offered; of several tags, the rarest one;
 - with a time or version range: one scan per rank inside the range, oldest first.
 

@@ -127,7 +127,7 @@ def _filtered(statement: Select[Any], *, search: str, tags: Sequence[str], only:
 async def list_projects(
     tx: Tx, *, search: str = "", tags: Sequence[str] = (), only: str | None = None, offset: int, limit: int
 ) -> list[Project]:
-    """Projects, most recently active first; `only` is the project of a bound API key."""
+    """Projects, ordered by their newest task; `only` is the project of a bound API key."""
     filtered = _filtered(select(project), search=search, tags=tags, only=only)
     if only is None:  # a single project needs no order; with one, planners would scan by it
         filtered = filtered.order_by(p.active_at.desc(), p.id.desc())

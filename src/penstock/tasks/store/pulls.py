@@ -1,4 +1,4 @@
-"""Pull history: who pulled which task, when, and how it ended. And receipts of pulls with an Idempotency-Key."""
+"""Pull history: when and by whom a task was pulled and released, and the outcome. And receipts of Idempotency-Keys."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

@@ -95,7 +95,7 @@ def _filtered(statement: Select[Any], project_pk: str, search: str) -> Select[An
 
 
 async def list_queues(tx: Tx, project_pk: str, *, search: str = "", offset: int, limit: int) -> list[TaskQueue]:
-    """The queues of a project, most recently active first."""
+    """The queues of a project, ordered by their newest task."""
     filtered = _filtered(select(queue), project_pk, search).order_by(q.active_at.desc(), q.id.desc())
     return [from_row(row) for row in await tx.conn.execute(filtered.offset(offset).limit(limit))]
 

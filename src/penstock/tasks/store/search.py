@@ -1,4 +1,4 @@
-"""Text search in names: case-insensitive in every script, the same on both databases."""
+"""Text search in names, ids and custom titles: case-insensitive in every script, the same on both databases."""
 
 from sqlalchemy import Column, ColumnElement
 

@@ -1,7 +1,8 @@
 """Tables of the tasks module.
 
-`task` holds every task of every project. Partial indexes cover only offered or held tasks, so a pull costs the same
-however many finished tasks there are. `task_offer_tag` has rows only while a task is offered.
+`task` holds every task of every project. Every list, filter and claim is served by an index. Partial indexes cover only
+offered or held tasks, so a pull costs the same however many finished tasks there are. `task_offer_tag` has rows only
+while a task is offered.
 """
 
 from enum import StrEnum
@@ -246,7 +247,7 @@ task_pull = Table(
 tp = task_pull.c
 _open = tp.ended_at.is_(None)
 _pushed = tp.outcome == literal_column("'pushed'")
-# The database itself rejects a second holder.
+# One open pull per task: pulls of one task never overlap, because the database itself rejects a second holder.
 Index("uq_task_pull_open", tp.task_pk, unique=True, postgresql_where=_open, sqlite_where=_open)
 Index("ix_task_pull_task", tp.task_pk, tp.id)
 Index("ix_task_pull_pull", tp.pull_id)

@@ -80,7 +80,7 @@ async def insert_message(tx: Tx, task_pk: str, message: TaskMessage) -> None:
 
 
 async def insert_line(tx: Tx, task_pk: str, content: str, *, holder: Holder, until: datetime) -> LogLine | None:
-    """Insert one log line, and renew the lease if its holder writes it; None if the task was deleted.
+    """Insert one log line, and extend the lease if its holder writes it; None if the task was deleted.
 
     The project is not locked: log lines are frequent and change nothing else.
     """

@@ -74,7 +74,7 @@ def _queue_is_active() -> ColumnElement[bool]:
 
 @dataclass(frozen=True, kw_only=True)
 class QueueScope:
-    """Which tasks of a project: those of one queue, those outside all queues (""), or all (None)."""
+    """Which tasks of a project: those of one queue, those without a queue (""), or all (None)."""
 
     project_pk: str
     queue_pk: str | None = None
@@ -168,7 +168,7 @@ async def claim_page(
 
 
 def in_status(status: Status | None) -> ColumnElement[bool] | None:
-    """A condition for `claim_some`; None is any status."""
+    """A condition for `claim_page`; None is any status."""
     return None if status is None else t.status == status.value
 
 
