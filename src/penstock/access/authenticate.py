@@ -2,8 +2,8 @@
 
 `X-API-Key` carries a key; `Authorization: Bearer` carries a key, a console login or a JWT. A request with two different
 credentials is refused, since one of them would be ignored. A lookup is one indexed read and is cached for at most two
-seconds; a change to a key or a login notifies every process, which then clears its cache. The last use of keys is
-written in the background, about once a minute.
+seconds; a change to a key, such as its revocation, or to a login notifies every process, which then clears its cache.
+The last use of keys is written in the background, about once a minute.
 """
 
 import asyncio
@@ -176,7 +176,7 @@ def address_of(request: Request) -> str:
 async def require_local_or_admin(request: Request) -> None:
     """Raise `InitRefused` unless the request comes from this host without a proxy, or carries an admin credential.
 
-    The first console user becomes an admin, so on a server that only uses keys, strangers must not create it.
+    The first user becomes an admin, so nobody may create it remotely without an admin key.
     """
     proxied = any(name in request.headers for name in PROXY_HEADERS)
     if address_of(request) in LOOPBACK and not proxied:

@@ -1,8 +1,8 @@
 """The JWK Set: the public keys that verify JWTs, fetched from the issuer and refreshed.
 
 A token signed by a known key never waits for the network: keys are refreshed in the background. An unknown key id may
-cause a fetch, but only once per interval, since anyone can invent key ids. While the issuer is unavailable, the last
-keys stay valid for a day; without any keys, requests fail with `JWKS_UNAVAILABLE`.
+cause a fetch, but only once per interval, since anyone can invent key ids. While the issuer is unavailable, cached keys
+stay valid for a day; without any keys, requests fail with `JWKS_UNAVAILABLE`.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """Create, edit, rotate and revoke API keys. Each change is recorded in the audit log in the same transaction.
 
 The secret is shown once, when the key is created; `credentials.py` says what is stored of it. A rotation creates a new
-key with the same rights; the old key stays valid for the grace period.
+key with the same rights; the old key stays valid for the grace period. Every process refuses a revoked key within two
+seconds.
 """
 
 import logging

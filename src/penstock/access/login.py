@@ -68,7 +68,7 @@ class Logins:
             return await store.has_users(tx)
 
     async def init(self, username: str, password: str, *, origin: Origin = NO_ORIGIN) -> User:
-        """Create the first user, an admin. Of several requests at once one succeeds, the others fail."""
+        """Create the first user, an admin. It works once: of several requests at once one succeeds, the others fail."""
         if await self.is_initialised():
             raise AlreadyInitialised  # before the expensive hash
         with self._passwords.slot():

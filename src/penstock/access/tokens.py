@@ -1,4 +1,4 @@
-"""JWT verification: accepted signatures, algorithms and claims.
+"""JWT verification: accepted signatures, algorithms and claims. Forged tokens are refused without details.
 
 The algorithm decides which key is tried: HS256 only with the shared secret, the configured asymmetric algorithms only
 with published keys. So a public key cannot be used as a secret, and the `jku`, `x5u` and `jwk` headers of a token are

@@ -1,4 +1,4 @@
-"""HTTP client for URLs given by users, guarded against SSRF: it only reaches addresses that `addresses.py` permits.
+"""HTTP client for URLs given by users, guarded against SSRF: it reaches no internal address (`addresses.py`).
 
 A host name is resolved once per connection, every address must be permitted, and the connection goes to one of these
 addresses, so DNS rebinding gains nothing. Each socket is checked when it is created, whatever notation the address had,

@@ -1,4 +1,7 @@
-"""`penstock doctor`: check the installation and say what to do. Each check yields findings; an error becomes one."""
+"""`penstock doctor`: check the installation and say what to do about unavailable services and misspelt settings.
+
+Each check yields findings without secrets; an error becomes one.
+"""
 
 import asyncio
 import os

@@ -1,4 +1,7 @@
-"""`penstock serve`, `penstock work` and `penstock migrate`."""
+"""`penstock serve`, `penstock work` and `penstock migrate`.
+
+The first `serve` on an empty database creates an admin key and prints it once.
+"""
 
 import asyncio
 import dataclasses

@@ -198,7 +198,7 @@ class Blobs(Protocol):
 
 
 def check_key(key: str) -> None:
-    """Refuse a key that some store could misread."""
+    """Refuse a key that some store could misread, so that no key reaches outside the blob store."""
     reason = why_bad_key(key)
     if reason is not None:
         raise BadBlobKey(key=key[:SHOWN_KEY_CHARACTERS], reason=reason)

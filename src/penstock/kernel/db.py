@@ -1,7 +1,7 @@
 """Database access: SQLite on a laptop, PostgreSQL at scale, one code path.
 
 `Db.tx()` opens a transaction and yields a `Tx`: the connection, the time (read once), new ids, and `send`. Everything
-done with one `Tx` commits or rolls back as a whole, including the messages it sends.
+done with one `Tx` commits or rolls back as a whole, including its messages, events and wake-ups.
 
 SQLite has a single writer: a pool of one connection that starts with BEGIN IMMEDIATE. Writers of one process queue up
 fairly; writers of different processes wait for each other up to `BUSY_SECONDS`. Readers have their own connections.

@@ -1,4 +1,7 @@
-"""Database engines: connection settings, pools and transactions for SQLite and PostgreSQL, in one place."""
+"""Database engines: connection settings, pools and transactions for SQLite and PostgreSQL, in one place.
+
+Errors name the server and never show the password of a database URL.
+"""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Rate limits with a local fallback: while the shared backend is down, each process limits to a share of the rate.
+"""Rate limits with a local fallback: while Redis is unavailable, each process continues at a share of the rate.
 
 Each process then uses token buckets in memory. With a share of a quarter, four processes together stay within the
 rate. Quotas have no fallback: a process cannot know what others have spent, so the backend's error passes through.

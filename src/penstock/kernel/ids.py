@@ -1,4 +1,4 @@
-"""Ids that sort by creation time.
+"""Ids that sort by creation time, also when the clock is set back.
 
 `job_` + 12 hex digits of milliseconds + 16 hex digits that start random and count up within one millisecond, so the ids
 of one process sort in the order they were made, and those of two processes do not collide.

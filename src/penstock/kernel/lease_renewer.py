@@ -1,4 +1,4 @@
-"""The lease renewer: renews leases while their work runs, and cancels the work when a lease is lost."""
+"""The lease renewer: extends leases while their work runs, and cancels the work when a lease is lost."""
 
 import asyncio
 import logging

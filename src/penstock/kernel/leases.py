@@ -7,10 +7,11 @@ rows that wait and one for rows that are held.
                      → release     the holder returns it, due now or later
                      → expire      the holder stopped renewing; the row waits again
 
-A claim takes due rows by priority, due time and id, and gives all of them one token. Every later operation names the
-token, so a holder that lost its lease is refused. Three things keep a claim as fast at a million rows as at ten:
+A claim takes due rows by priority, due time and id, and gives all of them one token. Every later operation is guarded
+by the token: it settles a row once, and a late worker, which has lost its lease, is refused. Three things keep a claim
+as fast at a million rows as at ten:
 
-- Rows that are not due yet are `deferred`: outside the claim index until `promote`.
+- Rows due in the future are `deferred`: outside the claim index until `promote`.
 - Held rows are outside it too; expired leases are found by an index of their own.
 - On PostgreSQL a claim starts where the last one began (`ClaimCursor`), so that dead index entries, which stay while
   some snapshot blocks vacuum, are not scanned again each time.
@@ -129,7 +130,7 @@ class Leases:
     ) -> Sequence[LeasedRow]:
         """Hold up to `limit` due rows of a partition for `seconds`; they share one token.
 
-        It returns fewer rows when no more are due, or the partition is paused, cooling down or at its ceiling.
+        It returns fewer rows when no more are due, or the partition is paused, cooling down or at its limit.
         """
         if limit < 1:
             return []
@@ -186,7 +187,7 @@ class Leases:
         return await self._execute_ids(tx, replace(request, limit=free), ids, gated=False) if free > 0 else []
 
     async def is_restricted(self, tx: Tx, partition: str) -> bool:
-        """Whether a partition is paused, cooling down or has a ceiling, so that a claim may skip due rows."""
+        """Whether a partition is paused, cooling down or has a concurrency limit, so that a claim may skip due rows."""
         return bool(await tx.conn.scalar(self._sql.restricted, {"in_partition": partition, "now": tx.now}))
 
     async def renew(self, tx: Tx, ids: Collection[str], token: str, *, seconds: float) -> set[str]:
@@ -303,7 +304,7 @@ class Leases:
         return rows
 
     async def _claim_restricted(self, tx: Tx, request: LeaseRequest) -> Sequence[LeasedRow]:
-        """Claim in a partition with a ceiling."""
+        """Claim in a partition with a concurrency limit."""
         free = await self._lock_free_slots(tx, request)
         return await self._execute(tx, replace(request, limit=free), START, gated=False) if free > 0 else []
 

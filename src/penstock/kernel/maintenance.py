@@ -1,4 +1,7 @@
-"""Maintenance: periodic tasks that clean the kernel's own tables, each run once in the cluster."""
+"""Maintenance: periodic tasks, run once in the cluster, that rescue expired leases and bound the retention of data.
+
+Jobs, messages, state transitions and run state are deleted when they are past their retention.
+"""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
@@ -58,7 +61,7 @@ class Maintenance:
         ]
 
     async def rescue_jobs(self) -> None:
-        """Requeue jobs whose lease expired."""
+        """Make the jobs of dead workers available again: their leases expired."""
         async with self._db.tx(actor=ACTOR) as tx:
             await self._jobs.rescue(tx)
 

@@ -2,10 +2,10 @@
 
     waiting → sending → sent
                       → waiting (retried later, with backoff)
-                      → dead    (failed for good; an operator can list it and send it again)
+                      → dead    (failed for good: a dead letter, which an operator can list and resend)
 
 A handler runs in the transaction that marks the message sent: both commit or neither does, so the database writes of
-a handler happen once even if the relay is killed.
+a handler happen once even if the relay is killed. Messages with the same (channel, dedup_key) are one message.
 
 Messages for external systems go through a `Carrier`: it calls the external system first, with no transaction open, and
 the callback it returns runs in the transaction that marks the message sent. If the process is killed in between, the
@@ -270,7 +270,7 @@ class Relay:
     async def _put_off(self, row: LeasedRow, error: Exception) -> None:
         text = f"{type(error).__name__}: {error_text(error)}"
         async with self._db.tx(actor=self._owner) as tx:
-            # A class that is unknown here may be known to a newer version that runs at the same time.
+            # A message class that this version does not know waits for a newer version that runs at the same time.
             young = isinstance(error, NobodyListens) and tx.now - row.created_at < UNKNOWN_AGE
             outage = young or (isinstance(error, PenstockError) and error.internal_outage)
             if outage or (worth_retrying(error) and row.lease_count < self._max_attempts):

@@ -1,6 +1,6 @@
-"""Partitions of a leased table: each can have a ceiling, be paused, or cool down.
+"""Partitions of a leased table: each can have a concurrency limit (`ceiling`), be paused, or cooled down for a while.
 
-A partition without a row here is open and has no ceiling.
+A partition without a row here is open and has no limit.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ lease_partition = Table(
 
 @dataclass(frozen=True, kw_only=True)
 class Partition:
-    """The settings of one partition of one queue."""
+    """The concurrency limit, pause and cooldown of one partition of one queue."""
 
     queue: str
     partition_key: str
@@ -48,7 +48,7 @@ async def lock_partition(tx: Tx, queue: str, partition_key: str) -> Partition | 
 
 
 async def set_ceiling(tx: Tx, queue: str, partition_key: str, ceiling: int | None) -> None:
-    """Limit how many rows may be held at once; None removes the limit."""
+    """Set the concurrency limit, how many rows may be held at once; None removes it."""
     await _set(tx, queue, partition_key, ceiling=ceiling)
 
 
@@ -63,7 +63,7 @@ async def resume(tx: Tx, queue: str, partition_key: str) -> None:
 
 
 async def cool(tx: Tx, queue: str, partition_key: str, *, until: datetime) -> None:
-    """Stop claims until that moment."""
+    """Cool a partition down: no claims until that moment."""
     await _set(tx, queue, partition_key, cooling_until=until)
 
 

@@ -131,7 +131,7 @@ class JobNotFound(NotFound):
 
 @dataclass(frozen=True, kw_only=True)
 class NewJob:
-    """A job to enqueue. A given `id` makes it unique: enqueued twice, it is inserted once."""
+    """A job to enqueue, with its most attempts, timeout and delay. A given `id` exists once, however often enqueued."""
 
     kind: str
     payload: JsonObject = field(default_factory=dict)
@@ -233,7 +233,7 @@ class JobQueue:
             raise LeaseLost(ids=held.id)
 
     async def put_off(self, tx: Tx, held: Job, *, wait_seconds: float, code: str, error: str) -> None:
-        """Retry later after an internal outage, without using up an attempt."""
+        """Reschedule after an outage of a dependency, without using up an attempt."""
         again = _waiting_again(held, attempt=held.attempts - 1, due_at=tx.now + timedelta(seconds=wait_seconds))
         if not await self._wait_again(tx, held, "put_off", again, error_code=code, error=error[:MAX_ERROR_LENGTH]):
             raise LeaseLost(ids=held.id)
@@ -245,12 +245,12 @@ class JobQueue:
         await record(tx, JOB.name, [held.id], JobState.RUNNING, JobState.FAILED, "fail")
 
     async def hand_back(self, tx: Tx, held: Job, *, wait_seconds: float = 0) -> None:
-        """Return an unfinished job, as on a graceful stop, without using up an attempt."""
+        """Release an unfinished job, as on a shutdown, without using up an attempt."""
         again = _waiting_again(held, attempt=held.attempts - 1, due_at=tx.now + timedelta(seconds=wait_seconds))
         await self._wait_again(tx, held, "hand_back", again)
 
     async def rescue(self, tx: Tx) -> list[str]:
-        """Requeue jobs with expired leases, or fail them when their attempts are used up. Returns the ids."""
+        """Make jobs with expired leases available again, or fail them after their last attempt; returns the ids."""
         jobs = [Job.from_row(row) for row in await self.leases.expire(tx)]
         ids = [late.id for late in jobs]
         await record(tx, JOB.name, ids, JobState.RUNNING, JobState.WAITING, "expire")
@@ -260,7 +260,7 @@ class JobQueue:
         return ids
 
     async def cancel(self, tx: Tx, job_id: str) -> None:
-        """Cancel a waiting job; raises `WrongState` or `MovedAlready` when it has started or finished."""
+        """Cancel a job before it starts; raises `WrongState` or `MovedAlready` when it has started or finished."""
         found = await get_job(tx, job_id)
         await move(tx, job, JOB, job_id, state=found.state, verb="cancel", finished_at=tx.now)
 

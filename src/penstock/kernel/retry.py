@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Backoff:
-    """Exponential backoff: waits double from `first_seconds` up to `most_seconds`, spread by jitter."""
+    """Exponential backoff: delays double from `first_seconds` up to the maximum `most_seconds`, with jitter."""
 
     first_seconds: float = 1.0
     most_seconds: float = 300.0

@@ -1,9 +1,12 @@
 """The runner: executes a claimed job and records how it ended.
 
-The runner renews the lease, runs the handler within its timeout, and settles the job: done, retried, put off, failed
-or handed back. A handler gets the job and returns a `Settle` or None; the settle runs in the transaction that marks
-the job done. If the handler raises, the error decides: put off on an internal outage, retried with backoff, or failed
-for good. If the lease is lost, the handler is cancelled, and anything it still tries to settle is refused.
+The runner renews the lease, runs the handler within its timeout, and settles the job: done, retried, put off, failed or
+handed back (released). A handler gets the job and returns a `Settle` or None; the settle runs in the transaction that
+marks the job done. If the handler raises, the error decides: put off on an internal outage, retried with backoff, or
+failed for good. If the lease is lost, the handler is cancelled, and anything it still tries to settle is refused.
+
+Some outcomes cost no attempt: an unavailable dependency (database, Redis, object store), after which the job is
+rescheduled; a shutdown, which releases unfinished jobs; and a job kind that only a newer version knows.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
-"""Run state: the progress of a run, for status requests. Short-lived, and it never goes back.
+"""Run state: the progress of a run, for status requests. It never moves back, and it has a time to live.
 
 Each entry belongs to a run (1, 2, …: a retry starts the next) and has an order within it. A put is accepted only if it
 is later than the stored entry, by (run, order), so a worker that fell behind cannot overwrite newer progress. A final
-entry ends its run: only the next run can follow.
+entry ends its run: only the next run can follow. Entries can be listed by status; they expire after a time to live,
+which is shorter for a final entry.
 """
 
 from collections.abc import Sequence

@@ -5,7 +5,8 @@ and then it is rescheduled. If a process dies, the lease expires and another pro
 
 Due times are whole multiples of the interval, so that tasks come due together, and tasks that end together are
 rescheduled in one transaction. A task can have a condition that says whether it is needed: one SELECT evaluates it for
-all due tasks, and a task that is not needed is skipped until its next time. So an idle process mostly reads.
+all due tasks, and a task that is not needed is skipped until its next time. So an idle process mostly reads. After a
+failure a task runs again whether it is needed or not.
 """
 
 import asyncio

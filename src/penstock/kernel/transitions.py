@@ -1,7 +1,7 @@
-"""State transitions: each guarded by the expected state and recorded in the same transaction.
+"""State transitions: each guarded by the old state and recorded in the same transaction.
 
-`move` changes a row's state if it is still the state the caller read, and records who did what. If no row changed,
-somebody else was first: `MovedAlready` is raised and nothing is written.
+`move` changes a row's state if it is still the state the caller read, and records who did what. Of concurrent changes
+exactly one wins; for the others no row matches, so `MovedAlready` is raised and nothing is written.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,6 +1,6 @@
 """In-process wake-ups, so that waiters react at once without frequent polling.
 
-A commit that creates work wakes the waiters of its process. `notifier.py` forwards the wake-up to other processes.
+A commit that creates work wakes the listeners of its process. `notifier.py` forwards the wake-up to other processes.
 Wake-ups may be lost: every waiter also polls once a second.
 """
 

@@ -1,6 +1,7 @@
 """Workers: claim due jobs, as many as there are free slots, and pass them to the runner.
 
-A worker that is killed loses no job: its jobs wait again when their leases expire.
+A worker that is killed loses no job: its jobs are available again when their leases expire. Waiting workers are woken
+by the commit that enqueues a job, and poll every second for jobs of other processes.
 """
 
 import asyncio

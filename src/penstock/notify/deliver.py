@@ -1,8 +1,9 @@
 """Deliver: post one message to one webhook and record the outcome; resend a delivery on request.
 
 Every response except 2xx is retried, since a receiver that is being repaired may return anything; only a 410 ends the
-delivery and disables the webhook. Redirects are not followed: they count as failed attempts. If a worker dies before it
-settles, the request may be sent twice; the receiver recognises it by the message id. The outcome is recorded once.
+delivery and disables the webhook. Redirects are not followed: they count as failed attempts. If the worker is killed
+between the post and the settle, the delivery arrives twice: the receiver deduplicates by the message id, and the
+delivery log has one row.
 """
 
 from dataclasses import dataclass

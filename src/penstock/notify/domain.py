@@ -210,7 +210,7 @@ class Webhook:
         return ALL_CHANNELS in self.channels or channel in self.channels
 
     def with_new_secret(self, *, now: datetime) -> "Webhook":
-        """With a new secret; for a while the old one signs as well."""
+        """With a new secret; during the grace period the old one signs as well."""
         until = now + SECRET_GRACE
         return replace(self, secret=new_secret(), previous_secret=self.secret, previous_until=until)
 

@@ -116,7 +116,7 @@ async def find_webhook(tx: Tx, webhook_id: str) -> Webhook | None:
 
 
 async def get_webhook(tx: Tx, webhook_id: str, *, caller: Caller) -> Webhook:
-    """A webhook that this caller may see, or `WebhookNotFound`."""
+    """A webhook that this caller may see; another tenant's is a 404, `WebhookNotFound`."""
     return await _get(tx, webhook_id, select(webhook).where(w.id == webhook_id, _seen_by(caller)))
 
 
@@ -140,7 +140,7 @@ async def list_webhooks(tx: Tx, *, caller: Caller, after: str = "", limit: int) 
 
 
 async def list_active_webhooks(tx: Tx, *, user_id: int | None, merchant_id: int | None) -> list[Webhook]:
-    """The active webhooks that may receive a message of this user and merchant."""
+    """The active webhooks that may receive a message: those of its owner (user or merchant), and admins' webhooks."""
     allowed: list[ColumnElement[bool]] = [w.sees_all]
     if user_id is not None:
         # A webhook of a merchant only receives messages of that merchant, whatever its user's merchant is now.

@@ -26,7 +26,7 @@ from penstock.notify.domain import (
 
 
 async def add(deps: Deps, caller: Caller, *, url: str, channels: Sequence[str]) -> Webhook:
-    """Create a webhook of the caller. Its secret is returned here and never again."""
+    """Create a webhook of the caller. Its secret is shown once, here."""
     check_channels(channels, deps.channels)
     await deps.client.check(url)
     async with deps.db.tx(actor=caller.name) as tx:
@@ -68,7 +68,7 @@ async def change(
 
 
 async def rotate_secret(deps: Deps, caller: Caller, webhook_id: str) -> Webhook:
-    """Create a new secret, returned only here; for a day the old one signs as well."""
+    """Create a new secret, shown once, here; during a grace period of 24 hours the old one signs as well."""
     async with deps.db.tx(actor=caller.name) as tx:
         before = await store.claim_webhook(tx, webhook_id, caller=caller)
         after = before.with_new_secret(now=tx.now)

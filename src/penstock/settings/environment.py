@@ -48,7 +48,7 @@ def _find_value(field: Field[Any], environ: Mapping[str, str]) -> str:
 
 
 def unknown(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Variables that start with PENSTOCK_ and are no settings, each with the most similar setting, if any."""
+    """Misspelt settings: variables that start with PENSTOCK_ and are no setting, with the most similar one, if any."""
     environ = os.environ if environ is None else environ
     known = [field.metadata["env"] for field in _all_fields()]
     unknown_names = sorted(name for name in environ if name.startswith("PENSTOCK_") and name not in known)

@@ -1,6 +1,7 @@
 """The event routes: a live stream (SSE), and the same events page by page for clients that poll.
 
-Admins see all events. Others see those of their own audiences; a topic narrows that, and never widens it.
+A client that resumes after an id whose events were deleted is told of the gap (`reset`, `missed`). Admins see all
+events. Others see those of their own audiences; a topic narrows that, and never widens it.
 """
 
 import re

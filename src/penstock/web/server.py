@@ -1,7 +1,7 @@
 """The server: granian inside this process, so that the API, the workers and the scheduler share one event loop.
 
 Graceful shutdown: `/readyz` reports it first; then no connection is accepted, live streams end, and requests in flight
-get a grace period. What still runs after it is cancelled.
+get a grace period to finish. What still runs after it is aborted with 503 STOPPING.
 """
 
 import asyncio

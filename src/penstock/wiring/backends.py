@@ -77,7 +77,7 @@ class Backends:
     notifier: Notifier | None
     blobs: DiskBlobs | S3Blobs
     queue: JobQueue
-    tickets: ArqEnqueuer | None  # set when ARQ distributes jobs
+    arq_enqueuer: ArqEnqueuer | None  # set when ARQ distributes jobs
     runs: SqlRunState | RedisRunState
     limits: FallbackLimits
     limit_engine: SqlRateLimits | RedisRateLimits
@@ -118,7 +118,7 @@ def build_backends(settings: Settings, db: Db, *, owner: str) -> Backends:
         notifier=build_notifier(settings, redis, owner=owner),
         blobs=blobs,
         queue=JobQueue(dispatch=dispatch_by_outbox if arq else no_dispatch),
-        tickets=ArqEnqueuer(redis, db.clock, names=queue_names(settings)) if redis and arq else None,
+        arq_enqueuer=ArqEnqueuer(redis, db.clock, names=queue_names(settings)) if redis and arq else None,
         runs=build_runs(settings, db, redis),
         limits=limits,
         limit_engine=rates,

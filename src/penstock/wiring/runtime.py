@@ -250,8 +250,8 @@ def _carriers(settings: Settings, backends: Backends, modules: Modules) -> list[
     carriers: list[Carrier] = [WebhookFanOut(modules.notify), *modules.carriers()]
     if backends.redis is not None:
         carriers.append(StreamCarrier(backends.redis, PUBLIC, length=settings.stream_length))
-    if backends.tickets is not None:
-        carriers.append(backends.tickets)
+    if backends.arq_enqueuer is not None:
+        carriers.append(backends.arq_enqueuer)
     return carriers
 
 
@@ -279,8 +279,8 @@ def _periodic_tasks(
         ),
         PeriodicTask(name="sweep-blobs", every_seconds=SWEEP_SECONDS, run=sweep_blobs),
     ]
-    if backends.tickets is not None:
-        periodic_tasks.append(ArqReconciler(db, backends.queue, backends.tickets).periodic_task())
+    if backends.arq_enqueuer is not None:
+        periodic_tasks.append(ArqReconciler(db, backends.queue, backends.arq_enqueuer).periodic_task())
     return periodic_tasks
 
 

@@ -1,10 +1,10 @@
-"""The job queue on ARQ: Redis carries job ids to a free worker slot; the `jobs` table stays the source of truth.
+"""The job queue on ARQ: Redis carries job ids to a free worker slot; the `job` table stays the source of truth.
 
-   jobs table ─ JobsWaiting ─▶ outbox ─ ArqEnqueuer ─▶ Redis ─ ArqWorkers ─▶ claim in the table ─▶ Runner
+   job table ─ JobsWaiting ─▶ outbox ─ ArqEnqueuer ─▶ Redis ─ ArqWorkers ─▶ claim in the table ─▶ Runner
 
-- `enqueue.py`: the outbox sink that enqueues ARQ jobs. Each has one argument, the id of a row in `jobs`.
+- `enqueue.py`: the outbox sink that enqueues ARQ jobs. Each has one argument, the id of a row in `job`.
 - `workers.py`: takes ARQ jobs, claims their rows and hands them to the runner. The ARQ job ends with the claim: from
- then on the lease counts, and Redis may fail without harm to running jobs.
+  then on the lease counts, and Redis knows nothing of running jobs: killed, flushed or paused, it loses none.
 - `reconciler.py`: enqueues every due row whose ARQ job was lost.
 """
 

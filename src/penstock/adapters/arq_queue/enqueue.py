@@ -1,4 +1,4 @@
-"""Enqueue rows of the `jobs` table as ARQ jobs.
+"""Enqueue rows of the `job` table as ARQ jobs.
 
 The ARQ job id is `{job id}:{attempt}`, so enqueuing is idempotent and an attempt rescued from a dead worker gets an
 ARQ job of its own. Jobs are written in ARQ's own format, but in batches: ARQ's `enqueue_job` needs three round trips
@@ -99,7 +99,7 @@ class ArqEnqueuer:
             by_module[job.module] += [arq_job_id(job), arq_job, expiry_ms, score(job, now)]
         return sum(
             [
-                await self._redis.run_script(PUSH, [queue_name(module, self._names)], job_key_prefix, *tickets)
-                for module, tickets in by_module.items()
+                await self._redis.run_script(PUSH, [queue_name(module, self._names)], job_key_prefix, *arq_jobs)
+                for module, arq_jobs in by_module.items()
             ]
         )

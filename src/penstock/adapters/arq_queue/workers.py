@@ -2,7 +2,8 @@
 
 `arq.Worker` takes ARQ jobs: it marks each as in progress, calls our function and deletes it. Its main loop is not
 used: it polls while ours is woken, it has slots per queue while our modules share them, and it exits when Redis fails
-while ours waits and continues.
+while ours waits and continues. An ARQ job whose row cannot be claimed (leased, finished or not due) is dropped. A
+module that is paused or at its concurrency limit is skipped for a second.
 """
 
 import asyncio
@@ -107,7 +108,7 @@ class ArqWorkers:
         self._errors: list[Exception] = []  # of the ARQ jobs in flight
         self._dispatching: asyncio.Task[None] | None = None
         self._listener = self._db.wakeups.listen(map(wake_channel, modules))
-        # ARQ logs two lines per job, which add nothing to the jobs table.
+        # ARQ logs two lines per job, which add nothing to the job table.
         logging.getLogger("arq.worker").setLevel(logging.WARNING)
 
     async def run(self) -> None:

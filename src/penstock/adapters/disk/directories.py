@@ -1,6 +1,7 @@
 """Walk paths one directory at a time and never through a symbolic link.
 
-Directories are open file descriptors, so an operation stays inside a directory even if its path changes meanwhile.
+So no key reaches outside the root. Directories are open file descriptors, so an operation stays inside a directory even
+if its path changes meanwhile.
 """
 
 import errno

@@ -2,7 +2,7 @@
 
 The notifier is one pub/sub channel on which every process publishes the channels it woke.
 
-There is one stream per message class. It keeps about `length` entries, each with the fields `id`, `key`, `at` and
+There is one Redis Stream per message class. It keeps about `length` entries, each with the fields `id`, `key`, `at` and
 `payload` (JSON). A sorted set beside it remembers as many message ids, so a message delivered twice, because the relay
 died before it could record the delivery, is added once.
 """

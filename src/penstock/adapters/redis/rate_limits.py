@@ -1,7 +1,7 @@
 """Rate limits in Redis, quotas in the database.
 
 A token bucket is one number under its key, exactly as in the database table, and both agree to the microsecond. If
-Redis loses its data, every bucket is full again, which costs a second at most. A lost quota would grant a tenant its
+Redis is flushed, every bucket is full again, which costs a second at most. A lost quota would grant a tenant its
 whole day again, so quotas stay in the database (docs/decisions/0006).
 """
 

@@ -122,8 +122,8 @@ class S3Blobs:
     async def sweep(self, older_than: datetime) -> int:
         """Abort uploads initiated before `older_than` and delete older temporary objects; returns how many.
 
-         An upload still in progress then fails, so use an age of about a day. With the machine's own role, unfinished
-        uploads cannot be listed: the bucket needs the lifecycle rule in docs/howto/s3.md.
+        An upload still in progress then fails, so use an age of about a day. With the machine's IAM role, unfinished
+        multipart uploads cannot be listed: the bucket needs the lifecycle rule in docs/howto/s3.md.
         """
         swept = 0
         async with self._lister() as lister:

@@ -1,4 +1,4 @@
-"""Bucket, endpoint, credentials and timeouts of the S3 store."""
+"""Bucket, endpoint, credentials and timeouts of the S3 store. URLs are path-style."""
 
 import re
 from dataclasses import dataclass, field
@@ -47,7 +47,7 @@ class S3Bucket:
     """A bucket, or one prefix of it."""
 
     bucket: str
-    keys: S3Credentials | None  # None: the machine's own role, from the AWS_* variables and metadata services
+    keys: S3Credentials | None  # None: the machine's IAM role, from the AWS_* variables and metadata services
     prefix: str = ""
     region: str = "us-east-1"
     endpoint: str = ""
@@ -67,7 +67,7 @@ class S3Bucket:
 
     @property
     def origin(self) -> str:
-        """Scheme and host of the store. The bucket goes into the path, which every store supports."""
+        """Scheme and host of the store. The bucket goes into the path (path-style), which every store supports."""
         amazon = f"https://s3.{self.region}.amazonaws.com" + (".cn" if self.region.startswith("cn-") else "")
         return self.endpoint.rstrip("/") or amazon
 

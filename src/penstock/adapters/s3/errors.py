@@ -1,4 +1,4 @@
-"""Map errors of the store to those of the Blobs port.
+"""Map errors of the store to those of the Blobs port: it is down, paused, denies access, or is full.
 
 obstore reports most failures as text. The HTTP status and the store's error code are parsed from it with care: the text
 also contains the key, which may be crafted to look like a response. Only these two reach our messages; the text stays

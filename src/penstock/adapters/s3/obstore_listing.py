@@ -1,4 +1,4 @@
-"""List through obstore, for the machine's own role, whose credentials only obstore can obtain.
+"""List through obstore, for the machine's IAM role, whose credentials only obstore can obtain.
 
 A directory marker (`a/`) shows as an object `a`, and a foreign key with an empty segment or a non-printable character
 ends the listing with an error. Configure an access key where others write under the same prefix.

@@ -1,4 +1,7 @@
-"""Write one object, counted and hashed on the way, as one request or a multipart upload."""
+"""Write one object, counted and hashed on the way, as one request or a multipart upload.
+
+A write that is aborted, cancelled or interrupted leaves no partial object.
+"""
 
 import asyncio
 import hashlib

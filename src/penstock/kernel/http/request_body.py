@@ -2,7 +2,9 @@
 
 A JSON body is read whole and checked before any route sees it. What parsers disagree on, or what no database can store,
 is refused here: bytes that are not UTF-8, NaN and Infinity, numbers beyond 64 bits, duplicate keys, NUL and lone
-surrogates in strings, and deep nesting. Other bodies are limited while a route reads them.
+surrogates in strings, deep nesting, and too many values, which are counted before the body is parsed. A body that is
+too large is refused at once by its Content-Length, or while it arrives if it is chunked. Bodies that are not JSON are
+limited while a route reads them.
 """
 
 import asyncio

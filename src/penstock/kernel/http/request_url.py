@@ -1,6 +1,6 @@
 """Checks the URL of a request: no NUL, no query that is too long, no API key or token in the query.
 
-URLs end up in logs, browser histories and `Referer` headers, so a secret in one has leaked. It is refused on every
+URLs end up in logs, browser histories and `Referer` headers, so a key in a URL has leaked. It is refused on every
 path, even where no route would read it, so that the mistake is noticed on the first day. Neither the response nor the
 log repeats the value.
 """

@@ -13,6 +13,6 @@ about one file.
     pipe.py     bounded reading       ←────────── pipe ────────────────  landlock.py  which files
     result.py   value or error (errors.py, limits.py)                    linux.py  system calls that Python lacks
 
-When one of the three dies, the kernel kills those to the right of it (PR_SET_PDEATHSIG). A child that dies is a result
-about its file. A zygote that dies is an infrastructure failure: its calls may be retried.
+When one of the three dies, the kernel kills those to the right of it (PR_SET_PDEATHSIG). The death of a child is a
+verdict on its file. A zygote that dies is an infrastructure failure: its calls may be retried.
 """

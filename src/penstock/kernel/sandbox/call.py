@@ -1,8 +1,8 @@
 """Run a function on untrusted bytes: `await sandbox.run(function, *arguments, file=path)`.
 
 The function runs in a child process under resource limits and isolation; the child is gone when the call is over,
-however it ends. The first call starts the zygote that forks the children, and the next call restarts it when it has
-died. Cancelling a call kills its child; closing the sandbox kills all.
+however it ends, and leaves no process behind. The first call starts the zygote that forks the children, and the next
+call restarts it when it has died. Cancelling a call kills its child; closing the sandbox kills all.
 """
 
 import asyncio

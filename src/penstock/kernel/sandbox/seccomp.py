@@ -1,8 +1,8 @@
 """The seccomp filter that every child installs before it runs untrusted work.
 
-It is a short classic BPF program: allow the system calls in the table, check one argument of a few, and refuse the
-rest. A refused call fails with EPERM; recent ones fail with ENOSYS, because libraries then fall back to older calls
-that are in the table. A call with the ABI of another architecture kills the process.
+It is an allow-list as a short classic BPF program: allow the system calls in the table, check one argument of a few,
+and refuse the rest. A refused call fails with EPERM; recent ones fail with ENOSYS, because libraries then fall back to
+older calls that are in the table. A call with the ABI of another architecture kills the process.
 """
 
 import ctypes

@@ -5,7 +5,8 @@ with several calls about a file uses one child. Each call has its own limits and
 a value the child is killed, and the next call gets another. A crash, an error or exhausted memory may have been caused
 by an earlier call, so in a used child such a call is retried once, in a fresh one.
 
-An idle session keeps its child slot only until another call waits for one.
+An idle session keeps its child slot only until another call waits for one. The caller, not the zygote, enforces the
+timeouts of a session.
 """
 
 import asyncio
