@@ -48,7 +48,7 @@ async def postprocess(deps: Deps, job: Job) -> Settle | None:
 
 
 async def _attempt(deps: Deps, job: Job, phase: Phase, stage: Stage) -> Settle | None:
-    row = await _find_wanted(deps, job)
+    row = await _find_active_run(deps, job)
     if row is None:
         return None
     try:
@@ -56,7 +56,7 @@ async def _attempt(deps: Deps, job: Job, phase: Phase, stage: Stage) -> Settle |
     except RunCancelled:
         return await _refused(deps, job, row, phase)
     except PenstockError as error:
-        return await _put_off(deps, row, error, phase)
+        return await _defer(deps, row, error, phase)
     began = deps.db.clock.now()
     try:
         return await desk.watched(stage(deps, desk))
@@ -66,7 +66,7 @@ async def _attempt(deps: Deps, job: Job, phase: Phase, stage: Stage) -> Settle |
         deps.metrics.count_stage(lifecycle.STAGES[phase], (deps.db.clock.now() - began).total_seconds())
 
 
-async def _find_wanted(deps: Deps, job: Job) -> EtlTask | None:
+async def _find_active_run(deps: Deps, job: Job) -> EtlTask | None:
     async with deps.db.read() as tx:
         row = await tasks.find_task(tx, job.payload["task_id"])
     return row if row is not None and row.run == job.payload["run"] and not row.is_final else None
@@ -74,10 +74,10 @@ async def _find_wanted(deps: Deps, job: Job) -> EtlTask | None:
 
 async def _failed(deps: Deps, job: Job, desk: StageDesk, error: Exception, phase: Phase) -> Settle | None:
     """How the run ends after this error; raises if another attempt is worthwhile."""
-    if desk.unwanted:
+    if desk.is_cancelled:
         return await _refused(deps, job, desk.task, phase)
     if isinstance(error, PenstockError) and error.internal_outage:
-        return await _put_off(deps, desk.task, error, phase)
+        return await _defer(deps, desk.task, error, phase)
     failure = lifecycle.failure_from(error, lifecycle.STAGES[phase])
     log.warning("%s attempt %d of %d: %r", job.id, job.attempts, job.max_attempts, error)
     if not worth_retrying(error) or job.attempts >= job.max_attempts:
@@ -91,13 +91,13 @@ async def _failed(deps: Deps, job: Job, desk: StageDesk, error: Exception, phase
 
 async def _refused(deps: Deps, job: Job, task: EtlTask, phase: Phase) -> Settle | None:
     """Stop if the row says so too. Run state alone is not enough: a worker that lost this run may have written it."""
-    if await _find_wanted(deps, job) is not None:
-        return await _put_off(deps, task, RunTakenOver(task_id=task.id, run=task.run), phase)
+    if await _find_active_run(deps, job) is not None:
+        return await _defer(deps, task, RunTakenOver(task_id=task.id, run=task.run), phase)
     log.info("%s stops: run %d of etl:%d was cancelled", job.id, task.run, task.id)
     return None
 
 
-async def _put_off(deps: Deps, task: EtlTask, error: PenstockError, phase: Phase) -> Settle:
+async def _defer(deps: Deps, task: EtlTask, error: PenstockError, phase: Phase) -> Settle:
     """Defer the run by raising the error again; end it after ETL_PATIENCE_SECONDS without progress."""
     if not error.internal_outage or not await lifecycle.is_deferred_too_long(deps, task):
         raise error
@@ -118,7 +118,7 @@ async def _recall_or_read(deps: Deps, desk: StageDesk) -> ReadingPaper:
     await desk.breathe()
     if memory.may_recall(desk.task, Phase.OCR):
         known = await memory.recall_reading(deps, desk, document.key)
-        _count_look(deps, Phase.OCR, known)
+        _count_lookup(deps, Phase.OCR, known)
         if known is not None:
             return known
     key = await memory.key_of_pages(deps, desk, document)
@@ -153,7 +153,7 @@ async def _recall_or_make(deps: Deps, desk: StageDesk, reading: Reading) -> Shap
     key = await memory.shaping_key(deps, reading, extraction, shaper)
     if key is not None and memory.may_recall(desk.task, Phase.POSTPROCESS):
         known = await memory.recall_shaping(deps, desk, key)
-        _count_look(deps, Phase.POSTPROCESS, known)
+        _count_lookup(deps, Phase.POSTPROCESS, known)
         if known is not None:
             return known
     shaped = await shaper.shape(desk.task.filename, reading, extraction, desk)
@@ -184,7 +184,7 @@ async def _find_later(deps: Deps, task: EtlTask) -> EtlTask | None:
         )
 
 
-def _count_look(deps: Deps, phase: Phase, known: object) -> None:
+def _count_lookup(deps: Deps, phase: Phase, known: object) -> None:
     count = deps.metrics.count_miss if known is None else deps.metrics.count_hit
     count(lifecycle.STAGES[phase])
 

@@ -1,6 +1,6 @@
 """The stage context of an attempt: the folder of its checkpoints, its progress reports and its cancel check.
 
-Every report counts as a sign of life. A stage without one for ETL_TASK_TIMEOUT is stopped, so a long document does not
+Every report counts as a heartbeat. A stage without one for ETL_TASK_TIMEOUT is stopped, so a long document does not
 fail for being long. Progress updates of run state are throttled to a few per second.
 """
 
@@ -32,7 +32,7 @@ class StageDesk:
 
     def __init__(self, deps: Deps, trail: Trail, phase: Phase) -> None:
         self.trail = trail
-        self.unwanted = False
+        self.is_cancelled = False
         self._deps = deps
         self._phase = phase
         self._alive_at = self._put_at = deps.db.clock.now()
@@ -172,7 +172,7 @@ class StageDesk:
 
     def _stop(self) -> NoReturn:
         """Set a flag too, since a provider may wrap the error."""
-        self.unwanted = True
+        self.is_cancelled = True
         raise RunCancelled(task_id=self.task.id, run=self.task.run)
 
     def _live(self) -> datetime:

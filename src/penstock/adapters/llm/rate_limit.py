@@ -1,9 +1,9 @@
 """Rate limit of a model server: all workers together make at most `calls_per_second` calls in any second.
 
-The limit holds for every second, wherever it begins, so there is no burst: tokens are issued one by one, at an interval
-at which one call more than the limit does not fit into a second. A tenth of a second is added, because the delay
-between taking a token and the arrival of its call varies. A fractional limit is rounded up for a single second and
-holds exactly in the long run.
+The limit holds for every second, wherever it begins, so there is no burst: calls are spaced evenly, one token at a
+time, at an interval at which one call more than the limit does not fit into a second. A tenth of a second is added,
+because the delay between taking a token and the arrival of its call varies. A fractional limit is rounded up for a
+single second and holds exactly in the long run.
 """
 
 import asyncio

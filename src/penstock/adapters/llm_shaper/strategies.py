@@ -69,7 +69,7 @@ async def extract_directly(session: ModelSession, source: ExtractionInput) -> Ex
 
 
 async def summarize(session: ModelSession, source: ExtractionInput) -> Extracted:
-    """Summarize each chunk, then extract from the summaries."""
+    """Summarize each chunk, then extract from the summaries; they are too long at twice the requested length."""
     await session.plan(len(source.chunks) + 2)
     most = max(MIN_SUMMARY_CHARACTERS, source.config.threshold_characters // len(source.chunks))
 

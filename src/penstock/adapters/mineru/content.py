@@ -1,8 +1,8 @@
 """Convert MinerU's list of blocks to pages: markdown, and a span with its bounding box for each line and cell.
 
 A block has a type, a zero-based page index, and a box in thousandths of the page. Tables are HTML and parsed like web
-pages. Headers, footers and page numbers are left out of the markdown but have spans. Malformed blocks are
-dropped, malformed boxes ignored.
+pages. Headers, footers and page numbers are left out of the markdown but have spans, so that they can be cited.
+Malformed blocks are dropped, malformed boxes ignored.
 """
 
 import math

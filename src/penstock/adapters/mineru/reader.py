@@ -1,6 +1,6 @@
 """The provider: plan the document, submit it, poll the job, assemble the pages.
 
-A lost job is submitted again, once per reading; a document that MinerU cannot fetch by URL is uploaded. Parts that were
+A lost job is submitted again, once per attempt; a document that MinerU cannot fetch by URL is uploaded. Parts that were
 read are stored, so after a failure only the others are submitted, and paid for, again.
 """
 

@@ -1,7 +1,8 @@
 """An Office Open XML package: a zip archive with limits, whose parts are XML streams.
 
 The declared sizes are checked before anything is decompressed, and zipfile never decompresses more than declared. XML
-with a document type is rejected: office programs never write one, and an external entity can only be declared there.
+with a document type (DTD) is rejected: office programs never write one, and an external entity can only be declared
+there.
 """
 
 import posixpath

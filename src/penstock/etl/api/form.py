@@ -1,7 +1,7 @@
 """Streaming parser for a multipart form with one file, which is written to disk in chunks and never held in memory.
 
 The file part may precede the fields, so it is written to a temporary file that is deleted at the end of the block. File
-size, field sizes, the time between two chunks and the total time are limited.
+size, field sizes, the time between two chunks and the total time are limited: an upload that stalls is aborted.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Rows that may continue the row above: the text of a cell did not fit into one line, or the page ended.
 
 Such a row fills a subset of the columns of the row above and has no numbers. It may also be a title, or a row with
-empty cells. Where that is ambiguous, the text above may be incomplete and is dropped. Numbers and dates do not wrap.
+empty cells. Where that is ambiguous, the text above may be incomplete and becomes null. Numbers and dates do not wrap.
 """
 
 import re

@@ -1,4 +1,7 @@
-"""The options of a rule that concern the model. Unknown options are ignored."""
+"""The options of a rule that concern the model.
+
+A rule selects a configured server by name and cannot contain a URL. Unknown options are ignored.
+"""
 
 import math
 from dataclasses import dataclass
