@@ -1,4 +1,4 @@
-"""Jobs dispatched by ARQ against jobs that workers claim from the database: the same handler, one process.
+"""Jobs through ARQ: throughput and CPU. The reference is the same jobs claimed from the database by SQL.
 
 A backlog is enqueued at once and drained. A chain enqueues each job when the previous one settles, so that with ARQ
 every job goes through the outbox. Measured is all work of the process: relay, claims, handlers, settling.

@@ -1,4 +1,8 @@
-"""Claim and settle in batches of 100, against the bare statements sent with asyncpg."""
+"""Claim and settle in batches of 100 rows, on PostgreSQL.
+
+The reference is the bare statements sent with asyncpg, without timeouts, error mapping, pool or history; the ratio is
+our share of their rows per second.
+"""
 
 import asyncio
 import time

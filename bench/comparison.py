@@ -1,4 +1,4 @@
-"""Interleaved rounds of a measurement and its reference, and their summary."""
+"""Interleaved rounds of a measurement and its reference. The ratio is the median of the rounds, with its range."""
 
 import statistics
 from collections.abc import Awaitable, Callable

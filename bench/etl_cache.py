@@ -1,4 +1,4 @@
-"""A scan that is submitted again under other names: the cost of a cache hit against the first time.
+"""A cached scan, submitted again under other names. The reference is reading it for the first time.
 
 The runtime uses SQLite and local disk, with the real reader, warmed up by another scan. Time runs from submission to
 result, from the timestamps of the rows, one document after another. CPU time is that of all processes while the same

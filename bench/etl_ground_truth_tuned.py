@@ -1,4 +1,4 @@
-"""Documents that grounding was tuned on: invoices, letters, contracts, laboratory reports, receipts, CVs."""
+"""Training documents, on which grounding was tuned: invoices, letters, contracts, laboratory reports, receipts, CVs."""
 
 from collections.abc import Iterator
 from datetime import timedelta

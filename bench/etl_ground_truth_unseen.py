@@ -1,8 +1,7 @@
-"""Documents that were written down after the rules were done.
+"""New documents, written after the grounding rules were done.
 
-When they were first held against them, 86.5 % of the planted values were flagged and 1.1 % of the true ones. Two faults
-that this showed were mended then, grades such as "A-" and storeys such as "3. OG" in a table; no other rule was changed
-for these documents.
+At first, 86.5 % of the planted values were flagged and 1.1 % of the true ones. Two bugs that this showed were fixed,
+grades such as "A-" and storeys such as "3. OG" in a table; no other rule was changed for these documents.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Does grounding flag values that a model made up, and leave true values alone?
+"""Planted wrong values that grounding flags, and true values that it flags, as ratios of all.
 
 Two sets of documents with known facts: those that the rules were tuned on, and unseen ones. Each result is grounded as
 it is, and then several times with wrong values of eleven kinds inserted. A flag on a true value counts as false, even

@@ -1,4 +1,4 @@
-"""Peak memory of a worker for a report of a thousand pages against one of fifty: it must not grow with the document.
+"""Peak memory for a report of 1,000 pages. The reference is a report of 50: memory must not grow with the document.
 
 A fresh runtime, warmed up by a short report, reads each. The memory of the runtime and its child processes is sampled
 continuously, and the peak counts. Shared pages are counted in each process.

@@ -1,4 +1,4 @@
-"""Cost of validating a model's answer: its share of the post-processing stage.
+"""Cost of validating a model's response. The reference is the whole post-processing stage.
 
 The model is a real one, small and local, so its stage is about as short as a model stage can be. The stage is
 `LlmShaper` from the pages to the grounded result; validation is decoding the answer in the sandbox and checking it

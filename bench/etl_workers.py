@@ -1,4 +1,4 @@
-"""Two worker processes on two cores against one: scans per second by wall time, and the CPU cost of a page in each.
+"""Scans by two worker processes. The reference is one: pages per second by wall time, and the CPU cost of a page.
 
 If other processes use the cores too, wall time says little; equal CPU cost per page shows that the workers do not slow
 each other down. The processes are warm: each has read a page before. They claim tasks from PostgreSQL and share one

@@ -1,4 +1,4 @@
-"""Wrong values of the kinds that models make up, inserted into right results."""
+"""Planted wrong values, of the kinds that models make up, inserted into right results."""
 
 import copy
 import random

@@ -1,4 +1,5 @@
-"""Events: the cost of ordered inserts, the cost of many subscribers for the hub, and a long storm of listeners.
+"""Events: transactions that publish an event, a hub with many subscribers, and event streams that miss, repeat or
+reorder an event.
 
 The reference of the first is the same insert without the lock that makes ids visible in order. Both go straight to the
 driver: a process of ours is busier than the server and would hide the difference. The reference of the second is one

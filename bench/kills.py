@@ -1,4 +1,7 @@
-"""Two hundred workers killed with SIGKILL under load, on both databases. No job may be lost or done twice."""
+"""Two hundred kills (SIGKILL) and freezes of workers under load, on both databases.
+
+No job may be lost, duplicated or settled late; the reference is the number of all jobs.
+"""
 
 import asyncio
 import tempfile

@@ -1,4 +1,4 @@
-"""Four workers ask a model as fast as they may: how many calls a server sees in its busiest second, beside the limit.
+"""Maximum of model calls in any second, by four workers that call as fast as they may. The reference is the rate limit.
 
 The server is a stub that notes when each call arrives. Every second counts, wherever it begins, so the figure is the
 most calls in any window of one second. Half of the workers ask a model that refuses the first response format, since

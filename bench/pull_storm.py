@@ -1,4 +1,7 @@
-"""Sixteen clients pull 20,000 tasks: some are killed, some release tasks, some report late."""
+"""Sixteen clients on two servers pull 20,000 tasks: some are killed, some release tasks, some report late.
+
+No task may be held twice or not done exactly once; the reference is the number of all tasks.
+"""
 
 import asyncio
 import tempfile

@@ -1,7 +1,8 @@
 """Pulls over HTTP from one API process on PostgreSQL, with history and audit written.
 
-Batches of 100 beside the bare claim sent with asyncpg, and beside pgqueuer's drain of as many jobs. Single pulls over
-32 connections beside an endpoint that does nothing but know its caller. All in interleaved rounds of one run.
+The references of pulls of 100 are the bare claim sent with asyncpg, and pgqueuer's drain of as many jobs. The reference
+of single pulls over 32 connections is an endpoint that only authenticates its caller. All in interleaved rounds of one
+run.
 """
 
 import asyncio

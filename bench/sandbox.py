@@ -1,8 +1,8 @@
-"""A call that does nothing in the sandbox, beside a bare fork and wait, with a small and with a large zygote.
+"""A sandboxed call that does nothing, with a small and with a large zygote.
 
-The budget is 5 ms: for the whole call with a small zygote, and for what it takes beyond a bare fork with either. A fork
-copies the tables of all memory in use, so its own cost grows with the zygote; the reference has the same modules
-loaded. It has no limits, no walls, no answer, and nobody who waits for it.
+The reference of the ratio is the budget of 5 ms: for the whole call with a small zygote, and for what it takes beyond a
+bare fork with either. A fork copies the tables of all memory in use, so its own cost grows with the zygote; the bare
+fork has the same modules loaded. It has no limits, no isolation and no reply.
 """
 
 import asyncio

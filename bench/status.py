@@ -1,4 +1,5 @@
-"""A status read through the whole app, beside a bare endpoint with the same authentication and one Redis GET.
+"""A status read through the whole app. The reference is a FastAPI endpoint with the same authentication and one Redis
+GET, without our middleware.
 
 Both are served by granian in a process of their own, on the same Redis and database. What counts is how many requests a
 server answers per second of its own CPU: on a small machine the client takes as much of the clock as the server.

@@ -1,4 +1,4 @@
-"""Two API processes and a worker: a client sees the same state on either server."""
+"""Two servers and a worker share one state: a client sees the same on either server."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Every caller at every route, as the OpenAPI document lists them. A route without an example here fails the test."""
+"""Every kind of caller on every route, as the OpenAPI document declares it. A route without an example here fails."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Redis restarted, flushed and paused, PostgreSQL restarted, S3 gone: nothing lost, nothing doubled, and health knows.
+"""Redis killed, flushed and paused, PostgreSQL killed, S3 down: nothing is lost or duplicated, and health shows it.
 
 The servers are the storm's own; the API is `penstock serve` twice, the workers are two processes.
 """

@@ -1,4 +1,4 @@
-"""Workers killed -9 under load lose nothing and settle nothing twice."""
+"""Workers killed with -9 and frozen under load lose no job and settle none twice; a late worker is refused."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Whatever happens to listeners and connections, every listener hears every event of its own once and in order."""
+"""Event streams on two servers, disconnected at random: every client gets every event of its own once and in order."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Eight processes race for twenty thousand rows; their own records show that no row had two holders."""
+"""Eight concurrent claimers race for 20,000 rows; their recorded histories show that no row had two holders."""
 
 from pathlib import Path
 
