@@ -49,7 +49,9 @@ class Metrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """The samples."""
-        ended = CounterMetricFamily("penstock_etl_tasks", "Etl tasks that ended in this process.", labels=["status"])
+        ended = CounterMetricFamily(
+            "penstock_etl_tasks_total", "Etl tasks that ended in this process.", labels=["status"]
+        )
         for status, number in self._ended.items():
             ended.add_metric([status], number)
         yield ended
@@ -58,7 +60,7 @@ class Metrics(Collector):
             seconds.add_metric([stage], list(zip(BOUNDS, accumulate(buckets), strict=True)), self._seconds[stage])
         yield seconds
         help_text = "Cache lookups of stages."
-        lookups = CounterMetricFamily("penstock_etl_memory", help_text, labels=["stage", "outcome"])
+        lookups = CounterMetricFamily("penstock_etl_memory_total", help_text, labels=["stage", "outcome"])
         for labels, number in self._lookups.items():
             lookups.add_metric(labels, number)
         yield lookups

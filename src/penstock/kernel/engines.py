@@ -207,8 +207,8 @@ def _postgres(url: URL, connections: int) -> AsyncEngine:
 
 
 def _postgres_behind_pooler(url: URL, connections: int) -> AsyncEngine:
-    """Behind a transaction pooler the next transaction may use another server connection, so no session state may stay
-    on one: no named prepared statements (the unnamed one is replaced each time) and no session settings."""
+    """Behind a transaction pooler (pgbouncer) the next transaction may use another server connection, so no session
+    state may stay on one: no named prepared statements (the unnamed one is replaced each time), no session settings."""
     no_session_state = {
         "statement_cache_size": 0,
         "prepared_statement_cache_size": 0,

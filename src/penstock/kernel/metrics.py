@@ -1,4 +1,4 @@
-"""Prometheus metrics, in one registry per process. docs/reference/http.md lists them all.
+"""Prometheus metrics (text format), in one registry per process. docs/reference/http.md lists them all.
 
 Requests are counted in plain dictionaries, because every request pays for it; samples are made on a scrape. Metrics
 from the database are queried on a scrape, too, and cached for some seconds (`DatabaseMetrics`). Modules add collectors
@@ -79,7 +79,7 @@ class HttpMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         """The samples."""
         by = ["method", "route"]
-        requests = CounterMetricFamily("penstock_http_requests", "Requests answered.", labels=[*by, "status"])
+        requests = CounterMetricFamily("penstock_http_requests_total", "Requests answered.", labels=[*by, "status"])
         for (method, route, status), number in self._requests.items():
             requests.add_metric([method, route, str(status)], number)
         text = "Response time; for streams, time to the first byte."
@@ -153,7 +153,7 @@ class ProcessMetrics(Collector):
         if self._streams is not None:
             yield gauge("penstock_sse_streams", "Live event streams that are open.", {"": self._streams.streams})
             text = "Events dropped from the buffers of slow streams, which read them from the database instead."
-            yield CounterMetricFamily("penstock_sse_dropped", text, value=self._streams.dropped)
+            yield CounterMetricFamily("penstock_sse_dropped_total", text, value=self._streams.dropped)
         opened = {breaker.name: breaker.open for breaker in self._breakers}
         yield gauge("penstock_breaker_open", "Whether the circuit breaker is open.", opened, "name")
 

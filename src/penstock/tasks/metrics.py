@@ -66,19 +66,21 @@ class TaskMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         """The samples of a scrape."""
         description = f"Pull requests; past {MAX_PAIRS} pairs of project and queue they are counted as {OTHER}."
-        requests = CounterMetricFamily("penstock_pull_requests", description, labels=["project", "queue"])
+        requests = CounterMetricFamily("penstock_pull_requests_total", description, labels=["project", "queue"])
         for pair, number in self._requests.items():
             requests.add_metric(pair, number)
         yield requests
-        yield _counter("penstock_pull_tasks", "Tasks pulled.", "project", self._tasks)
+        yield _counter("penstock_pull_tasks_total", "Tasks pulled.", "project", self._tasks)
         yield CounterMetricFamily(
-            "penstock_pull_limited", "Pulls refused by a rate limit or quota.", value=self._limited
+            "penstock_pull_limited_total", "Pulls refused by a rate limit or quota.", value=self._limited
         )
-        yield _counter("penstock_pull_ended", "Pulls that ended in this process.", "outcome", self._ended)
+        yield _counter("penstock_pull_ended_total", "Pulls that ended in this process.", "outcome", self._ended)
         seconds = HistogramMetricFamily("penstock_pull_seconds", "Seconds from a pull to the push that closed it.")
         seconds.add_metric([], list(zip(BOUNDS, accumulate(self._buckets), strict=True)), self._seconds)
         yield seconds
-        yield _counter("penstock_queue_operations", "Resets and re-runs of queues.", "operation", self._operations)
+        yield _counter(
+            "penstock_queue_operations_total", "Resets and re-runs of queues.", "operation", self._operations
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

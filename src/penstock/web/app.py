@@ -41,7 +41,7 @@ ENVELOPED = tuple(  # paths whose errors are sent in the envelope format
 NO_TELEMETRY = TelemetryConfig(
     tracing=False, metrics=False, logs=False, auto_configure=False
 )  # it would report query strings
-# CORS headers that the origins in PENSTOCK_CORS_ORIGINS may send and read.
+# Cross-origin requests (CORS): headers that the origins in PENSTOCK_CORS_ORIGINS may send and read.
 ALLOWED_HEADERS = (
     "Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-API-Key", "X-Client-Id", "X-Lease-Token",
     "X-Request-Id",
@@ -72,7 +72,7 @@ def build_app(runtime: Runtime, *, routers: Sequence[APIRouter] = ROUTERS) -> Ap
         openapi_url=OPENAPI,
         docs_url=None,
         redoc_url=None,
-        redirect_slashes=False,
+        redirect_slashes=False,  # a trailing slash is a different path
         telemetry=NO_TELEMETRY,
     )
     _set_state(app, runtime)

@@ -44,16 +44,18 @@ class LlmMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         """Yield the metric families."""
         words = "Calls to language models by outcome."
-        calls = CounterMetricFamily("penstock_llm_calls", words, labels=["server", "outcome"])
+        calls = CounterMetricFamily("penstock_llm_calls_total", words, labels=["server", "outcome"])
         for labels, number in self._calls.items():
             calls.add_metric(labels, number)
         yield calls
         words = "Tokens of questions and answers as reported by the servers; cached ones are part of the prompt's."
-        tokens = CounterMetricFamily("penstock_llm_tokens", words, labels=["server", "kind"])
+        tokens = CounterMetricFamily("penstock_llm_tokens_total", words, labels=["server", "kind"])
         for labels, number in self._tokens.items():
             tokens.add_metric(labels, number)
         yield tokens
-        cost = CounterMetricFamily("penstock_llm_cost", "Cost of answers by the configured prices.", labels=["server"])
+        cost = CounterMetricFamily(
+            "penstock_llm_cost_total", "Cost of answers by the configured prices.", labels=["server"]
+        )
         for server, amount in self._cost.items():
             cost.add_metric([server], amount)
         yield cost

@@ -1,4 +1,4 @@
-"""Response compression: gzip for text that is sent in one piece and is large enough. Streams pass unchanged."""
+"""Response compression: gzip for text of 1 KB and more. Event streams are not compressed."""
 
 import asyncio
 import zlib

@@ -1,6 +1,6 @@
 """Invalid fields: Pydantic's validation errors as field names and readable reasons.
 
-The value that was sent is not repeated: it may be a secret. Reasons are Pydantic's; common ones have a Chinese text.
+The value that was sent is never echoed: it may be a secret. Reasons are Pydantic's; common ones have a Chinese text.
 """
 
 from collections.abc import Mapping, Sequence
