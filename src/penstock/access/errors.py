@@ -13,7 +13,7 @@ BAD_TOKEN = f'{CHALLENGE}, error="invalid_token"'
 
 
 class NoCredential(Unauthenticated):
-    """The request carries neither a key nor a token."""
+    """The request carries neither an API key nor a token."""
 
     code = "NO_CREDENTIAL"
     message = "This needs a key or a token, and the request carries none."
@@ -128,7 +128,7 @@ class ScopeTooSmall(Refused):
 
 
 class KeyIsBound(Refused):
-    """The key is bound to one project and gives access to nothing else."""
+    """The API key is bound to one project and gives access to nothing else."""
 
     code = "KEY_IS_BOUND"
     message = "This key is bound to one project and gives access to nothing else."
@@ -148,7 +148,7 @@ class NoSuchKey(NotFound):
 
 
 class KeyNotActive(Conflict):
-    """The key was revoked, replaced or has expired, so it cannot be changed."""
+    """The API key was revoked, replaced or has expired, so it cannot be changed."""
 
     code = "KEY_NOT_ACTIVE"
     message = "The key {id} was revoked, replaced or has expired."
@@ -158,7 +158,7 @@ class KeyNotActive(Conflict):
 
 
 class ExpiryInThePast(Invalid):
-    """The expiry of a key must be in the future."""
+    """The expiry of an API key must be in the future."""
 
     code = "EXPIRY_IN_THE_PAST"
     message = "The expiry {expires_at} is not in the future."

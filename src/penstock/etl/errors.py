@@ -134,7 +134,7 @@ class EtlTaskAlreadyEnded(Conflict):
 
 
 class OcrResultMissing(Conflict):
-    """There are no OCR artifacts that post-processing could start from."""
+    """The task has no OCR artifacts that post-processing could start from."""
 
     code = "NO_OCR_ARTIFACT"
     message = "Task {task_id} has no OCR result to start from."

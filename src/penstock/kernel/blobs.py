@@ -29,7 +29,7 @@ Chunks = bytes | AsyncIterable[bytes]
 
 
 class BadBlobKey(Invalid):
-    """The key is invalid in some blob store."""
+    """The blob key is not valid in every blob store."""
 
     code = "BAD_BLOB_KEY"
     message = "Invalid key {key!r}: {reason}."
@@ -39,7 +39,7 @@ class BadBlobKey(Invalid):
 
 
 class BadBlobRange(Invalid):
-    """The range is not inside the object."""
+    """The byte range is not inside the stored object."""
 
     code = "BAD_BLOB_RANGE"
     message = "Invalid range {start} to {stop} of {key}: {reason}."
@@ -49,7 +49,7 @@ class BadBlobRange(Invalid):
 
 
 class BadBlobPage(Invalid):
-    """The page size of a listing is out of range."""
+    """The page size of a blob listing is out of range."""
 
     code = "BAD_BLOB_PAGE"
     message = "Invalid page size {limit}: expected 1 to {most}."
@@ -59,7 +59,7 @@ class BadBlobPage(Invalid):
 
 
 class BadBlobLink(Invalid):
-    """The lifetime of a link is out of range."""
+    """The lifetime of a blob link is out of range."""
 
     code = "BAD_BLOB_LINK"
     message = "Invalid link lifetime of {seconds} seconds: expected 1 to {most}."
@@ -79,7 +79,7 @@ class BlobNotFound(NotFound):
 
 
 class BlobExists(Conflict):
-    """The key is already in use."""
+    """The blob key is already in use."""
 
     code = "BLOB_EXISTS"
     message = "An object is already stored under {key}."
@@ -89,7 +89,7 @@ class BlobExists(Conflict):
 
 
 class BlobTooLarge(TooLarge):
-    """The read exceeds the memory limit."""
+    """A read of a whole blob exceeds the memory limit."""
 
     code = "BLOB_TOO_LARGE"
     message = "Cannot read {size_bytes} bytes of {key} at once; the limit is {most_bytes}."

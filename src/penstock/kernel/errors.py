@@ -116,7 +116,7 @@ class Gone(PenstockError):
 
 
 class TooLarge(PenstockError):
-    """Something exceeds a size limit."""
+    """The content exceeds a size limit."""
 
     code = "TOO_LARGE"
     message = "{reason}"

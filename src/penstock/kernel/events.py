@@ -92,7 +92,7 @@ class EventTooLarge(TooLarge):
 
 
 class BadEvent(Invalid):
-    """An event is invalid."""
+    """A published event is invalid."""
 
     code = "BAD_EVENT"
     message = "Invalid event {kind!r} of {topic!r}: {reason}."

@@ -37,7 +37,7 @@ SHARED_PAGES = 16
 
 
 class TooManyStreams(TooMany):
-    """The limit of live streams is reached."""
+    """The limit of live event streams is reached."""
 
     code = "TOO_MANY_STREAMS"
     message = "The limit of {limit} live streams {whose} is reached; try again in {whole_seconds} s."

@@ -74,7 +74,7 @@ OUTBOX = Machine(
         OutboxState.WAITING: "Committed with the change it reports; delivered when due.",
         OutboxState.SENDING: "A relay holds it under a lease and is delivering it.",
         OutboxState.SENT: "Every handler succeeded.",
-        OutboxState.DEAD: "Delivery failed for good, or too often. An operator can send it again.",
+        OutboxState.DEAD: "Delivery failed for good, or too often. An operator can resend the dead letter.",
     },
 )
 LEASE_STATES = LeaseStates(column="state", waiting=OutboxState.WAITING, held=OutboxState.SENDING)

@@ -70,9 +70,9 @@ JOB = Machine(
     start=JobState.WAITING,
     words={
         JobState.WAITING: "Due now or later; the next free worker claims it.",
-        JobState.RUNNING: "A worker holds it under a lease that it renews while the job runs.",
+        JobState.RUNNING: "A worker holds the job under a lease that it renews while the job runs.",
         JobState.DONE: "Its result was committed.",
-        JobState.FAILED: "The error is final, or the attempts are used up. An operator can revive it.",
+        JobState.FAILED: "The error is final, or the attempts are used up. An operator can revive the job.",
         JobState.CANCELLED: "Cancelled before it started.",
     },
 )
@@ -111,7 +111,7 @@ MAX_ERROR_LENGTH = 2000
 
 
 class WorkerLost(Unavailable):
-    """The lease expired in every attempt; the job may be what kills its workers."""
+    """The lease of a job expired in every attempt; the job may be what kills its workers."""
 
     code = "WORKER_LOST"
     message = "The worker stopped responding in every attempt."

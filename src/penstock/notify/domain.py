@@ -42,7 +42,7 @@ DELIVERY = Machine(
     words={
         DeliveryState.PENDING: "Waiting for its first or next attempt.",
         DeliveryState.DELIVERED: "The receiver answered 2xx.",
-        DeliveryState.FAILED: "All attempts failed, or the webhook is disabled. It can be resent.",
+        DeliveryState.FAILED: "All attempts failed, or the webhook is disabled. The delivery can be resent.",
     },
 )
 

@@ -218,7 +218,7 @@ def _edited(before: Task, edits: TaskEdits, *, by: str, now: datetime) -> Task:
         return before
     if after.expires_at != before.expires_at:
         _refuse_past(after.expires_at, now=now)
-        after = replace(after, expired_at=None, archived_at=None)
+        after = replace(after, expired_at=None, archived_at=None)  # a later `expires_at` reactivates an expired task
     _validate_result(before, after)
     if after.status is not Status.ERROR:
         after = replace(after, error_reason=None)

@@ -124,7 +124,7 @@ class UnitOfWork:
             self.tx.wake(feed_channel(self.project.id))
 
     async def close(self, *, by: str) -> None:
-        """Write all changes, the queues and the project."""
+        """Write all changes, the queues and the project. Large pushes need as many statements as small ones."""
         writes = WriteBatch(self.tx)
         await self._write_changes(writes, by=by)
         for queue_pk in self._touched - {""}:
@@ -182,8 +182,8 @@ async def _write_tasks(writes: WriteBatch, changes: Sequence[Change]) -> None:
 
 
 async def _write_tags(tx: Tx, changes: Sequence[Change]) -> None:
-    """Update the tag index of offers. Tags of newly offered tasks are deleted first as well: a pull concurrent with an
-    edit sees the table as it was before the edit, and may have left the edit's tags behind."""
+    """Update the tag index of offers. Tags of newly offered tasks are deleted first as well: all parts of a pull's
+    statement see the same snapshot, so an edit that commits meanwhile can leave tag rows of a task that is leased."""
     stale = [
         c.before.id
         for c in changes

@@ -47,10 +47,10 @@ class PullByIdRequest:
     @property
     def identity(self) -> str:
         """What the request asks for, as text. Receipts store its hash, so its form stays the same across releases."""
-        wanted = None if self.filter is None else self.filter.identity
+        filters = None if self.filter is None else self.filter.identity
         place = f"project_id={self.project_id!r}, queue_id={self.queue_id!r}"
         return (
-            f"(Names({place}, task_ids={self.task_ids!r}, wanted={wanted}, idempotency_key={self.idempotency_key!r}),)"
+            f"(Names({place}, task_ids={self.task_ids!r}, wanted={filters}, idempotency_key={self.idempotency_key!r}),)"
         )
 
 
@@ -130,7 +130,7 @@ async def _check(tx: Tx, request: PullByIdRequest, claim: ClaimRequest, claimed:
     return PullByIdResult(claimed=claimed, failed=failed, claimable=claimable)
 
 
-def _refuse_unclaimable(one: Task, wanted: PullFilter | None, now: datetime) -> None:
+def _refuse_unclaimable(one: Task, pull_filter: PullFilter | None, now: datetime) -> None:
     if one.state is PullState.HELD:
         raise TaskIsHeld(task_id=one.task_id, holder=one.lease_owner)
     if one.state is PullState.CLOSED:
@@ -141,19 +141,19 @@ def _refuse_unclaimable(one: Task, wanted: PullFilter | None, now: datetime) -> 
         raise _not_offered(one, EXPIRED)
     if one.state is PullState.IDLE:
         raise _not_offered(one, TOO_MANY_ATTEMPTS)
-    if wanted is not None and not _matches(one, wanted):
+    if pull_filter is not None and not _matches(one, pull_filter):
         raise _not_offered(one, FILTERED)
 
 
-def _matches(one: Task, wanted: PullFilter) -> bool:
+def _matches(one: Task, pull_filter: PullFilter) -> bool:
     """Whether a task matches the filters; `store/offers.py` has the same conditions in SQL."""
     return (
-        one.status in wanted.statuses
-        and set(wanted.tags) <= set(one.tags)
-        and wanted.first_rank <= one.priority <= wanted.last_rank
-        and _is_inside(one.created_at, wanted.created)
-        and _is_inside(one.server_modified_at, wanted.modified)
-        and _is_inside(one.version, wanted.version)
+        one.status in pull_filter.statuses
+        and set(pull_filter.tags) <= set(one.tags)
+        and pull_filter.first_rank <= one.priority <= pull_filter.last_rank
+        and _is_inside(one.created_at, pull_filter.created)
+        and _is_inside(one.server_modified_at, pull_filter.modified)
+        and _is_inside(one.version, pull_filter.version)
     )
 
 

@@ -1,9 +1,10 @@
 """Rate limits of pulls per API key: requests per minute and hour, a minimum interval, and a daily quota of tasks.
 
-Rate limits are token buckets shared by all processes and instances. From a large bucket, a process takes a thousandth
-in advance and spends it locally: a key far from its limit does not cost a round trip per pull. Local tokens are topped
-up, not discarded, so a process that pulls rarely wastes none. A bucket of less than two thousand tokens is queried for
-every pull.
+Beyond a limit a pull gets 429 with Retry-After. Rate limits are token buckets shared by all processes and instances;
+while Redis is unavailable they hold, reduced (`fallback_limits.py`). From a large bucket, a process takes a
+thousandth in advance and spends it locally: a key far from its limit does not cost a round trip per pull. Local tokens
+are topped up, not discarded, so a process that pulls rarely wastes none. A bucket of less than two thousand tokens is
+queried for every pull.
 """
 
 import asyncio
@@ -148,7 +149,7 @@ class PullLimiter:
         return reserved
 
     async def quota_headers(self, actor: str) -> dict[str, str]:
-        """The X-Quota response headers, if there is a quota."""
+        """The headers X-Quota-Limit, X-Quota-Remaining and X-Quota-Reset, if there is a quota."""
         if not self._quota:
             return {}
         until = self._midnight()
@@ -179,14 +180,14 @@ class PullLimiter:
             raise self._refusal(tokens, rate)
         if now >= tokens.read_at + timedelta(seconds=SECONDS[rate.unit]):
             tokens.left = 0  # the bucket has refilled since; keeping these would exceed the limit
-        wanted = max(0, max(1, rate.number // BLOCKS) - tokens.left)
-        grant = await self._limits.take(key, rate.bucket, amount=wanted)
-        if not grant.allowed and not tokens.left and wanted > 1:
-            wanted, grant = 1, await self._limits.take(key, rate.bucket)
+        amount = max(0, max(1, rate.number // BLOCKS) - tokens.left)
+        grant = await self._limits.take(key, rate.bucket, amount=amount)
+        if not grant.allowed and not tokens.left and amount > 1:
+            amount, grant = 1, await self._limits.take(key, rate.bucket)
         tokens.read_at, tokens.in_bucket = self._clock.now(), grant.remaining
         if grant.allowed:
             # Local tokens and the bucket together must not exceed the limit.
-            tokens.left = min(tokens.left + wanted, max(1, rate.number - int(grant.remaining)))
+            tokens.left = min(tokens.left + amount, max(1, rate.number - int(grant.remaining)))
         if not tokens.left:
             tokens.empty_until = tokens.read_at + timedelta(seconds=grant.wait_seconds)
             raise self._refusal(tokens, rate)

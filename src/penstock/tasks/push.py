@@ -34,7 +34,7 @@ class PushedMessage:
 
 @dataclass(frozen=True, kw_only=True)
 class PushedTask:
-    """One task of a push. `fields` has the columns the client sent; other columns keep their value."""
+    """One task of a push. `fields` has the fields the client sent; absent fields keep their values."""
 
     task_id: str
     status: Status

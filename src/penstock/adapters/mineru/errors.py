@@ -4,7 +4,7 @@ from penstock.kernel.errors import Invalid, TooMany, Unavailable
 
 
 class MineruKeyMissing(Unavailable):
-    """The cloud has no API key. Final: a retry does not help."""
+    """The MinerU cloud has no API key. Final: a retry does not help."""
 
     code = "MINERU_KEY_MISSING"
     message = "MinerU's cloud cannot be used: MINERU_API_KEY is not set."
@@ -56,7 +56,7 @@ class MineruBusy(TooMany):
 
 
 class MineruQuotaExhausted(TooMany):
-    """The daily quota of the account is used up."""
+    """The daily quota of the MinerU account is used up."""
 
     code = "MINERU_USED_UP"
     message = "The daily MinerU quota is used up ({reason}); it resets in {whole_seconds} s."
@@ -66,7 +66,7 @@ class MineruQuotaExhausted(TooMany):
 
 
 class MineruFailed(Unavailable):
-    """A job ended without a result; another one may succeed."""
+    """A MinerU job ended without a result; another one may succeed."""
 
     code = "MINERU_FAILED"
     message = "MinerU could not read {filename}: {reason}."
@@ -76,7 +76,7 @@ class MineruFailed(Unavailable):
 
 
 class MineruStalled(Unavailable):
-    """A job has made no progress for too long. It is kept: the next attempt continues to poll it."""
+    """A MinerU job has made no progress for too long. It is kept: the next attempt continues to poll it."""
 
     code = "MINERU_STALLED"
     message = "MinerU job {job} has made no progress for {seconds:g} s ({reason})."
@@ -106,7 +106,7 @@ class MineruUrlUnreachable(Unavailable):
 
 
 class MineruResultBroken(Unavailable):
-    """A result is truncated or not a zip."""
+    """A MinerU result is truncated or not a zip."""
 
     code = "MINERU_RESULT_BROKEN"
     message = "MinerU's result for {filename} cannot be read: {reason}."
@@ -116,7 +116,7 @@ class MineruResultBroken(Unavailable):
 
 
 class MineruResultRefused(Unavailable):
-    """A result is unsafe to unpack, or too large. Final: the same one would come again."""
+    """A MinerU result is unsafe to unpack, or too large. Final: a retry would get the same result."""
 
     code = "MINERU_RESULT_REFUSED"
     message = "MinerU's result for {filename} was not unpacked: {reason}."

@@ -57,7 +57,7 @@ ETL_TASK = Machine(
         Status.LLM_PROCESSING: "A worker runs post-processing. Run state only; the row still says pending.",
         Status.COMPLETED: "The result is stored. A retry needs `force`.",
         Status.FAILED: "A stage failed permanently or ran out of attempts. OCR artifacts are kept for a retry.",
-        Status.CANCELLED: "Cancelled by its owner. A late worker cannot settle it.",
+        Status.CANCELLED: "Cancelled by its owner. A late worker cannot settle the task.",
     },
 )
 

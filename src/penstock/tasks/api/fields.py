@@ -78,7 +78,7 @@ NewQueueId = Annotated[str, _Id, AfterValidator(partial(_not_reserved, {"check"}
 Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME_LENGTH)]
 Prompt = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TEXT_LENGTH)]
 Text = Annotated[str, StringConstraints(max_length=MAX_TEXT_LENGTH)]
-StatusWord = Annotated[Status, BeforeValidator(_lower)]
+StatusWord = Annotated[Status, BeforeValidator(_lower)]  # accepted in any case
 Rank = Annotated[int, BeforeValidator(_rank)]
 _Tag = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_TAG_LENGTH)]
 Tags = Annotated[list[_Tag], Field(max_length=MAX_TAGS), AfterValidator(_unique), BeforeValidator(_empty_if_null)]

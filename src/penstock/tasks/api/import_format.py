@@ -1,4 +1,4 @@
-"""The file format of an import: JSON lines, one task of the older store per line.
+"""The file format of an import: JSON lines, one task of the older store per line, as `mongoexport` writes them.
 
 MongoDB Extended JSON is supported ({"$date": …}, {"$oid": …}, {"$numberInt": …}). Unknown fields are ignored. Fields
 have the same limits as in a push.

@@ -135,7 +135,7 @@ class Task:
         return self.failed_for_attempts(reason=reason, by=by, now=now)
 
     def pull_reset(self, *, by: str, now: datetime) -> "Task":
-        """Offered as if it had never been pulled; if it is held, in the status it had when it was pulled."""
+        """Offered as if it had never been pulled. A status set by the holder is reverted to that at the pull."""
         back = self.with_status(self.status_at_pull or self.status, now=now)
         return back.written_by_server(by=by, now=now).reoffered(now=now)
 

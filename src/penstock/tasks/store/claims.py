@@ -68,22 +68,22 @@ class ClaimTime:
 
 
 async def claim_offered(
-    tx: Tx, wanted: PullFilter, status: Status, grants: Sequence[LeaseGrant], time: ClaimTime
+    tx: Tx, pull_filter: PullFilter, status: Status, grants: Sequence[LeaseGrant], time: ClaimTime
 ) -> Sequence[TaskRow]:
     """Claim offered tasks in one status for each grant, first come first served."""
-    if len(wanted.tags) > 1:
-        wanted = await offers.put_rarest_tag_first(tx, wanted, status)
-    trip = _claim_by_shape(wanted.shape)
-    values = wanted.values() | _common(time) | {"in_status": status.value}
+    if len(pull_filter.tags) > 1:
+        pull_filter = await offers.put_rarest_tag_first(tx, pull_filter, status)
+    statement = _claim_by_shape(pull_filter.shape)
+    values = pull_filter.values() | _common(time) | {"in_status": status.value}
     values["most"] = sum(grant.limit for grant in grants)
-    return await trip.rows(tx, values | trip.values(tx.on_postgres, slot=_slots(grants), ask=_asks(grants)))
+    return await statement.rows(tx, values | statement.values(tx.on_postgres, slot=_slots(grants), ask=_asks(grants)))
 
 
 async def claim_offered_by_pk(tx: Tx, pks: Collection[str], grant: LeaseGrant, time: ClaimTime) -> Sequence[TaskRow]:
     """Claim those of these tasks that are offered."""
-    trip = _claim_by_pk()
-    given = trip.values(tx.on_postgres, slot=_slots([grant]), ask=_asks([grant]), named=[(pk,) for pk in pks])
-    return await trip.rows(tx, _common(time) | given)
+    statement = _claim_by_pk()
+    given = statement.values(tx.on_postgres, slot=_slots([grant]), ask=_asks([grant]), named=[(pk,) for pk in pks])
+    return await statement.rows(tx, _common(time) | given)
 
 
 def _common(time: ClaimTime) -> dict[str, Any]:

@@ -153,12 +153,14 @@ async def delete_offer_tags(tx: Tx, pks: Collection[str]) -> None:
         await tx.conn.execute(delete(task_offer_tag).where(any_of(tx, o.task_pk, pks)))
 
 
-async def put_rarest_tag_first(tx: Tx, wanted: PullFilter, status: Status) -> PullFilter:
+async def put_rarest_tag_first(tx: Tx, pull_filter: PullFilter, status: Status) -> PullFilter:
     """The filter with the tag first that has the fewest offers, counted up to `MAX_TAG_COUNT`."""
-    values = {name: value for name, value in wanted.values().items() if name == "in_project" or name.startswith("tag_")}
-    [counts] = await _count_tags(len(wanted.tags)).rows(tx, values | {"in_status": status.value})
-    rarest = sorted(range(len(wanted.tags)), key=lambda number: int(getattr(counts, f"count_{number}")))
-    return replace(wanted, tags=tuple(wanted.tags[number] for number in rarest))
+    values = {
+        name: value for name, value in pull_filter.values().items() if name == "in_project" or name.startswith("tag_")
+    }
+    [counts] = await _count_tags(len(pull_filter.tags)).rows(tx, values | {"in_status": status.value})
+    rarest = sorted(range(len(pull_filter.tags)), key=lambda number: int(getattr(counts, f"count_{number}")))
+    return replace(pull_filter, tags=tuple(pull_filter.tags[number] for number in rarest))
 
 
 @lru_cache(maxsize=64)

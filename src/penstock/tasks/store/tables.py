@@ -1,8 +1,8 @@
 """Tables of the tasks module.
 
-`task` holds every task of every project. Every list, filter and claim is served by an index. Partial indexes cover only
-offered or held tasks, so a pull costs the same however many finished tasks there are. `task_offer_tag` has rows only
-while a task is offered.
+`task` holds every task of every project. Every list, filter and claim is served by an index, so no statement scans many
+rows. Partial indexes cover only offered or held tasks, so a pull costs the same however many finished tasks there are.
+`task_offer_tag` has rows only while a task is offered.
 """
 
 from enum import StrEnum
