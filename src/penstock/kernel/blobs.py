@@ -89,7 +89,7 @@ class BlobExists(Conflict):
 
 
 class BlobTooLarge(TooLarge):
-    """A read of a whole blob exceeds the memory limit."""
+    """A single read of a blob exceeds the memory limit."""
 
     code = "BLOB_TOO_LARGE"
     message = "Cannot read {size_bytes} bytes of {key} at once; the limit is {most_bytes}."

@@ -72,7 +72,7 @@ Transition = Callable[[Task, Sequence[Task]], Task]  # the task, and all tasks o
 
 
 async def create(deps: Deps, caller: Caller, path: QueuePath, new_tasks: Sequence[TaskSpec]) -> list[Task]:
-    """Create tasks in a queue or without one, in an atomic batch, and offer them."""
+    """Create tasks in a queue, or in the project without a queue, in an atomic batch, and offer them."""
     async with deps.db.tx(actor=caller.name) as tx:
         uow = await open_unit_of_work(tx, path.project_id)
         queue = await _queue(uow, path.queue_id)
