@@ -3,7 +3,8 @@
 A verb calls `tx.tell(Event(…))`, and `publish` inserts the events as the last statement of the transaction. Readers
 continue after the last id they saw. That misses nothing only if ids become visible in order, which a sequence does not
 guarantee: an id is drawn before the commit, and a transaction with a smaller id may commit later. So on PostgreSQL a
-transaction first takes an advisory lock and holds it until its commit; SQLite has a single writer.
+transaction first takes an advisory lock and holds it until its commit, so transactions that publish events commit one
+after another; SQLite has a single writer.
 
 Events are deleted oldest first and the newest is never deleted, so the oldest id tells a reader whether it may have
 missed events.

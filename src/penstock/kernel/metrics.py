@@ -176,7 +176,7 @@ class Metrics:
         self._registry = CollectorRegistry(auto_describe=False)
         for collector in collectors:
             self._registry.register(collector)
-        ProcessCollector(registry=self._registry)
+        ProcessCollector(registry=self._registry)  # process_*: memory, CPU time, start time, open file descriptors
 
     async def page(self) -> bytes:
         """The current metrics in Prometheus text format."""

@@ -2,7 +2,8 @@
 
 `enqueue` inserts a row in the caller's transaction, so a job exists if and only if the change that needs it commits.
 `workers.py` runs jobs. A handler returns a `Settle`, which runs in the transaction that marks the job done, so the
-result, the next job of a chain and the state change commit together or not at all.
+result, the next job of a chain and the state change commit together or not at all. The work itself runs at least once:
+it runs twice if a worker dies after the work and before the settle.
 
 Every operation that makes a job wait also dispatches it (`job_dispatch.py`). `backlog.py` lists the waiting jobs.
 """

@@ -1,8 +1,9 @@
 """A subscription to events: a bounded queue, backed by the event table.
 
-The hub offers batches as they arrive. When too many are queued, the oldest are dropped and counted; none are lost,
-since the subscription reads the dropped ones from the table, up to where its queue continues. A subscription that
-starts at an id of the past is in the same situation from the start, so there is only one way of catching up.
+The hub offers batches as they arrive, and the stream takes them from the queue. When a slow client has too many queued,
+the oldest are dropped and counted; none are lost, since the subscription reads the dropped ones from the table, up to
+where its queue continues. A subscription that starts at an id of the past is in the same situation from the start, so
+there is only one way of catching up.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Health checks for people, load balancers and Prometheus.
+"""Health checks for people, load balancers and Prometheus: which dependency is unavailable, and when it is back.
 
     /livez           the process responds
     /readyz          it can serve: its database is reachable and migrated, and it is not shutting down

@@ -1,4 +1,7 @@
-"""Write objects atomically: to a temporary file, fsync, then rename or link to the final name."""
+"""Write objects atomically: to a temporary file, fsync, then rename (put) or link (create) to the final name.
+
+An aborted write or a full disk leaves no partial object.
+"""
 
 import errno
 import hashlib
