@@ -92,10 +92,10 @@ async def test_a_deferred_job_comes_when_it_is_due_and_not_before(db_url: str, r
     async def note(job: Job) -> None:
         began.set_result(clock.now() - job.scheduled_at)
 
-    async with Runtime(db_url, redis_url, note).running() as house:
-        await house.add(NewJob(kind="k", id="a", delay_seconds=0.7))
+    async with Runtime(db_url, redis_url, note).running() as runtime:
+        await runtime.add(NewJob(kind="k", id="a", delay_seconds=0.7))
         late = await asyncio.wait_for(began, 20)
-        await wait_until(lambda: house.is_done("a"))
+        await wait_until(lambda: runtime.is_done("a"))
     assert timedelta(0) <= late < timedelta(seconds=1.5)
 
 
@@ -103,15 +103,15 @@ async def test_a_job_that_runs_when_redis_dies_ends_well_and_the_next_comes_when
     db_url: str, redis: ValkeyServer
 ):
     gate = BlockingHandler()
-    async with Runtime(db_url, redis.url, gate).running() as house:
-        await house.add(NewJob(kind="k", id="running"))
+    async with Runtime(db_url, redis.url, gate).running() as runtime:
+        await runtime.add(NewJob(kind="k", id="running"))
         await wait_until(lambda: gate.entered == ["running"])
         redis.kill()
         gate.opened.set()
-        await house.add(NewJob(kind="k", id="next"))
-        await wait_until(lambda: house.is_done("running"))
+        await runtime.add(NewJob(kind="k", id="next"))
+        await wait_until(lambda: runtime.is_done("running"))
         redis.start_again()
-        await wait_until(lambda: house.is_done("next"))
+        await wait_until(lambda: runtime.is_done("next"))
 
 
 async def test_a_redis_that_stops_answering_during_a_watch_costs_no_connection(redis: ValkeyServer):
@@ -166,22 +166,22 @@ async def test_every_job_is_done_once_whatever_happens_to_redis(postgres_url: st
         return settle
 
     async with AsyncExitStack() as stack:
-        houses = [Runtime(postgres_url, redis.url, work, owner=f"host:{n}:x") for n in (1, 2)]
-        db = houses[0].db
+        runtimes = [Runtime(postgres_url, redis.url, work, owner=f"host:{n}:x") for n in (1, 2)]
+        db = runtimes[0].db
         async with db.tx() as tx:
             await tx.conn.run_sync(storm_effect.metadata.create_all)
-        for house in houses:
-            await stack.enter_async_context(house.running())
-        await houses[0].add(*(NewJob(kind="k") for _ in range(JOBS // 2)))
+        for runtime in runtimes:
+            await stack.enter_async_context(runtime.running())
+        await runtimes[0].add(*(NewJob(kind="k") for _ in range(JOBS // 2)))
         await wait_until(lambda: count_done(db, at_least=30))
         disturbing = asyncio.create_task(getattr(Disturbance(redis), what)())
-        await houses[1].add(*(NewJob(kind="k") for _ in range(JOBS // 2)))
+        await runtimes[1].add(*(NewJob(kind="k") for _ in range(JOBS // 2)))
         await wait_until(lambda: count_done(db, at_least=JOBS), seconds=60)
         await disturbing
         async with db.read() as tx:
             effects = (await tx.conn.execute(select(storm_effect))).all()
         await wait_until(
-            lambda: has_few_left(houses[0].redis_client), seconds=20
+            lambda: has_few_left(runtimes[0].redis_client), seconds=20
         )  # tickets of jobs that are done go, too
     assert set(Counter(row.job_id for row in effects).values()) == {1}
     assert len(effects) == JOBS

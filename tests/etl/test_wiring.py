@@ -44,10 +44,10 @@ def settings(profile: EtlProfile) -> Settings:
 
 
 @asynccontextmanager
-async def working(house: Runtime) -> AsyncIterator[None]:
-    """The house with its workers, as `penstock work` runs it."""
-    keeping = asyncio.create_task(house.run_background(kind=ProcessKind.WORK, modules=MODULES))
-    crews = asyncio.create_task(house.work())
+async def working(runtime: Runtime) -> AsyncIterator[None]:
+    """The runtime with its workers, as `penstock work` runs it."""
+    keeping = asyncio.create_task(runtime.run_background(kind=ProcessKind.WORK, modules=MODULES))
+    crews = asyncio.create_task(runtime.work())
     try:
         yield
     finally:
@@ -56,31 +56,31 @@ async def working(house: Runtime) -> AsyncIterator[None]:
         await asyncio.gather(crews, keeping, return_exceptions=True)
 
 
-async def put(house: Runtime, name: str = "invoice.md") -> EtlTask:
-    await house.blobs.put(f"users/5/raw/3/{name}", TEXT.encode())
-    return await submit(house.modules.etl, ANNA, NewTask(project_id=3, filename=name))
+async def put(runtime: Runtime, name: str = "invoice.md") -> EtlTask:
+    await runtime.blobs.put(f"users/5/raw/3/{name}", TEXT.encode())
+    return await submit(runtime.modules.etl, ANNA, NewTask(project_id=3, filename=name))
 
 
-async def ended(house: Runtime, task: EtlTask) -> EtlTask:
+async def ended(runtime: Runtime, task: EtlTask) -> EtlTask:
     """As callers see it when it is over: told by the relay, which wakes nobody when it has put run state."""
 
     async def is_final() -> bool:
-        return (await task_status.get_task(house.modules.etl, ANNA, task.id)).is_final
+        return (await task_status.get_task(runtime.modules.etl, ANNA, task.id)).is_final
 
     await wait_until(is_final, seconds=60)
-    return await task_status.get_task(house.modules.etl, ANNA, task.id)
+    return await task_status.get_task(runtime.modules.etl, ANNA, task.id)
 
 
 @on_both_profiles
 async def test_a_document_passes_both_stages_in_a_runtime(settings: Settings):
-    async with open_runtime(settings) as house, working(house):
-        task = await ended(house, await put(house))
+    async with open_runtime(settings) as runtime, working(runtime):
+        task = await ended(runtime, await put(runtime))
         assert task.status is Status.COMPLETED, task.error
-        markdown = await house.blobs.get(f"users/5/etl_artifacts/3/{task.id}/mineru.md")
+        markdown = await runtime.blobs.get(f"users/5/etl_artifacts/3/{task.id}/mineru.md")
         assert b"Total: 12.50" in markdown
 
         async def is_told() -> bool:
-            entry = await house.modules.etl.runs.get(f"docs:task:{task.id}")
+            entry = await runtime.modules.etl.runs.get(f"docs:task:{task.id}")
             assert entry is not None
             return entry.final
 
@@ -89,16 +89,16 @@ async def test_a_document_passes_both_stages_in_a_runtime(settings: Settings):
 
 @on_both_profiles
 async def test_settings_reach_the_module(settings: Settings):
-    async with open_runtime(settings) as house:
-        task = await put(house)
+    async with open_runtime(settings) as runtime:
+        task = await put(runtime)
         assert MODULE in MODULES
-        assert await house.modules.etl.runs.get(f"docs:task:{task.id}") is not None
-        if house.redis is None:
+        assert await runtime.modules.etl.runs.get(f"docs:task:{task.id}") is not None
+        if runtime.redis is None:
             return
-        while await house.relay.deliver():
+        while await runtime.relay.deliver():
             pass
-        assert await house.redis.raw.zrange("my-documents", 0, -1) == [f"etl:{task.id}:1:ocr:0".encode()]
-        left = await house.redis.raw.ttl(f"docs:task:{task.id}")
+        assert await runtime.redis.raw.zrange("my-documents", 0, -1) == [f"etl:{task.id}:1:ocr:0".encode()]
+        left = await runtime.redis.raw.ttl(f"docs:task:{task.id}")
         assert 0 < left <= 77
 
 
@@ -110,38 +110,38 @@ async def test_each_process_cleans_the_scratch_folder_at_its_start(settings: Set
         path.write_bytes(b"x")
         os.utime(path, (0, 0))
     (scratch / "young.md").write_bytes(b"x")
-    async with open_runtime(settings) as house, working(house):
+    async with open_runtime(settings) as runtime, working(runtime):
         await wait_until(lambda: not any(path.exists() for path in left), seconds=30)
     assert {path.name for path in scratch.iterdir() if path.is_file()} == {"b.onnx", "young.md"}
 
 
 async def test_the_longest_deferral_can_be_set(settings: Settings):
-    async with open_runtime(replace(settings, etl=replace(settings.etl, patience_seconds=7))) as house:
-        assert house.modules.etl.config.max_deferred_seconds == 7
+    async with open_runtime(replace(settings, etl=replace(settings.etl, patience_seconds=7))) as runtime:
+        assert runtime.modules.etl.config.max_deferred_seconds == 7
 
 
 @on_both_profiles
 async def test_the_module_has_worker_slots_of_its_own(settings: Settings):
     """One stage at a time here, as was set, and jobs of other rooms do not wait for it."""
-    async with open_runtime(settings) as house:
-        ocr = OcrThatWaits(house.blobs, before_page=1)
-        etl = replace(house.modules.etl, provider=ocr)
-        house = replace(house, modules=replace(house.modules, etl=etl))
-        async with working(house):
-            tasks = [await put(house, f"{number}.md") for number in range(3)]
+    async with open_runtime(settings) as runtime:
+        ocr = OcrThatWaits(runtime.blobs, before_page=1)
+        etl = replace(runtime.modules.etl, provider=ocr)
+        runtime = replace(runtime, modules=replace(runtime.modules, etl=etl))
+        async with working(runtime):
+            tasks = [await put(runtime, f"{number}.md") for number in range(3)]
             await ocr.waits.wait()
-            async with house.db.tx() as tx:
+            async with runtime.db.tx() as tx:
                 gone = {"project_pk": "none", "queue_pk": None}
-                await house.queue.enqueue(tx, NewJob(kind=REMOVE_JOB, id="other", module="tasks", payload=gone))
-            await done(house, "other")
+                await runtime.queue.enqueue(tx, NewJob(kind=REMOVE_JOB, id="other", module="tasks", payload=gone))
+            await done(runtime, "other")
             assert ocr.calls == 1
             ocr.go_on.set()
-            assert {(await ended(house, task)).status for task in tasks} == {Status.COMPLETED}
+            assert {(await ended(runtime, task)).status for task in tasks} == {Status.COMPLETED}
 
 
-async def done(house: Runtime, job_id: str) -> None:
+async def done(runtime: Runtime, job_id: str) -> None:
     async def is_done() -> bool:
-        async with house.db.read() as tx:
+        async with runtime.db.read() as tx:
             return (await get_job(tx, job_id)).state is JobState.DONE
 
     await wait_until(is_done, seconds=30)
