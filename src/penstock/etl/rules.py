@@ -85,7 +85,7 @@ async def change(deps: Deps, caller: Caller, rule_id: int, changes: dict[str, An
 
 
 async def remove(deps: Deps, caller: Caller, rule_id: int) -> None:
-    """Delete a rule; tasks that use it keep their version."""
+    """Delete a rule. Tasks keep the content of a deleted rule: the version they were submitted with."""
     async with deps.db.tx(actor=caller.name) as tx:
         held = await store.claim_rule(tx, caller, rule_id, default_id=_default(deps))
         _changeable(_found(held, rule_id))

@@ -1,8 +1,9 @@
 """Run state of tasks: the current progress of each, at `etl:task:{id}`.
 
 The order of an entry has three parts: the rank of the status, the turn (one for each attempt), and the step within the
-turn. So run state never moves back within a run, a repeated update is harmless, and once a worker has started a turn,
-no earlier worker can write. A final entry comes after all of these; a retry opens the next run.
+turn. So run state never moves back within a run, and a repeated update is harmless. A worker that lost its lease has an
+earlier turn than its successor: its next update is refused, and it stops. A final entry comes after all of these; a
+retry opens the next run.
 
 `show` puts the state of a row, at the beginning and at the end of a run. In between, the worker that holds the turn
 updates the entry through a `Trail`.

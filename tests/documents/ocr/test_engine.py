@@ -1,4 +1,4 @@
-"""The OCR engine on pages with known text: share of wrong characters, boxes, rotated pages."""
+"""The OCR engine on pages with known text: character error rate, bounding boxes, rotated pages."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,7 +1,8 @@
 """Tables of the etl module.
 
-Rows of `etl_task` are written when a task is submitted and when it ends. Active tasks are found through a partial
-index, so the cost does not depend on how many have ended. Rows of `etl_memory` are cache entries that refer to
+A row of `etl_task` has owner, file, rule and rule version, final state, result or error, and pointers
+to artifacts (`metadata`). It is written when a task is submitted and when it ends. Active tasks are found through a
+partial index, so the cost does not depend on how many have ended. Rows of `etl_memory` are cache entries that refer to
 artifacts of tasks.
 
 An `etl_review` belongs to one run of a task. It stores how many values were reviewed, by field, so that a rule's
