@@ -1,4 +1,7 @@
-"""The clock: time is read in one place, so that tests can control it."""
+"""The clock: time is read in one place, so that tests can control it.
+
+Leases and rate limits use the machine's own clock, so the clocks of a cluster must be synchronised (NTP).
+"""
 
 import asyncio
 from datetime import UTC, datetime, timedelta

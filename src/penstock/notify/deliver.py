@@ -1,5 +1,7 @@
 """Deliver: post one message to one webhook and record the outcome; resend a delivery on request.
 
+The signed body is posted with no transaction open; the outcome is recorded in one afterwards.
+
 Every response except 2xx is retried, since a receiver that is being repaired may return anything; only a 410 ends the
 delivery and disables the webhook. Redirects are not followed: they count as failed attempts. If the worker is killed
 between the post and the settle, the delivery arrives twice: the receiver deduplicates by the message id, and the
