@@ -137,7 +137,7 @@ class EtlReconciler:
             await self._fail(row, _lost())
 
     def _is_stale(self, standing: Standing, jobs: Mapping[str, Job], now: datetime) -> bool:
-        """Whether a run makes no progress while its job is leased. A run that waits for a worker or a retry is not stale."""
+        """Whether a run makes no progress while its job is leased. Waiting for a worker or a retry is not stale."""
         silence = now - standing.task.updated_at - timedelta(seconds=self._deps.config.task_timeout)
         mine = [jobs.get(runs.job_id(standing.task, phase)) for phase in lifecycle.KINDS]
         waits = any(job is not None and job.state is JobState.WAITING for job in mine)
