@@ -27,10 +27,10 @@ from penstock.documents.pdf.text_layer import TextLayers, read_text_layers
 
 SEEDS = {"known": 11, "fresh": 2027}
 PLANTINGS = 6  # of each document
-LEAST_FLAGGED = 0.8
-MOST_FALSE = 0.02
+MIN_FLAGGED = 0.8
+MAX_FALSE = 0.02
 REPORT_PAGES, REPORT_VALUES = 100, 200
-MOST_SECONDS = 1.0
+MAX_SECONDS = 1.0
 
 
 @dataclass(kw_only=True)
@@ -69,10 +69,10 @@ def _findings(name: str, documents: Iterable[Facts]) -> Iterator[Finding]:
     share = score.flagged.total() / score.planted.total()
     what = f"planted wrong values that are flagged, {name} documents, beside all"
     kinds = {kind: round(score.flagged[kind] / score.planted[kind], 3) for kind in sorted(score.planted)}
-    flagged = summary(what, "of 1", [(1, share)], at_least=LEAST_FLAGGED)
+    flagged = summary(what, "of 1", [(1, share)], at_least=MIN_FLAGGED)
     yield flagged.noted(documents=score.documents, planted=score.planted.total(), **kinds)
     what = f"true values that are flagged, {name} documents, beside all"
-    false = summary(what, "of 1", [(1, score.false_flags / score.true)], at_most=MOST_FALSE)
+    false = summary(what, "of 1", [(1, score.false_flags / score.true)], at_most=MAX_FALSE)
     yield false.noted(true_values=score.true, flagged=score.false_flags)
 
 
@@ -102,7 +102,7 @@ def _speed() -> Finding:
     spent = [_spent(pages, "heading") for _ in range(3)]
     labelled = min(_spent(pages, "chapter") for _ in range(3))
     what = f"CPU for {REPORT_VALUES} values of {REPORT_PAGES} pages, beside the most there may be"
-    found = summary(what, "s", [(MOST_SECONDS, each) for each in spent], at_most=1)
+    found = summary(what, "s", [(MAX_SECONDS, each) for each in spent], at_most=1)
     return found.noted(with_labels_on_every_page=labelled)
 
 

@@ -19,7 +19,7 @@ from bench.etl_documents import SCANS, TEXTS, chinese_font, fold, latin_font, wr
 from bench.etl_pipeline import EtlPipeline, open_pipeline
 from bench.etl_samples import Row, Sample, write_samples
 
-MOST_WRONG = {"English": 0.1, "Chinese": 0.3}  # of a hundred characters
+MAX_WRONG = {"English": 0.1, "Chinese": 0.3}  # of a hundred characters
 SIZES = (30, 36)  # pixels at 200 dpi: 11 and 13 points
 BORDER = re.compile(r"[|\s:-]+")
 HEADING = re.compile(r"#{1,6} +(.+)")
@@ -47,7 +47,7 @@ async def _measure(folder: Path) -> list[Finding]:
         said = [await _read(pipeline, known.path) for known in scans]
         ours = [await _read(pipeline, sample.path) for sample in samples]
     theirs = [_by_markitdown(sample.path) for sample in samples]
-    letters = [_letters(language, scans, said) for language in MOST_WRONG]
+    letters = [_letters(language, scans, said) for language in MAX_WRONG]
     return letters + [found for each in zip(samples, ours, theirs, strict=True) for found in _found(*each)]
 
 
@@ -79,7 +79,7 @@ def _letters(language: str, scans: Sequence[Known], said: Sequence[str]) -> Find
             truth, read = (between.join(text.split()) for text in (known.text, MARK.sub("", markdown)))
             wrong, total = wrong + distance(truth, read), total + len(truth)
     what = f"wrong letters of a hundred on clean scans, {language}, beside the most there may be"
-    found = summary(what, "%", [(MOST_WRONG[language], 100 * wrong / total)], at_most=1)
+    found = summary(what, "%", [(MAX_WRONG[language], 100 * wrong / total)], at_most=1)
     return found.noted(letters=total, wrong=wrong)
 
 

@@ -9,9 +9,9 @@ import pytest
 from aiohttp import web
 
 from penstock.access.errors import BadTokenSettings, InvalidToken, JwksUnavailable
-from penstock.access.jwks import LEAST_FETCH_SECONDS, MOST_AGE, REFRESH_SECONDS, JwkSet
+from penstock.access.jwks import MAX_AGE, MIN_FETCH_SECONDS, REFRESH_SECONDS, JwkSet
 from penstock.access.tokens import Tokens
-from penstock.adapters.jwks import MOST_BYTES, jwks_over_http
+from penstock.adapters.jwks import MAX_BYTES, jwks_over_http
 from penstock.kernel.clock import ManualClock
 from tests.access.signers import Signer
 from tests.access.waiting import until
@@ -68,7 +68,7 @@ def token_of(signer: Signer, clock: ManualClock) -> str:
 async def test_keys_are_fetched_once_and_cached(tokens: Tokens, publisher: Publisher, clock: ManualClock):
     for _ in range(5):
         assert (await tokens.verify(token_of(OLD, clock))).user_id == 5
-        clock.advance(seconds=LEAST_FETCH_SECONDS)
+        clock.advance(seconds=MIN_FETCH_SECONDS)
     assert publisher.asked == 1
 
 
@@ -90,7 +90,7 @@ async def test_an_unknown_key_causes_a_fetch_at_most_every_thirty_seconds(
 ):
     await tokens.verify(token_of(OLD, clock))
     publisher.signers = [OLD, NEW]
-    clock.advance(seconds=LEAST_FETCH_SECONDS - 0.001)
+    clock.advance(seconds=MIN_FETCH_SECONDS - 0.001)
     for _ in range(5):
         with pytest.raises(InvalidToken):
             await tokens.verify(token_of(NEW, clock))
@@ -123,11 +123,11 @@ async def test_keys_stay_valid_for_a_day_while_the_server_is_unavailable(
 ):
     await tokens.verify(token_of(OLD, clock))
     publisher.fail()
-    clock.advance(seconds=MOST_AGE.total_seconds() - 1)
+    clock.advance(seconds=MAX_AGE.total_seconds() - 1)
     assert await _taken(tokens, token_of(OLD, clock))
     with pytest.raises(InvalidToken):
         await tokens.verify(token_of(NEW, clock))
-    clock.advance(seconds=LEAST_FETCH_SECONDS)
+    clock.advance(seconds=MIN_FETCH_SECONDS)
     with pytest.raises(JwksUnavailable):
         await tokens.verify(token_of(OLD, clock))
 
@@ -142,7 +142,7 @@ async def test_without_any_keys_the_error_says_that_the_jwks_is_unavailable(
     assert JwksUnavailable.internal_outage
     assert publisher.asked == 1
     publisher.answer = None
-    clock.advance(seconds=LEAST_FETCH_SECONDS)
+    clock.advance(seconds=MIN_FETCH_SECONDS)
     assert await _taken(tokens, token_of(OLD, clock))
 
 
@@ -165,7 +165,7 @@ async def test_an_unreachable_server(clock: ManualClock):
             b'{"keys": [5, {}, {"kty": []}, {"kty": "RSA", "n": 5, "e": []}, {"kty": "EC", "alg": [], "kid": {}}]}',
             "no usable key",
         ),
-        (b"x" * (MOST_BYTES + 1), "longer than"),
+        (b"x" * (MAX_BYTES + 1), "longer than"),
     ],
     ids=["words", "deep", "list", "empty", "number", "none", "odd", "long"],
 )

@@ -11,8 +11,8 @@ from penstock.access import audit, store
 from penstock.access.credentials import hash_secret
 from penstock.access.domain import Scope
 from penstock.access.errors import AlreadyInitialised, LoginBusy, LoginLocked, WrongLogin
-from penstock.access.login import MOST_SESSIONS, Login, Logins, Origin
-from penstock.access.passwords import MOST_WAITING, Passwords
+from penstock.access.login import MAX_SESSIONS, Login, Logins, Origin
+from penstock.access.passwords import MAX_WAITING, Passwords
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
 from tests.access.conftest import ATTEMPTS, LOCK_SECONDS, SESSION_SECONDS
@@ -106,12 +106,12 @@ class TestLogin:
         self, db: Db, logins: Logins, ann: None, clock: ManualClock
     ):
         made: list[Login] = []
-        for _ in range(MOST_SESSIONS + 2):
+        for _ in range(MAX_SESSIONS + 2):
             made.append(await logins.login("ann", PASSWORD))
             clock.advance(seconds=1)
         async with db.read() as tx:
             there = [await store.find_session(tx, hash_secret(one.token)) is not None for one in made]
-        assert there == [False] * 2 + [True] * MOST_SESSIONS
+        assert there == [False] * 2 + [True] * MAX_SESSIONS
 
     async def test_a_hash_with_older_parameters_is_replaced_at_the_next_login(self, db: Db, logins: Logins, ann: None):
         newer = PasswordHasher(time_cost=2, memory_cost=16, parallelism=1)
@@ -246,8 +246,8 @@ class TestPasswords:
 
     async def test_too_many_at_once_are_refused_without_counting_an_attempt(self, db: Db, logins: Logins, ann: None):
         crowded = Passwords(PasswordHasher(time_cost=2, memory_cost=8192, parallelism=1))
-        busy = Logins(db, crowded, attempts=MOST_WAITING + 1)
-        waiting = [asyncio.ensure_future(busy.login("ann", PASSWORD)) for _ in range(MOST_WAITING)]
+        busy = Logins(db, crowded, attempts=MAX_WAITING + 1)
+        waiting = [asyncio.ensure_future(busy.login("ann", PASSWORD)) for _ in range(MAX_WAITING)]
         await asyncio.sleep(0)  # each has its place, whatever it does first
         with pytest.raises(LoginBusy):
             await busy.login("ann", PASSWORD)

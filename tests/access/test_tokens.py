@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from penstock.access.domain import Caller, Scope
 from penstock.access.errors import BadTokenSettings, InvalidToken
 from penstock.access.jwks import JwkSet
-from penstock.access.tokens import MOST_BYTES, Tokens, parse_algorithms
+from penstock.access.tokens import MAX_BYTES, Tokens, parse_algorithms
 from penstock.kernel.clock import ManualClock
 from tests.access.conftest import SECRET
 from tests.access.signers import Signer
@@ -208,7 +208,7 @@ class TestForgeries:
         await refused(tokens, by_secret(good))
 
     async def test_one_that_is_too_long(self, tokens: Tokens, good: dict[str, Any]):
-        token = by_secret(good | {"role": "editor", "more": "x" * MOST_BYTES})
+        token = by_secret(good | {"role": "editor", "more": "x" * MAX_BYTES})
         await refused(tokens, token)
 
     async def test_one_that_is_nested_too_deep(self, tokens: Tokens, good: dict[str, Any]):

@@ -141,7 +141,7 @@ class TestLargeObjects:
         assert bucket.unfinished() == []
 
     async def test_more_than_s3_copies_in_one_request_is_refused_while_it_comes_in(self, blobs, bucket, monkeypatch):
-        monkeypatch.setattr(writing, "MOST_OBJECT_BYTES", 2 * PART)
+        monkeypatch.setattr(writing, "MAX_OBJECT_BYTES", 2 * PART)
         for chunks in (b"x" * (2 * PART + 1), endless()):
             with pytest.raises(ObjectTooLarge, match=f"larger than {2 * PART} bytes"):
                 await blobs.put("a", chunks)

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from penstock.adapters.disk import DiskBlobs
-from penstock.adapters.shapers import MOST_SCHEMA_BYTES, FieldsShaper, SkipShaper
+from penstock.adapters.shapers import MAX_SCHEMA_BYTES, FieldsShaper, SkipShaper
 from penstock.documents.errors import DocumentTookTooLong
 from penstock.documents.extract.errors import FieldsSchemaUnusable, FieldsTooCostly
 from penstock.documents.extract.fields.find import find_fields
@@ -146,7 +146,7 @@ class TestFields:
         [
             record(x={"$ref": "https://example.com/x.json"}),
             record(x={"pattern": "("}),
-            record(x={"description": "x" * MOST_SCHEMA_BYTES}),
+            record(x={"description": "x" * MAX_SCHEMA_BYTES}),
         ],
     )
     async def test_are_refused_for_an_invalid_schema(self, shaper: FieldsShaper, blobs: DiskBlobs, schema: Any):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.kernel.blobs import (
-    MOST_READ_BYTES,
+    MAX_READ_BYTES,
     BadBlobKey,
     BadBlobRange,
     BlobExists,
@@ -201,9 +201,9 @@ class TestRead:
 
     async def test_a_range_larger_than_memory_should_hold_is_refused(self, blobs):
         await blobs.put("a", b"12345")
-        assert await blobs.read_range("a", 0, MOST_READ_BYTES) == b"12345"
+        assert await blobs.read_range("a", 0, MAX_READ_BYTES) == b"12345"
         with pytest.raises(BlobTooLarge):
-            await blobs.read_range("a", 0, MOST_READ_BYTES + 1)
+            await blobs.read_range("a", 0, MAX_READ_BYTES + 1)
 
     async def test_a_large_object_streams_in_chunks_and_resumes_anywhere(self, blobs):
         content = hashlib.sha256(b"seed").digest() * 100_000

@@ -62,7 +62,7 @@ from tests.fakes.llm_behaviours import (
 
 SHUTDOWN_SECONDS = 0.05  # what still hangs then is cut off
 PATIENCE_SECONDS = 20
-MOST_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 ONCE = "-once"
 
 Answers = Callable[[Call], Any]
@@ -81,7 +81,7 @@ class LlmServer:
         self._asked: Counter[str] = Counter()
         self._at_once = 0
         self._came = asyncio.Condition()
-        app = web.Application(client_max_size=MOST_BYTES)
+        app = web.Application(client_max_size=MAX_BYTES)
         app.router.add_post("/v1/chat/completions", self._take)
         app.router.add_post("/elsewhere/chat/completions", self._take_elsewhere)
         self._runner = web.AppRunner(app, shutdown_timeout=SHUTDOWN_SECONDS, access_log=None)

@@ -20,7 +20,7 @@ from penstock.notify.deps import Deps
 from penstock.notify.domain import Delivery, Webhook
 from penstock.notify.worker import WebhookFanOut, handlers
 
-MOST_ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 ADMIN = Caller(name="root", user_id=1, scope=Scope.ADMIN)
 ANNA = Caller(name="anna", user_id=5, scope=Scope.WRITE)
 BERT = Caller(name="bert", user_id=6, scope=Scope.WRITE, merchant_id=9)  # of one merchant with Carla
@@ -110,7 +110,7 @@ def deps(db: Db, client: GuardedHttpClient) -> Deps:
         queue=JobQueue(),
         client=client,
         channels=frozenset({"Paid", "Shipped"}),
-        max_attempts=MOST_ATTEMPTS,
+        max_attempts=MAX_ATTEMPTS,
         user_agent="penstock/0",
     )
 

@@ -24,7 +24,7 @@ from tests.fakes.receivers import (
     ReceiverThatSays,
     ReceiverThatStalls,
 )
-from tests.notify.conftest import ANNA, BERT, MOST_ATTEMPTS, NotifyHarness, Paid
+from tests.notify.conftest import ANNA, BERT, MAX_ATTEMPTS, NotifyHarness, Paid
 
 LONGEST = max(BACKOFF).total_seconds() * (1 + JITTER)  # longer than any wait between two tries
 MINE = Paid(user_id=5)
@@ -55,7 +55,7 @@ async def disabled_events(notify: NotifyHarness) -> list[tuple[str, str]]:
 async def fail_for_good(notify: NotifyHarness) -> None:
     """One more message that never arrives."""
     await notify.send(MINE)
-    for _ in range(MOST_ATTEMPTS - 1):
+    for _ in range(MAX_ATTEMPTS - 1):
         await notify.wait(LONGEST)
 
 
@@ -168,10 +168,10 @@ class TestRetries:
             await fail_for_good(notify)
             await notify.wait(LONGEST)
         delivery = await notify.delivery(webhook)
-        assert (delivery.state, delivery.attempts) == (DeliveryState.FAILED, MOST_ATTEMPTS)
+        assert (delivery.state, delivery.attempts) == (DeliveryState.FAILED, MAX_ATTEMPTS)
         assert delivery.finished_at is not None
-        assert len(receiver.heard) == MOST_ATTEMPTS
-        assert await life(notify, webhook) == ["retry"] * (MOST_ATTEMPTS - 1) + ["fail"]
+        assert len(receiver.heard) == MAX_ATTEMPTS
+        assert await life(notify, webhook) == ["retry"] * (MAX_ATTEMPTS - 1) + ["fail"]
 
     async def test_a_failing_webhook_does_not_delay_another(self, notify: NotifyHarness):
         async with ReceiverThatSays(500) as broken, Receiver() as well:
@@ -238,7 +238,7 @@ class TestDisabling:
             f"{DISABLE_AFTER_FAILURES} deliveries in a row failed, over days.",
         )
         assert await disabled_events(notify) == [(f"webhook:{webhook.id}", "user:5")]
-        assert len(receiver.heard) == DISABLE_AFTER_FAILURES * MOST_ATTEMPTS
+        assert len(receiver.heard) == DISABLE_AFTER_FAILURES * MAX_ATTEMPTS
 
     async def test_failures_in_a_row_on_one_bad_day_do_not(self, notify: NotifyHarness):
         quick = NotifyHarness(replace(notify.deps, max_attempts=1), notify.clock)

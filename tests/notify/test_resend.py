@@ -7,25 +7,25 @@ from penstock.notify import webhooks
 from penstock.notify.deliver import deliver, resend
 from penstock.notify.domain import DeliveryNotFound, DeliveryState, WebhookNotFound, WebhookOff
 from tests.fakes.receivers import Receiver, ReceiverThatSays
-from tests.notify.conftest import ANNA, BERT, MOST_ATTEMPTS, NotifyHarness, Paid
+from tests.notify.conftest import ANNA, BERT, MAX_ATTEMPTS, NotifyHarness, Paid
 from tests.notify.test_deliver import LONGEST, fail_for_good, life
 
 MINE = Paid(user_id=5)
 
 
 async def test_a_failed_delivery_is_resent_with_its_attempts_reset(notify: NotifyHarness):
-    async with ReceiverThatSays(*[500] * (2 * MOST_ATTEMPTS - 1), 200) as receiver:
+    async with ReceiverThatSays(*[500] * (2 * MAX_ATTEMPTS - 1), 200) as receiver:
         webhook = await notify.add(ANNA, receiver.url)
         await fail_for_good(notify)
         failed = await notify.delivery(webhook)
         assert failed.state is DeliveryState.FAILED
         again = await resend(notify.deps, ANNA, webhook.id, failed.id)
         assert (again.state, again.attempts, again.finished_at) == (DeliveryState.PENDING, 0, None)
-        for _ in range(MOST_ATTEMPTS):
+        for _ in range(MAX_ATTEMPTS):
             await notify.wait(LONGEST)
     done = await notify.delivery(webhook)
-    assert (done.state, done.attempts) == (DeliveryState.DELIVERED, MOST_ATTEMPTS)
-    assert len(receiver.heard) == 2 * MOST_ATTEMPTS
+    assert (done.state, done.attempts) == (DeliveryState.DELIVERED, MAX_ATTEMPTS)
+    assert len(receiver.heard) == 2 * MAX_ATTEMPTS
     assert len({posted.headers["Penstock-Id"] for posted in receiver.heard}) == 1
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.kernel.outbox import Parcel
-from penstock.notify.signing import MOST_BODY_BYTES, build_body, sign, signed_headers
+from penstock.notify.signing import MAX_BODY_BYTES, build_body, sign, signed_headers
 from tests.checks import tree
 
 Check = Callable[[str, Mapping[str, str], bytes], bool]
@@ -84,8 +84,8 @@ def test_the_body_has_the_message_and_its_channel():
 
 
 def test_a_payload_over_the_limit_is_omitted_with_a_note():
-    body = build_body(parcel(text="é" * (MOST_BODY_BYTES // 2)))
+    body = build_body(parcel(text="é" * (MAX_BODY_BYTES // 2)))
     assert len(body) < 1000
     said = json.loads(body)
     assert (said["id"], said["payload"]) == ("msg_1", None)
-    assert str(MOST_BODY_BYTES) in said["omitted"]
+    assert str(MAX_BODY_BYTES) in said["omitted"]

@@ -11,7 +11,7 @@ from penstock.access.audit import list_lines
 from penstock.access.domain import Caller
 from penstock.notify import store, webhooks
 from penstock.notify.domain import (
-    MOST_WEBHOOKS,
+    MAX_WEBHOOKS,
     AddressRefused,
     ChannelUnknown,
     DeliveryState,
@@ -60,10 +60,10 @@ class TestCreate:
         assert await actions(notify) == []
 
     async def test_the_number_of_webhooks_per_owner_is_limited(self, notify: NotifyHarness):
-        for number in range(MOST_WEBHOOKS):
+        for number in range(MAX_WEBHOOKS):
             await notify.add(BERT if number % 2 else CARLA, URL)  # one merchant: they share the bound
         for caller in (BERT, CARLA):
-            with pytest.raises(TooManyWebhooks, match=str(MOST_WEBHOOKS)):
+            with pytest.raises(TooManyWebhooks, match=str(MAX_WEBHOOKS)):
                 await notify.add(caller, URL)
         for caller in (ANNA, DORA, ADMIN):
             await notify.add(caller, URL)

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 NAME = "smollm2"
 KEY = "sk-small-model-for-tests"
 CONTEXT_TOKENS = 4096
-MOST_TOKENS = 400  # of an answer: a model this small may never come to an end by itself
+MAX_TOKENS = 400  # of an answer: a model this small may never come to an end by itself
 START_SECONDS = 60.0  # a plain start takes 0.6 s
 POLL_SECONDS = 0.02
 
@@ -110,7 +110,7 @@ def serve(model: str, told: Path) -> None:
     settings.model_alias = {NAME}
     settings.api_keys = [KEY]
     settings.n_ctx = CONTEXT_TOKENS
-    settings.n_predict = MOST_TOKENS
+    settings.n_predict = MAX_TOKENS
     settings.n_parallel = 1
     settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = 1
     settings.port = 0

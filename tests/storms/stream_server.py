@@ -12,8 +12,8 @@ from tests.conftest import open_db
 from tests.fakes.authenticators import FixedCallers
 from tests.servers.http import serving
 
-MOST_STREAMS = 2000
-MOST_WAITING = 256
+MAX_STREAMS = 2000
+MAX_WAITING = 256
 KEEPALIVE_SECONDS = 2.0
 TENANTS = 20
 
@@ -31,7 +31,7 @@ def run_server(url: str, port: int) -> None:
 
 async def _serve(url: str, port: int) -> None:
     db = open_db(url)
-    limits = {"most_streams": MOST_STREAMS, "most_per_tenant": MOST_STREAMS, "most_waiting": MOST_WAITING}
+    limits = {"most_streams": MAX_STREAMS, "most_per_tenant": MAX_STREAMS, "most_waiting": MAX_WAITING}
     hub = Hub(db, **limits, keepalive_seconds=KEEPALIVE_SECONDS)
     app = FastAPI()
     install_error_handlers(app)

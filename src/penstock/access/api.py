@@ -14,8 +14,8 @@ from penstock.access import audit, keys, store
 from penstock.access.audit import AuditLine
 from penstock.access.authenticate import address_of, find_credential, require_local_or_admin
 from penstock.access.domain import (
-    MOST_GRACE_SECONDS,
-    MOST_ID,
+    MAX_GRACE_SECONDS,
+    MAX_ID,
     Caller,
     IssuedKey,
     Key,
@@ -43,7 +43,7 @@ router = APIRouter(prefix="/api/v1", route_class=EnvelopeRoute, responses=ERRORS
 
 NO_CONTROLS = r"^[^\x00-\x1f\x7f]+$"
 Word = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=255, pattern=NO_CONTROLS)]
-Number = Annotated[int, Field(ge=1, le=MOST_ID)]
+Number = Annotated[int, Field(ge=1, le=MAX_ID)]
 KeyId = Annotated[str, Path(max_length=64, pattern=r"^[A-Za-z0-9_-]+$")]
 
 
@@ -110,7 +110,7 @@ class KeyEdit(AccessModel):
 class Rotation(AccessModel):
     """How a key is rotated."""
 
-    grace_seconds: float = Field(default=0, ge=0, le=MOST_GRACE_SECONDS)
+    grace_seconds: float = Field(default=0, ge=0, le=MAX_GRACE_SECONDS)
 
 
 class KeyShown(AccessModel):
@@ -320,7 +320,7 @@ async def list_audit(
     say: SayHere,
     actor: Word | None = None,
     action: Word | None = None,
-    before: Annotated[int | None, Query(ge=1, le=MOST_ID)] = None,
+    before: Annotated[int | None, Query(ge=1, le=MAX_ID)] = None,
     page_size: Annotated[int, Query(alias="pageSize", ge=1, le=100)] = 20,
 ) -> Said[AuditPage]:
     async with db.read() as tx:

@@ -36,14 +36,14 @@ log = logging.getLogger(__name__)
 
 CACHE_SECONDS = 2.0
 LAST_USED_SECONDS = 60.0
-MOST_PENDING_USES = 10_000  # keys whose last use is not written yet
+MAX_PENDING_USES = 10_000  # keys whose last use is not written yet
 USES_PER_STATEMENT = 500
 REASONS = {
     KeyState.EXPIRED: ("it has expired", "已过期"),
     KeyState.REVOKED: ("it was revoked", "已被撤销"),
 }
 UNKNOWN_KEY = ("it is not known", "未知")
-MOST_CHARACTERS = 1000  # of a key that are hashed; every valid key is shorter
+MAX_CHARACTERS = 1000  # of a key that are hashed; every valid key is shorter
 LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 PROXY_HEADERS = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 
@@ -123,12 +123,12 @@ class Authenticator:
             log.warning("Could not write when keys were last used, will retry: %s", error)
 
     async def _by_key(self, secret: str) -> Caller:
-        key = await self._keys.get(hash_secret(secret[:MOST_CHARACTERS]), self._find_key)
+        key = await self._keys.get(hash_secret(secret[:MAX_CHARACTERS]), self._find_key)
         now = self._db.clock.now()
         if key is None or (state := key.state(now)) is not KeyState.ACTIVE:
             reason, reason_zh = UNKNOWN_KEY if key is None else REASONS[state]
             raise InvalidApiKey(reason=reason, reason_zh=reason_zh)
-        if key.id in self._last_used or len(self._last_used) < MOST_PENDING_USES:
+        if key.id in self._last_used or len(self._last_used) < MAX_PENDING_USES:
             self._last_used[key.id] = now
         return key.caller()
 

@@ -5,8 +5,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TypedDict
 
-MOST_ID = 2**63 - 1  # the largest id of users and merchants that both databases can store
-MOST_GRACE_SECONDS = 30 * 86400  # both keys of a rotation work for at most 30 days
+MAX_ID = 2**63 - 1  # the largest id of users and merchants that both databases can store
+MAX_GRACE_SECONDS = 30 * 86400  # both keys of a rotation work for at most 30 days
 
 
 class Scope(StrEnum):

@@ -21,9 +21,9 @@ from penstock.kernel.clock import Clock
 log = logging.getLogger(__name__)
 
 REFRESH_SECONDS = 300.0  # a withdrawn key is accepted no longer than this
-LEAST_FETCH_SECONDS = 30.0  # between two fetches caused by unknown keys
-MOST_AGE = timedelta(days=1)
-MOST_KEYS = 100
+MIN_FETCH_SECONDS = 30.0  # between two fetches caused by unknown keys
+MAX_AGE = timedelta(days=1)
+MAX_KEYS = 100
 PRIVATE_MEMBERS = ("d", "k")  # only a private or a shared key has them
 
 Keys = Mapping[tuple[str | int, str], jwt.PyJWK]  # by key id, or position if there is none, and algorithm
@@ -61,7 +61,7 @@ class JwkSet:
         while True:
             async with self._fetch_lock:
                 await self._refresh()
-            await self._clock.sleep(REFRESH_SECONDS if self._error is None else LEAST_FETCH_SECONDS)
+            await self._clock.sleep(REFRESH_SECONDS if self._error is None else MIN_FETCH_SECONDS)
 
     def _find(self, kid: str | None, algorithm: str) -> jwt.PyJWK | None:
         if not self._usable():
@@ -72,12 +72,12 @@ class JwkSet:
         return candidates[0] if len(candidates) == 1 else None
 
     def _usable(self) -> bool:
-        return self._fetched_at is not None and self._clock.now() < self._fetched_at + MOST_AGE
+        return self._fetched_at is not None and self._clock.now() < self._fetched_at + MAX_AGE
 
     def _may_fetch(self) -> bool:
         if self._tried_at is None:
             return True
-        return self._clock.now() >= self._tried_at + timedelta(seconds=LEAST_FETCH_SECONDS)
+        return self._clock.now() >= self._tried_at + timedelta(seconds=MIN_FETCH_SECONDS)
 
     async def _refresh(self) -> None:
         """Fetch once. A failed fetch keeps the current keys."""
@@ -99,7 +99,7 @@ def _parse(document: bytes, algorithms: frozenset[str]) -> Keys:
     except (msgspec.MsgspecError, KeyError, TypeError, RecursionError) as error:
         raise JwksUnavailable(reason="the response is not a JWK Set") from error
     found: dict[tuple[str | int, str], jwt.PyJWK] = {}
-    for number, entry in enumerate(entries[:MOST_KEYS]):
+    for number, entry in enumerate(entries[:MAX_KEYS]):
         kid = entry.get("kid")
         for algorithm in algorithms:
             key = _public_key(entry, algorithm)

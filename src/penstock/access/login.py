@@ -20,7 +20,7 @@ from penstock.kernel.db import Db, Tx
 
 log = logging.getLogger(__name__)
 
-MOST_SESSIONS = 50  # logins of one user at the same time
+MAX_SESSIONS = 50  # logins of one user at the same time
 ADMIN_ROLE = "admin"
 
 
@@ -125,7 +125,7 @@ class Logins:
             await store.delete_attempt(tx, hash_secret(login_name(user.username)))
             await store.move_logged_in(tx, user, password_hash=hashed)
             await store.insert_session(tx, user, hashed=hash_secret(token), expires_at=expires_at)
-            await store.delete_extra_sessions(tx, user, most=MOST_SESSIONS)
+            await store.delete_extra_sessions(tx, user, most=MAX_SESSIONS)
             await audit.record(tx, _from(user, origin), "login", f"user:{user.user_id}")
             user = replace(user, last_login_at=tx.now)
         return Login(token=token, user=user, expires_at=expires_at)

@@ -13,14 +13,14 @@ from penstock.kernel.clock import Clock
 
 T = TypeVar("T")
 
-MOST_FOUND, MOST_MISSING = 10_000, 1_000
+MAX_FOUND, MAX_MISSING = 10_000, 1_000
 
 
 class CredentialCache(Generic[T]):
     """Keys or sessions by hash."""
 
     def __init__(
-        self, clock: Clock, *, seconds: float, most_found: int = MOST_FOUND, most_missing: int = MOST_MISSING
+        self, clock: Clock, *, seconds: float, most_found: int = MAX_FOUND, most_missing: int = MAX_MISSING
     ) -> None:
         self._clock = clock
         self._most_found = most_found

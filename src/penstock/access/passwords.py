@@ -18,7 +18,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 from penstock.access.errors import LoginBusy
 
 THREADS = 2
-MOST_WAITING = 32
+MAX_WAITING = 32
 BUSY_SECONDS = 1.0
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class Passwords:
     @contextmanager
     def slot(self) -> Iterator[None]:
         """Hold one of the bounded waiting slots; raises `LoginBusy` if all are taken."""
-        if self._waiting >= MOST_WAITING:
+        if self._waiting >= MAX_WAITING:
             raise LoginBusy(wait_seconds=BUSY_SECONDS)
         self._waiting += 1
         try:

@@ -14,7 +14,7 @@ from typing import Any
 
 import jwt
 
-from penstock.access.domain import MOST_ID, Caller, Scope
+from penstock.access.domain import MAX_ID, Caller, Scope
 from penstock.access.errors import BadTokenSettings, InvalidToken
 from penstock.access.jwks import JwkSet
 from penstock.kernel.clock import Clock
@@ -25,9 +25,9 @@ SECRET_ALGORITHM = "HS256"  # noqa: S105  (the name of an algorithm)
 PUBLIC_ALGORITHMS = frozenset(
     {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 )
-LEAST_SECRET_BYTES = 32  # as long as the hash: a shorter secret could be brute-forced from one token
-MOST_BYTES = 8192
-MOST_ROLE = 100
+MIN_SECRET_BYTES = 32  # as long as the hash: a shorter secret could be brute-forced from one token
+MAX_BYTES = 8192
+MAX_ROLE = 100
 # Signatures are checked here; every claim is checked below, by our clock.
 SIGNATURE_ONLY: Any = {
     "verify_signature": True,
@@ -70,7 +70,7 @@ class Tokens:
             await self._key_set.refresh_periodically()
 
     async def _claims(self, token: str) -> Mapping[str, Any]:
-        if len(token) > MOST_BYTES:
+        if len(token) > MAX_BYTES:
             raise _ClaimError("it is too long")
         header = jwt.get_unverified_header(token)
         algorithm, kid = header.get("alg"), header.get("kid")
@@ -131,7 +131,7 @@ def parse_algorithms(listed: str) -> Sequence[str]:
 def _check_secret(secret: str) -> bytes:
     """The secret as bytes. A weak one is refused at start, not with the first forged token."""
     text = secret.encode()
-    if 0 < len(text) < LEAST_SECRET_BYTES:
+    if 0 < len(text) < MIN_SECRET_BYTES:
         raise BadTokenSettings(setting="PENSTOCK_JWT_SECRET", reason=f"it has {len(text)} bytes, too few to be safe")
     try:
         if text:
@@ -147,7 +147,7 @@ def _time(claims: Mapping[str, Any], claim: str) -> float | None:
     value = claims.get(claim)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not -MOST_ID < value < MOST_ID:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -MAX_ID < value < MAX_ID:
         raise _ClaimError(f"its {claim} is not a time")  # also NaN and infinity
     return float(value)
 
@@ -156,7 +156,7 @@ def _number(claims: Mapping[str, Any], claim: str) -> int | None:
     value = claims.get(claim)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= MOST_ID:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= MAX_ID:
         raise _ClaimError(f"its {claim} is not a positive integer")
     return value
 
@@ -165,7 +165,7 @@ def _role(claims: Mapping[str, Any]) -> str | None:
     value = claims.get("role")
     if value is None:
         return None
-    if not isinstance(value, str) or not value.isprintable() or len(value) > MOST_ROLE:
+    if not isinstance(value, str) or not value.isprintable() or len(value) > MAX_ROLE:
         raise _ClaimError("its role is not a short printable string")
     return value
 

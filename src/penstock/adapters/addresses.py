@@ -13,7 +13,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 
 from yarl import URL
 
-from penstock.notify.domain import MOST_URL_CHARACTERS, AddressRefused, UrlRefused
+from penstock.notify.domain import MAX_URL_CHARACTERS, AddressRefused, UrlRefused
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -86,8 +86,8 @@ def _is_public(address: Address) -> bool:
 
 def parse_url(text: str) -> URL:
     """Parse a URL that can be posted to. Does not check where it leads."""
-    if len(text) > MOST_URL_CHARACTERS:
-        most = MOST_URL_CHARACTERS
+    if len(text) > MAX_URL_CHARACTERS:
+        most = MAX_URL_CHARACTERS
         raise UrlRefused(reason=f"it is longer than {most} characters", reason_zh=f"超过 {most} 个字符")
     if not text.isprintable() or " " in text:
         raise UrlRefused(reason="it contains spaces or non-printable characters", reason_zh="含有空格或不可见字符")

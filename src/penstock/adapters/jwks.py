@@ -11,7 +11,7 @@ from penstock.access.jwks import Fetch
 
 log = logging.getLogger(__name__)
 
-MOST_BYTES = 262_144  # a set of a hundred keys has about 60,000
+MAX_BYTES = 262_144  # a set of a hundred keys has about 60,000
 FETCH_SECONDS = 5.0
 
 
@@ -52,6 +52,6 @@ async def _get(url: str) -> bytes:
         document = bytearray()
         async for chunk in response.content.iter_chunked(65_536):
             document += chunk
-            if len(document) > MOST_BYTES:
-                raise JwksUnavailable(reason=f"the response is longer than {MOST_BYTES} bytes")
+            if len(document) > MAX_BYTES:
+                raise JwksUnavailable(reason=f"the response is longer than {MAX_BYTES} bytes")
         return bytes(document)

@@ -17,7 +17,7 @@ from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.sandbox.errors import SandboxTimedOut
 from penstock.kernel.sandbox.limits import SandboxLimits
 
-MOST_SCHEMA_BYTES = 100_000  # a sandboxed call takes 128 KiB of arguments
+MAX_SCHEMA_BYTES = 100_000  # a sandboxed call takes 128 KiB of arguments
 USUAL_BOUNDS = SandboxLimits(
     memory_bytes=512 * 1024 * 1024, cpu_seconds=120, seconds=300.0, result_bytes=32 * 1024 * 1024
 )
@@ -85,6 +85,6 @@ def _written(schema: dict[str, Any] | None) -> bytes:
         written = msgspec.json.encode(schema)
     except RecursionError as error:
         raise FieldsSchemaUnusable(reason="it is nested too deeply") from error
-    if len(written) > MOST_SCHEMA_BYTES:
-        raise FieldsSchemaUnusable(reason=f"it is longer than {MOST_SCHEMA_BYTES} bytes")
+    if len(written) > MAX_SCHEMA_BYTES:
+        raise FieldsSchemaUnusable(reason=f"it is longer than {MAX_SCHEMA_BYTES} bytes")
     return written

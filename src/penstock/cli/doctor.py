@@ -37,8 +37,8 @@ from penstock.settings import Settings, unknown
 from penstock.wiring import backends
 from penstock.wiring.models import list_servers, mineru_terms
 
-MOST_SKEW_SECONDS = 2.0  # leases and rate limits use each machine's own clock
-LEAST_FREE_BYTES = 1024**3
+MAX_SKEW_SECONDS = 2.0  # leases and rate limits use each machine's own clock
+MIN_FREE_BYTES = 1024**3
 CHECK_TIMEOUT_SECONDS = 15
 NO_EVICTION = "noeviction"
 
@@ -140,7 +140,7 @@ async def _check_data_folder(settings: Settings) -> Findings:
         return
     free = shutil.disk_usage(existing).free
     detail = f"{folder}, {free / 1e9:.1f} GB free"
-    if free < LEAST_FREE_BYTES:
+    if free < MIN_FREE_BYTES:
         yield _note("data folder", detail, "Free some disk space: nothing is accepted when the disk is full.")
     else:
         yield _well("data folder", detail)
@@ -279,6 +279,6 @@ async def _check_mineru(settings: Settings) -> Findings:
 
 def _check_clock(name: str, remote: datetime, local: datetime) -> DoctorFinding:
     skew = abs((remote - local).total_seconds())
-    if skew <= MOST_SKEW_SECONDS:
+    if skew <= MAX_SKEW_SECONDS:
         return _well(name, f"{skew:.2f} s from ours")
     return _wrong(name, f"{skew:.0f} s from ours", "Synchronise both clocks by NTP: leases and rate limits use them.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from penstock.access.domain import MOST_GRACE_SECONDS, MOST_ID, Scope
+from penstock.access.domain import MAX_GRACE_SECONDS, MAX_ID, Scope
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -21,13 +21,13 @@ app = typer.Typer(rich_markup_mode=None)
 T = TypeVar("T")
 PAGE = 100
 HEADINGS = ("ID", "STATE", "SCOPE", "KEY", "USER", "PROJECT", "EXPIRES", "LAST USED", "NAME")
-MOST_CHARACTERS = 255
+MAX_CHARACTERS = 255
 
 
 def _check_name(value: str | None) -> str | None:
     """Names are one printable line, so that databases and terminals can show them."""
-    if value is not None and not (value.strip() and value.isprintable() and len(value) <= MOST_CHARACTERS):
-        raise typer.BadParameter(f"expected 1 to {MOST_CHARACTERS} printable characters")
+    if value is not None and not (value.strip() and value.isprintable() and len(value) <= MAX_CHARACTERS):
+        raise typer.BadParameter(f"expected 1 to {MAX_CHARACTERS} printable characters")
     return value
 
 
@@ -43,10 +43,10 @@ def create(
         str | None, typer.Option(help="Bind the key to one project: it opens no other.", callback=_check_name)
     ] = None,
     user_id: Annotated[
-        int | None, typer.Option(help="The user it belongs to; a new user by default.", min=1, max=MOST_ID)
+        int | None, typer.Option(help="The user it belongs to; a new user by default.", min=1, max=MAX_ID)
     ] = None,
     merchant_id: Annotated[
-        int | None, typer.Option(help="The merchant whose records it sees.", min=1, max=MOST_ID)
+        int | None, typer.Option(help="The merchant whose records it sees.", min=1, max=MAX_ID)
     ] = None,
     role: Annotated[
         str | None, typer.Option(help="A role, for modules that require one.", callback=_check_name)
@@ -95,7 +95,7 @@ def list_keys(
 def rotate(
     key_id: KeyId,
     grace_seconds: Annotated[
-        float, typer.Option(help="How long the old key stays valid.", min=0, max=MOST_GRACE_SECONDS)
+        float, typer.Option(help="How long the old key stays valid.", min=0, max=MAX_GRACE_SECONDS)
     ] = 0,
 ) -> None:
     """Replace a key with a new one and print it. It is shown only once."""

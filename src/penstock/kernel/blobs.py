@@ -16,11 +16,11 @@ from urllib.parse import unquote
 
 from penstock.kernel.errors import Conflict, Invalid, NotFound, TooLarge, Unavailable
 
-MOST_KEY_BYTES = 512  # S3 allows 1,024; half of it leaves space for a bucket prefix
-MOST_SEGMENT_BYTES = 200  # file systems allow 255 per name; an adapter may add a suffix
-MOST_READ_BYTES = 16 * 1024 * 1024  # what `get` and `read_range` hold in memory; stream larger objects
-MOST_LISTED = 1000  # the page size limit of S3
-MOST_LINK_SECONDS = 7 * 24 * 3600  # the limit of S3 signatures
+MAX_KEY_BYTES = 512  # S3 allows 1,024; half of it leaves space for a bucket prefix
+MAX_SEGMENT_BYTES = 200  # file systems allow 255 per name; an adapter may add a suffix
+MAX_READ_BYTES = 16 * 1024 * 1024  # what `get` and `read_range` hold in memory; stream larger objects
+MAX_LISTED = 1000  # the page size limit of S3
+MAX_LINK_SECONDS = 7 * 24 * 3600  # the limit of S3 signatures
 SHOWN_KEY_CHARACTERS = 120  # an invalid key may be megabytes long; the error shows its beginning
 
 JSON_TYPE = "application/json"
@@ -153,12 +153,12 @@ class Blobs(Protocol):
         """Store an object unless the key is in use (BlobExists); of concurrent calls exactly one succeeds."""
         ...
 
-    async def get(self, key: str, *, most_bytes: int = MOST_READ_BYTES) -> bytes:
+    async def get(self, key: str, *, most_bytes: int = MAX_READ_BYTES) -> bytes:
         """A whole small object; raises BlobTooLarge when it is larger than `most_bytes`."""
         ...
 
     async def read_range(self, key: str, start: int, stop: int) -> bytes:
-        """The bytes [start, stop), fewer if the object ends earlier; at most MOST_READ_BYTES."""
+        """The bytes [start, stop), fewer if the object ends earlier; at most MAX_READ_BYTES."""
         ...
 
     def stream(self, key: str, *, start: int = 0, stop: int | None = None) -> AsyncGenerator[bytes, None]:
@@ -177,7 +177,7 @@ class Blobs(Protocol):
         """Delete an object; no error when there is none."""
         ...
 
-    async def list(self, prefix: str, *, after: str | None = None, limit: int = MOST_LISTED) -> BlobPage:
+    async def list(self, prefix: str, *, after: str | None = None, limit: int = MAX_LISTED) -> BlobPage:
         """The objects whose keys start with `prefix` and follow `after`, in byte order of their keys."""
         ...
 
@@ -220,7 +220,7 @@ def check_range(key: str, start: int, stop: int | None) -> None:
         raise BadBlobRange(key=key, start=start, stop=stop, reason="it ends before it starts")
 
 
-def check_read(key: str, size_bytes: int, *, most_bytes: int = MOST_READ_BYTES) -> None:
+def check_read(key: str, size_bytes: int, *, most_bytes: int = MAX_READ_BYTES) -> None:
     """Refuse to read more into memory than the limit."""
     if size_bytes > most_bytes:
         raise BlobTooLarge(key=key, size_bytes=size_bytes, most_bytes=most_bytes)
@@ -228,14 +228,14 @@ def check_read(key: str, size_bytes: int, *, most_bytes: int = MOST_READ_BYTES) 
 
 def check_limit(limit: int) -> None:
     """Refuse a page size out of range."""
-    if not 1 <= limit <= MOST_LISTED:
-        raise BadBlobPage(limit=limit, most=MOST_LISTED)
+    if not 1 <= limit <= MAX_LISTED:
+        raise BadBlobPage(limit=limit, most=MAX_LISTED)
 
 
 def check_link(seconds: int) -> None:
     """Refuse a link lifetime that S3 cannot sign."""
-    if not 1 <= seconds <= MOST_LINK_SECONDS:
-        raise BadBlobLink(seconds=seconds, most=MOST_LINK_SECONDS)
+    if not 1 <= seconds <= MAX_LINK_SECONDS:
+        raise BadBlobLink(seconds=seconds, most=MAX_LINK_SECONDS)
 
 
 def end_of_range(key: str, start: int, stop: int | None, *, size_bytes: int) -> int:
@@ -251,16 +251,16 @@ def why_bad_key(key: str) -> str | None:
 
 
 def _why_bad_text(text: str) -> str | None:
-    if len(text) > MOST_KEY_BYTES:  # characters first, so that the checks below see short texts only
-        return f"it is longer than {MOST_KEY_BYTES} bytes"
+    if len(text) > MAX_KEY_BYTES:  # characters first, so that the checks below see short texts only
+        return f"it is longer than {MAX_KEY_BYTES} bytes"
     if not text.isprintable():  # also catches lone surrogates, which are not UTF-8, and invisible direction marks
         return "it has an unprintable character"
     if "\\" in text:
         return "it has a backslash"
     if not unicodedata.is_normalized("NFC", text):
         return "it is not in Unicode normal form C"
-    if len(text.encode()) > MOST_KEY_BYTES:
-        return f"it is longer than {MOST_KEY_BYTES} bytes"
+    if len(text.encode()) > MAX_KEY_BYTES:
+        return f"it is longer than {MAX_KEY_BYTES} bytes"
     return None
 
 
@@ -293,6 +293,6 @@ def _why_bad_segment(segment: str) -> str | None:
         return "it has a segment that begins or ends with a space"  # some S3 clients drop it
     if segment.endswith("~"):
         return "it has a segment that ends with '~'"  # marks a folder in adapters/disk
-    if len(segment.encode()) > MOST_SEGMENT_BYTES:
-        return f"it has a segment longer than {MOST_SEGMENT_BYTES} bytes"
+    if len(segment.encode()) > MAX_SEGMENT_BYTES:
+        return f"it has a segment longer than {MAX_SEGMENT_BYTES} bytes"
     return None

@@ -11,7 +11,7 @@ from penstock.access.guard import CurrentCaller, requires
 from penstock.notify import store, webhooks
 from penstock.notify.deliver import resend
 from penstock.notify.deps import Deps
-from penstock.notify.domain import ALL_CHANNELS, MOST_URL_CHARACTERS, DeliveryNotFound, DeliveryState
+from penstock.notify.domain import ALL_CHANNELS, MAX_URL_CHARACTERS, DeliveryNotFound, DeliveryState
 
 router = APIRouter(prefix="/api/v1/webhooks", tags=["webhooks"])
 ID = r"^[A-Za-z0-9_]+$"  # valid in both databases
@@ -20,7 +20,7 @@ WebhookId = Annotated[str, Path(pattern=ID, max_length=64)]
 DeliveryId = Annotated[str, Path(pattern=ID, max_length=64)]
 After = Annotated[str | None, Query(pattern=ID, max_length=64, description="The `next` of the previous page.")]
 PageSize = Annotated[int, Query(ge=1, le=100)]
-Url = Annotated[str, Field(min_length=1, max_length=MOST_URL_CHARACTERS)]
+Url = Annotated[str, Field(min_length=1, max_length=MAX_URL_CHARACTERS)]
 Channels = Annotated[list[Annotated[str, Field(max_length=100)]], Field(min_length=1, max_length=100)]
 
 

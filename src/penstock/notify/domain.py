@@ -13,13 +13,13 @@ from penstock.kernel.json_object import JsonObject
 from penstock.kernel.machine import Machine
 
 ALL_CHANNELS = "*"
-MOST_WEBHOOKS = 20  # per owner: the most deliveries of one message
-MOST_URL_CHARACTERS = 2048
+MAX_WEBHOOKS = 20  # per owner: the most deliveries of one message
+MAX_URL_CHARACTERS = 2048
 SECRET_GRACE = timedelta(hours=24)  # the time a receiver has to switch to a new secret
 # A webhook is disabled after this many failed deliveries in a row, over at least this time.
 DISABLE_AFTER_FAILURES = 5
 DISABLE_AFTER = timedelta(days=5)
-MOST_RETRY_AFTER = timedelta(hours=12)  # a little more than the longest backoff
+MAX_RETRY_AFTER = timedelta(hours=12)  # a little more than the longest backoff
 
 
 class DeliveryState(StrEnum):
@@ -148,13 +148,13 @@ class WebhookResponse:
         """The delay that Retry-After asks for, within bounds; zero if there is none."""
         if self.status not in {429, 503}:
             return timedelta()
-        return min(max(_parse_retry_after(self.retry_after, now), timedelta()), MOST_RETRY_AFTER)
+        return min(max(_parse_retry_after(self.retry_after, now), timedelta()), MAX_RETRY_AFTER)
 
 
 def _parse_retry_after(retry_after: str, now: datetime) -> timedelta:
     try:
         if retry_after.isascii() and retry_after.isdigit():
-            return timedelta(seconds=min(int(retry_after[:9]), MOST_RETRY_AFTER.total_seconds()))
+            return timedelta(seconds=min(int(retry_after[:9]), MAX_RETRY_AFTER.total_seconds()))
         return parsedate_to_datetime(retry_after) - now
     except (ValueError, TypeError, IndexError, OverflowError):  # not a date, without a time zone, or out of range
         return timedelta()

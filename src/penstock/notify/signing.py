@@ -11,16 +11,16 @@ from hashlib import sha256
 from penstock.kernel.columns import to_json
 from penstock.kernel.outbox import Parcel
 
-MOST_BODY_BYTES = 256 * 1024  # a body is stored once per delivery; messages carry ids, not documents
+MAX_BODY_BYTES = 256 * 1024  # a body is stored once per delivery; messages carry ids, not documents
 
 
 def build_body(parcel: Parcel) -> str:
     """The JSON to post, the same in every attempt."""
     envelope = {"id": parcel.id, "channel": parcel.channel, "created_at": parcel.created_at.isoformat()}
     text = to_json(envelope | {"payload": parcel.payload})
-    if (size := len(text.encode())) <= MOST_BODY_BYTES:
+    if (size := len(text.encode())) <= MAX_BODY_BYTES:
         return text
-    omitted = f"{size} bytes exceed the limit of {MOST_BODY_BYTES} for a webhook"
+    omitted = f"{size} bytes exceed the limit of {MAX_BODY_BYTES} for a webhook"
     return to_json(envelope | {"payload": None, "omitted": omitted})
 
 

@@ -16,7 +16,7 @@ from penstock.notify import store
 from penstock.notify.delivery_jobs import cleanup_job
 from penstock.notify.deps import Deps
 from penstock.notify.domain import (
-    MOST_WEBHOOKS,
+    MAX_WEBHOOKS,
     TooManyWebhooks,
     Webhook,
     WebhookOff,
@@ -31,8 +31,8 @@ async def add(deps: Deps, caller: Caller, *, url: str, channels: Sequence[str]) 
     await deps.client.check(url)
     async with deps.db.tx(actor=caller.name) as tx:
         new = _new_webhook(tx, caller, url, channels)
-        if await store.lock_and_count_webhooks(tx, new) >= MOST_WEBHOOKS:
-            raise TooManyWebhooks(most=MOST_WEBHOOKS)
+        if await store.lock_and_count_webhooks(tx, new) >= MAX_WEBHOOKS:
+            raise TooManyWebhooks(most=MAX_WEBHOOKS)
         await store.insert_webhook(tx, new)
         await audit.record(tx, caller, "webhook.add", f"webhook:{new.id}", host=_host(url), channels=new.channels)
     return new

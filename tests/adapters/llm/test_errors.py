@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from penstock.adapters.llm import ChatCompletions
-from penstock.adapters.llm.errors import MOST_WORDS, read_error_response, wait_of
+from penstock.adapters.llm.errors import MAX_WORDS, read_error_response, wait_of
 from penstock.documents.chat_model import (
     AnswerTruncated,
     ModelBusy,
@@ -206,7 +206,7 @@ class TestMessages:
             (b"", "Bad Request"),
             (b"\xff\xfe", "\N{REPLACEMENT CHARACTER}" * 2),
             (b'{"error": {"message": 7}}', '{"error": {"message": 7}}'),
-            (b"[" * 100_000, "[" * MOST_WORDS + "…"),
+            (b"[" * 100_000, "[" * MAX_WORDS + "…"),
             (b"write to anna.meier@example.com", "write to a***@example.com"),
         ],
     )
@@ -214,7 +214,7 @@ class TestMessages:
         assert read_error_response(400, {}, body, key=KEY, now=NOW).words == words
 
     def test_a_key_is_redacted_before_truncation(self):
-        body = ("x" * (MOST_WORDS - 5) + " " + "abcdefgh" * 4).encode()
+        body = ("x" * (MAX_WORDS - 5) + " " + "abcdefgh" * 4).encode()
         assert "abcd" not in read_error_response(400, {}, body, key="abcdefgh" * 4, now=NOW).words
 
     def test_echoes_of_the_question_are_not_the_reason(self):

@@ -33,7 +33,7 @@ class DiskBlobs:
     async def create(self, key: str, chunks: Chunks, *, content_type: str | None = None) -> BlobReceipt:  # noqa: ARG002  (a file has no content type)
         return await self._store(key, chunks, writing.link_if_absent)
 
-    async def get(self, key: str, *, most_bytes: int = blobs.MOST_READ_BYTES) -> bytes:
+    async def get(self, key: str, *, most_bytes: int = blobs.MAX_READ_BYTES) -> bytes:
         blobs.check_key(key)
         return await _in_thread(key, partial(reading.read_all, self._root, key, most_bytes))
 
@@ -67,7 +67,7 @@ class DiskBlobs:
         blobs.check_key(key)
         await _in_thread(key, partial(writing.delete, self._root, key))
 
-    async def list(self, prefix: str, *, after: str | None = None, limit: int = blobs.MOST_LISTED) -> BlobPage:
+    async def list(self, prefix: str, *, after: str | None = None, limit: int = blobs.MAX_LISTED) -> BlobPage:
         blobs.check_prefix(prefix)
         blobs.check_limit(limit)
         if after is not None:

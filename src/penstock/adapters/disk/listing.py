@@ -19,9 +19,9 @@ from penstock.adapters.disk.directories import (
     open_subdirectory,
 )
 from penstock.adapters.disk.reading import to_blob_stat
-from penstock.kernel.blobs import MOST_LISTED, BlobNotFound, BlobPage, BlobStat, why_bad_key
+from penstock.kernel.blobs import MAX_LISTED, BlobNotFound, BlobPage, BlobStat, why_bad_key
 
-BATCH = MOST_LISTED + 1  # names of one directory held in memory: a page, and one to see whether more follow
+BATCH = MAX_LISTED + 1  # names of one directory held in memory: a page, and one to see whether more follow
 LAST = "\U0010ffff"  # sorts after every name: the last code point, and in no key
 
 

@@ -15,7 +15,7 @@ from penstock.documents.chat_model import AnswerTruncated, ModelDeclined, ModelU
 
 CUT_OFF = frozenset({"length", "max_tokens", "model_length"})  # the first is OpenAI's, the others are variants
 FILTERED = frozenset({"content_filter", "safety"})
-MOST_NAME = 200  # characters of an id or a model name
+MAX_NAME = 200  # characters of an id or a model name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +61,8 @@ def read_completion(body: bytes, *, key: str) -> Completion | LlmErrorResponse:
         text=_content(message.get("content")),
         finish_reason=_text(choice.get("finish_reason")),
         refusal=_text(message.get("refusal")),
-        id=_text(found.get("id"))[:MOST_NAME],
-        model=_text(found.get("model"))[:MOST_NAME],
+        id=_text(found.get("id"))[:MAX_NAME],
+        model=_text(found.get("model"))[:MAX_NAME],
         prompt_tokens=_count(usage.get("prompt_tokens")),
         completion_tokens=_count(usage.get("completion_tokens")),
         cached_tokens=_count(_object(usage.get("prompt_tokens_details")).get("cached_tokens")),

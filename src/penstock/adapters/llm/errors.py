@@ -19,9 +19,9 @@ from penstock.documents.chat_model import ModelBusy, ModelCallRejected, ModelUna
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.redact import REDACTED, redact
 
-MOST_WORDS = 300  # characters of a server's message in our errors
-MOST_TEXT = 20_000  # characters searched for known phrases
-MOST_WAIT_SECONDS = 3600.0
+MAX_WORDS = 300  # characters of a server's message in our errors
+MAX_TEXT = 20_000  # characters searched for known phrases
+MAX_WAIT_SECONDS = 3600.0
 DEFAULT_WAIT_SECONDS = 5.0  # for a 429 without a Retry-After
 SHORTEST_KEY = 4  # replacing anything shorter would garble every message
 
@@ -92,7 +92,7 @@ def read_error_response(
     """Parse an unsuccessful response."""
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
         return LlmErrorResponse(status=status, words="redirects are not followed", text="")
-    error = _read_fields(_error_object(body), body[:MOST_TEXT].decode(errors="replace"), status=status, key=key)
+    error = _read_fields(_error_object(body), body[:MAX_TEXT].decode(errors="replace"), status=status, key=key)
     return replace(error, wait_seconds=wait_of(headers, now=now))
 
 
@@ -111,7 +111,7 @@ def _read_fields(fields: Mapping[str, Any], otherwise: str, *, status: int, key:
     return LlmErrorResponse(
         status=status,
         words=redacted(text, key) or responses.get(status, "no reason given"),
-        text=text[:MOST_TEXT].lower(),
+        text=text[:MAX_TEXT].lower(),
         code=_first_text(fields, "code") or _first_text(fields, "type"),
         param=_first_text(fields, "param").lower(),
     )
@@ -125,12 +125,12 @@ def _slots(detail: Any) -> str:
 
 def redacted(words: str, key: str) -> str:
     """A server's message for display: one line, bounded, without secrets."""
-    words = " ".join(words[:MOST_TEXT].split())
+    words = " ".join(words[:MAX_TEXT].split())
     if len(key) >= SHORTEST_KEY:
         words = words.replace(key, REDACTED)
     # Truncated after redaction: half a key no longer looks like one.
-    words = redact(words[: 4 * MOST_WORDS])
-    return words if len(words) <= MOST_WORDS else f"{words[:MOST_WORDS]}…"
+    words = redact(words[: 4 * MAX_WORDS])
+    return words if len(words) <= MAX_WORDS else f"{words[:MAX_WORDS]}…"
 
 
 def wait_of(headers: Mapping[str, str], *, now: datetime) -> float | None:
@@ -138,7 +138,7 @@ def wait_of(headers: Mapping[str, str], *, now: datetime) -> float | None:
     wait = _milliseconds(headers.get("Retry-After-Ms", ""))
     wait = wait if wait is not None else _retry_after(headers.get("Retry-After", ""), now)
     wait = wait if wait is not None else _reset(headers)
-    return None if wait is None else min(max(wait, 0.0), MOST_WAIT_SECONDS)
+    return None if wait is None else min(max(wait, 0.0), MAX_WAIT_SECONDS)
 
 
 def _milliseconds(text: str) -> float | None:

@@ -17,9 +17,9 @@ from penstock.kernel.errors import Invalid
 
 DEFAULT = "default"  # the name of the server at LLM_BASE_URL
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")  # part of keys, metric labels and health pages
-MOST_SERVERS = 50
-MOST_LETTERS = 2000  # of a URL, a key or a model name
-MOST_SHOWN = 20  # characters of an invalid name
+MAX_SERVERS = 50
+MAX_LETTERS = 2000  # of a URL, a key or a model name
+MAX_SHOWN = 20  # characters of an invalid name
 FIELDS = ("base_url", "api_key", "model", "input_price", "output_price")
 
 FirstMode = ResponseMode | Literal["auto"]
@@ -89,8 +89,8 @@ def read_servers(text: str) -> list[ModelServer]:
         raise BadModelServer(name="*", field="LLM_SERVERS", reason=f"is not JSON ({_error_position(error)})") from None
     if not isinstance(found, Mapping):
         raise BadModelServer(name="*", field="LLM_SERVERS", reason="must be an object, from names to servers")
-    if len(found) > MOST_SERVERS:
-        raise BadModelServer(name="*", field="LLM_SERVERS", reason=f"has more than {MOST_SERVERS} servers")
+    if len(found) > MAX_SERVERS:
+        raise BadModelServer(name="*", field="LLM_SERVERS", reason=f"has more than {MAX_SERVERS} servers")
     return [_read(name, fields) for name, fields in found.items()]
 
 
@@ -117,8 +117,8 @@ def _check_name(name: str) -> None:
 def _check_text(server: str, name: str, value: object) -> None:
     if not isinstance(value, str):
         raise BadModelServer(name=server, field=name, reason="must be a string")
-    if len(value) > MOST_LETTERS:
-        raise BadModelServer(name=server, field=name, reason=f"is longer than {MOST_LETTERS} characters")
+    if len(value) > MAX_LETTERS:
+        raise BadModelServer(name=server, field=name, reason=f"is longer than {MAX_LETTERS} characters")
     if not value.isprintable() or (name == "api_key" and not value.isascii()) or value != value.strip():
         raise BadModelServer(name=server, field=name, reason="contains invalid characters")
 
@@ -153,4 +153,4 @@ def _error_position(error: Exception) -> str:
 
 def _shortened(name: str) -> str:
     """The beginning of a name: enough to find it, too little to reveal a misplaced key."""
-    return repr(name if len(name) <= MOST_SHOWN else f"{name[:3]}…")
+    return repr(name if len(name) <= MAX_SHOWN else f"{name[:3]}…")

@@ -24,7 +24,7 @@ from penstock.kernel.blobs import JSON_TYPE, Blobs
 from penstock.kernel.json_object import JsonObject
 
 REPLIES = "replies/"
-MOST_SCHEMA_BYTES = 100_000  # a sandboxed call takes 128 KiB of arguments
+MAX_SCHEMA_BYTES = 100_000  # a sandboxed call takes 128 KiB of arguments
 SHOWN_PROBLEMS = 5  # in an error
 
 
@@ -46,8 +46,8 @@ class TargetSchema:
             strict = strict_schema(schema)
         except RecursionError as error:
             raise ModelRuleUnusable(reason="its json_schema is nested too deeply") from error
-        if len(written) > MOST_SCHEMA_BYTES:
-            raise ModelRuleUnusable(reason=f"its json_schema is longer than {MOST_SCHEMA_BYTES} bytes")
+        if len(written) > MAX_SCHEMA_BYTES:
+            raise ModelRuleUnusable(reason=f"its json_schema is longer than {MAX_SCHEMA_BYTES} bytes")
         return cls(schema=schema, written=written, strict=strict)
 
 

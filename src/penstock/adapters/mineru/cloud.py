@@ -33,7 +33,7 @@ STORED = frozenset({HTTPStatus.OK, HTTPStatus.CREATED})
 BUSY = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS})
 WEB_PAGES = frozenset({".html", ".htm"})
 WEB_PAGE_MODEL = "MinerU-HTML"  # the only one that reads web pages
-MOST_COUNT = 1_000_000  # bound on reported page counts
+MAX_COUNT = 1_000_000  # bound on reported page counts
 
 
 class Cloud:
@@ -187,4 +187,4 @@ def _text(value: object) -> str:
 
 
 def _count(value: object) -> int:
-    return min(max(value, 0), MOST_COUNT) if isinstance(value, int) else 0
+    return min(max(value, 0), MAX_COUNT) if isinstance(value, int) else 0

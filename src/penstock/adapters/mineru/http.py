@@ -26,12 +26,12 @@ ANSWER_BYTES = 4 * 1024 * 1024  # the status of fifty files has 50 KB
 MESSAGE_CHARACTERS = 200
 SHORT_CHARACTERS = 20  # of a state or a code; the longest has twelve
 REASONS = ("msg", "error", "message", "detail")  # fields with an error message
-MOST_REDIRECTS = 5
+MAX_REDIRECTS = 5
 ASK_SECONDS = 120.0
 MOVE_SECONDS = 300.0  # timeout of an upload or a download
 CONNECT_SECONDS = 30.0
 BUSY_SECONDS = 30.0  # for a 429 without a Retry-After
-MOST_BUSY_SECONDS = 3600.0
+MAX_BUSY_SECONDS = 3600.0
 PIECE_BYTES = 1024 * 1024
 AUTH = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 
@@ -129,7 +129,7 @@ class MineruHttp:
         self, method: str, url: str, seconds: float, **options: Any
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """One call, bounded in time; network errors raise `MineruUnavailable`."""
-        usual: dict[str, Any] = {"allow_redirects": False, "max_redirects": MOST_REDIRECTS}
+        usual: dict[str, Any] = {"allow_redirects": False, "max_redirects": MAX_REDIRECTS}
         timeout = aiohttp.ClientTimeout(total=seconds, connect=min(seconds, CONNECT_SECONDS))
         try:
             async with self._get_session().request(method, url, timeout=timeout, **{**usual, **options}) as response:
@@ -199,4 +199,4 @@ def _retry_after(headers: Mapping[str, str]) -> float:
     """The Retry-After in seconds; other forms count as missing."""
     written = headers.get("Retry-After", "")
     seconds = float(written[:9]) if written.strip().isdecimal() else BUSY_SECONDS
-    return min(max(seconds, 1.0), MOST_BUSY_SECONDS)
+    return min(max(seconds, 1.0), MAX_BUSY_SECONDS)

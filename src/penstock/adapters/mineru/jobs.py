@@ -8,7 +8,7 @@ from typing import Literal, TypeGuard
 from penstock.kernel.errors import PenstockError
 
 PDF = ".pdf"
-MOST_ID_CHARACTERS = 200
+MAX_ID_CHARACTERS = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +98,6 @@ class DownloadTarget:
 
 def is_valid_id(value: object) -> TypeGuard[str]:
     """Whether this is safe in a URL path and in our own responses."""
-    if not isinstance(value, str) or not 0 < len(value) <= MOST_ID_CHARACTERS or not value.isascii():
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_ID_CHARACTERS or not value.isascii():
         return False
     return all(each.isalnum() or each in "-_" for each in value)

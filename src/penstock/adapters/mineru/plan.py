@@ -33,7 +33,7 @@ SUPPORTED_SUFFIXES = {
     "cloud": COMMON_SUFFIXES | {".doc", ".ppt", ".xls", ".html", ".htm"},
     "selfhosted": COMMON_SUFFIXES | {".tif", ".tiff"},
 }
-MOST_FILES = 50  # in one batch of the cloud
+MAX_FILES = 50  # in one batch of the cloud
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ class PdfSplitter:
         fits = pages <= config.max_pages and source.size_bytes <= config.max_file_bytes
         if fits or config.resolved_protocol == "selfhosted":
             return (DocumentPart(number=1, pages=pages),)
-        if math.ceil(pages / config.max_pages) > MOST_FILES:
+        if math.ceil(pages / config.max_pages) > MAX_FILES:
             raise self._too_many(source, pages)
         parts: list[DocumentPart] = []
         todo = [(first, min(first + config.max_pages - 1, pages)) for first in range(1, pages + 1, config.max_pages)]
@@ -102,7 +102,7 @@ class PdfSplitter:
                 parts.append(DocumentPart(number=len(parts) + 1, first=first, pages=last - first + 1))
                 continue
             todo[:0] = self._halve(source, first, last, size)
-            if len(parts) + len(todo) > MOST_FILES:
+            if len(parts) + len(todo) > MAX_FILES:
                 raise self._too_many(source, pages)
         return tuple(parts)
 
@@ -118,7 +118,7 @@ class PdfSplitter:
     def _too_many(self, source: Source, pages: int) -> DocumentTooLarge:
         limits = f"{self.config.max_pages} pages and {self.config.max_file_bytes} bytes"
         reason = (
-            f"its {pages} pages would need more than {MOST_FILES} files of {limits}, the most MinerU accepts at once"
+            f"its {pages} pages would need more than {MAX_FILES} files of {limits}, the most MinerU accepts at once"
         )
         return DocumentTooLarge(filename=source.filename, reason=reason)
 

@@ -19,7 +19,7 @@ from penstock.adapters.mineru.session import MineruSession
 from penstock.kernel.clock import Clock
 from penstock.kernel.errors import PenstockError
 
-MOST_REASON_CHARACTERS = 300
+MAX_REASON_CHARACTERS = 300
 
 
 class JobPoller:
@@ -90,7 +90,7 @@ class JobPoller:
     async def _check_stalled(self, error: PenstockError | None) -> None:
         seen = [self._status[part.number] for part in self._session.parts if part.number in self._status]
         text = str(error).rstrip(".") if error else ", ".join(sorted({part.fingerprint for part in seen}))
-        reason = text[:MOST_REASON_CHARACTERS]
+        reason = text[:MAX_REASON_CHARACTERS]
         try:
             self._stall_detector.check(self._job.id, reason or "no status reported")
         except MineruStalled:

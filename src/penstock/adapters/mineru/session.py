@@ -21,7 +21,7 @@ from penstock.documents.blob_files import file_chunks, local_copy, temporary_fil
 from penstock.documents.ocr.provider import Desk, Source
 from penstock.documents.pages import Page, write_page
 from penstock.documents.sandbox_errors import FAILED, OVER_LIMIT, document_errors
-from penstock.kernel.blobs import MOST_LINK_SECONDS, Blobs
+from penstock.kernel.blobs import MAX_LINK_SECONDS, Blobs
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.sandbox.limits import SandboxLimits
 
@@ -103,7 +103,7 @@ class MineruSession:
         """A signed URL of the store, if it offers one by HTTP. It points to a copy whose name reveals only
         the format: the document's own name may be confidential or have another suffix."""
         blobs, key = self.deps.blobs, self.papers.file_key(part, self.plan.ending)
-        seconds = min(int(self.deps.config.source_url_seconds), MOST_LINK_SECONDS)
+        seconds = min(int(self.deps.config.source_url_seconds), MAX_LINK_SECONDS)
         link = await blobs.link(key, seconds=seconds)
         if link is None or not link.startswith(("http://", "https://")):
             return None

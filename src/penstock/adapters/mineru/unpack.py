@@ -17,11 +17,11 @@ import msgspec
 from penstock.adapters.mineru.content import entries_by_page, page_of, plain_page
 from penstock.documents.pages import Page, write_page
 
-MOST_ENTRIES = 20_000  # even a page with twenty images stays far below
-MOST_NAME_CHARACTERS = 1000
-MOST_LIST_BYTES = 128 * 1024 * 1024  # of the list of blocks; a thousand pages have 10 MB
-MOST_MARKDOWN_BYTES = 32 * 1024 * 1024
-MOST_DECLARED_BYTES = 4 * 1024 * 1024 * 1024  # declared unpacked size of all entries
+MAX_ENTRIES = 20_000  # even a page with twenty images stays far below
+MAX_NAME_CHARACTERS = 1000
+MAX_LIST_BYTES = 128 * 1024 * 1024  # of the list of blocks; a thousand pages have 10 MB
+MAX_MARKDOWN_BYTES = 32 * 1024 * 1024
+MAX_DECLARED_BYTES = 4 * 1024 * 1024 * 1024  # declared unpacked size of all entries
 STRETCH_BYTES = 4 * 1024 * 1024
 CHUNK_BYTES = 1024 * 1024
 LIST_NAME = "content_list.json"
@@ -84,10 +84,10 @@ def _read_pages(file: BinaryIO, first: int, pages: int, start: int, most_pages: 
 
 def _check_names(archive: zipfile.ZipFile) -> None:
     entries = archive.infolist()
-    if len(entries) > MOST_ENTRIES:
-        raise _UnpackError("refused", f"it has more than {MOST_ENTRIES} entries")
-    if sum(entry.file_size for entry in entries) > MOST_DECLARED_BYTES:
-        raise _UnpackError("refused", f"it would unpack to more than {MOST_DECLARED_BYTES} bytes")
+    if len(entries) > MAX_ENTRIES:
+        raise _UnpackError("refused", f"it has more than {MAX_ENTRIES} entries")
+    if sum(entry.file_size for entry in entries) > MAX_DECLARED_BYTES:
+        raise _UnpackError("refused", f"it would unpack to more than {MAX_DECLARED_BYTES} bytes")
     seen = set()
     for entry in entries:
         if (reason := _entry_problem(entry)) is not None:
@@ -99,8 +99,8 @@ def _check_names(archive: zipfile.ZipFile) -> None:
 
 def _entry_problem(entry: zipfile.ZipInfo) -> str | None:
     name = entry.orig_filename  # as written; `filename` is cut at a NUL
-    if len(name) > MOST_NAME_CHARACTERS:
-        return f"an entry name is longer than {MOST_NAME_CHARACTERS} characters"
+    if len(name) > MAX_NAME_CHARACTERS:
+        return f"an entry name is longer than {MAX_NAME_CHARACTERS} characters"
     if name.startswith("/") or "\\" in name or "\0" in name or name[1:2] == ":" or ".." in name.split("/"):
         return "an entry name leads out of its folder"
     if stat.S_IFMT(entry.external_attr >> 16) not in {0, stat.S_IFREG, stat.S_IFDIR}:
@@ -126,12 +126,12 @@ def _markdown(archive: zipfile.ZipFile) -> str:
     entry = _find(archive, MARKDOWN_NAME) or _least_deep(others)
     if entry is None:
         raise _UnpackError("broken", "it has neither a list of blocks nor markdown")
-    return _content(archive, entry, MOST_MARKDOWN_BYTES).decode(errors="replace").replace("\0", "")
+    return _content(archive, entry, MAX_MARKDOWN_BYTES).decode(errors="replace").replace("\0", "")
 
 
 def _blocks(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Any:
     try:
-        return msgspec.json.decode(_content(archive, entry, MOST_LIST_BYTES))
+        return msgspec.json.decode(_content(archive, entry, MAX_LIST_BYTES))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _UnpackError("broken", "its list of blocks is not JSON") from error
 

@@ -55,7 +55,7 @@ class S3Blobs:
     async def create(self, key: str, chunks: Chunks, *, content_type: str | None = None) -> BlobReceipt:
         return await self._store(key, chunks, content_type, self._create_whole, self._create_large)
 
-    async def get(self, key: str, *, most_bytes: int = blobs.MOST_READ_BYTES) -> bytes:
+    async def get(self, key: str, *, most_bytes: int = blobs.MAX_READ_BYTES) -> bytes:
         blobs.check_key(key)
         with mapped_errors(key):
             opened = await obstore.get_async(self._clients.fast, self._path(key))
@@ -100,7 +100,7 @@ class S3Blobs:
         blobs.check_key(key)
         await self._delete(key)
 
-    async def list(self, prefix: str, *, after: str | None = None, limit: int = blobs.MOST_LISTED) -> BlobPage:
+    async def list(self, prefix: str, *, after: str | None = None, limit: int = blobs.MAX_LISTED) -> BlobPage:
         blobs.check_prefix(prefix)
         blobs.check_limit(limit)
         if after is not None:
@@ -127,7 +127,7 @@ class S3Blobs:
         """
         swept = 0
         async with self._lister() as lister:
-            for temporary in (await lister.list_page(INCOMING, "", blobs.MOST_LISTED)).blobs:
+            for temporary in (await lister.list_page(INCOMING, "", blobs.MAX_LISTED)).blobs:
                 if temporary.modified_at < older_than:
                     await self._delete(temporary.key)
                     swept += 1

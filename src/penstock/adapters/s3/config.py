@@ -8,7 +8,7 @@ from penstock.kernel.blobs import why_bad_key
 from penstock.kernel.errors import Invalid
 
 BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-MOST_PREFIX_BYTES = 400  # with the longest key and what a listing appends, below the S3 limit of 1,024
+MAX_PREFIX_BYTES = 400  # with the longest key and what a listing appends, below the S3 limit of 1,024
 
 
 class BadS3Settings(Invalid):
@@ -81,8 +81,8 @@ class S3Bucket:
             return f"{self.bucket[:80]!r} is not a valid bucket name"
         if self.prefix and (reason := why_bad_key(self.prefix)):
             return f"the prefix is not allowed: {reason}"
-        if len(self.prefix.encode()) > MOST_PREFIX_BYTES:
-            return f"the prefix is longer than {MOST_PREFIX_BYTES} bytes"
+        if len(self.prefix.encode()) > MAX_PREFIX_BYTES:
+            return f"the prefix is longer than {MAX_PREFIX_BYTES} bytes"
         if not self.region:
             return "the region is missing"
         if self.keys is not None and not (self.keys.key_id and self.keys.secret):

@@ -14,7 +14,7 @@ import heapq
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
-from penstock.kernel.blobs import MOST_LISTED, BlobStat, BlobsUnavailable, why_bad_key
+from penstock.kernel.blobs import MAX_LISTED, BlobStat, BlobsUnavailable, why_bad_key
 
 LAST = "\U0010ffff"  # sorts after every name: the last code point, and in no key
 MAX_REQUESTS = 1000  # per page; only a mass of foreign keys needs so many
@@ -40,7 +40,7 @@ class KeyRange:
     floor: str
     prefix: str = field(compare=False)
     start: str = field(default="", compare=False)
-    most: int = field(default=MOST_LISTED, compare=False)  # largest next page
+    most: int = field(default=MAX_LISTED, compare=False)  # largest next page
     least: int = field(default=1, compare=False)  # smallest next page
     start_if_walking: str = field(default="", compare=False)  # the start if the store walks directories
 
@@ -95,7 +95,7 @@ class MergedKeys:
 
 
 async def _read_range(list_page: ListPage, key_range: KeyRange, wanted: int, merged: MergedKeys) -> Iterator[KeyRange]:
-    size = min(max(min(key_range.most, wanted), key_range.least), MOST_LISTED)
+    size = min(max(min(key_range.most, wanted), key_range.least), MAX_LISTED)
     page = await list_page(key_range.prefix, key_range.start, size)
     inside = [blob for blob in page.blobs if blob.key.startswith(key_range.prefix)]  # some stores normalise a prefix
     useful = sum(map(merged.add, inside))
@@ -105,7 +105,7 @@ async def _read_range(list_page: ListPage, key_range: KeyRange, wanted: int, mer
         return iter([KeyRange(floor=key_range.floor, prefix=key_range.prefix, start=key_range.start_if_walking)])
     last = inside[-1].key
     if page.more:
-        probe = PROBE if size >= min(wanted, MOST_LISTED) else size * GROWTH
+        probe = PROBE if size >= min(wanted, MAX_LISTED) else size * GROWTH
         return _remaining_ranges(key_range.prefix, last, probe=probe, least=1 if useful else size * GROWTH)
     return iter([_range_below(last)] if len(page.blobs) >= size else [])  # SeaweedFS omits these at the end of a page
 

@@ -23,8 +23,8 @@ from penstock.kernel.clock import Clock
 
 TRIES = 3
 PAUSE_SECONDS = 0.1  # before the second try, doubled before the third
-MOST_ANSWER_BYTES = 16 * 1024 * 1024  # a thousand of the longest keys, escaped, need less than 5 MiB
-MOST_UPLOADS = 1000
+MAX_ANSWER_BYTES = 16 * 1024 * 1024  # a thousand of the longest keys, escaped, need less than 5 MiB
+MAX_UPLOADS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class SignedClient:
 
     async def abort_uploads(self, older_than: datetime) -> int:
         """Abort uploads under our prefix that were initiated before then; returns how many."""
-        query = {"uploads": "", "max-uploads": str(MOST_UPLOADS), "prefix": self._bucket.root}
+        query = {"uploads": "", "max-uploads": str(MAX_UPLOADS), "prefix": self._bucket.root}
         listed = await self._read("ListMultipartUploadsResult", query)
         with _parse_errors_mapped():
             uploads = [_as_unfinished(found) for found in _children(listed, "Upload")]
@@ -133,7 +133,7 @@ async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
     answer = bytearray()
     async for piece in response.content.iter_any():
         answer += piece
-        if len(answer) > MOST_ANSWER_BYTES:
+        if len(answer) > MAX_ANSWER_BYTES:
             raise BlobsUnavailable(reason="the response is too long")
     return bytes(answer)
 

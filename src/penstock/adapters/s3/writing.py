@@ -20,7 +20,7 @@ from penstock.kernel.errors import TooLarge
 PART_BYTES = 8 * 1024 * 1024
 PARTS_AT_ONCE = 3  # in flight; with the one being filled, all that is held in memory
 PIECE_BYTES = 1024 * 1024  # small chunks are joined to this size, so that hashing in a thread pays off
-MOST_OBJECT_BYTES = 5 * 1024**3  # the largest object S3 copies in one request
+MAX_OBJECT_BYTES = 5 * 1024**3  # the largest object S3 copies in one request
 
 Piece = bytes | memoryview
 Attributes = dict[str, str]  # headers stored with an object
@@ -52,8 +52,8 @@ class UploadDigest:
     async def add(self, piece: Piece) -> None:
         """Count and hash a piece."""
         self._size_bytes += len(piece)
-        if self._size_bytes > MOST_OBJECT_BYTES:
-            raise ObjectTooLarge(key=self._key, most_bytes=MOST_OBJECT_BYTES)
+        if self._size_bytes > MAX_OBJECT_BYTES:
+            raise ObjectTooLarge(key=self._key, most_bytes=MAX_OBJECT_BYTES)
         if len(piece) < PIECE_BYTES:
             self._sha256.update(piece)
         else:  # one or two milliseconds that the event loop can use otherwise

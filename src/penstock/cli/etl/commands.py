@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.access.domain import MOST_ID
+from penstock.access.domain import MAX_ID
 from penstock.etl.domain.rule import MAX_VERSION, Mode
 from penstock.etl.domain.task import Stage
 
@@ -14,7 +14,7 @@ app = typer.Typer(name="etl", no_args_is_help=True, rich_markup_mode=None)
 rules = typer.Typer(name="rules", help="Manage rules: what to extract from documents.", invoke_without_command=True)
 app.add_typer(rules)
 
-TaskId = Annotated[int, typer.Argument(metavar="TASK", help="The task's id.", min=1, max=MOST_ID)]
+TaskId = Annotated[int, typer.Argument(metavar="TASK", help="The task's id.", min=1, max=MAX_ID)]
 RuleRef = Annotated[str, typer.Argument(metavar="RULE", help="The rule's id or name.")]
 RuleVersion = Annotated[
     int | None, typer.Option("--version", help="Only results of this version of the rule.", min=1, max=MAX_VERSION)
@@ -33,7 +33,7 @@ class Output(StrEnum):
 def submit(
     files: Annotated[list[Path], typer.Argument(help="Files, or folders of files.", exists=True)],
     rule: Annotated[str | None, typer.Option(help="The rule's id or name; the default rule if omitted.")] = None,
-    project: Annotated[int, typer.Option(help="The project of the tasks.", min=0, max=MOST_ID)] = 0,
+    project: Annotated[int, typer.Option(help="The project of the tasks.", min=0, max=MAX_ID)] = 0,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until all tasks have finished.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Process everything again; use no cached results.")] = False,
     out: Annotated[
@@ -176,7 +176,7 @@ def add_rule(
 
 @rules.command("remove")
 def remove_rule(
-    rule_id: Annotated[int, typer.Argument(metavar="ID", help="The rule's id.", min=0, max=MOST_ID)],
+    rule_id: Annotated[int, typer.Argument(metavar="ID", help="The rule's id.", min=0, max=MAX_ID)],
 ) -> None:
     """Remove a rule. Tasks that started with it finish with it."""
     from penstock.cli.etl import rules as actions
@@ -190,7 +190,7 @@ def try_rule(
     file: Annotated[
         Path | None, typer.Argument(help="Markdown text to try it on.", exists=True, dir_okay=False)
     ] = None,
-    task: Annotated[int | None, typer.Option(help="A task whose document was read.", min=1, max=MOST_ID)] = None,
+    task: Annotated[int | None, typer.Option(help="A task whose document was read.", min=1, max=MAX_ID)] = None,
 ) -> None:
     """Print what a rule extracts from a text, or from a document that was read. Nothing is stored."""
     from penstock.cli.etl import rules as actions

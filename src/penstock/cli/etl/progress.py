@@ -27,7 +27,7 @@ POLL_SECONDS = 0.2  # workers may be other processes, so there is no event to wa
 POLLS_PER_WORKER_CHECK = 25  # every five seconds: is there still a worker?
 NAME_WIDTH = 34
 REMOVED = "The task was removed."
-MOST_IN_PROGRESS = 50  # documents of one command; the rest wait here, not in the shared queue
+MAX_IN_PROGRESS = 50  # documents of one command; the rest wait here, not in the shared queue
 
 Submit = Callable[[InputFile], Awaitable[EtlTask | None]]
 OnFinished = Callable[[InputFile, EtlTask], Awaitable[None]]
@@ -87,7 +87,7 @@ class TaskWatcher:
         return bool(self.in_progress or self._waiting)
 
     async def _submit_more(self, total: TaskID) -> None:
-        while self._waiting and len(self.in_progress) < MOST_IN_PROGRESS:
+        while self._waiting and len(self.in_progress) < MAX_IN_PROGRESS:
             try:
                 task = await self._submit(self._waiting[0])
             except QueueFull:

@@ -15,7 +15,7 @@ from penstock.etl.domain.review import Accuracy, Correction, NewCorrection, Valu
 from penstock.etl.review import ReviewInput
 from penstock.wiring import Runtime
 
-MOST_POINTER = 60  # characters of a JSON Pointer that a line shows
+MAX_POINTER = 60  # characters of a JSON Pointer that a line shows
 
 
 def correct_value(
@@ -95,7 +95,7 @@ def _file_kind(out: Path) -> ExportFormat:
 
 def _line(correction: Correction) -> str:
     original = "-" if correction.original is None else shorten(correction.original)
-    pointer, corrected = shorten(correction.pointer, MOST_POINTER), shorten(correction.corrected)
+    pointer, corrected = shorten(correction.pointer, MAX_POINTER), shorten(correction.corrected)
     cells = (correction.id, correction.task_id, pointer, original, corrected, correction.created_by)
     return "\t".join(map(printable, (*cells, shorten(correction.note or ""))))
 
@@ -108,7 +108,7 @@ def _accuracy_lines(found: Accuracy) -> Iterator[str]:
     rows = [("VERSION OR FIELD", "VALUES", "WRONG", "RIGHT")]
     rows += [_row(f"v{version}", counts) for version, counts in found.versions.items()]
     worst_first = sorted(found.counts.by_field.items(), key=lambda item: (item[1].accuracy or 0.0, item[0]))
-    rows += [_row(shorten(name, MOST_POINTER), counts) for name, counts in worst_first]
+    rows += [_row(shorten(name, MAX_POINTER), counts) for name, counts in worst_first]
     if len(rows) > 1:
         yield from align(rows)
 

@@ -20,8 +20,8 @@ from penstock.etl.retry import RetryOptions
 from penstock.kernel.blobs import BlobNotFound, Blobs, BlobTooLarge
 from penstock.wiring import Runtime
 
-MOST_LINES = 200  # values of a result that are shown
-MOST_PATH = 40  # characters of a path
+MAX_LINES = 200  # values of a result that are shown
+MAX_PATH = 40  # characters of a path
 
 
 def print_output(task_id: int, output: Output) -> None:
@@ -94,6 +94,6 @@ def _task_lines(task: EtlTask) -> Iterator[str]:
 def _field_lines(value: Any, places: Sequence[Citation], sizes: PageSizes) -> Iterator[str]:
     """The values of a result, each with its place on the page."""
     fields = describe_fields(value, places, sizes)
-    yield from align([(shorten(path, MOST_PATH), text, where) for path, text, where in islice(fields, MOST_LINES)])
+    yield from align([(shorten(path, MAX_PATH), text, where) for path, text, where in islice(fields, MAX_LINES)])
     if next(fields, None) is not None:
         yield "…"

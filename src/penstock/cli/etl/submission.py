@@ -26,8 +26,8 @@ from penstock.kernel.errors import Invalid, PenstockError
 from penstock.settings import Settings
 from penstock.wiring import Runtime, open_runtime
 
-MOST_BYTES = 512 * 1024 * 1024  # of one result, or one markdown
-MOST_SKIPPED_SHOWN = 10
+MAX_BYTES = 512 * 1024 * 1024  # of one result, or one markdown
+MAX_SKIPPED_SHOWN = 10
 EXIT_INTERRUPTED = 130  # the shell's exit status after Ctrl-C
 REFUSED = "refused"  # the status of a document for which no task was made
 HEADINGS = ("FILE", "TASK", "STAGE", "CODE", "WHY")
@@ -65,8 +65,8 @@ def submit_files(
             raise typer.BadParameter(str(error), param_hint="--out") from error
     files, skipped = find_files(paths)
     if skipped:
-        names = ", ".join(printable(path) for path in skipped[:MOST_SKIPPED_SHOWN])
-        more = f" and {len(skipped) - MOST_SKIPPED_SHOWN} more" if len(skipped) > MOST_SKIPPED_SHOWN else ""
+        names = ", ".join(printable(path) for path in skipped[:MAX_SKIPPED_SHOWN])
+        more = f" and {len(skipped) - MAX_SKIPPED_SHOWN} more" if len(skipped) > MAX_SKIPPED_SHOWN else ""
         typer.echo(f"skipped, not a readable type: {names}{more}", err=True)
     if not files:
         typer.echo("No readable documents found.", err=True)
@@ -173,10 +173,10 @@ class Submission:
     async def _fetch(self, outcome: DocumentOutcome, task: EtlTask, out: Path) -> DocumentOutcome:
         """Fetch the result: written to the folder at once, or kept for the table."""
         blobs = self._etl.blobs
-        value = msgspec.json.decode(await blobs.get(papers.result_key(task), most_bytes=MOST_BYTES))
+        value = msgspec.json.decode(await blobs.get(papers.result_key(task), most_bytes=MAX_BYTES))
         if output.is_table(out):
             return replace(outcome, value=value)
-        markdown = await blobs.get(papers.markdown_key(task), most_bytes=MOST_BYTES)
+        markdown = await blobs.get(papers.markdown_key(task), most_bytes=MAX_BYTES)
         output.write_files(out, outcome.name, value, markdown)
         return outcome
 

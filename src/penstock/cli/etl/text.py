@@ -10,7 +10,7 @@ from penstock.documents.pages import Box, Citation
 
 ROWS = ("top", "middle", "bottom")
 COLUMNS = ("left", "centre", "right")
-MOST_CHARACTERS = 60
+MAX_CHARACTERS = 60
 
 PageSizes = Mapping[int, tuple[float, float]]
 
@@ -20,7 +20,7 @@ def printable(text: object) -> str:
     return "".join(sign if sign.isprintable() else " " for sign in str(text))
 
 
-def shorten(text: object, most: int = MOST_CHARACTERS) -> str:
+def shorten(text: object, most: int = MAX_CHARACTERS) -> str:
     """The beginning of a text, on one line."""
     line = " ".join(printable(text).split())
     return line if len(line) <= most else f"{line[: most - 1]}…"

@@ -24,7 +24,7 @@ OFF = 0.35  # vertical tolerance in one row, in font sizes
 ALIGNED = 0.8  # share of the lines of a column that are beside others
 NEAR = 1.5  # distance from a table to its next row, in font sizes
 SLACK = 1.0  # points by which regions below each other may overlap
-FEWEST_ROWS = 2
+MIN_ROWS = 2
 
 Group = frozenset[int]  # indexes of regions that are one table
 
@@ -153,7 +153,7 @@ def _middle(run: TextLine) -> float:
 
 def _is_table(regions: Sequence[PageRegion]) -> bool:
     lines = group_by_height([run for region in regions for run in region.runs])
-    return sum(1 for line in lines if len(line) > 1) >= FEWEST_ROWS
+    return sum(1 for line in lines if len(line) > 1) >= MIN_ROWS
 
 
 def _grown(group: Group, regions: dict[int, PageRegion], boxes: dict[int, Box]) -> Group:

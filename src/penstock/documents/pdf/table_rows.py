@@ -12,7 +12,7 @@ from penstock.documents.layout.lines import BoxedText, TableCell, without_spaces
 
 DIGIT = re.compile(r"\d")
 SLACK = 3.0  # points by which a run may start left of its cell or above it
-FEWEST_LINES = 3  # of figures beside as many lines without; a header and a long name take two
+MIN_LINES = 3  # of figures beside as many lines without; a header and a long name take two
 
 
 def split_row(row: Sequence[TableCell], pieces: Sequence[BoxedText]) -> list[list[BoxedText]]:
@@ -82,7 +82,7 @@ def _has_figures_beside_names(cells: Sequence[Sequence[BoxedText]]) -> bool:
     names = [cell for cell in cells if not any(map(_has_digit, cell))]
     figures = [cell for cell in cells if all(map(_has_digit, cell))]
     return any(
-        len(name) == len(figure) >= FEWEST_LINES and all(map(_share_row, name, figure))
+        len(name) == len(figure) >= MIN_LINES and all(map(_share_row, name, figure))
         for name in names
         for figure in figures
     )

@@ -7,17 +7,17 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import BeforeValidator, Field, StringConstraints
 
-from penstock.access.domain import MOST_ID
+from penstock.access.domain import MAX_ID
 from penstock.etl.deps import Deps
 from penstock.etl.errors import EtlTaskNotFound, RuleNotFound
-from penstock.kernel.blobs import MOST_KEY_BYTES
+from penstock.kernel.blobs import MAX_KEY_BYTES
 from penstock.kernel.http.language import prefers_chinese
 from penstock.kernel.http.problems import PROBLEM
 
 BASE = "/api/v1/etl"
 LONGEST_FILENAME = 255
 MAX_OFFSET = 10**9  # far beyond any list
-MAX_DIGITS = len(str(MOST_ID))
+MAX_DIGITS = len(str(MAX_ID))
 PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)", re.ASCII)
 NO_CONTROLS = r"^[^\x00-\x1f\x7f]+$"
 
@@ -74,7 +74,7 @@ def _existing_rule_id(value: str) -> str:
 
 def _is_possible_id(value: str, *, least: int) -> bool:
     """Whether an id is in range: an impossible id is answered like one that does not exist."""
-    return len(value) <= MAX_DIGITS and least <= int(value) <= MOST_ID
+    return len(value) <= MAX_DIGITS and least <= int(value) <= MAX_ID
 
 
 DepsParam = Annotated[Deps, Depends(_deps)]
@@ -86,8 +86,8 @@ RuleId = Annotated[
 ]
 Limit = Annotated[int, PlainInteger, Query(ge=1, le=100, description="Maximum number of items.")]
 Offset = Annotated[int, PlainInteger, Query(ge=0, le=MAX_OFFSET, description="Number of items to skip.")]
-Number = Annotated[int, PlainInteger, Field(ge=0, le=MOST_ID)]
+Number = Annotated[int, PlainInteger, Field(ge=0, le=MAX_ID)]
 Filename = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST_FILENAME, pattern=NO_CONTROLS)
 ]
-BlobKey = Annotated[str, StringConstraints(min_length=1, max_length=MOST_KEY_BYTES, pattern=NO_CONTROLS)]
+BlobKey = Annotated[str, StringConstraints(min_length=1, max_length=MAX_KEY_BYTES, pattern=NO_CONTROLS)]

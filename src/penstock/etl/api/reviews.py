@@ -10,7 +10,7 @@ from fastapi import Path, Query, Response, status
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from penstock.access.domain import MOST_ID, Scope
+from penstock.access.domain import MAX_ID, Scope
 from penstock.access.guard import CurrentCaller, requires
 from penstock.etl import accuracy, correction_export, review
 from penstock.etl.accuracy import CorrectionQuery
@@ -155,12 +155,12 @@ class AccuracyView(AccuracyShare):
     is_all: bool = Field(description="false if earlier reviews were left out.")
 
 
-CorrectionId = Annotated[int, PlainInteger, Path(ge=1, le=MOST_ID, description="Correction id.")]
+CorrectionId = Annotated[int, PlainInteger, Path(ge=1, le=MAX_ID, description="Correction id.")]
 PageSize = Annotated[
     int | None, PlainInteger, Query(ge=1, le=PAGE, description="Maximum number. A file has all by default.")
 ]
 After = Annotated[
-    int | None, PlainInteger, Query(ge=1, le=MOST_ID, description="Only those older than this correction_id.")
+    int | None, PlainInteger, Query(ge=1, le=MAX_ID, description="Only those older than this correction_id.")
 ]
 Version = Annotated[
     int | None, PlainInteger, Query(ge=1, le=MAX_VERSION, description="Only of this version of the rule.")

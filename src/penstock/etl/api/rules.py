@@ -6,7 +6,7 @@ from fastapi import status
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from penstock.access.domain import MOST_ID, Scope
+from penstock.access.domain import MAX_ID, Scope
 from penstock.access.guard import CurrentCaller, requires
 from penstock.etl import dry_run, rules
 from penstock.etl.api.params import DepsParam, Limit, Offset, RuleId, error_responses, etl_router
@@ -93,7 +93,7 @@ class TrySample(BaseModel):
     )
 
     markdown: str | None = Field(default=None, min_length=1, max_length=MAX_SAMPLE_CHARS)
-    task_id: int | None = Field(default=None, ge=1, le=MOST_ID)
+    task_id: int | None = Field(default=None, ge=1, le=MAX_ID)
 
     @model_validator(mode="after")
     def _one_of_them(self) -> "TrySample":

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import Query, status
 from pydantic import BaseModel, ConfigDict, Field
 
-from penstock.access.domain import MOST_ID, Scope
+from penstock.access.domain import MAX_ID, Scope
 from penstock.access.guard import CurrentCaller, requires
 from penstock.etl import cancel, remove, retry, task_status
 from penstock.etl.api.params import DepsParam, Limit, LocalizerParam, Offset, TaskId, error_responses, etl_router
@@ -41,7 +41,7 @@ class Retry(BaseModel):
     )
 
 
-ProjectFilter = Annotated[int | None, Query(ge=0, le=MOST_ID, description="Only tasks of this project.")]
+ProjectFilter = Annotated[int | None, Query(ge=0, le=MAX_ID, description="Only tasks of this project.")]
 StatusFilter = Annotated[Status | None, Query(description="Only tasks with this status.")]
 Ids = Annotated[
     str,
@@ -137,7 +137,7 @@ async def delete_task(task_id: TaskId, caller: CurrentCaller, deps: DepsParam) -
 def _parse_ids(text: str) -> list[int]:
     """`1,2,3` as ids, without duplicates."""
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdecimal() and 1 <= int(part) <= MOST_ID for part in parts):
+    if not all(part.isascii() and part.isdecimal() and 1 <= int(part) <= MAX_ID for part in parts):
         raise _bad_ids("Expected task ids separated by commas", "应为以逗号分隔的任务编号")
     ids = list(dict.fromkeys(map(int, parts)))
     if len(ids) > MAX_IDS:
