@@ -233,7 +233,7 @@ class TestCaching:
         assert await opens(access, secret)
 
     async def test_made_up_keys_evict_no_real_one_and_are_bounded(self, clock: ManualClock):
-        cache: CredentialCache[str] = CredentialCache(clock, seconds=2, most_missing=10)
+        cache: CredentialCache[str] = CredentialCache(clock, seconds=2, max_missing=10)
         lookups = []
 
         async def load(hashed: str) -> str | None:
@@ -251,7 +251,7 @@ class TestCaching:
         assert lookups.count("made up 19") == 2
 
     async def test_the_least_recently_used_is_evicted_first(self, clock: ManualClock):
-        cache: CredentialCache[str] = CredentialCache(clock, seconds=2, most_found=2)
+        cache: CredentialCache[str] = CredentialCache(clock, seconds=2, max_found=2)
         lookups = []
 
         async def load(hashed: str) -> str:

@@ -165,9 +165,9 @@ class TestRead:
 
     async def test_get_refuses_more_than_it_was_told_to_hold(self, blobs):
         await blobs.put("a", b"12345")
-        assert await blobs.get("a", most_bytes=5) == b"12345"
+        assert await blobs.get("a", max_bytes=5) == b"12345"
         with pytest.raises(BlobTooLarge, match=r"5 bytes of a .* limit is 4"):
-            await blobs.get("a", most_bytes=4)
+            await blobs.get("a", max_bytes=4)
 
     async def test_stat_tells_size_and_time(self, blobs):
         await blobs.put("a", b"12345")

@@ -53,7 +53,7 @@ on_all_profiles = pytest.mark.parametrize("profile", ["sqlite", "postgres", "sca
 PAGES = "first page\fsecond page\fthird page"
 LIVE_SECONDS, FINAL_SECONDS = 86400.0, 3600.0
 LEASE_SECONDS = 60
-BACKOFF = Backoff(first_seconds=5, most_seconds=12, jitter=0)
+BACKOFF = Backoff(first_seconds=5, max_seconds=12, jitter=0)
 TERMS = Config(backoff=BACKOFF, ocr_attempts=3, postprocess_attempts=2, task_timeout=600)
 
 

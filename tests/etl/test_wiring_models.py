@@ -41,7 +41,7 @@ def test_the_protocol_follows_from_the_address_unless_it_is_set(environ: dict[st
 
 def test_what_is_set_about_documents_holds_for_mineru_too():
     config = mineru_terms(load({"ETL_MAX_PAGES": "7", "ETL_MAX_FILE_BYTES": "9", "MINERU_API_KEY": SECRET}))
-    assert (config.most_document_pages, config.most_document_bytes, config.api_key) == (7, 9, SECRET)
+    assert (config.max_document_pages, config.max_document_bytes, config.api_key) == (7, 9, SECRET)
     assert SECRET not in repr(config)
 
 

@@ -16,7 +16,7 @@ from penstock.kernel.events import (
     EVERYTHING,
     LONGEST_KIND,
     LONGEST_NAME,
-    MAX_BYTES,
+    MOST_BYTES,
     BadEvent,
     EventTooLarge,
     Interest,
@@ -122,9 +122,9 @@ class TestTelling:
 
     async def test_data_over_the_bound_is_refused_and_just_under_it_is_not(self, db: Db):
         frame = len('{"x":""}')
-        await tell(db, Event(topic="a", kind="done", data={"x": "y" * (MAX_BYTES - frame)}))
-        with pytest.raises(EventTooLarge, match=f"{MAX_BYTES + 1} bytes"):
-            await tell(db, Event(topic="a", kind="done", data={"x": "y" * (MAX_BYTES - frame + 1)}))
+        await tell(db, Event(topic="a", kind="done", data={"x": "y" * (MOST_BYTES - frame)}))
+        with pytest.raises(EventTooLarge, match=f"{MOST_BYTES + 1} bytes"):
+            await tell(db, Event(topic="a", kind="done", data={"x": "y" * (MOST_BYTES - frame + 1)}))
         assert len(await ids(db)) == 1
 
 

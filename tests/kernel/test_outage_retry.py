@@ -33,7 +33,7 @@ async def test_a_call_is_retried_while_unavailable(clock: ManualClock):
     for left in (2, 1, 0):
         await wait_until(partial(away.has_left, left))
         assert not doing.done()
-        clock.advance(seconds=OUTAGE_BACKOFF.most_seconds * 2)
+        clock.advance(seconds=OUTAGE_BACKOFF.max_seconds * 2)
     assert await doing == "there"
 
 

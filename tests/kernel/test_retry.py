@@ -45,12 +45,12 @@ class WorthAHead(Conflict):
 @st.composite
 def backoffs(draw: st.DrawFn) -> Backoff:
     seconds = st.floats(0.001, 10_000)
-    return Backoff(first_seconds=draw(seconds), most_seconds=draw(seconds), jitter=draw(st.floats(0, 1)))
+    return Backoff(first_seconds=draw(seconds), max_seconds=draw(seconds), jitter=draw(st.floats(0, 1)))
 
 
 @given(backoffs(), attempts, chances)
 def test_a_wait_stays_within_the_jitter_around_its_middle(backoff: Backoff, attempt: int, chance: float):
-    middle = min(backoff.most_seconds, backoff.first_seconds * 2.0 ** min(attempt - 1, 100))
+    middle = min(backoff.max_seconds, backoff.first_seconds * 2.0 ** min(attempt - 1, 100))
     wait = backoff.wait_seconds(attempt, chance=chance)
     assert wait >= 0
     assert middle * (1 - backoff.jitter) == pytest.approx(wait) or wait > middle * (1 - backoff.jitter)
@@ -58,7 +58,7 @@ def test_a_wait_stays_within_the_jitter_around_its_middle(backoff: Backoff, atte
 
 
 def test_waits_double_up_to_the_cap():
-    backoff = Backoff(first_seconds=1, most_seconds=10)
+    backoff = Backoff(first_seconds=1, max_seconds=10)
     assert [backoff.wait_seconds(attempt, chance=0.5) for attempt in range(1, 7)] == [1, 2, 4, 8, 10, 10]
 
 
@@ -73,7 +73,7 @@ def test_no_attempt_yet_waits_like_the_first(attempt: int):
 
 
 def test_a_million_attempts_wait_no_longer_than_the_cap_and_its_jitter():
-    assert Backoff(most_seconds=300).wait_seconds(1_000_000, chance=0.999999) < 360
+    assert Backoff(max_seconds=300).wait_seconds(1_000_000, chance=0.999999) < 360
 
 
 def test_chance_spreads_a_crowd_over_the_whole_jitter():
@@ -98,7 +98,7 @@ def test_a_class_may_say_otherwise_than_its_kind():
 
 
 def test_too_many_waits_at_least_as_long_as_it_says():
-    backoff = Backoff(first_seconds=1, most_seconds=300)
+    backoff = Backoff(first_seconds=1, max_seconds=300)
     assert wait_before_retry(TooMany(wait_seconds=1000), attempt=1, backoff=backoff) >= 1000
 
 
@@ -109,7 +109,7 @@ def test_a_crowd_that_is_told_the_same_wait_does_not_come_back_together():
 
 
 def test_too_many_again_and_again_waits_longer_than_it_says():
-    backoff = Backoff(first_seconds=1, most_seconds=300)
+    backoff = Backoff(first_seconds=1, max_seconds=300)
     assert wait_before_retry(TooMany(wait_seconds=0.1), attempt=20, backoff=backoff) >= 240
 
 

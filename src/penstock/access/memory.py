@@ -20,11 +20,11 @@ class CredentialCache(Generic[T]):
     """Keys or sessions by hash."""
 
     def __init__(
-        self, clock: Clock, *, seconds: float, most_found: int = MAX_FOUND, most_missing: int = MAX_MISSING
+        self, clock: Clock, *, seconds: float, max_found: int = MAX_FOUND, max_missing: int = MAX_MISSING
     ) -> None:
         self._clock = clock
-        self._most_found = most_found
-        self._most_missing = most_missing
+        self._max_found = max_found
+        self._max_missing = max_missing
         self._ttl = timedelta(seconds=seconds)
         self._found: OrderedDict[str, tuple[T, datetime]] = OrderedDict()
         self._missing: OrderedDict[str, datetime] = OrderedDict()
@@ -54,17 +54,17 @@ class CredentialCache(Generic[T]):
     def _put(self, hashed: str, loaded: T | None, until: datetime) -> None:
         if loaded is None:
             self._found.pop(hashed, None)
-            _put_bounded(self._missing, hashed, until, most=self._most_missing)
+            _put_bounded(self._missing, hashed, until, limit=self._max_missing)
         else:
-            _put_bounded(self._found, hashed, (loaded, until), most=self._most_found)
+            _put_bounded(self._found, hashed, (loaded, until), limit=self._max_found)
 
 
 V = TypeVar("V")
 
 
-def _put_bounded(entries: OrderedDict[str, V], hashed: str, value: V, *, most: int) -> None:
+def _put_bounded(entries: OrderedDict[str, V], hashed: str, value: V, *, limit: int) -> None:
     """Add an entry and evict the least recently used one if there are too many."""
     entries[hashed] = value
     entries.move_to_end(hashed)
-    if len(entries) > most:
+    if len(entries) > limit:
         entries.popitem(last=False)

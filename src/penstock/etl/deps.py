@@ -24,7 +24,7 @@ class Config:
     task_timeout: float = 600
     ocr_attempts: int = 3  # attempts are configured per stage
     postprocess_attempts: int = 3
-    backoff: Backoff = Backoff(first_seconds=5, most_seconds=300)  # noqa: RUF009  (a frozen value)
+    backoff: Backoff = Backoff(first_seconds=5, max_seconds=300)  # noqa: RUF009  (a frozen value)
     global_rule_enabled: bool = True
     global_rule_id: int = 0
     key_prefix: str = "etl:"  # of run state keys

@@ -228,7 +228,7 @@ async def _load(deps: Deps, caller: Caller, task_id: int) -> _ReviewState:
 
 async def _load_result(deps: Deps, task: EtlTask) -> bytes:
     try:
-        return await deps.blobs.get(papers.result_key(task), most_bytes=MAX_RESULT_BYTES)
+        return await deps.blobs.get(papers.result_key(task), max_bytes=MAX_RESULT_BYTES)
     except BlobTooLarge as error:
         raise ResultNotReviewable(task_id=task.id, reason=f"it has {error.values['size_bytes']} bytes") from error
 

@@ -153,8 +153,8 @@ class Blobs(Protocol):
         """Store an object unless the key is in use (BlobExists); of concurrent calls exactly one succeeds."""
         ...
 
-    async def get(self, key: str, *, most_bytes: int = MAX_READ_BYTES) -> bytes:
-        """A whole small object; raises BlobTooLarge when it is larger than `most_bytes`."""
+    async def get(self, key: str, *, max_bytes: int = MAX_READ_BYTES) -> bytes:
+        """A whole small object; raises BlobTooLarge when it is larger than `max_bytes`."""
         ...
 
     async def read_range(self, key: str, start: int, stop: int) -> bytes:
@@ -220,10 +220,10 @@ def check_range(key: str, start: int, stop: int | None) -> None:
         raise BadBlobRange(key=key, start=start, stop=stop, reason="it ends before it starts")
 
 
-def check_read(key: str, size_bytes: int, *, most_bytes: int = MAX_READ_BYTES) -> None:
+def check_read(key: str, size_bytes: int, *, max_bytes: int = MAX_READ_BYTES) -> None:
     """Refuse to read more into memory than the limit."""
-    if size_bytes > most_bytes:
-        raise BlobTooLarge(key=key, size_bytes=size_bytes, most_bytes=most_bytes)
+    if size_bytes > max_bytes:
+        raise BlobTooLarge(key=key, size_bytes=size_bytes, most_bytes=max_bytes)
 
 
 def check_limit(limit: int) -> None:

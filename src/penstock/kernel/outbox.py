@@ -103,7 +103,7 @@ Index("ix_outbox_sent", outbox.c.finished_at, postgresql_where=_sent, sqlite_whe
 Index("ix_outbox_dead", outbox.c.id, postgresql_where=_dead, sqlite_where=_dead)
 
 COLUMNS = ("id", "channel", "dedup_key", "payload", "scheduled_at", "created_at")
-RETRIES = Backoff(first_seconds=1, most_seconds=600)
+RETRIES = Backoff(first_seconds=1, max_seconds=600)
 LEASE_SECONDS = 60
 UNKNOWN_AGE = timedelta(hours=1)  # longer than a rolling upgrade takes
 OUTAGE_WAIT_SECONDS = 5  # before the next try during an internal outage

@@ -132,7 +132,7 @@ class JobNotFound(NotFound):
 
 @dataclass(frozen=True, kw_only=True)
 class NewJob:
-    """A job to enqueue, with its most attempts, timeout and delay. A given `id` exists once, however often enqueued."""
+    """A job to enqueue, with its attempt limit, timeout and delay. A given `id` exists once, however often enqueued."""
 
     kind: str
     payload: JsonObject = field(default_factory=dict)

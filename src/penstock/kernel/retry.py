@@ -16,21 +16,21 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Backoff:
-    """Exponential backoff: delays double from `first_seconds` up to the maximum `most_seconds`, with jitter."""
+    """Exponential backoff: delays double from `first_seconds` up to `max_seconds`, with jitter."""
 
     first_seconds: float = 1.0
-    most_seconds: float = 300.0
+    max_seconds: float = 300.0
     jitter: float = 0.2  # 20 % either way, so that callers that failed together do not retry together
 
     def wait_seconds(self, attempt: int, *, chance: float | None = None) -> float:
         """How long to wait after that many failed attempts (the first is 1)."""
         doublings = min(max(attempt, 1) - 1, 32)  # the cap applies long before 2**32, and floats stay finite
-        middle = min(self.most_seconds, self.first_seconds * 2.0**doublings)
+        middle = min(self.max_seconds, self.first_seconds * 2.0**doublings)
         chance = random.random() if chance is None else chance  # noqa: S311  (spread, not secrecy)
         return max(0.0, middle * (1 + self.jitter * (2 * chance - 1)))
 
 
-OUTAGE_BACKOFF = Backoff(first_seconds=0.2, most_seconds=5)  # while the database, Redis or the blob store is down
+OUTAGE_BACKOFF = Backoff(first_seconds=0.2, max_seconds=5)  # while the database, Redis or the blob store is down
 
 
 def worth_retrying(error: BaseException) -> bool:

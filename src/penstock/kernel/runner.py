@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 Settle = Callable[[Tx], Awaitable[None]]
 JobHandler = Callable[[Job], Awaitable[Settle | None]]
 
-RETRIES = Backoff(first_seconds=1, most_seconds=300)
+RETRIES = Backoff(first_seconds=1, max_seconds=300)
 HAND_BACK_SECONDS = 5
 SETTLE_ATTEMPTS = 60  # about five minutes; a settle that never succeeds must free its slot
 UNKNOWN_KIND_WAIT_SECONDS = 5  # leaves a job of another version's kind to that version

@@ -61,7 +61,7 @@ def _shapers(settings: Settings, backends: Backends, scratch: Path) -> dict[Mode
     terms = LlmShaperConfig(
         threshold_characters=etl.postprocess_chunk_threshold_chars,
         chunk_characters=etl.postprocess_chunk_size_chars,
-        most_chunks=etl.postprocess_max_chunks,
+        max_chunks=etl.postprocess_max_chunks,
         chunk_strategy=etl.postprocess_chunk_strategy,
         repair_rounds=settings.llm.repair_rounds,
         side_by_side=settings.llm.concurrency,
@@ -80,7 +80,7 @@ def _config(settings: Settings) -> Config:
         task_timeout=etl.task_timeout,
         ocr_attempts=etl.ocr_max_attempts,
         postprocess_attempts=etl.postprocess_max_attempts,
-        backoff=Backoff(first_seconds=etl.retry_backoff_base_seconds, most_seconds=etl.retry_backoff_max_seconds),
+        backoff=Backoff(first_seconds=etl.retry_backoff_base_seconds, max_seconds=etl.retry_backoff_max_seconds),
         global_rule_enabled=etl.global_rule_enabled,
         global_rule_id=etl.global_rule_id,
         key_prefix=etl.redis_prefix,

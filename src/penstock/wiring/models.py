@@ -60,8 +60,8 @@ def mineru_terms(settings: Settings) -> MineruConfig:
         language=mineru.language,
         max_file_bytes=mineru.max_file_bytes,
         max_pages=mineru.max_pages,
-        most_document_bytes=etl.max_file_bytes,
-        most_document_pages=etl.max_pages,
+        max_document_bytes=etl.max_file_bytes,
+        max_document_pages=etl.max_pages,
     )
 
 

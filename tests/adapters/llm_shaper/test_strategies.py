@@ -34,7 +34,7 @@ from tests.fakes.models import (
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-SHORT = LlmShaperConfig(threshold_characters=400, chunk_characters=200, most_chunks=5)
+SHORT = LlmShaperConfig(threshold_characters=400, chunk_characters=200, max_chunks=5)
 FILLER = "Nothing is said here. " * 6
 
 
@@ -155,7 +155,7 @@ class TestSize:
     async def test_small_chunks_do_not_keep_a_short_document_from_being_asked_about_whole(
         self, shaper_harness: ShaperHarness
     ):
-        shaper_harness.terms = LlmShaperConfig(threshold_characters=3000, chunk_characters=1000, most_chunks=5)
+        shaper_harness.terms = LlmShaperConfig(threshold_characters=3000, chunk_characters=1000, max_chunks=5)
         options = {"chunk_size_chars": 200}
         shaped = await shaper_harness.shape(ModelThatReadsLabels(), "Name: Mill", *[FILLER] * 15, options=options)
         assert shaped.strategy == "direct-json"
@@ -318,7 +318,7 @@ class TestIdentity:
         for strategy, is_same in ((None, False), ("chunked-extract", False), ("direct-json", True)):
             rule = ExtractionRule(strategy=strategy)
             assert (before.identity(rule) == after.identity(rule)) is is_same
-        shaper_harness.terms = replace(shaper_harness.terms, repair_rounds=0, most_chunks=1, side_by_side=1)
+        shaper_harness.terms = replace(shaper_harness.terms, repair_rounds=0, max_chunks=1, side_by_side=1)
         assert shaper_harness.shaper(model).identity(ExtractionRule()) == after.identity(ExtractionRule())
 
     async def test_is_refused_without_a_model(self, shaper_harness: ShaperHarness):

@@ -156,7 +156,7 @@ class TestRefusedBeforeAnythingIsSent:
 
     async def test_one_of_more_pages_than_any_document_may_have(self, harness: ReaderHarness, cloud: MineruCloud):
         with pytest.raises(DocumentTooLarge, match="ETL_MAX_PAGES"):
-            await harness.read(cloud, making.pages_of("one", "two"), most_document_pages=1)
+            await harness.read(cloud, making.pages_of("one", "two"), max_document_pages=1)
         assert cloud.calls == []
 
     async def test_any_when_there_is_no_token(

@@ -375,7 +375,7 @@ class TestAResult:
     ):
         cloud.result = lambda tag, content: b"x" * 100_000
         with pytest.raises(MineruResultRefused, match="it has over 1000 bytes"):
-            await harness.read(cloud, PAPER, most_result_bytes=1000)
+            await harness.read(cloud, PAPER, max_result_bytes=1000)
 
     @pytest.mark.parametrize("listed", ["{half", '"a text"', "[1, null, {}]", '[{"type": "text", "page_idx": "x"}]'])
     async def test_with_an_odd_list_is_broken_or_empty_but_never_a_crash(

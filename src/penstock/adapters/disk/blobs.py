@@ -33,9 +33,9 @@ class DiskBlobs:
     async def create(self, key: str, chunks: Chunks, *, content_type: str | None = None) -> BlobReceipt:  # noqa: ARG002  (a file has no content type)
         return await self._store(key, chunks, writing.link_if_absent)
 
-    async def get(self, key: str, *, most_bytes: int = blobs.MAX_READ_BYTES) -> bytes:
+    async def get(self, key: str, *, max_bytes: int = blobs.MAX_READ_BYTES) -> bytes:
         blobs.check_key(key)
-        return await _in_thread(key, partial(reading.read_all, self._root, key, most_bytes))
+        return await _in_thread(key, partial(reading.read_all, self._root, key, max_bytes))
 
     async def read_range(self, key: str, start: int, stop: int) -> bytes:
         blobs.check_key(key)

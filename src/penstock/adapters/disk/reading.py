@@ -15,11 +15,11 @@ CHUNK_BYTES = 1024 * 1024
 READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC  # a planted FIFO must not block
 
 
-def read_all(root: Path, key: str, most_bytes: int) -> bytes:
+def read_all(root: Path, key: str, max_bytes: int) -> bytes:
     """Read a whole object."""
     with object_at(root, key) as file:
         size_bytes = os.fstat(file).st_size
-        check_read(key, size_bytes, most_bytes=most_bytes)
+        check_read(key, size_bytes, max_bytes=max_bytes)
         return read(file, 0, size_bytes)
 
 

@@ -93,9 +93,9 @@ class LlmShaper:
         self, filename: str, pages: Path, rule: ExtractionRule, config: LlmShaperConfig
     ) -> tuple[str, list[Chunk]]:
         """Choose the strategy, by the rule or the size of the document, and its chunks. Blocks."""
-        most = max(config.threshold_characters, self._config.chunk_characters * config.most_chunks)
+        most = max(config.threshold_characters, self._config.chunk_characters * config.max_chunks)
         try:
-            text = read_text(filename, pages, most_characters=most)
+            text = read_text(filename, pages, max_characters=most)
             length = sum(len(words) for _, words in text)
             by_size = DIRECT if length <= config.threshold_characters else config.chunk_strategy
             strategy = by_size if rule.strategy is None else str(rule.strategy)
@@ -104,10 +104,10 @@ class LlmShaper:
             if strategy == DIRECT:
                 whole = "".join(words for _, words in text)
                 return strategy, [Chunk(text=whole, first_page=text[0][0], last_page=text[-1][0])]
-            return strategy, chunk_pages(text, max_characters=config.chunk_characters, max_chunks=config.most_chunks)
+            return strategy, chunk_pages(text, max_characters=config.chunk_characters, max_chunks=config.max_chunks)
         except (TextTooLong, TooManyChunks) as error:
             raise DocumentHasTooManyChunks(
-                filename=filename, most=config.most_chunks, size=config.chunk_characters
+                filename=filename, most=config.max_chunks, size=config.chunk_characters
             ) from error
 
     async def _ground(
@@ -146,12 +146,12 @@ class TextTooLong(Exception):
     """The document has more text than a model may be asked about."""
 
 
-def read_text(filename: str, pages: Path, *, most_characters: int) -> list[tuple[int, str]]:
+def read_text(filename: str, pages: Path, *, max_characters: int) -> list[tuple[int, str]]:
     """The pages by number and text, each with its page mark. Blocks on the disk: call it in a thread."""
     try:
         with pages.open("rb") as file:
             lines = map(msgspec.json.Decoder(_PageText).decode, filter(bytes.strip, file))
-            read = list(_bounded(lines, most_characters))
+            read = list(_bounded(lines, max_characters))
     except msgspec.MsgspecError as error:
         raise DocumentUnreadable(filename=filename, kind="a file of pages", reason=str(error)) from error
     if not any(page.markdown.strip() for page in read):
@@ -159,10 +159,10 @@ def read_text(filename: str, pages: Path, *, most_characters: int) -> list[tuple
     return [(page.number, f"{page_marker(page.number)}\n\n{page.markdown}\n\n") for page in read]
 
 
-def _bounded(pages: Iterator[_PageText], most_characters: int) -> Iterator[_PageText]:
+def _bounded(pages: Iterator[_PageText], max_characters: int) -> Iterator[_PageText]:
     length = 0
     for page in pages:
         length += len(page.markdown)
-        if length > most_characters:
+        if length > max_characters:
             raise TextTooLong
         yield page

@@ -38,7 +38,7 @@ class LlmShaperConfig:
 
     threshold_characters: int = 30_000  # longer documents are split into chunks
     chunk_characters: int = 12_000
-    most_chunks: int = 50
+    max_chunks: int = 50
     chunk_strategy: str = SUMMARIZE
     repair_rounds: int = 2
     side_by_side: int = 4  # chunks of one document in parallel; the model port bounds the calls of the process

@@ -24,9 +24,9 @@ class MineruConfig:
     language: str = "ch"
     max_file_bytes: int = 200_000_000  # of one submitted file
     max_pages: int = 200  # of one file
-    most_document_bytes: int = 512 * MIB  # ETL_MAX_FILE_BYTES
-    most_document_pages: int = 5000  # ETL_MAX_PAGES
-    most_result_bytes: int = 1024 * MIB  # of one zip; mostly images
+    max_document_bytes: int = 512 * MIB  # ETL_MAX_FILE_BYTES
+    max_document_pages: int = 5000  # ETL_MAX_PAGES
+    max_result_bytes: int = 1024 * MIB  # of one zip; mostly images
 
     @property
     def resolved_protocol(self) -> Literal["cloud", "selfhosted"]:

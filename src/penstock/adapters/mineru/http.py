@@ -189,8 +189,8 @@ async def _save_body(response: aiohttp.ClientResponse, target: DownloadTarget) -
     with await asyncio.to_thread(target.path.open, "wb") as file:
         while piece := await response.content.read(PIECE_BYTES):
             written += len(piece)
-            if written > target.most_bytes:
-                raise MineruResultRefused(filename=target.filename, reason=f"it has over {target.most_bytes} bytes")
+            if written > target.max_bytes:
+                raise MineruResultRefused(filename=target.filename, reason=f"it has over {target.max_bytes} bytes")
             await asyncio.to_thread(file.write, piece)
     return response.status
 

@@ -92,7 +92,7 @@ class DownloadTarget:
     """Where a result is written, and its size limit."""
 
     path: Path
-    most_bytes: int
+    max_bytes: int
     filename: str
 
 

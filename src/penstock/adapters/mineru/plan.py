@@ -47,7 +47,7 @@ class PdfSplitter:
         """Refuse a document that is empty or too large."""
         if not source.size_bytes:
             raise DocumentEmpty(filename=source.filename)
-        most = self.config.most_document_bytes
+        most = self.config.max_document_bytes
         if source.size_bytes > most:
             reason = f"it has {source.size_bytes} bytes, and {most} may be read (ETL_MAX_FILE_BYTES)"
             raise DocumentTooLarge(filename=source.filename, reason=reason)
@@ -56,7 +56,7 @@ class PdfSplitter:
         """The plan for a document; raises an error about the document if it cannot be submitted."""
         if not await asyncio.to_thread(_is_pdf, path, source.filename):
             return self._plan_other(source)
-        survey = await self._run(survey_pdf, self.config.most_document_pages, source=source, path=path)
+        survey = await self._run(survey_pdf, self.config.max_document_pages, source=source, path=path)
         parts = await self._parts(path, source, survey.pages)
         return self._make_plan(source, PDF, parts)
 

@@ -66,7 +66,7 @@ class JobPoller:
     async def _fetch(self, part: DocumentPart, done: PartStatus) -> None:
         session, config = self._session, self._config
         async with session.target() as path:
-            target = DownloadTarget(path=path, most_bytes=config.most_result_bytes, filename=session.filename)
+            target = DownloadTarget(path=path, max_bytes=config.max_result_bytes, filename=session.filename)
             fetching = self._service.fetch(self._job, done, target)
             await with_heartbeat(fetching, session.heartbeat, self._clock, config.poll_interval)
             await session.take(part, path)

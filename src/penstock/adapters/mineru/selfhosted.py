@@ -104,7 +104,7 @@ class SelfHosted:
 
     async def _parse_synchronously(self, upload: _UploadFile, session: MineruSession) -> MineruJob:
         async with session.target() as path:
-            target = DownloadTarget(path=path, most_bytes=self._config.most_result_bytes, filename=upload.filename)
+            target = DownloadTarget(path=path, max_bytes=self._config.max_result_bytes, filename=upload.filename)
             reading = self._post_and_wait(upload, target)
             response = await with_heartbeat(reading, session.heartbeat, self._clock, self._config.poll_interval)
             self._check(response, upload.filename)

@@ -179,7 +179,7 @@ class MineruSession:
         self.kept[part.number] = kept
 
     async def _read_pages(self, part: DocumentPart, zipped: Path, start: int) -> UnpackedPages:
-        most = self.deps.config.most_document_pages
+        most = self.deps.config.max_document_pages
         arguments = (part.first, part.pages, start, most)
         with document_errors(self.filename, "MinerU's result"):
             try:

@@ -51,18 +51,18 @@ class _UnpackError(Exception):
 
 
 def read_pages_from(
-    file: BinaryIO, first: int, pages: int, start: int, most_pages: int
+    file: BinaryIO, first: int, pages: int, start: int, max_pages: int
 ) -> UnpackedPages | UnpackFailure:
     """Pages from index `start` on; `first` is the page number of index 0. `pages` is 0 if unknown."""
     try:
-        return _read_pages(file, first, pages, start, most_pages)
+        return _read_pages(file, first, pages, start, max_pages)
     except _UnpackError as error:
         return error.failure
     except BROKEN as error:
         return UnpackFailure(kind="broken", reason=f"it is not a complete zip ({type(error).__name__})")
 
 
-def _read_pages(file: BinaryIO, first: int, pages: int, start: int, most_pages: int) -> UnpackedPages:
+def _read_pages(file: BinaryIO, first: int, pages: int, start: int, max_pages: int) -> UnpackedPages:
     with zipfile.ZipFile(file) as archive:
         _check_names(archive)
         listed = _find(archive, LIST_NAME)
@@ -70,8 +70,8 @@ def _read_pages(file: BinaryIO, first: int, pages: int, start: int, most_pages: 
             return UnpackedPages(pages=(plain_page(first, _markdown(archive)),), by_page=False, following=None)
         entries = entries_by_page(_blocks(archive, listed), pages)
     count = pages or max(entries, default=0) + 1
-    if count > most_pages:
-        raise _UnpackError("refused", f"it has {count} pages, and {most_pages} may be read (ETL_MAX_PAGES)")
+    if count > max_pages:
+        raise _UnpackError("refused", f"it has {count} pages, and {max_pages} may be read (ETL_MAX_PAGES)")
     made: list[Page] = []
     size, index = 0, start
     while index < count and size < STRETCH_BYTES:
@@ -136,12 +136,12 @@ def _blocks(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Any:
         raise _UnpackError("broken", "its list of blocks is not JSON") from error
 
 
-def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most_bytes: int) -> bytes:
+def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, max_bytes: int) -> bytes:
     """Unpack an entry, up to a limit."""
     read = bytearray()
     with archive.open(entry) as stream:
         while chunk := stream.read(CHUNK_BYTES):
             read += chunk
-            if len(read) > most_bytes:
-                raise _UnpackError("refused", f"an entry unpacks to more than {most_bytes} bytes")
+            if len(read) > max_bytes:
+                raise _UnpackError("refused", f"an entry unpacks to more than {max_bytes} bytes")
     return bytes(read)

@@ -55,11 +55,11 @@ class S3Blobs:
     async def create(self, key: str, chunks: Chunks, *, content_type: str | None = None) -> BlobReceipt:
         return await self._store(key, chunks, content_type, self._create_whole, self._create_large)
 
-    async def get(self, key: str, *, most_bytes: int = blobs.MAX_READ_BYTES) -> bytes:
+    async def get(self, key: str, *, max_bytes: int = blobs.MAX_READ_BYTES) -> bytes:
         blobs.check_key(key)
         with mapped_errors(key):
             opened = await obstore.get_async(self._clients.fast, self._path(key))
-            blobs.check_read(key, opened.meta["size"], most_bytes=most_bytes)
+            blobs.check_read(key, opened.meta["size"], max_bytes=max_bytes)
             return bytes(await opened.bytes_async())
 
     async def read_range(self, key: str, start: int, stop: int) -> bytes:

@@ -173,10 +173,10 @@ class Submission:
     async def _fetch(self, outcome: DocumentOutcome, task: EtlTask, out: Path) -> DocumentOutcome:
         """Fetch the result: written to the folder at once, or kept for the table."""
         blobs = self._etl.blobs
-        value = msgspec.json.decode(await blobs.get(papers.result_key(task), most_bytes=MAX_BYTES))
+        value = msgspec.json.decode(await blobs.get(papers.result_key(task), max_bytes=MAX_BYTES))
         if output.is_table(out):
             return replace(outcome, value=value)
-        markdown = await blobs.get(papers.markdown_key(task), most_bytes=MAX_BYTES)
+        markdown = await blobs.get(papers.markdown_key(task), max_bytes=MAX_BYTES)
         output.write_files(out, outcome.name, value, markdown)
         return outcome
 

@@ -47,18 +47,18 @@ class UploadForm:
 
 
 @asynccontextmanager
-async def read_form(request: Request, folder: Path, *, most_bytes: int) -> AsyncIterator[UploadForm]:
+async def read_form(request: Request, folder: Path, *, max_bytes: int) -> AsyncIterator[UploadForm]:
     """Parse the form of a request; its file is at `path` until the block ends."""
     boundary = _boundary(request)
     length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length) > most_bytes + OVERHEAD_BYTES:
+    if length.isdecimal() and int(length) > max_bytes + OVERHEAD_BYTES:
         await drain_body(request.receive)
-        raise UploadTooLarge(most_bytes=most_bytes)
+        raise UploadTooLarge(most_bytes=max_bytes)
     await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
     path = folder / f"{secrets.token_hex(8)}.part"
     try:
         with await asyncio.to_thread(path.open, "wb") as file:
-            reader = _FormReader(boundary, UploadForm(path=path), most_bytes=most_bytes)
+            reader = _FormReader(boundary, UploadForm(path=path), max_bytes=max_bytes)
             await _read(request, reader, file)
         yield reader.form
     finally:
@@ -95,9 +95,9 @@ async def _next(request: Request) -> tuple[bytes, bool]:
 class _FormReader:
     """Incremental multipart parser."""
 
-    def __init__(self, boundary: bytes, form: UploadForm, *, most_bytes: int) -> None:
+    def __init__(self, boundary: bytes, form: UploadForm, *, max_bytes: int) -> None:
         self.form = form
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._headers: dict[bytes, bytes] = {}
         self._header, self._value = bytearray(), bytearray()
         self._name = ""
@@ -164,8 +164,8 @@ class _FormReader:
     def _add_data(self, raw: bytes, start: int, end: int) -> None:
         if self._in_file:
             self.form.size_bytes += end - start
-            if self.form.size_bytes > self._most_bytes:
-                raise UploadTooLarge(most_bytes=self._most_bytes)
+            if self.form.size_bytes > self._max_bytes:
+                raise UploadTooLarge(most_bytes=self._max_bytes)
             self._content.append(raw[start:end])
             return
         self._field += raw[start:end]

@@ -130,7 +130,7 @@ async def upload_and_submit(
     request: Request, caller: CurrentCaller, deps: DepsParam, localize: LocalizerParam
 ) -> Submitted:
     """A multipart form: `file`, `project_id`, and optionally `rule_id` and `force`. A rejected task stores no file."""
-    async with read_form(request, deps.scratch, most_bytes=deps.config.max_file_bytes) as form:
+    async with read_form(request, deps.scratch, max_bytes=deps.config.max_file_bytes) as form:
         given = _fields(form)
         document = UploadedDocument(
             file=form.path, filename=given.file, project_id=given.project_id, rule_id=given.rule_id
