@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pytest
 
-from penstock.adapters.postgres_notifier import LONGEST_BYTES, PostgresNotifier
+from penstock.adapters.postgres_notifier import MAX_PAYLOAD_BYTES, PostgresNotifier
 from penstock.adapters.redis.client import RedisClient
 from penstock.adapters.redis.messages import RedisNotifier
 from penstock.kernel.clock import Clock, ManualClock, SystemClock
@@ -145,7 +145,7 @@ async def test_every_channel_arrives_whatever_its_name(sqlite_url: str, open_not
     names = ["tickets:", "a b  c", "task:ü中'\"\\;--", "x" * 1000]
     async with two_processes(sqlite_url, open_notifier, still) as (here, there):
         listeners = [there.wakeups.listen([name]) for name in names]
-        await say(here, *names, "y" * (LONGEST_BYTES + 1))  # one that is too long for some may get lost, alone
+        await say(here, *names, "y" * (MAX_PAYLOAD_BYTES + 1))  # one that is too long for some may get lost, alone
         async with asyncio.timeout(20):
             await asyncio.gather(*(waiter.wait(seconds=NEVER_SECONDS) for waiter in listeners))
 

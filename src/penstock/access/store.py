@@ -254,8 +254,8 @@ async def find_session(tx: Tx, hashed: str) -> Session | None:
     row = (await tx.conn.execute(query)).one_or_none()
     if row is None:
         return None
-    *of_user, expires_at = row
-    return Session(user=_user(of_user), expires_at=expires_at)
+    *user_columns, expires_at = row
+    return Session(user=_user(user_columns), expires_at=expires_at)
 
 
 async def delete_session(tx: Tx, hashed: str) -> None:

@@ -75,8 +75,8 @@ class TextLines(logging.Formatter):
         """One line, followed by the indented lines of a traceback, so that none of them looks like a log line."""
         try:
             fields = "".join([f" {name}={_text(value)}" for name, value in _fields(record).items()])
-            of_request = f" [{mine}]" if (mine := _request_id(record)) else ""
-            line = f"{_time(record)} {record.levelname} {record.name}: {_message(record)}{fields}{of_request}"
+            request_suffix = f" [{mine}]" if (mine := _request_id(record)) else ""
+            line = f"{_time(record)} {record.levelname} {record.name}: {_message(record)}{fields}{request_suffix}"
             traceback = _traceback(record)
         except Exception as error:  # noqa: BLE001  (a value that cannot be formatted must not break the caller)
             return _fallback_line(record, error)

@@ -14,7 +14,7 @@ def piece(text: str, *, size: float = 10.0, height: float = 14.0, wider: float =
 
 def ratio(text: str, **looks: float) -> float:
     sizes = TextSizes.of([piece(TEXT), piece(TEXT), piece("Title", size=18, height=25)])
-    return sizes.of_line(*piece(text, **looks)) / sizes.letters
+    return sizes.line_size(*piece(text, **looks)) / sizes.letters
 
 
 def test_the_usual_size_is_that_of_most_letters():

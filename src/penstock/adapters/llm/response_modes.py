@@ -99,8 +99,8 @@ class CapabilityCache:
 def request_body(question: ChatRequest, model: str, capabilities: Capabilities, config: ChatConfig) -> JsonObject:
     """The JSON body of a request."""
     mode = capabilities.mode_for(question)
-    asked = _with_json_instruction(question.messages) if mode == "json_object" else question.messages
-    body: JsonObject = {"model": model, "messages": [{"role": turn.role, "content": turn.text} for turn in asked]}
+    messages = _with_json_instruction(question.messages) if mode == "json_object" else question.messages
+    body: JsonObject = {"model": model, "messages": [{"role": turn.role, "content": turn.text} for turn in messages]}
     if capabilities.takes_temperature:
         given = question.which.temperature
         body["temperature"] = config.temperature if given is None else given
@@ -121,10 +121,10 @@ def request_body(question: ChatRequest, model: str, capabilities: Capabilities, 
 
 def mode_of(body: JsonObject) -> ResponseMode:
     """The response mode of a request body."""
-    wanted = body.get("response_format", {"type": "plain"})
-    if wanted["type"] == "json_schema":
-        return "json_schema_strict" if wanted["json_schema"]["strict"] else "json_schema"
-    return "json_object" if wanted["type"] == "json_object" else "plain"
+    response_format = body.get("response_format", {"type": "plain"})
+    if response_format["type"] == "json_schema":
+        return "json_schema_strict" if response_format["json_schema"]["strict"] else "json_schema"
+    return "json_object" if response_format["type"] == "json_object" else "plain"
 
 
 def _with_json_instruction(messages: tuple[ChatMessage, ...]) -> tuple[ChatMessage, ...]:

@@ -82,23 +82,23 @@ class ModelSession:
         self, messages: Sequence[ChatMessage], target: TargetSchema, *, rounds: int | None = None
     ) -> JsonObject:
         """A value that satisfies the schema, or `ResultNotValid` after `rounds` repairs."""
-        most = self.repair_rounds if rounds is None else rounds
-        asked, turn = tuple(messages), 0
+        max_repairs = self.repair_rounds if rounds is None else rounds
+        prompt, turn = tuple(messages), 0
         while True:
-            reply = await self._ask(asked, target, turn)
+            reply = await self._request(prompt, target, turn)
             verdict = await self.check(reply.text, target)
             if verdict.is_valid:
                 return self.accept(verdict)
-            if turn == most:
+            if turn == max_repairs:
                 raise self.failure(verdict.problems)
-            asked, turn = retry_prompt(messages, reply.text, verdict.problems), turn + 1
+            prompt, turn = retry_prompt(messages, reply.text, verdict.problems), turn + 1
             self.repairs += 1
 
     async def prose(self, messages: Sequence[ChatMessage]) -> str:
         """A free-text answer. If it contains only reasoning, ask again: the chunk would be lost."""
         for turn in range(self.repair_rounds + 1):
             self.repairs += turn > 0
-            text = strip_reasoning((await self._ask(messages, turn=turn)).text).strip()
+            text = strip_reasoning((await self._request(messages, turn=turn)).text).strip()
             if text:
                 return text
         raise self.failure([ResponseProblem("", "the answer contains only reasoning")])
@@ -126,7 +126,7 @@ class ModelSession:
         more = len(problems) - SHOWN_PROBLEMS
         return ResultNotValid(repairs=self.repairs, problems=f"{shown}; and {more} more" if more > 0 else shown)
 
-    async def _ask(
+    async def _request(
         self, messages: Sequence[ChatMessage], target: TargetSchema | None = None, turn: int = 0
     ) -> ChatReply:
         question = ChatRequest(
@@ -146,9 +146,9 @@ class ModelSession:
         return reply
 
     def _fingerprint(self, question: ChatRequest, turn: int) -> str:
-        """Includes the turn: a model that repeats its answer is asked the same again and may answer differently."""
-        asked = msgspec.json.encode((self.model.identity(self.which), question, turn), order="sorted")
-        return hashlib.sha256(asked).hexdigest()
+        """Includes the turn: a model that repeats its answer is content the same again and may answer differently."""
+        content = msgspec.json.encode((self.model.identity(self.which), question, turn), order="sorted")
+        return hashlib.sha256(content).hexdigest()
 
     def usage(self, strategy: str) -> JsonObject:
         """Usage for this document, including calls of crashed workers. Null where the server reports nothing."""

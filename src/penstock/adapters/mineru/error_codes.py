@@ -44,7 +44,7 @@ class ReportedError:
         return f"{self.words} ({self.code})" if self.code else self.words
 
 
-def _key(error: ReportedError) -> PenstockError:
+def _key_refused(error: ReportedError) -> PenstockError:
     return MineruKeyRefused(reason=error.reason)
 
 
@@ -52,7 +52,7 @@ def _refused(error: ReportedError) -> PenstockError:
     return MineruRefused(filename=error.filename, reason=error.reason)
 
 
-def _away(error: ReportedError) -> PenstockError:
+def _unavailable(error: ReportedError) -> PenstockError:
     return MineruUnavailable(reason=error.reason)
 
 
@@ -64,11 +64,11 @@ def _lost(error: ReportedError) -> PenstockError:
     return MineruJobLost(job=error.job)
 
 
-def _full(error: ReportedError) -> PenstockError:
+def _busy(error: ReportedError) -> PenstockError:
     return MineruBusy(wait_seconds=FULL_SECONDS, reason=error.reason)
 
 
-def _tomorrow(error: ReportedError) -> PenstockError:
+def _quota_exhausted(error: ReportedError) -> PenstockError:
     there = error.now.astimezone(VENDOR_ZONE)
     midnight = there.replace(hour=0, minute=0, second=0, microsecond=0) + DAY
     return MineruQuotaExhausted(wait_seconds=(midnight - there).total_seconds(), reason=error.reason)
@@ -95,20 +95,20 @@ def _empty(error: ReportedError) -> PenstockError:
 
 
 ERRORS_BY_CODE: Mapping[str, Callable[[ReportedError], PenstockError]] = {
-    "A0202": _key,
-    "A0211": _key,
+    "A0202": _key_refused,
+    "A0211": _key_refused,
     "-500": _refused,
-    "-10001": _away,
+    "-10001": _unavailable,
     "-10002": _refused,
-    "-60001": _away,
+    "-60001": _unavailable,
     "-60002": _kind,
     "-60003": _unreadable,
     "-60004": _empty,
     "-60005": _too_large,
     "-60006": _too_large,
-    "-60007": _away,
+    "-60007": _unavailable,
     "-60008": _unread,
-    "-60009": _full,
+    "-60009": _busy,
     "-60010": _failed,
     "-60011": _lost,
     "-60012": _lost,
@@ -116,8 +116,8 @@ ERRORS_BY_CODE: Mapping[str, Callable[[ReportedError], PenstockError]] = {
     "-60015": _unreadable,
     "-60016": _failed,
     "-60017": _refused,
-    "-60018": _tomorrow,
-    "-60019": _tomorrow,
+    "-60018": _quota_exhausted,
+    "-60019": _quota_exhausted,
     "-60020": _failed,
     "-60021": _failed,
     "-60022": _failed,
@@ -126,7 +126,7 @@ ERRORS_BY_CODE: Mapping[str, Callable[[ReportedError], PenstockError]] = {
 
 def error_of_call(error: ReportedError) -> PenstockError:
     """The error of a failed call. Unknown codes count as transient: new ones appear without notice."""
-    return ERRORS_BY_CODE.get(error.code, _away)(error)
+    return ERRORS_BY_CODE.get(error.code, _unavailable)(error)
 
 
 def error_of_job(error: ReportedError) -> PenstockError:

@@ -27,7 +27,7 @@ MESSAGE_CHARACTERS = 200
 SHORT_CHARACTERS = 20  # of a state or a code; the longest has twelve
 REASONS = ("msg", "error", "message", "detail")  # fields with an error message
 MAX_REDIRECTS = 5
-ASK_SECONDS = 120.0
+REQUEST_SECONDS = 120.0
 MOVE_SECONDS = 300.0  # timeout of an upload or a download
 CONNECT_SECONDS = 30.0
 BUSY_SECONDS = 30.0  # for a 429 without a Retry-After
@@ -55,7 +55,7 @@ class MineruHttp:
     async def request(self, method: str, path: str, body: JsonObject | None = None) -> MineruResponse:
         """One API call to the endpoint."""
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
-        async with self._call(method, self._address + path, ASK_SECONDS, json=body, headers=headers) as response:
+        async with self._call(method, self._address + path, REQUEST_SECONDS, json=body, headers=headers) as response:
             return await self._parse(response)
 
     async def post_form(self, path: str, form: aiohttp.FormData) -> MineruResponse:

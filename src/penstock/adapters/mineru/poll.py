@@ -106,5 +106,5 @@ class JobPoller:
         )
 
     def _pause(self, error: MineruUnavailable | MineruBusy | None) -> float:
-        asked = error.wait_seconds if isinstance(error, MineruBusy) else 0.0
-        return min(max(self._config.poll_interval, asked), self._config.timeout)
+        requested = error.wait_seconds if isinstance(error, MineruBusy) else 0.0
+        return min(max(self._config.poll_interval, requested), self._config.timeout)

@@ -89,7 +89,7 @@ class RedisClient:
     def __init__(self, url: str, clock: Clock | None = None) -> None:
         self.raw = _client(url, seconds=ANSWER_SECONDS)
         # redis-py starts a task per command for the socket timeout, a third of the cost of a command.
-        # `_ask` bounds the whole call instead.
+        # `_send` bounds the whole call instead.
         self._quick = _client(url, seconds=None)
         self.breaker = CircuitBreaker("redis", clock or SystemClock(), reset_seconds=REST_SECONDS)
 
@@ -112,15 +112,15 @@ class RedisClient:
     async def execute(self, *command: Argument) -> Any:
         """Run one command; strings come back as bytes."""
         with self.mapped_errors():
-            return await self._ask(*command)
+            return await self._send(*command)
 
     async def run_script(self, script: Script, keys: Sequence[str], *arguments: Argument) -> Any:
         """Run a script and return its result."""
         with self.mapped_errors():
             try:
-                return await self._ask("EVALSHA", script.sha, len(keys), *keys, *arguments)
+                return await self._send("EVALSHA", script.sha, len(keys), *keys, *arguments)
             except NoScriptError:  # a new or flushed server; EVAL also loads the script
-                return await self._ask("EVAL", script.text, len(keys), *keys, *arguments)
+                return await self._send("EVAL", script.text, len(keys), *keys, *arguments)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -128,7 +128,7 @@ class RedisClient:
             with suppress(RedisError):  # the server may be down
                 await client.aclose(close_connection_pool=True)
 
-    async def _ask(self, *command: Argument) -> Any:
+    async def _send(self, *command: Argument) -> Any:
         async with asyncio.timeout(ANSWER_SECONDS):
             return await self._quick.execute_command(*command)  # type: ignore[no-untyped-call]  # redis-py's gap
 

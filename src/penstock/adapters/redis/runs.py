@@ -139,10 +139,10 @@ class RedisRunState:
         entries: list[RunEntry] = []
         last: str | bytes = after
         while len(entries) < limit:
-            wanted = min(BATCH, limit - len(entries))
-            seen, last, found = await self._redis.run_script(LIST, (LISTS + status,), status, self._now(), last, wanted)
+            batch = min(BATCH, limit - len(entries))
+            seen, last, found = await self._redis.run_script(LIST, (LISTS + status,), status, self._now(), last, batch)
             entries += [_entry(values[-1].decode(), values) for values in found]
-            if seen < wanted:
+            if seen < batch:
                 break
         return entries
 
@@ -150,10 +150,10 @@ class RedisRunState:
         """Delete expired entries; returns how many."""
         swept = 0
         while swept < limit:
-            wanted = min(BATCH, limit - swept)
-            dropped = await self._redis.run_script(SWEEP, (ENDS,), LISTS, self._now(), wanted)
+            batch = min(BATCH, limit - swept)
+            dropped = await self._redis.run_script(SWEEP, (ENDS,), LISTS, self._now(), batch)
             swept += dropped
-            if dropped < wanted:
+            if dropped < batch:
                 break
         return swept
 

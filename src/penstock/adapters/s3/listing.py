@@ -94,8 +94,8 @@ class MergedKeys:
         return self._blobs.pop(self._after)
 
 
-async def _read_range(list_page: ListPage, key_range: KeyRange, wanted: int, merged: MergedKeys) -> Iterator[KeyRange]:
-    size = min(max(min(key_range.most, wanted), key_range.least), MAX_LISTED)
+async def _read_range(list_page: ListPage, key_range: KeyRange, count: int, merged: MergedKeys) -> Iterator[KeyRange]:
+    size = min(max(min(key_range.most, count), key_range.least), MAX_LISTED)
     page = await list_page(key_range.prefix, key_range.start, size)
     inside = [blob for blob in page.blobs if blob.key.startswith(key_range.prefix)]  # some stores normalise a prefix
     useful = sum(map(merged.add, inside))
@@ -105,7 +105,7 @@ async def _read_range(list_page: ListPage, key_range: KeyRange, wanted: int, mer
         return iter([KeyRange(floor=key_range.floor, prefix=key_range.prefix, start=key_range.start_if_walking)])
     last = inside[-1].key
     if page.more:
-        probe = PROBE if size >= min(wanted, MAX_LISTED) else size * GROWTH
+        probe = PROBE if size >= min(count, MAX_LISTED) else size * GROWTH
         return _remaining_ranges(key_range.prefix, last, probe=probe, least=1 if useful else size * GROWTH)
     return iter([_range_below(last)] if len(page.blobs) >= size else [])  # SeaweedFS omits these at the end of a page
 

@@ -179,7 +179,7 @@ class _Layout:
         """Join a row outside a table into one line."""
         box, longest = bounding_box([line.box for line in row]), max(row, key=lambda line: line.width)
         has_wide_gap = any(other.box[0] - one.box[2] > WIDE_GAP * self._sizes.letters for one, other in pairwise(row))
-        size = self._sizes.of_line(longest.text, longest.box)
+        size = self._sizes.line_size(longest.text, longest.box)
         return TextLine(join_texts(line.text.strip() for line in row), *box, size, "", has_wide_gap)
 
     def _table_candidates(self, rows: Sequence[Row]) -> Iterator[list[Row]]:
@@ -195,7 +195,7 @@ class _Layout:
         yield from _split_table(run)
 
     def _is_heading(self, row: Row) -> bool:
-        return len(row) == 1 and self._sizes.of_line(row[0].text, row[0].box) > self._sizes.letters
+        return len(row) == 1 and self._sizes.line_size(row[0].text, row[0].box) > self._sizes.letters
 
 
 def _split_table(run: list[Row]) -> Iterator[list[Row]]:

@@ -44,7 +44,7 @@ class TextSizes:
             height=_median((box[3] - box[1] for _, box in pieces), counts) or 1.0,
         )
 
-    def of_line(self, text: str, box: Box) -> float:
+    def line_size(self, text: str, box: Box) -> float:
         """The font size of a line; most often the usual one."""
         wider, higher = _size(text, box) / self.letters, (box[3] - box[1]) / self.height
         if wider < SMALLER and higher < SMALLER_HEIGHT:

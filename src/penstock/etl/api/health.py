@@ -75,21 +75,21 @@ async def _counts(deps: Deps) -> tuple[int, int]:
     return depth, len(alive)
 
 
-async def _check(ask: Callable[[], Awaitable[object]] | None) -> Word:
-    if ask is None:
+async def _check(check: Callable[[], Awaitable[object]] | None) -> Word:
+    if check is None:
         return "unused"
 
     async def is_available() -> bool:
-        await ask()
+        await check()
         return True
 
     return "ok" if await _try(is_available) else "unwell"
 
 
-async def _try(ask: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+async def _try(check: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     """The answer of a check; None if it failed or timed out."""
     try:
-        return await Look(ask, fresh_seconds=0, patience_seconds=CHECK_SECONDS).answer()
+        return await Look(check, fresh_seconds=0, patience_seconds=CHECK_SECONDS).answer()
     except (PenstockError, LookTimedOut) as error:
         log.warning("etl health check failed: %r", error)
         return None

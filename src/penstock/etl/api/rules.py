@@ -96,7 +96,7 @@ class TrySample(BaseModel):
     task_id: int | None = Field(default=None, ge=1, le=MAX_ID)
 
     @model_validator(mode="after")
-    def _one_of_them(self) -> "TrySample":
+    def _require_exactly_one(self) -> "TrySample":
         if (self.markdown is None) == (self.task_id is None):
             raise PydanticCustomError("one_of", "Expected either markdown or task_id")
         return self

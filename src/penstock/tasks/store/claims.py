@@ -40,8 +40,8 @@ from penstock.tasks.store.tasks import TaskRow
 
 t = task.c
 SLOT = ParameterTable("slot", ("owner", "token", "pull_id", "actor"))  # one per task that may be claimed
-ASK = ParameterTable(
-    "ask", ("first", "actor", "detail", "request_id", "address")
+REQUEST = ParameterTable(
+    "request", ("first", "actor", "detail", "request_id", "address")
 )  # one per request; `first` is its first slot
 NAMED = ParameterTable("named", ("id",))
 HISTORY = ("project_pk", "queue_pk", "task_pk", "pull_id", "lease_token", "pulled_at", "pulled_by", "actor")
@@ -76,13 +76,17 @@ async def claim_offered(
     statement = _claim_by_shape(pull_filter.shape)
     values = pull_filter.values() | _common(time) | {"in_status": status.value}
     values["most"] = sum(grant.limit for grant in grants)
-    return await statement.rows(tx, values | statement.values(tx.on_postgres, slot=_slots(grants), ask=_asks(grants)))
+    return await statement.rows(
+        tx, values | statement.values(tx.on_postgres, slot=_slots(grants), request=_request_rows(grants))
+    )
 
 
 async def claim_offered_by_pk(tx: Tx, pks: Collection[str], grant: LeaseGrant, time: ClaimTime) -> Sequence[TaskRow]:
     """Claim those of these tasks that are offered."""
     statement = _claim_by_pk()
-    given = statement.values(tx.on_postgres, slot=_slots([grant]), ask=_asks([grant]), named=[(pk,) for pk in pks])
+    given = statement.values(
+        tx.on_postgres, slot=_slots([grant]), request=_request_rows([grant]), named=[(pk,) for pk in pks]
+    )
     return await statement.rows(tx, _common(time) | given)
 
 
@@ -98,31 +102,31 @@ def _slots(grants: Sequence[LeaseGrant]) -> list[tuple[str, ...]]:
     ]
 
 
-def _asks(grants: Sequence[LeaseGrant]) -> list[tuple[str, ...]]:
-    asks: list[tuple[str, ...]] = []
+def _request_rows(grants: Sequence[LeaseGrant]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
     first = 1
     for grant in grants:
         by, detail = grant.caller, {"by": grant.caller.name, "client": grant.owner, "pull_id": grant.pull_id}
-        asks.append((str(first), by.actor, to_json(detail), by.request_id, by.address))
+        rows.append((str(first), by.actor, to_json(detail), by.request_id, by.address))
         first += grant.limit
-    return asks
+    return rows
 
 
 @lru_cache(maxsize=512)
 def _claim_by_shape(shape: FilterShape) -> SelectThenWrite:
-    return SelectThenWrite(lambda _: offers.select_offered(shape), _writes, SLOT, ASK)
+    return SelectThenWrite(lambda _: offers.select_offered(shape), _writes, SLOT, REQUEST)
 
 
 @cache
 def _claim_by_pk() -> SelectThenWrite:
     return SelectThenWrite(
-        lambda given: offers.select_offered_by_pk(select(given.table("named").c.id)), _writes, SLOT, ASK, NAMED
+        lambda given: offers.select_offered_by_pk(select(given.table("named").c.id)), _writes, SLOT, REQUEST, NAMED
     )
 
 
 def _writes(tables: StatementTables) -> Sequence[Write]:
     """The statements that lease the selected tasks."""
-    chosen, ask = tables.rows_with(t.partition_key, t.queue_pk, t.scheduled_at).c, tables.table("ask")
+    chosen, request = tables.rows_with(t.partition_key, t.queue_pk, t.scheduled_at).c, tables.table("request")
     now, until = bindparam("now", type_=UtcTime), bindparam("until", type_=UtcTime)
     cells = (tables.cell("slot", name, chosen.n).label(name) for name in SLOT.columns)
     # `now` was read before the statement began; a task offered since then must not be pulled before it was offered.
@@ -135,14 +139,14 @@ def _writes(tables: StatementTables) -> Sequence[Write]:
         update(task).where(t.id == mine.id).values(hold),
         insert(task_pull).from_select(HISTORY, line, include_defaults=False),
         delete(task_offer_tag).where(task_offer_tag.c.task_pk.in_(select(tables.rows.c.id))),
-        insert_selected(_audit(tables, ask, now)),
+        insert_selected(_audit(tables, request, now)),
     ]
 
 
-def _audit(tables: StatementTables, ask: FromClause, now: BindParameter[datetime]) -> Select[Any]:
+def _audit(tables: StatementTables, request: FromClause, now: BindParameter[datetime]) -> Select[Any]:
     """Every pull is in the audit log: one line per request that got a task, which is when its first slot is filled."""
     taken = select(func.count()).select_from(tables.rows).scalar_subquery()
     target = bindparam("audit_target", type_=Text)
-    who = (ask.c.actor, ask.c.detail, ask.c.request_id, ask.c.address)
-    lines: Select[Any] = select(now, literal_column("'tasks.pull'", Text), target, *who)
-    return lines.where(cast(ask.c.first, Integer) <= taken)
+    columns = (request.c.actor, request.c.detail, request.c.request_id, request.c.address)
+    lines: Select[Any] = select(now, literal_column("'tasks.pull'", Text), target, *columns)
+    return lines.where(cast(request.c.first, Integer) <= taken)

@@ -178,7 +178,7 @@ def _by_rank(shape: FilterShape) -> Select[Any]:
         .where(*_conditions(shape), _between_ranks(t.priority))
         .order_by(t.priority, t.scheduled_at, t.id)
     )
-    return due.limit(_most()).with_for_update(skip_locked=True)  # SQLite renders nothing and has one writer
+    return due.limit(_limit()).with_for_update(skip_locked=True)  # SQLite renders nothing and has one writer
 
 
 def _by_tag(shape: FilterShape) -> Select[Any]:
@@ -191,7 +191,7 @@ def _by_tag(shape: FilterShape) -> Select[Any]:
         due = due.where(has.scalar_subquery().is_not(None))  # not EXISTS: a planner may start from that one, and sort
     due = due.where(_unindexed(*_conditions(shape), *_in_ranges(shape)))
     due = due.order_by(o.priority, o.scheduled_at, o.task_pk)
-    return due.limit(_most()).with_for_update(skip_locked=True, of=task)
+    return due.limit(_limit()).with_for_update(skip_locked=True, of=task)
 
 
 def _tagged(number: int) -> list[ColumnElement[bool]]:
@@ -213,9 +213,9 @@ def _by_range(shape: FilterShape) -> Select[Any]:
     for rank in range(HIGHEST, LOWEST + 1):
         one = literal_column(str(rank), Integer)
         scan = select(*COLUMNS).where(*_conditions(shape), *_in_ranges(shape), t.priority == one, _between_ranks(one))
-        scan = scan.order_by(leading, t.id).limit(_most()).with_for_update(skip_locked=True)
+        scan = scan.order_by(leading, t.id).limit(_limit()).with_for_update(skip_locked=True)
         scans.append(select(scan.subquery(f"rank_{rank}")))
-    return select(union_all(*scans).subquery("due")).limit(_most())
+    return select(union_all(*scans).subquery("due")).limit(_limit())
 
 
 def _conditions(shape: FilterShape) -> list[ColumnElement[bool]]:
@@ -249,5 +249,5 @@ def _between_ranks(rank: ColumnElement[int]) -> ColumnElement[bool]:
     return rank.between(bindparam("first", type_=Integer), bindparam("last", type_=Integer))
 
 
-def _most() -> Any:
+def _limit() -> Any:
     return bindparam("most", type_=Integer)

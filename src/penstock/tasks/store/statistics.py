@@ -232,10 +232,10 @@ async def count_finished(
     inside = and_(t.finished_at >= hour.c.start, t.finished_at < hour.c.end)
     counted: dict[tuple[datetime, Status], int] = {}
     for status in FINAL:
-        of_hour = select(hour.c.start, func.count()).join_from(hour, task, and_(inside, _finished(scope, status)))
+        per_hour = select(hour.c.start, func.count()).join_from(hour, task, and_(inside, _finished(scope, status)))
         if after is not None:
-            of_hour = of_hour.where(t.finished_at > after)
-        counted |= {(row[0], status): row[1] for row in await tx.conn.execute(of_hour.group_by(hour.c.start))}
+            per_hour = per_hour.where(t.finished_at > after)
+        counted |= {(row[0], status): row[1] for row in await tx.conn.execute(per_hour.group_by(hour.c.start))}
     return counted
 
 
