@@ -120,7 +120,7 @@ class Authenticator:
                     await store.move_last_used(tx, batch, apart=timedelta(seconds=LAST_USED_SECONDS))
         except Unavailable as error:
             self._last_used = used | self._last_used  # batches that were written are skipped next time
-            log.warning("Could not write when keys were last used, will retry: %s", error)
+            log.warning("cannot write when keys were last used, retrying later: %s", error)
 
     async def _by_key(self, secret: str) -> Caller:
         key = await self._keys.get(hash_secret(secret[:MAX_CHARACTERS]), self._find_key)

@@ -110,7 +110,7 @@ class Logins:
         if number < self._attempts:
             return
         account = f"user:{user.user_id}" if user else "unknown"  # never the name as typed: it may be a password
-        log.warning("Login locked after %d wrong passwords in a row: %s", number, account)
+        log.warning("login locked after %d wrong passwords in a row: %s", number, account)
         by = _from(user, origin) if user else "login"
         async with self._db.tx(actor="login") as tx:
             await audit.record(tx, by, "login.locked", account)

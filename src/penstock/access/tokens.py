@@ -61,7 +61,7 @@ class Tokens:
         try:
             return self._caller(await self._claims(token))
         except (jwt.PyJWTError, _ClaimError) as error:
-            log.debug("Token refused: %s", error)
+            log.debug("token refused: %s", error)
             raise InvalidToken from error
 
     async def refresh_keys(self) -> None:

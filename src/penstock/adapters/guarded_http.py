@@ -69,7 +69,7 @@ def _resolve_host(host: str) -> list[str]:
 
 
 class GuardedHttpClient:
-    """The `Poster` for webhooks. Create it inside a running loop; close it afterwards."""
+    """The `WebhookClient` that calls public addresses only. Create it inside a running loop; close it afterwards."""
 
     def __init__(self, policy: AddressFilter, *, seconds: float, dns: HostResolver | None = None) -> None:
         self._resolver = _GuardedResolver(policy, dns or SystemResolver())

@@ -23,7 +23,7 @@ def jwks_over_http(url: str) -> Fetch:
         try:
             return await _get(url)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            log.warning("Could not fetch the JWKS at %s: %r", url, error)  # callers must not learn our addresses
+            log.warning("cannot fetch the JWKS at %s: %r", url, error)  # callers must not learn our addresses
             raise JwksUnavailable(reason="the server does not respond as expected") from error
 
     return fetch

@@ -27,7 +27,7 @@ async def find_json(blobs: Blobs, key: str, kind: type[T]) -> T | None:
     except BlobNotFound:
         return None
     except (BlobTooLarge, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        log.warning("Ignoring invalid blob %s: %s", key, error)
+        log.warning("ignoring invalid blob %s: %s", key, error)
         return None
 
 

@@ -36,7 +36,7 @@ class ModelChoice:
 class ChatRequest:
     """A chat request. With a schema the reply is JSON, enforced as strictly as the server supports; without one, text.
 
-    `strict_schema` is the variant of the schema for strict mode, if there is one (see `extract/llm/strict.py`).
+    `strict_schema` is its variant for strict mode, if there is one (see `extract/llm/schema_variants.py`).
     """
 
     messages: tuple[ChatMessage, ...]

@@ -149,8 +149,8 @@ class ArtifactNotReady(Conflict):
     code = "NOT_THERE_YET"
     message = "Task {task_id} is {status}; its {what} does not exist."
     message_zh = "任务 {task_id} 处于 {status}；尚无 {what}。"
-    hint = "Ask again when the task is completed; retry it if it failed or was cancelled."
-    hint_zh = "请在任务完成后再试；失败或已取消的任务可以重试。"
+    hint = "Request it again when the task is completed; retry the task if it failed or was cancelled."
+    hint_zh = "请在任务完成后再次请求；失败或已取消的任务可以重试。"
 
 
 class RunCancelled(Conflict):
@@ -190,7 +190,7 @@ class WorkerStillRunning(Unavailable):
 
     code = "ETL_WORKER_STILL_THERE"
     message = "The artifacts of task {task_id} are kept until its worker has stopped."
-    message_zh = "在工作进程停止之前，任务 {task_id} 的对象将保留。"
+    message_zh = "在工作进程停止之前，任务 {task_id} 的产物将保留。"
     hint = "Retried automatically."
     hint_zh = "将自动重试。"
     internal_outage = True  # costs no attempt, for the same reason
@@ -213,7 +213,7 @@ class StageTimedOut(Unavailable):
     message = "Task timeout"
     message_zh = "任务超时"
     hint = "No progress for ETL_TASK_TIMEOUT seconds. Check the OCR or model provider, then retry the task."
-    hint_zh = "在 ETL_TASK_TIMEOUT 秒内没有进展。请检查服务方后重试。"
+    hint_zh = "在 ETL_TASK_TIMEOUT 秒内没有进展。请检查 OCR 或模型服务，然后重试任务。"
 
 
 class StageStale(Unavailable):

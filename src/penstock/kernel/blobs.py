@@ -33,7 +33,7 @@ class BadBlobKey(Invalid):
 
     code = "BAD_BLOB_KEY"
     message = "Invalid key {key!r}: {reason}."
-    message_zh = "不允许使用键 {key!r}：{reason}。"
+    message_zh = "无效的键 {key!r}：{reason}。"
     hint = "Use printable segments joined by '/', such as 'uploads/42/source.pdf'."
     hint_zh = "请使用以“/”连接的可打印片段，例如“uploads/42/source.pdf”。"
 
@@ -43,9 +43,9 @@ class BadBlobRange(Invalid):
 
     code = "BAD_BLOB_RANGE"
     message = "Invalid range {start} to {stop} of {key}: {reason}."
-    message_zh = "无法读取 {key} 的第 {start} 至 {stop} 字节：{reason}。"
+    message_zh = "{key} 的范围 {start} 至 {stop} 无效：{reason}。"
     hint = "A range is half-open, starts inside the object or at its end, and its stop is not before its start."
-    hint_zh = "范围为左闭右开，须从对象内部或其末尾开始，且不能倒退。"
+    hint_zh = "范围为左闭右开，须从对象内部或其末尾开始，且终点不得早于起点。"
 
 
 class BadBlobPage(Invalid):
@@ -53,7 +53,7 @@ class BadBlobPage(Invalid):
 
     code = "BAD_BLOB_PAGE"
     message = "Invalid page size {limit}: expected 1 to {most}."
-    message_zh = "每页可列出 1 至 {most} 个对象，请求的是 {limit} 个。"
+    message_zh = "每页数量 {limit} 无效：应为 1 至 {most}。"
     hint = "Request a smaller page and continue with `after`."
     hint_zh = "请缩小每页数量，并用 `after` 继续。"
 
@@ -63,7 +63,7 @@ class BadBlobLink(Invalid):
 
     code = "BAD_BLOB_LINK"
     message = "Invalid link lifetime of {seconds} seconds: expected 1 to {most}."
-    message_zh = "链接的有效期为 1 至 {most} 秒，请求的是 {seconds} 秒。"
+    message_zh = "链接有效期 {seconds} 秒无效：应为 1 至 {most} 秒。"
     hint = "Request a shorter lifetime; a new link can be created at any time."
     hint_zh = "请缩短有效期；需要时可随时生成新链接。"
 

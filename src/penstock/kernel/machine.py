@@ -16,7 +16,7 @@ class WrongState(Conflict):
     message = "Cannot {verb}: the {machine} is {state} and must be {allowed}."
     message_zh = "处于 {state} 状态的 {machine} 不能执行 {verb}；必须处于 {allowed}。"
     hint = "Read it again: it may have changed in the meantime."
-    hint_zh = "请重新读取：可能已被他人先行变更。"
+    hint_zh = "请重新读取：其间可能已发生变更。"
 
 
 class Machine(Generic[State]):

@@ -44,7 +44,7 @@ class JobTimedOut(Unavailable):
     message = "The job did not finish within {seconds:g} s."
     message_zh = "任务未在 {seconds:g} 秒内结束。"
     hint = "Give the job a longer timeout, or split it into smaller jobs."
-    hint_zh = "请给任务更多时间，或把它拆成更小的任务。"
+    hint_zh = "请为任务设置更长的超时，或把它拆成更小的任务。"
 
 
 class RunnerOptions(TypedDict, total=False):

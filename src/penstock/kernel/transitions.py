@@ -42,7 +42,7 @@ class MovedAlready(Conflict):
 
     code = "MOVED_ALREADY"
     message = "The {entity} {id} is no longer {state}; it was changed in the meantime."
-    message_zh = "{entity} {id} 已不再是 {state} 状态；已被他人先行变更。"
+    message_zh = "{entity} {id} 已不再是 {state} 状态；其间已发生变更。"
     hint = "Read it again and decide again."
     hint_zh = "请重新读取后再决定。"
 

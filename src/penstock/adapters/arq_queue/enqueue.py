@@ -68,7 +68,7 @@ def score(job: WaitingJob, now: datetime) -> int:
 
 
 class ArqEnqueuer:
-    """Enqueues ARQ jobs. As an outbox carrier it handles `JobsWaiting`."""
+    """Enqueues ARQ jobs. As an outbox sink it handles `JobsWaiting`."""
 
     channels: Collection[str] = frozenset({JobsWaiting.__name__})
 

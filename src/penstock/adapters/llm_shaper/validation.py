@@ -57,7 +57,7 @@ class AnswerChecker:
     async def find(
         self, filename: str, value: JsonObject, pages: Path, schema_json: bytes, *, null_ungrounded: bool
     ) -> Grounded:
-        """Where each value is in the document. `excess` is set if it is too large to ground."""
+        """Ground each value in the document. `limit_exceeded` is set if the result is too large for that."""
         async with self._scratch_file(msgspec.json.encode(value) + b"\n", pages) as path:
             try:
                 return await self.sandbox.run(self.ground, null_ungrounded, schema_json, file=path, limits=GROUNDING)

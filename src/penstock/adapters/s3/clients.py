@@ -19,7 +19,7 @@ WHOLE_TIME = timedelta(days=1)  # a body may take long as long as it makes progr
 
 @dataclass(frozen=True, kw_only=True)
 class S3Clients:
-    """Four clients of one bucket. The `_no_retry` ones never retry.
+    """Four clients of one bucket. `fast_no_retry` and `slow_no_retry` never retry.
 
     A conditional create must not be retried: if the first try succeeded and only its response was lost, the second
     would report that someone else has the key.

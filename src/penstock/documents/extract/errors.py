@@ -19,7 +19,7 @@ class FieldsTooCostly(TooLarge):
     code = "FIELDS_TOO_COSTLY"
     message = "Finding the fields of {filename} exceeds a limit: {reason}."
     message_zh = "查找 {filename} 的字段超出限制：{reason}。"
-    hint = "Ask for fewer fields, use simpler patterns, or split the document."
+    hint = "Request fewer fields, use simpler patterns, or split the document."
     hint_zh = "请减少字段、简化 pattern，或拆分文档。"
 
 

@@ -103,7 +103,7 @@ class TrySample(BaseModel):
 
 
 class PlaceView(BaseModel):
-    """A citation: where a value stands in the document."""
+    """A citation: where a value is in the document."""
 
     pointer: str = Field(description="A JSON Pointer into the value.")
     grounded: bool = Field(description="Whether the value was found in the document.")

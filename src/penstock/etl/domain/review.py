@@ -91,7 +91,7 @@ class CorrectionsFull(Conflict):
     message = "Task {task_id} would have more than {most} corrections, the maximum."
     message_zh = "任务 {task_id} 的更正数将超过上限 {most}。"
     hint = "Superseded and withdrawn ones count too. Correct whole objects at once, or improve the rule and retry."
-    hint_zh = "历史更正也计入。请一次更正整个部分，或改进规则后重试任务。"
+    hint_zh = "已被取代和已撤回的更正也计入。请一次更正整个对象，或改进规则后重试任务。"
 
 
 class ResultNotReviewable(TooLarge):
