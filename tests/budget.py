@@ -98,7 +98,8 @@ class CpuBudget:
         return self._config.getoption("dist", "no") != "no" and not hasattr(self._config, "workeroutput")
 
     def _slowness(self) -> float:
-        return sorted(self._calibrations)[len(self._calibrations) // 2] / CALIBRATION_SECONDS
+        """At least 1: a core that was quick while calibrating may have been slow in between."""
+        return max(1.0, sorted(self._calibrations)[len(self._calibrations) // 2] / CALIBRATION_SECONDS)
 
 
 def _folder_of(item: pytest.Item) -> str:

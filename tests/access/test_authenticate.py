@@ -308,7 +308,7 @@ class TestLastUsed:
         async with db.tx() as tx:
             await tx.conn.execute(text("ALTER TABLE api_key RENAME TO away"))
         await access.write_last_used()
-        assert "will retry" in caplog.text
+        assert "retrying later" in caplog.text
         async with db.tx() as tx:
             await tx.conn.execute(text("ALTER TABLE away RENAME TO api_key"))
         await access.write_last_used()

@@ -1,6 +1,7 @@
 """One call: a function by name, plain arguments, a file; its return value, or an error for a mistake of the caller."""
 
 import asyncio
+import gc
 import os
 import sys
 from pathlib import Path
@@ -98,6 +99,7 @@ class TestTheCaller:
         small = tmp_path / "small"
         small.write_bytes(b"\x01")
         await sandbox.guards()
+        gc.collect()  # what earlier tests left must not be closed while we count
         here, there = psutil.Process(), zygote()
         before = here.num_fds(), there.num_fds()
         for _ in range(20):
