@@ -89,6 +89,7 @@ async def _rival(url: str, owner: str, history: Path, chance: random.Random) -> 
                 end, how = await _end(db, queue, held, chance)
                 record = {"ids": [row.id for row in held], "since": since, "end": end, "how": how, "who": owner}
                 written.write(json.dumps(record) + "\n")
+                await asyncio.sleep(chance.random() * 0.02)  # SQLite's lock is not fair: let starved claimers in
             elif await _count_left(db) == 0:
                 break
             else:
