@@ -37,7 +37,7 @@ else
 endif
 
 storm: setup ## run what takes longer: kills and outages under load, real models, large files
-	$(BIN)/python -m pytest -q -m storm $(ARGS)
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m storm $(ARGS)
 
 check: setup ## format, lint, types, import contracts and repository rules
 	$(BIN)/ruff format --check .

@@ -14,9 +14,9 @@ import sqlalchemy
 from bench.comparison import Finding
 
 NAMES = (
-    "claims", "enqueue", "growth", "churn", "kills", "rivals", "arq", "sandbox", "listeners", "status", "pulls",
-    "pull_growth", "pull_storm", "etl_overhead", "etl_workers", "etl_memory", "etl_quality", "etl_again",
-    "etl_grounding", "etl_checks", "llm_rate",
+    "claims", "enqueue", "relay", "growth", "churn", "kills", "rivals", "arq", "sandbox", "listeners", "status",
+    "pulls", "pull_growth", "pull_storm", "neighbours", "list_growth", "etl_overhead", "etl_workers",
+    "etl_memory", "etl_quality", "etl_again", "etl_grounding", "etl_checks", "llm_rate",
 )  # fmt: skip
 MODULES = {"rivals": "claim_races", "listeners": "events", "etl_again": "etl_cache", "etl_checks": "etl_validation"}
 RESULTS = Path(__file__).parent / "results"

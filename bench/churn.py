@@ -37,7 +37,7 @@ async def _run(server: PostgresServer) -> list[Finding]:
     return [
         replace(claim, notes=notes),
         _finding("p95 of the settle, the same minute", [r.settles for r in rounds]),
-        _finding("p95 of a look for lapsed leases, the same minute", [r.rescues for r in rounds]),
+        _finding("p95 of a scan for expired leases, the same minute", [r.rescues for r in rounds]),
     ]
 
 

@@ -63,6 +63,14 @@ async def refill(dsn: str, rows: int) -> None:
     await connection.close()
 
 
+async def execute(dsn: str, *statements: str) -> None:
+    """Execute statements on a PostgreSQL database, each by itself."""
+    connection = await asyncpg.connect(dsn)
+    for statement in statements:
+        await connection.execute(statement)
+    await connection.close()
+
+
 async def fill_sqlite(db: Db, rows: int) -> None:
     """Fill the job table of a SQLite database with waiting rows."""
     async with db.tx() as tx:

@@ -16,10 +16,12 @@ from bench import databases
 from bench.comparison import ROUNDS, Finding, summary
 from bench.etl_documents import write_scan
 from bench.etl_pipeline import CALLER, PROJECT, EtlPipeline, cpu_seconds, in_fresh_process, working
-from penstock.documents.ocr.provider import Desk, OCRProvider, Reading, Source
-from penstock.etl import papers
+from penstock.documents.ocr.provider import OCRProvider, Reading, Source, StageContext
+from penstock.etl import artifacts
+from penstock.etl.api import actions
 from penstock.etl.domain import EtlTask
-from penstock.etl.submit import NewTask, submit
+from penstock.etl.module import etl_module
+from penstock.etl.submit import NewTask
 from penstock.kernel.json_object import JsonObject
 from penstock.settings import EtlSettings, Settings
 from penstock.wiring import open_runtime
@@ -42,10 +44,10 @@ class CountedReader:
         """The identity of the wrapped reader."""
         return self._reader.identity
 
-    async def read(self, source: Source, desk: Desk) -> Reading:
+    async def read(self, source: Source, context: StageContext) -> Reading:
         """Count the call and read."""
         self.calls += 1
-        return await self._reader.read(source, desk)
+        return await self._reader.read(source, context)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +99,7 @@ async def _open_works() -> AsyncIterator[tuple[EtlPipeline, CountedReader]]:
         settings = Settings(data_dir=folder, log_level="WARNING", etl=EtlSettings(ocr_profile="fast", worker_count=1))
         async with open_runtime(settings) as runtime:
             reader = CountedReader(runtime.modules.etl.provider)
-            modules = replace(runtime.modules, etl=replace(runtime.modules.etl, provider=reader))
+            modules = runtime.modules.replacing(etl_module(replace(runtime.modules.etl, provider=reader)))
             counted = replace(runtime, modules=modules)
             async with working(counted):
                 yield EtlPipeline(runtime=counted), reader
@@ -110,5 +112,5 @@ async def _read(pipeline: EtlPipeline, document: Path, names: Sequence[str]) -> 
 
 
 async def _send(pipeline: EtlPipeline, document: Path, name: str) -> EtlTask:
-    await pipeline.runtime.blobs.put(papers.raw_key(CALLER.user_id, PROJECT, name), document.read_bytes())
-    return await submit(pipeline.runtime.modules.etl, CALLER, NewTask(project_id=PROJECT, filename=name))
+    await pipeline.runtime.blobs.put(artifacts.raw_key(CALLER.user_id, PROJECT, name), document.read_bytes())
+    return await actions.submit_task(pipeline.runtime.modules.etl, CALLER, NewTask(project_id=PROJECT, filename=name))

@@ -50,9 +50,7 @@ def run() -> list[Finding]:
     what = f"a report of {MANY:,} pages beside one of {FEW}"
     return [
         _finding(f"peak memory of all processes, {what}", [(less.all, more.all) for less, more in rounds]),
-        _finding(
-            f"peak memory of the worker in_fresh_process, {what}", [(less.worker, more.worker) for less, more in rounds]
-        ),
+        _finding(f"peak memory of the worker alone, {what}", [(less.worker, more.worker) for less, more in rounds]),
         _finding(f"peak memory of its zygotes, {what}", [(less.zygotes, more.zygotes) for less, more in rounds]),
         _finding(f"peak memory of their children, {what}", [(less.children, more.children) for less, more in rounds]),
     ]

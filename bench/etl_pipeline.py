@@ -18,10 +18,11 @@ import psutil
 from bench import databases
 from penstock.access.domain import Caller, Scope
 from penstock.documents.ocr.provider import Source
-from penstock.etl import papers
+from penstock.etl import artifacts
+from penstock.etl.api import actions
 from penstock.etl.domain import EtlTask, Status
 from penstock.etl.store import tasks
-from penstock.etl.submit import NewTask, submit
+from penstock.etl.submit import NewTask
 from penstock.etl.worker import MODULE
 from penstock.kernel.events import CHANNEL
 from penstock.kernel.processes import ProcessKind
@@ -65,8 +66,10 @@ class EtlPipeline:
     async def send(self, document: Path, folder: str = "0") -> EtlTask:
         """Store a document and submit it."""
         name = f"{folder}/{document.name}"
-        await self.runtime.blobs.put(papers.raw_key(CALLER.user_id, PROJECT, name), document.read_bytes())
-        return await submit(self.runtime.modules.etl, CALLER, NewTask(project_id=PROJECT, filename=name, force=True))
+        await self.runtime.blobs.put(artifacts.raw_key(CALLER.user_id, PROJECT, name), document.read_bytes())
+        return await actions.submit_task(
+            self.runtime.modules.etl, CALLER, NewTask(project_id=PROJECT, filename=name, force=True)
+        )
 
     async def ended(self, task: EtlTask) -> EtlTask:
         """Wait until a task is completed."""
@@ -87,7 +90,7 @@ class EtlPipeline:
 
     async def markdown(self, task: EtlTask) -> str:
         """The markdown of a task."""
-        return (await self.runtime.blobs.get(papers.markdown_key(task))).decode()
+        return (await self.runtime.blobs.get(artifacts.markdown_key(task))).decode()
 
 
 @asynccontextmanager

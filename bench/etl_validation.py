@@ -1,8 +1,8 @@
 """Cost of validating a model's response. The reference is the whole post-processing stage.
 
 The model is a real one, small and local, so its stage is about as short as a model stage can be. The stage is
-`LlmShaper` from the pages to the grounded result; validation is decoding the answer in the sandbox and checking it
-against the schema.
+`LlmPostProcessor` from the pages to the grounded result; validation is decoding the answer in the sandbox and checking
+it against the schema.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from bench import databases
 from bench.comparison import ROUNDS, Finding, summary
 from penstock.adapters.disk import DiskBlobs
 from penstock.adapters.llm import DEFAULT, ChatCompletions, ChatConfig, ModelServer
-from penstock.adapters.llm_shaper import PRELOAD, LlmShaper
-from penstock.adapters.llm_shaper.validation import AnswerChecker
+from penstock.adapters.llm_postprocessor import PRELOAD, LlmPostProcessor
+from penstock.adapters.llm_postprocessor.validation import AnswerChecker
 from penstock.documents.ocr.provider import PAGES, Reading
 from penstock.documents.pages import Page, Span, write_page
 from penstock.documents.postprocessor import ExtractionRule
@@ -65,13 +65,13 @@ def run() -> list[Finding]:
 
 
 async def _measured(folder: Path, model: SmallModel) -> Finding:
-    async with _opened(folder, model) as (shaper, checker):
-        rounds = [await _round(shaper, checker, f"{FOLDER}{number}/") for number in range(ROUNDS)]
+    async with _opened(folder, model) as (post_processor, checker):
+        rounds = [await _round(post_processor, checker, f"{FOLDER}{number}/") for number in range(ROUNDS)]
     return summary("checking a model's answer beside the whole stage", "s", rounds, at_most=TARGET)
 
 
 @asynccontextmanager
-async def _opened(folder: Path, model: SmallModel) -> AsyncIterator[tuple[LlmShaper, AnswerChecker]]:
+async def _opened(folder: Path, model: SmallModel) -> AsyncIterator[tuple[LlmPostProcessor, AnswerChecker]]:
     clock, blobs = SystemClock(), DiskBlobs(folder / "blobs")
     db = open_db(f"sqlite:///{folder / 'checks.db'}", clock)
     server = ModelServer(name=DEFAULT, base_url=model.base_url, api_key=model.api_key, model=model.model)
@@ -80,22 +80,24 @@ async def _opened(folder: Path, model: SmallModel) -> AsyncIterator[tuple[LlmSha
     page = Page(number=1, origin="file", markdown="\n\n".join(LINES), spans=spans)
     await blobs.put(FOLDER + PAGES, write_page(page))
     async with Sandbox(preload=PRELOAD) as sandbox:
-        yield LlmShaper(chat, blobs, sandbox, folder), AnswerChecker(sandbox=sandbox, scratch=folder)
+        yield LlmPostProcessor(chat, blobs, sandbox, folder), AnswerChecker(sandbox=sandbox, scratch=folder)
     await chat.close()
     await db.close()
 
 
-async def _round(shaper: LlmShaper, checker: AnswerChecker, folder: str) -> tuple[float, float]:
+async def _round(post_processor: LlmPostProcessor, checker: AnswerChecker, folder: str) -> tuple[float, float]:
     """Seconds of the stage, and of the validation in it."""
     key = FOLDER + PAGES
     reading = Reading(markdown_key=key, pages_key=key, provider_task_id="bench", page_count=1)
     began = time.perf_counter()
-    shaped = await shaper.shape("invoice.txt", reading, ExtractionRule(json_schema=SCHEMA), SilentContext(folder))
+    extracted = await post_processor.extract(
+        "invoice.txt", reading, ExtractionRule(json_schema=SCHEMA), SilentContext(folder)
+    )
     stage = time.perf_counter() - began
-    answer, schema = msgspec.json.encode(shaped.value).decode(), msgspec.json.encode(SCHEMA)
+    answer, schema = msgspec.json.encode(extracted.value).decode(), msgspec.json.encode(SCHEMA)
     checks = []
     for _ in range(CHECKS):
         began = time.perf_counter()
-        assert (await checker.read("invoice.txt", answer, schema)).problems == ()
+        assert (await checker.validate("invoice.txt", answer, schema)).problems == ()
         checks.append(time.perf_counter() - began)
-    return stage, statistics.median(checks) * shaped.usage["calls"]
+    return stage, statistics.median(checks) * extracted.usage["calls"]

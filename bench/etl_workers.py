@@ -26,7 +26,7 @@ from penstock.settings import EtlSettings, Settings
 from penstock.wiring import open_runtime
 
 TASKS, PAGES = 8, 2
-MIN_GAIN = 1.6
+MIN_GAIN = 1.7
 READY_SECONDS = 120
 STOP_SECONDS = 30
 

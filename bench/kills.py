@@ -29,7 +29,7 @@ def _storm(database: str, url: str) -> Finding:
         verdict = asyncio.run(storm(url, Path(logs), kills=KILLS, freezes=FREEZES, seed=SEED))
     wrong = _wrong(verdict)
     return Finding(
-        what=f"jobs lost, doubled or settled late in {KILLS} kills and {FREEZES} freezes, {database}",
+        what=f"jobs lost, duplicated or settled late in {KILLS} kills and {FREEZES} freezes, {database}",
         unit="of all jobs",
         ours=wrong,
         reference=verdict.jobs,

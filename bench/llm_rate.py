@@ -127,4 +127,4 @@ def _limits(db: Db, link: RedisClient | None) -> RateLimits:
 
 async def _ask_on(chat: ChatCompletions, end: float) -> None:
     while time.monotonic() < end:
-        await chat.ask(QUESTION)
+        await chat.complete(QUESTION)

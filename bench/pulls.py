@@ -26,7 +26,7 @@ from penstock.access.domain import Scope
 from penstock.access.guard import requires
 from penstock.access.keys import ensure_admin_key
 from penstock.settings import Settings
-from penstock.web.app import ROUTERS, build_app
+from penstock.web.app import build_app, list_routers
 from penstock.web.server import serve_app
 from penstock.wiring import open_runtime
 from tests.journeys.command import free_port
@@ -118,7 +118,7 @@ def serve(settings: Settings, port: int) -> None:
 
 async def _serve(settings: Settings, port: int) -> None:
     async with open_runtime(settings) as runtime:
-        await serve_app(build_app(runtime, routers=[nothing, *ROUTERS]), host="127.0.0.1", port=port)
+        await serve_app(build_app(runtime, routers=[nothing, *list_routers(runtime)]), host="127.0.0.1", port=port)
 
 
 async def connect(port: int) -> HttpConnection:

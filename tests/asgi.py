@@ -110,11 +110,18 @@ def scope_of(
 
 
 async def call(
-    app: ASGIApp, method: str, target: str, body: object = None, *, headers: Headers = (), client: str = "127.0.0.1"
+    app: ASGIApp,
+    method: str,
+    target: str,
+    body: object = None,
+    *,
+    headers: Headers = (),
+    client: str = "127.0.0.1",
+    host: str | None = "localhost",
 ) -> Response:
     """Send a request; `body` is bytes as they are, or any other value as JSON."""
     raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-    given = [("host", "test"), ("content-type", "application/json"), *headers]
+    given = [*([("host", host)] if host is not None else []), ("content-type", "application/json"), *headers]
     path = unquote(target.partition("?")[0])
     connection = Connection([raw])
     await app(scope_of(method, target, given, path=path, client=client), connection.receive, connection.send)

@@ -1,8 +1,9 @@
 """CPU budget of `make test`: CPU seconds per folder, servers and child processes included.
 
 Each xdist worker charges what it and its descendants used to the file that ran. The controller adds up by folder and,
-with --cpu-budget, fails the run when a folder is over its budget. Machines differ and may be busy, so both ends of the
-run time a fixed piece of work, and the figures are scaled to the machine on which the budgets were set.
+with --cpu-budget, fails the run when a folder is over its budget. Machines differ and may be busy, so a calibration
+loop, a fixed piece of work, is timed at both ends of the run, and the figures are scaled to the machine on which the
+budgets were set.
 """
 
 import json
@@ -13,23 +14,25 @@ from typing import Any
 import psutil
 import pytest
 
-# CPU seconds per folder on the reference machine: a third more than the run that set them, nine minutes in all.
+# CPU seconds per folder on the reference machine: a fifth more than a run took, and 690 in all, the limit of make test.
 BUDGET = {
-    "access": 9,
-    "adapters": 60,
-    "checks": 11,
-    "cli": 20,
-    "conformance": 23,
-    "documents": 30,
+    "access": 14,
+    "adapters": 68,
+    "checks": 15,
+    "cli": 22,
+    "conformance": 30,
+    "documents": 26,
     "etl": 80,
     "fakes": 3,
-    "journeys": 50,
-    "kernel": 85,
-    "notify": 13,
+    "gateway": 12,
+    "journeys": 84,
+    "kernel": 100,
+    "notify": 12,
     "servers": 3,
     "start-up": 45,
-    "tasks": 88,
-    "web": 18,
+    "tasks": 140,
+    "web": 29,
+    "wiring": 3,
 }
 CALIBRATION_SECONDS = 0.0164  # of `_calibrate` on the reference machine
 PIECES = list(range(3000))

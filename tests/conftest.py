@@ -21,6 +21,7 @@ from penstock.kernel.clock import Clock, ManualClock, SystemClock
 from penstock.kernel.db import Db, Tx
 from penstock.kernel.ids import TimeIds
 from penstock.kernel.migrations import migrate
+from penstock.kernel.sequencer import Sequencer
 from tests.budget import CpuBudget
 from tests.compiled import share_compiled
 from tests.servers import seaweed, valkey
@@ -36,7 +37,7 @@ TEMPLATE = "penstock_template"
 def open_db(url: str, clock: Clock | None = None, **options: bool | int) -> Db:
     """A database with the outbox and the events attached, as wiring would open it."""
     clock = clock or SystemClock()
-    seams = {"post": outbox.post, "publish": events.publish}
+    seams = {"post": outbox.post, "publish": events.insert_events}
     db = Db.open(url, clock=clock, ids=TimeIds(clock), **seams, **options)  # type: ignore[arg-type]  # options are keywords of Db.open
     share_compiled(db)
     return db
@@ -84,6 +85,11 @@ async def rolled_back(db: Db) -> AsyncIterator[Tx]:
         async with db.tx() as tx:
             yield tx
             raise _Undo
+
+
+async def sequence(db: Db) -> None:
+    """Give every committed event its id, as a hub does before it reads."""
+    await Sequencer(db).catch_up()
 
 
 async def _migrate(url: str) -> None:
@@ -189,6 +195,23 @@ def db_url(request: pytest.FixtureRequest) -> str:
     """The URL of a migrated database: every test that asks for it runs on both."""
     url: str = request.getfixturevalue(f"{request.param}_url")
     return url
+
+
+@pytest.fixture(params=["sqlite", "postgres", "pooled"])
+def plan_url(request: pytest.FixtureRequest) -> tuple[str, bool]:
+    """The URL of a migrated database for tests of plans, and whether it is as behind a transaction pooler: sessions of
+    PostgreSQL then have no settings, and every statement is planned anew."""
+    pooled = request.param == "pooled"
+    return request.getfixturevalue("postgres_url" if pooled else f"{request.param}_url"), pooled
+
+
+@pytest.fixture
+async def plan_db(plan_url: tuple[str, bool], clock: ManualClock) -> AsyncIterator[Db]:
+    """An open database for tests of plans."""
+    url, pooled = plan_url
+    db = open_db(url, clock, pooled=pooled)
+    yield db
+    await db.close()
 
 
 @pytest.fixture

@@ -80,9 +80,9 @@ async def _look(url: str) -> None:
 
 
 async def look(db: Db) -> None:
-    """Let PostgreSQL note how large its tables are."""
-    async with db.autocommit() as tx:
-        await tx.conn.execute(text("VACUUM ANALYZE"))
+    """Let PostgreSQL note how large its tables are. Not in a transaction, even behind a pooler."""
+    async with db._writer.connect() as conn:
+        await conn.execute(text("VACUUM ANALYZE"))
 
 
 @contextmanager
@@ -100,7 +100,7 @@ def recorded(db: Db, table: str) -> Iterator[Recorded]:
     def attach(connection: Any, *_: object) -> None:
         connection.driver_connection.add_query_logger(lambda said: keep(said.query, said.args))
 
-    hooks = [("before_cursor_execute", note)] + ([("checkout", attach)] if db.on_postgres else [])
+    hooks = [("before_cursor_execute", note)] + ([("checkout", attach)] if db.database_name == "postgresql" else [])
     engines = {db._writer.sync_engine, db._reader.sync_engine}
     for engine, hook in itertools.product(engines, hooks):
         event.listen(engine, *hook)
@@ -111,7 +111,7 @@ def recorded(db: Db, table: str) -> Iterator[Recorded]:
 
 async def explain(db: Db, statement: str, parameters: Any) -> list[str]:
     """The plan's steps, a line each."""
-    if db.on_postgres:
+    if db.database_name == "postgresql":
         return list(steps(await plan_of(db, statement, parameters)))
     async with db.tx() as tx:
         rows = await tx.conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", _once(parameters))

@@ -9,11 +9,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.settings import BadSetting, EtlSettings, LlmSettings, MineruSettings, Settings, describe, load, unknown
+from penstock.settings import (
+    BadSetting,
+    EtlSettings,
+    GatewaySettings,
+    LlmSettings,
+    MineruSettings,
+    Settings,
+    describe,
+    load,
+    unknown,
+)
 
+PARTS = {"gateway": GatewaySettings, "etl": EtlSettings, "llm": LlmSettings, "mineru": MineruSettings}
 OF_PARTS = {
     known.metadata["env"]: (part, known)
-    for part, kind in {"etl": EtlSettings, "llm": LlmSettings, "mineru": MineruSettings}.items()
+    for part, kind in {
+        "gateway": GatewaySettings,
+        "etl": EtlSettings,
+        "llm": LlmSettings,
+        "mineru": MineruSettings,
+    }.items()
     for known in fields(kind)
 }
 OF_PROCESS = {known.metadata["env"]: known for known in fields(Settings) if known.metadata}
@@ -87,6 +103,19 @@ def test_a_value_that_is_not_a_choice_is_refused_with_the_choices():
 def test_a_misspelt_variable_is_reported_with_a_suggestion():
     environ = {"PENSTOCK_REDIS_URI": "redis://h", "PENSTOCK_XYZZY": "1", "PENSTOCK_WORKERS": "2", "HOME": "/"}
     assert unknown(environ) == {"PENSTOCK_REDIS_URI": "PENSTOCK_REDIS_URL", "PENSTOCK_XYZZY": ""}
+
+
+def test_a_misspelt_variable_of_a_module_is_reported_too():
+    misspelt = {
+        "PULL_TIME_OUT": "PULL_TIMEOUT",
+        "ETL_QUEUESIZE": "ETL_QUEUE_SIZE",
+        "LLM_APIKEY": "LLM_API_KEY",
+        "MINERU_ENDPOINT": "MINERU_API_ENDPOINT",
+        "TASK_EXPIRED_ACTIONS": "TASK_EXPIRED_ACTION",
+        "LLM_NOTHING_LIKE_IT": "",
+    }
+    foreign = {"TASK_ID": "7", "RESET_COLOR": "1", "ETL_REDIS_URL": "redis://h", "AWS_PROFILE": "p"}
+    assert unknown(dict.fromkeys(misspelt, "1") | foreign) == misspelt
 
 
 def test_no_secret_is_shown():
@@ -172,7 +201,7 @@ def test_settings_cannot_be_changed():
 def test_the_description_has_every_setting_once_with_a_sentence():
     described = describe()
     assert [one.env for one in described] == list(KNOWN)
-    families = ("PENSTOCK_", "AWS_", "OTEL_", "PULL_", "TASK_", "RESET_", "RERUN_", "ETL_", "LLM_", "MINERU_")
+    families = ("PENSTOCK_", "AWS_", "OTEL_", "PULL_", "TASK_", "RESET_", "RERUN_", "GW_", "ETL_", "LLM_", "MINERU_")
     assert all(one.env.startswith(families) for one in described)
     assert all(one.doc.endswith(".") and one.default for one in described)
 

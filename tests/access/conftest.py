@@ -8,17 +8,20 @@ from argon2 import PasswordHasher
 from fastapi import APIRouter, FastAPI
 
 from penstock.access import api, keys
+from penstock.access.allowed_hosts import AllowedHosts
+from penstock.access.api.logins import Logins
 from penstock.access.authenticate import Authenticator
-from penstock.access.domain import IssuedKey, NewKey, Scope
+from penstock.access.domain import Caller, IssuedKey, NewKey, Scope
 from penstock.access.guard import CurrentCaller, requires
-from penstock.access.login import Logins
 from penstock.access.passwords import Passwords
 from penstock.access.tokens import Tokens
 from penstock.kernel.db import Db
 from penstock.kernel.http.envelope import EnvelopeRoute, Said, SayHere
-from tests.asgi import Response, call
+from tests.asgi import Headers, Response, call
+from tests.contract import RouteContract
 
 SECRET = "a shared secret of more than thirty-two bytes"
+ROOT = Caller(name="root", user_id=1, scope=Scope.ADMIN)
 ATTEMPTS, LOCK_SECONDS, SESSION_SECONDS = 3, 60.0, 3600.0
 
 sample = APIRouter(prefix="/api/v1/sample", route_class=EnvelopeRoute)
@@ -37,6 +40,9 @@ async def push(caller: CurrentCaller, say: SayHere) -> Said[int]:
 Make = Callable[..., Awaitable[IssuedKey]]
 
 
+CONTRACT = RouteContract([route for router in api.ROUTERS for route in router.routes])
+
+
 @dataclass
 class AccessClient:
     """The app, and requests to it."""
@@ -51,12 +57,17 @@ class AccessClient:
             given.append(("Authorization", f"Bearer {headers['bearer']}"))
         else:
             given.append(("X-API-Key", key or self.admin))
-        return await call(self.app, method, path, body, headers=given)
+        return await self._call(method, path, body, given)
 
     async def request_anonymously(self, method: str, path: str, body: object = None, **headers: str) -> Response:
         """Send a request without a credential."""
         given = [(name.replace("_", "-"), value) for name, value in headers.items()]
-        return await call(self.app, method, path, body, headers=given)
+        return await self._call(method, path, body, given)
+
+    async def _call(self, method: str, path: str, body: object, headers: Headers) -> Response:
+        response = await call(self.app, method, path, body, headers=headers)
+        CONTRACT.check(method, path, response)
+        return response
 
 
 @pytest.fixture
@@ -89,8 +100,9 @@ def make(db: Db) -> Make:
 @pytest.fixture
 async def client(db: Db, access: Authenticator, logins: Logins) -> AccessClient:
     app = FastAPI()
-    app.state.db, app.state.access, app.state.logins = db, access, logins
-    app.router.routes += [*api.router.routes, *sample.routes]  # as wiring does; including them would build each anew
+    app.state.db, app.state.access, app.state.logins, app.state.hosts = db, access, logins, AllowedHosts()
+    for router in (*api.ROUTERS, sample):  # as wiring does; including them would build each anew
+        app.router.routes += router.routes
     async with db.tx() as tx:
         admin = await keys.first_admin_key(tx)
     assert admin is not None

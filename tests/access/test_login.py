@@ -8,14 +8,15 @@ from argon2 import PasswordHasher
 from sqlalchemy import func, select, text
 
 from penstock.access import audit, store
+from penstock.access.api.logins import Logins
 from penstock.access.credentials import hash_secret
 from penstock.access.domain import Scope
 from penstock.access.errors import AlreadyInitialised, LoginBusy, LoginLocked, WrongLogin
-from penstock.access.login import MAX_SESSIONS, Login, Logins, Origin
+from penstock.access.login import MAX_SESSIONS, Login, Origin
 from penstock.access.passwords import MAX_WAITING, Passwords
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
-from tests.access.conftest import ATTEMPTS, LOCK_SECONDS, SESSION_SECONDS
+from tests.access.conftest import ATTEMPTS, LOCK_SECONDS, ROOT, SESSION_SECONDS
 from tests.conftest import open_db
 
 PASSWORD = "correct horse"
@@ -23,7 +24,7 @@ PASSWORD = "correct horse"
 
 @pytest.fixture
 async def ann(logins: Logins) -> None:
-    await logins.init("Ann", PASSWORD)
+    await logins.init("Ann", PASSWORD, by=ROOT)
 
 
 async def tries(logins: Logins, name: str, password: str) -> str:
@@ -43,13 +44,13 @@ async def lock(logins: Logins, name: str) -> None:
 class TestInit:
     async def test_the_first_user_is_an_admin(self, logins: Logins):
         assert not await logins.is_initialised()
-        user = await logins.init("Ann", PASSWORD)
+        user = await logins.init("Ann", PASSWORD, by=ROOT)
         assert (user.username, user.user_id, user.role, user.scope) == ("Ann", 1, "admin", Scope.ADMIN)
         assert await logins.is_initialised()
 
     async def test_a_second_init_is_refused(self, logins: Logins, ann: None):
         with pytest.raises(AlreadyInitialised):
-            await logins.init("mallory", "mallory's password")
+            await logins.init("mallory", "mallory's password", by=ROOT)
         assert await tries(logins, "mallory", "mallory's password") == "WRONG_LOGIN"
 
     async def test_of_concurrent_inits_in_several_processes_one_succeeds(self, db_url: str, passwords: Passwords):
@@ -57,7 +58,7 @@ class TestInit:
 
         async def init(number: int) -> bool:
             try:
-                await Logins(processes[number % 4], passwords).init(f"user {number}", PASSWORD)
+                await Logins(processes[number % 4], passwords).init(f"user {number}", PASSWORD, by=ROOT)
             except AlreadyInitialised:
                 return False
             return True
@@ -91,7 +92,7 @@ class TestLogin:
         assert await tries(logins, name, PASSWORD) == "in"
 
     async def test_a_password_is_the_same_however_an_accent_is_typed(self, logins: Logins):
-        await logins.init("ann", "caf\u00e9 au lait")
+        await logins.init("ann", "caf\u00e9 au lait", by=ROOT)
         assert await tries(logins, "ann", "cafe\u0301 au lait") == "in"
 
     @pytest.mark.parametrize(("name", "password"), [("ann", "wrong"), ("ann", ""), ("nobody", PASSWORD), ("", "")])
@@ -131,7 +132,7 @@ class TestLogin:
 
     async def test_what_happened_is_in_the_audit_log_with_the_address(self, db: Db, logins: Logins):
         origin = Origin(request_id="req-1", address="192.0.2.1")
-        await logins.init("ann", PASSWORD, origin=origin)
+        await logins.init("ann", PASSWORD, by=ROOT, origin=origin)
         made = await logins.login("ann", PASSWORD, origin=origin)
         await logins.logout(made.token, by=made.user.caller())
         async with db.read() as tx:
@@ -175,6 +176,25 @@ class TestLockOut:
         clock.advance(seconds=LOCK_SECONDS)
         assert await tries(logins, "ann", "wrong") == "WRONG_LOGIN"
         assert await tries(logins, "ann", PASSWORD) == "in"
+
+    async def test_wrong_passwords_from_elsewhere_do_not_lock_the_only_admin_out(self, logins: Logins, ann: None):
+        stranger, home = Origin(address="198.51.100.7"), Origin(address="192.0.2.1")
+        for _ in range(ATTEMPTS):
+            with pytest.raises(WrongLogin):
+                await logins.login("ann", "wrong", origin=stranger)
+        with pytest.raises(LoginLocked):
+            await logins.login("ann", PASSWORD, origin=stranger)
+        assert (await logins.login("ann", PASSWORD, origin=home)).user.username == "Ann"
+        with pytest.raises(LoginLocked):  # a login at home does not unlock the name elsewhere
+            await logins.login("ann", PASSWORD, origin=stranger)
+
+    async def test_all_addresses_of_an_ipv6_network_count_as_one(self, logins: Logins, ann: None):
+        for number in range(ATTEMPTS):
+            with pytest.raises(WrongLogin):
+                await logins.login("ann", "wrong", origin=Origin(address=f"2001:db8::{number}"))
+        with pytest.raises(LoginLocked):
+            await logins.login("ann", PASSWORD, origin=Origin(address="2001:db8::ffff"))
+        await logins.login("ann", PASSWORD, origin=Origin(address="2001:db8:1::1"))
 
     async def test_other_names_are_not_locked(self, logins: Logins, ann: None):
         await lock(logins, "nobody")

@@ -5,19 +5,19 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import Table, select
 
-from penstock.access import audit, keys, store
+from penstock.access import audit, keys, login_attempts, store
+from penstock.access.api.logins import Logins
 from penstock.access.errors import LoginLocked, WrongLogin
-from penstock.access.login import Logins
+from penstock.access.worker import cleaner
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
-from penstock.wiring.modules import access_cleaner
-from tests.access.conftest import LOCK_SECONDS, SESSION_SECONDS, Make
+from tests.access.conftest import LOCK_SECONDS, ROOT, SESSION_SECONDS, Make
 
 YEAR = timedelta(days=365)
 
 
 async def clean(db: Db) -> None:
-    await access_cleaner(db, audit_age=YEAR, lock=timedelta(seconds=LOCK_SECONDS)).run()
+    await cleaner(db, audit_age=YEAR, lock=timedelta(seconds=LOCK_SECONDS)).run()
 
 
 async def left(db: Db, table: Table) -> int:
@@ -63,7 +63,7 @@ async def test_keys_are_deleted_a_year_after_they_ended(db: Db, make: Make, cloc
 
 
 async def test_sessions_are_deleted_when_they_expire(db: Db, logins: Logins, clock: ManualClock):
-    await logins.init("ann", "correct horse")
+    await logins.init("ann", "correct horse", by=ROOT)
     await logins.login("ann", "correct horse")
     clock.advance(seconds=SESSION_SECONDS)
     await clean(db)
@@ -83,9 +83,9 @@ async def test_attempts_are_deleted_when_they_no_longer_count_and_locks_when_the
             await logins.login("locked", "wrong")
     clock.advance(seconds=LOCK_SECONDS - 1)
     await clean(db)
-    assert await left(db, store.login_attempt) == 2
+    assert await left(db, login_attempts.login_attempt) == 2
     with pytest.raises(LoginLocked):
         await logins.login("locked", "wrong")
     clock.advance(seconds=2)
     await clean(db)
-    assert await left(db, store.login_attempt) == 0
+    assert await left(db, login_attempts.login_attempt) == 0

@@ -5,13 +5,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 
-from penstock.access import audit, store
+from penstock.access import audit, login_attempts, store
 from penstock.access.credentials import hash_secret
-from penstock.kernel.bulk import insert_rows
 from penstock.kernel.db import Db, Tx
-from tests.plans import explain, reads_a_whole_table, recorded, sorts
+from penstock.kernel.dialect.bulk import insert_rows
+from tests.plans import explain, look, reads_a_whole_table, recorded, sorts
 
 Verb = Callable[[Tx], Awaitable[object]]
 DAY = timedelta(days=1)
@@ -25,8 +24,10 @@ VERBS: list[tuple[str, str, Verb]] = [
     ("console_session", "console_session", lambda tx: store.find_session(tx, "x")),
     ("console_session", "ix_console_session_expires_at", lambda tx: store.delete_sessions(tx, before=tx.now, limit=10)),
     ("console_user", "login", lambda tx: store.find_user(tx, "ann")),
-    ("login_attempt", "login_attempt", lambda tx: store.delete_attempt(tx, hash_secret("ann"))),
-    ("login_attempt", "ix_login_attempt_last_at", lambda tx: store.delete_attempts(tx, before=tx.now, limit=10)),
+    ("login_attempt", "login_attempt", lambda tx: login_attempts.delete_one(tx, hash_secret("ann"))),
+    ("login_attempt", "login_attempt", lambda tx: login_attempts.delete_of(tx, hash_secret("ann"))),
+    ("setup_token", "setup_token", lambda tx: store.is_setup_token(tx, "x")),
+    ("login_attempt", "ix_login_attempt_last_at", lambda tx: login_attempts.delete_old(tx, before=tx.now, limit=10)),
     ("audit_log", "audit_log", lambda tx: audit.list_lines(tx, before=100)),
     ("audit_log", "ix_audit_log_actor", lambda tx: audit.list_lines(tx, actor="actor 7", before=ROWS)),
     ("audit_log", "ix_audit_log_action", lambda tx: audit.list_lines(tx, action="action 7")),
@@ -35,8 +36,9 @@ VERBS: list[tuple[str, str, Verb]] = [
 
 
 @pytest.fixture
-async def full(db: Db) -> Db:
+async def full(plan_db: Db) -> Db:
     """Tables large enough that reading one whole, or sorting it, would not be the cheapest."""
+    db = plan_db
     times = [db.clock.now() + timedelta(seconds=number - ROWS / 2) for number in range(ROWS)]
     async with db.tx() as tx:
         key = ("id", "name", "hash", "prefix", "user_id", "scope", "created_at", "created_by", "expires_at")
@@ -54,13 +56,14 @@ async def full(db: Db) -> Db:
             tx, store.console_session, session, [(f"h{n}", f"u{n}", at, at) for n, at in enumerate(times)]
         )
         attempt = ("login_hash", "failures", "last_at", "locked_until")
-        await insert_rows(tx, store.login_attempt, attempt, [(f"h{n}", 1, at, at) for n, at in enumerate(times)])
+        await insert_rows(
+            tx, login_attempts.login_attempt, attempt, [(f"h{n}", 1, at, at) for n, at in enumerate(times)]
+        )
         line = ("at", "actor", "action", "target", "detail", "request_id", "address")
         rows = [(at, f"actor {n % 50}", f"action {n % 20}", "t", {}, "", "") for n, at in enumerate(times)]
         await insert_rows(tx, audit.audit_log, line, rows)
-    if db.on_postgres:
-        async with db.autocommit() as tx:
-            await tx.conn.execute(text("VACUUM ANALYZE"))
+    if db.database_name == "postgresql":
+        await look(db)
     return db
 
 

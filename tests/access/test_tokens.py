@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.access.domain import Caller, Scope
+from penstock.access.domain import Caller, ProjectAccess, Scope
 from penstock.access.errors import BadTokenSettings, InvalidToken
 from penstock.access.jwks import JwkSet
 from penstock.access.tokens import MAX_BYTES, Tokens, parse_algorithms
@@ -72,7 +72,14 @@ async def refused(tokens: Tokens, token: str) -> None:
 
 class TestAccepted:
     async def test_one_signed_with_the_secret(self, tokens: Tokens, good: dict[str, Any]):
-        assert await tokens.verify(by_secret(good)) == Caller(name="user:5", user_id=5, scope=Scope.WRITE)
+        assert await tokens.verify(by_secret(good)) == Caller(
+            name="user:5",
+            user_id=5,
+            scope=Scope.WRITE,
+            projects=ProjectAccess(),
+            task_scope=Scope.READ,
+            may_pull=False,
+        )
 
     @pytest.mark.parametrize("make", [Signer.rsa, Signer.ec, Signer.ed])
     async def test_one_signed_by_a_published_key(self, make: Any, clock: ManualClock, good: dict[str, Any]):
@@ -88,10 +95,24 @@ class TestAccepted:
         await refused(of_two, signer.sign(good))
 
     async def test_all_the_claims_we_know(self, tokens: Tokens, good: dict[str, Any]):
-        more = {"merchant_id": 9, "role": "editor", "scope": "read"}
+        more = {"merchant_id": 9, "role": "editor", "scope": "read", "projects": ["a", "b"]}
         assert await tokens.verify(by_secret(good | more)) == Caller(
-            name="user:5", user_id=5, scope=Scope.READ, merchant_id=9, role="editor"
+            name="user:5",
+            user_id=5,
+            scope=Scope.READ,
+            merchant_id=9,
+            role="editor",
+            projects=ProjectAccess(ids=frozenset({"a", "b"}), merchant_id=9),
         )
+
+    async def test_an_admin_who_is_kept_to_projects_is_an_admin_nowhere_else(
+        self, tokens: Tokens, good: dict[str, Any]
+    ):
+        kept = await tokens.verify(by_secret(good | {"scope": "admin", "projects": ["a"]}))
+        assert not kept.is_admin
+        assert kept.covers(Scope.ADMIN, in_projects=True)
+        assert not kept.covers(Scope.ADMIN, in_projects=False)
+        assert kept.covers(Scope.WRITE, in_projects=False)
 
     async def test_the_role_admin_grants_nothing(self, tokens: Tokens, good: dict[str, Any]):
         plain = await tokens.verify(by_secret(good | {"role": "admin"}))
@@ -190,7 +211,8 @@ class TestForgeries:
             {"user_id": None}, {"user_id": "5"}, {"user_id": 5.0}, {"user_id": True}, {"user_id": 0}, {"user_id": -1},
             {"user_id": 2**63}, {"merchant_id": "9"}, {"merchant_id": 0}, {"role": 5}, {"role": "a\nb"},
             {"role": "r" * 101}, {"scope": "root"}, {"scope": ["admin"]}, {"scope": ""}, {"scope": None},
-            {"scope": "read write"},
+            {"scope": "read write"}, {"projects": "a"}, {"projects": [1]}, {"projects": [""]},
+            {"projects": ["a" * 256]}, {"projects": ["a"] * 101},
         ],
         ids=str,
     )  # fmt: skip

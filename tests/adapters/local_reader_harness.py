@@ -16,7 +16,7 @@ Sandboxes = tuple[Sandbox, Sandbox]
 
 
 @dataclass
-class NotingDesk:
+class RecordingContext:
     """A stage context that records its progress."""
 
     folder: str = "users/7/etl_artifacts/1/1/"
@@ -39,7 +39,7 @@ class ReaderHarness:
     engine: Sandbox
     scratch: Path
     limits: ReaderLimits = field(default_factory=ReaderLimits)
-    desk: NotingDesk = field(default_factory=NotingDesk)
+    context: RecordingContext = field(default_factory=RecordingContext)
 
     async def read(self, content: bytes, filename: str = "paper.pdf") -> Reading:
         receipt = await self.blobs.put("users/7/raw/1/paper", content)
@@ -52,7 +52,7 @@ class ReaderHarness:
             limits=self.limits,
         )
         source = Source(key=receipt.key, filename=filename, size_bytes=receipt.size_bytes)
-        return await reader.read(source, self.desk)
+        return await reader.read(source, self.context)
 
     async def pages(self, reading: Reading) -> list[Page]:
         return list(read_pages(io.BytesIO(await self.blobs.get(reading.pages_key))))
@@ -60,9 +60,13 @@ class ReaderHarness:
     async def markdown(self, reading: Reading) -> str:
         return (await self.blobs.get(reading.markdown_key)).decode()
 
+    def leftovers(self) -> list[Path]:
+        """Temporary files, in the scratch folder and in that of the store."""
+        return [*self.scratch.glob("*"), *(self.scratch.parent / "blobs/incoming").glob("*")]
+
     async def keys(self) -> set[str]:
-        listed = await self.blobs.list(self.desk.folder)
-        return {blob.key.removeprefix(self.desk.folder) for blob in listed.blobs}
+        listed = await self.blobs.list(self.context.folder)
+        return {blob.key.removeprefix(self.context.folder) for blob in listed.blobs}
 
 
 @asynccontextmanager

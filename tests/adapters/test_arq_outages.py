@@ -7,11 +7,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 
 import pytest
-from redis.exceptions import RedisError
 from sqlalchemy import func, select
 
 from penstock.adapters.arq_queue import ArqEnqueuer, ArqReconciler, ArqWorkers
-from penstock.adapters.arq_queue.workers import ArqClient
 from penstock.adapters.redis.client import RedisClient
 from penstock.adapters.redis.messages import RedisNotifier
 from penstock.kernel.clock import SystemClock
@@ -19,9 +17,9 @@ from penstock.kernel.db import Db, Tx
 from penstock.kernel.job_dispatch import dispatch_by_outbox
 from penstock.kernel.maintenance import Maintenance
 from penstock.kernel.notifier import run_notifier
-from penstock.kernel.outbox import Relay
 from penstock.kernel.queue import Job, JobQueue, JobState, NewJob, get_job, job
 from penstock.kernel.rate_limits import SqlRateLimits
+from penstock.kernel.relay import Relay
 from penstock.kernel.runner import JobHandler, Runner, Settle
 from penstock.kernel.runstate import SqlRunState
 from penstock.kernel.scheduler import Scheduler
@@ -42,7 +40,7 @@ class Runtime:
         self.db, self.redis_client = open_db(url), RedisClient(redis_url)
         self.queue = JobQueue(dispatch=dispatch_by_outbox)
         tickets = ArqEnqueuer(self.redis_client, self.db.clock)
-        relay = Relay(self.db, {}, carriers=[tickets], owner=owner)
+        relay = Relay(self.db, {}, sinks=[tickets], owner=owner)
         runner = Runner(self.db, self.queue, {"k": handler}, owner=owner, grace_seconds=0)
         day = timedelta(days=1)
         upkeep = Maintenance(self.db, jobs=self.queue, relay=relay, history=day, dead_letters=day)
@@ -52,7 +50,7 @@ class Runtime:
         periodic_tasks.append(ArqReconciler(self.db, self.queue, tickets).periodic_task())
         self._parts = (
             relay.run,
-            ArqWorkers(self.redis_client, runner, slots=4).run,
+            ArqWorkers(self.redis_client, runner, slots=4, result_seconds=0).run,
             Scheduler(self.db, periodic_tasks, owner=owner).run,
             lambda: run_notifier(self.db.wakeups, RedisNotifier(self.redis_client, owner=owner)),
         )
@@ -112,25 +110,6 @@ async def test_a_job_that_runs_when_redis_dies_ends_well_and_the_next_comes_when
         await wait_until(lambda: runtime.is_done("running"))
         redis.start_again()
         await wait_until(lambda: runtime.is_done("next"))
-
-
-async def test_a_redis_that_stops_answering_during_a_watch_costs_no_connection(redis: ValkeyServer):
-    redis_client = RedisClient(redis.url)
-    client = ArqClient(redis_client.raw.connection_pool)
-
-    async def watch_and_freeze() -> None:
-        async with client.pipeline() as pipe:
-            await pipe.watch("a")
-            redis.pause()
-
-    try:
-        with pytest.raises(RedisError):
-            await watch_and_freeze()
-    finally:
-        redis.resume()
-    assert not redis_client.raw.connection_pool._in_use_connections
-    assert await client.exists("a") == 0
-    await redis_client.close()
 
 
 class Disturbance:

@@ -6,7 +6,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
+from arq.jobs import serialize_job
 
 from penstock.adapters.arq_queue import ArqEnqueuer
 from penstock.adapters.arq_queue.enqueue import queue_name, score
@@ -16,7 +18,7 @@ from penstock.kernel.clock import ManualClock, SystemClock
 from penstock.kernel.database_errors import DatabaseUnavailable
 from penstock.kernel.db import Db, Tx
 from penstock.kernel.job_dispatch import JobsWaiting, WaitingJob, dispatch_by_outbox
-from penstock.kernel.outbox import Parcel
+from penstock.kernel.outbox import OutboxMessage
 from penstock.kernel.partitions import pause, resume
 from penstock.kernel.queue import Job, JobQueue, JobState, NewJob
 from tests.conformance.shop import ArqShop
@@ -49,9 +51,9 @@ async def arq_jobs_in(redis_client: RedisClient, module: str = "") -> list[str]:
     return [name.decode() for name in await redis_client.raw.zrange(queue_name(module), 0, -1)]
 
 
-def parcel(*jobs: WaitingJob) -> Parcel:
+def message(*jobs: WaitingJob) -> OutboxMessage:
     payload = {"jobs": JobsWaiting.of(jobs).jobs}
-    return Parcel(id="msg_1", channel="JobsWaiting", dedup_key="k", payload=payload, created_at=NOW)
+    return OutboxMessage(id="msg_1", channel="JobsWaiting", dedup_key="k", payload=payload, created_at=NOW)
 
 
 class TestEnqueue:
@@ -59,20 +61,17 @@ class TestEnqueue:
         enqueuer = ArqEnqueuer(redis_client, ManualClock(NOW))
         assert await enqueuer.push([JOB]) == 1
         assert await enqueuer.push([JOB]) == 0
-        await enqueuer.carry(parcel(JOB))
-        assert await arq_jobs_in(redis_client) == ["a:0"]
-        assert await redis_client.raw.keys("arq:*") == [b"arq:job:a:0"]
+        await enqueuer.deliver_many([message(JOB)])
+        assert await arq_jobs_in(redis_client) == ["a"]
+        assert await redis_client.raw.keys("arq:*") == [b"arq:job:a"]
 
     async def test_a_module_may_have_a_queue_by_another_name(self, redis_client: RedisClient):
         names = {"etl": "my-documents"}
         job = replace(JOB, module="etl")
         await ArqEnqueuer(redis_client, ManualClock(NOW), names=names).push([JOB, job])
-        assert await redis_client.raw.zrange("my-documents", 0, -1) == [b"a:0"]
-        assert await arq_jobs_in(redis_client) == ["a:0"]
+        assert await redis_client.raw.zrange("my-documents", 0, -1) == [b"a"]
+        assert await arq_jobs_in(redis_client) == ["a"]
         assert await arq_jobs_in(redis_client, "etl") == []
-
-    async def test_another_attempt_has_its_own_arq_job(self, redis_client: RedisClient):
-        assert await ArqEnqueuer(redis_client, ManualClock(NOW)).push([JOB, replace(JOB, attempt=1)]) == 2
 
     async def test_urgent_jobs_come_first_then_older_ones_and_none_is_lost_in_rounding(self):
         moments = [NOW - timedelta(days=900), NOW - timedelta(milliseconds=1), NOW]
@@ -87,7 +86,7 @@ class TestEnqueue:
         assert score(replace(JOB, due_at=due_at), NOW) == due_at.timestamp() // 0.001 + 1
         far = SystemClock().now() + timedelta(days=3)
         await ArqEnqueuer(redis_client, SystemClock()).push([replace(JOB, due_at=far)])
-        days = await redis_client.raw.pttl("arq:job:a:0") / 86_400_000
+        days = await redis_client.raw.pttl("arq:job:a") / 86_400_000
         assert 3.9 < days <= 4
 
     async def test_ids_of_any_characters_run_once_each(self, shop: ArqShop):
@@ -104,9 +103,16 @@ class TestEnqueue:
         assert after - before <= 2
         assert len(await arq_jobs_in(shop.redis_client)) == 1000
 
-    async def test_nothing_is_left_in_redis_when_all_is_done(self, shop: ArqShop):
-        await shop.add(*(NewJob(kind="note", module=module) for module in ("", "etl") * 20))
+    async def test_nothing_but_results_is_left_in_redis_when_all_is_done(self, shop: ArqShop):
+        ids = await shop.add(*(NewJob(kind="note", module=module) for module in ("", "etl") * 20))
         await shop.run(modules=("", "etl"))
+        left = await shop.redis_client.raw.keys("*")
+        assert sorted(left) == sorted(f"arq:result:{name}".encode() for name in ids)
+        assert 0 < await shop.redis_client.raw.pttl(left[0]) <= 3_600_000
+
+    async def test_without_results_nothing_is_left_in_redis_when_all_is_done(self, shop: ArqShop):
+        await shop.add(*(NewJob(kind="note") for _ in range(20)))
+        await shop.run(result_seconds=0)
         assert await shop.redis_client.raw.keys("*") == []
 
 
@@ -130,12 +136,23 @@ class TestTakingJobs:
         assert await shop.crew().run_until_empty() == 1
         assert (await shop.get("a")).attempts == 1
 
-    async def test_arq_jobs_of_a_dead_worker_do_not_hide_those_behind_them(self, shop: ArqShop):
-        await shop.add(*(NewJob(kind="note") for _ in range(350)))
+    async def test_an_arq_job_without_content_is_dropped(self, shop: ArqShop):
+        await shop.add(*(NewJob(kind="note", id=name) for name in ("lost", "here")))
         await shop.deliver()
-        for name in (await arq_jobs_in(shop.redis_client))[:250]:
-            await shop.redis_client.raw.psetex(f"arq:in-progress:{name}", 60_000, b"1")
-        assert await shop.crew().run_until_empty() == 100
+        await shop.redis_client.raw.delete("arq:job:lost")
+        assert await shop.crew().run_until_empty() == 1
+        assert await arq_jobs_in(shop.redis_client) == []
+        await shop.run()
+        assert sorted(shop.noted) == ["here", "lost"]
+
+    async def test_arq_jobs_of_earlier_versions_are_dropped_and_their_rows_run(self, shop: ArqShop):
+        await shop.add(NewJob(kind="note", id="a"))
+        content = serialize_job("penstock.job", ("a",), {}, None, 1, serializer=msgspec.json.encode)
+        await shop.redis_client.raw.set("arq:job:a:0", content)
+        await shop.redis_client.raw.zadd(queue_name(""), {"a:0": 1})
+        await shop.run()
+        assert shop.noted == ["a"]
+        assert await arq_jobs_in(shop.redis_client) == []
 
     async def test_a_restricted_module_is_skipped_and_its_jobs_run_when_it_opens(
         self, shop: ArqShop, clock: ManualClock
@@ -237,12 +254,12 @@ class TestReconciling:
         await shop.deliver()
         await shop.redis_client.raw.flushall()
         await shop.reconciler.run()
-        assert await arq_jobs_in(shop.redis_client) == [f"{name}:0" for name in ids]
+        assert await arq_jobs_in(shop.redis_client) == ids
 
     async def test_a_long_backlog_is_walked_in_passes_and_its_front_in_each(self, shop: ArqShop):
         ids = await shop.add(*(NewJob(kind="note") for _ in range(4 * PAGE)))
         await shop.deliver()
-        first, last = f"{ids[0]}:0", f"{ids[-1]}:0"
+        first, last = ids[0], ids[-1]
         for turn in range(4):
             if turn == 1:
                 await forget(shop.redis_client, last)
@@ -265,10 +282,10 @@ class TestReconciling:
         await shop.add(NewJob(kind="note", id="urgent", priority=1, delay_seconds=60))
         await shop.add(*(NewJob(kind="note") for _ in range(10)))
         await shop.deliver()
-        assert (await arq_jobs_in(shop.redis_client))[-1] == "urgent:0"
+        assert (await arq_jobs_in(shop.redis_client))[-1] == "urgent"
         clock.advance(seconds=60)
         await shop.reconciler.run()
-        assert (await arq_jobs_in(shop.redis_client))[0] == "urgent:0"
+        assert (await arq_jobs_in(shop.redis_client))[0] == "urgent"
 
 
 async def forget(redis_client: RedisClient, name: str) -> None:

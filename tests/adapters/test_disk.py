@@ -128,7 +128,7 @@ class TestForeignFiles:
 
     async def test_a_store_that_cannot_work_says_why_and_keeps_the_cause(self, tmp_path):
         (tmp_path / "file").write_bytes(b"")
-        with pytest.raises(BlobsUnavailable, match="File exists") as failed:
+        with pytest.raises(BlobsUnavailable, match="Not a directory") as failed:
             await DiskBlobs(tmp_path / "file").put("a", b"x")
         assert isinstance(failed.value.__cause__, OSError)
         assert failed.value.retryable
@@ -155,7 +155,7 @@ for key in ("old", "new"):
         with child(root, self.SCRIPT) as process:
             said, _ = process.communicate()
         assert process.returncode == 0
-        expected = [f"There is no space left to write {key}. False {errno.EFBIG}" for key in ("old", "new")]
+        expected = [f"There is no space left to write {key}. True {errno.EFBIG}" for key in ("old", "new")]
         assert said.splitlines() == [line for line in expected for _ in range(4)]
         assert await blobs.get("old") == b"o" * 2_000_000
         assert await stored(blobs) == ["old"]

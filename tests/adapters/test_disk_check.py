@@ -22,7 +22,7 @@ async def test_a_folder_that_can_be_written_to_is_well_and_stays_clean(root):
 
 async def test_a_folder_that_cannot_be_written_to_is_told(tmp_path):
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(BlobsUnavailable, match="File exists") as failed:
+    with pytest.raises(BlobsUnavailable, match="Not a directory") as failed:
         await DiskBlobs(tmp_path / "file").check()
     assert failed.value.internal_outage
 

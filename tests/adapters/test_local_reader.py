@@ -66,16 +66,16 @@ class TestATextPdf:
     async def test_leaves_nothing_behind_but_its_results(self, harness: ReaderHarness):
         await harness.read(making.report())
         assert await harness.keys() == {"mineru.md", "pages.jsonl", "pages/done.json"}
-        assert list(harness.scratch.iterdir()) == []
+        assert harness.leftovers() == []
 
     async def test_of_a_thousand_pages_is_read_in_order_with_progress(self, harness: ReaderHarness):
         reading = await harness.read(making.pages_of(*(f"This is page {at} of many" for at in range(1, 1001))))
         pages = await harness.pages(reading)
         assert [page.markdown for page in pages] == [f"This is page {at} of many" for at in range(1, 1001)]
         assert (await harness.markdown(reading)).count("<!-- page ") == 1000
-        assert harness.desk.told == sorted(harness.desk.told)
-        assert len(harness.desk.told) >= 10
-        assert harness.desk.told[-1] == (1000, 1000)
+        assert harness.context.told == sorted(harness.context.told)
+        assert len(harness.context.told) >= 10
+        assert harness.context.told[-1] == (1000, 1000)
 
     async def test_with_an_empty_password_is_read(self, harness: ReaderHarness):
         assert "harbour" in await harness.markdown(await harness.read(making.locked(making.report(), user="")))
@@ -107,7 +107,7 @@ class TestAScan:
         pages = await harness.pages(reading)
         assert [page.origin for page in pages] == ["text", "ocr", "text"]
         assert [page.number for page in pages] == [1, 2, 3]
-        assert harness.desk.told == [(1, 3), (2, 3), (3, 3)]
+        assert harness.context.told == [(1, 3), (2, 3), (3, 3)]
 
     async def test_with_a_garbled_font_is_read_by_ocr(self, harness: ReaderHarness):
         pdf = making.garbled([making.PROSE] * 4, lambda code: ord("bcdfghjklm"[code % 10]))
@@ -135,7 +135,7 @@ class TestAnImage:
             making.saved_as(frames[0], "TIFF", save_all=True, append_images=frames[1:]), "fax.tif"
         )
         assert [page.markdown for page in await harness.pages(reading)] == making.INVOICE
-        assert harness.desk.told == [(1, 3), (2, 3), (3, 3)]
+        assert harness.context.told == [(1, 3), (2, 3), (3, 3)]
 
 
 class TestBadInput:
@@ -144,7 +144,7 @@ class TestBadInput:
             await harness.read(content, filename)
         assert failed.value.hint
         assert filename in str(failed.value)
-        assert list(harness.scratch.iterdir() if harness.scratch.exists() else ()) == []
+        assert harness.leftovers() == []
         assert "harbour" in await harness.markdown(await harness.read(making.report()))  # the reader lives
         return failed.value
 

@@ -19,7 +19,7 @@ from penstock.documents.pages import Page, write_page
 from penstock.documents.pdf import text_layer
 from penstock.kernel.sandbox.errors import SandboxLost
 from tests.adapters import failing_parsers
-from tests.adapters.local_reader_harness import NotingDesk, ReaderHarness, Sandboxes, harness_in, open_sandboxes
+from tests.adapters.local_reader_harness import ReaderHarness, RecordingContext, Sandboxes, harness_in, open_sandboxes
 from tests.documents import pdf_files as making
 from tests.kernel.sandbox.processes import children_of, until, zygotes
 
@@ -51,7 +51,7 @@ def at_work(zygote: psutil.Process) -> list[psutil.Process]:
     return found
 
 
-class DeskThatIsTakenAway(NotingDesk):
+class LostContext(RecordingContext):
     """Cancels the task after the second page."""
 
     async def progress(self, done: int, of: int) -> None:
@@ -60,7 +60,7 @@ class DeskThatIsTakenAway(NotingDesk):
             raise asyncio.CancelledError
 
 
-class DeskBesideAnotherWorker(NotingDesk):
+class ContextBesideAnotherWorker(RecordingContext):
     """After the first page another worker finishes and clears the folder."""
 
     def __init__(self, harness: ReaderHarness) -> None:
@@ -95,48 +95,48 @@ async def caught_at_work(harness: ReaderHarness) -> tuple[asyncio.Task[Reading],
     await harness.engine.guards()
     zygote = engine_zygote()
     reading = asyncio.create_task(harness.read(long_fax(), "fax.tif"))
-    await until(lambda: harness.desk.told)
+    await until(lambda: harness.context.told)
     await until(lambda: at_work(zygote))
     return reading, at_work(zygote)[0]
 
 
 class TestANewAttempt:
     async def test_reads_a_page_again_that_was_kept_and_cannot_be_understood(self, harness: ReaderHarness):
-        await harness.blobs.put(f"{harness.desk.folder}pages/000001.json", b'{"number": 1, "origin":')
-        await harness.blobs.put(f"{harness.desk.folder}pages/done.json", b"half a rea")
+        await harness.blobs.put(f"{harness.context.folder}pages/000001.json", b'{"number": 1, "origin":')
+        await harness.blobs.put(f"{harness.context.folder}pages/done.json", b"half a rea")
         pages = await harness.pages(await harness.read(fax(LINES[:1]), "fax.tif"))
         assert [page.markdown for page in pages] == LINES[:1]
 
     async def test_reads_no_page_again_that_was_kept(self, harness: ReaderHarness):
-        harness.desk = DeskThatIsTakenAway()
+        harness.context = LostContext()
         with pytest.raises(asyncio.CancelledError):
             await harness.read(fax(LINES), "fax.tif")
         assert await harness.keys() == {"pages/000001.json", "pages/000002.json"}
-        assert list(harness.scratch.iterdir()) == []
+        assert harness.leftovers() == []
         await harness.blobs.put(
-            f"{harness.desk.folder}pages/000001.json", write_page(Page(number=1, origin="ocr", markdown="Kept"))
+            f"{harness.context.folder}pages/000001.json", write_page(Page(number=1, origin="ocr", markdown="Kept"))
         )
-        harness.desk = NotingDesk()
+        harness.context = RecordingContext()
         pages = await harness.pages(await harness.read(fax(LINES), "fax.tif"))
         assert [page.markdown for page in pages] == ["Kept", *LINES[1:]]
         kept = {f"pages/00000{number}.json" for number in (1, 2, 3)}
         assert await harness.keys() == {"mineru.md", "pages.jsonl", "pages/done.json"} | kept
 
     async def test_reads_a_page_again_that_vanishes_meanwhile(self, harness: ReaderHarness):
-        harness.desk = DeskThatIsTakenAway()
+        harness.context = LostContext()
         with pytest.raises(asyncio.CancelledError):
             await harness.read(fax(LINES), "fax.tif")
-        harness.desk = DeskBesideAnotherWorker(harness)
+        harness.context = ContextBesideAnotherWorker(harness)
         pages = await harness.pages(await harness.read(fax(LINES), "fax.tif"))
         assert [page.markdown for page in pages] == LINES
 
     async def test_has_nothing_to_do_when_the_last_one_was_done(self, harness: ReaderHarness):
         first = await harness.read(making.report())
         await harness.blobs.delete("users/7/raw/1/paper")
-        harness.desk.told.clear()
+        harness.context.told.clear()
         again = await harness.read(b"%PDF-1.4 and not a document any more")
         assert msgspec.to_builtins(again) == msgspec.to_builtins(first)
-        assert harness.desk.told == []
+        assert harness.context.told == []
 
 
 class TestAPage:
@@ -156,7 +156,7 @@ class TestAPage:
         reading, used = await caught_at_work(harness)
         used.send_signal(signal.SIGSEGV)
         assert (await reading).page_count == 2
-        assert harness.desk.told == [(1, 2), (2, 2)]
+        assert harness.context.told == [(1, 2), (2, 2)]
 
     async def test_that_takes_too_long_is_killed_and_named_and_may_be_tried_again(self, harness: ReaderHarness):
         harness.limits = ReaderLimits(page_seconds=0.05)
@@ -190,11 +190,11 @@ class TestAParserThatHangs:
         assert [page.number for page in pages] == [1, 2, 3, 4, 5, 6]
         assert {page.number for page in pages if page.origin == "ocr"} >= failing_parsers.BAD_PAGES
         assert pages[0].origin == "text"
-        shown = Counter(done for done, _ in harness.desk.told)
+        shown = Counter(done for done, _ in harness.context.told)
         assert shown[0] >= 2  # after the calls for pages 1 to 6, and 1 to 3
         assert shown[2] >= 2  # and before page 3 is looked at
         assert shown[3] >= 3
-        assert harness.desk.told == sorted(harness.desk.told)
+        assert harness.context.told == sorted(harness.context.told)
 
 
 @pytest.mark.storm
@@ -203,7 +203,7 @@ class TestTheEngine:
         await harness.engine.guards()
         zygote = engine_zygote()
         reading = asyncio.create_task(harness.read(fax(LINES * 2), "fax.tif"))
-        await until(lambda: harness.desk.told)
+        await until(lambda: harness.context.told)
         zygote.kill()
         with pytest.raises(SandboxLost) as lost:
             await reading

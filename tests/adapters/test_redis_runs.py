@@ -10,7 +10,7 @@ import pytest
 from penstock.adapters.redis.client import ANSWER_SECONDS, REST_SECONDS, RedisClient, RedisUnavailable
 from penstock.adapters.redis.runs import BATCH, RedisRunState
 from penstock.kernel.clock import ManualClock
-from penstock.kernel.runstate import RunEntry, RunMovedOn
+from penstock.kernel.runstate import RunMovedOn, RunSnapshot
 from tests.servers.valkey import ValkeyServer
 
 LIVE_SECONDS, FINAL_SECONDS = 600, 60
@@ -29,8 +29,8 @@ def runs(redis_client: RedisClient, clock: ManualClock) -> RedisRunState:
     return RedisRunState(redis_client, clock, live_seconds=LIVE_SECONDS, final_seconds=FINAL_SECONDS)
 
 
-def entry(order: int = 1, *, key: str = KEY, status: str = "running", final: bool = False) -> RunEntry:
-    return RunEntry(key=key, run=1, order=order, status=status, final=final)
+def entry(order: int = 1, *, key: str = KEY, status: str = "running", final: bool = False) -> RunSnapshot:
+    return RunSnapshot(key=key, run=1, order=order, status=status, final=final)
 
 
 async def keys_with(runs: RedisRunState, status: str = "running", limit: int = 100) -> list[str]:
@@ -43,14 +43,14 @@ async def size(redis_client: RedisClient) -> int:
 
 class TestStoredFormat:
     async def test_an_entry_is_a_hash_at_its_key(self, runs: RedisRunState, redis_client: RedisClient):
-        await runs.put(RunEntry(key=KEY, run=2, order=9, status="ocr", fields={"phase": "ocr", "page": 3}))
+        await runs.put(RunSnapshot(key=KEY, run=2, order=9, status="ocr", fields={"phase": "ocr", "page": 3}))
         found = await redis_client.execute("HGETALL", KEY)
         assert (found[b"run"], found[b"order"], found[b"status"], found[b"final"]) == (b"2", b"9", b"ocr", b"0")
         assert msgspec.json.decode(found[b"fields"]) == {"phase": "ocr", "page": 3}
 
     async def test_texts_and_numbers_can_be_read_by_their_names(self, runs: RedisRunState, redis_client: RedisClient):
         said = {"phase": "ocr", "progress": 40, "share": 0.5, "held": True, "error": None, "pages": [1], "place": "x"}
-        await runs.put(RunEntry(key=KEY, run=1, order=1, status="ocr", fields=said))
+        await runs.put(RunSnapshot(key=KEY, run=1, order=1, status="ocr", fields=said))
         found = await redis_client.execute("HGETALL", KEY)
         shown = {name: found.get(name.encode()) for name in said if name != "place"}
         assert shown == {
@@ -67,8 +67,8 @@ class TestStoredFormat:
         assert known.fields == said
 
     async def test_what_a_later_entry_does_not_say_is_gone(self, runs: RedisRunState, redis_client: RedisClient):
-        await runs.put(RunEntry(key=KEY, run=1, order=1, status="ocr", fields={"error_code": "X", "progress": 40}))
-        await runs.put(RunEntry(key=KEY, run=1, order=2, status="ocr", fields={"error_code": None, "progress": 50}))
+        await runs.put(RunSnapshot(key=KEY, run=1, order=1, status="ocr", fields={"error_code": "X", "progress": 40}))
+        await runs.put(RunSnapshot(key=KEY, run=1, order=2, status="ocr", fields={"error_code": None, "progress": 50}))
         assert await redis_client.execute("HMGET", KEY, "error_code", "progress") == [None, b"50"]
 
     @pytest.mark.parametrize(("final", "seconds"), [(False, LIVE_SECONDS), (True, FINAL_SECONDS)])

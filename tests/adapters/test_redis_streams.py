@@ -9,15 +9,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from penstock.adapters.redis.client import RedisClient, RedisUnavailable
-from penstock.adapters.redis.messages import StreamCarrier, stream_name
+from penstock.adapters.redis.messages import RedisStreamSink, stream_name
 from penstock.kernel.clock import ManualClock, SystemClock
 from penstock.kernel.db import Db
 from penstock.kernel.message import Message
-from penstock.kernel.outbox import Parcel, Relay
+from penstock.kernel.outbox import OutboxMessage
+from penstock.kernel.relay import Relay
 from tests.conftest import open_db
 from tests.servers.valkey import ValkeyServer
 from tests.storms import processes
-from tests.storms.relays import carry_and_die
+from tests.storms.relays import deliver_and_die
 
 CHANNEL = "PageDone"
 
@@ -33,7 +34,7 @@ class PageDone(Message):
         return f"page-{self.page}"
 
 
-PARCEL = Parcel(
+MESSAGE = OutboxMessage(
     id="msg_1", channel=CHANNEL, dedup_key="k", payload={"a": 1}, created_at=datetime(2026, 1, 1, tzinfo=UTC)
 )
 
@@ -60,7 +61,7 @@ async def test_a_message_is_in_its_stream_with_all_that_the_outbox_knows(
     db: Db, redis_client: RedisClient, clock: ManualClock
 ):
     await tell(db, PageDone(page=1, words="ü中\n"), PageDone(page=2))
-    relay = Relay(db, {}, carriers=[StreamCarrier(redis_client, [CHANNEL], length=100)], owner="relay")
+    relay = Relay(db, {}, sinks=[RedisStreamSink(redis_client, [CHANNEL], length=100)], owner="relay")
     assert await relay.deliver() == 2
     first, second = await entries(redis_client)
     assert first.keys() == {"id", "key", "at", "payload"}
@@ -71,22 +72,22 @@ async def test_a_message_is_in_its_stream_with_all_that_the_outbox_knows(
 
 
 async def test_a_message_that_is_delivered_twice_is_added_once(redis_client: RedisClient):
-    carrier = StreamCarrier(redis_client, [CHANNEL], length=100)
+    sink = RedisStreamSink(redis_client, [CHANNEL], length=100)
     for _ in range(3):
-        await carrier.carry(PARCEL)
-    await carrier.carry(replace(PARCEL, id="msg_2"))
+        await sink.deliver_many([MESSAGE])
+    await sink.deliver_many([replace(MESSAGE, id="msg_2")])
     assert [entry["id"] for entry in await entries(redis_client)] == ["msg_1", "msg_2"]
 
 
 async def test_a_stream_and_its_dedup_set_are_bounded(redis_client: RedisClient):
-    carrier = StreamCarrier(redis_client, [CHANNEL], length=200)
+    sink = RedisStreamSink(redis_client, [CHANNEL], length=200)
     for number in range(1000):
-        await carrier.carry(replace(PARCEL, id=f"msg_{number:04}"))
+        await sink.deliver_many([replace(MESSAGE, id=f"msg_{number:04}")])
     kept = [entry["id"] for entry in await entries(redis_client)]
     assert 200 <= len(kept) <= 400  # Redis cuts whole blocks of a hundred
     assert kept[-1] == "msg_0999"
     assert await redis_client.raw.zcard(f"{stream_name(CHANNEL)}:seen") == 200
-    await carrier.carry(replace(PARCEL, id="msg_0990"))
+    await sink.deliver_many([replace(MESSAGE, id="msg_0990")])
     assert len(await entries(redis_client)) == len(kept)
 
 
@@ -96,12 +97,12 @@ async def test_a_relay_that_is_killed_after_the_entry_and_before_its_mark_leaves
 ):
     db = open_db(db_url)
     await tell(db, PageDone(page=1))
-    victim = processes.start(carry_and_die, db_url, redis_url, CHANNEL)
+    victim = processes.start(deliver_and_die, db_url, redis_url, CHANNEL)
     await asyncio.to_thread(victim.join)
     assert len(await entries(redis_client)) == 1
     await db.close()
     later = open_db(db_url, ManualClock(SystemClock().now() + timedelta(hours=1)))
-    relay = Relay(later, {}, carriers=[StreamCarrier(redis_client, [CHANNEL], length=100)], owner="relay")
+    relay = Relay(later, {}, sinks=[RedisStreamSink(redis_client, [CHANNEL], length=100)], owner="relay")
     async with later.tx() as tx:
         await relay.rescue(tx)
     assert await relay.deliver() == 1
@@ -114,12 +115,12 @@ async def test_a_relay_that_is_killed_after_the_entry_and_before_its_mark_leaves
 async def test_while_redis_is_unavailable_messages_wait_and_lose_no_attempt(db: Db, clock: ManualClock):
     with ValkeyServer.start() as server:
         redis_client = RedisClient(server.url)
-        carrier = StreamCarrier(redis_client, [CHANNEL], length=100)
-        relay = Relay(db, {}, carriers=[carrier], owner="relay", max_attempts=1)
+        sink = RedisStreamSink(redis_client, [CHANNEL], length=100)
+        relay = Relay(db, {}, sinks=[sink], owner="relay", max_attempts=1)
         await tell(db, PageDone(page=1))
         server.kill()
         with pytest.raises(RedisUnavailable):
-            await carrier.carry(PARCEL)
+            await sink.deliver_many([MESSAGE])
         for _ in range(5):
             assert await relay.deliver() == 1
             clock.advance(seconds=10)

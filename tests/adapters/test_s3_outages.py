@@ -276,14 +276,16 @@ class TestFull:
             assert await blobs.get("a") == b"old" * 500_000
             assert "c" not in await everything(blobs, "")
 
-    @pytest.mark.parametrize(("status", "code"), [(507, "InsufficientStorage"), (400, "XMinioStorageFull"), (507, "")])
+    @pytest.mark.parametrize(
+        ("status", "code"), [(507, "InsufficientStorage"), (400, "XMinioStorageFull"), (503, "StorageFull"), (507, "")]
+    )
     async def test_a_store_that_says_that_it_is_full_is_full(self, bucket, status, code):
         async with answering(status, f"<?xml version='1.0'?><Error><Code>{code}</Code></Error>") as endpoint:
             blobs = hasty(replace(bucket, endpoint=endpoint))
             for call in ("put", "put large", "create", "copy"):
                 with pytest.raises(DiskFull) as full:
                     await calls(blobs)[call]()
-                assert not full.value.retryable
+                assert (full.value.internal_outage, full.value.retryable) == (True, True)
 
 
 class TestNoStore:

@@ -7,6 +7,8 @@ from pathlib import Path
 from tests.checks import tree
 
 MIN_LINES = 60
+# The files that a module has in any case, however small: its tour, its spec, and what its jobs and timers run.
+FIXED = {"__init__.py", "module.py", "worker.py"}
 # What every module has under the same name: its dependencies, configuration and metrics, and the status of its tasks.
 PATTERNS = {"Config", "Deps", "Metrics", "Status"}
 
@@ -54,7 +56,7 @@ def test_no_tiny_file_has_a_single_importer():
     tiny = {
         f"{path.relative_to(tree.SRC)} belongs into {next(iter(known[module]))}"
         for module, path in sources().items()
-        if path.name != "__init__.py"
+        if path.name not in FIXED
         and len(known[module]) == 1
         and len(path.read_text(encoding="utf-8").splitlines()) < MIN_LINES
     }

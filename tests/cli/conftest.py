@@ -10,5 +10,5 @@ import pytest
 def log_levels() -> Iterator[None]:
     """Commands raise the levels of these loggers, and fixtures of a module run commands before its first test."""
     yield
-    for name in ("penstock", "penstock.etl.advance"):
+    for name in ("penstock", "penstock.etl.stages"):
         logging.getLogger(name).setLevel(logging.NOTSET)

@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 from penstock import settings as all_settings
 from penstock.access.domain import Caller, Scope
+from penstock.cli.database import NoDatabase
 from penstock.cli.etl import app
 from penstock.cli.etl.files import InputFile
 from penstock.cli.etl.submission import Submission, SubmitOptions
@@ -148,6 +149,25 @@ def test_without_wait_a_task_stays_in_the_queue_and_can_be_cancelled_and_retried
     assert terminal.etl("retry", 1, "--from", "mineru").stdout == "1\tpending\ta.md\n"
     assert terminal.etl("cancel", 1, "--force").stdout == "1\tcancelled\ta.md\n"
     assert isinstance(terminal.etl("show", 2).exception, EtlTaskNotFound)
+
+
+def test_looking_at_a_task_creates_no_database(terminal: Terminal):
+    assert isinstance(terminal.etl("show", 1).exception, NoDatabase)
+    assert isinstance(terminal.etl("retry", "--status", "failed").exception, NoDatabase)
+    assert not terminal.data.exists()
+
+
+def test_many_tasks_are_retried_by_filter(terminal: Terminal):
+    for name in ("a.md", "b.md", "c.md"):
+        terminal.etl("submit", terminal.write(name))
+    for number in (1, 2, 3):
+        terminal.etl("cancel", number)
+    assert terminal.etl("retry", "--status", "failed").stdout == "0 tasks will be retried\n"
+    assert terminal.etl("retry", "--status", "cancelled", "--until", "1h").stdout == "0 tasks will be retried\n"
+    assert terminal.etl("retry", "--status", "cancelled", "--since", "1h").stdout == "3 tasks will be retried\n"
+    assert "pending, 0 %" in terminal.etl("show", 3).stdout
+    for wrong in ((), (1, "--status", "failed"), ("--since", "1h"), ("--status", "failed", "--since", "yesterday")):
+        assert terminal.etl("retry", *wrong).exit_code == 2
 
 
 def test_files_with_names_that_no_store_accepts_are_submitted_like_any_other(terminal: Terminal):

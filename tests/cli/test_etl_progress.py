@@ -11,10 +11,9 @@ from sqlalchemy import delete
 from penstock.access.domain import Caller, Scope
 from penstock.cli.etl.files import InputFile
 from penstock.cli.etl.progress import TaskWatcher, new_progress_bar
-from penstock.etl import submit, upload
+from penstock.etl.api import actions
 from penstock.etl.domain import EtlTask, Status
 from penstock.etl.store.tables import etl_task
-from penstock.etl.submit import NewTask
 from penstock.etl.upload import UploadedDocument
 from penstock.etl.worker import MODULE
 from penstock.kernel.processes import Heartbeat, ProcessKind, delete_process
@@ -39,10 +38,8 @@ class RecordingSubmitter:
 
     async def submit(self, file: InputFile) -> EtlTask:
         sent = UploadedDocument(file=file.path, filename=file.name, project_id=1)
-        async with upload.stored_document(self.runtime.modules.etl, ANN, sent) as kept:
-            self.submitting.set()
-            new = NewTask(project_id=1, filename=kept.filename, s3_key=kept.key)
-            return await submit.submit(self.runtime.modules.etl, ANN, new)
+        self.submitting.set()
+        return await actions.upload_task(self.runtime.modules.etl, ANN, sent)
 
     async def on_finished(self, file: InputFile, task: EtlTask) -> None:
         self.finished.append(task)

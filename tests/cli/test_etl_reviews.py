@@ -9,6 +9,7 @@ import pytest
 from msgspec import json
 from typer.testing import CliRunner, Result
 
+from penstock.cli.database import NoDatabase
 from penstock.cli.etl import app
 from penstock.etl.domain.review import BadCorrections
 from penstock.etl.errors import ArtifactNotReady, EtlTaskNotFound, RuleNotFound
@@ -115,8 +116,9 @@ def test_a_negative_value_is_not_an_option(with_bill: Terminal):
 
 
 def test_invalid_commands_are_reported(terminal: Terminal):
-    assert isinstance(terminal.etl("correct", 1, "/total", "1").exception, EtlTaskNotFound)
+    assert isinstance(terminal.etl("correct", 1, "/total", "1").exception, NoDatabase)
     assert terminal.etl("submit", "bill.md").exit_code == 0
+    assert isinstance(terminal.etl("correct", 2, "/total", "1").exception, EtlTaskNotFound)
     assert isinstance(terminal.etl("correct", 1, "/total", "1").exception, ArtifactNotReady)
     for rule in ("nonsense", 99):
         assert isinstance(terminal.etl("corrections", rule).exception, RuleNotFound)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from penstock.access.domain import Caller, Scope
 from penstock.cli.etl import app, session
 from penstock.cli.etl.session import caller, find_rule_id
-from penstock.etl import rules
+from penstock.etl.api import actions
 from penstock.etl.domain import Mode, RuleBody
 from penstock.etl.errors import BadRule, EtlTaskNotFound, RuleNotFound, SystemRule
 from penstock.settings import Settings
@@ -137,7 +137,7 @@ def test_a_name_refers_to_ones_own_rule_first(terminal: Terminal):
     async def chosen(*names: str) -> list[int]:
         async with open_runtime(Settings(data_dir=terminal.folder / "data")) as runtime:
             for name, maker in (("bills", caller()), ("bills", bert), ("notes", bert)):
-                await rules.add(runtime.modules.etl, maker, RuleBody(name=name, postprocess_mode=Mode.SKIP))
+                await actions.add_rule(runtime.modules.etl, maker, RuleBody(name=name, postprocess_mode=Mode.SKIP))
             return [await find_rule_id(runtime, name) for name in names]
 
     assert asyncio.run(chosen("bills", "notes", "3")) == [1, 3, 3]

@@ -1,6 +1,7 @@
 """Results as text for a terminal."""
 
-from penstock.cli.etl.text import describe_fields, describe_place, printable, shorten
+from penstock.cli.etl.text import describe_fields, describe_place
+from penstock.cli.text import printable, shorten
 from penstock.documents.pages import Citation
 
 A4 = {1: (595.0, 842.0)}

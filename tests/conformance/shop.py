@@ -8,11 +8,12 @@ from typing import Any, Protocol
 import pytest
 
 from penstock.adapters.arq_queue import ArqEnqueuer, ArqReconciler, ArqWorkers
+from penstock.adapters.arq_queue.enqueue import NO_FUNCTIONS, ArqFunctions
 from penstock.adapters.redis.client import RedisClient
 from penstock.kernel.db import Db
 from penstock.kernel.job_dispatch import dispatch_by_outbox
-from penstock.kernel.outbox import Relay
 from penstock.kernel.queue import Job, JobQueue, NewJob, get_job
+from penstock.kernel.relay import Relay
 from penstock.kernel.runner import JobHandler, Runner
 from penstock.kernel.transitions import list_transitions
 from penstock.kernel.workers import Workers
@@ -90,19 +91,20 @@ class Shop:
 class ArqShop(Shop):
     """A queue whose workers get tickets from ARQ. ARQ uses real time, the job table the test clock, which decides."""
 
-    def __init__(self, db: Db, redis_client: RedisClient) -> None:
+    def __init__(self, db: Db, redis_client: RedisClient, functions: ArqFunctions = NO_FUNCTIONS) -> None:
         super().__init__(db)
         self.redis_client = redis_client
+        self.functions = functions
         self.queue = JobQueue(dispatch=dispatch_by_outbox)
-        self.tickets = ArqEnqueuer(redis_client, db.clock)
-        self.relay = Relay(db, {}, carriers=[self.tickets], owner="relay")
+        self.tickets = ArqEnqueuer(redis_client, db.clock, functions=functions)
+        self.relay = Relay(db, {}, sinks=[self.tickets], owner="relay")
         self.reconciler = ArqReconciler(db, self.queue, self.tickets)
 
     def crew(self, **options: Any) -> ArqWorkers:
         options = {"owner": "worker-1", **options}
         for_runner = {name: options.pop(name) for name in RUNNER_OPTIONS & options.keys()}
         runner = Runner(self.db, self.queue, self.handlers, owner=options.pop("owner"), **for_runner)
-        return ArqWorkers(self.redis_client, runner, **options)
+        return ArqWorkers(self.redis_client, runner, functions=self.functions, **options)
 
     async def deliver(self) -> None:
         while await self.relay.deliver():

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -16,6 +16,8 @@ from penstock.kernel.blobs import (
     BadBlobRange,
     BlobExists,
     BlobNotFound,
+    Blobs,
+    BlobStat,
     BlobTooLarge,
 )
 from tests.conformance.objects import BAD_KEYS, GOOD_KEYS, MIB, broken_off, everything, in_pieces, shared_store
@@ -227,6 +229,26 @@ class TestRead:
         await blobs.delete("a")
         with pytest.raises(BlobNotFound):
             await blobs.stat("a")
+
+
+class TestVersions:
+    async def test_an_object_that_is_left_alone_is_the_same(self, blobs: Blobs):
+        await blobs.put("a", b"first")
+        first = await blobs.stat("a")
+        await blobs.put("b", b"other")
+        assert first.is_same_version(await blobs.stat("a"))
+
+    async def test_an_object_that_is_replaced_at_once_by_one_of_its_size_is_another(self, blobs: Blobs):
+        await blobs.put("a", b"first")
+        first = await blobs.stat("a")
+        await blobs.put("a", b"later")
+        assert not first.is_same_version(await blobs.stat("a"))
+
+    def test_times_in_whole_seconds_do_not_tell(self):
+        at = datetime(2026, 11, 18, 7, 0, tzinfo=UTC)
+        for moment, is_known in ((at, False), (at.replace(microsecond=1), True)):
+            seen = BlobStat(key="a", size_bytes=1, modified_at=moment)
+            assert seen.is_same_version(seen) is is_known
 
 
 class TestCopy:

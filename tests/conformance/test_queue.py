@@ -9,9 +9,10 @@ import pytest
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db, Tx
 from penstock.kernel.errors import Invalid, TooMany, Unavailable
+from penstock.kernel.job_search import JobFilter, list_ended_jobs
 from penstock.kernel.leases import LeaseLost
 from penstock.kernel.machine import WrongState
-from penstock.kernel.queue import Job, JobNotFound, JobState, NewJob, delete_finished_jobs, list_failed_jobs
+from penstock.kernel.queue import Job, JobNotFound, JobState, NewJob, delete_finished_jobs
 from penstock.kernel.retry import Backoff
 from penstock.kernel.runner import OUTAGE_WAIT_SECONDS, JobHandler, Settle
 from penstock.kernel.transitions import list_transitions
@@ -277,9 +278,9 @@ class TestSteering:
         await shop.add(NewJob(kind="bad", id="a"), NewJob(kind="note", id="fine"))
         await shop.run()
         async with shop.db.tx() as tx:
-            assert [job.id for job in await list_failed_jobs(tx)] == ["a"]
+            assert [job.id for job in await list_ended_jobs(tx, JobFilter())] == ["a"]
             await shop.queue.revive(tx, "a")
-            assert await list_failed_jobs(tx) == []
+            assert await list_ended_jobs(tx, JobFilter()) == []
         shop.handlers["bad"] = shop.note
         assert await shop.run() == 1
         job = await shop.get("a")
@@ -291,18 +292,6 @@ class TestSteering:
             await shop.queue.cancel(tx, "a")
             await shop.queue.revive(tx, "a")
         assert await shop.run() == 1
-
-    async def test_failed_jobs_are_listed_latest_first_in_pages(self, shop: Shop, clock: ManualClock):
-        shop.handlers["bad"] = fails(Invalid(reason="no"))
-        for number in range(7):
-            await shop.add(NewJob(kind="bad", id=str(number)))
-            await shop.run()
-            clock.advance(seconds=number % 2)  # some share a moment: then the id decides
-        async with shop.db.read() as tx:
-            pages = [await list_failed_jobs(tx, limit=3)]
-            while pages[-1]:
-                pages.append(await list_failed_jobs(tx, limit=3, older_than=pages[-1][-1]))
-        assert [[job.id for job in page] for page in pages] == [["6", "5", "4"], ["3", "2", "1"], ["0"], []]
 
     async def test_jobs_are_deleted_after_their_retention(self, shop: Shop, clock: ManualClock):
         await shop.add(NewJob(kind="note", id="old"))
@@ -351,10 +340,10 @@ class TestSilence:
         await shop.add(NewJob(kind="note", id="a", max_attempts=1))
         [held] = await shop.claim()
         async with shop.db.tx(actor="worker-2") as tx:
-            await shop.queue.hand_back(tx, held)
+            await shop.queue.release(tx, held)
         assert (await shop.get("a")).attempts == 0
         assert await shop.run() == 1
-        assert await shop.life("a") == ["claim", "hand_back", "claim", "finish"]
+        assert await shop.life("a") == ["claim", "release", "claim", "finish"]
 
     @pytest.mark.parametrize(("verb", "more"), [("finish", {}), ("retry", {"wait_seconds": 1, **LATE}), ("fail", LATE)])
     async def test_nobody_settles_a_job_that_he_does_not_hold(self, shop: Shop, clock: ManualClock, verb, more):

@@ -1,11 +1,13 @@
-"""What every job queue does with whole modules, whatever runs the jobs: hold them back, and stop in good order."""
+"""What every job queue does with whole modules and with jobs from outside: hold them back, stop and revoke them."""
 
 import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
+from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
+from penstock.kernel.leases import LeaseLost
 from penstock.kernel.partitions import pause, resume, set_ceiling
 from penstock.kernel.queue import Job, JobState, NewJob
 from tests.conformance.shop import IMPLEMENTATIONS, OpenShop, Shop
@@ -80,4 +82,39 @@ class TestStop:
             assert (job.state, job.attempts, job.token) == (JobState.WAITING, 0, None)
         gate.opened.set()
         assert await shop.run() == 2
-        assert await shop.life("a") == ["claim", "hand_back", "claim", "finish"]
+        assert await shop.life("a") == ["claim", "release", "claim", "finish"]
+
+
+class TestRevoke:
+    async def test_a_revoked_job_is_refused_to_the_worker_that_ran_it(self, shop: Shop, clock: ManualClock):
+        await shop.add(NewJob(kind="note", id="a"), NewJob(kind="note", id="b"))
+        held, other = await shop.claim(seconds=60)
+        clock.advance(seconds=10)
+        async with shop.db.tx(actor="ann") as tx:
+            [was] = await shop.queue.revoke(tx, ["a", "gone"])
+        assert (was.state, was.token) == (JobState.RUNNING, held.token)
+        job = await shop.get("a")
+        assert (job.state, job.token, job.finished_at) == (JobState.CANCELLED, None, clock.now())
+        assert (job.scheduled_at - clock.now()).total_seconds() == 50  # when its lease would have ended
+        async with shop.db.tx() as tx:
+            assert not await shop.queue.leases.is_held(tx, "a", held.token or "")
+            assert await shop.queue.leases.is_held(tx, "b", other.token or "")
+            assert await shop.queue.leases.renew(tx, ["a", "b"], held.token or "", seconds=60) == {"b"}
+        with pytest.raises(LeaseLost):
+            async with shop.db.tx() as tx:
+                await shop.queue.finish(tx, held)
+        clock.advance(seconds=60)
+        assert await shop.rescue() == ["b"]
+        assert await shop.life("a") == ["claim", "revoke"]
+
+    async def test_a_waiting_job_is_revoked_and_one_that_is_done_is_not(self, shop: Shop):
+        await shop.add(NewJob(kind="note", id="done"))
+        assert await shop.run() == 1
+        await shop.add(NewJob(kind="note", id="waiting", delay_seconds=100))
+        async with shop.db.tx(actor="ann") as tx:
+            assert [job.id for job in await shop.queue.revoke(tx, ["done", "waiting"])] == ["waiting"]
+            assert await shop.queue.revoke(tx, ["done", "waiting"]) == []
+        assert [(await shop.get(name)).state for name in ("done", "waiting")] == [JobState.DONE, JobState.CANCELLED]
+        async with shop.db.tx() as tx:
+            await shop.queue.revive(tx, "waiting")
+        assert await shop.run() == 1

@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable
 from functools import partial
 from itertools import count
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,7 +16,7 @@ from penstock.adapters.redis.client import RedisClient
 from penstock.adapters.redis.runs import RedisRunState
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
-from penstock.kernel.runstate import RunEntry, RunMovedOn, RunState, SqlRunState
+from penstock.kernel.runstate import RunMovedOn, RunSnapshot, RunState, SqlRunState
 from tests.conformance.conftest import Closing
 from tests.conftest import open_db
 
@@ -69,8 +70,8 @@ def runs(connect: Connect) -> RunState:
     return connect()
 
 
-def entry(order: int = 1, *, key: str = "k", run: int = 1, status: str = "running", final: bool = False) -> RunEntry:
-    return RunEntry(key=key, run=run, order=order, status=status, final=final)
+def entry(order: int = 1, *, key: str = "k", run: int = 1, status: str = "running", **more: Any) -> RunSnapshot:
+    return RunSnapshot(key=key, run=run, order=order, status=status, **more)
 
 
 async def keys_with(runs: RunState, status: str, **page: object) -> list[str]:
@@ -87,7 +88,7 @@ class TestPutAndGet:
             "error": None,
             "deep": {"a": {}},
         }
-        whole = RunEntry(key="etl:42", run=3, order=2**40, status="ocr", final=False, fields=fields)
+        whole = RunSnapshot(key="etl:42", run=3, order=2**40, status="ocr", final=False, fields=fields)
         await runs.put(whole)
         assert await runs.get("etl:42") == whole
 
@@ -95,8 +96,8 @@ class TestPutAndGet:
         assert await runs.get("k") is None
 
     async def test_a_later_order_replaces_everything(self, runs: RunState):
-        await runs.put(RunEntry(key="k", run=1, order=1, status="ocr", fields={"page": 1}))
-        later = RunEntry(key="k", run=1, order=2, status="shape", fields={"pages": 9})
+        await runs.put(RunSnapshot(key="k", run=1, order=1, status="ocr", fields={"page": 1}))
+        later = RunSnapshot(key="k", run=1, order=2, status="shape", fields={"pages": 9})
         await runs.put(later)
         assert await runs.get("k") == later
 
@@ -164,11 +165,89 @@ class TestPutAndGet:
 
     async def test_of_equal_puts_at_once_exactly_one_counts(self, connect: Connect):
         processes = [connect() for _ in range(4)]
-        puts = [RunEntry(key="k", run=1, order=1, status="running", fields={"by": number}) for number in range(20)]
+        puts = [RunSnapshot(key="k", run=1, order=1, status="running", fields={"by": number}) for number in range(20)]
         attempts = (processes[number % 4].put(put) for number, put in enumerate(puts))
         results = await asyncio.gather(*attempts, return_exceptions=True)
         [winner] = [number for number, result in enumerate(results) if result is None]
         assert await processes[0].get("k") == puts[winner]
+
+
+class TestHolders:
+    """A holder takes over with `put`; from then on only its own `put_held` counts."""
+
+    async def test_a_holder_moves_what_it_took_over(self, runs: RunState):
+        await runs.put(entry(0))
+        await runs.put(entry(1, token="a"))
+        await runs.put_held(entry(2, token="a"))
+        assert await runs.get("k") == entry(2, token="a")
+
+    async def test_a_late_holder_is_refused_whatever_its_order(self, runs: RunState):
+        await runs.put(entry(1, token="late"))
+        await runs.put(entry(2, token="holder"))
+        with pytest.raises(RunMovedOn):
+            await runs.put_held(entry(9, token="late"))
+        assert await runs.get("k") == entry(2, token="holder")
+        await runs.put_held(entry(3, token="holder"))
+        assert list(await runs.list_by_status("running")) == [entry(3, token="holder")]
+
+    @pytest.mark.parametrize("order", [5, 4])
+    async def test_a_holder_cannot_move_a_run_back(self, runs: RunState, order: int):
+        await runs.put(entry(5, token="a"))
+        with pytest.raises(RunMovedOn):
+            await runs.put_held(entry(order, token="a"))
+        assert await runs.get("k") == entry(5, token="a")
+
+    async def test_a_takeover_must_be_later_too(self, runs: RunState):
+        await runs.put(entry(5, token="a"))
+        with pytest.raises(RunMovedOn):
+            await runs.put(entry(5, token="b"))
+        assert await runs.get("k") == entry(5, token="a")
+
+    async def test_a_holder_must_take_over_what_nobody_held(self, runs: RunState):
+        await runs.put(entry(0))
+        with pytest.raises(RunMovedOn):
+            await runs.put_held(entry(1, token="a"))
+        assert await runs.get("k") == entry(0)
+
+    async def test_the_end_of_a_run_ends_its_holder(self, runs: RunState):
+        await runs.put(entry(1, token="a"))
+        await runs.put(entry(9, status="done", final=True))
+        with pytest.raises(RunMovedOn):
+            await runs.put_held(entry(10, token="a"))
+        assert await runs.get("k") == entry(9, status="done", final=True)
+
+    async def test_a_holder_of_an_earlier_run_is_refused(self, runs: RunState):
+        await runs.put(entry(1, token="a"))
+        await runs.put(entry(0, run=2))
+        with pytest.raises(RunMovedOn):
+            await runs.put_held(entry(2, token="a"))
+        assert await runs.get("k") == entry(0, run=2)
+
+    async def test_what_was_lost_or_has_expired_comes_back_with_the_holders_next_move(
+        self, runs: RunState, clock: ManualClock
+    ):
+        await runs.put_held(entry(7, token="a"))
+        assert await runs.get("k") == entry(7, token="a")
+        await runs.put(entry(8, token="b"))
+        clock.advance(seconds=LIVE_SECONDS)
+        await runs.put_held(entry(9, token="a"))
+        assert await runs.get("k") == entry(9, token="a")
+
+    async def test_of_takeovers_at_once_one_counts_and_the_others_are_refused(self, connect: Connect):
+        processes = [connect() for _ in range(4)]
+        await processes[0].put(entry(0))
+        puts = [entry(1, token=f"t{number}") for number in range(8)]
+        attempts = (processes[number % 4].put(put) for number, put in enumerate(puts))
+        results = await asyncio.gather(*attempts, return_exceptions=True)
+        [winner] = [number for number, result in enumerate(results) if result is None]
+        for number, put in enumerate(puts):
+            move = processes[number % 4].put_held(entry(2, token=put.token))
+            if number == winner:
+                await move
+            else:
+                with pytest.raises(RunMovedOn):
+                    await move
+        assert await processes[0].get("k") == entry(2, token=f"t{winner}")
 
 
 class TestGetMany:
@@ -234,7 +313,7 @@ class TestListByStatus:
         assert (await keys_with(runs, "done"), await keys_with(runs, "running")) == (["k"], [])
 
     async def test_a_listed_entry_is_whole(self, runs: RunState):
-        whole = RunEntry(key="k", run=2, order=3, status="done", final=True, fields={"pages": [1]})
+        whole = RunSnapshot(key="k", run=2, order=3, status="done", final=True, fields={"pages": [1]})
         await runs.put(whole)
         assert list(await runs.list_by_status("done")) == [whole]
 

@@ -12,23 +12,26 @@ from fastapi import FastAPI
 
 from penstock.access.domain import Caller, Scope
 from penstock.adapters.disk import DiskBlobs
-from penstock.documents.ocr.provider import Desk, Reading
+from penstock.documents.ocr.provider import Reading, StageContext
 from penstock.documents.pages import Citation, read_pages
 from penstock.documents.postprocessor import ExtractionResult, ExtractionRule
 from penstock.etl import api, worker
 from penstock.etl.deps import Config, Deps
 from penstock.etl.domain import Mode
 from penstock.etl.rule_validation import PRELOAD
+from penstock.kernel.backlog import SqlQueuePositions
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.db import Db
 from penstock.kernel.http.problems import install_error_handlers
 from penstock.kernel.http.routes import RouteIndex
-from penstock.kernel.outbox import Relay
 from penstock.kernel.queue import JobQueue
+from penstock.kernel.relay import Relay
 from penstock.kernel.runstate import SqlRunState
 from penstock.kernel.sandbox.call import Sandbox
+from penstock.kernel.stages.run_waits import RunWaits
 from penstock.kernel.workers import Workers
 from tests.asgi import STALL, Response, send_request
+from tests.contract import RouteContract
 from tests.fakes.authenticators import FixedCallers
 from tests.fakes.ocr import EchoOcr
 
@@ -37,11 +40,12 @@ CALLERS = {
     "anna": Caller(name="anna", user_id=5, scope=Scope.WRITE, key_id="k-anna"),
     "bert": Caller(name="bert", user_id=6, scope=Scope.WRITE, key_id="k-bert"),
 }
+CONTRACT = RouteContract([route for router in api.ROUTERS for route in router.routes])
 INVOICE = {"type": "object", "properties": {"total": {"type": "number", "title": "Total"}}}
 BOUNDARY = "so-far-and-no-further"
 
 
-class TotalsShaper:
+class TotalsPostProcessor:
     """Finds `Total: …` for every rule, with its citation."""
 
     def __init__(self, blobs: Blobs) -> None:
@@ -50,7 +54,9 @@ class TotalsShaper:
     def identity(self, rule: ExtractionRule) -> None:
         """Not cached."""
 
-    async def shape(self, filename: str, reading: Reading, rule: ExtractionRule, desk: Desk) -> ExtractionResult:
+    async def extract(
+        self, filename: str, reading: Reading, rule: ExtractionRule, context: StageContext
+    ) -> ExtractionResult:
         [page] = read_pages((await self._blobs.get(reading.pages_key)).splitlines())
         found = re.search(r"Total: ([0-9.]+)", page.markdown)
         value = {"total": float(found[1]) if found else None, "filename": filename}
@@ -76,7 +82,9 @@ class EtlClient:
         raw = b"" if body is None else json.dumps(body).encode()
         parts = (raw, STALL) if method == "GET" else (raw,)  # keeps the client connected during a long response
         given = {"content_type": "application/json", "x_api_key": key, **headers}
-        return await send_request(self.app, method, f"/api/v1/etl{path}", *parts, **given)
+        response = await send_request(self.app, method, f"/api/v1/etl{path}", *parts, **given)
+        CONTRACT.check(method, f"/api/v1/etl{path}", response)
+        return response
 
     async def json(self, method: str, path: str, body: object = None, *, key: str = "anna") -> Any:
         """The JSON of a successful response."""
@@ -106,7 +114,9 @@ class EtlClient:
     async def send_chunks(self, chunks: Sequence[bytes], **headers: str) -> Response:
         """Send a form in these chunks."""
         given = {"content_type": f"multipart/form-data; boundary={BOUNDARY}", "x_api_key": "anna", **headers}
-        return await send_request(self.app, "POST", "/api/v1/etl/upload_and_submit", *chunks, **given)
+        response = await send_request(self.app, "POST", "/api/v1/etl/upload_and_submit", *chunks, **given)
+        CONTRACT.check("POST", "/api/v1/etl/upload_and_submit", response)
+        return response
 
     async def submit(self, text: str = "Total: 12.5", *, name: str = "a.md", key: str = "anna", **more: Any) -> int:
         """Store a document and submit a task for it; returns the task id."""
@@ -123,7 +133,7 @@ class EtlClient:
             self.deps.db, self.deps.queue, worker.handlers(self.deps), owner="w", modules=["etl"], slots=1
         )
         await workers.run_until_empty()
-        relay = Relay(self.deps.db, {}, carriers=[worker.RunStateCarrier(self.deps)], owner="relay")
+        relay = Relay(self.deps.db, {}, sinks=[worker.RunStateSink(self.deps)], owner="relay")
         while await relay.deliver():
             pass
 
@@ -144,18 +154,21 @@ def form_of(parts: dict[str, bytes]) -> bytes:
 async def open_client(db: Db, folder: Path, **config: Any) -> AsyncIterator[EtlClient]:
     """A client of the module with these settings."""
     blobs = DiskBlobs(folder / "blobs")
-    shaper = TotalsShaper(blobs)
+    post_processor = TotalsPostProcessor(blobs)
     async with Sandbox(preload=PRELOAD) as sandbox:
+        runs = SqlRunState(db, live_seconds=3600, final_seconds=3600)
         deps = Deps(
             db=db,
             queue=JobQueue(),
-            runs=SqlRunState(db, live_seconds=3600, final_seconds=3600),
+            runs=runs,
             blobs=blobs,
             sandbox=sandbox,
             provider=EchoOcr(blobs),
-            shapers={Mode.SKIP: shaper, Mode.FIELDS: shaper},
+            post_processors={Mode.SKIP: post_processor, Mode.FIELDS: post_processor},
             scratch=folder / "scratch",
             config=Config(**config),
+            waits=RunWaits(runs, db.wakeups),
+            positions=SqlQueuePositions(db),
         )
         yield client_with(deps)
 

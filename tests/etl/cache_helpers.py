@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import select
 
 from penstock.access.domain import Caller
-from penstock.etl import papers
+from penstock.etl import artifacts
 from penstock.etl.domain import EtlTask
 from penstock.etl.store.tables import etl_memory
 from tests.etl.harness import ANNA, EtlHarness
@@ -39,4 +39,4 @@ async def remembered(harness: EtlHarness) -> list[tuple[int, int, str]]:
 
 async def markdown(harness: EtlHarness, task: EtlTask) -> bytes:
     """The markdown of a task."""
-    return await harness.deps.blobs.get(papers.markdown_key(task))
+    return await harness.deps.blobs.get(artifacts.markdown_key(task))

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import delete, func, select
 
 from penstock.access.domain import Caller, Scope
-from penstock.adapters.arq_queue import ArqEnqueuer, ArqWorkers
+from penstock.adapters.arq_queue import ArqEnqueuer, ArqQueuePositions, ArqWorkers
 from penstock.adapters.arq_queue import ArqReconciler as TicketReconciler
 from penstock.adapters.disk import DiskBlobs
 from penstock.adapters.redis.client import RedisClient
@@ -19,26 +19,30 @@ from penstock.adapters.redis.runs import RedisRunState
 from penstock.adapters.s3 import S3Blobs, S3Bucket
 from penstock.documents.ocr.provider import OCRProvider
 from penstock.documents.postprocessor import PostProcessor
-from penstock.etl import task_status, worker
+from penstock.etl import worker
+from penstock.etl.api import actions, status
 from penstock.etl.deps import Config, Deps
-from penstock.etl.domain import EtlTask, Mode, Status
-from penstock.etl.reconcile import EtlReconciler
-from penstock.etl.runs import Standing, find, key
+from penstock.etl.domain import EtlTask, Mode, Phase, Status
+from penstock.etl.run_state import TaskRun, find, key
+from penstock.etl.stage_context import EtlStageContext
 from penstock.etl.store import tasks
-from penstock.etl.submit import NewTask, submit
+from penstock.etl.submit import NewTask
+from penstock.kernel.backlog import SqlQueuePositions
 from penstock.kernel.clock import ManualClock, SystemClock
 from penstock.kernel.events import event
 from penstock.kernel.job_dispatch import dispatch_by_outbox
-from penstock.kernel.outbox import Carrier, Relay
 from penstock.kernel.queue import Job, JobQueue, get_job
+from penstock.kernel.relay import Relay, Sink
 from penstock.kernel.retry import Backoff
 from penstock.kernel.runner import Runner
 from penstock.kernel.runstate import SqlRunState, run_state
 from penstock.kernel.sandbox.call import Sandbox
+from penstock.kernel.stages.run_handle import HeldLease
+from penstock.kernel.stages.run_waits import RunWaits
 from penstock.kernel.transitions import list_transitions
 from penstock.kernel.workers import Settle, Workers
-from tests.conftest import open_db
-from tests.fakes.ocr import EchoOcr, EchoShaper, NoOcr, OcrThatWaits
+from tests.conftest import open_db, sequence
+from tests.fakes.ocr import EchoOcr, EchoPostProcessor, NoOcr, OcrThatWaits
 
 ANNA = Caller(name="anna", user_id=5, scope=Scope.WRITE, key_id="k-anna")
 BERT = Caller(name="bert", user_id=6, scope=Scope.WRITE, key_id="k-bert")
@@ -48,13 +52,16 @@ ROOT = Caller(name="root", user_id=1, scope=Scope.ADMIN, key_id="k-root")
 on_sqlite = pytest.mark.parametrize("db_url", ["sqlite"], indirect=True)
 # For locks, races, run state and blobs, which each profile implements in its own way.
 on_both_profiles = pytest.mark.parametrize("profile", ["sqlite", "scale"], indirect=True)
+on_scale = pytest.mark.parametrize("profile", ["scale"], indirect=True)
 on_all_profiles = pytest.mark.parametrize("profile", ["sqlite", "postgres", "scale"], indirect=True)
 
 PAGES = "first page\fsecond page\fthird page"
 LIVE_SECONDS, FINAL_SECONDS = 86400.0, 3600.0
 LEASE_SECONDS = 60
 BACKOFF = Backoff(first_seconds=5, max_seconds=12, jitter=0)
-TERMS = Config(backoff=BACKOFF, ocr_attempts=3, postprocess_attempts=2, task_timeout=600)
+TERMS = Config(
+    ocr_backoff=BACKOFF, postprocess_backoff=BACKOFF, ocr_attempts=3, postprocess_attempts=2, task_timeout=600
+)
 
 
 class EtlHarness:
@@ -66,20 +73,24 @@ class EtlHarness:
         self.clock = clock
         self.link = link
         self.ocr = EchoOcr(deps.blobs)
-        self.shaper = EchoShaper()
-        self.set(provider=self.ocr, shaper=self.shaper)
-        self._tickets = ArqEnqueuer(link, clock) if link else None
+        self.post_processor = EchoPostProcessor()
+        self.set(provider=self.ocr, post_processor=self.post_processor)
+        self._tickets = ArqEnqueuer(link, clock, functions=worker.arq_functions(deps)) if link else None
 
-    def set(self, *, provider: OCRProvider | None = None, shaper: PostProcessor | None = None, **config: Any) -> None:
+    def set(
+        self, *, provider: OCRProvider | None = None, post_processor: PostProcessor | None = None, **config: Any
+    ) -> None:
         """Replace the OCR provider, the post-processor or settings."""
-        shapers = dict.fromkeys((Mode.SKIP, Mode.FIELDS), shaper) if shaper else self.deps.shapers
+        post_processors = (
+            dict.fromkeys((Mode.SKIP, Mode.FIELDS), post_processor) if post_processor else self.deps.post_processors
+        )
         self.deps = replace(
             self.deps,
             provider=provider or self.deps.provider,
-            shapers=shapers,
+            post_processors=post_processors,
             config=replace(self.deps.config, **config),
         )
-        self._reconciler = EtlReconciler(self.deps)
+        self._reconciler = worker.build_reconciler(self.deps)
 
     async def put(self, name: str = "a.txt", text: str = PAGES, *, user_id: int = 5) -> str:
         """Store a document."""
@@ -90,7 +101,7 @@ class EtlHarness:
     async def submit(self, name: str = "a.txt", *, by: Caller = ANNA, text: str = "", **more: Any) -> EtlTask:
         """Store a document and submit a task for it. Each name has its own text by default."""
         await self.put(name, text or f"{PAGES} of {name}", user_id=by.user_id)
-        return await submit(self.deps, by, NewTask(project_id=3, filename=name, **more))
+        return await actions.submit_task(self.deps, by, NewTask(project_id=3, filename=name, **more))
 
     def workers(self, owner: str = "worker-1") -> Workers | ArqWorkers:
         """Workers for the jobs of the etl module."""
@@ -101,7 +112,7 @@ class EtlHarness:
                 retries=retries,
             )  # fmt: skip
         runner = Runner(self.db, self.deps.queue, handlers, owner=owner, lease_seconds=LEASE_SECONDS, retries=retries)
-        return ArqWorkers(self.link, runner, modules=["etl"])
+        return ArqWorkers(self.link, runner, modules=["etl"], functions=worker.arq_functions(self.deps))
 
     async def work(self) -> int:
         """Run due jobs and deliver messages until none is left; returns how many jobs ran."""
@@ -118,10 +129,10 @@ class EtlHarness:
 
     async def deliver(self) -> None:
         """Deliver outbox messages, as the relay does."""
-        carriers: list[Carrier] = [worker.RunStateCarrier(self.deps)]
+        sinks: list[Sink] = [worker.RunStateSink(self.deps)]
         if self._tickets is not None:
-            carriers.append(self._tickets)
-        relay = Relay(self.db, {}, carriers=carriers, owner="relay")
+            sinks.append(self._tickets)
+        relay = Relay(self.db, {}, sinks=sinks, owner="relay")
         while await relay.deliver():
             pass
 
@@ -161,6 +172,11 @@ class EtlHarness:
             [job] = await self.deps.queue.claim(tx, owner="worker-2", seconds=LEASE_SECONDS, limit=1, module="etl")
         return job
 
+    async def context(self, held: Job, task: EtlTask) -> EtlStageContext:
+        """The context of a claimed OCR job, as its worker opens it."""
+        lease = HeldLease(db=self.db, leases=self.deps.queue.leases, row_id=held.id, token=held.token or "")
+        return await EtlStageContext.open(self.deps, lease, task, Phase.OCR, attempt=held.attempts)
+
     async def rescue(self) -> None:
         """Let leases expire, and rescue their jobs."""
         self.clock.advance(seconds=LEASE_SECONDS + 1)
@@ -174,7 +190,7 @@ class EtlHarness:
         assert found is not None
         return found
 
-    async def shown(self, task: EtlTask) -> Standing:
+    async def shown(self, task: EtlTask) -> TaskRun:
         """The run state of a task."""
         found = await find(self.deps, task.id)
         assert found is not None
@@ -182,7 +198,7 @@ class EtlHarness:
 
     async def status(self, task: EtlTask, *, by: Caller = ANNA) -> Status:
         """The status that a caller sees."""
-        return (await task_status.get_task(self.deps, by, task.id)).status
+        return (await status.get_status(self.deps, by, task.id)).status
 
     async def job(self, task: EtlTask, phase: str, *, run: int = 1) -> Job:
         """The job of one phase of a task."""
@@ -196,6 +212,7 @@ class EtlHarness:
 
     async def events(self, task: EtlTask) -> list[str]:
         """The kinds of the recorded events."""
+        await sequence(self.db)
         e = event.c
         async with self.db.read() as tx:
             rows = await tx.conn.execute(select(e.kind).where(e.topic == f"etl:{task.id}").order_by(e.id))
@@ -235,16 +252,19 @@ async def open_harness(profile: EtlProfile, clock: ManualClock) -> AsyncIterator
     db = open_db(profile.database, clock)
     link = RedisClient(profile.redis) if profile.redis else None
     seconds = {"live_seconds": LIVE_SECONDS, "final_seconds": FINAL_SECONDS}
+    runs = RedisRunState(link, clock, **seconds) if link else SqlRunState(db, **seconds)
     deps = Deps(
         db=db,
         queue=JobQueue(dispatch=dispatch_by_outbox) if link else JobQueue(),
-        runs=RedisRunState(link, clock, **seconds) if link else SqlRunState(db, **seconds),
+        runs=runs,
         blobs=S3Blobs(profile.bucket, clock=SystemClock()) if profile.bucket else DiskBlobs(profile.scratch / "blobs"),
         sandbox=Sandbox(),
         provider=NoOcr(),
-        shapers={},
+        post_processors={},
         scratch=profile.scratch,
         config=TERMS,
+        waits=RunWaits(runs, db.wakeups),
+        positions=ArqQueuePositions(link) if link else SqlQueuePositions(db),
     )
     try:
         yield EtlHarness(deps, clock, link)

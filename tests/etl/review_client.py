@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from penstock.documents.ocr.provider import Desk, Reading
+from penstock.documents.ocr.provider import Reading, StageContext
 from penstock.documents.pages import read_pages
 from penstock.documents.postprocessor import ExtractionResult, ExtractionRule
 from penstock.etl.domain import Mode
@@ -43,7 +43,7 @@ BILL: dict[str, Any] = {
 }
 
 
-class JsonShaper:
+class JsonPostProcessor:
     """Returns the OCR text, parsed as JSON."""
 
     def __init__(self, blobs: Blobs) -> None:
@@ -52,7 +52,9 @@ class JsonShaper:
     def identity(self, rule: ExtractionRule) -> JsonObject | None:
         return None
 
-    async def shape(self, filename: str, reading: Reading, rule: ExtractionRule, desk: Desk) -> ExtractionResult:
+    async def extract(
+        self, filename: str, reading: Reading, rule: ExtractionRule, context: StageContext
+    ) -> ExtractionResult:
         [page] = read_pages((await self._blobs.get(reading.pages_key)).splitlines())
         return ExtractionResult(value=json.loads(page.markdown), strategy="as it is")
 
@@ -61,8 +63,8 @@ class JsonShaper:
 async def open_review_client(db: Db, folder: Path, sandbox: Sandbox) -> AsyncIterator["ReviewClient"]:
     """A review client with a rule owned by anna."""
     async with open_client(db, folder) as client:
-        shaper = JsonShaper(client.deps.blobs)
-        client = client_with(client.deps, sandbox=sandbox, shapers=dict.fromkeys(Mode, shaper))
+        post_processor = JsonPostProcessor(client.deps.blobs)
+        client = client_with(client.deps, sandbox=sandbox, post_processors=dict.fromkeys(Mode, post_processor))
         yield ReviewClient(client, await new_rule(client))
 
 

@@ -8,17 +8,16 @@ import pytest
 
 from penstock.adapters.redis.client import RedisUnavailable
 from penstock.documents.errors import DocumentUnreadable
-from penstock.etl import lifecycle, runs
+from penstock.etl import lifecycle, run_state
 from penstock.etl.domain import Phase, Status
-from penstock.etl.errors import RunTakenOver
-from penstock.etl.runs import Trail
+from penstock.etl.errors import RunCancelled, RunTakenOver
 from penstock.kernel.blobs import BlobsUnavailable
 from penstock.kernel.errors import Invalid, Unavailable
 from penstock.kernel.queue import JobState
 from penstock.kernel.runner import OUTAGE_WAIT_SECONDS
 from tests.etl.harness import EtlHarness, on_both_profiles
 from tests.etl.test_task_status import RunStateAway
-from tests.fakes.ocr import EchoOcr, OcrThatFails, OcrThatTimesOut, OcrThatWaits, RemoteOcr, ShaperThatFails
+from tests.fakes.ocr import EchoOcr, OcrThatFails, OcrThatTimesOut, OcrThatWaits, PostProcessorThatFails, RemoteOcr
 from tests.plans import recorded
 
 
@@ -56,7 +55,7 @@ class TestTheChain:
         job = await harness.claim()
         harness.clock.advance(seconds=4)
         async with harness.db.tx() as tx:
-            await harness.deps.queue.hand_back(tx, job)
+            await harness.deps.queue.release(tx, job)
         await harness.work()
         row = await harness.row(task)
         stored = await harness.deps.blobs.get("users/5/processed/3/a.txt.json")
@@ -94,20 +93,20 @@ class TestTheChain:
         harness.set(provider=ocr)
         task = await harness.submit()
         before = await harness.shown(task)
-        assert (before.task.status, before.course.phase, before.task.progress) == (Status.PENDING, Phase.OCR, 0)
+        assert (before.task.status, before.details.phase, before.task.progress) == (Status.PENDING, Phase.OCR, 0)
         await harness.deliver()
         working = harness.begin()
         await ocr.waits.wait()
         reading = await harness.shown(task)
-        assert (reading.task.status, reading.course.phase) == (Status.MINERU_PARSING, Phase.OCR)
-        assert (reading.course.attempt_ocr, reading.course.attempt_postprocess) == (1, 0)
+        assert (reading.task.status, reading.details.phase) == (Status.MINERU_PARSING, Phase.OCR)
+        assert (reading.details.attempt_ocr, reading.details.attempt_postprocess) == (1, 0)
         assert await harness.status(task) is Status.MINERU_PARSING
         assert (await harness.row(task)).status is Status.PENDING
         ocr.go_on.set()
         await working
         await harness.work()
         after = await harness.shown(task)
-        assert (after.task.status, after.course.phase, after.task.progress) == (
+        assert (after.task.status, after.details.phase, after.task.progress) == (
             Status.COMPLETED, Phase.FINALIZE, 100,
         )  # fmt: skip
         assert (await harness.job(task, "ocr")).state is JobState.DONE
@@ -145,8 +144,9 @@ class TestTheChain:
     async def test_quick_pages_are_not_each_put(self, harness: EtlHarness):
         task = await harness.submit(text="\f".join("x" * 500))
         await harness.do(await harness.claim())
-        course = (await harness.shown(task)).course
-        assert course.step < 5
+        shown = await harness.deps.runs.get(f"etl:task:{task.id}")
+        assert shown is not None
+        assert shown.order < 5
 
     @on_both_profiles
     async def test_states_in_between_write_no_row(self, harness: EtlHarness):
@@ -176,7 +176,7 @@ class TestFailures:
         task = await harness.submit()
         await harness.work()
         first = await harness.shown(task)
-        assert (first.course.error_code, first.course.error_message) == (
+        assert (first.details.error_code, first.details.error_message) == (
             "SERVICE_AWAY", "The service does not answer.",
         )  # fmt: skip
         assert first.task.status is Status.MINERU_PARSING
@@ -217,19 +217,19 @@ class TestFailures:
         assert row.metadata["error_code"] == "DOCUMENT_UNREADABLE"
 
     async def test_each_stage_has_its_own_number_of_attempts(self, harness: EtlHarness):
-        shaper = ShaperThatFails(ServiceAway(), times=9)
-        harness.set(shaper=shaper)
+        post_processor = PostProcessorThatFails(ServiceAway(), times=9)
+        harness.set(post_processor=post_processor)
         task = await harness.submit()
         for _ in range(4):
             await harness.work()
             harness.clock.advance(seconds=20)
-        assert (shaper.calls, harness.ocr.calls) == (2, 1)
+        assert (post_processor.calls, harness.ocr.calls) == (2, 1)
         row = await harness.row(task)
         assert row.metadata["error_stage"] == "postprocess"
         assert (row.metadata["attempt_ocr"], row.metadata["attempt_postprocess"]) == (1, 2)
 
     async def test_a_failed_post_processing_keeps_what_a_retry_needs(self, harness: EtlHarness):
-        harness.set(shaper=ShaperThatFails(Invalid(reason="no"), times=9))
+        harness.set(post_processor=PostProcessorThatFails(Invalid(reason="no"), times=9))
         task = await harness.submit()
         await harness.work()
         row = await harness.row(task)
@@ -317,35 +317,42 @@ class TestFailures:
 
     async def test_a_mode_that_nobody_does_fails_the_task(self, harness: EtlHarness):
         task = await harness.submit()
-        harness.deps = replace(harness.deps, shapers={})
+        harness.deps = replace(harness.deps, post_processors={})
         await harness.work()
         assert (await harness.row(task)).metadata["error_code"] == "MODE_UNKNOWN"
 
 
 @on_both_profiles
 class TestRefusals:
-    async def test_a_worker_whose_run_state_somebody_else_took_tries_again(self, harness: EtlHarness):
-        """A worker that lost its lease, and came back after a flush, stands before the one that has the run now."""
+    async def test_a_worker_whose_run_state_a_late_one_took_takes_it_back(self, harness: EtlHarness):
+        """A worker that lost its lease writes once more, over the one that holds the lease now."""
         slow = OcrThatWaits(harness.deps.blobs, before_page=2)
         harness.set(provider=slow)
         task = await harness.submit()
+        former = await harness.claim()
+        await harness.rescue()
         job = await harness.claim()
         working = asyncio.create_task(harness.do(job))
         await slow.waits.wait()
-        await Trail.open(harness.deps, task, Phase.OCR, attempt=1)
+        late = await harness.context(former, task)
         harness.clock.advance(seconds=1)
         slow.go_on.set()
-        with pytest.raises(RunTakenOver):
-            await working
-        async with harness.db.tx() as tx:
-            await harness.deps.queue.put_off(tx, job, wait_seconds=1, code="X", error="x")
+        settle = await working
+        shown = await harness.deps.runs.get(f"etl:task:{task.id}")
+        assert shown is not None
+        assert (shown.status, shown.token) == ("llm_processing", job.token)
         harness.clock.advance(seconds=1)
+        with pytest.raises(RunCancelled):
+            await late.progress(3, 3)
+        assert late.is_lost
+        assert await harness.deps.runs.get(f"etl:task:{task.id}") == shown
+        await harness.settle(job, settle)
         await harness.work()
         assert (await harness.row(task)).status is Status.COMPLETED
 
     async def test_a_run_that_cannot_be_taken_up_is_tried_again_while_its_row_is_pending(self, harness: EtlHarness):
         task = await harness.submit()
-        await runs.show(harness.deps, replace(task, status=Status.CANCELLED))
+        await run_state.show(harness.deps, replace(task, status=Status.CANCELLED))
         job = await harness.claim()
         with pytest.raises(RunTakenOver):
             await harness.do(job)

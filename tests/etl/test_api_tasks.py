@@ -1,5 +1,6 @@
 """Routes of tasks, exactly as clients of the older API expect them."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,11 +13,12 @@ from penstock.kernel.db import Db
 from penstock.kernel.errors import Invalid
 from tests.etl.api_client import CALLERS, EtlClient, client_with, open_client
 from tests.etl.harness import on_sqlite
+from tests.fakes.blocking_handler import wait_until
 from tests.fakes.ocr import OcrThatFails
 
 KNOWN = {
     "task_id", "user_id", "project_id", "filename", "rule_id", "status", "progress", "created_at", "updated_at",
-    "result", "error", "metadata",
+    "result", "error", "review", "metadata",
 }  # fmt: skip
 
 
@@ -89,6 +91,7 @@ class TestSubmit:
             {"project_id": 3, "filename": "a" * 256},
             {"project_id": 3, "filename": "a.md", "rule_id": "first"},
             {"project_id": 3, "filename": "a.md", "ruleid": 1},
+            {"project_id": 3, "filename": "a.md", "s3Key": "users/5/raw/3/b.md"},
         ],
     )
     async def test_fields_that_do_not_fit_are_named(self, client: EtlClient, body: object):
@@ -116,7 +119,7 @@ class TestGet:
     async def test_a_task_has_every_field_that_clients_know(self, client: EtlClient):
         task_id = await client.submit()
         task = await client.json("GET", f"/tasks/{task_id}")
-        assert set(task) == KNOWN
+        assert set(task) == {*KNOWN, "queue_position"}
         assert (task["task_id"], task["user_id"], task["project_id"]) == (task_id, 5, 3)
         assert (task["filename"], task["status"], task["progress"]) == ("a.md", "pending", 0)
         assert (task["result"], task["error"]) == (None, None)
@@ -153,7 +156,7 @@ class TestGet:
         await broken.work()
         told = await client.call("GET", f"/tasks/{task_id}", accept_language="zh-CN")
         asked = await client.call("GET", f"/tasks/batch?task_ids={task_id}", accept_language="zh-CN")
-        assert asked.json["tasks"] == [told.json]
+        assert [{**task, "queue_position": None} for task in asked.json["tasks"]] == [told.json]
         assert (told.json["error"], told.json["metadata"]["hint"]) == (error.in_chinese(), error.hint_zh)
         assert error.in_chinese() != str(error)
 
@@ -163,6 +166,25 @@ class TestGet:
             answer = await client.call("GET", f"/tasks/{task_id}")
             assert (answer.status, answer.json["detail"]) == (404, "Task not found")
         assert (await client.json("GET", f"/tasks/{foreign}", key="root"))["user_id"] == 6
+
+    async def test_a_pending_task_tells_its_place_in_the_queue(self, client: EtlClient):
+        first, second = await client.submit(), await client.submit(name="b.md")
+        positions = [(await client.json("GET", f"/tasks/{one}"))["queue_position"] for one in (first, second)]
+        assert sorted(positions) == [1, 2]
+        await client.work()
+        assert (await client.json("GET", f"/tasks/{first}"))["queue_position"] is None
+
+    async def test_a_request_can_wait_for_the_end_of_a_task(self, client: EtlClient):
+        task_id = await client.submit()
+        waiting = asyncio.create_task(client.json("GET", f"/tasks/{task_id}?wait=60"))
+        await wait_until(lambda: bool(client.deps.db.wakeups._listeners))
+        await client.work()
+        assert (await waiting)["status"] == "completed"
+
+    @pytest.mark.parametrize("wait", ["-1", "61", "long", "nan", "inf"])
+    async def test_a_wait_that_is_no_number_or_too_long_is_refused(self, client: EtlClient, wait: str):
+        task_id = await client.submit()
+        assert await client.refused("GET", f"/tasks/{task_id}?wait={wait}") == (400, "VALIDATION")
 
     @pytest.mark.parametrize("task_id", ["x", "1.5", "+1", "1e3", "٣"])
     async def test_a_number_that_is_none_is_refused(self, client: EtlClient, task_id: str):
@@ -178,6 +200,7 @@ class TestList:
         first = await client.json("GET", "/tasks?limit=3")
         assert [task["task_id"] for task in first["tasks"]] == made[:1:-1]
         assert (first["limit"], first["offset"], first["next_offset"]) == (3, 0, 3)
+        assert (first["total"], first["total_is_exact"]) == (5, True)
         rest = await client.json("GET", f"/tasks?limit=3&offset={first['next_offset']}")
         assert [task["task_id"] for task in rest["tasks"]] == made[1::-1]
         assert rest["next_offset"] is None
@@ -209,7 +232,9 @@ class TestBatch:
     async def test_those_that_exist_and_are_theirs_come_in_the_order_asked(self, client: EtlClient):
         first, second, foreign = await client.submit(), await client.submit(), await client.submit(key="bert")
         asked = f"{first}, 999,{foreign},{second},{first}"
-        found = (await client.json("GET", f"/tasks/batch?task_ids={asked.replace(' ', '%20')}"))["tasks"]
+        told = await client.json("GET", f"/tasks/batch?task_ids={asked.replace(' ', '%20')}")
+        found = told["tasks"]
+        assert told["total"] == 2
         assert [task["task_id"] for task in found] == [first, second]
         assert set(found[0]) == KNOWN
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.etl import upload
-from penstock.etl.api import form
-from penstock.etl.submit import NewTask, submit
+from penstock.etl.api import actions, form
 from penstock.etl.upload import safe_name, task_name
 from penstock.kernel.blobs import why_bad_key
 from penstock.kernel.clock import ManualClock
@@ -92,7 +91,7 @@ async def test_a_task_that_is_refused_keeps_no_file(client: EtlClient):
     for rule_id in ("999", str(foreign["rule_id"])):
         answer = await client.upload(b"a", rule_id=rule_id)
         assert (answer.status, answer.json["code"]) == (404, "RULE_NOT_FOUND")
-    ruleless = client_with(client.deps, config=replace(client.deps.config, global_rule_enabled=False))
+    ruleless = client_with(client.deps, config=replace(client.deps.config, default_rule_id=None))
     answer = await ruleless.upload(b"a")
     assert (answer.status, answer.json["code"]) == (400, "RULE_REQUIRED")
     full = client_with(client.deps, config=replace(client.deps.config, queue_size=1))
@@ -111,10 +110,8 @@ async def test_a_task_that_is_refused_keeps_no_file(client: EtlClient):
 async def test_a_name_that_no_store_takes_is_made_fit(client: EtlClient, tmp_path: Path, filename: str, name: str):
     (tmp_path / "sent").write_bytes(b"Total: 7")
     sent = upload.UploadedDocument(file=tmp_path / "sent", filename=filename, project_id=3)
-    async with upload.stored_document(client.deps, CALLERS["anna"], sent) as kept:
-        assert (kept.filename, kept.key) == (name, f"users/5/raw/3/{name}")
-        new = NewTask(project_id=3, filename=kept.filename, s3_key=kept.key)
-        await submit(client.deps, CALLERS["anna"], new)
+    task = await actions.upload_task(client.deps, CALLERS["anna"], sent)
+    assert (task.filename, task.s3_key) == (name, f"users/5/raw/3/{name}")
     await client.work()
     assert f"users/5/processed/3/{name}.json" in await client.keys("")
 
@@ -210,12 +207,12 @@ async def test_a_client_that_falls_silent_is_not_waited_for(client: EtlClient, m
     assert (await client.keys(""), nothing_is_left(client)) == ([], True)
 
 
-async def test_what_a_dead_process_left_on_disk_is_swept_away_later(client: EtlClient, clock: ManualClock):
+async def test_what_a_dead_process_left_on_disk_is_swept_away_within_a_day(client: EtlClient, clock: ManualClock):
     client.deps.scratch.mkdir()
     old, new = client.deps.scratch / "old.part", client.deps.scratch / "new.part"
-    for path, days in ((old, 9), (new, 1)):
+    for path, hours in ((old, 21), (new, 19)):
         path.write_bytes(b"left")
-        at = clock.now().timestamp() - days * 86400
+        at = clock.now().timestamp() - hours * 3600
         os.utime(path, (at, at))
     await upload.clean_scratch(client.deps)
     assert [path.name for path in client.deps.scratch.iterdir()] == ["new.part"]

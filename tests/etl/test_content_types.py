@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from penstock.adapters.local_reader.papers import Papers
+from penstock.adapters.local_reader.artifacts import ReadingArtifacts
 from penstock.adapters.s3 import S3Blobs, S3Bucket
 from penstock.documents.ocr.provider import Reading
 from penstock.documents.pages import Page
@@ -30,12 +30,12 @@ async def test_a_result_is_json(
 
 
 async def test_what_was_read_is_markdown_and_lines_of_json(s3_server: AnyS3, s3_bucket: S3Bucket, tmp_path: Path):
-    papers = Papers(S3Blobs(s3_bucket, clock=SystemClock()), "folder/", tmp_path)
+    artifacts = ReadingArtifacts(S3Blobs(s3_bucket, clock=SystemClock()), "folder/", tmp_path)
     made = Reading(
-        markdown_key=papers.markdown_key, pages_key=papers.pages_key, provider_task_id="local-1", page_count=1
+        markdown_key=artifacts.markdown_key, pages_key=artifacts.pages_key, provider_task_id="local-1", page_count=1
     )
-    async with papers.bound() as binding:
-        binding.add([PAGE])
-        await papers.finish(binding, made)
+    async with artifacts.result_files() as files:
+        files.add([PAGE])
+        await artifacts.finish(files, made)
     assert content_type(s3_server, s3_bucket, made.markdown_key) == "text/markdown; charset=utf-8"
     assert content_type(s3_server, s3_bucket, made.pages_key) == "application/x-ndjson"

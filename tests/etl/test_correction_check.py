@@ -1,8 +1,7 @@
-"""JSON Pointers, which of them a schema covers, and how corrected values are counted."""
+"""Corrections of a result: how they are applied, compared and counted."""
 
 import io
 import json
-from typing import Any
 
 import pytest
 
@@ -14,85 +13,6 @@ from penstock.etl.correction_check import (
     is_same_json,
 )
 from penstock.etl.domain.review import ValueCounts
-from penstock.etl.json_pointer import (
-    ABSENT,
-    BadPointer,
-    field_path,
-    find_overlap,
-    format_pointer,
-    parse_pointer,
-    resolve,
-    schema_covers,
-)
-
-RFC = {"foo": ["bar", "baz"], "": 0, "a/b": 1, "c%d": 2, "e^f": 3, "g|h": 4, "i\\j": 5, 'k"l': 6, " ": 7, "m~n": 8}
-
-
-@pytest.mark.parametrize(
-    ("pointer", "value"),
-    [
-        ("", RFC), ("/foo", ["bar", "baz"]), ("/foo/0", "bar"), ("/", 0), ("/a~1b", 1), ("/c%d", 2), ("/e^f", 3),
-        ("/g|h", 4), ("/i\\j", 5), ('/k"l', 6), ("/ ", 7), ("/m~0n", 8), ("/foo/2", ABSENT), ("/foo/01", ABSENT),
-        ("/foo/-", ABSENT), ("/foo/1e0", ABSENT), ("/foo/²", ABSENT), ("/foo/0/0", ABSENT), ("/nothing", ABSENT),
-    ],
-)  # fmt: skip
-def test_pointers_lead_where_the_standard_says(pointer: str, value: object):
-    assert resolve(RFC, parse_pointer(pointer)) == value
-    assert format_pointer(parse_pointer(pointer)) == pointer
-
-
-def test_an_escaped_tilde_is_not_read_twice():
-    assert parse_pointer("/~01") == ("~1",)
-
-
-@pytest.mark.parametrize("pointer", ["a", "#/a", "/~", "/a~2", "/~~0", "/~~01", "/" + "a" * 1000])
-def test_what_is_no_pointer_is_refused(pointer: str):
-    with pytest.raises(BadPointer):
-        parse_pointer(pointer)
-
-
-def test_numbers_in_lists_are_stars_and_names_that_look_like_numbers_are_not():
-    value = {"rows": [{"1": [5]}]}
-    assert field_path(value, ("rows", "0", "1", "0")) == "/rows/*/1/*"
-
-
-def test_places_overlap_when_one_lies_in_the_other():
-    assert find_overlap([("a", "b"), ("a",), ("c",)]) == (("a",), ("a", "b"))
-    assert find_overlap([("a",), ("a",)]) == (("a",), ("a",))
-    assert find_overlap([("a", "b"), ("ab",), ("a", "c")]) is None
-
-
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "a": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/node"}]},
-        "rows": {"type": "array", "items": {"properties": {"x": True}}},
-        "pair": {"prefixItems": [{"properties": {"first": {}}}]},
-        "by_name": {"additionalProperties": {"properties": {"age": {}}}},
-        "open": {"type": "object"},
-    },
-    "$defs": {"node": {"properties": {"next": {"$ref": "#/$defs/node"}, "n/m": {}}}},
-    "if": {},
-    "then": {"properties": {"late": {}}},
-}
-
-
-@pytest.mark.parametrize(
-    ("pointer", "is_known"),
-    [
-        ("/a", True), ("/a/next/next/n~1m", True), ("/a/other", False), ("/rows/3/x", True), ("/rows/3/y", False),
-        ("/pair/0/first", True), ("/by_name/ann/age", True), ("/by_name/ann/size", False), ("/open/x", False),
-        ("/late", True), ("/b", False), ("", True),
-    ],
-)  # fmt: skip
-def test_a_schema_knows_what_it_speaks_of_on_any_branch(pointer: str, is_known: bool):
-    assert schema_covers(SCHEMA, parse_pointer(pointer)) is is_known
-
-
-def test_references_that_go_round_or_nowhere_end():
-    looped = {"$ref": "#/$defs/a", "$defs": {"a": {"allOf": [{"$ref": "#"}, {"$ref": "#/$defs/a"}]}}}
-    assert not schema_covers(looped, ("x",))
-    assert not schema_covers({"$ref": "#/$defs/none"}, ("x",))
 
 
 def test_true_is_not_one_and_one_is_one_point_nought():

@@ -1,17 +1,18 @@
 """A worker is killed at every call to the outside; the next one resumes, and little is done twice."""
 
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import count
 from typing import Any, cast
 
-from penstock.etl import papers, worker
+from penstock.etl import artifacts, worker
 from penstock.etl.domain import Status
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.queue import JobState
 from penstock.kernel.runstate import RunState
 from tests.etl.harness import EtlHarness, on_both_profiles
-from tests.fakes.ocr import EchoOcr, EchoShaper, ShaperThatCosts
+from tests.fakes.ocr import EchoOcr, EchoPostProcessor, PostProcessorThatCosts
 
 
 class Killed(BaseException):
@@ -57,7 +58,13 @@ class Wired:
             self._fuse.burn()
             return await method(*args, **options)
 
-        return call
+        @asynccontextmanager
+        async def opened(*args: Any, **options: Any) -> AsyncIterator[Any]:
+            self._fuse.burn()
+            async with method(*args, **options) as value:
+                yield value
+
+        return opened if name == "open_file" else call
 
 
 class Line:
@@ -69,8 +76,8 @@ class Line:
         blobs = cast(Blobs, Wired(harness.deps.blobs, self.fuse))
         runs = cast(RunState, Wired(harness.deps.runs, self.fuse))
         self.ocr = EchoOcr(blobs)
-        self.shaper = ShaperThatCosts() if costs else EchoShaper()
-        harness.set(provider=self.ocr, shaper=self.shaper)
+        self.post_processor = PostProcessorThatCosts() if costs else EchoPostProcessor()
+        harness.set(provider=self.ocr, post_processor=self.post_processor)
         self.deps = replace(harness.deps, blobs=blobs, runs=runs)
 
     async def run(self) -> None:
@@ -99,7 +106,7 @@ async def test_a_worker_that_dies_anywhere_leaves_a_task_that_is_completed_once(
     step = 1 if harness.link is None else 3  # the calls are the same; storms kill real processes on this profile
     for point in count(step=step):
         line.ocr.pages_read.clear()
-        line.ocr.calls = line.shaper.calls = 0
+        line.ocr.calls = line.post_processor.calls = 0
         task = await harness.submit(f"{point}.txt", text=f"one\ftwo of {point}")
         died = await die_at(line, point)
         line.fuse.left = None
@@ -109,7 +116,7 @@ async def test_a_worker_that_dies_anywhere_leaves_a_task_that_is_completed_once(
         assert (row.status, await harness.status(task)) == (Status.COMPLETED, Status.COMPLETED), point
         assert await harness.transitions(task) == ["submit", "complete"], point
         assert line.ocr.pages_read.total() <= 3, point  # at most one of two pages is read twice
-        assert line.shaper.calls <= 2, point
+        assert line.post_processor.calls <= 2, point
         left = [key for key in await harness.keys(f"users/5/etl_artifacts/3/{task.id}/") if "/pages/" in key]
         assert left == [], point
         if not died:
@@ -125,18 +132,18 @@ async def test_a_worker_that_dies_anywhere_while_it_copies_what_is_known_makes_n
     first = await harness.submit("first.txt", text="one\ftwo")
     await harness.work()
     for point in count():
-        line.ocr.calls = line.shaper.calls = 0
+        line.ocr.calls = line.post_processor.calls = 0
         task = await harness.submit(f"{point}.txt", text="one\ftwo")
         died = await die_at(line, point)
         line.fuse.left = None
         await harness.rescue()
         await harness.work()
         row = await harness.row(task)
-        assert (row.status, line.ocr.calls, line.shaper.calls) == (Status.COMPLETED, 0, 0), point
+        assert (row.status, line.ocr.calls, line.post_processor.calls) == (Status.COMPLETED, 0, 0), point
         assert [row.metadata["cache"][stage]["hit"] for stage in ("ocr", "postprocess")] == [True, True], point
         blobs = harness.deps.blobs
-        assert await blobs.get(papers.result_key(row)) == await blobs.get(papers.public_key_of(row)), point
-        assert await blobs.get(papers.markdown_key(row)) == await blobs.get(papers.markdown_key(first)), point
+        assert await blobs.get(artifacts.result_key(row)) == await blobs.get(artifacts.public_key_of(row)), point
+        assert await blobs.get(artifacts.markdown_key(row)) == await blobs.get(artifacts.markdown_key(first)), point
         if not died:
             assert point > 20
             return
@@ -166,4 +173,4 @@ async def test_a_result_that_was_made_is_not_made_again(harness: EtlHarness):
     await harness.rescue()
     await harness.work()
     assert (await harness.row(task)).status is Status.COMPLETED
-    assert harness.shaper.calls == 1
+    assert harness.post_processor.calls == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.documents.ocr.provider import Desk, Reading
+from penstock.documents.ocr.provider import Reading, StageContext
 from penstock.documents.postprocessor import ExtractionResult, ExtractionRule
 from penstock.etl import dry_run
 from penstock.etl.domain import Mode
@@ -17,13 +17,15 @@ from tests.etl.api_client import EtlClient, client_with, open_client
 from tests.etl.harness import on_sqlite
 
 
-class ShaperThatNeverEnds:
+class PostProcessorThatNeverEnds:
     """Never finishes."""
 
     def identity(self, rule: ExtractionRule) -> None:
         """Not cached."""
 
-    async def shape(self, filename: str, reading: Reading, rule: ExtractionRule, desk: Desk) -> ExtractionResult:
+    async def extract(
+        self, filename: str, reading: Reading, rule: ExtractionRule, context: StageContext
+    ) -> ExtractionResult:
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -82,7 +84,7 @@ async def test_a_sample_is_either_a_text_or_a_task(client: EtlClient, body: obje
 
 
 async def test_a_rule_that_nobody_here_can_follow_is_refused(client: EtlClient):
-    nobody = client_with(client.deps, shapers={})
+    nobody = client_with(client.deps, post_processors={})
     told = await nobody.refused("POST", f"/rules/{await new_rule(client)}/try", {"markdown": "a"})
     assert told == (400, "MODE_UNKNOWN")
 
@@ -91,7 +93,7 @@ async def test_a_try_that_takes_too_long_is_given_up_and_cleared_away(
     client: EtlClient, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(dry_run, "DRY_RUN_SECONDS", 0.1)
-    slow = client_with(client.deps, shapers={Mode.SKIP: ShaperThatNeverEnds()})
+    slow = client_with(client.deps, post_processors={Mode.SKIP: PostProcessorThatNeverEnds()})
     told = await slow.refused("POST", f"/rules/{await new_rule(client)}/try", {"markdown": "a"})
     assert told == (503, "TRY_TIMEOUT")
     assert await client.keys("") == []

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import delete, literal, select, update
 
 from penstock.adapters.redis.client import RedisUnavailable
-from penstock.documents.ocr.provider import Desk, Reading, Source
-from penstock.etl import memory, papers, reconcile, runs
+from penstock.documents.ocr.provider import Reading, Source, StageContext
+from penstock.etl import artifacts, reconcile, run_state, stage_cache, worker
 from penstock.etl.domain import Phase, Status
 from penstock.etl.store.tables import etl_task
 from penstock.kernel.blobs import BlobsUnavailable
@@ -17,7 +17,8 @@ from penstock.kernel.columns import UtcTime
 from penstock.kernel.errors import Unavailable
 from penstock.kernel.leases import EPOCH
 from penstock.kernel.queue import JobState, job
-from penstock.kernel.runstate import RunEntry, RunState, SqlRunState
+from penstock.kernel.runstate import RunSnapshot, RunState, SqlRunState
+from penstock.kernel.stages import reconciler
 from tests.etl.harness import EtlHarness, on_both_profiles
 from tests.fakes.ocr import EchoOcr, OcrThatFails, OcrThatWaits
 
@@ -33,10 +34,15 @@ class RunsWithAnOutage:
         self.get, self.get_many, self.list_by_status = inner.get, inner.get_many, inner.list_by_status
         self.now = False
 
-    async def put(self, entry: RunEntry) -> None:
+    async def put(self, entry: RunSnapshot) -> None:
         if self.now:
             raise RedisUnavailable(reason="gone")
         await self._inner.put(entry)
+
+    async def put_held(self, snapshot: RunSnapshot) -> None:
+        if self.now:
+            raise RedisUnavailable(reason="gone")
+        await self._inner.put_held(snapshot)
 
 
 async def lose_jobs(harness: EtlHarness) -> None:
@@ -68,7 +74,7 @@ class TestRunStateThatIsLost:
         await harness.deliver()
         await harness.lose_run_state(task)
         await harness.reconcile()
-        assert (await harness.shown(task)).course.phase is Phase.POSTPROCESS
+        assert (await harness.shown(task)).details.phase is Phase.POSTPROCESS
         await harness.work()
         assert (await harness.row(task)).status is Status.COMPLETED
         assert harness.ocr.calls == 1
@@ -90,7 +96,7 @@ class TestRunStateThatIsLost:
 
     async def test_a_retried_task_whose_new_run_was_never_shown_is_shown(self, harness: EtlHarness):
         task = await harness.submit()
-        await runs.show(harness.deps, replace(task, status=Status.FAILED))
+        await run_state.show(harness.deps, replace(task, status=Status.FAILED))
         async with harness.db.tx() as tx:
             await tx.conn.execute(update(etl_task).values(run=2))
             await tx.conn.execute(update(job).values(id=f"etl:{task.id}:2:ocr"))
@@ -143,7 +149,7 @@ class TestWhatCannotBeUnderstood:
     async def test_an_artifact_that_cannot_be_decoded_counts_as_missing(self, harness: EtlHarness):
         task = await harness.submit()
         await lose_jobs(harness)
-        await harness.deps.blobs.put(papers.reading_key(task), b"{")
+        await harness.deps.blobs.put(artifacts.reading_key(task), b"{")
         await harness.reconcile()
         await harness.work()
         assert (await harness.row(task)).status is Status.COMPLETED
@@ -153,7 +159,9 @@ class TestWhatCannotBeUnderstood:
         await harness.deliver()
         await harness.lose_run_state(task)
         await harness.lose_run_state(other)
-        odd = RunEntry(key=runs.key(harness.deps, task.id), run=1, order=0, status="pending", fields={"id": "x"})
+        odd = RunSnapshot(
+            key=run_state.key(harness.deps, task.id), run=1, order=0, status="pending", fields={"id": "x"}
+        )
         await harness.deps.runs.put(odd)
         await harness.reconcile()
         assert (await harness.shown(other)).task.id == other.id
@@ -165,18 +173,18 @@ class TestWhatCannotBeUnderstood:
     async def test_one_bad_task_does_not_stop_the_others(
         self, harness: EtlHarness, monkeypatch: pytest.MonkeyPatch, most: int
     ):
-        monkeypatch.setattr(reconcile, "MAX_FAILURES", most)
+        monkeypatch.setattr(reconciler, "MAX_FAILURES", most)
         bad, good = await harness.submit("a.txt"), await harness.submit("b.txt")
         await lose_jobs(harness)
         get = harness.deps.blobs.get
 
         async def refuse(key: str, *args: Any) -> bytes:
-            if key == papers.reading_key(bad):
+            if key == artifacts.reading_key(bad):
                 raise BlobsUnavailable(reason="it answered 403")
             return await get(key, *args)
 
         monkeypatch.setattr(harness.deps.blobs, "get", refuse)
-        walker = reconcile.EtlReconciler(harness.deps)
+        walker = worker.build_reconciler(harness.deps)
         for _ in range(2):
             await walker.run()
         assert (await harness.job(good, "ocr")).state is JobState.WAITING
@@ -224,9 +232,9 @@ class TestStale:
         for _ in tasks:
             held = await harness.claim()
             row = next(task for task in tasks if task.id == held.payload["task_id"])
-            await runs.Trail.open(harness.deps, row, Phase.OCR, attempt=1)
-        monkeypatch.setattr(reconcile, "PAGE", 1)
-        walker = reconcile.EtlReconciler(harness.deps)
+            await harness.context(held, row)
+        monkeypatch.setattr(reconciler, "PAGE", 1)
+        walker = worker.build_reconciler(harness.deps)
         for _ in range(6):
             harness.clock.advance(seconds=1800)
             await walker.run()
@@ -267,20 +275,20 @@ class TestStale:
         self, harness: EtlHarness, monkeypatch: pytest.MonkeyPatch
     ):
         """Hashing and fetching a large document take long, without pages to report."""
-        digest = memory._digest
+        digest = stage_cache._digest
 
         async def slow_digest(*arguments: Any) -> str:
             harness.clock.advance(seconds=400)
             return await digest(*arguments)
 
         class SlowOcr(EchoOcr):
-            async def read(self, source: Source, desk: Desk) -> Reading:
+            async def read(self, source: Source, context: StageContext) -> Reading:
                 for seconds in (400, 25):
                     harness.clock.advance(seconds=seconds)
                     await harness.reconcile()
-                return await super().read(source, desk)
+                return await super().read(source, context)
 
-        monkeypatch.setattr(memory, "_digest", slow_digest)
+        monkeypatch.setattr(stage_cache, "_digest", slow_digest)
         harness.set(provider=SlowOcr(harness.deps.blobs))
         task = await harness.submit()
         await harness.work()
@@ -307,23 +315,23 @@ class TestEndsThatWereNotTold:
         assert settle is not None
         await harness.settle(held, settle)
         assert (await harness.shown(task)).task.status is Status.LLM_PROCESSING
-        await reconcile.EtlReconciler(harness.deps).run()
+        await worker.build_reconciler(harness.deps).run()
         assert (await harness.shown(task)).task.status is Status.COMPLETED
 
     async def test_run_state_of_a_task_that_is_gone_is_hidden(self, harness: EtlHarness):
         task = await harness.submit()
         async with harness.db.tx() as tx:
             await tx.conn.execute(delete(etl_task))
-        await reconcile.EtlReconciler(harness.deps).run()
-        assert await runs.find(harness.deps, task.id) is None
+        await worker.build_reconciler(harness.deps).run()
+        assert await run_state.find(harness.deps, task.id) is None
 
 
 @on_both_profiles
 async def test_a_turn_looks_at_one_page_and_the_next_turn_goes_on(harness: EtlHarness, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(reconcile, "PAGE", 2)
+    monkeypatch.setattr(reconciler, "PAGE", 2)
     tasks = [await harness.submit(f"{number}.txt") for number in range(5)]
     await lose_jobs(harness)
-    walker = reconcile.EtlReconciler(harness.deps)
+    walker = worker.build_reconciler(harness.deps)
     counts = []
     for _ in range(4):
         await walker.run()
@@ -352,11 +360,12 @@ class TestWhenATurnIsNeeded:
     async def test_it_is_for_an_entry_that_runs_while_its_row_is_over(self, harness: EtlHarness):
         runs = SqlRunState(harness.db, live_seconds=60, final_seconds=60)
         for status in reconcile.RUNNING:
-            await runs.put(RunEntry(key=f"etl:{status}", run=1, order=1, status=status))
+            await runs.put(RunSnapshot(key=f"etl:{status}", run=1, order=1, status=status))
             assert await self.is_needed(harness), status
             harness.clock.advance(seconds=60)
             assert not await self.is_needed(harness), status
 
     @pytest.mark.parametrize(("profile", "is_asked"), [("sqlite", True), ("scale", False)], indirect=["profile"])
     async def test_where_run_state_is_in_redis_a_turn_is_always_taken(self, harness: EtlHarness, is_asked: bool):
-        assert (reconcile.EtlReconciler(harness.deps).needed is not None) == is_asked
+        [turn] = [task for task in worker.periodic_tasks(harness.deps) if task.name == "reconcile-etl"]
+        assert (turn.needed is not None) == is_asked

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from penstock.documents.ocr.provider import Desk, Reading
+from penstock.documents.ocr.provider import Reading, StageContext
 from penstock.documents.postprocessor import ExtractionResult, ExtractionRule
-from penstock.etl import cancel, retry
+from penstock.etl.api import actions
 from penstock.etl.domain import Phase, Stage, Status
 from penstock.etl.errors import (
     EtlTaskAlreadyEnded,
@@ -19,12 +19,12 @@ from penstock.etl.retry import RetryOptions
 from penstock.kernel.errors import Invalid
 from penstock.kernel.queue import JobState
 from tests.etl.harness import ANNA, EtlHarness, on_all_profiles, on_both_profiles
-from tests.fakes.ocr import EchoShaper, OcrThatFails, OcrThatWaits, RemoteOcr, ShaperThatFails
+from tests.fakes.ocr import EchoPostProcessor, OcrThatFails, OcrThatWaits, PostProcessorThatFails, RemoteOcr
 
 
 async def failed_in_shaping(harness: EtlHarness) -> int:
     """A task whose post-processing failed permanently; the next attempt succeeds."""
-    harness.set(shaper=ShaperThatFails(Invalid(reason="no"), times=1))
+    harness.set(post_processor=PostProcessorThatFails(Invalid(reason="no"), times=1))
     task = await harness.submit()
     await harness.work()
     assert (await harness.row(task)).metadata["error_stage"] == "postprocess"
@@ -35,7 +35,7 @@ class TestRetry:
     @on_all_profiles
     async def test_from_post_processing_nothing_is_read_again(self, harness: EtlHarness):
         number = await failed_in_shaping(harness)
-        opened = await retry.retry_task(harness.deps, ANNA, number, RetryOptions(from_stage=Stage.POSTPROCESS))
+        opened = await actions.retry_task(harness.deps, ANNA, number, RetryOptions(from_stage=Stage.POSTPROCESS))
         assert (opened.status, opened.run, opened.ocr_run) == (Status.PENDING, 2, 1)
         assert "error_stage" not in opened.metadata
         assert opened.metadata["artifact_mineru_markdown_key"].endswith("/mineru.md")
@@ -51,22 +51,22 @@ class TestRetry:
         number = await failed_in_shaping(harness)
         seen: list[int] = []
 
-        class ShaperThatLooks(EchoShaper):
-            async def shape(
-                self, filename: str, reading: Reading, rule: ExtractionRule, desk: Desk
+        class PostProcessorThatLooks(EchoPostProcessor):
+            async def extract(
+                self, filename: str, reading: Reading, rule: ExtractionRule, context: StageContext
             ) -> ExtractionResult:
                 seen.append((await harness.shown(opened)).task.progress)
-                return await super().shape(filename, reading, rule, desk)
+                return await super().extract(filename, reading, rule, context)
 
-        harness.set(shaper=ShaperThatLooks())
-        opened = await retry.retry_task(harness.deps, ANNA, number, RetryOptions(from_stage=Stage.POSTPROCESS))
+        harness.set(post_processor=PostProcessorThatLooks())
+        opened = await actions.retry_task(harness.deps, ANNA, number, RetryOptions(from_stage=Stage.POSTPROCESS))
         await harness.work()
         assert seen == [80]
 
     async def test_from_ocr_everything_is_done_anew(self, harness: EtlHarness):
         number = await failed_in_shaping(harness)
         await harness.put(text="a new document")
-        opened = await retry.retry_task(harness.deps, ANNA, number, RetryOptions(from_stage=Stage.OCR))
+        opened = await actions.retry_task(harness.deps, ANNA, number, RetryOptions(from_stage=Stage.OCR))
         assert (opened.run, opened.ocr_run) == (2, 2)
         assert "artifact_mineru_markdown_key" not in opened.metadata
         assert await harness.work() == 2
@@ -77,7 +77,7 @@ class TestRetry:
     async def test_from_ocr_nothing_is_told_of_pages_that_were_read_before(self, harness: EtlHarness):
         task = await harness.submit()
         await harness.work()
-        again = await retry.retry_task(harness.deps, ANNA, task.id, RetryOptions(from_stage=Stage.OCR, force=True))
+        again = await actions.retry_task(harness.deps, ANNA, task.id, RetryOptions(from_stage=Stage.OCR, force=True))
         assert again.metadata.keys().isdisjoint({"pages_done", "page_count", "artifact_mineru_markdown_key"})
 
     async def test_a_remote_task_of_the_run_before_is_not_asked_for_again(self, harness: EtlHarness):
@@ -85,26 +85,26 @@ class TestRetry:
         harness.set(provider=ocr)
         task = await harness.submit()
         await harness.work()
-        await retry.retry_task(harness.deps, ANNA, task.id, RetryOptions(from_stage=Stage.OCR, force=True))
+        await actions.retry_task(harness.deps, ANNA, task.id, RetryOptions(from_stage=Stage.OCR, force=True))
         await harness.work()
         assert ocr.begun == ["far-1", "far-2"]
 
     async def test_without_a_stage_it_begins_after_what_is_done(self, harness: EtlHarness):
         number = await failed_in_shaping(harness)
-        assert (await retry.retry_task(harness.deps, ANNA, number, RetryOptions())).ocr_run == 1
+        assert (await actions.retry_task(harness.deps, ANNA, number, RetryOptions())).ocr_run == 1
         harness.set(provider=OcrThatFails(harness.deps.blobs, Invalid(reason="no"), times=1))
         unread = await harness.submit("b.txt")
         await harness.work()
-        assert (await retry.retry_task(harness.deps, ANNA, unread.id, RetryOptions())).ocr_run == 1
+        assert (await actions.retry_task(harness.deps, ANNA, unread.id, RetryOptions())).ocr_run == 1
 
     async def test_without_a_stage_no_page_is_read_again_that_was_kept(self, harness: EtlHarness):
         ocr, task, working = await harness.paused(before_page=3)
-        await cancel.abort_task(harness.deps, ANNA, task.id)
+        await actions.abort_task(harness.deps, ANNA, task.id)
         harness.clock.advance(seconds=1)
         ocr.go_on.set()
         await working
-        again = await retry.retry_task(harness.deps, ANNA, task.id, RetryOptions())
-        assert (await harness.shown(again)).course.phase is Phase.OCR
+        again = await actions.retry_task(harness.deps, ANNA, task.id, RetryOptions())
+        assert (await harness.shown(again)).details.phase is Phase.OCR
         await harness.work()
         assert (await harness.row(again)).status is Status.COMPLETED
         assert ocr.pages_read == {1: 1, 2: 1, 3: 1}
@@ -114,8 +114,8 @@ class TestRetry:
         harness.set(provider=OcrThatWaits(harness.deps.blobs, before_page=9))
         task = await harness.submit()
         await harness.deps.blobs.put(f"users/5/etl_artifacts/3/{task.id}/pages/1/page-1.md", b"of old")
-        await cancel.cancel_task(harness.deps, ANNA, task.id)
-        await retry.retry_task(harness.deps, ANNA, task.id, RetryOptions(from_stage=Stage.OCR))
+        await actions.cancel_task(harness.deps, ANNA, task.id)
+        await actions.retry_task(harness.deps, ANNA, task.id, RetryOptions(from_stage=Stage.OCR))
         await harness.work()
         folder = f"users/5/etl_artifacts/3/{task.id}/"
         assert b"of old" not in await harness.deps.blobs.get(f"{folder}mineru.md")
@@ -126,19 +126,19 @@ class TestRetry:
         task = await harness.submit()
         await harness.work()
         with pytest.raises(OcrResultMissing):
-            await retry.retry_task(harness.deps, ANNA, task.id, RetryOptions(from_stage=Stage.POSTPROCESS))
+            await actions.retry_task(harness.deps, ANNA, task.id, RetryOptions(from_stage=Stage.POSTPROCESS))
 
     async def test_a_reading_from_before_a_retry_from_ocr_does_not_count(self, harness: EtlHarness):
         number = await failed_in_shaping(harness)
-        opened = await retry.retry_task(harness.deps, ANNA, number, RetryOptions(from_stage=Stage.OCR))
-        await cancel.cancel_task(harness.deps, ANNA, opened.id)
+        opened = await actions.retry_task(harness.deps, ANNA, number, RetryOptions(from_stage=Stage.OCR))
+        await actions.cancel_task(harness.deps, ANNA, opened.id)
         with pytest.raises(OcrResultMissing):
-            await retry.retry_task(harness.deps, ANNA, number, RetryOptions(from_stage=Stage.POSTPROCESS))
+            await actions.retry_task(harness.deps, ANNA, number, RetryOptions(from_stage=Stage.POSTPROCESS))
 
     async def test_a_cancelled_task_can_be_tried_again(self, harness: EtlHarness):
         task = await harness.submit()
-        await cancel.cancel_task(harness.deps, ANNA, task.id)
-        await retry.retry_task(harness.deps, ANNA, task.id, RetryOptions())
+        await actions.cancel_task(harness.deps, ANNA, task.id)
+        await actions.retry_task(harness.deps, ANNA, task.id, RetryOptions())
         await harness.work()
         assert (await harness.row(task)).status is Status.COMPLETED
 
@@ -146,22 +146,22 @@ class TestRetry:
         task = await harness.submit()
         await harness.work()
         with pytest.raises(EtlTaskAlreadyEnded):
-            await retry.retry_task(harness.deps, ANNA, task.id, RetryOptions())
-        opened = await retry.retry_task(harness.deps, ANNA, task.id, RetryOptions(force=True))
+            await actions.retry_task(harness.deps, ANNA, task.id, RetryOptions())
+        opened = await actions.retry_task(harness.deps, ANNA, task.id, RetryOptions(force=True))
         assert (opened.result, opened.progress) == (None, 0)
         await harness.work()
         assert (await harness.row(task)).status is Status.COMPLETED
-        assert (harness.ocr.calls, harness.shaper.calls) == (1, 2)
+        assert (harness.ocr.calls, harness.post_processor.calls) == (1, 2)
 
     async def test_a_running_task_is_not_tried_again(self, harness: EtlHarness):
         task = await harness.submit()
         with pytest.raises(EtlTaskRunning):
-            await retry.retry_task(harness.deps, ANNA, task.id, RetryOptions(force=True))
+            await actions.retry_task(harness.deps, ANNA, task.id, RetryOptions(force=True))
 
     @on_all_profiles
     async def test_of_many_retries_at_once_one_opens_a_run(self, harness: EtlHarness):
         number = await failed_in_shaping(harness)
-        tries = (retry.retry_task(harness.deps, ANNA, number, RetryOptions()) for _ in range(5))
+        tries = (actions.retry_task(harness.deps, ANNA, number, RetryOptions()) for _ in range(5))
         answers = await asyncio.gather(*tries, return_exceptions=True)
         opened = [answer for answer in answers if not isinstance(answer, BaseException)]
         assert len(opened) == 1
@@ -175,17 +175,17 @@ class TestRetry:
         harness.set(queue_size=1)
         await harness.submit("b.txt")
         with pytest.raises(QueueFull):
-            await retry.retry_task(harness.deps, ANNA, number, RetryOptions())
+            await actions.retry_task(harness.deps, ANNA, number, RetryOptions())
 
     async def test_a_document_that_is_gone_cannot_be_read_again(self, harness: EtlHarness):
         number = await failed_in_shaping(harness)
         await harness.deps.blobs.delete("users/5/raw/3/a.txt")
         with pytest.raises(SourceNotFound):
-            await retry.retry_task(harness.deps, ANNA, number, RetryOptions(from_stage=Stage.OCR))
+            await actions.retry_task(harness.deps, ANNA, number, RetryOptions(from_stage=Stage.OCR))
 
     @on_both_profiles
     async def test_run_state_shows_the_new_run_at_once(self, harness: EtlHarness):
         number = await failed_in_shaping(harness)
-        opened = await retry.retry_task(harness.deps, ANNA, number, RetryOptions())
+        opened = await actions.retry_task(harness.deps, ANNA, number, RetryOptions())
         shown = await harness.shown(opened)
         assert (shown.task.status, shown.task.run, shown.task.error) == (Status.PENDING, 2, None)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.access import audit
-from penstock.etl import review
+from penstock.etl.api import actions
 from penstock.etl.domain.review import NewCorrection
 from penstock.etl.review import ReviewInput
 from penstock.etl.store.tables import etl_correction, etl_review
@@ -220,8 +220,8 @@ async def test_a_review_works_on_every_profile(profile: EtlProfile, clock: Manua
         task = await harness.submit()
         await harness.work()
         given = ReviewInput(corrections=[NewCorrection(pointer="/page_count", value="4", note="一页")], reviewed=True)
-        stored = await review.correct(deps, ANNA, task.id, given)
+        stored = await actions.correct(deps, ANNA, task.id, given)
         assert [(one.original, one.corrected, one.note) for one in stored.corrections] == [("3", "4", "一页")]
-        corrected: Any = await review.corrected_result(deps, CALLERS["root"], task.id)
+        corrected: Any = await actions.corrected_result(deps, CALLERS["root"], task.id)
         assert b'"page_count":4' in corrected
         assert await harness.keys("users/5/processed/3/") == ["users/5/processed/3/a.txt.json"]

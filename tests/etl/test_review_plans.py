@@ -9,8 +9,8 @@ from penstock.etl.domain import EtlTask, Status
 from penstock.etl.store import reviews
 from penstock.etl.store.reviews import RuleFilter
 from penstock.etl.store.tables import etl_correction, etl_review
-from penstock.kernel.bulk import insert_rows
 from penstock.kernel.db import Db, Tx
+from penstock.kernel.dialect.bulk import insert_rows
 from tests.plans import explain, look, reads_a_whole_table, recorded, sorts
 
 Verb = Callable[[Tx], Awaitable[object]]
@@ -45,8 +45,9 @@ VERBS: dict[str, Verb] = {
 
 
 @pytest.fixture
-async def full(db: Db) -> Db:
+async def full(plan_db: Db) -> Db:
     """Reviews and corrections of twenty rules in five versions and a hundred users."""
+    db = plan_db
     now = db.clock.now()
     said: list[tuple[Any, ...]] = []
     kept: list[tuple[Any, ...]] = []
@@ -64,7 +65,7 @@ async def full(db: Db) -> Db:
     async with db.tx() as tx:
         await insert_rows(tx, etl_review, of_review, said)
         await insert_rows(tx, etl_correction, of_correction, kept)
-    if db.on_postgres:
+    if db.database_name == "postgresql":
         await look(db)
     return db
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.etl import rules
+from penstock.etl import worker
 from penstock.kernel.db import Db
 from tests.etl.api_client import INVOICE, EtlClient, open_client
 from tests.etl.harness import on_sqlite
@@ -41,31 +41,31 @@ async def test_each_file_becomes_a_rule_that_everyone_may_use(client: EtlClient,
     write(folder, "invoice.json", json_schema=INVOICE, postprocess_mode="fields")
     write(folder, "letter.json", name="Letters", postprocess_mode="skip")
     (folder / "notes.txt").write_text("no rule")
-    assert await rules.load_rule_files(client.deps, folder) == 2
+    assert await worker.load_rule_files(client.deps, folder) == 2
     assert await listed(client) == [("invoice", 1, True), ("Letters", 1, True)]
 
 
 async def test_a_file_is_taken_in_once_and_again_when_it_changes(client: EtlClient, folder: Path):
     write(folder, "letter.json", postprocess_mode="skip")
-    assert [await rules.load_rule_files(client.deps, folder) for _ in range(2)] == [1, 0]
+    assert [await worker.load_rule_files(client.deps, folder) for _ in range(2)] == [1, 0]
     write(folder, "letter.json", postprocess_mode="skip", description="Now with words.")
-    assert await rules.load_rule_files(client.deps, folder) == 1
+    assert await worker.load_rule_files(client.deps, folder) == 1
     assert await listed(client) == [("letter", 2, True)]
 
 
 async def test_processes_that_start_together_take_a_file_in_once(client: EtlClient, folder: Path):
     write(folder, "letter.json", postprocess_mode="skip")
-    assert sum(await asyncio.gather(*(rules.load_rule_files(client.deps, folder) for _ in range(4)))) == 1
+    assert sum(await asyncio.gather(*(worker.load_rule_files(client.deps, folder) for _ in range(4)))) == 1
     assert await listed(client) == [("letter", 1, True)]
 
 
 @on_sqlite
 async def test_a_file_that_is_gone_leaves_its_rule(client: EtlClient, folder: Path, caplog: pytest.LogCaptureFixture):
     write(folder, "letter.json", postprocess_mode="skip")
-    await rules.load_rule_files(client.deps, folder)
+    await worker.load_rule_files(client.deps, folder)
     (folder / "letter.json").unlink()
     with caplog.at_level(logging.INFO):
-        assert await rules.load_rule_files(client.deps, folder) == 0
+        assert await worker.load_rule_files(client.deps, folder) == 0
     assert "keeping rules whose files were deleted: letter.json" in caplog.text
     assert await listed(client) == [("letter", 1, True)]
 
@@ -91,7 +91,7 @@ async def test_a_bad_file_is_told_of_and_stops_nobody(
 ):
     (folder / "bad.json").write_bytes(content)
     write(folder, "good.json", postprocess_mode="skip")
-    assert await rules.load_rule_files(client.deps, folder) == 1
+    assert await worker.load_rule_files(client.deps, folder) == 1
     assert "skipping rule file bad.json" in caplog.text
     assert reason in caplog.text
     assert await listed(client) == [("good", 1, True)]
@@ -99,4 +99,4 @@ async def test_a_bad_file_is_told_of_and_stops_nobody(
 
 @on_sqlite
 async def test_no_folder_is_no_rules(client: EtlClient, tmp_path: Path):
-    assert await rules.load_rule_files(client.deps, tmp_path / "nowhere") == 0
+    assert await worker.load_rule_files(client.deps, tmp_path / "nowhere") == 0

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.access.audit import list_lines
-from penstock.etl import rules
+from penstock.etl import rules, worker
 from penstock.etl.store.rules import find_rule, get_rule_version, move_rule
 from penstock.kernel.db import Db
 from tests.etl.api_client import INVOICE, EtlClient, client_with, open_client
@@ -59,6 +59,19 @@ async def test_a_rule_that_skips_needs_no_schema(client: EtlClient):
     assert (made["postprocess_mode"], made["json_schema"]) == ("skip", None)
 
 
+@on_sqlite
+@pytest.mark.parametrize(
+    "schema", [{"type": "array"}, {"type": "banana"}, {"$ref": "https://example.org/x.json"}, {"anything": [1, None]}]
+)
+async def test_a_rule_that_skips_may_carry_any_schema_until_it_is_used(client: EtlClient, schema: dict[str, object]):
+    made = await client.json("POST", "/rules", {**SKIP, "json_schema": schema})
+    assert made["json_schema"] == schema
+    used = {"postprocess_mode": "fields"}
+    assert await client.refused("PUT", f"/rules/{made['rule_id']}", used) == (400, "BAD_RULE")
+    long = {"description": "x" * 70_000}
+    assert await client.refused("POST", "/rules", {**SKIP, "json_schema": long}) == (400, "BAD_RULE")
+
+
 async def test_the_default_rule_is_listed_first_and_is_the_systems(client: EtlClient):
     await client.json("POST", "/rules", SKIP)
     [default, own] = (await client.json("GET", "/rules"))["rules"]
@@ -70,7 +83,7 @@ async def test_the_default_rule_is_listed_first_and_is_the_systems(client: EtlCl
 async def test_a_users_rule_that_is_made_the_default_is_everyones_and_stays_as_it_is(client: EtlClient):
     made = await client.json("POST", "/rules", SKIP)
     path = f"/rules/{made['rule_id']}"
-    with_default = client_with(client.deps, config=replace(client.deps.config, global_rule_id=made["rule_id"]))
+    with_default = client_with(client.deps, config=replace(client.deps.config, default_rule_id=made["rule_id"]))
     for key in ("anna", "bert", "root"):
         [_, listed] = (await with_default.json("GET", "/rules", key=key))["rules"]
         assert (listed["name"], listed["system"], listed["is_default"], listed["user_id"]) == (
@@ -92,9 +105,9 @@ async def test_a_users_rule_that_is_made_the_default_is_everyones_and_stays_as_i
 async def test_a_default_that_does_not_exist_is_told_of_at_the_start(
     client: EtlClient, caplog: pytest.LogCaptureFixture
 ):
-    await rules.check_default_rule(client.deps)
+    await worker.check_default_rule(client.deps)
     assert caplog.messages == []
-    await rules.check_default_rule(replace(client.deps, config=replace(client.deps.config, global_rule_id=4711)))
+    await worker.check_default_rule(replace(client.deps, config=replace(client.deps.config, default_rule_id=4711)))
     assert "4711" in caplog.text
 
 
@@ -102,7 +115,7 @@ async def test_a_default_that_does_not_exist_is_told_of_at_the_start(
 @pytest.mark.parametrize(("method", "body"), [("PUT", {"name": "Mine"}), ("DELETE", None)])
 async def test_a_rule_of_the_system_stays_as_it_is(client: EtlClient, tmp_path: Path, method: str, body: object):
     write(tmp_path / "rules", "shared.json", '{"postprocess_mode": "skip"}')
-    await rules.load_rule_files(client.deps, tmp_path / "rules")
+    await worker.load_rule_files(client.deps, tmp_path / "rules")
     shared = (await client.json("GET", "/rules"))["rules"][1]["rule_id"]
     for rule_id in (0, shared):
         for key in ("anna", "root"):
@@ -199,6 +212,7 @@ async def test_rules_come_in_pages_with_the_default_in_the_first(client: EtlClie
     while offset is not None:
         page = await client.json("GET", f"/rules?limit=2&offset={offset}")
         assert len(page["rules"]) <= 2
+        assert (page["total"], page["total_is_exact"]) == (5, True)
         seen += [rule["name"] for rule in page["rules"]]
         offset = page["next_offset"]
     assert seen == ["default", "r0", "r1", "r2", "r3"]

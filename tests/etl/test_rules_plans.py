@@ -8,8 +8,8 @@ import pytest
 from penstock.access.domain import Caller, Scope
 from penstock.etl.store import rules
 from penstock.etl.store.tables import etl_rule, etl_rule_version
-from penstock.kernel.bulk import insert_rows
 from penstock.kernel.db import Db, Tx
+from penstock.kernel.dialect.bulk import insert_rows
 from tests.plans import explain, look, reads_a_whole_table, recorded
 
 Verb = Callable[[Tx], Awaitable[object]]
@@ -33,8 +33,9 @@ VERBS: dict[str, Verb] = {
 
 
 @pytest.fixture
-async def full(db: Db) -> Db:
+async def full(plan_db: Db) -> Db:
     """Twenty thousand rules, a hundred per user, and a few system rules."""
+    db = plan_db
     now = db.clock.now()
     kept: list[tuple[Any, ...]] = []
     for n in range(1, ROWS + 1):
@@ -44,7 +45,7 @@ async def full(db: Db) -> Db:
     async with db.tx() as tx:
         await insert_rows(tx, etl_rule, ("id", "user_id", "name", "version", "file", "created_at", "updated_at"), kept)
         await insert_rows(tx, etl_rule_version, ("rule_id", "version", "body", "created_at", "created_by"), said)
-    if db.on_postgres:
+    if db.database_name == "postgresql":
         await look(db)
     return db
 

@@ -1,18 +1,19 @@
-"""Run state of a run only moves forward, and only by the worker that started the latest turn."""
+"""Run state of a run only moves forward, and only by the worker that holds the lease."""
 
 from dataclasses import replace
 
 import pytest
 
-from penstock.documents.ocr.provider import Desk, Reading
+from penstock.documents.ocr.provider import Reading, StageContext
 from penstock.documents.postprocessor import ExtractionResult, ExtractionRule
-from penstock.etl import runs
-from penstock.etl.desk import StageDesk
+from penstock.etl import run_state
 from penstock.etl.domain import Phase, Status
 from penstock.etl.errors import RunCancelled
-from penstock.etl.runs import RANKS, Course, Standing, Trail, job_id
+from penstock.etl.run_state import TaskRun, job_id
+from penstock.kernel.leases import LeaseLost
+from penstock.kernel.runstate import RunMovedOn, RunSnapshot
 from tests.etl.harness import EtlHarness, on_both_profiles
-from tests.fakes.ocr import EchoShaper
+from tests.fakes.ocr import EchoPostProcessor
 
 POINTERS = ("artifact_mineru_markdown_key", "provider_task_id", "page_count", "pages_done", "ocr", "cache")
 
@@ -41,62 +42,106 @@ async def test_other_programs_can_read_the_hash_of_a_running_task(harness: EtlHa
 class TestOrder:
     async def test_within_a_run_no_status_gives_way_to_an_earlier_one(self, harness: EtlHarness):
         task = await harness.submit()
-        course = Course(phase=Phase.OCR)
-        by_rank = [Standing(task=replace(task, status=status), course=course).order for status in RANKS]
-        last = Standing(task=replace(task, status=Status.FAILED), course=course).order
-        latest_reader = replace(course, turn=2**27, step=2**31)
-        reading = Standing(task=replace(task, status=Status.MINERU_PARSING), course=latest_reader).order
-        assert [*by_rank, last] == sorted({*by_rank, last})
-        assert reading < by_rank[-1] < last < 2**63
+        for _ in range(2):  # the two stages
+            held = await harness.claim()
+            await harness.settle(held, await harness.do(held))
+            await run_state.show(harness.deps, task)
+            assert (await harness.shown(task)).task.status is Status.LLM_PROCESSING
+        await harness.deliver()
+        assert (await harness.shown(task)).task.status is Status.COMPLETED
+        await run_state.show(harness.deps, task)
+        assert (await harness.shown(task)).task.status is Status.COMPLETED
 
     async def test_an_earlier_worker_cannot_move_a_run(self, harness: EtlHarness):
         task = await harness.submit()
-        first = await Trail.open(harness.deps, task, Phase.OCR, attempt=1)
-        second = await Trail.open(harness.deps, task, Phase.OCR, attempt=2)
-        await second.move(replace(second.task, progress=50))
+        first = await harness.context(await harness.claim(), task)
+        await harness.rescue()
+        second = await harness.context(await harness.claim(), task)
+        harness.clock.advance(seconds=1)
+        await second.progress(5, 10)
+        shown = await harness.shown(task)
         with pytest.raises(RunCancelled):
-            await first.move(replace(first.task, progress=90))
-        assert (await harness.shown(task)).task.progress == 50
-        assert (await harness.shown(task)).course.attempt_ocr == 2
+            await first.progress(9, 10)
+        assert first.is_lost
+        assert not second.is_lost
+        assert await harness.shown(task) == shown
+        assert (shown.task.progress, shown.details.attempt_ocr) == (40, 2)
+
+    async def test_a_late_worker_that_wrote_once_more_does_not_move_a_run_back(self, harness: EtlHarness):
+        task = await harness.submit()
+        former = await harness.claim()
+        await harness.rescue()
+        holder = await harness.context(await harness.claim(), task)
+        late = await harness.context(former, task)
+        harness.clock.advance(seconds=1)
+        await late.progress(8, 10)
+        shown = (await harness.shown(task)).task
+        await holder.progress(2, 10)
+        after = (await harness.shown(task)).task
+        assert (after.progress, after.metadata["pages_done"]) == (shown.progress, 8)
+        harness.clock.advance(seconds=1)
+        with pytest.raises(RunCancelled):
+            await late.progress(9, 10)
+
+    async def test_an_entry_of_an_older_version_is_taken_over(self, harness: EtlHarness):
+        task = await harness.submit()
+        await harness.lose_run_state(task)
+        running = replace(task, status=Status.MINERU_PARSING, progress=30)
+        older = run_state.encode(
+            run_state.key(harness.deps, task.id), TaskRun.of(running, phase=Phase.OCR), database=""
+        )
+        turns = {"turn": 3, "step": 2}  # once part of the order
+        order = (1 << 60) + (3 << 32) + 2
+        await harness.deps.runs.put(replace(older, order=order, fields={**older.fields, **turns}))
+        context = await harness.context(await harness.claim(), task)
+        assert (await harness.shown(task)).task.progress == 30
+        harness.clock.advance(seconds=1)
+        await context.progress(5, 10)
+        assert (await harness.shown(task)).task.progress == 40
+        await run_state.show(harness.deps, replace(task, status=Status.FAILED))
+        assert (await harness.shown(task)).task.status is Status.FAILED
 
     async def test_putting_the_same_twice_is_harmless(self, harness: EtlHarness):
         task = await harness.submit()
         for _ in range(2):
-            await runs.show(harness.deps, task)
-        trail = await Trail.open(harness.deps, task, Phase.OCR, attempt=1)
-        await runs.show(harness.deps, task)
+            await run_state.show(harness.deps, task)
+        context = await harness.context(await harness.claim(), task)
+        await run_state.show(harness.deps, task)
         assert (await harness.shown(task)).task.status is Status.MINERU_PARSING
         over = replace(task, status=Status.FAILED, error="x")
         for _ in range(2):
-            await runs.show(harness.deps, over)
-        with pytest.raises(RunCancelled):
-            await trail.move(trail.task)
+            await run_state.show(harness.deps, over)
+        harness.clock.advance(seconds=1)
+        with pytest.raises(RunMovedOn):
+            await context.progress(1, 2)
         assert (await harness.shown(task)).task.error == "x"
 
-    async def test_a_run_that_is_over_cannot_be_taken_up(self, harness: EtlHarness):
+    async def test_a_run_that_is_over_cannot_be_taken_over(self, harness: EtlHarness):
         task = await harness.submit()
-        await runs.show(harness.deps, replace(task, status=Status.CANCELLED))
-        with pytest.raises(RunCancelled):
-            await Trail.open(harness.deps, task, Phase.OCR, attempt=1)
-        opened = replace(task, run=2)
-        assert (await Trail.open(harness.deps, opened, Phase.OCR, attempt=1)).task.run == 2
-        with pytest.raises(RunCancelled):
-            await Trail.open(harness.deps, task, Phase.OCR, attempt=1)
+        held = await harness.claim()
+        await run_state.show(harness.deps, replace(task, status=Status.CANCELLED))
+        with pytest.raises(RunMovedOn):
+            await harness.context(held, task)
+        async with harness.db.tx() as tx:
+            await harness.deps.queue.revoke(tx, [held.id])
+        with pytest.raises(LeaseLost):
+            await harness.context(held, task)
 
     async def test_a_run_does_not_go_on_from_another_databases_task(self, harness: EtlHarness):
         task = await harness.submit()
         other = replace(task, user_id=6, status=Status.MINERU_PARSING, progress=70, metadata={"provider_task_id": "x"})
         await harness.lose_run_state(task)
-        await harness.deps.runs.put(runs.entry_of(harness.deps, Standing.of(other)))
-        opened = await Trail.open(harness.deps, task, Phase.OCR, attempt=1)
+        await harness.deps.runs.put(
+            run_state.encode(run_state.key(harness.deps, task.id), TaskRun.of(other), database="")
+        )
+        opened = await harness.context(await harness.claim(), task)
         assert (opened.task.progress, opened.task.metadata.get("provider_task_id")) == (0, None)
 
     async def test_a_worker_that_finds_ocr_done_does_not_turn_back(self, harness: EtlHarness):
         task = await harness.submit()
-        job = await harness.claim()
-        await harness.do(job)
+        await harness.do(await harness.claim())
         await harness.rescue()
-        again = await Trail.open(harness.deps, task, Phase.OCR, attempt=2)
+        again = await harness.context(await harness.claim(), task)
         assert again.task.status is Status.LLM_PROCESSING
         assert again.task.progress == 80
 
@@ -107,27 +152,30 @@ class TestWhatWasRead:
     async def test_is_shown_when_post_processing_begins_and_put_again_only_where_it_was_lost(
         self, harness: EtlHarness, lost: bool
     ):
-        seen: list[Standing] = []
+        seen: list[RunSnapshot | None] = []
 
-        class ShaperThatLooks(EchoShaper):
-            async def shape(
-                self, filename: str, reading: Reading, rule: ExtractionRule, desk: Desk
+        class PostProcessorThatLooks(EchoPostProcessor):
+            async def extract(
+                self, filename: str, reading: Reading, rule: ExtractionRule, context: StageContext
             ) -> ExtractionResult:
-                seen.append(await harness.shown(task))
-                return await super().shape(filename, reading, rule, desk)
+                seen.append(await harness.deps.runs.get(f"etl:task:{task.id}"))
+                return await super().extract(filename, reading, rule, context)
 
-        harness.set(shaper=ShaperThatLooks())
+        harness.set(post_processor=PostProcessorThatLooks())
         task = await harness.submit()
         job = await harness.claim()
         await harness.settle(job, await harness.do(job))
-        before = (await harness.shown(task)).task.metadata
+        before = await harness.deps.runs.get(f"etl:task:{task.id}")
+        assert before is not None
         if lost:
             await harness.lose_run_state(task)
         await harness.work()
-        [standing] = seen
-        shown = standing.task.metadata
-        assert {name: shown[name] for name in POINTERS} == {name: before[name] for name in POINTERS}
-        assert (standing.task.progress, standing.course.step) == (80, int(lost))
+        [shown] = seen
+        assert shown is not None
+        pointers, known = shown.fields["metadata"], before.fields["metadata"]
+        assert {name: pointers[name] for name in POINTERS} == {name: known[name] for name in POINTERS}
+        # One update by the worker that takes over, and one more where everything was lost.
+        assert (shown.fields["progress"], shown.order) == (80, 2 if lost else before.order + 1)
 
 
 class TestPlace:
@@ -162,9 +210,10 @@ class TestPlace:
 @on_both_profiles
 async def test_pages_that_are_passed_once_more_are_not_told_of_as_fewer(harness: EtlHarness):
     task = await harness.submit()
-    for attempt, pages in ((1, (1, 2, 3)), (2, (1,))):
-        desk = StageDesk(harness.deps, await Trail.open(harness.deps, task, Phase.OCR, attempt=attempt), Phase.OCR)
+    for pages in ((1, 2, 3), (1,)):
+        context = await harness.context(await harness.claim(), task)
         for done in pages:
             harness.clock.advance(seconds=1)
-            await desk.progress(done, 9)
+            await context.progress(done, 9)
+        await harness.rescue()
     assert (await harness.shown(task)).task.metadata["pages_done"] == 3

@@ -5,18 +5,22 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from penstock.etl import task_status
+from penstock.etl.api import actions, status
 from penstock.etl.domain import EtlTask, Status
-from penstock.etl.submit import NewTask, submit
+from penstock.etl.lifecycle import KINDS
+from penstock.etl.module import etl_module
+from penstock.etl.submit import NewTask
 from penstock.etl.worker import MODULE
 from penstock.kernel.processes import ProcessKind
 from penstock.kernel.queue import JobState, NewJob, get_job
 from penstock.settings import EtlSettings, Settings
 from penstock.tasks.remove import REMOVE_JOB
-from penstock.wiring import MODULES, Runtime, open_runtime
+from penstock.wiring import Runtime, open_runtime
 from tests.etl.harness import ANNA, EtlProfile, on_both_profiles
 from tests.fakes.blocking_handler import wait_until
 from tests.fakes.ocr import OcrThatWaits
@@ -46,7 +50,7 @@ def settings(profile: EtlProfile) -> Settings:
 @asynccontextmanager
 async def working(runtime: Runtime) -> AsyncIterator[None]:
     """The runtime with its workers, as `penstock work` runs it."""
-    keeping = asyncio.create_task(runtime.run_background(kind=ProcessKind.WORK, modules=MODULES))
+    keeping = asyncio.create_task(runtime.run_background(kind=ProcessKind.WORK, modules=runtime.modules.with_jobs))
     crews = asyncio.create_task(runtime.work())
     try:
         yield
@@ -58,17 +62,17 @@ async def working(runtime: Runtime) -> AsyncIterator[None]:
 
 async def put(runtime: Runtime, name: str = "invoice.md") -> EtlTask:
     await runtime.blobs.put(f"users/5/raw/3/{name}", TEXT.encode())
-    return await submit(runtime.modules.etl, ANNA, NewTask(project_id=3, filename=name))
+    return await actions.submit_task(runtime.modules.etl, ANNA, NewTask(project_id=3, filename=name))
 
 
 async def ended(runtime: Runtime, task: EtlTask) -> EtlTask:
     """As callers see it when it is over: told by the relay, which wakes nobody when it has put run state."""
 
     async def is_final() -> bool:
-        return (await task_status.get_task(runtime.modules.etl, ANNA, task.id)).is_final
+        return (await status.get_status(runtime.modules.etl, ANNA, task.id)).is_final
 
     await wait_until(is_final, seconds=60)
-    return await task_status.get_task(runtime.modules.etl, ANNA, task.id)
+    return await status.get_status(runtime.modules.etl, ANNA, task.id)
 
 
 @on_both_profiles
@@ -91,21 +95,40 @@ async def test_a_document_passes_both_stages_in_a_runtime(settings: Settings):
 async def test_settings_reach_the_module(settings: Settings):
     async with open_runtime(settings) as runtime:
         task = await put(runtime)
-        assert MODULE in MODULES
+        assert MODULE in runtime.modules.with_jobs
         assert await runtime.modules.etl.runs.get(f"docs:task:{task.id}") is not None
         if runtime.redis is None:
             return
         while await runtime.relay.deliver():
             pass
-        assert await runtime.redis.raw.zrange("my-documents", 0, -1) == [f"etl:{task.id}:1:ocr:0".encode()]
+        assert await runtime.redis.raw.zrange("my-documents", 0, -1) == [f"etl:{task.id}:1:ocr".encode()]
         left = await runtime.redis.raw.ttl(f"docs:task:{task.id}")
         assert 0 < left <= 77
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, ((5, 300), (5, 300))),
+        ({"retry_backoff_base_seconds": 7.0, "retry_backoff_max_seconds": 9.0}, ((7, 9), (7, 9))),
+        ({"ocr_retry_backoff_base_seconds": 0.0, "ocr_retry_backoff_max_seconds": 20.0}, ((0, 20), (5, 300))),
+        ({"postprocess_retry_backoff_base_seconds": 60.0}, ((5, 300), (60, 300))),
+        ({"postprocess_retry_backoff_max_seconds": 6.0}, ((5, 300), (5, 6))),
+    ],
+)
+async def test_each_stage_has_the_delays_between_attempts_that_are_set_for_it(
+    tmp_path: Path, given: dict[str, Any], expected: tuple[tuple[float, float], ...]
+):
+    async with open_runtime(Settings(data_dir=tmp_path, etl=EtlSettings(**given))) as runtime:
+        retries = runtime.modules.retries
+    delays = [(one.first_seconds, one.max_seconds) for one in map(retries.get, KINDS.values()) if one is not None]
+    assert tuple(delays) == expected
 
 
 async def test_each_process_cleans_the_scratch_folder_at_its_start(settings: Settings):
     scratch = settings.data_dir / settings.etl.cache_dir
     await asyncio.to_thread(scratch.mkdir, parents=True)
-    left = [scratch / name for name in ("a.part", "b.md", "b.jsonl")]
+    left = [scratch / name for name in ("a.part", "a.pdf", "b.md", "b.jsonl")]
     for path in (*left, scratch / "b.onnx"):
         path.write_bytes(b"x")
         os.utime(path, (0, 0))
@@ -126,7 +149,7 @@ async def test_the_module_has_worker_slots_of_its_own(settings: Settings):
     async with open_runtime(settings) as runtime:
         ocr = OcrThatWaits(runtime.blobs, before_page=1)
         etl = replace(runtime.modules.etl, provider=ocr)
-        runtime = replace(runtime, modules=replace(runtime.modules, etl=etl))
+        runtime = replace(runtime, modules=runtime.modules.replacing(etl_module(etl)))
         async with working(runtime):
             tasks = [await put(runtime, f"{number}.md") for number in range(3)]
             await ocr.waits.wait()

@@ -1,4 +1,4 @@
-"""Fakes of external programs: small real classes, named by how they behave.
+"""Fakes of external programs that we cannot have: small real classes, named by how they behave.
 
 - ``authenticators.py``: authenticates callers by a name, without keys or a database.
 - ``blocking_handler.py``: ``BlockingHandler``, a job handler that blocks every job until it is opened.

@@ -13,15 +13,15 @@ MARKED = re.compile(r"<<<(\w+) (\w+)>>>\n(.*?)\n<<<END \1 \2>>>", re.DOTALL)
 ORDER = re.compile(r"answer (\{.*?\})", re.IGNORECASE)
 
 
-def data_of(question: ChatRequest, name: str = "DOCUMENT") -> str:
+def data_of(request: ChatRequest, name: str = "DOCUMENT") -> str:
     """The text between the markers of that name in the last message that has them."""
-    found = [text for message in question.messages for kind, _, text in MARKED.findall(message.text) if kind == name]
+    found = [text for message in request.messages for kind, _, text in MARKED.findall(message.text) if kind == name]
     return str(found[-1]) if found else ""
 
 
-def outside_of(question: ChatRequest) -> str:
+def outside_of(request: ChatRequest) -> str:
     """The text outside all markers, which a model obeys."""
-    heard = (message.text for message in question.messages if message.role != "assistant")
+    heard = (message.text for message in request.messages if message.role != "assistant")
     return "\n".join(MARKED.sub("<<<data>>>", text) for text in heard)
 
 
@@ -46,11 +46,11 @@ class ModelThatSays:
             raise ModelNotConfigured(which=f" as {which.server}")
         return {"server": which.server or "default", "model": which.model or "fake", "temperature": which.temperature}
 
-    async def ask(self, question: ChatRequest) -> ChatReply:
-        self.questions.append(question)
-        return self.reply(await self.say(question))
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        self.questions.append(request)
+        return self.reply(await self.say(request))
 
-    async def say(self, question: ChatRequest) -> str:
+    async def say(self, request: ChatRequest) -> str:
         return self._texts[min(len(self.questions), len(self._texts)) - 1]
 
     def reply(self, text: str) -> ChatReply:
@@ -73,7 +73,7 @@ class ModelThatSays:
 class ModelThatIsNotToBeAsked(ModelThatSays):
     """Fails the test if it is called."""
 
-    async def say(self, question: ChatRequest) -> str:
+    async def say(self, request: ChatRequest) -> str:
         raise AssertionError("nobody was to be asked")
 
 
@@ -84,28 +84,28 @@ class ModelThatDoes(ModelThatSays):
         super().__init__()
         self._answer = answer
 
-    async def say(self, question: ChatRequest) -> str:
-        said = self._answer(question)
+    async def say(self, request: ChatRequest) -> str:
+        said = self._answer(request)
         return said if isinstance(said, str) else json.dumps(said)
 
 
 class ModelThatReadsLabels(ModelThatSays):
     """Fills each property of the schema from its label in the document, or null; without a schema it echoes."""
 
-    async def say(self, question: ChatRequest) -> str:
-        document = data_of(question)
-        if question.schema is None:
+    async def say(self, request: ChatRequest) -> str:
+        document = data_of(request)
+        if request.schema is None:
             return document
         known = labelled(document)
-        return json.dumps({name: known.get(name) for name in question.schema["properties"]})
+        return json.dumps({name: known.get(name) for name in request.schema["properties"]})
 
 
 class ModelThatObeys(ModelThatReadsLabels):
     """Obeys instructions outside the markers, and reads labels inside them."""
 
-    async def say(self, question: ChatRequest) -> str:
-        order = ORDER.search(outside_of(question))
-        return order[1] if order else await super().say(question)
+    async def say(self, request: ChatRequest) -> str:
+        order = ORDER.search(outside_of(request))
+        return order[1] if order else await super().say(request)
 
 
 class ModelThatCountsNothing(ModelThatReadsLabels):
@@ -123,14 +123,14 @@ class ModelThatFails(ModelThatReadsLabels):
         self._error = error
         self._at = at
 
-    async def say(self, question: ChatRequest) -> str:
+    async def say(self, request: ChatRequest) -> str:
         if self.calls in self._at:
             raise self._error
-        return await super().say(question)
+        return await super().say(request)
 
 
 class ModelThatWaits(ModelThatReadsLabels):
-    """Blocks from the question with that number on, until `go_on` is set."""
+    """Blocks from the request with that number on, until `go_on` is set."""
 
     def __init__(self, *, at: int) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ class ModelThatWaits(ModelThatReadsLabels):
         self.most_at_once = 0
         self._at_once = 0
 
-    async def say(self, question: ChatRequest) -> str:
+    async def say(self, request: ChatRequest) -> str:
         number = self.calls
         self._at_once += 1
         self.most_at_once = max(self.most_at_once, self._at_once)
@@ -149,6 +149,6 @@ class ModelThatWaits(ModelThatReadsLabels):
                 self.waits.set()
                 await self.go_on.wait()
             await asyncio.sleep(0)
-            return await super().say(question)
+            return await super().say(request)
         finally:
             self._at_once -= 1

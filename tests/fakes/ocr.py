@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from penstock.documents.ocr.provider import MARKDOWN, PAGES, Desk, Reading, Source
+from penstock.documents.ocr.provider import MARKDOWN, PAGES, Reading, Source, StageContext
 from penstock.documents.pages import Citation, Page, page_marker, write_page
 from penstock.documents.postprocessor import ExtractionResult, ExtractionRule
 from penstock.kernel.blobs import BlobNotFound, Blobs
@@ -19,7 +19,7 @@ class NoOcr:
     name = "none"
     identity: JsonObject = {}  # noqa: RUF012  (nobody changes it)
 
-    async def read(self, source: Source, desk: Desk) -> Reading:
+    async def read(self, source: Source, context: StageContext) -> Reading:
         raise AssertionError(f"{source.key} was not to be read")
 
 
@@ -39,27 +39,27 @@ class EchoOcr:
         """The cache identity; a test may change the version."""
         return {"reader": self.name, "version": self.version}
 
-    async def read(self, source: Source, desk: Desk) -> Reading:
+    async def read(self, source: Source, context: StageContext) -> Reading:
         self.calls += 1
         texts = (await self._blobs.get(source.key)).decode().split(PAGE_BREAK)
         pages = []
         for number, text in enumerate(texts, 1):
-            pages.append(await self._page(desk, number, text))
-            await desk.progress(number, len(texts))
+            pages.append(await self._page(context, number, text))
+            await context.progress(number, len(texts))
         markdown = "".join(f"{page_marker(number)}\n{text}\n" for number, text in enumerate(pages, 1))
         lines = [write_page(Page(number=n, origin="file", markdown=text)) for n, text in enumerate(pages, 1)]
-        await self._blobs.put(desk.folder + MARKDOWN, markdown.encode())
-        await self._blobs.put(desk.folder + PAGES, b"".join(lines))
+        await self._blobs.put(context.folder + MARKDOWN, markdown.encode())
+        await self._blobs.put(context.folder + PAGES, b"".join(lines))
         return Reading(
-            markdown_key=desk.folder + MARKDOWN,
-            pages_key=desk.folder + PAGES,
+            markdown_key=context.folder + MARKDOWN,
+            pages_key=context.folder + PAGES,
             provider_task_id=f"echo-{source.filename}",
             page_count=len(pages),
             metadata={"pages": len(pages), "version": "1"},
         )
 
-    async def _page(self, desk: Desk, number: int, text: str) -> str:
-        key = f"{desk.folder}page-{number}.md"
+    async def _page(self, context: StageContext, number: int, text: str) -> str:
+        key = f"{context.folder}page-{number}.md"
         try:
             return (await self._blobs.get(key)).decode()
         except BlobNotFound:
@@ -79,11 +79,11 @@ class OcrThatFails(EchoOcr):
         super().__init__(blobs)
         self._errors = [error] * times
 
-    async def read(self, source: Source, desk: Desk) -> Reading:
+    async def read(self, source: Source, context: StageContext) -> Reading:
         if self._errors:
             self.calls += 1
             raise self._errors.pop()
-        return await super().read(source, desk)
+        return await super().read(source, context)
 
 
 class OcrThatBreaksOff(EchoOcr):
@@ -129,19 +129,19 @@ class RemoteOcr(EchoOcr):
         self.begun: list[str] = []
         self._breaks = breaks
 
-    async def read(self, source: Source, desk: Desk) -> Reading:
-        task_id = desk.provider_task_id
+    async def read(self, source: Source, context: StageContext) -> Reading:
+        task_id = context.provider_task_id
         if task_id is None:
             task_id = f"far-{len(self.begun) + 1}"
             self.begun.append(task_id)
-            await desk.remember(task_id)
+            await context.remember(task_id)
         if self._breaks:
             self._breaks -= 1
             raise OSError("the line went dead")
-        return await super().read(source, desk)
+        return await super().read(source, context)
 
 
-class EchoShaper:
+class EchoPostProcessor:
     """Returns its input, with a citation."""
 
     def __init__(self) -> None:
@@ -152,31 +152,35 @@ class EchoShaper:
         """Not cached: its result contains the task's own keys."""
         return None
 
-    async def shape(self, filename: str, reading: Reading, rule: ExtractionRule, desk: Desk) -> ExtractionResult:
+    async def extract(
+        self, filename: str, reading: Reading, rule: ExtractionRule, context: StageContext
+    ) -> ExtractionResult:
         self.calls += 1
         self.rules.append(rule)
-        await desk.progress(1, 2)
+        await context.progress(1, 2)
         value: dict[str, Any] = {"markdown_s3_key": reading.markdown_key, "provider_task_id": reading.provider_task_id}
         value |= {"metadata": reading.metadata, "filename": filename, "page_count": reading.page_count}
         citation = Citation(pointer="/filename", grounded=False)
         return ExtractionResult(value=value, strategy=rule.strategy or "echo", citations=(citation,))
 
 
-class ShaperThatFails(EchoShaper):
+class PostProcessorThatFails(EchoPostProcessor):
     """Fails so many times, then succeeds."""
 
     def __init__(self, error: Exception, *, times: int) -> None:
         super().__init__()
         self._errors = [error] * times
 
-    async def shape(self, filename: str, reading: Reading, rule: ExtractionRule, desk: Desk) -> ExtractionResult:
+    async def extract(
+        self, filename: str, reading: Reading, rule: ExtractionRule, context: StageContext
+    ) -> ExtractionResult:
         if self._errors:
             self.calls += 1
             raise self._errors.pop()
-        return await super().shape(filename, reading, rule, desk)
+        return await super().extract(filename, reading, rule, context)
 
 
-class ShaperThatCosts(EchoShaper):
+class PostProcessorThatCosts(EchoPostProcessor):
     """Returns the same result for the same pages, at a cost."""
 
     def __init__(self, model: str = "large") -> None:
@@ -187,7 +191,9 @@ class ShaperThatCosts(EchoShaper):
         """Cached by model."""
         return {"model": self.model}
 
-    async def shape(self, filename: str, reading: Reading, rule: ExtractionRule, desk: Desk) -> ExtractionResult:
+    async def extract(
+        self, filename: str, reading: Reading, rule: ExtractionRule, context: StageContext
+    ) -> ExtractionResult:
         self.calls += 1
         self.rules.append(rule)
         citation = Citation(pointer="/pages", grounded=True, page=1)

@@ -42,11 +42,16 @@ def run(*arguments: str, cwd: Path | None = None, **settings: str) -> subprocess
 
 
 class Command:
-    """A running command that can be signalled. Its output is dropped."""
+    """A running command that can be signalled. Its output goes to a file, or is dropped."""
 
-    def __init__(self, *arguments: str, **settings: str) -> None:
-        dropped = Path(os.devnull), Path(os.devnull)
-        self._process = processes.start(_exec_command, arguments, environment(**settings), Path.cwd(), dropped)
+    def __init__(self, *arguments: str, output: str = os.devnull, **settings: str) -> None:
+        files = (Path(output),) * 2
+        self._process = processes.start(_exec_command, arguments, environment(**settings), Path.cwd(), files)
+
+    @property
+    def pid(self) -> int:
+        """The id of its process."""
+        return _pid(self._process)
 
     def stop(self, *, timeout: float = 20) -> int:
         """Ask it to stop, as an operator does; returns its exit status."""
@@ -71,10 +76,10 @@ class Command:
 class Serving(Command):
     """A running `penstock serve`."""
 
-    def __init__(self, *arguments: str, **settings: str) -> None:
+    def __init__(self, *arguments: str, output: str = os.devnull, **settings: str) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        super().__init__("serve", "--port", str(self.port), *arguments, **settings)
+        super().__init__("serve", "--port", str(self.port), *arguments, output=output, **settings)
 
     async def ready(self, session: aiohttp.ClientSession) -> None:
         """Return when the health answers 200."""
@@ -112,7 +117,7 @@ def _exec_command(arguments: Sequence[str], env: Mapping[str, str], cwd: Path, o
     os.environ.update(env)
     os.chdir(cwd)
     for number, path in enumerate(output, start=1):
-        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
     sys.argv = ["penstock", *arguments]
     app()
 

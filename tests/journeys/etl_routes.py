@@ -15,6 +15,7 @@ ETL_ROUTES: dict[tuple[str, str], object] = {
     ("GET", f"{ETL}/tasks/{{task_id}}/grounding"): None,
     ("POST", f"{ETL}/tasks/{{task_id}}/cancel"): None,
     ("POST", f"{ETL}/tasks/{{task_id}}/retry"): None,
+    ("POST", f"{ETL}/tasks/retry"): {"status": "failed", "error_code": "NOTHING"},
     ("DELETE", f"{ETL}/tasks/{{task_id}}"): None,
     ("GET", f"{ETL}/tasks/{{task_id}}/corrections"): None,
     ("POST", f"{ETL}/tasks/{{task_id}}/corrections"): {"reviewed": True},
@@ -28,5 +29,6 @@ ETL_ROUTES: dict[tuple[str, str], object] = {
     ("DELETE", f"{ETL}/rules/{{rule_id}}"): None,
     ("GET", f"{ETL}/rules/{{rule_id}}/versions"): None,
     ("POST", f"{ETL}/rules/{{rule_id}}/try"): {"markdown": "Total: 12.50"},
+    ("GET", f"{ETL}/orphans"): None,
     ("GET", f"{ETL}/health"): None,
 }

@@ -1,6 +1,7 @@
 """The routes of the tasks module, each with a valid body, for the matrix of callers."""
 
 PROJECT, QUEUE, TASK = "matrix", "queue", "task"
+IDS = {"project_id": PROJECT, "queue_id": QUEUE, "task_id": TASK}
 SUBMIT = {
     "project_id": PROJECT,
     "project_name": "Matrix",
@@ -33,6 +34,8 @@ TASK_ROUTES: dict[tuple[str, str], object] = {
     ("POST", "/api/v1/projects/{project_id}/tasks/{task_id}/pull/reset"): None,
     ("POST", "/api/v1/projects/{project_id}/queues/{queue_id}/tasks/{task_id}/pull/reset"): None,
     ("GET", "/api/v1/projects/{project_id}/changes"): None,
+    ("GET", "/api/v1/projects/{project_id}/operations"): None,
+    ("GET", "/api/v1/projects/{project_id}/operations/{operation_id}"): None,
     ("POST", "/api/v1/projects/{project_id}/queues/{queue_id}/reset"): None,
     ("POST", "/api/v1/projects/{project_id}/queues/{queue_id}/reset-error"): None,
     ("POST", "/api/v1/projects/{project_id}/queues/{queue_id}/re-run"): None,
@@ -70,6 +73,9 @@ TASK_ROUTES: dict[tuple[str, str], object] = {
     ("GET", "/api/v1/projects/{project_id}/queues/{queue_id}/tasks"): None,
     ("GET", "/api/v1/projects/{project_id}/queues/{queue_id}/tasks/check"): None,
     ("GET", "/api/v1/projects/{project_id}/queues/{queue_id}/tasks/{task_id}"): None,
+    ("POST", "/api/v1/tasks/message"): {**IDS, "role": "user", "content": "Hello."},
+    ("POST", "/api/v1/tasks/log"): {**IDS, "content": "A line."},
+    ("PATCH", "/api/v1/tasks/status"): {**IDS, "status": "running"},
     ("POST", "/api/v1/tasks/{project_id}/{queue_id}/{task_id}/message"): {"role": "user", "content": "Hello."},
     ("POST", "/api/v1/projects/{project_id}/tasks/{task_id}/message"): {"role": "user", "content": "Hello."},
     ("POST", "/api/v1/tasks/{project_id}/{queue_id}/{task_id}/log"): {"content": "A line."},

@@ -133,7 +133,7 @@ async def the_worker_stops(cluster: Cluster) -> None:
     """Health knows at once, without waiting for a heartbeat to fail."""
 
     async def alive(number: int) -> bool:
-        async with cluster.session.get(f"{cluster.first.url}/api/v1/health") as answer:
+        async with cluster.session.get(f"{cluster.first.url}/api/v1/health", headers=ADMIN) as answer:
             detail = json.loads(await answer.text())["checks"]["workers"]["detail"]
         return bool(detail == (f"{number} alive" if number else "no worker is running"))
 

@@ -3,7 +3,9 @@
 import json
 from pathlib import Path
 
-from tests.journeys.command import run
+import pytest
+
+from tests.journeys.command import free_port, run
 from tests.journeys.profiles import Profile
 from tests.servers.postgres import PostgresServer
 
@@ -82,3 +84,20 @@ def test_a_mineru_that_cannot_read_is_named(tmp_path: Path):
     away = run("doctor", PENSTOCK_DATA_DIR=folder, ETL_OCR_PROVIDER="mineru", MINERU_API_ENDPOINT=nobody)
     assert away.returncode == 1
     assert "cannot connect" in away.stdout
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"PENSTOCK_ADMIN_KEY": "short"}, "PENSTOCK_ADMIN_KEY cannot be used"),
+        ({"PENSTOCK_JOB_QUEUE": "arq"}, "ARQ needs Redis"),
+        ({"PENSTOCK_WEBHOOK_ALLOW": "everything"}, "PENSTOCK_WEBHOOK_ALLOW"),
+        ({"PENSTOCK_DATA_DIR": "/proc/nowhere"}, "/proc"),
+    ],
+)
+def test_doctor_refuses_what_serve_refuses(settings: dict[str, str], told: str, tmp_path: Path):
+    settings = {"PENSTOCK_DATA_DIR": str(tmp_path / "data"), **settings}
+    refused, found = run("serve", "--port", str(free_port()), cwd=None, **settings), run("doctor", cwd=None, **settings)
+    assert (refused.returncode, found.returncode) == (1, 1)
+    assert told in refused.stderr
+    assert told in found.stdout

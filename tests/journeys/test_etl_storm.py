@@ -9,10 +9,9 @@ from msgspec import json
 
 from penstock import settings as all_settings
 from penstock.access.domain import Caller, Scope
-from penstock.etl import retry, submit, task_status, upload
+from penstock.etl.api import actions, status
 from penstock.etl.domain import EtlTask, Phase, Status
 from penstock.etl.retry import RetryOptions
-from penstock.etl.submit import NewTask
 from penstock.etl.upload import UploadedDocument
 from penstock.kernel.queue import JobState, job
 from penstock.kernel.transitions import list_transitions
@@ -47,11 +46,8 @@ class Storm:
         """A scan of so many pages, sent in."""
         path = self.folder / f"{pages}.tiff"
         write_scan(path, pages)
-        async with upload.stored_document(
-            self.tools, ANN, UploadedDocument(file=path, filename=path.name, project_id=1)
-        ) as kept:
-            new = NewTask(project_id=1, filename=kept.filename, s3_key=kept.key)
-            return await submit.submit(self.tools, ANN, new)
+        sent = UploadedDocument(file=path, filename=path.name, project_id=1)
+        return await actions.upload_task(self.tools, ANN, sent)
 
     def stops(self, *points: str) -> Stops:
         """Where the next worker stops."""
@@ -80,7 +76,7 @@ class Storm:
 
         async def are_over() -> bool:
             await self.rescue()
-            return all([(await task_status.get_task(self.tools, ANN, task.id)).is_final for task in tasks])
+            return all([(await status.get_status(self.tools, ANN, task.id)).is_final for task in tasks])
 
         await wait_until(are_over, seconds=PATIENCE, every_seconds=0.1)
 
@@ -91,11 +87,11 @@ class Storm:
 
     async def judge(self, task: EtlTask, pages: int) -> None:
         """It is completed, once, with its result, and nothing of it is left running."""
-        shown = await task_status.get_task(self.tools, ANN, task.id)
+        shown = await status.get_status(self.tools, ANN, task.id)
         assert (shown.status, shown.progress, shown.error) == (Status.COMPLETED, 100, None)
-        key = await task_status.artifact_key(self.tools, ANN, task.id, "result")
+        key = await actions.artifact_key(self.tools, ANN, task.id, "result")
         assert json.decode(await self.runtime.blobs.get(key)) == {"pages": pages}
-        markdown = await self.runtime.blobs.get(await task_status.artifact_key(self.tools, ANN, task.id, "markdown"))
+        markdown = await self.runtime.blobs.get(await actions.artifact_key(self.tools, ANN, task.id, "markdown"))
         assert [f"This is page {number}." in markdown.decode() for number in range(1, pages + 1)] == [True] * pages
         async with self.runtime.db.read() as tx:
             moves = await list_transitions(tx, "etl task", str(task.id))
@@ -160,12 +156,12 @@ async def test_a_task_whose_worker_dies_in_every_attempt_ends_as_failed_and_can_
         stops.forget()
     storm.start(storm.stops())
     await storm.until_over([task])
-    shown = await task_status.get_task(storm.tools, ANN, task.id)
+    shown = await status.get_status(storm.tools, ANN, task.id)
     assert (shown.status, shown.metadata["error_stage"]) == (Status.FAILED, "stale")
     assert stops.journal() == {at_page(1, of=SIZES[0]): 1, at_page(2, of=SIZES[0]): ATTEMPTS}
-    await retry.retry_task(storm.tools, ANN, task.id, RetryOptions())
+    await actions.retry_task(storm.tools, ANN, task.id, RetryOptions())
     await storm.until_over([task])
-    assert (await task_status.get_task(storm.tools, ANN, task.id)).status is Status.COMPLETED
+    assert (await status.get_status(storm.tools, ANN, task.id)).status is Status.COMPLETED
 
 
 async def test_a_worker_that_was_frozen_and_comes_late_changes_nothing(storm: Storm):

@@ -9,14 +9,17 @@ from typing import Any
 import pytest
 from starlette.datastructures import Headers
 
+from penstock.access.api.logins import Logins
 from penstock.access.authenticate import Authenticator
 from penstock.access.domain import Caller, Scope
-from penstock.access.errors import InvalidApiKey
+from penstock.access.errors import InvalidApiKey, WrongLogin
+from penstock.access.passwords import Passwords
 from penstock.access.tokens import Tokens
 from tests.conftest import open_db
 from tests.journeys.command import run
 from tests.servers.postgres import PostgresServer
 
+ISO_MILLIS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 SECRET = re.compile(r"sk-[\w-]{43}\n")
 
 
@@ -57,6 +60,7 @@ async def test_a_key_is_made_listed_rotated_and_revoked(settings: Mapping[str, A
     assert made.returncode == 0, made.stderr
     assert SECRET.fullmatch(made.stdout), "nothing but the key, so that a script can take it"
     assert "robot" in made.stderr
+    assert "using SQLite in " in made.stderr or "using PostgreSQL at " in made.stderr
 
     db = open_db(database(settings))
     access = Authenticator(db, tokens=Tokens(db.clock))
@@ -65,7 +69,8 @@ async def test_a_key_is_made_listed_rotated_and_revoked(settings: Mapping[str, A
     assert caller is not None
     assert (caller.name, caller.scope, caller.user_id, caller.merchant_id) == ("robot", Scope.WRITE, 2, 9)
 
-    [[key_id, state, scope, prefix, *_, name]] = rows(settings)
+    [[key_id, state, scope, prefix, *_, expires, _, name]] = rows(settings)
+    assert ISO_MILLIS.fullmatch(expires), expires
     assert (state, scope, prefix, name) == ("active", "write", f"{secret[:7]}…{secret[-4:]}", "robot")
 
     rotated = run("keys", "rotate", key_id, "--grace-seconds", "600", **settings)
@@ -80,6 +85,7 @@ async def test_a_key_is_made_listed_rotated_and_revoked(settings: Mapping[str, A
 
 
 def test_what_goes_wrong_is_said_in_words(tmp_path: Path):
+    assert run("migrate", PENSTOCK_DATA_DIR=str(tmp_path)).returncode == 0
     missing = run("keys", "revoke", "key_nope", PENSTOCK_DATA_DIR=str(tmp_path))
     assert missing.returncode == 1
     assert "There is no API key key_nope." in missing.stderr
@@ -97,3 +103,23 @@ def test_a_database_that_is_not_migrated_says_what_to_run():
     assert refused.returncode == 1
     assert "penstock migrate" in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+async def test_a_user_is_added_listed_reset_and_removed(settings: Mapping[str, Any]):
+    added = run("users", "add", "Ann", "--scope", "admin", **settings)
+    assert added.returncode == 0, added.stderr
+    assert re.fullmatch(r"\S{20}\n", added.stdout), "nothing but the password, so that a script can take it"
+    db = open_db(database(settings))
+    logins = Logins(db, Passwords())
+    assert (await logins.login("ann", added.stdout.strip())).user.scope is Scope.ADMIN
+    reset = run("users", "reset-password", "ann", **settings)
+    with pytest.raises(WrongLogin):
+        await logins.login("ann", added.stdout.strip())
+    assert (await logins.login("ann", reset.stdout.strip())).user.username == "Ann"
+    last = run("users", "remove", "ann", **settings)
+    assert (last.returncode, "only admin" in last.stderr) == (1, True)
+    assert run("users", "add", "bob", "--scope", "admin", **settings).returncode == 0
+    assert run("users", "remove", "ann", **settings).returncode == 0
+    listed = run("users", "list", **settings)
+    assert [line.split()[-1] for line in listed.stdout.splitlines()] == ["NAME", "bob"]
+    await db.close()

@@ -1,6 +1,7 @@
 """`penstock serve`, from outside."""
 
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -35,8 +36,29 @@ async def test_a_fresh_server_is_well_and_keeps_its_data_in_the_folder(
 ):
     health = await serving.health(session, until="ok")
     assert health["checks"]["database"] == {"ok": True, "needed": True, "detail": ""}
-    assert health["checks"]["workers"]["detail"] == "1 alive"
+    assert health["checks"]["workers"] == {"ok": True, "needed": False, "detail": ""}
     assert (tmp_path / "data" / "penstock.db").exists()
+
+
+async def test_the_first_start_shows_a_key_and_no_console_and_workers_tell_what_they_run(
+    session: aiohttp.ClientSession, tmp_path: Path
+):
+    output = tmp_path / "output"
+    server = Serving("--data-dir", str(tmp_path / "data"), output=str(output))
+    try:
+        await server.ready(session)
+        await server.health(session, until="ok")  # which needs a worker that has started
+    finally:
+        server.kill()
+    said = output.read_text()
+    assert "admin key (shown only once): sk-" in said
+    assert "console:" not in said
+    assert "/#key=" not in said
+    assert f"data in {tmp_path / 'data'}" in said
+    started = next(line for line in said.splitlines() if " started; " in line)
+    assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO penstock\.wiring\.runtime: worker ", started)
+    assert "etl: " in started
+    assert "slots; job queue SQL, database sqlite, redis no, blobs disk" in started
 
 
 async def test_what_is_not_served_is_a_problem_with_code_and_hint(serving: Serving, session: aiohttp.ClientSession):

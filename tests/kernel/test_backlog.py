@@ -77,4 +77,4 @@ class TestJobs:
             [held] = await queue.claim(tx, owner="w", seconds=60, limit=1, module="etl")
             await queue.retry(tx, held, wait_seconds=0, code="X", error="x")
             found = await list_waiting_jobs(tx, "etl")
-        assert found == [WaitingJob(id="a", attempt=1, module="etl", priority=3, due_at=clock.now())]
+        assert found == [WaitingJob(id="a", attempt=1, module="etl", priority=3, due_at=clock.now(), kind="k")]

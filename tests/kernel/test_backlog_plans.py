@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event, text
 
-from penstock.kernel.backlog import list_module_backlogs, list_waiting_jobs
+from penstock.kernel.backlog import SqlQueuePositions, list_module_backlogs, list_waiting_jobs
 from penstock.kernel.db import Db
 from penstock.kernel.queue import JobQueue, NewJob
 from tests.plans import Recorded, explain, reads_a_whole_table, recorded, sorts
@@ -16,16 +16,16 @@ ROWS = 5000
 
 
 @pytest.fixture(params=[False, True], ids=["as_new", "looked_at"])
-async def full(db: Db, request: pytest.FixtureRequest) -> Db:
+async def full(plan_db: Db, request: pytest.FixtureRequest) -> Db:
     """A job table with many waiting jobs in few modules, whose size the database knows or does not know."""
-    async with db.tx() as tx:
+    async with plan_db.tx() as tx:
         await JobQueue().enqueue(
             tx, *(NewJob(kind="k", id=f"{n}", module=f"module{n % 3}", priority=n % 7) for n in range(ROWS))
         )
     if request.param:
-        async with db.autocommit() as tx:
+        async with plan_db.autocommit() as tx:
             await tx.conn.execute(text("ANALYZE"))
-    return db
+    return plan_db
 
 
 @contextmanager
@@ -60,6 +60,23 @@ async def test_modules_and_pages_are_found_by_the_index_of_ready_jobs(full: Db):
         on_job = [step for step in steps if "job" in step]
         assert not [step for step in on_job if reads_a_whole_table(step)]
         assert not [step for step in steps if sorts(step)], steps
+
+
+async def test_a_position_is_counted_in_the_index_of_ready_jobs_up_to_a_limit(full: Db):
+    positions = SqlQueuePositions(full)
+    async with full.read() as tx:
+        [first, second] = await list_waiting_jobs(tx, "module1", limit=2)
+    with executed(full) as statements:
+        assert await positions.find_position("module1", first.id) == 1
+        assert await positions.find_position("module1", second.id) == 2
+        assert await positions.find_position("module1", "4990") is None  # of the last priority: more are ahead
+    counts = [one for one in statements if "count" in one[0]]
+    assert len(counts) == 3
+    for statement in counts:
+        steps = await steps_of(full, [statement])
+        assert any("ix_job_ready" in step for step in steps), steps
+        assert not [step for step in steps if sorts(step)], steps
+    assert all("LIMIT" in statement for statement, _ in counts)
 
 
 async def test_a_claim_by_id_looks_the_ids_up(full: Db):

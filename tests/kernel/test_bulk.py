@@ -22,9 +22,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError, StatementError
 
-from penstock.kernel.bulk import any_of, insert_new, insert_rows, update_rows, upsert
 from penstock.kernel.columns import Id, Json, UtcTime
 from penstock.kernel.db import Db
+from penstock.kernel.dialect.bulk import insert_new, insert_rows, update_rows
+from penstock.kernel.dialect.sql import any_of, upsert
 from tests.conftest import rolled_back
 
 thing = Table(
@@ -148,7 +149,7 @@ async def test_a_duplicate_undoes_a_plain_insert_whole(things: Db):
 async def test_nothing_is_sql_null_and_not_the_json_null(things: Db):
     await insert(things, ("bulk", None), names=("id", "fields"))
     async with things.tx() as tx:
-        await tx.conn.execute(upsert(tx, thing).values(id="single", fields=None))
+        await tx.conn.execute(upsert(thing).values(id="single", fields=None))
         nulls = select(thing.c.id).where(thing.c.fields.is_(None)).order_by(thing.c.id)
         assert (await tx.conn.scalars(nulls)).all() == ["bulk", "single"]
 
@@ -204,7 +205,7 @@ async def test_rows_belong_to_the_transaction(things: Db):
 
 async def found(db: Db, *ids: str) -> list[str]:
     async with db.read() as tx:
-        mine = select(thing.c.id).where(any_of(tx, thing.c.id, ids)).order_by(thing.c.id)
+        mine = select(thing.c.id).where(any_of(thing.c.id, ids)).order_by(thing.c.id)
         return list((await tx.conn.scalars(mine)).all())
 
 

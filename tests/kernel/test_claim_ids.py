@@ -53,7 +53,7 @@ async def test_the_due_time_decides_whether_or_not_the_row_was_promoted(db: Db, 
     clock.advance(seconds=60)
     [held] = await claim(db, queue, "a")
     async with db.tx() as tx:
-        await queue.hand_back(tx, held)
+        await queue.release(tx, held)
         assert len(await queue.claim(tx, owner="w", seconds=60, limit=1)) == 1  # it is not deferred any more
 
 

@@ -12,14 +12,14 @@ from asyncpg import PostgresError
 from sqlalchemy import func, insert, select, text
 from sqlalchemy.exc import DBAPIError
 
-from penstock.kernel import engines
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.database_errors import DatabaseBusy, DatabaseNotMigrated, DatabaseUnavailable
 from penstock.kernel.db import Db, Tx
-from penstock.kernel.engines import BadDatabaseFolder, BadDatabaseUrl
+from penstock.kernel.dialect import engines
+from penstock.kernel.dialect.engines import BadDatabaseFolder, BadDatabaseUrl
 from penstock.kernel.errors import DiskFull, Unavailable
 from penstock.kernel.migrations import migrate
-from penstock.kernel.queue import Job, JobQueue, JobState, NewJob, job
+from penstock.kernel.queue import Job, JobQueue, JobState, NewJob, get_job, job
 from penstock.kernel.rate_limits import rate_bucket
 from penstock.kernel.workers import Settle, Workers
 from tests.conftest import open_db
@@ -198,7 +198,7 @@ class TestSilentPostgres:
         try:
             async with asyncio.timeout(10):
                 for session in (db.tx, db.read, db.tx, db.read):
-                    with pytest.raises(Unavailable, match=r"timed out|cannot be reached"):
+                    with pytest.raises(Unavailable, match=r"did not answer in time|cannot be reached"):
                         await say_hello(session)
         finally:
             server.resume()
@@ -227,11 +227,38 @@ class TestSqlite:
         await allow_pages(db, 2)
         with pytest.raises(DiskFull, match="no space left") as raised:
             await write_much(db)
-        assert (raised.value.status, raised.value.retryable) == (503, False)
+        assert (raised.value.status, raised.value.retryable, raised.value.internal_outage) == (503, True, True)
         assert await job_ids(db) == ["before"]
         await allow_pages(db, 100_000)
         await write_much(db)
         assert len(await job_ids(db)) == 1001
+
+    async def test_a_job_that_ends_while_the_disk_is_full_is_settled_when_there_is_space(
+        self, db: Db, clock: ManualClock
+    ):
+        await enqueue(db, "writes")
+        tried = asyncio.Event()
+
+        async def write(_job: Job) -> Settle:
+            await allow_pages(db, 0)
+
+            async def settle(tx: Tx) -> None:
+                tried.set()
+                many = (NewJob(kind="k", payload={"text": "x" * 2000}, delay_seconds=3600) for _ in range(50))
+                await JobQueue().enqueue(tx, *many)
+
+            return settle
+
+        working = asyncio.create_task(Workers(db, JobQueue(), {"k": write}, owner="w").run_until_empty())
+        await tried.wait()
+        await allow_pages(db, 100_000)
+        while not working.done():
+            clock.advance(seconds=1)
+            await asyncio.sleep(0)
+        assert await working == 1
+        async with db.read() as tx:
+            settled = await get_job(tx, "writes")
+        assert (settled.state, settled.attempts, settled.error) == (JobState.DONE, 1, None)
 
     async def test_a_file_that_cannot_be_opened_is_named(self, tmp_path: Path):
         (tmp_path / "penstock.db").mkdir()
@@ -249,7 +276,7 @@ class TestSqlite:
 
     async def test_a_folder_that_cannot_be_made_is_named(self, tmp_path: Path):
         (tmp_path / "file").write_text("not a folder")
-        with pytest.raises(BadDatabaseFolder, match="File exists"):
+        with pytest.raises(BadDatabaseFolder, match="Not a directory"):
             open_db(f"sqlite:///{tmp_path}/file/penstock.db")
 
     async def test_a_writer_who_gets_no_turn_is_told_that_the_database_is_busy(

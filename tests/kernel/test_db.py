@@ -10,19 +10,21 @@ from itertools import chain
 import pytest
 from sqlalchemy import delete, func, insert, select, text
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from penstock.kernel import outbox
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.database_errors import DatabaseUnavailable
 from penstock.kernel.db import Db, Tx
+from penstock.kernel.dialect.engines import PLANNER_SETTINGS
 from penstock.kernel.errors import Conflict, Invalid
 from penstock.kernel.ids import TimeIds
 from penstock.kernel.message import Message
 from penstock.kernel.migrations import migrate, pending
-from penstock.kernel.outbox import Relay
 from penstock.kernel.queue import JobQueue, JobState, NewJob, get_job
 from penstock.kernel.rate_limits import rate_bucket
-from penstock.kernel.runstate import RunEntry, SqlRunState
+from penstock.kernel.relay import Relay
+from penstock.kernel.runstate import RunSnapshot, SqlRunState
 from penstock.kernel.workers import Workers
 from tests.conftest import open_db
 from tests.fakes.pooler import TransactionPooler
@@ -247,6 +249,10 @@ async def write_ours(db: Db) -> None:
         await note(tx, "ours")
 
 
+async def planner_settings(conn: AsyncConnection) -> list[str]:
+    return [await conn.scalar(text(f"SHOW {name}")) for name in PLANNER_SETTINGS]
+
+
 class TestBehindAPooler:
     """A transaction pooler gives every transaction another server connection, so nothing may be kept on one."""
 
@@ -264,6 +270,13 @@ class TestBehindAPooler:
             await db.close()
             assert len(pooler.backend_pids) == 3
         postgres_server.drop_database("pooled")
+
+    async def test_the_planner_settings_are_those_of_the_transaction_and_stay_in_it(self, db: Db):
+        for opened in (db.tx, db.read, db.autocommit):
+            async with opened() as tx:
+                assert await planner_settings(tx.conn) == list(PLANNER_SETTINGS.values())
+        async with db._writer.connect() as conn:
+            assert await planner_settings(conn) == ["on", "4", "on"]
 
     async def test_jobs_are_enqueued_claimed_settled_and_read(self, db: Db, clock: ManualClock):
         queue, done = JobQueue(), []
@@ -308,7 +321,7 @@ class TestBehindAPooler:
     async def test_run_state_is_put_and_read(self, db: Db):
         runs = SqlRunState(db, live_seconds=60, final_seconds=60)
         for order in range(1, 5):
-            await runs.put(RunEntry(key="a", run=1, order=order, status="processing"))
+            await runs.put(RunSnapshot(key="a", run=1, order=order, status="processing"))
             entry = await runs.get("a")
             assert entry is not None
             assert entry.order == order

@@ -107,7 +107,7 @@ def test_too_many_takes_more_values_for_a_message_of_its_own():
 
 def test_a_full_disk_is_unavailable_and_final():
     assert issubclass(DiskFull, Unavailable)
-    assert (DiskFull.status, DiskFull.retryable) == (503, False)
+    assert (DiskFull.status, DiskFull.retryable, DiskFull.internal_outage) == (503, True, True)
     assert "Free some disk space" in DiskFull.hint
 
 

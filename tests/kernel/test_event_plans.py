@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from penstock.kernel import events
-from penstock.kernel.bulk import insert_rows
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db, Tx
+from penstock.kernel.dialect.bulk import insert_rows
 from penstock.kernel.events import EVERYTHING, Interest
 from tests import plans
 from tests.conftest import open_db
@@ -84,16 +84,18 @@ def _row(number: int) -> tuple[Any, ...]:
     return (topic, "done", f"user:{number % 100}", {}, NOW + timedelta(seconds=number - HALF))
 
 
-@pytest.fixture(params=["new sqlite", "full sqlite", "new postgres", "full postgres"])
-def tables_at(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=["new sqlite", "full sqlite", "new postgres", "full postgres", "new pooled", "full pooled"])
+def tables_at(request: pytest.FixtureRequest) -> tuple[str, bool]:
     state, kind = request.param.split()
-    url: str = request.getfixturevalue(f"full_{kind}" if state == "full" else f"{kind}_url")
-    return url
+    pooled = kind == "pooled"
+    kind = "postgres" if pooled else kind
+    return request.getfixturevalue(f"full_{kind}" if state == "full" else f"{kind}_url"), pooled
 
 
 @pytest.fixture
-async def tables(tables_at: str) -> AsyncIterator[Db]:
-    db = open_db(tables_at, ManualClock(NOW))
+async def tables(tables_at: tuple[str, bool]) -> AsyncIterator[Db]:
+    url, pooled = tables_at
+    db = open_db(url, ManualClock(NOW), pooled=pooled)
     yield db
     await db.close()
 
@@ -112,13 +114,14 @@ def reads_all_events(step: str) -> bool:
 
 def words_for(index: str, db: Db) -> str:
     """SQLite keeps a table in the order of its key, and has no index for that: it searches the table itself."""
-    return "SEARCH event" if index == PRIMARY and not db.on_postgres else index
+    return "SEARCH event" if index == PRIMARY and db.database_name != "postgresql" else index
 
 
 @every_look
 async def test_it_is_served_by_its_index(tables: Db, look: Look):
     steps = await steps_of(tables, look)
-    goes_along_the_key = look.name == "delete" and not tables.on_postgres  # a scan in its words, cut by the limit
+    # A scan in SQLite's words, cut by the limit.
+    goes_along_the_key = look.name == "delete" and tables.database_name != "postgresql"
     assert goes_along_the_key or [step for step in steps if reads_all_events(step)] == []
     assert any(words_for(look.index, tables) in step for step in steps), steps
 

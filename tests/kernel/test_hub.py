@@ -12,11 +12,12 @@ from sqlalchemy import delete
 
 from penstock.kernel import events
 from penstock.kernel.db import Db
+from penstock.kernel.dialect.bulk import insert_rows
 from penstock.kernel.events import EVERYTHING, Interest
 from penstock.kernel.hub import PAGE, Hub
 from penstock.kernel.message import Event
-from penstock.kernel.subscription import QUEUE_BYTES, Subscription
-from tests.conftest import open_db
+from penstock.kernel.subscription import MAX_QUEUE_BYTES, Subscription
+from tests.conftest import open_db, sequence
 from tests.fakes.sse import Heard, parse_all
 from tests.plans import recorded
 
@@ -58,15 +59,17 @@ async def tell(db: Db, *numbers: int, topic: str = "job:1", audience: str = "use
     async with db.tx() as tx:
         for number in numbers:
             data = {"n": number, "padding": padding} if padding else {"n": number}
-            tx.tell(Event(topic=topic, kind="counted", audience=audience, data=data))
+            tx.publish(Event(topic=topic, kind="counted", audience=audience, data=data))
 
 
 async def newest(db: Db) -> int:
+    await sequence(db)
     async with db.read() as tx:
         return await events.latest_id(tx)
 
 
 async def ids_after(db: Db, after: int) -> list[int]:
+    await sequence(db)
     async with db.read() as tx:
         return [told.id for told in await events.list_events(tx, after=after, limit=100_000)]
 
@@ -195,75 +198,75 @@ class TestGoingOn:
     async def test_nothing_is_lost_when_the_first_watcher_comes_while_the_hub_skips(self, db: Db):
         """With nobody watching, the hub goes to the newest event without reading the others."""
         hub = Hub(db)
-        await hub._look()
+        await hub._poll()
         for turns in range(40):
             before = await newest(db)
             await tell(db, turns)
-            looking = asyncio.create_task(hub._look())
+            looking = asyncio.create_task(hub._poll())
             for _ in range(turns):
                 await asyncio.sleep(0)
             async with watching(hub, after=before) as watcher:
                 await looking
-                await hub._look()
+                await hub._poll()
                 assert numbers(await hear(watcher, 1)) == [turns]
-            await hub._look()
+            await hub._poll()
 
     async def test_a_watcher_that_is_ahead_of_this_process_hears_nothing_twice(self, db: Db):
         """It comes from another process that has looked already, and it saw half of what the next look finds here."""
         await tell(db, 0)
         hub = Hub(db)
-        await hub._look()
+        await hub._poll()
         async with watching(hub) as other:
             await tell(db, *range(10))
             halfway = await newest(db) - 5
             async with watching(hub, after=halfway) as watcher:
-                await hub._look()
+                await hub._poll()
                 assert await hear_up_to(watcher, await newest(db)) == await ids_after(db, halfway)
             assert len(await hear(other, 10)) == 10
 
     async def test_a_watcher_told_everything_elsewhere_waits_for_what_is_new(self, db: Db):
         hub = Hub(db)
-        await hub._look()
+        await hub._poll()
         async with watching(hub):
             await tell(db, 1, 2)
             async with watching(hub, after=await newest(db)) as watcher:
-                await hub._look()
+                await hub._poll()
                 await tell(db, 3)
-                await hub._look()
+                await hub._poll()
                 assert numbers(await hear(watcher, 1)) == [3]
 
 
 class TestSlowWatchers:
     async def test_a_slow_watcher_loses_nothing_and_holds_little(self, db: Db):
-        async with running(Hub(db, most_waiting=10)) as hub, watching(hub) as slow, watching(hub) as quick:
+        async with running(Hub(db, max_queued=10)) as hub, watching(hub) as slow, watching(hub) as quick:
             began = await newest(db)
             for number in range(50):
                 await tell(db, number)
                 assert numbers(await hear(quick, 1)) == [number]
-                assert slow._waiting_events <= 10
+                assert slow._queued_events <= 10
             assert slow.dropped == hub.dropped == 40
             assert quick.dropped == 0
             assert await hear_up_to(slow, await newest(db)) == await ids_after(db, began)
 
     async def test_a_queue_smaller_than_a_page_only_means_reading_from_the_table(self, db: Db):
-        async with running(Hub(db, most_waiting=1)) as hub, watching(hub) as watcher:
+        async with running(Hub(db, max_queued=1)) as hub, watching(hub) as watcher:
             began = await newest(db)
             await tell(db, *range(PAGE + 5))
             assert await hear_up_to(watcher, await newest(db)) == await ids_after(db, began)
 
     async def test_a_queue_is_bounded_in_bytes_too(self, db: Db):
-        async with running(Hub(db, most_waiting=10_000)) as hub, watching(hub) as slow, watching(hub) as quick:
+        async with running(Hub(db, max_queued=10_000)) as hub, watching(hub) as slow, watching(hub) as quick:
             began = await newest(db)
             for _ in range(12):
                 await tell(db, *range(10), padding="x" * 15_000)
                 await hear_up_to(quick, await newest(db))
-            assert slow._waiting_bytes <= QUEUE_BYTES
+            assert slow._queued_bytes <= MAX_QUEUE_BYTES
             assert slow.dropped > 0
             assert await hear_up_to(slow, await newest(db)) == await ids_after(db, began)
 
     async def test_those_who_fell_behind_together_read_together(self, db: Db):
         crowd = 40
-        async with running(Hub(db, most_waiting=1)) as hub, AsyncExitStack() as stack:
+        async with running(Hub(db, max_queued=1)) as hub, AsyncExitStack() as stack:
             watchers = [await stack.enter_async_context(watching(hub)) for _ in range(crowd)]
             with recorded(db, "event") as statements:
                 await tell(db, *range(3 * PAGE))
@@ -311,16 +314,18 @@ class TestMissing:
         await tell(db, 0)
         async with watching(hub, after=await newest(db)) as watcher:
             async with elsewhere.tx() as tx:  # in one transaction, so that the hub cannot look in between
-                await events.publish(tx, [Event(topic="job:1", kind="counted", data={"n": n}) for n in range(3)])
+                rows = [("job:1", "counted", "", {"n": number}, tx.now) for number in range(3)]
+                await insert_rows(tx, events.event, events.COLUMNS, rows)
                 later = tx.now + timedelta(seconds=1)
                 assert await events.delete_events(tx, before=later) == 3
+                tx.wake(events.CHANNEL)
             reset, last = await hear(watcher, 2)
         await elsewhere.close()
         assert (reset.kind, reset.data) == ("reset", {"oldest": last.id})
         assert last.data["n"] == 2
 
     async def test_a_watcher_so_slow_that_its_events_were_deleted_is_told_so(self, db: Db):
-        async with running(Hub(db, most_waiting=2)) as hub, watching(hub) as slow, watching(hub) as quick:
+        async with running(Hub(db, max_queued=2)) as hub, watching(hub) as slow, watching(hub) as quick:
             await tell(db, 0)
             assert numbers(await hear(slow, 1)) == numbers(await hear(quick, 1)) == [0]
             for number in range(1, 6):

@@ -26,7 +26,7 @@ async def db(db_url: str) -> AsyncIterator[Db]:
 
 class TestLimits:
     async def test_one_instance_takes_only_so_many(self, db: Db):
-        async with running(Hub(db, most_streams=2)) as hub, watching(hub), hub.subscribed(EVERYTHING, tenant="b"):
+        async with running(Hub(db, max_streams=2)) as hub, watching(hub), hub.subscribed(EVERYTHING, tenant="b"):
             with pytest.raises(TooManyStreams, match="limit of 2 live streams of this process") as raised:
                 async with hub.subscribed(EVERYTHING, tenant="c"):
                     pass
@@ -34,7 +34,7 @@ class TestLimits:
         assert raised.value.in_chinese().startswith("此处已打开 2 个实时流")
 
     async def test_one_tenant_takes_only_its_share(self, db: Db):
-        async with running(Hub(db, most_per_tenant=1)) as hub, hub.subscribed(EVERYTHING, tenant="a"):
+        async with running(Hub(db, max_per_tenant=1)) as hub, hub.subscribed(EVERYTHING, tenant="a"):
             with pytest.raises(TooManyStreams, match="for a"):
                 async with hub.subscribed(EVERYTHING, tenant="a"):
                     pass
@@ -43,11 +43,11 @@ class TestLimits:
 
     async def test_whoever_leaves_gives_the_place_back_and_leaves_nothing_behind(self, db: Db):
         mine = Interest(topic="job:1", audiences=frozenset({"user:1", "merchant:1"}))
-        async with running(Hub(db, most_streams=1)) as hub:
+        async with running(Hub(db, max_streams=1)) as hub:
             for _ in range(3):
                 async with watching(hub, mine):
                     assert hub.streams == 1
-            assert (hub.streams, len(hub._watchers), len(hub._interests), len(hub._tenants)) == (0, 0, 0, 0)
+            assert (hub.streams, len(hub._subscriptions), len(hub._interests), len(hub._tenants)) == (0, 0, 0, 0)
 
 
 class TestEnding:
@@ -77,7 +77,7 @@ async def test_a_database_that_was_away_costs_only_time():
         server.create_database("away")
         db = open_db(server.url("away"))
         await migrate(db)
-        async with running(Hub(db, most_waiting=1)) as hub, watching(hub) as quick, watching(hub) as slow:
+        async with running(Hub(db, max_queued=1)) as hub, watching(hub) as quick, watching(hub) as slow:
             await tell(db, 0)
             assert numbers(await hear(quick, 1)) == [0]
             await tell(db, 1, 2, 3)

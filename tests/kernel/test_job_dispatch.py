@@ -12,6 +12,8 @@ from penstock.kernel.job_dispatch import DISPATCH_BATCH, JobsWaiting, WaitingJob
 from penstock.kernel.queue import Job, JobQueue, NewJob
 from tests.conftest import rolled_back
 
+PAYLOAD = {"n": 4, "text": "private", "flag": True, "part": {"n": 5}}  # its integers go along, and nothing else
+
 
 @pytest.fixture
 def queue() -> JobQueue:
@@ -20,7 +22,7 @@ def queue() -> JobQueue:
 
 def said(tx: Tx) -> list[WaitingJob]:
     """The jobs dispatched in this transaction since the last call."""
-    found = [job for message in tx.sent if isinstance(message, JobsWaiting) for job in message.waiting()]
+    found = [job for message, _ in tx.sent if isinstance(message, JobsWaiting) for job in message.waiting()]
     tx.sent.clear()
     return found
 
@@ -29,7 +31,7 @@ def said(tx: Tx) -> list[WaitingJob]:
 async def holding(db: Db, queue: JobQueue) -> AsyncIterator[tuple[Tx, Job]]:
     """A transaction in which a job is held in its first attempt."""
     async with rolled_back(db) as tx:
-        await queue.enqueue(tx, NewJob(kind="k", id="a", module="etl", priority=2))
+        await queue.enqueue(tx, NewJob(kind="k", id="a", module="etl", priority=2, payload=PAYLOAD))
         [held] = await queue.claim(tx, owner="w", seconds=60, limit=1, module="etl")
         tx.sent.clear()
         yield tx, held
@@ -37,12 +39,12 @@ async def holding(db: Db, queue: JobQueue) -> AsyncIterator[tuple[Tx, Job]]:
 
 def waiting(clock: ManualClock, *, attempt: int, wait_seconds: float = 0) -> list[WaitingJob]:
     due_at = clock.now() + timedelta(seconds=wait_seconds)
-    return [WaitingJob(id="a", attempt=attempt, module="etl", priority=2, due_at=due_at)]
+    return [WaitingJob(id="a", attempt=attempt, module="etl", priority=2, due_at=due_at, kind="k", numbers={"n": 4})]
 
 
 async def test_new_jobs_are_dispatched_and_those_that_were_there_are_not(db: Db, queue: JobQueue, clock: ManualClock):
     async with rolled_back(db) as tx:
-        await queue.enqueue(tx, NewJob(kind="k", id="a", module="etl", priority=2, delay_seconds=9))
+        await queue.enqueue(tx, NewJob(kind="k", id="a", module="etl", priority=2, payload=PAYLOAD, delay_seconds=9))
         assert said(tx) == waiting(clock, attempt=0, wait_seconds=9)
         await queue.enqueue(tx, NewJob(kind="k", id="a"), NewJob(kind="k", id="b"))
         assert [job.id for job in said(tx)] == ["b"]
@@ -53,7 +55,7 @@ async def test_new_jobs_are_dispatched_and_those_that_were_there_are_not(db: Db,
 async def test_many_jobs_are_dispatched_in_messages_of_a_bounded_size(db: Db, queue: JobQueue):
     async with rolled_back(db) as tx:
         ids = await queue.enqueue(tx, *(NewJob(kind="k") for _ in range(2 * DISPATCH_BATCH + 1)))
-        sizes = [len(message.jobs) for message in tx.sent if isinstance(message, JobsWaiting)]
+        sizes = [len(message.jobs) for message, _ in tx.sent if isinstance(message, JobsWaiting)]
         assert sizes == [DISPATCH_BATCH, DISPATCH_BATCH, 1]
         assert [job.id for job in said(tx)] == ids
 
@@ -71,15 +73,15 @@ async def test_what_is_put_off_or_handed_back_is_dispatched_as_if_never_begun(
         await queue.put_off(tx, held, wait_seconds=10, code="X", error="x")
         assert said(tx) == waiting(clock, attempt=0, wait_seconds=10)
     async with holding(db, queue) as (tx, held):
-        await queue.hand_back(tx, held)
+        await queue.release(tx, held)
         assert said(tx) == waiting(clock, attempt=0)
-        await queue.hand_back(tx, held)
+        await queue.release(tx, held)
         assert said(tx) == []  # it was no longer held
 
 
 async def test_a_rescued_job_is_dispatched_and_one_that_is_given_up_is_not(db: Db, queue: JobQueue, clock: ManualClock):
     async with db.tx() as tx:
-        await queue.enqueue(tx, NewJob(kind="k", id="a", module="etl", priority=2))
+        await queue.enqueue(tx, NewJob(kind="k", id="a", module="etl", priority=2, payload=PAYLOAD))
         await queue.enqueue(tx, NewJob(kind="k", id="last", module="etl", max_attempts=1))
         await queue.claim(tx, owner="w", seconds=60, limit=2, module="etl")
     clock.advance(seconds=60)
@@ -101,5 +103,10 @@ async def test_without_a_dispatcher_nothing_is_sent(db: Db):
     async with db.tx() as tx:
         await queue.enqueue(tx, NewJob(kind="k", id="a"))
         [held] = await queue.claim(tx, owner="w", seconds=60, limit=1)
-        await queue.hand_back(tx, held)
+        await queue.release(tx, held)
         assert tx.sent == []
+
+
+async def test_a_message_of_an_earlier_version_is_read(clock: ManualClock):
+    [job] = JobsWaiting(jobs=[["a", 1, "etl", 5, clock.now().isoformat()]]).waiting()
+    assert job == WaitingJob(id="a", attempt=1, module="etl", priority=5, due_at=clock.now())

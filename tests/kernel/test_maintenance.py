@@ -10,9 +10,10 @@ from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
 from penstock.kernel.maintenance import Maintenance, repeat_until_zero
 from penstock.kernel.message import Message
-from penstock.kernel.outbox import UNKNOWN_AGE, Relay, list_dead_letters
+from penstock.kernel.outbox import list_dead_letters
 from penstock.kernel.queue import JobQueue, JobState, NewJob, get_job, job
 from penstock.kernel.rate_limits import SqlRateLimits
+from penstock.kernel.relay import UNKNOWN_AGE, Relay
 from penstock.kernel.runstate import SqlRunState
 from penstock.kernel.scheduler import Scheduler
 from penstock.kernel.transitions import state_transitions

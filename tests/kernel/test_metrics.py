@@ -13,7 +13,7 @@ from sqlalchemy import event, literal, select
 from penstock.kernel import queue_stats
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db, Tx
-from penstock.kernel.message import Message
+from penstock.kernel.message import Event, Message
 from penstock.kernel.metrics import DatabaseMetrics, Metrics, gauge
 from penstock.kernel.outbox import outbox
 from penstock.kernel.processes import Heartbeat, ProcessKind
@@ -70,6 +70,8 @@ async def fill(db: Db, clock: ManualClock) -> None:
         await queue.enqueue(tx, NewJob(kind="k", module="etl", delay_seconds=100))
         tx.send(Said())
         tx.send(Said())
+        tx.publish(Event(topic="job:1", kind="done"))
+        tx.publish(Event(topic="job:2", kind="done"))
     async with db.tx() as tx:
         [failed, _] = await queue.claim(tx, owner="o", seconds=60, limit=2, module="etl")
         await queue.fail(tx, failed, code="X", error="x")
@@ -110,6 +112,7 @@ class TestWork:
         assert value(samples, "penstock_outbox", state="waiting") == 1
         assert value(samples, "penstock_outbox", state="dead") == 1
         assert value(samples, "penstock_outbox_oldest_seconds") == 30
+        assert value(samples, "penstock_events_waiting") == (2 if db.database_name == "postgresql" else 0)
         assert value(samples, "penstock_processes", kind="work") == 1
         assert value(samples, "penstock_processes", kind="serve") == 0
 

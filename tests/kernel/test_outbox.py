@@ -16,8 +16,9 @@ from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db, Tx
 from penstock.kernel.errors import Invalid
 from penstock.kernel.message import Message
-from penstock.kernel.outbox import DeadLetter, NoSuchMessage, Relay, delete_sent, list_dead_letters, outbox, resend
+from penstock.kernel.outbox import DeadLetter, NoSuchMessage, delete_sent, list_dead_letters, outbox, resend
 from penstock.kernel.queue import JobQueue, NewJob, job
+from penstock.kernel.relay import Relay
 from penstock.kernel.transitions import list_transitions
 
 LEASE_SECONDS = 60
@@ -147,11 +148,12 @@ async def test_a_relay_that_is_killed_loses_nothing_and_doubles_nothing(
     listener.moods[1] = Crash()
     with pytest.raises(Crash):
         await relay.deliver()
-    assert await states(db) == {"sent": 1, "sending": 2}
+    assert await states(db) == {"sending": 3}
+    assert await effects(db) == []
     listener.moods.clear()
     clock.advance(seconds=LEASE_SECONDS)
     await expire(db, relay)
-    assert await relay.deliver() == 2
+    assert await relay.deliver() == 3
     assert sorted(await effects(db)) == [("Said", 0), ("Said", 1), ("Said", 2)]
 
 
@@ -224,7 +226,7 @@ async def test_a_message_that_nobody_knows_here_waits_an_hour_for_a_version_that
     clock.advance(seconds=3600)
     await relay.deliver()
     [letter] = await dead(db)
-    assert letter.error.startswith("NobodyListens: No handler is routed for messages of class Heard")
+    assert letter.error.startswith("NoMessageHandler: No handler is routed for messages of class Heard")
 
 
 async def test_dead_letters_are_listed_in_pages_and_sent_again(
@@ -235,8 +237,8 @@ async def test_dead_letters_are_listed_in_pages_and_sent_again(
     await relay.deliver()
     pages = [await dead(db, limit=3)]
     while pages[-1]:
-        pages.append(await dead(db, limit=3, after=pages[-1][-1].id))
-    assert [[letter.payload["number"] for letter in page] for page in pages] == [[0, 1, 2], [3, 4, 5], [6], []]
+        pages.append(await dead(db, limit=3, before=pages[-1][-1].id))
+    assert [[letter.payload["number"] for letter in page] for page in pages] == [[6, 5, 4], [3, 2, 1], [0], []]
     listener.moods.clear()
     letters = list(itertools.chain(*pages))
     async with db.tx(actor="operator") as tx:
@@ -247,7 +249,11 @@ async def test_dead_letters_are_listed_in_pages_and_sent_again(
     assert await dead(db) == []
     async with db.read() as tx:
         life = await list_transitions(tx, "outbox message", letters[0].id)
-    assert [(step.trigger, step.actor) for step in life] == [("bury", "relay"), ("resend", "operator")]
+    assert [(step.trigger, step.actor) for step in life] == [
+        ("bury", "relay"),
+        ("resend", "operator"),
+        ("deliver", "relay"),
+    ]
 
 
 @pytest.mark.parametrize("message_id", ["nobody", "the one that was sent"])

@@ -13,22 +13,34 @@ from typing import Any
 import pytest
 from sqlalchemy import literal, select
 
-from penstock.kernel import outbox, queue, transitions
-from penstock.kernel.bulk import insert_rows
+from penstock.kernel import idempotency, outbox, queue, transitions
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.columns import UtcTime
 from penstock.kernel.db import Db
+from penstock.kernel.dialect.bulk import insert_rows
+from penstock.kernel.job_search import (
+    JobFilter,
+    list_ended_jobs,
+    list_running_jobs,
+    position_of,
+    revive_failed_jobs,
+)
 from penstock.kernel.leases import EPOCH, Leases
 from penstock.kernel.partitions import set_ceiling
 from penstock.kernel.runstate import SqlRunState, run_state
 from tests import plans
-from tests.conftest import open_db
+from tests.conftest import open_db, rolled_back
 from tests.plans import NOW, explain, kept_plan, look, reads_a_whole_table, recorded, sorts
 from tests.servers.postgres import Databases
 
 ROWS = 20_000
 FEW = 100
 FULL = "penstock_plans_full"
+FILTERS = (
+    JobFilter(module="module1", kind="k"),
+    JobFilter(error_code="WORKER_LOST"),
+    JobFilter(since=NOW - timedelta(hours=1), until=NOW),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,13 +97,31 @@ async def look_for_lapsed(db: Db) -> None:
 
 async def list_failed(db: Db) -> None:
     async with db.tx() as tx:
-        if page := await queue.list_failed_jobs(tx, limit=FEW):
-            await queue.list_failed_jobs(tx, limit=FEW, older_than=page[-1])
+        if page := await list_ended_jobs(tx, JobFilter(), limit=FEW):
+            await list_ended_jobs(tx, JobFilter(), limit=FEW, after=position_of(page[-1]))
+        for chosen in FILTERS:
+            await list_ended_jobs(tx, chosen, limit=FEW)
+
+
+async def revive_failed(db: Db) -> None:
+    async with rolled_back(db) as tx:
+        await revive_failed_jobs(tx, queue.JobQueue(), FILTERS[-1], limit=FEW)
+
+
+async def list_running(db: Db) -> None:
+    async with db.read() as tx:
+        await list_running_jobs(tx, JobFilter(module="module1"))
 
 
 async def list_dead(db: Db) -> None:
     async with db.tx() as tx:
-        await outbox.list_dead_letters(tx, after="msg_010000", limit=FEW)
+        await outbox.list_dead_letters(tx, before="msg_010000", limit=FEW)
+        await outbox.list_dead_letters(tx, outbox.DeadLetterFilter(channel="Said", since=NOW), limit=FEW)
+
+
+async def resend_dead(db: Db) -> None:
+    async with rolled_back(db) as tx:
+        await outbox.resend_dead_letters(tx, outbox.DeadLetterFilter(until=NOW), limit=FEW)
 
 
 async def forget_jobs(db: Db) -> None:
@@ -107,6 +137,11 @@ async def forget_messages(db: Db) -> None:
 async def forget_moves(db: Db) -> None:
     async with db.tx() as tx:
         await transitions.delete_transitions(tx, before=NOW, limit=FEW)
+
+
+async def forget_keys(db: Db) -> None:
+    async with db.tx() as tx:
+        await idempotency.delete_keys(tx, before=NOW, limit=FEW)
 
 
 async def list_moves(db: Db) -> None:
@@ -129,10 +164,14 @@ VERBS = [
     Verb(name="look for deferred", table="job", index="ix_job_deferred", run=look_for_jobs),
     Verb(name="look for lapsed", table="job", index="ix_job_held", run=look_for_lapsed),
     Verb(name="list failed jobs", table="job", index="ix_job_over", run=list_failed),
+    Verb(name="revive failed jobs", table="job", index="ix_job_over", run=revive_failed),
+    Verb(name="list running jobs", table="job", index="ix_job_held", run=list_running),
+    Verb(name="resend dead letters", table="outbox", index="ix_outbox_dead", run=resend_dead),
     Verb(name="list dead letters", table="outbox", index="ix_outbox_dead", run=list_dead),
     Verb(name="forget jobs", table="job", index="ix_job_over", run=forget_jobs),
     Verb(name="forget messages", table="outbox", index="ix_outbox_sent", run=forget_messages),
     Verb(name="forget moves", table="state_transitions", index="ix_state_transitions_at", run=forget_moves),
+    Verb(name="forget keys", table="idempotency_key", index="ix_idempotency_key_at", run=forget_keys),
     Verb(name="list moves", table="state_transitions", index="ix_state_transitions_entity", run=list_moves),
     Verb(
         name="list runs",
@@ -147,7 +186,9 @@ VERBS = [
 every_verb = pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name.replace(" ", "_"))
 
 
-# The databases: new (never looked at), empty (looked at while nothing was in it), full.
+# The databases: new (never looked at), empty (looked at while nothing was in it), full. The pooled ones are PostgreSQL
+# as it is behind a transaction pooler: without settings of the session.
+DATABASES = ("new sqlite", "full sqlite", "new postgres", "empty postgres", "full postgres")
 
 
 @pytest.fixture(scope="module")
@@ -161,16 +202,18 @@ def full_sqlite(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory)
     return plans.full_sqlite(sqlite_template, tmp_path_factory, _fill)
 
 
-@pytest.fixture(params=["new sqlite", "full sqlite", "new postgres", "empty postgres", "full postgres"])
-def tables_at(request: pytest.FixtureRequest) -> tuple[str, str]:
+@pytest.fixture(params=[*DATABASES, "new pooled", "empty pooled", "full pooled"])
+def tables_at(request: pytest.FixtureRequest) -> tuple[str, str, bool]:
     state, kind = request.param.split()
-    return state, request.getfixturevalue(f"full_{kind}" if state == "full" else f"{kind}_url")
+    pooled = kind == "pooled"
+    kind = "postgres" if pooled else kind
+    return state, request.getfixturevalue(f"full_{kind}" if state == "full" else f"{kind}_url"), pooled
 
 
 @pytest.fixture
-async def tables(tables_at: tuple[str, str]) -> AsyncIterator[Db]:
-    state, url = tables_at
-    db = open_db(url, ManualClock(NOW))
+async def tables(tables_at: tuple[str, str, bool]) -> AsyncIterator[Db]:
+    state, url, pooled = tables_at
+    db = open_db(url, ManualClock(NOW), pooled=pooled)
     if state == "empty":
         await look(db)
     yield db
@@ -185,6 +228,8 @@ async def _fill(db: Db) -> None:
             ("job", f"job_{number:06}", None, "waiting", "enqueue", "me", _moment(number)) for number in range(ROWS)
         ]
         await insert_rows(tx, transitions.state_transitions, transitions.COLUMNS, moves)
+        keys = [("key:1", f"k{number:06}", "f", {"id": number}, _moment(number)) for number in range(ROWS)]
+        await insert_rows(tx, idempotency.idempotency_key, idempotency.COLUMNS, keys)
         await insert_rows(tx, run_state, RUN_COLUMNS, [_run(number) for number in range(ROWS)])
 
 
@@ -258,7 +303,8 @@ async def test_the_plan_that_postgres_keeps_is_good_too(tables: Db, verb: Verb):
     """After five runs PostgreSQL may keep a plan for any parameters, and use it while the table grows."""
     with recorded(tables, verb.table) as statements:
         await verb.run(tables)
-    for number, (statement, _) in enumerate(statements):
-        steps = await kept_plan(tables, f"kept_{number}", statement)
+    kept = [await kept_plan(tables, f"kept_{number}", statement) for number, (statement, _) in enumerate(statements)]
+    for steps in kept:
         assert [step for step in steps if reads_a_whole_table(step) or sorts(step)] == []
-        assert any("ix_" in step for step in steps), steps
+        assert any("ix_" in step or "pk_job" in step for step in steps), steps  # a job that was rescued, by its key
+    assert any(verb.index in step for steps in kept for step in steps), kept

@@ -27,10 +27,16 @@ FINAL = [
     Conflict(reason="x"),
     Gone(thing="task", id="1"),
     TooLarge(reason="x"),
-    DiskFull(what="x"),
     PenstockError(),
 ]
-PASSING = [Unavailable(reason="x"), TooMany(wait_seconds=1), RuntimeError("a bug"), OSError("cut"), TimeoutError()]
+PASSING = [
+    Unavailable(reason="x"),
+    DiskFull(what="x"),
+    TooMany(wait_seconds=1),
+    RuntimeError("a bug"),
+    OSError("cut"),
+    TimeoutError(),
+]
 
 chances = st.floats(0, 1, exclude_max=True)
 attempts = st.integers(1, 10_000)

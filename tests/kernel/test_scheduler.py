@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from functools import partial
 
+import pytest
 from sqlalchemy import delete, select
 
 from penstock.kernel.clock import ManualClock
@@ -13,11 +14,13 @@ from penstock.kernel.db import Db
 from penstock.kernel.errors import Invalid
 from penstock.kernel.scheduler import (
     RETRY_SECONDS,
+    NoSuchPeriodicTask,
     PeriodicTask,
     PeriodicTaskReport,
     Scheduler,
     list_periodic_tasks,
     periodic_task,
+    request_run,
 )
 
 PATIENCE_SECONDS = 20
@@ -225,7 +228,8 @@ async def test_a_task_that_only_another_version_knows_is_left_to_it(db: Db, cloc
     await new.register()
     old = new_scheduler(db, "old", sweep=Rounds())
     assert await old.tick() == 1
-    assert await report(db, "gather") == PeriodicTaskReport(name="gather", finished_at=None, error=None)
+    left = await report(db, "gather")
+    assert (left.state, left.due_at, left.finished_at, left.error) == ("resting", clock.now(), None, None)
     clock.advance(seconds=RETRY_SECONDS)
     assert await new.tick() == 1
     assert rounds.ended == 1
@@ -291,3 +295,41 @@ async def test_every_task_is_listed_by_its_name(db: Db):
     assert await list_periodic_tasks(db) == []
     await scheduler.register()
     assert [found.name for found in await list_periodic_tasks(db)] == ["look", "sweep"]
+
+
+async def request(db: Db, name: str) -> PeriodicTaskReport:
+    async with db.tx(actor="operator") as tx:
+        return await request_run(tx, name)
+
+
+async def test_a_requested_task_runs_before_its_time_and_then_at_its_own_times_again(db: Db, clock: ManualClock):
+    rounds = Rounds()
+    scheduler = new_scheduler(db, every_seconds=60, sweep=rounds)
+    await scheduler.register()
+    assert await scheduler.tick() == 1
+    clock.advance(seconds=5)
+    asked = await request(db, "sweep")
+    assert (asked.due_at, asked.requested_at) == (clock.now(), clock.now())
+    assert [await scheduler.tick(), await scheduler.tick()] == [1, 0]
+    assert (await report(db, "sweep")).requested_at is None
+    clock.advance(seconds=55)
+    assert await scheduler.tick() == 1
+
+
+async def test_a_request_for_a_running_task_leaves_it_as_it_is(db: Db):
+    rounds = Rounds()
+    rounds.gate.clear()
+    scheduler = new_scheduler(db, sweep=rounds)
+    await scheduler.register()
+    tick = asyncio.create_task(scheduler.tick())
+    await until(lambda: rounds.begun == 1)
+    asked = await request(db, "sweep")
+    assert (asked.state, asked.worker, asked.requested_at) == ("running", "one", None)
+    rounds.gate.set()
+    assert await tick == 1
+    assert await scheduler.tick() == 0
+
+
+async def test_a_request_for_an_unknown_task_is_refused(db: Db):
+    with pytest.raises(NoSuchPeriodicTask, match="no periodic task sweep"):
+        await request(db, "sweep")

@@ -10,17 +10,18 @@ from sqlalchemy import ColumnElement, delete, literal, select
 
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.columns import UtcTime
-from penstock.kernel.compiled_statement import any_rows
 from penstock.kernel.db import Db
+from penstock.kernel.dialect.compiled_statement import any_rows
 from penstock.kernel.errors import Invalid
 from penstock.kernel.leases import EPOCH
 from penstock.kernel.maintenance import Maintenance
 from penstock.kernel.message import Message
-from penstock.kernel.outbox import LEASE_SECONDS, Relay, outbox
+from penstock.kernel.outbox import outbox
 from penstock.kernel.queue import JobQueue, NewJob, job
 from penstock.kernel.rate_limits import SqlRateLimits
+from penstock.kernel.relay import LEASE_SECONDS, Relay
 from penstock.kernel.runstate import SqlRunState
-from penstock.kernel.scheduler import RETRY_SECONDS, PeriodicTask, Scheduler, list_periodic_tasks
+from penstock.kernel.scheduler import RETRY_SECONDS, PeriodicTask, Scheduler, list_periodic_tasks, request_run
 from penstock.kernel.workers import Workers
 from tests.plans import Recorded, explain, reads_a_whole_table, recorded, sorts
 
@@ -268,3 +269,20 @@ async def test_the_query_for_due_tasks_is_served_by_indexes(runtime: Runtime):
     steps = await explain(runtime.db, *said)
     assert [step for step in steps if sorts(step) or (reads_a_whole_table(step) and "VIRTUAL" not in step)] == []
     assert all(any(f"ix_{table}_held" in step for step in steps) for table in (job.name, outbox.name))
+
+
+async def test_a_requested_task_runs_once_although_it_is_not_needed(db: Db, clock: ManualClock):
+    rounds, often = Rounds(), Rounds()
+    rarely = PeriodicTask(name="sweep", every_seconds=3600, run=rounds, needed=are_jobs_there)
+    scheduler = Scheduler(db, [rarely, PeriodicTask(name="often", every_seconds=1, run=often)], owner="one")
+    old = Scheduler(db, [PeriodicTask(name="often", every_seconds=1, run=often)], owner="old")  # knows no sweep
+    await scheduler.register()
+    assert await scheduler.tick() == 1  # the other one: there is nothing to sweep for an hour
+    async with db.tx() as tx:
+        await request_run(tx, "sweep")
+    clock.advance(seconds=1)
+    assert [await old.tick(), await scheduler.tick()] == [1, 1]
+    assert (rounds.ended, often.ended) == (1, 2)
+    clock.advance(seconds=3600)
+    assert await scheduler.tick() == 1
+    assert rounds.ended == 1

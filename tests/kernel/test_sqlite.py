@@ -1,4 +1,4 @@
-"""What `kernel/sqlite.py` promises: a statement is one call into the driver's thread, and nothing is left open."""
+"""The SQLite driver: a statement is one call into the driver's thread, and nothing is left open."""
 
 import asyncio
 import sqlite3
@@ -13,9 +13,9 @@ from sqlalchemy.exc import IntegrityError
 
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Tx
-from penstock.kernel.engines import ensure_transaction
+from penstock.kernel.dialect.engines import ensure_transaction
+from penstock.kernel.dialect.sqlite import SqliteConnection, connect_sqlite
 from penstock.kernel.scheduler import periodic_task
-from penstock.kernel.sqlite import SqliteConnection, connect_sqlite
 from tests.conftest import open_db
 
 

@@ -177,7 +177,7 @@ class TestLeases:
             await stopped.wait()
             go_on.set()
             await wait_until(lambda: not these._runner.running)
-            assert not these._runner._renewer._lost  # it would grow with every such job
+            assert not these._runner._tasks._renewer._lost  # it would grow with every such job
         assert (await get(db, "a")).worker == "other"
 
     async def test_a_late_settle_is_refused_and_writes_nothing(self, db: Db, db_url: str):
@@ -228,7 +228,7 @@ class TestStop:
             assert (job.state, job.attempts, job.token) == (JobState.WAITING, 0, None)
         gate.opened.set()
         assert await workers(db, gate).run_until_empty() == 2
-        assert await life(db, "a") == ["claim", "hand_back", "claim", "finish"]
+        assert await life(db, "a") == ["claim", "release", "claim", "finish"]
 
     async def test_a_stop_does_not_wait_for_a_database_that_is_down(self, db: Db, monkeypatch):
         gate = BlockingHandler()

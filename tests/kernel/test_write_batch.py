@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Column, Integer, MetaData, String, Table, select
 
-from penstock.kernel.bulk import WriteBatch, insert_rows
 from penstock.kernel.columns import Id, Json, UtcTime
 from penstock.kernel.db import Db
+from penstock.kernel.dialect.bulk import WriteBatch, insert_rows
 from tests.plans import recorded
 
 here = MetaData()
@@ -79,7 +79,7 @@ async def test_on_postgres_they_are_one_statement(inn: Db):
             writes.update(guest, ("id", "name"), [("g1", "Anna")])
             await writes.write()
     words = [text.split()[0] for text, _ in statements]
-    assert words == (["WITH"] if inn.on_postgres else ["UPDATE", "UPDATE"])
+    assert words == (["WITH"] if inn.database_name == "postgresql" else ["UPDATE", "UPDATE"])
 
 
 async def test_a_time_without_a_zone_is_refused(inn: Db):

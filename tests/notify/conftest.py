@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -11,10 +12,11 @@ from penstock.adapters.guarded_http import GuardedHttpClient
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
 from penstock.kernel.message import Message
-from penstock.kernel.outbox import Relay
 from penstock.kernel.queue import JobQueue
+from penstock.kernel.relay import Relay
 from penstock.kernel.workers import Workers
-from penstock.notify import store, webhooks
+from penstock.notify import api, store
+from penstock.notify.api import NewWebhook, WebhookChanges, WebhookView
 from penstock.notify.delivery_jobs import MODULE
 from penstock.notify.deps import Deps
 from penstock.notify.domain import Delivery, Webhook
@@ -54,7 +56,7 @@ class NotifyHarness:
         self.deps = deps
         self.db = deps.db
         self.clock = clock
-        self.relay = Relay(self.db, {Internal: []}, carriers=[WebhookFanOut(deps)], owner="relay")
+        self.relay = Relay(self.db, {Internal: []}, sinks=[WebhookFanOut(deps)], owner="relay")
         self.workers = Workers(self.db, deps.queue, handlers(deps), owner="worker", modules=[MODULE], slots=1)
 
     async def send(self, *messages: Message) -> None:
@@ -77,7 +79,19 @@ class NotifyHarness:
 
     async def add(self, caller: Caller, url: str, channels: Sequence[str] = ("*",)) -> Webhook:
         """Create a webhook."""
-        return await webhooks.add(self.deps, caller, url=url, channels=channels)
+        added = await api.add_webhook(NewWebhook(url=url, channels=list(channels)), caller, self.deps)
+        return await self._stored(added)
+
+    async def change(self, caller: Caller, webhook_id: str, **changes: Any) -> Webhook:
+        """Change a webhook."""
+        return await self._stored(await api.change_webhook(webhook_id, WebhookChanges(**changes), caller, self.deps))
+
+    async def _stored(self, shown: WebhookView) -> Webhook:
+        """The webhook that a response shows, which must be what is stored."""
+        async with self.db.read() as tx:
+            stored = await store.get_webhook(tx, shown.id, caller=ADMIN)
+        assert type(shown).model_validate(stored) == shown
+        return stored
 
     async def get(self, webhook: Webhook) -> Webhook:
         """The webhook as it is now."""

@@ -16,6 +16,7 @@ from penstock.kernel.http.routes import RouteIndex
 from penstock.notify.api import router
 from penstock.notify.domain import DeliveryState
 from tests.asgi import Response, call
+from tests.contract import RouteContract
 from tests.fakes.receivers import Receiver, ReceiverThatSays
 from tests.notify.conftest import NotifyHarness, Paid
 
@@ -33,6 +34,9 @@ KEYS = {
 }
 
 
+CONTRACT = RouteContract(router.routes)
+
+
 @pytest.fixture
 async def ask(notify: NotifyHarness) -> Ask:
     """Calls as one of those above."""
@@ -48,7 +52,9 @@ async def ask(notify: NotifyHarness) -> Ask:
 
     async def ask_as(who: str, method: str, path: str = "", body: object = None, **headers: str) -> Response:
         given = [("X-API-Key", secrets[who])] if who else []
-        return await call(app, method, BASE + path, body, headers=[*given, *headers.items()])
+        response = await call(app, method, BASE + path, body, headers=[*given, *headers.items()])
+        CONTRACT.check(method, BASE + path, response)
+        return response
 
     return ask_as
 
@@ -260,6 +266,16 @@ class TestAuthorization:
         assert (await ask("anna reads", method, path, body)).status == (200 if method == "GET" else 403)
         assert (await ask("anna", method, path, body)).status < 300
 
-    async def test_colleagues_of_one_merchant_share_their_webhooks(self, ask: Ask):
+    async def test_a_colleague_cannot_take_a_webhook_over(self, ask: Ask):
+        """Every route: a colleague of the same merchant sees that the webhook exists, and nothing else."""
         webhook = await added(ask, "bert")
-        assert (await ask("carla", "PATCH", f"/{webhook['id']}", {"active": False})).status == 200
+        before = (await ask("bert", "GET", f"/{webhook['id']}")).json
+        for method, path, body in ROUTES:
+            answer = await ask("carla", method, filled(path, (webhook["id"], "whd_1")), body)
+            if (method, path) == ("GET", "/{webhook}"):
+                assert (answer.status, answer.json["url"]) == (200, "http://127.0.0.1")
+            else:
+                assert (answer.status, answer.json["code"]) == (403, "WEBHOOK_NOT_YOURS"), (method, path)
+        [listed] = (await ask("carla", "GET", "")).json["items"]
+        assert (listed["id"], listed["url"]) == (webhook["id"], "http://127.0.0.1")
+        assert (await ask("bert", "GET", f"/{webhook['id']}")).json == before

@@ -11,11 +11,13 @@ from penstock.access.audit import list_lines
 from penstock.kernel.events import event
 from penstock.kernel.queue import Job, JobState, get_job
 from penstock.kernel.transitions import list_transitions
-from penstock.notify import webhooks
-from penstock.notify.deliver import RESPONSE_CHARACTERS, deliver
+from penstock.notify import api
+from penstock.notify.deliver import RESPONSE_CHARACTERS
 from penstock.notify.delivery_jobs import BACKOFF, JITTER
 from penstock.notify.domain import DELIVERY, DISABLE_AFTER, DISABLE_AFTER_FAILURES, SECRET_GRACE, DeliveryState, Webhook
 from penstock.notify.signing import sign
+from penstock.notify.worker import deliver
+from tests.conftest import sequence
 from tests.fakes.receivers import (
     Posted,
     Receiver,
@@ -34,7 +36,7 @@ def signatures(posted: Posted) -> list[str]:
     return posted.headers["Penstock-Signature"].split(",")
 
 
-def signed_by(*webhooks: Webhook, posted: Posted) -> list[str]:
+def signed_by(*webhooks: Webhook | api.WebhookWithSecret, posted: Posted) -> list[str]:
     timestamp = int(posted.headers["Penstock-Timestamp"])
     return [f"v1={sign(webhook.secret, timestamp=timestamp, body=posted.body)}" for webhook in webhooks]
 
@@ -47,6 +49,7 @@ async def life(notify: NotifyHarness, webhook: Webhook) -> list[str]:
 
 
 async def disabled_events(notify: NotifyHarness) -> list[tuple[str, str]]:
+    await sequence(notify.db)
     async with notify.db.read() as tx:
         rows = await tx.conn.execute(select(event.c.topic, event.c.audience).where(event.c.kind == "disabled"))
         return [(row.topic, row.audience) for row in rows]
@@ -99,7 +102,7 @@ class TestDelivered:
     async def test_a_new_secret_signs_at_once_and_the_old_one_for_a_while(self, notify: NotifyHarness):
         async with Receiver() as receiver:
             old = await notify.add(ANNA, receiver.url)
-            new = await webhooks.rotate_secret(notify.deps, ANNA, old.id)
+            new = await api.rotate_secret(old.id, ANNA, notify.deps)
             await notify.send(MINE)
             await notify.wait(SECRET_GRACE.total_seconds())
             await notify.send(MINE)

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from penstock.access.domain import Caller
-from penstock.kernel.outbox import Parcel
+from penstock.kernel.outbox import OutboxMessage
 from penstock.kernel.queue import JobState, get_job
 from penstock.messages import WebhookPing
-from penstock.notify import store, webhooks
+from penstock.notify import api, store
 from penstock.notify.domain import DeliveryState
 from penstock.notify.worker import WebhookFanOut
 from tests.fakes.receivers import Receiver
@@ -48,10 +48,10 @@ class TestSubscribers:
     async def test_a_disabled_webhook_receives_nothing(self, notify: NotifyHarness):
         async with Receiver() as receiver:
             webhook = await notify.add(ANNA, receiver.url)
-            await webhooks.change(notify.deps, ANNA, webhook.id, active=False)
+            await notify.change(ANNA, webhook.id, active=False)
             await notify.send(Paid(user_id=5))
             assert await notify.deliveries(webhook) == []
-            await webhooks.change(notify.deps, ANNA, webhook.id, active=True)
+            await notify.change(ANNA, webhook.id, active=True)
             await notify.send(Paid(user_id=5))
         assert len(receiver.heard) == 1
 
@@ -60,7 +60,7 @@ class TestSubscribers:
             webhook = await notify.add(ANNA, f"{receiver.url}?one", channels=["Paid"])
             await notify.add(ANNA, f"{receiver.url}?two")
             await notify.add(ADMIN, f"{receiver.url}?three")
-            await webhooks.ping(notify.deps, ANNA, webhook.id)
+            await api.ping_webhook(webhook.id, ANNA, notify.deps)
             await notify.work()
         [posted] = receiver.heard
         assert posted.path.endswith("?one")
@@ -69,16 +69,16 @@ class TestSubscribers:
     async def test_a_ping_for_a_disabled_webhook_is_not_delivered(self, notify: NotifyHarness):
         async with Receiver() as receiver:
             webhook = await notify.add(ANNA, receiver.url)
-            await webhooks.ping(notify.deps, ANNA, webhook.id)
-            await webhooks.change(notify.deps, ANNA, webhook.id, active=False)
+            await api.ping_webhook(webhook.id, ANNA, notify.deps)
+            await notify.change(ANNA, webhook.id, active=False)
             await notify.work()
         assert await notify.deliveries(webhook) == []
 
     async def test_a_ping_for_a_removed_webhook_is_dropped(self, notify: NotifyHarness):
         async with Receiver() as receiver:
             webhook = await notify.add(ANNA, receiver.url)
-            await webhooks.ping(notify.deps, ANNA, webhook.id)
-            await webhooks.remove(notify.deps, ANNA, webhook.id)
+            await api.ping_webhook(webhook.id, ANNA, notify.deps)
+            await api.remove_webhook(webhook.id, ANNA, notify.deps)
             await notify.work()
         assert receiver.heard == []
 
@@ -103,13 +103,14 @@ class TestDeliveries:
     async def test_a_message_that_is_handled_twice_is_delivered_once(self, notify: NotifyHarness):
         async with Receiver() as receiver:
             webhook = await notify.add(ANNA, receiver.url)
-            parcel = Parcel(
+            message = OutboxMessage(
                 id="msg_1", channel="Paid", dedup_key="", payload={"user_id": 5}, created_at=notify.clock.now()
             )
             for _ in range(2):
-                write = await WebhookFanOut(notify.deps).carry(parcel)
+                result = await WebhookFanOut(notify.deps).deliver_many([message])
+                assert result.write is not None
                 async with notify.db.tx() as tx:
-                    await write(tx)
+                    await result.write(tx, [message])
             await notify.work()
             assert len(await notify.deliveries(webhook)) == 1
         assert [posted.headers["Penstock-Id"] for posted in receiver.heard] == ["msg_1"]

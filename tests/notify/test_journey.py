@@ -22,7 +22,7 @@ from penstock.access.tokens import Tokens
 from penstock.kernel.clock import SystemClock
 from penstock.kernel.db import Db
 from penstock.kernel.http.problems import install_error_handlers
-from penstock.kernel.outbox import Relay
+from penstock.kernel.relay import Relay
 from penstock.kernel.workers import Workers
 from penstock.notify.api import router
 from penstock.notify.delivery_jobs import MODULE
@@ -65,7 +65,7 @@ async def running(deps: Deps) -> AsyncIterator[str]:
     app.state.access = Authenticator(
         deps.db, tokens=Tokens(deps.db.clock, secret="a secret of thirty-two bytes or more")
     )
-    relay = Relay(deps.db, {}, carriers=[WebhookFanOut(deps)], owner="relay")
+    relay = Relay(deps.db, {}, sinks=[WebhookFanOut(deps)], owner="relay")
     workers = Workers(deps.db, deps.queue, handlers(deps), owner="worker", modules=[MODULE])
     port = free_port()
     server = Server(app, address="127.0.0.1", port=port, interface=Interfaces.ASGI, log_level=LogLevels.error)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.kernel.bulk import insert_rows
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db, Tx
+from penstock.kernel.dialect.bulk import insert_rows
 from penstock.notify import store
 from penstock.notify.domain import Delivery, DeliveryState, Webhook
 from tests import plans
@@ -88,8 +88,9 @@ QUERIES: dict[str, tuple[str, Query]] = {
     "a user's webhooks": (BY_USER, lambda tx: store.list_webhooks(tx, caller=ANNA, limit=50)),
     "a merchant's webhooks": (BY_MERCHANT, lambda tx: store.list_webhooks(tx, caller=BERT, limit=50)),
     "all webhooks": (PRIMARY, lambda tx: store.list_webhooks(tx, caller=ADMIN, after="whk_000100", limit=50)),
-    "subscribers": (BY_MERCHANT, lambda tx: store.list_active_webhooks(tx, user_id=5, merchant_id=9)),
-    "admin subscribers": (SEES_ALL, lambda tx: store.list_active_webhooks(tx, user_id=None, merchant_id=None)),
+    "subscribers": (BY_MERCHANT, lambda tx: store.list_active_webhooks(tx, user_ids=[5, 6], merchant_ids=[9, 10])),
+    "admin subscribers": (SEES_ALL, store.list_active_webhooks),
+    "pinged webhooks": (PRIMARY, lambda tx: store.list_active_webhooks(tx, user_ids=[5], ids=["whk_000003"])),
     "count a merchant's": (BY_MERCHANT, lambda tx: store.lock_and_count_webhooks(tx, webhook(7))),
     "count a user's": (BY_USER, lambda tx: store.lock_and_count_webhooks(tx, webhook(8))),
     "count admins'": (SEES_ALL, lambda tx: store.lock_and_count_webhooks(tx, webhook(999))),
@@ -104,16 +105,17 @@ QUERIES: dict[str, tuple[str, Query]] = {
 }
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def full_url(request: pytest.FixtureRequest) -> str:
-    url: str = request.getfixturevalue(f"full_{request.param}")
-    return url
+@pytest.fixture(params=["sqlite", "postgres", "pooled"])
+def full(request: pytest.FixtureRequest) -> Db:
+    pooled = request.param == "pooled"
+    url = request.getfixturevalue("full_postgres" if pooled else f"full_{request.param}")
+    return open_db(url, ManualClock(NOW), pooled=pooled)
 
 
 @pytest.mark.parametrize("name", QUERIES)
-async def test_it_is_served_by_an_index(full_url: str, name: str):
+async def test_it_is_served_by_an_index(full: Db, name: str):
     index, query = QUERIES[name]
-    db = open_db(full_url, ManualClock(NOW))
+    db = full
     with recorded(db, "webhook(_delivery)?") as statements:
         async with db.tx() as tx:
             await query(tx)

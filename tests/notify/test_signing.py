@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.kernel.outbox import Parcel
+from penstock.kernel.outbox import OutboxMessage
 from penstock.notify.signing import MAX_BODY_BYTES, build_body, sign, signed_headers
 from tests.checks import tree
 
@@ -31,8 +31,8 @@ def headers(*secrets: str, age_seconds: int = 0, body: bytes = BODY) -> dict[str
     return signed_headers(secrets, message_id="msg_1", timestamp=int(time.time()) - age_seconds, body=body)
 
 
-def parcel(**payload: object) -> Parcel:
-    return Parcel(
+def message(**payload: object) -> OutboxMessage:
+    return OutboxMessage(
         id="msg_1", channel="Paid", dedup_key="", payload=payload, created_at=datetime(2026, 1, 1, tzinfo=UTC)
     )
 
@@ -75,7 +75,7 @@ def test_a_receiver_that_follows_the_howto_refuses_a_replay():
 
 
 def test_the_body_has_the_message_and_its_channel():
-    assert json.loads(build_body(parcel(invoice=7))) == {
+    assert json.loads(build_body(message(invoice=7))) == {
         "id": "msg_1",
         "channel": "Paid",
         "created_at": "2026-01-01T00:00:00+00:00",
@@ -84,7 +84,7 @@ def test_the_body_has_the_message_and_its_channel():
 
 
 def test_a_payload_over_the_limit_is_omitted_with_a_note():
-    body = build_body(parcel(text="é" * (MAX_BODY_BYTES // 2)))
+    body = build_body(message(text="é" * (MAX_BODY_BYTES // 2)))
     assert len(body) < 1000
     said = json.loads(body)
     assert (said["id"], said["payload"]) == ("msg_1", None)

@@ -9,12 +9,13 @@ import pytest
 
 from penstock.access.audit import list_lines
 from penstock.access.domain import Caller
-from penstock.notify import store, webhooks
+from penstock.notify import api, store
 from penstock.notify.domain import (
     MAX_WEBHOOKS,
     AddressRefused,
     ChannelUnknown,
     DeliveryState,
+    NotYourWebhook,
     TooManyWebhooks,
     UrlRefused,
     WebhookNotFound,
@@ -86,8 +87,8 @@ class TestCreate:
 class TestChange:
     async def test_given_fields_change_and_the_rest_stays(self, notify: NotifyHarness):
         before = await notify.add(ANNA, URL, channels=["Paid"])
-        await webhooks.change(notify.deps, ANNA, before.id, channels=["Shipped"])
-        after = await webhooks.change(notify.deps, ANNA, before.id, url=ELSEWHERE)
+        await notify.change(ANNA, before.id, channels=["Shipped"])
+        after = await notify.change(ANNA, before.id, url=ELSEWHERE)
         assert (after.url, after.channels, after.secret) == (ELSEWHERE, ["Shipped"], before.secret)
         assert await notify.get(before) == after
 
@@ -103,16 +104,16 @@ class TestChange:
     ):
         before = await notify.add(ANNA, URL)
         with pytest.raises(error):
-            await webhooks.change(notify.deps, ANNA, before.id, **changes)
+            await notify.change(ANNA, before.id, **changes)
         assert await notify.get(before) == before
 
     async def test_the_reason_names_who_disabled_it(self, notify: NotifyHarness):
         webhook = await notify.add(ANNA, URL)
-        off = await webhooks.change(notify.deps, ANNA, webhook.id, active=False)
+        off = await notify.change(ANNA, webhook.id, active=False)
         assert (off.active, off.disabled_reason) == (False, "Disabled by anna.")
-        again = await webhooks.change(notify.deps, ADMIN, webhook.id, active=False)
+        again = await notify.change(ADMIN, webhook.id, active=False)
         assert again.disabled_reason == "Disabled by anna."
-        on = await webhooks.change(notify.deps, ANNA, webhook.id, active=True)
+        on = await notify.change(ANNA, webhook.id, active=True)
         assert on == webhook
 
     async def test_a_new_url_resets_the_failures(self, notify: NotifyHarness):
@@ -120,13 +121,13 @@ class TestChange:
             webhook = await notify.add(ANNA, receiver.url)
             await notify.send(Paid(user_id=5))
         assert (await notify.get(webhook)).failing_since is not None
-        assert (await webhooks.change(notify.deps, ANNA, webhook.id, url=URL)).failing_since is None
+        assert (await notify.change(ANNA, webhook.id, url=URL)).failing_since is None
 
     async def test_a_disabled_webhook_cannot_be_pinged(self, notify: NotifyHarness):
         webhook = await notify.add(ANNA, URL)
-        await webhooks.change(notify.deps, ANNA, webhook.id, active=False)
+        await notify.change(ANNA, webhook.id, active=False)
         with pytest.raises(WebhookOff):
-            await webhooks.ping(notify.deps, ANNA, webhook.id)
+            await api.ping_webhook(webhook.id, ANNA, notify.deps)
 
 
 class TestRemove:
@@ -134,7 +135,7 @@ class TestRemove:
         async with Receiver() as receiver:
             gone, stays = await notify.add(ANNA, receiver.url), await notify.add(ADMIN, receiver.url)
             await notify.send(Paid(user_id=5), Paid(user_id=5))
-            await webhooks.remove(notify.deps, ANNA, gone.id)
+            await api.remove_webhook(gone.id, ANNA, notify.deps)
             await notify.work()
         with pytest.raises(WebhookNotFound):
             await notify.get(gone)
@@ -155,24 +156,35 @@ class TestRemove:
 
 
 class TestPermissions:
-    @pytest.mark.parametrize("caller", [ADMIN, BERT, CARLA])
-    async def test_an_owner_their_merchant_and_admins_may(self, notify: NotifyHarness, caller: Caller):
+    async def test_a_colleague_sees_it_and_may_not_use_it(self, notify: NotifyHarness):
+        webhook = await notify.add(BERT, URL)
+        async with notify.db.read() as tx:
+            assert [found.id for found in await store.list_webhooks(tx, caller=CARLA, limit=9)] == [webhook.id]
+        for verb in (api.rotate_secret, api.remove_webhook, api.ping_webhook):
+            with pytest.raises(NotYourWebhook):
+                await verb(webhook.id, CARLA, notify.deps)
+        with pytest.raises(NotYourWebhook):
+            await notify.change(CARLA, webhook.id, url=ELSEWHERE)
+        assert await notify.get(webhook) == webhook
+
+    @pytest.mark.parametrize("caller", [ADMIN, BERT])
+    async def test_an_owner_and_admins_may(self, notify: NotifyHarness, caller: Caller):
         webhook = await notify.add(BERT, URL)
         async with notify.db.read() as tx:
             assert [found.id for found in await store.list_webhooks(tx, caller=caller, limit=9)] == [webhook.id]
-        await webhooks.rotate_secret(notify.deps, caller, webhook.id)
-        await webhooks.remove(notify.deps, caller, webhook.id)
+        await api.rotate_secret(webhook.id, caller, notify.deps)
+        await api.remove_webhook(webhook.id, caller, notify.deps)
 
-    @pytest.mark.parametrize("verb", [webhooks.rotate_secret, webhooks.remove, webhooks.ping])
+    @pytest.mark.parametrize("verb", [api.rotate_secret, api.remove_webhook, api.ping_webhook])
     @pytest.mark.parametrize("caller", [ANNA, DORA])
     async def test_for_everyone_else_it_is_not_found(self, notify: NotifyHarness, caller: Caller, verb):
         webhook = await notify.add(BERT, URL)
         with pytest.raises(WebhookNotFound):
-            await verb(notify.deps, caller, webhook.id)
+            await verb(webhook.id, caller, notify.deps)
         with pytest.raises(WebhookNotFound):
-            await webhooks.change(notify.deps, caller, webhook.id, active=False)
+            await notify.change(caller, webhook.id, active=False)
         with pytest.raises(WebhookNotFound):  # and no word about the address
-            await webhooks.change(notify.deps, caller, webhook.id, url="http://10.0.0.1/")
+            await notify.change(caller, webhook.id, url="http://10.0.0.1/")
         assert await notify.get(webhook) == webhook
 
     async def test_a_key_without_admin_scope_cannot_touch_a_webhook_that_receives_all_messages(
@@ -181,17 +193,17 @@ class TestPermissions:
         webhook = await notify.add(ADMIN, URL)
         lesser = Caller(name="root's other key", user_id=ADMIN.user_id, scope=ANNA.scope)
         with pytest.raises(WebhookNotFound):
-            await webhooks.change(notify.deps, lesser, webhook.id, url=ELSEWHERE)
+            await notify.change(lesser, webhook.id, url=ELSEWHERE)
         async with notify.db.read() as tx:
             assert await store.list_webhooks(tx, caller=lesser, limit=9) == []
 
 
 async def test_every_change_is_in_the_audit_log_without_secrets(notify: NotifyHarness):
     webhook = await notify.add(ANNA, ELSEWHERE)
-    await webhooks.change(notify.deps, ANNA, webhook.id, channels=["Paid"])
-    rotated = await webhooks.rotate_secret(notify.deps, ANNA, webhook.id)
-    await webhooks.ping(notify.deps, ANNA, webhook.id)
-    await webhooks.remove(notify.deps, ANNA, webhook.id)
+    await notify.change(ANNA, webhook.id, channels=["Paid"])
+    rotated = await api.rotate_secret(webhook.id, ANNA, notify.deps)
+    await api.ping_webhook(webhook.id, ANNA, notify.deps)
+    await api.remove_webhook(webhook.id, ANNA, notify.deps)
     verbs = ["add", "change", "rotate_secret", "ping", "remove"]
     assert await actions(notify) == [f"webhook.{verb}" for verb in verbs]
     async with notify.db.read() as tx:

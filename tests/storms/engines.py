@@ -9,14 +9,14 @@ from contextlib import suppress
 
 from sqlalchemy import Column, Integer, MetaData, String, Table, func, select
 
-from penstock.kernel.bulk import upsert
 from penstock.kernel.db import Db, Tx
+from penstock.kernel.dialect.sql import upsert
 from penstock.kernel.migrations import migrate
 from penstock.kernel.processes import ProcessKind
 from penstock.kernel.queue import Job, JobState, NewJob
 from penstock.kernel.queue import job as jobs
 from penstock.kernel.rate_limits import Bucket
-from penstock.kernel.runstate import RunEntry, RunMovedOn
+from penstock.kernel.runstate import RunMovedOn, RunSnapshot
 from penstock.kernel.workers import Settle
 from penstock.settings import Settings, child_environment
 from penstock.wiring import Runtime, open_database, open_runtime
@@ -42,19 +42,19 @@ class Toucher:
     async def touch(self, job: Job) -> Settle:
         """Touch every engine once, then settle the effect."""
         await self._runtime.limits.take("storm", EVERY)
-        await self._tell(RunEntry(key=f"storm:{job.id}", run=1, order=1, status="running"))
+        await self._tell(RunSnapshot(key=f"storm:{job.id}", run=1, order=1, status="running"))
         await self._runtime.blobs.put(blob_key(job.id), job.id.encode())
-        await self._tell(RunEntry(key=f"storm:{job.id}", run=1, order=2, status="done", final=True))
+        await self._tell(RunSnapshot(key=f"storm:{job.id}", run=1, order=2, status="done", final=True))
 
         async def settle(tx: Tx) -> None:
-            once = upsert(tx, effect).values(job_id=job.id, times=1)
+            once = upsert(effect).values(job_id=job.id, times=1)
             await tx.conn.execute(
                 once.on_conflict_do_update(index_elements=["job_id"], set_={"times": effect.c.times + 1})
             )
 
         return settle
 
-    async def _tell(self, entry: RunEntry) -> None:
+    async def _tell(self, entry: RunSnapshot) -> None:
         with suppress(RunMovedOn):  # an earlier try got further
             await self._runtime.runs.put(entry)
 

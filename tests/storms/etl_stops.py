@@ -18,7 +18,7 @@ from PIL import Image
 
 from penstock.adapters.local_reader import LocalReader, ReaderLimits, parser_sandbox
 from penstock.documents.ocr.engine import RecognizedPage
-from penstock.documents.ocr.provider import Desk, Reading
+from penstock.documents.ocr.provider import Reading, StageContext
 from penstock.documents.pages import Page
 from penstock.documents.postprocessor import ExtractionResult, ExtractionRule
 from penstock.etl import worker
@@ -136,7 +136,7 @@ class JournalSession(SandboxSession):
         return RecognizedPage(page=page)
 
 
-class JournalShaper:
+class JournalPostProcessor:
     """A post-processor that writes down that it was asked."""
 
     def __init__(self, stops: Stops) -> None:
@@ -145,7 +145,9 @@ class JournalShaper:
     def identity(self, rule: ExtractionRule) -> None:
         """Each result is to be made."""
 
-    async def shape(self, filename: str, reading: Reading, rule: ExtractionRule, desk: Desk) -> ExtractionResult:
+    async def extract(
+        self, filename: str, reading: Reading, rule: ExtractionRule, context: StageContext
+    ) -> ExtractionResult:
         """How many pages there are."""
         self._stops.write(shaping(reading.page_count))
         await self._stops.reach(shaping(reading.page_count))
@@ -160,8 +162,8 @@ def work(settings: Settings, stops: Stops, log: str) -> None:
 
 async def _work(settings: Settings, stops: Stops) -> None:
     async with open_runtime(settings) as runtime, parser_sandbox() as parsers, asyncio.TaskGroup() as tasks:
-        shapers = dict.fromkeys(Mode, JournalShaper(stops))
-        tools = replace(runtime.modules.etl, provider=_reader(runtime, parsers, stops), shapers=shapers)
+        post_processors = dict.fromkeys(Mode, JournalPostProcessor(stops))
+        tools = replace(runtime.modules.etl, provider=_reader(runtime, parsers, stops), post_processors=post_processors)
         tasks.create_task(runtime.run_background(kind=ProcessKind.WORK, modules=[worker.MODULE]))
         tasks.create_task(runtime.workers(_handlers(tools, stops), [worker.MODULE], slots=SLOTS).run())
 

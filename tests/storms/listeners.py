@@ -21,7 +21,7 @@ import psutil
 from penstock.kernel.db import Db
 from penstock.kernel.events import StoredEvent, list_events
 from penstock.kernel.message import Event
-from tests.conftest import open_db, rolled_back
+from tests.conftest import open_db, rolled_back, sequence
 from tests.journeys.command import free_port
 from tests.storms import processes
 from tests.storms.stream_client import Listener, until
@@ -153,7 +153,9 @@ async def _tell_many(db: Db, events: int) -> None:
     for _ in range(0, events, MANY):
         async with db.tx() as tx:
             for _ in range(MANY):
-                tx.tell(Event(topic="job:1", kind="counted", data={"told": time.monotonic(), "padding": PADDING[:100]}))
+                tx.publish(
+                    Event(topic="job:1", kind="counted", data={"told": time.monotonic(), "padding": PADDING[:100]})
+                )
 
 
 class Growth:
@@ -244,7 +246,7 @@ async def _tell_share(db: Db, events: int, seconds: float, chance: random.Random
         undone = chance.random() < ROLLED_BACK
         async with rolled_back(db) if undone else db.tx() as tx:
             for _ in range(some):
-                tx.tell(_event(chance))
+                tx.publish(_event(chance))
         left -= 0 if undone else some
         await pace.keep(0 if undone else some)
         rest = max(0.0, over_at - time.monotonic())
@@ -264,6 +266,7 @@ async def _cut(crowd: Sequence[Listener], chance: random.Random) -> None:
 
 
 async def _everything(db: Db) -> list[StoredEvent]:
+    await sequence(db)
     async with db.read() as tx:
         return await list_events(tx, limit=1_000_000)
 

@@ -15,7 +15,9 @@ from penstock.kernel.errors import Unavailable
 
 PR_SET_PDEATHSIG = 1
 _context = multiprocessing.get_context("forkserver")
-STORMS = [f"tests.storms.{name}" for name in ("engines", "kills", "late", "listeners", "pullers", "rivals")]
+STORMS = [
+    f"tests.storms.{name}" for name in ("engines", "kills", "late", "listeners", "pullers", "relay_kills", "rivals")
+]
 COMMANDS = [f"penstock.cli.{name}" for name in ("process", "doctor", "demo.tour", "etl.submission", "etl.show")]
 _context.set_forkserver_preload([*STORMS, *COMMANDS])
 _started: list[ForkServerProcess] = []

@@ -53,9 +53,9 @@ class Verdict:
 
 async def plan(session: aiohttp.ClientSession, url: str, number: int) -> None:
     """A queue full of tasks, in a project that refuses late pushes."""
-    start = {"project_id": "p", "project_name": "P", "queue_id": "q", "queue_name": "Q", "tasks": []}
-    await _must(session.post(f"{url}/api/v1/submit", json=start))
-    await _must(session.put(f"{url}/api/v1/projects/p", json={"name": "P", "conflict_policy": "reject"}))
+    project = {"project_id": "p", "name": "P", "conflict_policy": "reject"}
+    await _must(session.post(f"{url}/api/v1/projects", json=project))
+    await _must(session.post(f"{url}/api/v1/projects/p/queues", json={"queue_id": "q", "name": "Q"}))
     for first in range(0, number, 1000):
         some = range(first, min(first + 1000, number))
         body = {"tasks": [{"taskId": f"t{n}", "name": f"Task {n}", "prompt": "Count."} for n in some]}

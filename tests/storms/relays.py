@@ -3,23 +3,26 @@
 import asyncio
 import os
 import signal
+from collections.abc import Sequence
 
 from penstock.adapters.redis.client import RedisClient
-from penstock.adapters.redis.messages import StreamCarrier
-from penstock.kernel.outbox import Parcel, Relay
+from penstock.adapters.redis.messages import RedisStreamSink
+from penstock.kernel.outbox import OutboxMessage
+from penstock.kernel.relay import Relay, SinkResult
 from tests.conftest import open_db
 
 
-class CarriesAndDies(StreamCarrier):
+class DeliversAndDies(RedisStreamSink):
     """Adds one message to its stream and kills its process."""
 
-    async def carry(self, parcel: Parcel) -> None:
+    async def deliver_many(self, messages: Sequence[OutboxMessage]) -> SinkResult:
         """Its last act."""
-        await super().carry(parcel)
+        await super().deliver_many(messages)
         os.kill(os.getpid(), signal.SIGKILL)
+        return SinkResult()
 
 
-def carry_and_die(db_url: str, redis_url: str, channel: str) -> None:
+def deliver_and_die(db_url: str, redis_url: str, channel: str) -> None:
     """The life of such a relay, in a process of its own."""
-    carrier = CarriesAndDies(RedisClient(redis_url), [channel], length=100)
-    asyncio.run(Relay(open_db(db_url), {}, carriers=[carrier], owner="victim").deliver())
+    sink = DeliversAndDies(RedisClient(redis_url), [channel], length=100)
+    asyncio.run(Relay(open_db(db_url), {}, sinks=[sink], owner="victim").deliver())

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from sqlalchemy import func, select
 
-from penstock.kernel.compiled_statement import LeasedRow
 from penstock.kernel.db import Db
+from penstock.kernel.dialect.compiled_statement import LeasedRow
 from penstock.kernel.errors import Unavailable
 from penstock.kernel.leases import LeaseLost
 from penstock.kernel.queue import JobQueue, NewJob, job

@@ -31,7 +31,7 @@ def run_server(url: str, port: int) -> None:
 
 async def _serve(url: str, port: int) -> None:
     db = open_db(url)
-    limits = {"most_streams": MAX_STREAMS, "most_per_tenant": MAX_STREAMS, "most_waiting": MAX_WAITING}
+    limits = {"max_streams": MAX_STREAMS, "max_per_tenant": MAX_STREAMS, "max_queued": MAX_WAITING}
     hub = Hub(db, **limits, keepalive_seconds=KEEPALIVE_SECONDS)
     app = FastAPI()
     install_error_handlers(app)

@@ -6,6 +6,7 @@ own.
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from penstock.kernel.http.problems import install_error_handlers
 from penstock.kernel.http.routes import RouteIndex
 from penstock.kernel.queue import JobQueue
 from penstock.kernel.rate_limits import RateLimits, SqlRateLimits
+from penstock.kernel.side_loop import SideLoop
 from penstock.kernel.workers import Workers
 from penstock.tasks import worker
 from penstock.tasks.api import ROUTERS
@@ -29,9 +31,12 @@ from penstock.tasks.deps import Config, Deps
 from penstock.tasks.metrics import TaskMetrics
 from penstock.tasks.pull_limits import PullLimiter, read_rates
 from tests.asgi import Response, call
+from tests.conftest import open_db
+from tests.contract import RouteContract
 from tests.fakes.authenticators import FixedCallers
 
 PROJECT = "/api/v1/projects/p1"
+CONTRACT = RouteContract([route for router in ROUTERS for route in router.routes])
 # For tests of validation, response bodies and permissions, which are the same on both databases.
 on_sqlite = pytest.mark.parametrize("db_url", ["sqlite"], indirect=True)
 CALLERS = {
@@ -70,7 +75,9 @@ class TasksApi:
         """Send a request. Header names use underscores for hyphens; paths may omit /api/v1."""
         named = [(name.replace("_", "-"), value) for name, value in headers.items()]
         target = path if path.startswith("/api/") else f"/api/v1{path}"
-        return await call(self.app, method, target, body, headers=[("x-api-key", key), *named])
+        response = await call(self.app, method, target, body, headers=[("x-api-key", key), *named])
+        CONTRACT.check(method, target, response)
+        return response
 
     async def data(self, method: str, path: str, body: object = None, *, key: str = "root", **headers: str) -> Any:
         """The data of a response that must be successful."""
@@ -87,7 +94,9 @@ class TasksApi:
         return answer.status, answer.error
 
     async def submit(self, *tasks: Mapping[str, Any], queue: str = "q1", key: str = "root", **more: Any) -> Any:
-        """Push tasks into p1, with required fields filled in; the data of the response."""
+        """Push tasks into p1, with required fields filled in; the data of the response. Without any, make the queue."""
+        if not tasks:
+            return await self.call("POST", f"{PROJECT}/queues", {"queue_id": queue, "name": "Q", **more}, key="root")
         full = [{"name": "n", "prompt": "p", "status": "pending", **task} for task in tasks]
         body = {"project_id": "p1", "project_name": "P", "queue_id": queue, "queue_name": "Q", "tasks": full, **more}
         return await self.data("POST", "/submit", body, key=key)
@@ -150,14 +159,25 @@ async def profile(db: Db, db_url: str, clock: ManualClock, request: pytest.Fixtu
 
 
 @pytest.fixture
-def deps(db: Db, clock: ManualClock, profile: Profile) -> Deps:
+async def deps(db: Db, db_url: str, clock: ManualClock, profile: Profile) -> AsyncIterator[Deps]:
     limiter = PullLimiter(profile.limits, clock, rates=[], min_interval=0, quota=0)
-    return Deps(db=db, queue=JobQueue(), config=Config(), limiter=limiter, metrics=TaskMetrics(), coalescer=Coalescer())
+    side_loop = SideLoop(db, partial(open_db, db_url, clock))
+    yield Deps(
+        db=db,
+        queue=JobQueue(),
+        config=Config(),
+        limiter=limiter,
+        metrics=TaskMetrics(),
+        side_loop=side_loop,
+        coalescer=Coalescer(),
+    )
+    await side_loop.close()
 
 
 @pytest.fixture
 async def api(deps: Deps, clock: ManualClock, profile: Profile) -> TasksApi:
     """The module with an empty project p1 and an empty queue q1 in it."""
     api = TasksApi(deps, clock, profile)
-    await api.submit()
+    await api.make_project("p1", "P")
+    await api.data("POST", f"{PROJECT}/queues", {"queue_id": "q1", "name": "Q"})
     return api

@@ -5,14 +5,13 @@ from datetime import timedelta
 
 from sqlalchemy import insert
 
-from penstock.kernel.bulk import WriteBatch, insert_rows
 from penstock.kernel.db import Db, Tx
+from penstock.kernel.dialect.bulk import WriteBatch, insert_rows
 from penstock.tasks.domain import Project, PullOutcome, PullState, Side, Status, Task, TaskQueue
 from penstock.tasks.store import offers, projects, pulls, queues, tasks
 from penstock.tasks.store.claims import HISTORY
 from penstock.tasks.store.feed import NAMES as CHANGE
-from penstock.tasks.store.pulls import RECEIPT
-from penstock.tasks.store.tables import project, project_tag, pull_receipt, queue, task_change, task_pull
+from penstock.tasks.store.tables import project, project_tag, queue, task_change, task_pull
 from tests.plans import NOW
 
 ROWS = 12_000
@@ -100,7 +99,14 @@ async def _insert_projects(tx: Tx) -> None:
     project_rows, tag_rows, queue_rows = [], [], []
     for number in range(1, 1001):
         at = NOW - timedelta(seconds=number)
-        one = Project(id=f"prj_{number}", project_id=f"p{number}", name=f"P {number}", created_at=at, updated_at=at)
+        one = Project(
+            id=f"prj_{number}",
+            project_id=f"p{number}",
+            name=f"P {number}",
+            merchant_id=number % 100 + 1 if number % 2 else None,
+            created_at=at,
+            updated_at=at,
+        )
         project_rows.append(projects.values_of(one))
         tag_rows += [(tag, one.id) for tag in (f"tag {number % 100}", "shared")]
     for pk in ("1", "2", "3"):
@@ -140,8 +146,3 @@ async def _insert_history(tx: Tx, all_tasks: Sequence[Task]) -> None:
         for one in all_tasks
     ]
     await insert_rows(tx, task_change, CHANGE, lines)
-    keys = [
-        ("key", f"k{number}", "asked", f"pull_{number}", NOW + timedelta(seconds=number - ROWS))
-        for number in range(ROWS)
-    ]
-    await insert_rows(tx, pull_receipt, RECEIPT, keys)

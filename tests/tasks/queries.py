@@ -3,18 +3,20 @@
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import literal, select
 
-from penstock.access.domain import Caller, Scope
-from penstock.kernel.bulk import WriteBatch
+from penstock.access.domain import Caller, ProjectAccess, Scope
 from penstock.kernel.columns import UtcTime
 from penstock.kernel.db import Tx
+from penstock.kernel.dialect.bulk import WriteBatch
 from penstock.kernel.leases import EPOCH
 from penstock.kernel.scheduler import Condition
 from penstock.tasks.domain import PullOutcome, PullState, Status, Task
 from penstock.tasks.store import (
     claims,
+    executions,
     expiry,
     feed,
     locations,
@@ -22,12 +24,15 @@ from penstock.tasks.store import (
     pulls,
     queues,
     statistics,
+    task_lists,
     task_messages,
     tasks,
 )
 from penstock.tasks.store.claims import ClaimTime, LeaseGrant
-from penstock.tasks.store.offers import MAX_TAG_COUNT, PullFilter, ValueRange
-from penstock.tasks.store.tasks import QueueScope, TaskListFilter
+from penstock.tasks.store.executions import ExecutionScope
+from penstock.tasks.store.offers import PullFilter, ValueRange
+from penstock.tasks.store.task_lists import KnownTotals, TaskListFilter
+from penstock.tasks.store.tasks import QueueScope
 from tests.plans import NOW
 from tests.tasks.filled_tables import ROWS, task
 
@@ -38,6 +43,8 @@ BESIDE = QueueScope(project_pk="prj_1", queue_pk="")
 ANYWHERE = QueueScope(project_pk="prj_1")
 CALLER = Caller(name="me", user_id=1, scope=Scope.READ, key_id="k")
 HAND = LeaseGrant(caller=CALLER, owner="me", limit=FEW, token="token", pull_id="pull")
+ONE = ProjectAccess(ids=frozenset({"p7"}))
+MERCHANT = ProjectAccess(ids=frozenset({"p7"}), merchant_id=12)
 MOMENT = ClaimTime(project_id="p1", now=NOW, until=NOW + timedelta(hours=1))
 UNPULLED = (PullState.IDLE, PullState.OFFERED)
 
@@ -71,58 +78,101 @@ def _asks(need: Condition) -> Run:
 
 def _claims() -> Iterator[PlanQuery]:
     spans = {name: ValueRange(start=moment(9000), end=moment(9100)) for name in ("created", "modified")}
-    spans["version"] = ValueRange(start=9000, end=9100)
+    spans["version"], since = ValueRange(start=9000, end=9100), ValueRange(start=moment(9000))
     kinds = {
         "anything": ("ix_task_offered", PullFilter(project_pk="prj_1")),
         "tagged": ("ix_task_offer_tag_due", PullFilter(project_pk="prj_1", tags=("rare",))),
         "tagged twice": ("ix_task_offer_tag_due", PullFilter(project_pk="prj_1", tags=("usual", "rare"))),
-        "tagged and new": (
-            "ix_task_offer_tag_due",
-            PullFilter(project_pk="prj_1", tags=("rare",), created=ValueRange(start=moment(9000))),
-        ),
+        "tagged and new": ("ix_task_offer_tag_due", PullFilter(project_pk="prj_1", tags=("rare",), created=since)),
         "created": ("ix_task_offered_created", PullFilter(project_pk="prj_1", created=spans["created"])),
         "modified": ("ix_task_offered_modified", PullFilter(project_pk="prj_1", modified=spans["modified"])),
         "of a version": ("ix_task_offered_version", PullFilter(project_pk="prj_1", version=spans["version"])),
-        "since": ("ix_task_offered_modified", PullFilter(project_pk="prj_1", modified=ValueRange(start=moment(9000)))),
+        "since": ("ix_task_offered_modified", PullFilter(project_pk="prj_1", modified=since)),
         "before": ("ix_task_offered_created", PullFilter(project_pk="prj_1", created=ValueRange(end=moment(9000)))),
     }
+    asked: dict[str, dict[str, Any]] = {
+        "": {},
+        " pending": {"statuses": (Status.PENDING,)},
+        " of some ranks": {"first_rank": 3, "last_rank": 5},
+    }
     for name, (index, wanted) in kinds.items():
-        in_queue = index.replace("ix_task_offered", "ix_task_offered_queue")
-        for place, its, where in (("", index, wanted), (" in a queue", in_queue, replace(wanted, queue_pk="que_1_2"))):
-            high = replace(where, first_rank=3, last_rank=5)
-            most = 250 if len(wanted.tags) < 2 else 2 * MAX_TAG_COUNT
-            for words, asked, status in (
-                (name, where, Status.PENDING),
-                (f"{name} in error", where, Status.ERROR),
-                (f"{name} of some ranks", high, Status.PENDING),
-            ):
-                yield PlanQuery(name=f"claim {words}{place}", index=its, run=_claim(asked, status), most_rows=most)
+        for place, queue_pk in (("", None), (" in a queue", "que_1_2")):
+            for words, more in (asked | {" in error": {"statuses": (Status.ERROR,)}}).items():
+                its = index.replace("ix_task_offered", "ix_task_offered_queue") if queue_pk else index
+                if "statuses" not in more and its.endswith(("_offered", "_offered_queue", "_due")):
+                    its = f"{its.removesuffix('_due')}_any"
+                run, most = _claim(replace(wanted, queue_pk=queue_pk, **more)), 250 * max(1, len(wanted.tags))
+                yield PlanQuery(name=f"claim {name}{words}{place}", index=its, run=run, most_rows=most)
 
 
-def _claim(wanted: PullFilter, status: Status) -> Run:
-    return lambda tx: claims.claim_offered(tx, wanted, status, [HAND], MOMENT)
+def _claim(wanted: PullFilter) -> Run:
+    return lambda tx: claims.claim_offered(tx, wanted, [HAND], MOMENT)
 
 
 def _lists() -> Iterator[PlanQuery]:
-    for place, kind, where in (("a queue", "list", HERE), ("no queue", "list", BESIDE), ("a project", "any", ANYWHERE)):
+    for place, kind, where in (
+        ("a queue", "placed", HERE),
+        ("no queue", "placed", BESIDE),
+        ("a project", "any", ANYWHERE),
+    ):
         some = r"ix_task_(list|any|place|pending)\w*"
+        state = (
+            "ix_task_list_state" if kind == "placed" else "ix_task_(any|list)_state"
+        )  # both have few rows of a state
         for name, index, which, whole in (
             ("all", f"ix_task_{kind}", TaskListFilter(where=where), False),
             ("one status", f"ix_task_{kind}_status", TaskListFilter(where=where, status=Status.CANCELLED), False),
-            ("held", f"ix_task_{kind}_state", TaskListFilter(where=where, states=(PullState.HELD,)), False),
-            ("unpulled", f"ix_task_{kind}_state", TaskListFilter(where=where, states=UNPULLED), False),
-            ("found by name", some, TaskListFilter(where=where, search="task 77"), True),
+            ("held", state, TaskListFilter(where=where, states=(PullState.HELD,)), False),
+            ("unpulled", state, TaskListFilter(where=where, states=UNPULLED), False),
         ):
             yield PlanQuery(name=f"list {name} in {place}", index=index, run=_list(which), whole=whole, unseen=some)
             yield PlanQuery(name=f"count {name} in {place}", index=some, run=_count(which), whole=True)
+        for words, search in (
+            ("found by name", TaskListFilter(where=where, search="task 77")),
+            ("found by name in a status", TaskListFilter(where=where, search="task 77", status=Status.DONE)),
+        ):
+            texts = (
+                r"(pk_task_search|SEARCH task_search USING (COVERING INDEX sqlite_autoindex_task_search_1|PRIMARY KEY))"
+            )
+            yield PlanQuery(name=f"list {words} in {place}", index=texts, run=_search(search), whole=True)
+        last = TaskListFilter(where=where)
+        yield PlanQuery(name=f"list the last in {place}", index=f"ix_task_{kind}", run=_last(last), unseen=some)
+
+
+def _executions() -> Iterator[PlanQuery]:
+    for place, project_pk, index in (
+        ("a project", "prj_1", r"(pk_task_(execution|day)|sqlite_autoindex_task_(execution|day)_1)"),
+        ("all projects", None, r"ix_task_(execution_hour|day_day)"),
+    ):
+        scope = ExecutionScope(project_pk=project_pk, start=NOW - timedelta(days=1), end=NOW)
+        for name, run in (
+            ("hours", executions.sum_by_hour),
+            ("queues", executions.sum_by_queue),
+            ("errors", executions.sum_errors),
+            ("durations", executions.sum_durations),
+            ("days", executions.list_days),
+        ):
+            yield PlanQuery(name=f"{name} of executions of {place}", index=index, run=_with(run, scope), whole=True)
+
+
+def _with(count: Callable[[Tx, ExecutionScope], Awaitable[object]], scope: ExecutionScope) -> Run:
+    return lambda tx: count(tx, scope)
 
 
 def _list(which: TaskListFilter) -> Run:
-    return lambda tx: tasks.list_tasks(tx, which, offset=FEW, limit=FEW)
+    return lambda tx: task_lists.list_tasks(tx, which, total=None, offset=FEW, limit=FEW)
+
+
+def _last(which: TaskListFilter) -> Run:
+    return lambda tx: task_lists.list_tasks(tx, which, total=1000, offset=1000 - FEW, limit=FEW)
+
+
+def _search(which: TaskListFilter) -> Run:
+    return lambda tx: task_lists.list_page(tx, which, KnownTotals(), offset=0, limit=FEW)
 
 
 def _count(which: TaskListFilter) -> Run:
-    return lambda tx: tasks.count_tasks(tx, which)
+    return lambda tx: task_lists.count_tasks(tx, which)
 
 
 NAMES = [f"t{number}" for number in range(0, 400, 4)]
@@ -168,6 +218,25 @@ TASKS = [
         run=_written(lambda writes: tasks.move_tasks(writes, [(one, _moved(one)) for one in OFFERED])),
     ),
     PlanQuery(name="lock by our id", index=PRIMARY, run=lambda tx: tasks.claim_by_pk(tx, PKS)),
+    PlanQuery(
+        name="claim pushed tasks elsewhere",
+        index="uq_task_identity",
+        run=lambda tx: tasks.claim_elsewhere(tx, HERE, NAMES),
+        unseen="(uq_task_identity|ix_task_place)",
+    ),
+    PlanQuery(
+        name="pulls that a client lost",
+        index="ix_task_pull_task",
+        run=lambda tx: pulls.list_lost_by(tx, "me", PKS),
+    ),
+    PlanQuery(name="touch tasks", index=PRIMARY, run=lambda tx: tasks.touch_tasks(tx, PKS, by="me")),
+    PlanQuery(
+        name="place tasks",
+        index=PRIMARY,
+        run=lambda tx: tasks.place_tasks(tx, [(pk, number) for number, pk in enumerate(PKS)]),
+    ),
+    PlanQuery(name="touch a queue", index=PRIMARY, run=lambda tx: queues.touch_queue(tx, "que_1_2")),
+    *_executions(),
     PlanQuery(name="claim by our id", index=PRIMARY, run=lambda tx: claims.claim_offered_by_pk(tx, PKS, HAND, MOMENT)),
     PlanQuery(
         name="claim a part of a queue",
@@ -184,7 +253,7 @@ TASKS = [
     PlanQuery(name="lapsed leases", index="ix_task_held", run=expiry.list_expired_leases, whole=True),
     PlanQuery(name="expiring", index="ix_task_expiring", run=expiry.list_expiring, whole=True),
     PlanQuery(name="expired", index="ix_task_expired", run=expiry.list_expired, whole=True),
-    PlanQuery(name="any lapsed lease", index="ix_task_held", run=_asks(expiry.has_expired_leases)),
+    PlanQuery(name="any lapsed lease", index="ix_task_held", run=_asks(expiry.LEASES.has_expired)),
     PlanQuery(name="any expiring", index="ix_task_expiring", run=_asks(expiry.has_expiring)),
     PlanQuery(name="any expired", index="ix_task_expired", run=_asks(expiry.has_expired_tasks)),
     PlanQuery(
@@ -207,7 +276,25 @@ PLACES = [
     PlanQuery(
         name="list one project",
         index="uq_project_project_id",
-        run=lambda tx: projects.list_projects(tx, only="p7", offset=0, limit=FEW),
+        run=lambda tx: projects.list_projects(tx, only=ONE, offset=0, limit=FEW),
+    ),
+    PlanQuery(
+        name="list projects of a merchant",
+        index="ix_project_merchant",
+        run=lambda tx: projects.list_projects(tx, only=MERCHANT, offset=0, limit=FEW),
+    ),
+    PlanQuery(
+        name="count projects of a merchant",
+        index="ix_project_merchant",
+        run=lambda tx: projects.count_projects(tx, only=MERCHANT),
+    ),
+    PlanQuery(
+        name="tags of projects of a merchant",
+        index="ix_project_merchant",
+        run=lambda tx: projects.list_tags(tx, only=MERCHANT, limit=FEW),
+    ),
+    PlanQuery(
+        name="merchant of a project", index="uq_project_project_id", run=lambda tx: projects.find_merchant(tx, "p7")
     ),
     PlanQuery(
         name="list projects by tags",
@@ -236,7 +323,7 @@ PLACES = [
     PlanQuery(
         name="tags of one project",
         index="ix_project_tag_project",
-        run=lambda tx: projects.list_tags(tx, only="p7", limit=FEW),
+        run=lambda tx: projects.list_tags(tx, only=ONE, limit=FEW),
     ),
     PlanQuery(
         name="last change of projects",
@@ -246,7 +333,7 @@ PLACES = [
     PlanQuery(
         name="last change of one project",
         index="uq_project_project_id",
-        run=lambda tx: projects.find_last_change(tx, only="p7"),
+        run=lambda tx: projects.find_last_change(tx, only=ONE),
     ),
     PlanQuery(
         name="list queues",
@@ -307,12 +394,6 @@ HISTORY = [
         name="forget pulls",
         index="ix_task_pull_ended",
         run=lambda tx: pulls.delete_old_pulls(tx, before=NOW + timedelta(days=1), limit=FEW),
-    ),
-    PlanQuery(name="receipt", index=PRIMARY, run=lambda tx: pulls.find_receipt(tx, actor="key", key="k7")),
-    PlanQuery(
-        name="forget receipts",
-        index="ix_pull_receipt_at",
-        run=lambda tx: pulls.delete_receipts(tx, before=NOW, limit=FEW),
     ),
 ]
 QUERIES = [*_claims(), *_lists(), *TASKS, *PLACES, *HISTORY]

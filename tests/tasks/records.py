@@ -8,6 +8,7 @@ from penstock.kernel.events import event
 from penstock.tasks.domain import Counts, Task
 from penstock.tasks.store import projects, pulls, queues, tasks
 from penstock.tasks.store.tables import task_change
+from tests.conftest import sequence
 from tests.tasks.conftest import TasksApi
 
 
@@ -43,7 +44,7 @@ async def pulled(api: TasksApi, task_id: str, queue_id: str = "") -> list[tuple[
     task = await stored(api, task_id, queue_id)
     async with api.db.read() as tx:
         found = await pulls.list_pulls(tx, task.id, offset=0, limit=100)
-    return [(one.pulled_by, one.ended_by, one.outcome) for one in reversed(found)]
+    return [(one.pulled_by, one.ended_by, one.outcome) for one in found]
 
 
 async def audited(api: TasksApi, action: str) -> list[AuditLine]:
@@ -54,6 +55,7 @@ async def audited(api: TasksApi, action: str) -> list[AuditLine]:
 
 async def event_counts(api: TasksApi) -> list[int]:
     """The number of changes in each event of p1, in order."""
+    await sequence(api.db)
     async with api.db.read() as tx:
         mine = select(event.c.data).where(event.c.topic == "project:p1", event.c.kind == "tasks_changed")
         return [data["changed"] for data in await tx.conn.scalars(mine.order_by(event.c.id))]

@@ -10,6 +10,7 @@ from penstock.tasks.lifecycle import find_task, open_unit_of_work
 from penstock.tasks.store import feed, projects, pulls, queues, task_messages
 from penstock.tasks.store.feed import FeedEntry
 from penstock.tasks.store.pulls import PullRecord
+from tests.conftest import sequence
 from tests.tasks.conftest import TasksApi
 
 
@@ -68,5 +69,6 @@ async def set_policy(api: TasksApi, policy: Policy) -> None:
 
 async def events_of(api: TasksApi) -> list[events.StoredEvent]:
     """The events of the project."""
+    await sequence(api.db)
     async with api.db.read() as tx:
         return await events.list_events(tx, Interest(topic="project:p1"))

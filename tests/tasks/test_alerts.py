@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from penstock.kernel.bulk import insert_rows
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
+from penstock.kernel.dialect.bulk import insert_rows
 from penstock.kernel.events import event
 from penstock.tasks import alerts, worker
-from penstock.tasks.alerts import AlertThresholds, check_alerts
+from penstock.tasks.alerts import AlertThresholds
 from penstock.tasks.domain import AlertRule
 from penstock.tasks.metrics import MIN_ENDED_PULLS, PullHealthMetrics
 from penstock.tasks.store import alerts as alert_store
 from penstock.tasks.store import projects, pulls
 from penstock.tasks.store.tables import task_pull
-from tests.conftest import open_db
+from tests.conftest import open_db, sequence
 from tests.plans import explain, recorded
 from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
 from tests.tasks.ended_pulls import end_pulls
@@ -29,6 +29,7 @@ NEVER = AlertThresholds(success_rate=0, overdue=0, requests=0, operations=0)
 
 async def alert_events(db: Db) -> list[tuple[str, Mapping[str, Any]]]:
     """Alert events, oldest first."""
+    await sequence(db)
     async with db.read() as tx:
         mine = select(event).where(event.c.kind.in_(["alert", "alert_over"])).order_by(event.c.id)
         rows = list(await tx.conn.execute(mine))
@@ -68,27 +69,27 @@ class TestSuccessRate:
         await end_pulls(api, "bad", pushed=7, released=3)
         began = clock.now()
         for _ in range(3):
-            await check_alerts(api.db, AlertThresholds())
+            await worker.check_alerts(api.db, AlertThresholds())
             clock.advance(seconds=60)
         about = {"rule": "success_rate", "threshold": 80.0, "since": began.isoformat()}
         assert await alert_events(api.db) == [("alert", {**about, "value": 70.0})]
         await end_pulls(api, "good", pushed=5)
         for _ in range(3):
-            await check_alerts(api.db, AlertThresholds())
+            await worker.check_alerts(api.db, AlertThresholds())
         assert (await alert_events(api.db))[1:] == [("alert_over", {**about, "value": 80.0})]
 
     @on_sqlite
     async def test_too_few_pulls_start_no_alert(self, api: TasksApi):
         await end_pulls(api, "bad", released=MIN_ENDED_PULLS - 1)
-        await check_alerts(api.db, AlertThresholds())
+        await worker.check_alerts(api.db, AlertThresholds())
         assert await alert_events(api.db) == []
 
     @on_sqlite
     async def test_it_ends_after_an_hour(self, api: TasksApi, clock: ManualClock):
         await end_pulls(api, "bad", released=MIN_ENDED_PULLS)
-        await check_alerts(api.db, AlertThresholds())
+        await worker.check_alerts(api.db, AlertThresholds())
         clock.advance(seconds=3601)
-        await check_alerts(api.db, AlertThresholds())
+        await worker.check_alerts(api.db, AlertThresholds())
         assert await kinds(api.db) == [("alert", "success_rate"), ("alert_over", "success_rate")]
         assert (await alert_events(api.db))[1][1]["value"] is None, (
             "nothing has ended since: there is nothing to measure"
@@ -98,27 +99,27 @@ class TestSuccessRate:
     async def test_it_can_start_again(self, api: TasksApi, clock: ManualClock):
         for round_ in ("one", "two"):
             await end_pulls(api, round_, released=MIN_ENDED_PULLS)
-            await check_alerts(api.db, AlertThresholds())
+            await worker.check_alerts(api.db, AlertThresholds())
             clock.advance(seconds=3601)
-            await check_alerts(api.db, AlertThresholds())
+            await worker.check_alerts(api.db, AlertThresholds())
         assert [kind for kind, _ in await kinds(api.db)] == ["alert", "alert_over"] * 2
 
 
 class TestOtherRules:
     async def test_expired_leases_start_an_alert(self, api: TasksApi):
         await end_pulls(api, "silent", timed_out=3)
-        await check_alerts(api.db, AlertThresholds(overdue=3))
+        await worker.check_alerts(api.db, AlertThresholds(overdue=3))
         assert await alert_events(api.db) == []
-        await check_alerts(api.db, AlertThresholds(overdue=2))
+        await worker.check_alerts(api.db, AlertThresholds(overdue=2))
         assert await kinds(api.db) == [("alert", "overdue")]
 
     async def test_too_many_pull_requests_start_an_alert(self, api: TasksApi, clock: ManualClock):
         await end_pulls(api, "much", pushed=4)
-        await check_alerts(api.db, AlertThresholds(requests=4))
+        await worker.check_alerts(api.db, AlertThresholds(requests=4))
         assert await alert_events(api.db) == []
-        await check_alerts(api.db, AlertThresholds(requests=3))
+        await worker.check_alerts(api.db, AlertThresholds(requests=3))
         clock.advance(seconds=61)
-        await check_alerts(api.db, AlertThresholds(requests=3))
+        await worker.check_alerts(api.db, AlertThresholds(requests=3))
         assert await kinds(api.db) == [("alert", "requests"), ("alert_over", "requests")]
 
     @on_sqlite
@@ -134,16 +135,16 @@ class TestOtherRules:
     async def test_every_queue_operation_counts(self, api: TasksApi, clock: ManualClock, operation: str):
         for _ in range(3):
             await api.data("POST", f"{PROJECT}/queues/q1/{operation}")
-        await check_alerts(api.db, AlertThresholds(operations=2))
+        await worker.check_alerts(api.db, AlertThresholds(operations=2))
         clock.advance(seconds=3601)
-        await check_alerts(api.db, AlertThresholds(operations=2))
+        await worker.check_alerts(api.db, AlertThresholds(operations=2))
         assert await kinds(api.db) == [("alert", "operations"), ("alert_over", "operations")]
 
     @on_sqlite
     async def test_disabled_rules_start_no_alert(self, api: TasksApi):
         await end_pulls(api, "bad", released=MIN_ENDED_PULLS, timed_out=1)
         await api.data("POST", f"{PROJECT}/queues/q1/reset")
-        await check_alerts(api.db, NEVER)
+        await worker.check_alerts(api.db, NEVER)
         assert await alert_events(api.db) == []
 
 
@@ -151,19 +152,19 @@ class TestManyProcesses:
     async def test_concurrent_processes_send_one_event(self, api: TasksApi, db_url: str, clock: ManualClock):
         await end_pulls(api, "bad", released=MIN_ENDED_PULLS)
         others = [open_db(db_url, clock) for _ in range(3)]
-        await asyncio.gather(*(check_alerts(db, AlertThresholds()) for db in others))
+        await asyncio.gather(*(worker.check_alerts(db, AlertThresholds()) for db in others))
         assert await kinds(api.db) == [("alert", "success_rate")]
         clock.advance(seconds=3601)
-        await asyncio.gather(*(check_alerts(db, AlertThresholds()) for db in others))
+        await asyncio.gather(*(worker.check_alerts(db, AlertThresholds()) for db in others))
         assert await kinds(api.db) == [("alert", "success_rate"), ("alert_over", "success_rate")]
         for db in others:
             await db.close()
 
     async def test_a_deleted_project_leaves_no_alert(self, api: TasksApi):
         await end_pulls(api, "bad", released=MIN_ENDED_PULLS)
-        await check_alerts(api.db, AlertThresholds())
+        await worker.check_alerts(api.db, AlertThresholds())
         await api.data("DELETE", PROJECT)
-        await check_alerts(api.db, AlertThresholds())
+        await worker.check_alerts(api.db, AlertThresholds())
         assert await kinds(api.db) == [("alert", "success_rate")]
         async with api.db.read() as tx:
             assert await alert_store.list_alerts(tx) == []
@@ -172,9 +173,9 @@ class TestManyProcesses:
         monkeypatch.setattr(alerts, "MAX_EVENTS", 1)
         await end_pulls(api, "bad", released=MIN_ENDED_PULLS, timed_out=1)
         rules = AlertThresholds(overdue=0.5)
-        await check_alerts(api.db, rules)
+        await worker.check_alerts(api.db, rules)
         assert await kinds(api.db) == [("alert", "overdue")]
-        await check_alerts(api.db, rules)
+        await worker.check_alerts(api.db, rules)
         assert await kinds(api.db) == [("alert", "overdue"), ("alert", "success_rate")]
 
 
@@ -202,7 +203,7 @@ class TestCosts:
     @pytest.mark.parametrize("table", ["task_pull", "audit_log", "project", "task"])
     async def test_every_count_is_served_by_an_index(self, many_pulls: TasksApi, table: str):
         with recorded(many_pulls.db, table) as statements:
-            await check_alerts(many_pulls.db, AlertThresholds())
+            await worker.check_alerts(many_pulls.db, AlertThresholds())
             await PullHealthMetrics(many_pulls.db, pull_timeout=60).refresh()
         assert statements
         for statement, parameters in statements:

@@ -27,12 +27,12 @@ async def test_a_deleted_task_is_marked_and_not_offered(api: TasksApi) -> None:
 
 
 @on_sqlite
-async def test_deleting_twice_says_that_it_is_gone(api: TasksApi) -> None:
+async def test_a_deleted_task_is_not_found_again(api: TasksApi) -> None:
     await api.plan("t1")
     await api.data("DELETE", TASK)
     feed = await changes(api)
     status, error = await api.error("DELETE", TASK)
-    assert (status, error["code"], error["details"]["code"]) == (410, "GONE", "TASK_DELETED")
+    assert (status, error["code"], error["details"]["code"]) == (404, "RESOURCE_NOT_FOUND", "TASK_NOT_FOUND")
     assert await changes(api) == feed
     assert len(await audited(api, "tasks.delete")) == 1
 

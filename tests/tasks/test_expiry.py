@@ -115,7 +115,7 @@ async def test_expired_tasks_are_deleted_softly(api: TasksApi):
     await deleting.plan("a", expires_at=SOON)
     await pass_expiry(deleting)
     assert await last_line(deleting) == ("deleted", "expiry", None)
-    assert (await deleting.error("GET", f"{PROJECT}/tasks/a"))[0] == 410
+    assert (await deleting.error("GET", f"{PROJECT}/tasks/a"))[0] == 404
     assert (await deleting.data("GET", PROJECT))["task_stats"]["total"] == 0
 
 

@@ -129,7 +129,7 @@ class TestRenew:
         db = open_db(postgres_url, clock)
         api = TasksApi(replace(deps, db=db), clock, profile)
         try:
-            await api.submit()
+            await api.make_project("p1")
             held = await hold(api)
             async with db.tx() as tx:
                 await projects.claim_project(tx, "p1")
@@ -143,7 +143,7 @@ class TestRelease:
         held = await hold(api, tags=["x"])
         clock.advance(seconds=60)
         said = await api.data("POST", f"{HAND}/release", key="anna", x_lease_token=held["lease_token"])
-        assert said == {"task_id": "a", "released": True}
+        assert said == {"task_id": "a", "released": True, "released_at": "2026-01-01T00:01:00.000Z"}
         task = await read(api)
         assert (task["pull_state"], task["pulled_at"], task["pulled_by"]) == ("unpulled", None, None)
         assert (task["confirmed_at"], task["leased_until"]) == (None, None)
@@ -179,7 +179,7 @@ class TestRelease:
     async def test_how_it_ended_is_counted_once_it_is_written(self, deps: Deps, clock: ManualClock, profile: Profile):
         metrics = RecordingMetrics()
         api = TasksApi(replace(deps, metrics=metrics), clock, profile)
-        await api.submit()
+        await api.make_project("p1")
         await hold(api)
         clock.advance(seconds=5)
         await api.data("POST", f"{HAND}/release", key="anna", x_client_id="one")
@@ -210,15 +210,15 @@ class TestRelease:
         await api.plan("a")
         for key in ("anna", "root"):
             status, error = await api.error("POST", f"{HAND}/release", key=key)
-            assert (status, error["details"]["code"]) == (409, "PULL_LOST")
-            assert error["details"]["reason"] == "nobody holds it"
+            assert (status, error["code"], error["details"]["code"]) == (400, "VALIDATION_ERROR", "TASK_NOT_PULLED")
+            assert error["message"] == "Task a cannot be released: nobody holds it."
 
     @on_sqlite
     async def test_a_second_release_says_that_it_was_released(self, api: TasksApi):
         held = await hold(api)
         await api.data("POST", f"{HAND}/release", key="anna", x_lease_token=held["lease_token"])
         status, error = await api.error("POST", f"{HAND}/release", key="anna", x_lease_token=held["lease_token"])
-        assert (status, error["details"]["reason"]) == (409, "it was released by anna")
+        assert (status, error["message"]) == (400, "Task a cannot be released: it was released by anna.")
         assert error["details"]["outcome"] == "released"
 
     async def test_too_many_releases_without_a_push_put_a_task_into_error(self, api: TasksApi):
@@ -236,7 +236,14 @@ class TestReset:
     async def test_a_reset_takes_a_task_from_its_holder_and_offers_it_again(self, api: TasksApi):
         held = await hold(api)
         said = await api.data("POST", f"{HAND}/reset")
-        assert said == {"task_id": "a", "reset": True, "status": "pending", "pull_state": "unpulled"}
+        assert said == {
+            "task_id": "a",
+            "reset": True,
+            "reset_at": "2026-01-01T00:00:00.000Z",
+            "pulled_at": None,
+            "status": "pending",
+            "pull_state": "unpulled",
+        }
         status, error = await api.error("POST", f"{HAND}/renew", key="anna", x_lease_token=held["lease_token"])
         assert (status, error["details"]["reason"]) == (409, "it was edited or reset by root")
         line = (await api.data("GET", f"{PROJECT}/changes"))["changes"][-1]
@@ -249,8 +256,8 @@ class TestReset:
         await api.data("PATCH", "/tasks/p1/q1/a/status", {"status": "done"}, key="anna", x_client_id="one")
         assert (await read(api))["pull_state"] == "pulled"
         await api.data("POST", f"{PROJECT}/queues/q1/tasks/a/pull/reset")
-        [again] = await api.pull("status=done", client="two")
-        assert again["task_id"] == "a"
+        [again] = await api.pull(client="two")
+        assert (again["task_id"], again["status"]) == ("a", "done")
 
     async def test_a_reset_of_an_offered_task_changes_nothing(self, api: TasksApi):
         await api.plan("a")
@@ -339,9 +346,9 @@ class TestWhich:
     async def test_an_edit_of_a_held_task_ends_the_pull(self, api: TasksApi):
         held = await hold(api)
         await api.data("PUT", f"{PROJECT}/tasks/a", {"name": "Another"})
-        for verb in ("confirm", "renew", "release"):
+        for verb, refusal in (("confirm", 409), ("renew", 409), ("release", 400)):
             status, error = await api.error("POST", f"{HAND}/{verb}", key="anna", x_lease_token=held["lease_token"])
-            assert (status, error["details"]["outcome"]) == (409, "revoked")
+            assert (status, error["details"]["outcome"]) == (refusal, "revoked")
 
     @pytest.mark.parametrize("operation", ["reset", "re-run", "tasks/a/re-run"])
     async def test_a_queue_operation_ends_the_pull(self, api: TasksApi, operation: str):

@@ -33,11 +33,13 @@ async def test_tasks_are_released_and_failures_listed(api: TasksApi):
     await api.data("DELETE", f"{PROJECT}/tasks/gone")
     body = {"taskIds": ["a", "c", "free", "gone", "none", "b"]}
     said = await api.data("POST", f"{PULL}/release/batch", body, key="anna", x_client_id="one")
-    assert set(said) == {"released_count", "failed_count", "failed_tasks"}
+    assert set(said) == {"released", "released_count", "failed", "failed_count", "failed_tasks"}
+    assert [one["task_id"] for one in said["released"]] == ["a", "b"]
+    assert said["failed"] == said["failed_tasks"]
     assert said["released_count"] == 2
     assert failed(said) == [
         ("c", "NOT_THE_HOLDER"),
-        ("free", "PULL_LOST"),
+        ("free", "TASK_NOT_PULLED"),
         ("gone", "TASK_DELETED"),
         ("none", "TASK_NOT_FOUND"),
     ]
@@ -159,4 +161,4 @@ async def test_a_project_that_is_not_there_is_not_found(api: TasksApi):
 async def test_reasons_are_available_in_chinese(api: TasksApi):
     await api.plan("a")
     said = await api.data("POST", f"{PULL}/release/batch", {"taskIds": ["a"]}, accept_language="zh")
-    assert said["failed_tasks"][0]["reason"] == "任务 a 的拉取已结束：没有人持有该任务。"
+    assert said["failed_tasks"][0]["reason"] == "任务 a 不能释放：没有人持有该任务。"

@@ -50,8 +50,6 @@ async def test_without_metadata_every_field_is_null(api: TasksApi):
         "customTitle": None,
         "notes": None,
         "tags": [],
-        "createdAt": None,
-        "updatedAt": None,
     }
     assert answer.data == nothing
     assert answer.json["message"] == "This project has no metadata."
@@ -61,8 +59,8 @@ async def test_without_metadata_every_field_is_null(api: TasksApi):
 async def test_metadata_can_be_deleted_again_and_again(api: TasksApi):
     await api.data("PUT", METADATA, {"customTitle": "T", "tags": ["a"]})
     for _ in range(2):
-        assert await api.data("DELETE", METADATA) == {"projectId": "p1", "deleted": True}
-    assert (await api.data("GET", METADATA))["createdAt"] is None
+        assert await api.data("DELETE", METADATA) is None
+    assert "createdAt" not in await api.data("GET", METADATA)
     assert (await api.data("GET", PROJECT))["metadata"] is None
     assert (await api.data("GET", "/projects/tags"))["tags"] == []
     assert len(await audited(api, "tasks.delete_metadata")) == 1
@@ -82,7 +80,7 @@ async def test_metadata_out_of_bounds_is_refused_by_field(api: TasksApi):
         "customTitle": ["x" * 201, 7],
         "notes": ["x" * 5001, []],
         "tags": [["x"] * 21, "a,b", {}],
-        "tags[0]": [["x" * 51], [7], [" "]],
+        "tags[0]": [["x" * 51], [" " * 51], [7]],
     }
     for field, values in bad.items():
         for value in values:
@@ -111,6 +109,7 @@ async def test_fifty_tags_are_listed_by_default(api: TasksApi):
         await api.data("PUT", f"/projects/many-{number}/metadata", {"tags": tags})
     assert (await api.data("GET", "/projects/tags"))["count"] == 50
     assert (await api.data("GET", "/projects/tags?limit=100"))["count"] == 100
-    for limit in ("0", "101", "x"):
+    assert (await api.data("GET", "/projects/tags?limit=101"))["count"] == 100
+    for limit in ("0", "x"):
         status, error = await api.error("GET", f"/projects/tags?limit={limit}")
         assert (status, error["details"]["field"]) == (400, "limit")

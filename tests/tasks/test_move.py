@@ -57,10 +57,11 @@ async def test_a_moved_task_is_pulled_from_its_new_queue(api: TasksApi) -> None:
 
 
 @on_sqlite
-async def test_a_move_to_where_a_task_is_does_nothing(api: TasksApi) -> None:
+async def test_a_move_to_where_a_task_is_is_refused(api: TasksApi) -> None:
     await api.plan("t1", queue="q1")
     feed = await changes(api)
-    assert (await api.data("POST", MOVE, {"queueId": "q1"}))["queue_id"] == "q1"
+    status, error = await api.error("POST", MOVE, {"queueId": "q1"})
+    assert (status, error["code"]) == (400, "VALIDATION_ERROR")
     assert await changes(api) == feed
     assert await audited(api, "tasks.move") == []
 
@@ -108,7 +109,7 @@ async def test_what_is_not_there_cannot_be_moved(api: TasksApi) -> None:
         ("/projects/p1/tasks/t1", {"queueId": "q9"}, (404, "QUEUE_NOT_FOUND")),
         ("/projects/p1/tasks/t1", {"queueId": "q1", "fromQueueId": "q9"}, (404, "QUEUE_NOT_FOUND")),
         ("/projects/p1/tasks/t1", {"queueId": "q1", "fromQueueId": "q2"}, (404, "TASK_NOT_FOUND")),
-        ("/projects/p1/tasks/gone", {"queueId": "q1"}, (410, "TASK_DELETED")),
+        ("/projects/p1/tasks/gone", {"queueId": "q1"}, (404, "TASK_NOT_FOUND")),
     ):
         status, error = await api.error("POST", f"{path}/move", body)
         assert (status, error["details"]["code"]) == expected

@@ -8,9 +8,8 @@ import pytest
 
 from penstock.kernel.clock import ManualClock
 from penstock.tasks.deps import Deps
-from penstock.tasks.domain import Holder, Policy, Status
+from penstock.tasks.domain import Policy, Status
 from penstock.tasks.lifecycle import open_unit_of_work
-from penstock.tasks.progress import TaskPath, set_status
 from penstock.tasks.store import task_messages
 from tests.conftest import open_db
 from tests.plans import recorded
@@ -52,7 +51,13 @@ async def time_left(api: TasksApi, task_id: str) -> float:
 class TestMessages:
     async def test_a_message_is_numbered_from_zero(self, planned: TasksApi) -> None:
         data = await planned.data("POST", f"{TASK}/message", {**SAID, "session_id": "s-1"}, key="anna")
-        assert data == {"message_id": 0, "role": "USER", "content": "Hello", "created_at": "2026-01-01T00:01:00.000Z"}
+        assert data == {
+            "message_id": 0,
+            "role": "USER",
+            "content": "Hello",
+            "session_id": "s-1",
+            "created_at": "2026-01-01T00:01:00.000Z",
+        }
         data = await planned.data("POST", f"{TASK}/message", {"role": "Assistant", "content": "مرحبا 👋"})
         assert (data["message_id"], data["role"]) == (1, "ASSISTANT")
         assert await messages_of(planned, "a") == [(0, "USER", "Hello", "s-1"), (1, "ASSISTANT", "مرحبا 👋", None)]
@@ -95,11 +100,12 @@ class TestLogs:
         assert (await planned.data("POST", f"{ALONE}/log", {"content": "alone"}))["log_id"] == 0
         assert [number for number, _ in await log_of(planned, "a")] == [0, 1]
 
-    async def test_it_changes_no_times(self, planned: TasksApi) -> None:
+    async def test_it_changes_the_time_of_the_queue_only(self, planned: TasksApi) -> None:
         before = await task_of(planned, "a"), await queue_of(planned), await project_of(planned)
         await planned.data("POST", f"{TASK}/log", {"content": "began"})
         task, queue, project = await task_of(planned, "a"), await queue_of(planned), await project_of(planned)
-        assert (task.updated_at, queue, project) == (before[0].updated_at, *before[1:])
+        assert (task.updated_at, project) == (before[0].updated_at, before[2])
+        assert queue == replace(before[1], updated_at=planned.clock.now())
 
     async def test_it_does_not_wait_for_the_project(
         self, postgres_url: str, clock: ManualClock, deps: Deps, profile: Profile
@@ -129,14 +135,16 @@ class TestStatus:
         assert (task.status, task.started_at, task.updated_by) == ("running", planned.clock.now(), "anna")
         assert (await queue_of(planned)).counts.running == 1
 
-    async def test_repeating_it_is_harmless(self, planned: TasksApi) -> None:
+    async def test_repeating_it_moves_only_times(self, planned: TasksApi) -> None:
         await planned.data("PATCH", f"{TASK}/status", {"status": "done"})
-        before = await task_of(planned, "a"), await project_of(planned)
+        before = await task_of(planned, "a"), (await project_of(planned)).version
         planned.clock.advance(seconds=5)
         data = await planned.data("PATCH", f"{TASK}/status", {"status": "DONE"})
         assert (data["status"], data["previous_status"]) == ("DONE", "DONE")
-        assert data["updated_at"] == "2026-01-01T00:01:00.000Z"
-        assert (await task_of(planned, "a"), await project_of(planned)) == before
+        assert data["updated_at"] == "2026-01-01T00:01:05.000Z"
+        assert await task_of(planned, "a") == replace(before[0], updated_at=planned.clock.now())
+        project = await project_of(planned)
+        assert (project.version, project.last_task_at) == (before[1], planned.clock.now())
 
     async def test_it_is_in_the_feed_but_not_an_event(self, planned: TasksApi) -> None:
         version, told = (await project_of(planned)).version, len(await events_of(planned))
@@ -284,12 +292,10 @@ class TestCoalescing:
 
     async def test_updates_of_one_task_are_applied_in_order(self, planned: TasksApi) -> None:
         version = (await project_of(planned)).version
-        words, path = (
-            [Status.RUNNING, Status.ERROR, Status.RUNNING, Status.DONE],
-            TaskPath(project_id="p1", task_id="a"),
-        )
-        said = (set_status(planned.deps, path, Holder(name="me"), word) for word in words)
-        assert [moved.previous for moved in await asyncio.gather(*said)] == [Status.PENDING, *words[:-1]]
+        words = [Status.RUNNING, Status.ERROR, Status.RUNNING, Status.DONE]
+        said = (planned.data("PATCH", f"{PROJECT}/tasks/a/status", {"status": word}) for word in words)
+        previous = [moved["previous_status"].lower() for moved in await asyncio.gather(*said)]
+        assert previous == [Status.PENDING, *words[:-1]]
         assert [line.status for line in await changes_after(planned, version)] == words
         assert (await task_of(planned, "a")).version == version + 4
 
@@ -331,9 +337,10 @@ class TestRefusals:
     @on_sqlite
     async def test_a_key_of_another_project_is_refused(self, planned: TasksApi) -> None:
         for method, what, body in CALLS:
-            for place in (TASK, ALONE):
-                status, error = await planned.error(method, f"{place}/{what}", body, key="elsewhere")
-                assert (status, error["code"], error["details"]["code"]) == (403, "FORBIDDEN", "OTHER_PROJECT")
+            status, error = await planned.error(method, f"{TASK}/{what}", body, key="elsewhere")
+            assert (status, error["code"], error["details"]["project_id"]) == (401, "INVALID_API_KEY", "p1")
+            status, error = await planned.error(method, f"{ALONE}/{what}", body, key="elsewhere")
+            assert (status, error["code"], error["details"]["code"]) == (403, "FORBIDDEN", "OTHER_PROJECT")
             assert (await planned.call(method, f"{TASK}/{what}", body, key="bound")).status == 200
 
     @on_sqlite

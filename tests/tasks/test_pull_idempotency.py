@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from penstock.access.domain import Caller, Scope
 from penstock.kernel.clock import ManualClock
-from penstock.tasks.claims import ClaimRequest, idempotency_key_of
+from penstock.tasks.claims import ClaimRequest, idempotent_pull
 from penstock.tasks.domain import Holder, Status
 from penstock.tasks.pull import PullRequest
 from penstock.tasks.pull_by_id import PullByIdRequest
@@ -105,14 +105,10 @@ def test_fingerprints_stay_the_same_across_releases():
         created=ValueRange(start=datetime(2026, 1, 2, tzinfo=UTC)),
         version=ValueRange(start=7),
     )
-
-    async def is_connected() -> bool:
-        return True
-
-    by_filter = PullRequest(project_id="p1", queue_id=None, filter=wanted, is_connected=is_connected)
+    by_filter = PullRequest(project_id="p1", queue_id=None, filter=wanted, idempotency_key="k1")
     by_ids = PullByIdRequest(project_id="p1", queue_id="q1", task_ids=("t1", "t2"), filter=wanted, idempotency_key="k1")
     one = PullByIdRequest(project_id="p1", queue_id=None, task_ids=("t1",), idempotency_key="k1")
-    keys = [idempotency_key_of("k1", claim, identity=request.identity) for request in (by_filter, by_ids, one)]
+    keys = [idempotent_pull(request, claim) for request in (by_filter, by_ids, one)]
     assert [key and key.fingerprint for key in keys] == [
         "4790371d40ec9a4712e23ea6864b2c7c56a1b64e0704f23cd28dc233bc2a22ad",
         "0d06ba1bbd981f3589802f007b09b4c4940c8de82af1362b7a97389dcb0c1e94",

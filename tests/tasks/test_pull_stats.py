@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from penstock.kernel.bulk import insert_rows
 from penstock.kernel.db import Db
+from penstock.kernel.dialect.bulk import insert_rows
 from penstock.tasks.store import locations
 from penstock.tasks.store.claims import HISTORY
 from penstock.tasks.store.tables import task_pull
@@ -18,12 +18,13 @@ from tests.tasks.conftest import PROJECT, TasksApi, on_sqlite
 STATS = f"{PROJECT}/tasks/pull/stats"
 QUEUE_STATS = f"{PROJECT}/queues/q1/tasks/pull/stats"
 PENDING = f"{PROJECT}/tasks/pull/pending"
-NOTHING = {
+NOTHING: dict[str, Any] = {
     "total_server_tasks": 0,
     "not_pulled": 0,
     "pulled": 0,
+    "pulled_not_pushed": 0,
     "pull_success_rate": 0.0,
-    "average_pull_duration": 0.0,
+    "average_pull_duration": None,
     "median_pull_duration": 0.0,
     "p95_pull_duration": 0.0,
     "pulls_total": 0,
@@ -31,6 +32,7 @@ NOTHING = {
     "released": 0,
     "timed_out": 0,
     "revoked": 0,
+    "overwritten": 0,
     "held": 0,
     "by_client": [],
 }
@@ -103,6 +105,7 @@ class TestRates:
         await end_in_every_way(fresh)
         told = await fresh.data("GET", STATS)
         assert (told["total_server_tasks"], told["not_pulled"], told["pulled"]) == (5, 3, 2)
+        assert told["pulled_not_pushed"] == 1
 
     async def test_a_queue_has_its_own_statistics(self, fresh: TasksApi):
         await end_in_every_way(fresh)
@@ -112,7 +115,7 @@ class TestRates:
         assert (told["median_pull_duration"], told["p95_pull_duration"]) == (10.0, 10.0)
         other = await fresh.data("GET", f"{PROJECT}/queues/q2/tasks/pull/stats")
         assert (other["pulls_total"], other["timed_out"], other["pull_success_rate"]) == (1, 1, 0.0)
-        assert (other["average_pull_duration"], other["median_pull_duration"]) == (0.0, 0.0)
+        assert (other["average_pull_duration"], other["median_pull_duration"]) == (None, 0.0)
 
     async def test_what_a_client_made_counts_only_once_the_server_offers_it(self, fresh: TasksApi):
         await fresh.submit({"id": "mine"}, {"id": "yours"})
@@ -224,12 +227,15 @@ class TestPending:
         patient.clock.advance(seconds=3600)
         await take(patient, "now")
         told = await patient.data("GET", PENDING)
-        assert told["total"] == 2
+        assert (told["total"], told["count"], told["timeout_seconds"], told["timeout_hours"]) == (2, 2, 3600, 1.0)
         assert told["tasks"] == [
             {
                 "task_id": "early",
                 "name": "Task early",
+                "status": "pending",
+                "type": "queue",
                 "queue_id": "q1",
+                "queue_name": "Q",
                 "pulled_at": "2026-01-01T00:00:00.000Z",
                 "pulled_by": "anna",
                 "leased_until": "2026-01-02T00:00:00.000Z",
@@ -238,7 +244,10 @@ class TestPending:
             {
                 "task_id": "later",
                 "name": "Task later",
+                "status": "pending",
+                "type": "project",
                 "queue_id": None,
+                "queue_name": None,
                 "pulled_at": "2026-01-01T00:30:00.000Z",
                 "pulled_by": "bert",
                 "leased_until": "2026-01-02T00:30:00.000Z",

@@ -68,11 +68,11 @@ async def test_a_batch_reruns_what_it_can_and_lists_the_reasons(api: TasksApi) -
     data = await api.data("POST", f"{PROJECT}/tasks/re-run/batch", asked)
     assert (data["operation"], data["affected_count"], data["failed_count"]) == ("re-run", 2, 3)
     assert [(one["task_id"], one["code"]) for one in data["failed_tasks"]] == [
-        ("gone", "TASK_DELETED"),
+        ("gone", "TASK_NOT_FOUND"),
         ("nobody", "TASK_NOT_FOUND"),
         ("twice", "AMBIGUOUS_TASK"),
     ]
-    assert data["failed_tasks"][0]["reason"] == "Task gone was deleted."
+    assert data["failed_tasks"][0]["reason"] == "Task gone does not exist in project p1."
     assert (await stored(api, "t1", "q1")).status is Status.PENDING
     assert (await stored(api, "t2", "q1")).status is Status.ERROR
 

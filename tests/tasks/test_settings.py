@@ -21,6 +21,7 @@ SETTINGS: list[tuple[str, str, str, Any]] = [
     ("TASK_EXPIRY_TIME", "60", "expiry_time", 60.0),
     ("TASK_EXPIRED_ACTION", "archive", "expired_action", "archive"),
     ("RESET_CLEAR_PULL_STATUS", "false", "reset_clears_pulls", False),
+    ("TASK_OPERATION_LIMIT", "7", "operation_limit", 7),
     ("RERUN_CLEAR_PULL_STATUS", "false", "rerun_clears_pulls", False),
 ]
 

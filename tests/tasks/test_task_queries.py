@@ -43,10 +43,46 @@ async def test_tasks_are_filtered_by_status(api: TasksApi):
     assert await found(api, f"{QUEUE_TASKS}?status=") == (list(words), 5)
 
 
+async def test_tasks_are_filtered_by_tags_in_any_case(api: TasksApi):
+    await api.submit({"id": "one", "tags": ["Fr", " de "]}, {"id": "two", "tags": ["中文", "É"]}, {"id": "none"})
+    for place in (f"{QUEUE_TASKS}?", f"{TASKS}?queue=any&"):
+        assert await found(api, f"{place}tags=fr") == (["one"], 1)
+        assert await found(api, f"{place}tags=FR,{quote('中文')}") == (["one", "two"], 2)
+        assert await found(api, f"{place}tags=DE&tags={quote('É')}") == (["one", "two"], 2)
+        assert await found(api, f"{place}tags=f") == ([], 0)
+        assert await found(api, f"{place}tags=") == (["one", "two", "none"], 3)
+
+
+async def test_tasks_are_filtered_by_priority_source_and_expiry(api: TasksApi):
+    await api.submit({"id": "pushed", "priority": 9})
+    await api.plan("low", priority="low", expires_at="2026-01-02T00:00:00Z")
+    await api.plan("high", priority="high", expires_at="2026-03-01T00:00:00Z")
+    await api.plan("plain")
+    place = f"{TASKS}?queue=any"
+    for query, ids in {
+        "priority=high": ["pushed", "high"],
+        "priority=2": ["low"],
+        "priority=1-8": ["low", "high"],
+        "source=client": ["pushed"],
+        "source=SERVER&priority=high": ["high"],
+        "expires_before=2026-02-01T00:00:00Z": ["low"],
+        "expires_after=2026-02-01T00:00:00Z": ["high"],
+        "expired=true": [],
+        "expired=false&source=server": ["low", "high", "plain"],
+    }.items():
+        assert await found(api, f"{place}&{query}") == (ids, len(ids)), query
+    api.clock.advance(seconds=2 * 86400)
+    assert await found(api, f"{place}&expired=true") == (["low"], 1)
+    assert await found(api, f"{QUEUE_TASKS}?priority=9&status=pending&source=client") == (["pushed"], 1)
+
+
 @on_sqlite
 async def test_a_bad_filter_is_refused_by_name(api: TasksApi):
     for path in (TASKS, QUEUE_TASKS):
-        for query in ("status=bogus", "pull_state=held", f"search={'x' * 1001}"):
+        for query in (
+            *("status=bogus", "pull_state=held", f"search={'x' * 1001}", "priority=11", "priority=8-5", "source=robot"),
+            *("expired=maybe", "expires_after=soon"),
+        ):
             status, error = await api.error("GET", f"{path}?{query}")
             assert (status, error["code"]) == (400, "VALIDATION_ERROR"), query
             assert error["details"]["field"] == query.partition("=")[0]
@@ -82,8 +118,8 @@ async def test_tasks_are_filtered_by_pull_state(api: TasksApi):
 async def test_a_project_lists_tasks_outside_its_queues_or_all(api: TasksApi):
     await api.plan("beside-1", "beside-2", "beside-3")
     await api.plan("inside", queue="q1")
-    assert await found(api, TASKS) == (["beside-1", "beside-2", "beside-3"], 3)
-    assert await found(api, f"{TASKS}?page=2&pageSize=2") == (["beside-3"], 3)
+    assert await found(api, TASKS) == (["beside-3", "beside-2", "beside-1"], 3)
+    assert await found(api, f"{TASKS}?page=2&pageSize=2") == (["beside-1"], 3)
     assert await found(api, f"{TASKS}?status=pending&search=2") == (["beside-2"], 1)
     assert await found(api, f"{TASKS}?status=done") == ([], 0)
     assert await found(api, f"{TASKS}?queue=any&page=2&pageSize=3") == (["inside"], 4)
@@ -109,12 +145,12 @@ async def test_a_task_is_shown_with_its_messages_and_log(api: TasksApi):
     shown = await api.data("GET", f"{QUEUE_TASKS}/t1", key="bound")
     at = "2026-01-01T00:00:00.000Z"
     assert shown["messages"] == [
-        {"message_id": 0, "role": "USER", "content": "Hello", "session_id": None, "created_at": at},
-        {"message_id": 1, "role": "ASSISTANT", "content": "你好", "session_id": "s1", "created_at": at},
+        {"message_id": 0, "role": "user", "content": "Hello", "session_id": None, "created_at": at},
+        {"message_id": 1, "role": "assistant", "content": "你好", "session_id": "s1", "created_at": at},
     ]
     assert shown["logs"] == [
-        {"log_id": 0, "content": "one", "created_at": at},
         {"log_id": 1, "content": "two", "created_at": at},
+        {"log_id": 0, "content": "one", "created_at": at},
     ]
     assert (shown["task_id"], shown["id"], shown["queue_id"], shown["source"]) == ("t1", "t1", "q1", "client")
     assert await api.data("GET", f"{TASKS}/t1") == shown
@@ -146,13 +182,31 @@ async def test_a_task_in_several_queues_must_be_asked_for_by_its_queue(api: Task
 
 
 @on_sqlite
-async def test_a_deleted_task_is_gone_and_an_unknown_one_not_found(api: TasksApi):
+async def test_a_deleted_task_and_an_unknown_one_are_not_found(api: TasksApi):
     await api.plan("t1")
     await api.plan("t2", queue="q1")
     await api.data("DELETE", f"{TASKS}/t1")
     await api.data("DELETE", f"{QUEUE_TASKS}/t2")
     for path in (f"{TASKS}/t1", f"{TASKS}/t2", f"{QUEUE_TASKS}/t2"):
-        await refused(api, path, 410, "TASK_DELETED")
+        await refused(api, path, 404, "TASK_NOT_FOUND")
     for path in (f"{TASKS}/t3", f"{QUEUE_TASKS}/t3", f"{QUEUE_TASKS}/t1"):
         error = await refused(api, path, 404, "TASK_NOT_FOUND")
         assert (error["details"]["project_id"], error["details"]["task_id"]) == ("p1", path[-2:])
+
+
+async def test_the_pull_state_has_an_older_name(api: TasksApi):
+    await api.plan("held", "closed", queue="q1")
+    for task in ("held", "closed"):
+        await take(api, task)
+    await api.plan("offered", queue="q1")
+    await api.data("PATCH", "/tasks/p1/q1/closed/status", {"status": "done"}, x_client_id="worker-1")
+    for query, ids in {
+        "pulled_status=pulled": ["held", "closed"],
+        "pulled_status=not_pulled": ["offered"],
+        "pulled_status=pulled_not_pushed": ["held"],
+        "pull_state=not_pulled": ["offered"],
+        "pull_state=pulled": ["closed"],
+    }.items():
+        assert await found(api, f"{QUEUE_TASKS}?{query}") == (ids, len(ids)), query
+    for item in (await api.data("GET", QUEUE_TASKS))["items"]:
+        assert item["pulled_status"] == item["pull_state"]

@@ -25,7 +25,7 @@ async def test_an_answer_has_four_fields_and_a_list_its_pages(api: TasksApi):
     answer = await api.call("GET", "/projects")
     assert set(answer.json) == {"success", "data", "message", "timestamp"}
     assert (answer.json["success"], answer.json["timestamp"]) == (True, WHEN)
-    assert answer.data["pagination"] == {"page": 1, "pageSize": 20, "total": 1, "totalPages": 1}
+    assert answer.data["pagination"] == {"page": 1, "pageSize": 100, "total": 1, "totalPages": 1}
     assert has(answer.data["items"][0], PROJECT_ITEM)
     assert set(answer.data["items"][0]["task_stats"]) == COUNTS
 
@@ -49,8 +49,9 @@ async def test_a_push_is_answered_with_its_counts(api: TasksApi):
         "project_id": "p1",
         "queue_id": "q1",
         "tasks_count": 2,
-        "created_tasks": 1,
-        "updated_tasks": 1,
+        "created_tasks": 0,
+        "updated_tasks": 2,
+        "overwritten_tasks": [],
     }
 
 
@@ -81,7 +82,7 @@ async def test_a_push_of_an_older_client_is_accepted(api: TasksApi):
     await api.data("POST", "/submit", body, key="anna")
     task = await api.data("GET", f"{PROJECT}/queues/q1/tasks/a")
     assert (task["source"], task["status"], task["pulled_at"]) == ("client", "done", None)
-    assert [(one["role"], one["content"]) for one in task["messages"]] == [("USER", "Go."), ("ASSISTANT", "Gone.")]
+    assert [(one["role"], one["content"]) for one in task["messages"]] == [("user", "Go."), ("assistant", "Gone.")]
     assert [one["content"] for one in task["logs"]] == ["Started."]
     project = await api.data("GET", PROJECT)
     assert (project["clientInfo"]["username"], project["gitInfo"]["branch"]) == ("ann", "main")
@@ -92,7 +93,8 @@ async def test_messages_logs_and_status_have_the_expected_fields(api: TasksApi):
     await api.submit({"id": "a"})
     place = "/tasks/p1/q1/a"
     message = await api.data("POST", f"{place}/message", {"role": "User", "content": "Hello."})
-    assert message == {"message_id": 0, "role": "USER", "content": "Hello.", "created_at": WHEN}
+    said = {"message_id": 0, "role": "USER", "content": "Hello.", "session_id": None, "created_at": WHEN}
+    assert message == said
     log = await api.data("POST", f"{place}/log", {"content": "A line."})
     assert log == {"log_id": 0, "content": "A line.", "created_at": WHEN}
     status = await api.data("PATCH", f"{place}/status", {"status": "Running"})
@@ -131,7 +133,7 @@ async def test_releases_have_the_expected_fields(api: TasksApi):
     await api.plan("a", "b")
     await api.pull()
     one = await api.data("POST", f"{PROJECT}/tasks/a/pull/release", x_client_id="worker-1")
-    assert one == {"task_id": "a", "released": True}
+    assert one == {"task_id": "a", "released": True, "released_at": WHEN}
     body = {"taskIds": ["b", "never"]}
     several = await api.data("POST", f"{PROJECT}/tasks/pull/release/batch", body, x_client_id="worker-1")
     assert (several["released_count"], several["failed_count"]) == (1, 1)

@@ -19,7 +19,7 @@ from penstock.kernel.logs import set_up_logs
 from penstock.kernel.processes import ProcessKind
 from penstock.settings import Settings
 from penstock.web import server
-from penstock.web.app import ROUTERS, App, build_app
+from penstock.web.app import App, build_app, list_routers
 from penstock.wiring import open_runtime
 
 BODY_BYTES = 1_000_000
@@ -70,7 +70,7 @@ async def _serve(port: int, folder: Path, drain_seconds: float) -> None:
     async with open_runtime(settings) as runtime, asyncio.TaskGroup() as tasks:
         await ensure_admin_key(runtime)
         tasks.create_task(runtime.run_background(kind=ProcessKind.SERVE))
-        tasks.create_task(_answer(build_app(runtime, routers=[*ROUTERS, router]), port, drain_seconds))
+        tasks.create_task(_answer(build_app(runtime, routers=[*list_routers(runtime), router]), port, drain_seconds))
 
 
 async def _answer(app: App, port: int, drain_seconds: float) -> None:

@@ -2,12 +2,15 @@
 
 import asyncio
 import re
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from time import monotonic
+from typing import NoReturn
 
 STATUS = re.compile(rb"^HTTP/1\.[01] (\d{3}) ", re.MULTILINE)
+ENDED = re.compile(rb"(?s).*?content-length: (\d+)\r\n.*?\r\n\r\n", re.IGNORECASE)
 READ_SECONDS = 20.0
 
 
@@ -49,6 +52,26 @@ async def send_raw(
     response.seconds = monotonic() - began
     response.statuses = [int(status) for status in STATUS.findall(response.text)]
     return response
+
+
+def send_all_first(port: int, *requests: tuple[bytes, int]) -> list[RawResponse]:
+    """Send each request, a head and so many bytes, before its response is read, as most clients do, all on one
+    connection. Raises when the server closes it too early."""
+    responses, block = [], bytes(65_536)
+    with socket.create_connection(("127.0.0.1", port), timeout=READ_SECONDS) as connection:
+        for head, body_bytes in requests:
+            connection.sendall(head)
+            for left in range(body_bytes, 0, -len(block)):
+                connection.sendall(block[:left])
+            received = b""
+            while not (ended := ENDED.match(received)) or len(received) < ended.end() + int(ended[1]):
+                received += connection.recv(65_536) or _closed()
+            responses.append(RawResponse(text=received, statuses=[int(one) for one in STATUS.findall(received)]))
+    return responses
+
+
+def _closed() -> NoReturn:
+    raise ConnectionResetError("closed before the response was complete")
 
 
 async def _send(

@@ -3,11 +3,12 @@
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
+from urllib.parse import quote
 
 import pytest
 
 from tests.servers.children import kill_child
-from tests.web.server_main import BODY_BYTES, BODY_SECONDS, HEADER_SECONDS
+from tests.web.server_main import ADMIN_KEY, BODY_BYTES, BODY_SECONDS, HEADER_SECONDS
 from tests.web.server_process import ServerProcess
 from tests.web.sockets import RawResponse, opened, request, send_raw
 
@@ -128,11 +129,16 @@ class TestHeads:
         assert response.statuses == [200]
         assert b"x-evil" not in response.text.lower()
 
-    @pytest.mark.parametrize("size", [200_000, 5_000_000])
-    async def test_a_huge_header_is_refused(self, server: ServerProcess, size: int):
-        response = await send_raw(
-            server.port, request("GET /livez HTTP/1.1", "X-Big: " + SECRET * (size // len(SECRET)))
-        )
+    @pytest.mark.parametrize(("size", "status"), [(60_000, 200), (66_000, 431), (300_000, 431)])
+    async def test_headers_of_more_than_64_kib_are_refused(self, server: ServerProcess, size: int, status: int):
+        big = "X-Big: " + SECRET * (size // len(SECRET))
+        response = await send_raw(server.port, request("GET /livez HTTP/1.1", big, "Connection: close"))
+        assert response.statuses == [status]
+        assert (b"HEADERS_TOO_LARGE" in response.text) == (status == 431)
+
+    async def test_a_huge_header_is_refused_before_it_is_read(self, server: ServerProcess):
+        big = "X-Big: " + SECRET * (5_000_000 // len(SECRET))
+        response = await send_raw(server.port, request("GET /livez HTTP/1.1", big))
         assert response.closed
         assert response.statuses in ([431], [])
 
@@ -214,6 +220,20 @@ class TestUrls:
     async def test_a_query_is_never_logged(self, server: ServerProcess):
         response = await send_raw(server.port, request(f"GET /livez?note={SECRET} HTTP/1.1", "Connection: close"))
         assert response.statuses == [200]
+
+    async def test_raw_utf8_in_a_query_reaches_the_route_as_utf8(self, server: ServerProcess):
+        raw = "搜索".encode().decode("latin-1")  # `request` sends one byte a character
+        head = f"GET /api/v1/events/log?topic={raw}%09 HTTP/1.1", f"X-API-Key: {ADMIN_KEY}", "Connection: close"
+        response = await send_raw(server.port, request(*head))
+        assert problem(response) == (400, "BAD_EVENT_QUERY")
+        assert "'搜索\\\\t'" in response.text.decode()
+
+    async def test_a_query_in_another_encoding_is_refused(self, server: ServerProcess):
+        raw = "搜索".encode("gbk")
+        response = await send_raw(server.port, request(f"GET /livez?q={quote(raw)} HTTP/1.1", "Connection: close"))
+        assert problem(response) == (400, "BAD_URL")
+        head = request(f"GET /livez?q={raw.decode('latin-1')} HTTP/1.1", "Connection: close")
+        assert (await send_raw(server.port, head)).statuses == [400]
 
     async def test_ten_thousand_parameters_are_too_many(self, server: ServerProcess):
         query = "&".join(f"a{number}=1" for number in range(6000))

@@ -16,7 +16,7 @@ from penstock.kernel.http.problems import install_error_handlers
 from penstock.kernel.hub import Hub
 from penstock.kernel.message import Event
 from penstock.web.events import router
-from tests.conftest import open_db
+from tests.conftest import open_db, sequence
 from tests.fakes.authenticators import FixedCallers
 from tests.fakes.sse import Heard, Listener, listening
 from tests.servers.http import serving
@@ -48,13 +48,14 @@ class ServedEvents:
     async def publish(self, *numbers: int, topic: str = "job:1", audience: str = "user:5") -> None:
         async with self.db.tx() as tx:
             for number in numbers:
-                tx.tell(Event(topic=topic, kind="counted", audience=audience, data={"n": number}))
+                tx.publish(Event(topic=topic, kind="counted", audience=audience, data={"n": number}))
 
     async def publish_all(self) -> None:
         for number, (topic, audience) in enumerate(EVENTS, start=1):
             await self.publish(number, topic=topic, audience=audience)
 
     async def ids(self) -> list[int]:
+        await sequence(self.db)
         async with self.db.read() as tx:
             return [event.id for event in await events.list_events(tx)]
 
@@ -67,7 +68,7 @@ class ServedEvents:
 @pytest.fixture
 async def served(db_url: str) -> AsyncIterator[ServedEvents]:
     db = open_db(db_url)
-    served = ServedEvents(db, Hub(db, most_streams=3, most_per_tenant=2, keepalive_seconds=0.2))
+    served = ServedEvents(db, Hub(db, max_streams=3, max_per_tenant=2, keepalive_seconds=0.2))
     running = asyncio.create_task(served.hub.run())
     async with serving(served.app()) as url:
         served.url = f"{url}/api/v1"

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from penstock.access import keys
 from penstock.adapters.disk import DiskBlobs
 from penstock.adapters.redis.client import RedisClient
+from penstock.adapters.s3 import S3Blobs, S3Bucket
 from penstock.kernel.blobs import BlobsUnavailable
 from penstock.kernel.clock import ManualClock
 from penstock.kernel.db import Db
@@ -71,11 +73,42 @@ def patient_checks(monkeypatch: pytest.MonkeyPatch) -> None:
 class TestTheRoute:
     async def test_a_new_runtime_passes_every_check(self, runtime: Runtime):
         answer = await send_request(build_app(runtime), "GET", "/api/v1/health")
-        parts = ["database", "migrations", "blobs", "disk", "workers", "rooms", "duties", "breakers", "console"]
+        parts = [
+            "database",
+            "migrations",
+            "blobs",
+            "data_folder",
+            "disk",
+            "workers",
+            "rooms",
+            "duties",
+            "breakers",
+            "console",
+        ]
         assert answer.status == 200
         assert list(answer.json["checks"]) == parts
         assert all(answer.json["checks"][part]["ok"] for part in parts if part != "workers")
+        assert {check["detail"] for check in answer.json["checks"].values()} == {""}
+
+    async def test_details_that_name_something_are_for_callers_with_a_key(self, runtime: Runtime):
+        app = build_app(runtime)
+        async with runtime.db.tx() as tx:
+            key = await keys.first_admin_key(tx)
+        assert key is not None
+        answer = await send_request(app, "GET", "/api/v1/health", X_API_Key=key)
         assert answer.json["checks"]["console"]["detail"] == "this build has no console"
+        assert answer.json["checks"]["disk"]["detail"].endswith("GB free")
+        wrong = await send_request(app, "GET", "/api/v1/health", X_API_Key="sk-wrong")
+        assert {check["detail"] for check in wrong.json["checks"].values()} == {""}
+
+    async def test_without_a_key_nothing_of_a_breaker_is_shown_but_that_it_is_open(self, runtime: Runtime):
+        async def opened() -> ProbeResult:
+            return ProbeResult(ok=False, detail="open: llm at https://10.0.0.7 (version 3)")
+
+        app = build_app(runtime)
+        app.state.health = HealthChecker([Probe(name="breakers", check=opened, needed=False)], version="1")
+        answer = await send_request(app, "GET", "/api/v1/health")
+        assert answer.json["checks"] == {"breakers": {"ok": False, "needed": False, "detail": ""}}
 
     async def test_a_failing_needed_check_makes_it_503(self, runtime: Runtime, tmp_path: Path):
         answer = await send_request(
@@ -93,15 +126,16 @@ class TestTheRoute:
         answer = await send_request(build_app(runtime), "GET", "/api/v1/health")
         assert (answer.status, answer.json["status"]) == (200, "degraded")
         workers = answer.json["checks"]["workers"]
-        assert workers == {"ok": False, "needed": False, "detail": "no worker is running"}
+        assert workers == {"ok": False, "needed": False, "detail": ""}
 
     async def test_redis_is_checked_where_it_is_configured(self, settings: Settings, redis_url: str):
         async with open_runtime(replace(settings, redis_url=redis_url)) as runtime:
             answer = await send_request(build_app(runtime), "GET", "/api/v1/health")
         assert answer.json["checks"]["redis"] == {"ok": True, "needed": True, "detail": ""}
 
-    async def test_ready_needs_the_database_only_and_fails_while_stopping(self, runtime: Runtime, tmp_path: Path):
-        app = build_app(replace(runtime, blobs=UnavailableBlobs(tmp_path)))
+    async def test_ready_needs_no_remote_store_and_fails_while_stopping(self, runtime: Runtime):
+        bucket = S3Bucket.at("s3://nowhere", keys=None, region="x", endpoint="http://127.0.0.1:1")
+        app = build_app(replace(runtime, blobs=S3Blobs(bucket, clock=runtime.clock)))
         ready = await send_request(app, "GET", "/readyz")
         assert (ready.status, ready.json) == (200, {"status": "ready"})
         app.state.in_flight.stopping = True
@@ -199,15 +233,15 @@ class TestDatabase:
             db = open_db(postgres.url("paused"))
             await migrate(db)
             checker = HealthChecker([probes.database(db), probes.migrations(db)], version="1")
-            assert await checker.is_ready()
+            assert not await checker.find_unready()
             postgres.pause()
             began = monotonic()
-            while await checker.is_ready():  # noqa: ASYNC110  (results are cached for a second)
+            while not await checker.find_unready():  # noqa: ASYNC110  (results are cached for a second)
                 await asyncio.sleep(0.05)
             assert monotonic() - began < CACHE_SECONDS + 2 * TIMEOUT_SECONDS
             postgres.resume()
             async with asyncio.timeout(60):
-                while not await checker.is_ready():  # noqa: ASYNC110
+                while await checker.find_unready():  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
             await db.close()
 

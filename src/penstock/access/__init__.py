@@ -5,6 +5,8 @@ scope they require with `guard.py`; the tests read their matrix of callers and r
 creates, rotates and revokes keys, `login.py` signs people in to the console, `tokens.py` verifies JWTs, and `audit.py`
 is the audit log.
 
-`credentials.py` and `passwords.py` create and hash secrets, `memory.py` caches lookups for a few seconds, and `jwks.py`
-fetches the public keys that verify JWTs.
+Verbs take a transaction, which `api/` opens; `api/logins.py` opens two around the check of a password. The guard is an
+edge of its own: `authenticate.py` reads a credential that is not cached, before the route runs.
+
+`credentials.py` and `passwords.py` create and hash secrets, and `jwks.py` fetches the public keys that verify JWTs.
 """

@@ -3,7 +3,7 @@
 `detail` holds plain values and never a secret. Lines are read newest first, by id, and deleted when they are old.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,9 +11,9 @@ from typing import Any
 from sqlalchemy import BigInteger, Column, Index, Insert, Integer, Select, String, Table, cast, delete, insert, select
 
 from penstock.access.domain import Caller
-from penstock.kernel.bulk import insert_rows
 from penstock.kernel.columns import Json, JsonText, UtcTime
 from penstock.kernel.db import Tx, metadata
+from penstock.kernel.dialect.bulk import insert_rows
 from penstock.kernel.json_object import JsonObject
 
 audit_log = Table(
@@ -63,6 +63,15 @@ async def record(tx: Tx, by: Caller | str, action: str, target: str, **detail: o
     else:
         origin = (by, detail, "", "")
     await insert_rows(tx, audit_log, COLUMNS, [(tx.now, action, target, *origin)])
+
+
+async def record_refused(tx: Tx, refused: Mapping[tuple[str, str, str], int]) -> None:
+    """Write one line per address, target and reason for which credentials were refused, with how often."""
+    lines = [
+        (tx.now, "key.refused", target, "unknown", {"reason": reason, "count": count}, "", address)
+        for (address, target, reason), count in refused.items()
+    ]
+    await insert_rows(tx, audit_log, COLUMNS, lines)
 
 
 async def list_lines(

@@ -1,6 +1,6 @@
-"""Keys and login tokens: how they are generated, and the two things that are stored of them: a hash and a short mask.
+"""Keys, login and setup tokens: how they are generated, and what is stored of them: a hash, and of keys a short mask.
 
-Both are 256 random bits, so a fast hash is enough: nobody can try them all, and one index lookup by the hash finds the
+All are 256 random bits, so a fast hash is enough: nobody can try them all, and one index lookup by the hash finds the
 row. Slow hashes are for passwords, which people choose (`passwords.py`). The database compares the hashes, so timing
 reveals nothing about the secret.
 """
@@ -8,7 +8,7 @@ reveals nothing about the secret.
 import hashlib
 import secrets
 
-KEY_PREFIX, SESSION_PREFIX = "sk-", "st-"
+KEY_PREFIX, SESSION_PREFIX, SETUP_PREFIX = "sk-", "st-", "su-"
 RANDOM_BYTES = 32  # 43 URL-safe characters
 KEY_LENGTH = len(KEY_PREFIX) + 43
 MASK_CHARACTERS = 4  # that stay visible at each end

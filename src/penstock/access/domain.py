@@ -23,6 +23,18 @@ class Scope(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ProjectAccess:
+    """The projects of the tasks module that a caller may use: those named, and those of a merchant."""
+
+    ids: frozenset[str] = frozenset()
+    merchant_id: int | None = None
+
+    def covers(self, project_id: str, merchant_id: int | None) -> bool:
+        """Whether a project, with the merchant that owns it, is among them."""
+        return project_id in self.ids or (merchant_id is not None and merchant_id == self.merchant_id)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Caller:
     """Who is calling, and from where. `name` is how records show the caller."""
 
@@ -32,14 +44,28 @@ class Caller:
     merchant_id: int | None = None
     role: str | None = None
     project: str | None = None  # bound to one project of the tasks module: gives access to nothing else
+    projects: ProjectAccess | None = None  # of a token or a merchant's key: the only projects it may use; None for all
+    task_scope: Scope | None = None  # the scope in the tasks module, where it is not `scope`
+    may_pull: bool = True
     key_id: str | None = None
     request_id: str = ""
     address: str = ""
 
     @property
     def is_admin(self) -> bool:
-        """Whether the caller sees all records. A key bound to a project sees only that project, whatever its scope."""
-        return self.scope is Scope.ADMIN and self.project is None
+        """Whether the caller sees all records. One who is kept to projects is no admin, whatever the scope."""
+        return self.scope is Scope.ADMIN and self.project_access is None
+
+    @property
+    def project_access(self) -> ProjectAccess | None:
+        """The projects that the caller may use; None for all."""
+        return self.projects if self.project is None else ProjectAccess(ids=frozenset({self.project}))
+
+    def covers(self, needed: Scope, *, in_projects: bool) -> bool:
+        """Whether the scope is enough. An admin who is kept to projects is an admin there and nowhere else."""
+        if in_projects:
+            return (self.task_scope or self.scope).covers(needed)
+        return self.scope.covers(needed) and (needed is not Scope.ADMIN or self.is_admin)
 
     @property
     def tenant(self) -> str:
@@ -59,7 +85,8 @@ class Caller:
             own.append(f"merchant:{self.merchant_id}")
         if self.project is not None:
             return (f"project:{self.project}",)
-        return tuple(own)
+        named = self.projects.ids if self.projects is not None else ()
+        return (*own, *(f"project:{project}" for project in sorted(named)))
 
 
 class KeyState(StrEnum):

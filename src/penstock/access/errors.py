@@ -1,6 +1,6 @@
 """Errors of authentication, authorization and keys.
 
-A holder of a whole key may learn that it expired or was revoked: nobody can guess one. For a JWT or a login the error
+A caller with a complete key learns that it expired or was revoked: nobody can guess one. For a JWT or a login the error
 reveals only that it is not valid.
 """
 
@@ -32,6 +32,7 @@ class InvalidApiKey(Unauthenticated):
     hint = "Ask an admin for a new key, or create one with: penstock keys create"
     hint_zh = "请向管理员索取新的密钥，或用以下命令创建：penstock keys create"
     www_authenticate: ClassVar[str] = BAD_TOKEN
+    key_id: str | None = None  # of a key that expired or was revoked, for the audit log
 
 
 class InvalidToken(Unauthenticated):
@@ -60,6 +61,7 @@ class WrongLogin(Unauthenticated):
     """The username or the password is wrong."""
 
     code = "WRONG_LOGIN"
+    envelope_code = "VALIDATION_ERROR"  # as existing clients know it
     message = "The username or the password is wrong."
     message_zh = "用户名或密码错误。"
     hint = "After several wrong passwords in a row the account is locked for a while."
@@ -87,7 +89,7 @@ class LoginBusy(TooMany):
     hint_zh = "此次尝试未计入次数，请重试。"
 
 
-class AlreadyInitialised(Conflict):
+class AlreadyInitialised(Invalid):
     """The first console user exists already."""
 
     code = "ALREADY_INITIALISED"
@@ -127,6 +129,16 @@ class ScopeTooSmall(Refused):
     hint_zh = "请使用权限更大的密钥。"
 
 
+class PullNotInScope(Refused):
+    """A token may pull only if its scope claim says so."""
+
+    code = "PULL_NOT_IN_SCOPE"
+    message = "This token may read but not pull: it has no scope claim."
+    message_zh = "此令牌只能查询，不能拉取：其中没有 scope 声明。"
+    hint = "Use a token whose scope claim is read, write or admin, or an API key."
+    hint_zh = "请使用 scope 声明为 read、write 或 admin 的令牌，或使用 API 密钥。"
+
+
 class KeyIsBound(Refused):
     """The API key is bound to one project and gives access to nothing else."""
 
@@ -145,6 +157,7 @@ class NoSuchKey(NotFound):
     message_zh = "没有 API 密钥 {id}。"
     hint = "List the ids with GET /api/v1/api-keys or: penstock keys list"
     hint_zh = "可用 GET /api/v1/api-keys 或 penstock keys list 查看所有 id。"
+    terminal_hint = "`penstock keys list` lists them."
 
 
 class KeyNotActive(Conflict):
@@ -193,13 +206,64 @@ class BadTokenSettings(Invalid):
 
 
 class InitRefused(Refused):
-    """Only this host or an admin can create the first user."""
+    """Only who has the setup token or an admin key can create the first user."""
 
     code = "INIT_REFUSED"
-    message = "The first user can only be created from this host or with an admin key."
-    message_zh = "只能在本机上或使用管理员密钥创建首个用户。"
-    hint = "Send an admin key in X-API-Key, or call from the host of the server."
-    hint_zh = "请在 X-API-Key 中提供管理员密钥，或在服务器本机上调用。"
+    message = "The first user can only be created with the setup token or an admin key."
+    message_zh = "只能使用初始化令牌或管理员密钥创建首个用户。"
+    hint = "Send the token that `penstock serve` printed at its start as setupToken, or an admin key in X-API-Key."
+    hint_zh = "请以 setupToken 提供 penstock serve 启动时显示的令牌，或在 X-API-Key 中提供管理员密钥。"
+
+
+class ForeignHost(Refused):
+    """A request without a key names a host that is not ours."""
+
+    code = "FOREIGN_HOST"
+    message = "Requests without a key are refused for the host {host!r}."
+    message_zh = "不接受以主机名 {host!r} 发来的无密钥请求。"
+    hint = "Call the address that the server listens on. Behind a proxy, set PENSTOCK_ALLOWED_HOSTS to the public name."
+    hint_zh = "请使用服务器监听的地址；若在反向代理之后，请将 PENSTOCK_ALLOWED_HOSTS 设为对外的主机名。"
+
+
+class ForeignOrigin(Refused):
+    """A request without a key comes from a web page of another site."""
+
+    code = "FOREIGN_ORIGIN"
+    message = "Requests without a key are refused from pages of {origin!r}."
+    message_zh = "不接受来自 {origin!r} 页面的无密钥请求。"
+    hint = "Allow the page with PENSTOCK_CORS_ORIGINS, or its host with PENSTOCK_ALLOWED_HOSTS."
+    hint_zh = "请用 PENSTOCK_CORS_ORIGINS 允许该页面，或用 PENSTOCK_ALLOWED_HOSTS 允许其主机名。"
+
+
+class UsernameTaken(Conflict):
+    """A console user with this name exists."""
+
+    code = "USERNAME_TAKEN"
+    message = "There is a user named {username} already."
+    message_zh = "用户名 {username} 已存在。"
+    hint = "Choose another name, or reset the password of that user."
+    hint_zh = "请换一个用户名，或重置该用户的密码。"
+
+
+class NoSuchUser(NotFound):
+    """There is no such console user."""
+
+    code = "NO_SUCH_USER"
+    message = "There is no user {user}."
+    message_zh = "没有用户 {user}。"
+    hint = "List the users with GET /api/v1/users or: penstock users list"
+    hint_zh = "可用 GET /api/v1/users 或 penstock users list 查看所有用户。"
+    terminal_hint = "`penstock users list` lists them."
+
+
+class LastAdmin(Conflict):
+    """The only admin cannot be removed."""
+
+    code = "LAST_ADMIN"
+    message = "{user} is the only admin."
+    message_zh = "{user} 是唯一的管理员。"
+    hint = "Add another admin first."
+    hint_zh = "请先添加另一位管理员。"
 
 
 class JwksUnavailable(Unavailable):

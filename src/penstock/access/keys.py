@@ -83,12 +83,17 @@ async def revoke(tx: Tx, key_id: str, *, by: Caller | str) -> Key:
     return await store.get_key(tx, key_id)
 
 
-async def ensure_admin_key(tx: Tx, secret: str) -> bool:
-    """Store the preset admin key; True if it is new. A revoked one stays revoked."""
+def check_admin_key(secret: str) -> None:
+    """Raise `BadAdminKey` for a preset admin key that cannot be used."""
     if not PRESET_SHAPE.fullmatch(secret):
         raise BadAdminKey(reason="it is shorter than 16 characters, or contains spaces or non-ASCII characters")
     if secret.startswith(SESSION_PREFIX) or secret.count(".") == JWT_DOTS:
         raise BadAdminKey(reason="it looks like a login token or a JWT and would be treated as one")
+
+
+async def ensure_admin_key(tx: Tx, secret: str) -> bool:
+    """Store the preset admin key; True if it is new. A revoked one stays revoked."""
+    check_admin_key(secret)
     known = await store.find_key(tx, hash_secret(secret))
     if known is None:
         return await _insert_admin(tx, secret, name="preset admin", by=PRESET)

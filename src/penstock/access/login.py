@@ -1,27 +1,32 @@
 """Console logins: the first user is created once, then users log in with a name and a password.
 
+The first user is an admin, so it is created only by who has an admin key or a setup token: the server prints a token
+when it starts and there is no user.
+
 A login is an opaque token, stored as a hash, that expires. After several wrong passwords in a row a name is locked for
-a while, whether or not a user has it, so that nothing reveals which names exist. An attempt is counted before its
-password is checked, so parallel attempts cannot exceed the limit.
+a while, whether or not a user has it, so that nothing reveals which names exist. It is locked for the address that the
+wrong passwords came from, so that a stranger cannot lock the only admin out. An attempt is counted before its password
+is checked, so parallel attempts cannot exceed the limit.
 """
 
 import logging
 import unicodedata
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from ipaddress import IPv6Address, IPv6Network
 
-from penstock.access import audit, store
-from penstock.access.credentials import SESSION_PREFIX, hash_secret, new_secret
+from penstock.access import audit, login_attempts, store
+from penstock.access.credentials import SESSION_PREFIX, SETUP_PREFIX, hash_secret, new_secret
 from penstock.access.domain import Caller, Scope, User
-from penstock.access.errors import AlreadyInitialised, LoginLocked, WrongLogin
+from penstock.access.errors import AlreadyInitialised, InitRefused, LoginLocked
 from penstock.access.keys import CHANNEL
-from penstock.access.passwords import Passwords
-from penstock.kernel.db import Db, Tx
+from penstock.kernel.db import Tx
 
 log = logging.getLogger(__name__)
 
 MAX_SESSIONS = 50  # logins of one user at the same time
 ADMIN_ROLE = "admin"
+SETUP_TIME = timedelta(days=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,91 +49,82 @@ class Origin:
 NO_ORIGIN = Origin()
 
 
-class Logins:
-    """Creates and ends console logins."""
+async def create_setup_token(tx: Tx) -> str | None:
+    """A token that can create the first user, once; None if there is a user."""
+    if await store.has_users(tx):
+        return None
+    token = new_secret(SETUP_PREFIX)
+    await store.insert_setup_token(tx, hash_secret(token), expires_at=tx.now + SETUP_TIME)
+    return token
 
-    def __init__(
-        self,
-        db: Db,
-        passwords: Passwords,
-        *,
-        attempts: int = 5,
-        lock_seconds: float = 900,
-        session_seconds: float = 43200,
-    ) -> None:
-        self._db = db
-        self._passwords = passwords
-        self._attempts = attempts
-        self._lock = timedelta(seconds=lock_seconds)
-        self._session_time = timedelta(seconds=session_seconds)
 
-    async def is_initialised(self) -> bool:
-        """Whether the first user exists."""
-        async with self._db.read() as tx:
-            return await store.has_users(tx)
+async def check_setup_token(tx: Tx, token: str | None) -> None:
+    """Raise `InitRefused` unless the token is valid."""
+    if token is None or not await store.is_setup_token(tx, hash_secret(token)):
+        raise InitRefused
 
-    async def init(self, username: str, password: str, *, origin: Origin = NO_ORIGIN) -> User:
-        """Create the first user, an admin. It works once: of several requests at once one succeeds, the others fail."""
-        if await self.is_initialised():
-            raise AlreadyInitialised  # before the expensive hash
-        with self._passwords.slot():
-            hashed = await self._passwords.hash(password)
-        async with self._db.tx(actor=username) as tx:
-            await store.lock_counter(tx)
-            if await store.has_users(tx):
-                raise AlreadyInitialised
-            user = _first_user(tx, username, hashed)
-            await store.insert_user(tx, user, login=login_name(username))
-            await audit.record(tx, _from(user, origin), "user.init", f"user:{user.user_id}", username=username)
-        return user
 
-    async def login(self, username: str, password: str, *, origin: Origin = NO_ORIGIN) -> Login:
-        """Log a user in. Raises `WrongLogin`, or `LoginLocked` without checking the password."""
-        with self._passwords.slot():
-            return await self._login(username, password, origin)
+async def create_first_user(tx: Tx, username: str, password_hash: str, *, origin: Origin = NO_ORIGIN) -> User:
+    """Create the first user, an admin, and end all setup tokens. Raises `AlreadyInitialised` if there is a user."""
+    await store.lock_counter(tx)
+    if await store.has_users(tx):
+        raise AlreadyInitialised
+    user = _first_user(tx, username, password_hash)
+    await store.insert_user(tx, user, login=login_name(username))
+    await store.delete_setup_tokens(tx, before=tx.now + 2 * SETUP_TIME)
+    await audit.record(tx, _from(user, origin), "user.init", f"user:{user.user_id}", username=username)
+    return user
 
-    async def _login(self, username: str, password: str, origin: Origin) -> Login:
-        name = login_name(username)
-        async with self._db.tx(actor="login") as tx:
-            number = await store.claim_attempt(tx, hash_secret(name), most=self._attempts, lock=self._lock)
-            if isinstance(number, datetime):
-                raise LoginLocked(wait_seconds=(number - tx.now).total_seconds())
-            user = await store.find_user(tx, name)
-        if not await self._passwords.check(user.password_hash if user else None, password) or user is None:
-            await self._record_lock(user, number, origin)
-            raise WrongLogin
-        return await self._create_session(user, password, origin)
 
-    async def logout(self, token: str, *, by: Caller) -> None:
-        """End a login, in every process."""
-        async with self._db.tx(actor=by.name) as tx:
-            await store.delete_session(tx, hash_secret(token))
-            await audit.record(tx, by, "logout", f"user:{by.user_id}")
-            tx.wake(CHANNEL)
+async def claim_attempt(
+    tx: Tx, username: str, *, most: int, lock: timedelta, origin: Origin = NO_ORIGIN
+) -> tuple[int, User | None]:
+    """Count an attempt; returns its number in a row and the user of that name. Raises `LoginLocked`."""
+    number = await login_attempts.claim(tx, _attempt_key(username, origin), most=most, lock=lock)
+    if isinstance(number, datetime):
+        raise LoginLocked(wait_seconds=(number - tx.now).total_seconds())
+    return number, await store.find_user(tx, login_name(username))
 
-    async def _record_lock(self, user: User | None, number: int, origin: Origin) -> None:
-        if number < self._attempts:
-            return
-        account = f"user:{user.user_id}" if user else "unknown"  # never the name as typed: it may be a password
-        log.warning("login locked after %d wrong passwords in a row: %s", number, account)
-        by = _from(user, origin) if user else "login"
-        async with self._db.tx(actor="login") as tx:
-            await audit.record(tx, by, "login.locked", account)
 
-    async def _create_session(self, user: User, password: str, origin: Origin) -> Login:
-        hashed = user.password_hash
-        if self._passwords.is_outdated(hashed):
-            hashed = await self._passwords.hash(password)
-        token = new_secret(SESSION_PREFIX)
-        async with self._db.tx(actor=user.username) as tx:
-            expires_at = tx.now + self._session_time
-            await store.delete_attempt(tx, hash_secret(login_name(user.username)))
-            await store.move_logged_in(tx, user, password_hash=hashed)
-            await store.insert_session(tx, user, hashed=hash_secret(token), expires_at=expires_at)
-            await store.delete_extra_sessions(tx, user, most=MAX_SESSIONS)
-            await audit.record(tx, _from(user, origin), "login", f"user:{user.user_id}")
-            user = replace(user, last_login_at=tx.now)
-        return Login(token=token, user=user, expires_at=expires_at)
+async def record_lock(tx: Tx, user: User | None, number: int, *, origin: Origin = NO_ORIGIN) -> None:
+    """Record that a name was locked after this many wrong passwords in a row."""
+    account = f"user:{user.user_id}" if user else "unknown"  # never the name as typed: it may be a password
+    log.warning("login locked after %d wrong passwords in a row: %s", number, account)
+    await audit.record(tx, _from(user, origin) if user else "login", "login.locked", account)
+
+
+async def create_session(
+    tx: Tx, user: User, *, password_hash: str, expires_at: datetime, origin: Origin = NO_ORIGIN
+) -> Login:
+    """Log in a user whose password was checked; `password_hash` is stored in place of the present one."""
+    token = new_secret(SESSION_PREFIX)
+    await login_attempts.delete_one(tx, _attempt_key(user.username, origin))
+    await store.move_logged_in(tx, user, password_hash=password_hash)
+    await store.insert_session(tx, user, hashed=hash_secret(token), expires_at=expires_at)
+    await store.delete_extra_sessions(tx, user, most=MAX_SESSIONS)
+    await audit.record(tx, _from(user, origin), "login", f"user:{user.user_id}")
+    return Login(token=token, user=replace(user, last_login_at=tx.now), expires_at=expires_at)
+
+
+async def logout(tx: Tx, token: str, *, by: Caller) -> None:
+    """End a login, in every process."""
+    await store.delete_session(tx, hash_secret(token))
+    await audit.record(tx, by, "logout", f"user:{by.user_id}")
+    tx.wake(CHANNEL)
+
+
+def _attempt_key(username: str, origin: Origin) -> str:
+    """Attempts count by name and address."""
+    return f"{hash_secret(login_name(username))}:{hash_secret(network_of(origin.address))}"
+
+
+def network_of(address: str) -> str:
+    """The address, or the /64 network of an IPv6 address, since one host has all addresses of its network."""
+    try:
+        parsed = IPv6Address(address)
+    except ValueError:
+        return address
+    return address if parsed.ipv4_mapped else str(IPv6Network((parsed, 64), strict=False))
 
 
 def login_name(username: str) -> str:

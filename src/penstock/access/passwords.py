@@ -1,8 +1,8 @@
 """Passwords, hashed with argon2id in a small thread pool.
 
-A hash takes tens of milliseconds and 64 MiB on purpose. Two threads do the work, so that logins cannot exhaust memory;
-a bounded number of requests may wait for them, others get `LoginBusy`. The password of an unknown user is checked
-against a dummy hash, so that timing does not reveal which users exist.
+People choose passwords, so a hash takes tens of milliseconds and 64 MiB on purpose, off the event loop. Two threads do
+the work, so that logins cannot exhaust memory; a bounded number of requests may wait for them, others get `LoginBusy`.
+The password of an unknown user is checked against a dummy hash, so that timing does not reveal which users exist.
 """
 
 import asyncio

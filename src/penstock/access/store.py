@@ -1,9 +1,10 @@
-"""The tables of access and every statement on them; the audit log is in `audit.py`.
+"""The tables of access and every statement on them, except the audit log and login attempts, which have files.
 
-Secrets are stored only as hashes. So are names typed at login: one of them may be a password by mistake.
+Secrets are stored only as hashes.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,8 +14,8 @@ from sqlalchemy import (
     Column,
     ForeignKey,
     Index,
-    Integer,
     Row,
+    Select,
     SmallInteger,
     String,
     Table,
@@ -25,17 +26,17 @@ from sqlalchemy import (
     delete,
     func,
     insert,
-    null,
+    not_,
     or_,
     select,
     update,
 )
 
 from penstock.access.domain import Key, KeyChanges, Scope, Session, User
-from penstock.access.errors import KeyNotActive, NoSuchKey
-from penstock.kernel.bulk import upsert
+from penstock.access.errors import KeyNotActive, NoSuchKey, NoSuchUser
 from penstock.kernel.columns import Id, UtcTime
 from penstock.kernel.db import Tx, metadata
+from penstock.kernel.dialect.sql import upsert
 
 SCOPES = "scope IN ('read', 'write', 'admin')"
 
@@ -79,6 +80,7 @@ console_user = Table(
     Column("created_at", UtcTime, nullable=False),
     Column("last_login_at", UtcTime),
     UniqueConstraint("login"),
+    Index("ix_console_user_scope", "scope"),
     CheckConstraint(SCOPES, name="scope"),
     CheckConstraint("user_id > 0", name="user_id"),
 )
@@ -92,14 +94,12 @@ console_session = Table(
     Index("ix_console_session_user", "user", "created_at"),
     Index("ix_console_session_expires_at", "expires_at"),
 )
-login_attempt = Table(
-    "login_attempt",
+setup_token = Table(  # of servers that started while there was no user; each can create the first one
+    "setup_token",
     metadata,
-    Column("login_hash", Id, primary_key=True),
-    Column("failures", Integer, nullable=False),  # in a row; an attempt counts until it succeeds
-    Column("last_at", UtcTime, nullable=False),
-    Column("locked_until", UtcTime),
-    Index("ix_login_attempt_last_at", "last_at"),
+    Column("hash", Id, primary_key=True),
+    Column("expires_at", UtcTime, nullable=False),
+    Index("ix_setup_token_expires_at", "expires_at"),
 )
 access_counter = Table(  # one row, locked until commit while the first key, the first user or a user id is created
     "access_counter",
@@ -121,7 +121,7 @@ PRESET = "PENSTOCK_ADMIN_KEY"  # the creator of the key that this setting preset
 async def insert_key(tx: Tx, key: Key, *, hashed: str) -> bool:
     """Insert a key; False if its secret exists already."""
     values = {name: getattr(key, name) for name in Key.__dataclass_fields__}
-    statement = upsert(tx, api_key).values(values | {"hash": hashed}).on_conflict_do_nothing(index_elements=["hash"])
+    statement = upsert(api_key).values(values | {"hash": hashed}).on_conflict_do_nothing(index_elements=["hash"])
     return (await tx.conn.execute(statement)).rowcount == 1
 
 
@@ -139,15 +139,34 @@ async def find_key(tx: Tx, hashed: str) -> Key | None:
     return _key(row) if row is not None else None
 
 
-async def list_keys(tx: Tx, *, offset: int = 0, limit: int = 100) -> Sequence[Key]:
+@dataclass(frozen=True, kw_only=True)
+class KeyFilter:
+    """Which keys to list: active ones or the others, and those of a project; None is any."""
+
+    is_active: bool | None = None
+    project: str | None = None
+    now: datetime
+
+    def on(self, statement: Select[Any]) -> Select[Any]:
+        """A statement restricted to the matching keys."""
+        k = api_key.c
+        active = and_(k.revoked_at.is_(None), or_(k.expires_at.is_(None), k.expires_at > self.now))
+        if self.is_active is not None:
+            statement = statement.where(active if self.is_active else not_(active))
+        return statement if self.project is None else statement.where(k.project == self.project)
+
+
+async def list_keys(tx: Tx, keep: KeyFilter | None = None, *, offset: int = 0, limit: int = 100) -> Sequence[Key]:
     """Keys, newest first."""
-    rows = await tx.conn.execute(select(*KEY_COLUMNS).order_by(api_key.c.id.desc()).offset(offset).limit(limit))
+    found = select(*KEY_COLUMNS) if keep is None else keep.on(select(*KEY_COLUMNS))
+    rows = await tx.conn.execute(found.order_by(api_key.c.id.desc()).offset(offset).limit(limit))
     return [_key(row) for row in rows]
 
 
-async def count_keys(tx: Tx) -> int:
-    """The number of keys, including revoked and expired ones."""
-    return await tx.conn.scalar(select(func.count()).select_from(api_key)) or 0
+async def count_keys(tx: Tx, keep: KeyFilter | None = None) -> int:
+    """The number of keys, including revoked and expired ones unless the filter leaves them out."""
+    counted = select(func.count()).select_from(api_key)
+    return await tx.conn.scalar(counted if keep is None else keep.on(counted)) or 0
 
 
 async def move_key(tx: Tx, key: Key, changes: KeyChanges | Mapping[str, object]) -> Key:
@@ -197,14 +216,14 @@ def _key(row: Row[Any]) -> Key:
 
 async def lock_counter(tx: Tx) -> None:
     """Lock the counter row until this transaction ends, so that only one process creates the first key or user."""
-    statement = upsert(tx, access_counter).values(id=1, next_user_id=FIRST_USER_ID + 1)
+    statement = upsert(access_counter).values(id=1, next_user_id=FIRST_USER_ID + 1)
     await tx.conn.execute(statement.on_conflict_do_update(index_elements=["id"], set_={"id": 1}))
 
 
 async def claim_user_id(tx: Tx) -> int:
     """A user id that no key uses yet."""
     c = access_counter.c
-    first = upsert(tx, access_counter).values(id=1, next_user_id=FIRST_USER_ID + 2)
+    first = upsert(access_counter).values(id=1, next_user_id=FIRST_USER_ID + 2)
     taken = first.on_conflict_do_update(index_elements=["id"], set_={"next_user_id": c.next_user_id + 1})
     while True:  # skip ids that were given explicitly
         number: int = (await tx.conn.execute(taken.returning(c.next_user_id))).scalar_one() - 1
@@ -216,15 +235,60 @@ async def claim_user_id(tx: Tx) -> int:
 # Users and sessions
 
 
+async def insert_setup_token(tx: Tx, hashed: str, *, expires_at: datetime) -> None:
+    """Insert a setup token."""
+    await tx.conn.execute(insert(setup_token).values(hash=hashed, expires_at=expires_at))
+
+
+async def is_setup_token(tx: Tx, hashed: str) -> bool:
+    """Whether this is the hash of a setup token that is still valid."""
+    valid = select(setup_token.c.hash).where(setup_token.c.hash == hashed, setup_token.c.expires_at > tx.now)
+    return await tx.conn.scalar(valid) is not None
+
+
+async def delete_setup_tokens(tx: Tx, *, before: datetime, limit: int = 10_000) -> int:
+    """Delete setup tokens that expired before this time; returns how many."""
+    t = setup_token.c
+    old = select(t.hash).where(t.expires_at < before).order_by(t.expires_at).limit(limit)
+    return (await tx.conn.execute(delete(setup_token).where(t.hash.in_(old)))).rowcount
+
+
 async def has_users(tx: Tx) -> bool:
     """Whether any user exists."""
     return await tx.conn.scalar(select(console_user.c.id).limit(1)) is not None
 
 
-async def insert_user(tx: Tx, user: User, *, login: str) -> None:
-    """Insert a user."""
+async def insert_user(tx: Tx, user: User, *, login: str) -> bool:
+    """Insert a user; False if the name is taken."""
     values = {name: getattr(user, name) for name in User.__dataclass_fields__}
-    await tx.conn.execute(insert(console_user).values(values | {"login": login}))
+    statement = upsert(console_user).values(values | {"login": login}).on_conflict_do_nothing(index_elements=["login"])
+    return (await tx.conn.execute(statement)).rowcount == 1
+
+
+async def list_users(tx: Tx, *, offset: int = 0, limit: int = 100) -> Sequence[User]:
+    """Users, newest first."""
+    newest = select(*USER_COLUMNS).order_by(console_user.c.id.desc()).offset(offset).limit(limit)
+    return [_user(row) for row in await tx.conn.execute(newest)]
+
+
+async def count_users(tx: Tx) -> int:
+    """The number of users."""
+    return await tx.conn.scalar(select(func.count()).select_from(console_user)) or 0
+
+
+async def has_other_admin(tx: Tx, user: User) -> bool:
+    """Whether another user is an admin."""
+    u = console_user.c
+    others = select(u.id).where(u.scope == Scope.ADMIN.value, u.id != user.id).limit(1)
+    return await tx.conn.scalar(others) is not None
+
+
+async def get_user(tx: Tx, id_: str) -> User:
+    """The user with this id, or `NoSuchUser`."""
+    row = (await tx.conn.execute(select(*USER_COLUMNS).where(console_user.c.id == id_))).one_or_none()
+    if row is None:
+        raise NoSuchUser(user=id_)
+    return _user(row)
 
 
 async def find_user(tx: Tx, login: str) -> User | None:
@@ -239,6 +303,18 @@ async def move_logged_in(tx: Tx, user: User, *, password_hash: str) -> None:
     mine = update(console_user).where(u.id == user.id)
     kept = case((u.password_hash == user.password_hash, password_hash), else_=u.password_hash)
     await tx.conn.execute(mine.values(last_login_at=tx.now, password_hash=kept))
+
+
+async def move_password(tx: Tx, user: User, password_hash: str) -> bool:
+    """Replace the password of a user; False if it was changed or the user removed in the meantime."""
+    u = console_user.c
+    mine = update(console_user).where(u.id == user.id, u.password_hash == user.password_hash)
+    return (await tx.conn.execute(mine.values(password_hash=password_hash))).rowcount == 1
+
+
+async def delete_user(tx: Tx, user: User) -> None:
+    """Delete a user with their sessions."""
+    await tx.conn.execute(delete(console_user).where(console_user.c.id == user.id))
 
 
 async def insert_session(tx: Tx, user: User, *, hashed: str, expires_at: datetime) -> None:
@@ -263,6 +339,12 @@ async def delete_session(tx: Tx, hashed: str) -> None:
     await tx.conn.execute(delete(console_session).where(console_session.c.hash == hashed))
 
 
+async def delete_sessions_of(tx: Tx, user: User, *, kept: str = "") -> None:
+    """Delete the sessions of a user, except the one with this hash."""
+    s = console_session.c
+    await tx.conn.execute(delete(console_session).where(s.user == user.id, s.hash != kept))
+
+
 async def delete_extra_sessions(tx: Tx, user: User, *, most: int) -> None:
     """Delete the oldest sessions of a user beyond the given number."""
     s = console_session.c
@@ -280,43 +362,3 @@ async def delete_sessions(tx: Tx, *, before: datetime, limit: int = 10_000) -> i
 def _user(values: Sequence[Any]) -> User:
     fields = dict(zip(User.__dataclass_fields__, values, strict=True))
     return User(**{**fields, "scope": Scope(fields["scope"])})
-
-
-# Login attempts
-
-
-async def claim_attempt(tx: Tx, login_hash: str, *, most: int, lock: timedelta) -> int | datetime:
-    """Count an attempt before its password is checked, so that parallel attempts count like consecutive ones.
-
-    Returns the number of attempts in a row, or the time until which the name is locked.
-    """
-    a = login_attempt.c
-    locks_at = tx.now + lock
-    over = or_(a.last_at <= tx.now - lock, a.locked_until <= tx.now)
-    failures = case((over, 1), else_=a.failures + 1)
-    locked_until = case((failures >= most, bindparam("locks_at", locks_at, type_=UtcTime)), else_=null())
-    first = {"failures": 1, "last_at": tx.now, "locked_until": locks_at if most <= 1 else None}
-    statement = upsert(tx, login_attempt).values(login_hash=login_hash, **first)
-    counted = statement.on_conflict_do_update(
-        index_elements=["login_hash"],
-        set_={"failures": failures, "last_at": tx.now, "locked_until": locked_until},
-        where=or_(a.locked_until.is_(None), a.locked_until <= tx.now),
-    )
-    number = await tx.conn.scalar(counted.returning(a.failures))
-    if number is not None:
-        return int(number)
-    until: datetime = (await tx.conn.execute(select(a.locked_until).where(a.login_hash == login_hash))).scalar_one()
-    return until
-
-
-async def delete_attempt(tx: Tx, login_hash: str) -> None:
-    """Reset the count after a successful login."""
-    await tx.conn.execute(delete(login_attempt).where(login_attempt.c.login_hash == login_hash))
-
-
-async def delete_attempts(tx: Tx, *, before: datetime, limit: int = 10_000) -> int:
-    """Delete attempts before this time that lock nothing; returns how many."""
-    a = login_attempt.c
-    over = and_(a.last_at < before, or_(a.locked_until.is_(None), a.locked_until <= tx.now))
-    old = select(a.login_hash).where(over).order_by(a.last_at).limit(limit)
-    return (await tx.conn.execute(delete(login_attempt).where(a.login_hash.in_(old), over))).rowcount

@@ -4,8 +4,10 @@ The algorithm decides which key is tried: HS256 only with the shared secret, the
 with published keys. So a public key cannot be used as a secret, and the `jku`, `x5u` and `jwk` headers of a token are
 ignored. Times are checked against our clock, with some skew.
 
-Claims: `exp` and `user_id` (an integer) are required; `merchant_id`, `role` and `scope` are optional. Without `scope` a
-token has the scope `write`. A `role` of "admin" grants nothing: roles are the issuer's words, scopes are ours.
+Claims: `exp` and `user_id` (an integer) are required; `merchant_id`, `role`, `scope` and `projects` are optional.
+Without `scope` a token has the scope `write`, but in the tasks module `read`, and it may not pull. A `role` of "admin"
+grants nothing: roles are the issuer's words, scopes are ours. Of the tasks module, a token may use the projects that
+its `projects` name and those of its merchant; an admin's token without `projects` may use all.
 """
 
 import logging
@@ -14,7 +16,7 @@ from typing import Any
 
 import jwt
 
-from penstock.access.domain import MAX_ID, Caller, Scope
+from penstock.access.domain import MAX_ID, Caller, ProjectAccess, Scope
 from penstock.access.errors import BadTokenSettings, InvalidToken
 from penstock.access.jwks import JwkSet
 from penstock.kernel.clock import Clock
@@ -28,6 +30,7 @@ PUBLIC_ALGORITHMS = frozenset(
 MIN_SECRET_BYTES = 32  # as long as the hash: a shorter secret could be brute-forced from one token
 MAX_BYTES = 8192
 MAX_ROLE = 100
+MAX_PROJECTS, MAX_PROJECT_ID = 100, 255
 # Signatures are checked here; every claim is checked below, by our clock.
 SIGNATURE_ONLY: Any = {
     "verify_signature": True,
@@ -48,6 +51,7 @@ class Tokens:
         issuer: str = "",
         audience: str = "",
         skew_seconds: float = 30,
+        merchant_projects: bool = True,
     ) -> None:
         self._clock = clock
         self._secret = _check_secret(secret)
@@ -55,6 +59,7 @@ class Tokens:
         self._issuer = issuer
         self._audience = audience
         self._skew_seconds = skew_seconds
+        self._merchant_projects = merchant_projects  # whether tokens may use the projects of their merchant
 
     async def verify(self, token: str) -> Caller:
         """The caller of a token; raises `InvalidToken`, which does not reveal the reason."""
@@ -89,13 +94,25 @@ class Tokens:
         user_id = _number(claims, "user_id")
         if user_id is None:
             raise _ClaimError("it has no user_id")
+        scope, merchant_id = _scope(claims), _number(claims, "merchant_id")
         return Caller(
             name=f"user:{user_id}",
             user_id=user_id,
-            scope=_scope(claims),
-            merchant_id=_number(claims, "merchant_id"),
+            scope=scope or Scope.WRITE,
+            merchant_id=merchant_id,
             role=_role(claims),
+            projects=self._project_access(claims, scope, merchant_id),
+            task_scope=None if scope else Scope.READ,
+            may_pull=scope is not None,
         )
+
+    def _project_access(
+        self, claims: Mapping[str, Any], scope: Scope | None, merchant_id: int | None
+    ) -> ProjectAccess | None:
+        named = _projects(claims)
+        if named is None and scope is Scope.ADMIN:
+            return None
+        return ProjectAccess(ids=named or frozenset(), merchant_id=merchant_id if self._merchant_projects else None)
 
     def _check_times(self, claims: Mapping[str, Any]) -> None:
         now, skew = self._clock.now().timestamp(), self._skew_seconds
@@ -170,8 +187,23 @@ def _role(claims: Mapping[str, Any]) -> str | None:
     return value
 
 
-def _scope(claims: Mapping[str, Any]) -> Scope:
-    value = claims.get("scope", Scope.WRITE)
+def _scope(claims: Mapping[str, Any]) -> Scope | None:
+    if "scope" not in claims:
+        return None
+    value = claims["scope"]
     if value not in list(Scope):
         raise _ClaimError("its scope is not known")
     return Scope(value)
+
+
+def _projects(claims: Mapping[str, Any]) -> frozenset[str] | None:
+    value = claims.get("projects")
+    if value is None:
+        return None
+    if not isinstance(value, list) or len(value) > MAX_PROJECTS or not all(map(_is_project_id, value)):
+        raise _ClaimError(f"its projects are not a list of at most {MAX_PROJECTS} project ids")
+    return frozenset(value)
+
+
+def _is_project_id(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= MAX_PROJECT_ID

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from penstock.kernel.database_errors import DatabaseUnavailable, translate_database_errors
-from penstock.kernel.engines import DatabaseEngines, checked_out, driver_connection
+from penstock.kernel.dialect.engines import DatabaseEngines, checked_out, driver_connection
 from penstock.kernel.wakeups import PendingNotifications
 
 CHANNEL = "penstock_bell"

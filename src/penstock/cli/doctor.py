@@ -1,41 +1,46 @@
 """`penstock doctor`: check the installation and say what to do about unavailable services and misspelt settings.
 
-Each check yields findings without secrets; an error becomes one.
+Each check yields findings without secrets; an error becomes one. What `serve` would refuse, doctor finds wrong. It
+creates nothing: a folder that is missing is checked by whether it can be made.
 """
 
 import asyncio
-import os
 import shutil
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
+from pathlib import Path
 
 import typer
 from msgspec import json
 from rich.console import Console
 from rich.markup import escape
-from sqlalchemy import text
 
-from penstock import settings as all_settings
-from penstock.access import store
+from penstock.access import keys, store
+from penstock.adapters.disk import DiskBlobs
 from penstock.adapters.jwks import jwks_over_http
 from penstock.adapters.mineru.errors import MineruKeyMissing
 from penstock.adapters.mineru.http import MineruHttp
 from penstock.adapters.mineru.selfhosted import SelfHosted
 from penstock.adapters.redis.client import RedisClient
+from penstock.cli.database import database_path, describe_database, load_settings
+from penstock.cli.text import show_time
 from penstock.kernel.backlog import list_module_backlogs
 from penstock.kernel.clock import SystemClock
 from penstock.kernel.db import Db
+from penstock.kernel.dialect.sql import find_server_time
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.ids import new_token
 from penstock.kernel.migrations import pending
 from penstock.kernel.processes import list_processes
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.settings import Settings, unknown
-from penstock.wiring import backends
+from penstock.wiring import backends, migration_folders
 from penstock.wiring.models import list_servers, mineru_terms
+from penstock.wiring.modules import build_modules
 
 MAX_SKEW_SECONDS = 2.0  # leases and rate limits use each machine's own clock
 MIN_FREE_BYTES = 1024**3
@@ -67,9 +72,9 @@ class DoctorFinding:
 Findings = AsyncIterator[DoctorFinding]
 
 
-def run_doctor(*, as_json: bool) -> int:
+def run_doctor(*, as_json: bool, data_dir: Path | None) -> int:
     """Run all checks and print the findings; returns the exit status."""
-    findings = asyncio.run(check_all(all_settings.load()))
+    findings = asyncio.run(check_all(load_settings(data_dir)))
     if as_json:
         typer.echo(json.format(json.encode(findings), indent=2))
     else:
@@ -93,8 +98,13 @@ async def check_all(settings: Settings) -> list[DoctorFinding]:
         ("sandbox", _check_sandbox),
         ("models", _check_models),
         ("mineru", _check_mineru),
+        ("serve", _check_serve),
     ]
-    return [finding for name, check in checks for finding in await _collect(name, check(settings))]
+    found: list[DoctorFinding] = []
+    for name, check in checks:
+        told = {finding.detail for finding in found if finding.verdict is DoctorVerdict.WRONG}
+        found += [finding for finding in await _collect(name, check(settings)) if finding.detail not in told]
+    return found
 
 
 async def _collect(name: str, findings: Findings) -> list[DoctorFinding]:
@@ -105,7 +115,7 @@ async def _collect(name: str, findings: Findings) -> list[DoctorFinding]:
             async for finding in findings:
                 found.append(finding)  # noqa: PERF401  (findings before an error count)
     except PenstockError as error:
-        found.append(_wrong(name, str(error), error.hint))
+        found.append(_wrong(name, str(error), error.terminal_hint or error.hint))
     except TimeoutError:
         found.append(_wrong(name, f"no answer within {CHECK_TIMEOUT_SECONDS} s", "Check that it is running."))
     return found
@@ -132,14 +142,11 @@ async def _check_settings(_settings: Settings) -> Findings:
 
 async def _check_data_folder(settings: Settings) -> Findings:
     folder = settings.data_dir.absolute()
-    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
-    if not os.access(existing, os.W_OK):
-        yield _wrong(
-            "data folder", f"{existing} is not writable", "Choose another PENSTOCK_DATA_DIR, or grant write permission."
-        )
+    if problem := _find_folder_problem(folder):
+        yield _wrong("data folder", problem, "Choose another PENSTOCK_DATA_DIR or --data-dir, or grant permission.")
         return
-    free = shutil.disk_usage(existing).free
-    detail = f"{folder}, {free / 1e9:.1f} GB free"
+    free = shutil.disk_usage(_existing(folder)).free
+    detail = f"{folder}, {free / 1e9:.1f} GB free" + ("" if folder.exists() else "; created at the first start")
     if free < MIN_FREE_BYTES:
         yield _note("data folder", detail, "Free some disk space: nothing is accepted when the disk is full.")
     else:
@@ -147,21 +154,38 @@ async def _check_data_folder(settings: Settings) -> Findings:
 
 
 async def _check_database(settings: Settings) -> Findings:
-    if settings.embedded and not os.access(settings.database.removeprefix("sqlite:///"), os.F_OK):
-        yield _well("database", "SQLite; created at the first start")
+    name = describe_database(settings)
+    if settings.embedded and not (path := database_path(settings)).exists():
+        if problem := _find_folder_problem(path.parent):
+            yield _wrong("database", problem, "Choose another folder, or grant permission.")
+        else:
+            yield _well("database", f"{name}; created at the first start")
         return
     async with _open_database(settings) as db:
-        kind = "PostgreSQL" if db.on_postgres else "SQLite"
-        if steps := await pending(db):
-            detail = f"{kind}, {len(steps)} pending migrations"
+        if steps := await pending(db, migration_folders()):
+            detail = f"{name}, {len(steps)} pending migrations"
             if settings.embedded:  # applied at the next start
                 yield _well("database", detail)
             else:
                 yield _wrong("database", detail, "Run `penstock migrate`.")
             return
-        yield _well("database", f"{kind}, up to date")
+        yield _well("database", f"{name}, up to date")
         async for finding in _check_contents(db):
             yield finding
+
+
+def _existing(folder: Path) -> Path:
+    return next(parent for parent in (folder, *folder.parents) if parent.exists())
+
+
+def _find_folder_problem(folder: Path) -> str:
+    """Why a folder cannot be written to, or cannot be made. Tried, since permissions do not tell of every mount."""
+    existing = _existing(folder)
+    try:
+        Path(tempfile.mkdtemp(prefix=".penstock-doctor-", dir=existing)).rmdir()
+    except OSError as error:
+        return f"{existing} is not writable ({error.strerror})"
+    return ""
 
 
 @asynccontextmanager
@@ -175,7 +199,7 @@ async def _open_database(settings: Settings) -> AsyncIterator[Db]:
 
 async def _check_contents(db: Db) -> Findings:
     async with db.read() as tx:
-        database_time = await tx.conn.scalar(text("SELECT clock_timestamp()")) if db.on_postgres else None
+        database_time = await find_server_time(tx)
         keys = await store.count_keys(tx)
         alive = [process for process in await list_processes(tx) if process.alive]
         served = {module for process in alive for module in process.modules}
@@ -190,7 +214,7 @@ async def _check_contents(db: Db) -> Findings:
     yield _well("processes", f"{len(alive)} alive")
     for waiting in unserved:
         module = f"module {waiting.module}" if waiting.module else "the default module"
-        detail = f"jobs of {module} wait since {waiting.since:%Y-%m-%d %H:%M} and no worker takes them"
+        detail = f"jobs of {module} wait since {show_time(waiting.since)} and no worker takes them"
         yield _note("rooms", detail, "Start `penstock work`.")
 
 
@@ -215,7 +239,16 @@ async def _check_redis(settings: Settings) -> Findings:
 
 async def _check_blobs(settings: Settings) -> Findings:
     blobs = backends.build_blobs(settings, SystemClock())
+    if isinstance(blobs, DiskBlobs) and not blobs.folder.exists():
+        if problem := _find_folder_problem(blobs.folder.absolute()):
+            yield _wrong("blobs", problem, "Choose another PENSTOCK_BLOBS_URL, or grant permission.")
+        else:
+            yield _well("blobs", f"{blobs.folder.absolute()}; created at the first start")
+        return
     await blobs.check()
+    if isinstance(blobs, DiskBlobs):
+        yield _well("blobs", f"{blobs.folder.absolute()} is writable")
+        return
     key, body = f"penstock-doctor/{new_token()}", b"doctor"
     await blobs.put(key, body)
     same = await blobs.get(key) == body
@@ -275,6 +308,22 @@ async def _check_mineru(settings: Settings) -> Findings:
     finally:
         await wire.close()
     yield _well("mineru", f"self-hosted, {f'version {version}' if version else 'older than version 3'}")
+
+
+async def _check_serve(settings: Settings) -> Findings:
+    """Build what `serve` builds, with an empty folder for its data, and connect to nothing."""
+    if settings.admin_key:
+        keys.check_admin_key(settings.admin_key)
+    with tempfile.TemporaryDirectory() as folder:
+        url = "" if settings.embedded else settings.database_url
+        trial = replace(settings, data_dir=Path(folder), database_url=url)
+        async with _open_database(trial) as db:
+            built = backends.build_backends(trial, db, owner="doctor", preload=())
+            try:
+                build_modules(trial, db, built)
+            finally:
+                await built.close()
+    yield _well("serve", "the settings fit together")
 
 
 def _check_clock(name: str, remote: datetime, local: datetime) -> DoctorFinding:

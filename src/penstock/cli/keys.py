@@ -3,14 +3,14 @@
 Only the new key goes to standard output, so that a script can read it; everything else goes to standard error.
 """
 
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from penstock.access.domain import MAX_GRACE_SECONDS, MAX_ID, Scope
+from penstock.cli.options import DataDir
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
     from datetime import datetime
 
     from penstock.access.domain import IssuedKey, Key
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode=None)
 
-T = TypeVar("T")
 PAGE = 100
 HEADINGS = ("ID", "STATE", "SCOPE", "KEY", "USER", "PROJECT", "EXPIRES", "LAST USED", "NAME")
 MAX_CHARACTERS = 255
@@ -52,6 +51,7 @@ def create(
         str | None, typer.Option(help="A role, for modules that require one.", callback=_check_name)
     ] = None,
     days: Annotated[float | None, typer.Option(help="Expire after this many days.", min=0.001, max=36500)] = None,
+    data_dir: DataDir = None,
 ) -> None:
     """Create a key and print it. It is shown only once."""
     from datetime import timedelta
@@ -59,6 +59,7 @@ def create(
     from penstock.access import keys
     from penstock.access.domain import NewKey
     from penstock.cli.actor import cli_actor
+    from penstock.cli.database import create_database, load_settings, run_in_tx
 
     async def create_key(tx: "Tx") -> "IssuedKey":
         new = NewKey(
@@ -72,23 +73,26 @@ def create(
         )
         return await keys.create(tx, new, by=cli_actor())
 
-    _print_secret(_run_in_tx(create_key))
+    settings = load_settings(data_dir)
+    create_database(settings)  # the first key may come before the first start
+    _print_secret(run_in_tx(create_key, settings))
 
 
 @app.command("list")
 def list_keys(
     limit: Annotated[int, typer.Option(help="The most keys to show.", min=1, max=10_000)] = PAGE,
+    data_dir: DataDir = None,
 ) -> None:
     """List the keys, newest first, without their secrets."""
     from penstock.access import store
+    from penstock.cli.database import load_settings, run_in_tx
+    from penstock.cli.text import align
 
     async def read(tx: "Tx") -> list[tuple[str, ...]]:
         return [_row(key, tx.now) for key in await store.list_keys(tx, limit=limit)]
 
-    rows = [HEADINGS, *_run_in_tx(read)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    for line in align([HEADINGS, *run_in_tx(read, load_settings(data_dir))]):
+        typer.echo(line)
 
 
 @app.command()
@@ -97,49 +101,30 @@ def rotate(
     grace_seconds: Annotated[
         float, typer.Option(help="How long the old key stays valid.", min=0, max=MAX_GRACE_SECONDS)
     ] = 0,
+    data_dir: DataDir = None,
 ) -> None:
     """Replace a key with a new one and print it. It is shown only once."""
     from penstock.access import keys
     from penstock.cli.actor import cli_actor
+    from penstock.cli.database import load_settings, run_in_tx
 
     async def rotate_key(tx: "Tx") -> "IssuedKey":
         return await keys.rotate(tx, key_id, by=cli_actor(), grace_seconds=grace_seconds)
 
-    _print_secret(_run_in_tx(rotate_key))
+    _print_secret(run_in_tx(rotate_key, load_settings(data_dir)))
 
 
 @app.command()
-def revoke(key_id: KeyId) -> None:
+def revoke(key_id: KeyId, data_dir: DataDir = None) -> None:
     """Revoke a key. Running servers refuse it within two seconds."""
     from penstock.access import keys
     from penstock.cli.actor import cli_actor
+    from penstock.cli.database import load_settings, run_in_tx
 
     async def revoke_key(tx: "Tx") -> "Key":
         return await keys.revoke(tx, key_id, by=cli_actor())
 
-    typer.echo(f"revoked: {_run_in_tx(revoke_key).id}", err=True)
-
-
-def _run_in_tx(action: "Callable[[Tx], Awaitable[T]]") -> T:
-    import asyncio
-
-    from penstock import settings as all_settings
-    from penstock.cli.actor import cli_actor
-    from penstock.kernel.migrations import migrate
-    from penstock.wiring import open_database
-
-    async def run() -> T:
-        settings = all_settings.load()
-        db = open_database(settings)
-        try:
-            if settings.embedded:
-                await migrate(db)
-            async with db.tx(actor=cli_actor()) as tx:
-                return await action(tx)
-        finally:
-            await db.close()
-
-    return asyncio.run(run())
+    typer.echo(f"revoked: {run_in_tx(revoke_key, load_settings(data_dir)).id}", err=True)
 
 
 def _print_secret(issued: "IssuedKey") -> None:
@@ -151,6 +136,8 @@ def _print_secret(issued: "IssuedKey") -> None:
 
 
 def _row(key: "Key", now: "datetime") -> tuple[str, ...]:
-    times = [f"{time:%Y-%m-%d %H:%M}" if time is not None else "-" for time in (key.expires_at, key.last_used_at)]
+    from penstock.cli.text import show_time
+
+    times = (show_time(key.expires_at), show_time(key.last_used_at))
     owner = (key.prefix, str(key.user_id), key.project or "-")
     return (key.id, str(key.state(now)), str(key.scope), *owner, *times, key.name)

@@ -2,7 +2,6 @@
 
 import sys
 from importlib import import_module
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +9,7 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from penstock import __version__
+from penstock.cli.options import AsJson, DataDir
 from penstock.kernel.errors import PenstockError
 
 Port = Annotated[int, typer.Option(help="The port to listen on.", min=1, max=65535)]
@@ -71,7 +71,7 @@ def _set_up(
 def serve(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Port = 8080,
-    data_dir: Annotated[Path | None, typer.Option(help="The data folder; PENSTOCK_DATA_DIR by default.")] = None,
+    data_dir: DataDir = None,
     workers: Annotated[bool, typer.Option(help="Run jobs in this process too.")] = True,
 ) -> None:
     """Serve the API. Ready when GET /api/v1/health answers 200."""
@@ -83,26 +83,42 @@ def serve(
 @cli.command()
 def work(
     modules: Annotated[
-        str, typer.Option(help="Run only the jobs of these modules, comma-separated: notify, tasks, etl.")
+        str, typer.Option(help="Run only the jobs of these modules, comma-separated, such as: etl,tasks.")
     ] = "",
     rooms: Annotated[str, typer.Option(hidden=True, help="The former name of --modules.")] = "",
+    data_dir: DataDir = None,
 ) -> None:
     """Run jobs until stopped. Unfinished jobs return to the queue."""
     from penstock.cli import process
 
-    process.work(modules or rooms)
+    process.work(modules or rooms, data_dir=data_dir)
 
 
 @cli.command()
-def migrate() -> None:
+def migrate(data_dir: DataDir = None) -> None:
     """Migrate the database to the current schema. Safe to repeat and to run from several hosts at once."""
     from penstock.cli import process
 
-    process.migrate()
+    process.migrate(data_dir=data_dir)
 
 
 cli.add_typer(
     typer.Typer(cls=LazyGroup), name="keys", help="Create, list, rotate and revoke API keys.", no_args_is_help=True
+)
+cli.add_typer(
+    typer.Typer(cls=LazyGroup),
+    name="users",
+    help="Add, list and remove console users, reset passwords.",
+    no_args_is_help=True,
+)
+cli.add_typer(
+    typer.Typer(cls=LazyGroup), name="jobs", help="Look at jobs, and retry failed ones.", no_args_is_help=True
+)
+cli.add_typer(
+    typer.Typer(cls=LazyGroup), name="messages", help="Look at dead letters, and resend them.", no_args_is_help=True
+)
+cli.add_typer(
+    typer.Typer(cls=LazyGroup), name="periodic", help="Look at periodic tasks, and run one now.", no_args_is_help=True
 )
 cli.add_typer(typer.Typer(cls=LazyGroup), name="tasks", help="Import tasks.", no_args_is_help=True)
 cli.add_typer(
@@ -111,13 +127,22 @@ cli.add_typer(
 
 
 @cli.command()
+def processes(as_json: AsJson = False, data_dir: DataDir = None) -> None:
+    """List the servers and workers of the cluster, with their last heartbeat."""
+    from penstock.cli.periodic import print_processes
+
+    print_processes(as_json=as_json, data_dir=data_dir)
+
+
+@cli.command()
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    data_dir: DataDir = None,
 ) -> None:
     """Check settings, connections, clocks and permissions. Exits with 1 when a check fails."""
     from penstock.cli.doctor import run_doctor
 
-    raise typer.Exit(run_doctor(as_json=as_json))
+    raise typer.Exit(run_doctor(as_json=as_json, data_dir=data_dir))
 
 
 @cli.command()
@@ -138,6 +163,6 @@ def app() -> None:
         cli()
     except PenstockError as error:
         print(f"penstock: {error}", file=sys.stderr)
-        if error.hint:
-            print(f"  {error.hint}", file=sys.stderr)
+        if hint := error.terminal_hint or error.hint:
+            print(f"  {hint}", file=sys.stderr)
         sys.exit(1)

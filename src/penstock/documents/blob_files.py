@@ -1,54 +1,69 @@
-"""Blobs as local files or decoded values, and local files as streams for the blob store."""
+"""Blobs as local files, and local files as streams for the blob store."""
 
 import asyncio
-import logging
 import os
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import TYPE_CHECKING, BinaryIO
 
-import msgspec
+from penstock.kernel.blobs import Blobs, LocalFiles
+from penstock.kernel.private_folder import make_private_folder
 
-from penstock.kernel.blobs import BlobNotFound, Blobs, BlobTooLarge
-
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    import hashlib
 
 CHUNK_BYTES = 1024 * 1024
-
-T = TypeVar("T")
-
-
-async def find_json(blobs: Blobs, key: str, kind: type[T]) -> T | None:
-    """Decode a JSON blob. An invalid one is logged and counts as missing, so that its writer creates it again."""
-    try:
-        return msgspec.json.decode(await blobs.get(key), type=kind)
-    except BlobNotFound:
-        return None
-    except (BlobTooLarge, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        log.warning("ignoring invalid blob %s: %s", key, error)
-        return None
+RENEW_SECONDS = 3600.0
+SUFFIX = ".pdf"  # of every local file: the PDF parser opens files of this name only, and the others ignore it
 
 
 @asynccontextmanager
-async def local_copy(blobs: Blobs, key: str, folder: Path) -> AsyncIterator[Path]:
-    """Download a blob to a temporary file, which is deleted at the end of the block."""
-    async with temporary_file(folder) as path:
-        async for chunk in blobs.stream(key):
-            await asyncio.to_thread(append_chunk, path, chunk)
-        yield path
+async def local_file(
+    blobs: Blobs, key: str, folder: Path, *, digest: "hashlib._Hash | None" = None
+) -> AsyncIterator[Path]:
+    """A blob as a local file for the length of a block: the file of a local store, else a download in `folder`.
+
+    `digest` is updated with the content, of a download while it is written, so that the object is read once."""
+    async with open_file(blobs, key) as opened:
+        if opened is not None:
+            if digest is not None:
+                await asyncio.to_thread(_update, digest, opened)
+            yield opened
+            return
+        async with temporary_file(folder, suffix=SUFFIX) as path:
+            async for chunk in blobs.stream(key):
+                await asyncio.to_thread(append_chunk, path, chunk, digest)
+            yield path
+
+
+def open_file(blobs: Blobs, key: str) -> AbstractAsyncContextManager[Path | None]:
+    """The file of an object in a local store, or None."""
+    return blobs.open_file(key, suffix=SUFFIX) if isinstance(blobs, LocalFiles) else nullcontext()
 
 
 @asynccontextmanager
-async def temporary_file(folder: Path) -> AsyncIterator[Path]:
-    """Create an empty temporary file, which is deleted at the end of the block."""
-    path = folder / f"{secrets.token_hex(8)}.part"
+async def temporary_file(folder: Path, *, suffix: str = ".part") -> AsyncIterator[Path]:
+    """Create an empty temporary file, which is deleted at the end of the block.
+
+    Files that a killed process left are deleted by their age, so its time is renewed while the block runs.
+    """
+    path = folder / f"{secrets.token_hex(8)}{suffix}"
+    renewing = asyncio.create_task(_renew_time(path))
     try:
         await asyncio.to_thread(create_file, path)
         yield path
     finally:
+        renewing.cancel()
         await asyncio.to_thread(path.unlink, missing_ok=True)
+
+
+async def _renew_time(path: Path) -> None:
+    while True:
+        await asyncio.sleep(RENEW_SECONDS)
+        with suppress(OSError):  # it was deleted, or the disk is full
+            await asyncio.to_thread(os.utime, path)
 
 
 async def file_chunks(path: Path) -> AsyncIterator[bytes]:
@@ -74,12 +89,20 @@ def _open(path: Path) -> tuple[BinaryIO, bytes]:
 
 def create_file(path: Path) -> None:
     """Create an empty file and its parent folders."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private_folder(path.parent)
     path.touch()
 
 
-def append_chunk(path: Path, chunk: bytes) -> None:
+def append_chunk(path: Path, chunk: bytes, digest: "hashlib._Hash | None" = None) -> None:
     """Append to an existing file. A deleted file is not created again: the thread may outlive its cancelled caller."""
+    if digest is not None:
+        digest.update(chunk)
     with path.open("r+b") as file:
         file.seek(0, os.SEEK_END)
         file.write(chunk)
+
+
+def _update(digest: "hashlib._Hash", path: Path) -> None:
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            digest.update(chunk)

@@ -67,7 +67,7 @@ class ChatModel(Protocol):
         """What a reply depends on besides the request: server, model, temperature. Raises `ModelNotConfigured`."""
         ...
 
-    async def ask(self, question: ChatRequest) -> ChatReply:
+    async def complete(self, request: ChatRequest) -> ChatReply:
         """Send the request once and return the complete reply."""
         ...
 

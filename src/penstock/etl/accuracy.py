@@ -4,7 +4,6 @@ Users see the reviews of their own tasks, admins of all tasks: a system rule is 
 the latest reviews, and each review row stores its counts, so the cost is bounded.
 """
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
 from penstock.access.domain import Caller
@@ -13,6 +12,7 @@ from penstock.etl.domain.review import Accuracy, Correction, Review, ValueCounts
 from penstock.etl.errors import RuleNotFound
 from penstock.etl.store import reviews, rules
 from penstock.etl.store.reviews import RuleFilter
+from penstock.kernel.db import Tx
 
 MAX_REVIEWS = 1000  # the latest ones count
 REVIEWS_PAGE = 100
@@ -30,49 +30,43 @@ class CorrectionQuery:
     limit: int | None = None
 
 
-async def measure_accuracy(deps: Deps, caller: Caller, rule_id: int, *, version: int | None = None) -> Accuracy:
-    """The accuracy of a rule over its latest reviews."""
-    chosen = await _rule_filter(deps, caller, rule_id, version)
-    sums, last = _AccuracySums(rule_id), None
-    while sums.reviews < MAX_REVIEWS:
-        async with deps.db.read() as tx:
-            page = await reviews.list_reviews(tx, chosen, before=last, limit=REVIEWS_PAGE)
-        for review in page:
-            sums.add(review)
-        if len(page) < REVIEWS_PAGE:
-            return sums.accuracy(is_all=True)
-        last = page[-1].id
-    async with deps.db.read() as tx:
-        return sums.accuracy(is_all=not await reviews.list_reviews(tx, chosen, before=last, limit=1))
+async def add_page(tx: Tx, chosen: RuleFilter, sums: "AccuracySums") -> None:
+    """Add the next page of reviews; the sums are complete after the last page, or when enough were added."""
+    limit = min(REVIEWS_PAGE, MAX_REVIEWS - sums.reviews)
+    page = await reviews.list_reviews(tx, chosen, before=sums.last_id, limit=limit + 1)
+    for review in page[:limit]:
+        sums.add(review)
+    sums.is_all = len(page) <= limit
+    sums.is_complete = sums.is_all or sums.reviews >= MAX_REVIEWS
 
 
-async def iter_corrections(deps: Deps, caller: Caller, query: CorrectionQuery) -> AsyncIterator[list[Correction]]:
-    """Pages of a rule's active corrections, newest first; the first page may be empty."""
-    chosen = await _rule_filter(deps, caller, query.rule_id, query.version)
-    before, left = query.before, query.limit
-    while left is None or left > 0:
-        limit = CORRECTIONS_PAGE if left is None else min(left, CORRECTIONS_PAGE)
-        async with deps.db.read() as tx:
-            page = await reviews.list_of_rule(tx, chosen, before=before, limit=limit)
-        yield page
-        if len(page) < limit:
-            return
-        before, left = page[-1].id, None if left is None else left - limit
+async def list_corrections(
+    tx: Tx, chosen: RuleFilter, query: CorrectionQuery
+) -> tuple[list[Correction], CorrectionQuery | None]:
+    """A page of a rule's active corrections, newest first, and the query of the next page, if any."""
+    limit = CORRECTIONS_PAGE if query.limit is None else min(query.limit, CORRECTIONS_PAGE)
+    page = await reviews.list_of_rule(tx, chosen, before=query.before, limit=limit)
+    left = None if query.limit is None else query.limit - limit
+    if len(page) < limit or left == 0:
+        return page, None
+    return page, replace(query, before=page[-1].id, limit=left)
 
 
-async def _rule_filter(deps: Deps, caller: Caller, rule_id: int, version: int | None) -> RuleFilter:
+async def get_rule_filter(tx: Tx, deps: Deps, caller: Caller, rule_id: int, version: int | None) -> RuleFilter:
     """The reviews of a rule that the caller can access, or `RuleNotFound`."""
-    async with deps.db.read() as tx:
-        if await rules.find_rule_for(tx, caller, rule_id, default_id=deps.config.default_rule_id) is None:
-            raise RuleNotFound(rule_id=rule_id)
+    if await rules.find_rule_for(tx, caller, rule_id, default_id=deps.config.default_rule_id) is None:
+        raise RuleNotFound(rule_id=rule_id)
     return RuleFilter(rule_id=rule_id, user_id=None if caller.is_admin else caller.user_id, version=version)
 
 
-class _AccuracySums:
-    """Sums up reviews."""
+class AccuracySums:
+    """Sums up reviews, newest first."""
 
     def __init__(self, rule_id: int) -> None:
         self.reviews = 0
+        self.last_id: int | None = None
+        self.is_all = False  # no earlier review is left out
+        self.is_complete = False
         self._rule_id = rule_id
         self._sum = ValueCounts()
         self._fields: dict[str, tuple[int, int]] = {}
@@ -82,6 +76,7 @@ class _AccuracySums:
     def add(self, review: Review) -> None:
         """Add one review. One whose corrections were all withdrawn counts as not reviewed."""
         self.reviews += 1
+        self.last_id = review.id
         counts, version = review.counts, review.rule_version
         if not counts.values and not review.is_whole:
             return
@@ -93,7 +88,7 @@ class _AccuracySums:
                 known = self._fields.get(field, (0, 0))
                 self._fields[field] = (known[0] + values, known[1] + corrected)
 
-    def accuracy(self, *, is_all: bool) -> Accuracy:
+    def accuracy(self) -> Accuracy:
         """The sums as a value."""
         return Accuracy(
             rule_id=self._rule_id,
@@ -101,7 +96,7 @@ class _AccuracySums:
             reviewed_tasks=len(self._tasks),
             reviewed_whole=sum(self._tasks.values()),
             versions=dict(sorted(self._versions.items(), reverse=True)),
-            is_all=is_all,
+            is_all=self.is_all,
         )
 
 

@@ -6,28 +6,28 @@ result already has do not fail a correction of something else.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, BinaryIO
 
-import jsonschema_rs
 import msgspec
 
-from penstock.documents.extract.fields.schema import escape_pointer
-from penstock.documents.json_schema import bounded_validator
 from penstock.etl.domain.review import MAX_RESULT_BYTES, MAX_VALUE_BYTES, CorrectionProblem, ValueCounts
-from penstock.etl.json_pointer import (
+from penstock.kernel.json_object import JsonObject
+from penstock.kernel.json_schema.pointers import (
     ABSENT,
     BadPointer,
     Tokens,
+    escape_token,
     field_path,
     format_pointer,
     is_within,
     parse_pointer,
     resolve,
-    schema_covers,
     self_and_ancestors,
     set_value,
 )
-from penstock.kernel.json_object import JsonObject
+from penstock.kernel.json_schema.validation import Violation, compile_schema
+from penstock.kernel.json_schema.walk import schema_covers
 from penstock.kernel.sandbox.limits import SandboxLimits
 
 PRELOAD = (__name__,)  # modules that the sandbox imports in advance
@@ -169,20 +169,14 @@ def _find_violations(given: CorrectionCheckInput, whole: Any, patched: set[Token
         return [CorrectionProblem(place="", reason=reason, reason_zh=f"更正后的结果将超过 {MAX_RESULT_BYTES} 字节。")]
     if given.json_schema is None:
         return []
-    schema = bounded_validator(given.json_schema)
-    in_original = {_error_key(error) for error in schema.iter_errors(given.result)}
-    violations = []
-    for error in schema.iter_errors(whole):
-        if _error_key(error) in in_original and not _is_introduced(given, whole, _error_key(error)[0], patched):
-            continue
-        violations.append(_violation(error))
-        if len(violations) == MAX_PROBLEMS:
-            break
-    return violations
-
-
-def _error_key(error: jsonschema_rs.ValidationError) -> tuple[Tokens, Tokens]:
-    return tuple(map(str, error.instance_path)), tuple(map(str, error.schema_path))
+    schema = compile_schema(given.json_schema)
+    in_original = {violation.key for violation in schema.violations(given.result)}
+    introduced = (
+        _problem_of(violation)
+        for violation in schema.violations(whole)
+        if violation.key not in in_original or _is_introduced(given, whole, violation.key[0], patched)
+    )
+    return list(islice(introduced, MAX_PROBLEMS))
 
 
 def _is_introduced(given: CorrectionCheckInput, whole: Any, place: Tokens, patched: set[Tokens]) -> bool:
@@ -191,8 +185,8 @@ def _is_introduced(given: CorrectionCheckInput, whole: Any, place: Tokens, patch
     return is_patched and not is_same_json(resolve(given.result, place), resolve(whole, place))
 
 
-def _violation(error: jsonschema_rs.ValidationError) -> CorrectionProblem:
-    reason, place = error.message[:MAX_REASON], format_pointer(error.instance_path)
+def _problem_of(violation: Violation) -> CorrectionProblem:
+    reason, place = violation.message[:MAX_REASON], format_pointer(violation.place)
     return CorrectionProblem(place=place, reason=f"Schema violation: {reason}", reason_zh=f"不符合 schema：{reason}")
 
 
@@ -224,7 +218,7 @@ class _ValueCounter:
         """Compare the original and the corrected value, recursively."""
         if isinstance(original, dict) and isinstance(corrected, dict):
             for name in original | corrected:
-                self.add(original.get(name, ABSENT), corrected.get(name, ABSENT), f"{field}/{escape_pointer(name)}")
+                self.add(original.get(name, ABSENT), corrected.get(name, ABSENT), f"{field}/{escape_token(name)}")
         elif isinstance(original, list) and isinstance(corrected, list):
             for index in range(max(len(original), len(corrected))):
                 one, other = (part[index] if index < len(part) else ABSENT for part in (original, corrected))
@@ -253,7 +247,7 @@ def _leaves(value: Any, field: str) -> Iterator[str]:
     """The field of each string, number, boolean and null; empty objects and lists have none."""
     if isinstance(value, dict):
         for name, inner in value.items():
-            yield from _leaves(inner, f"{field}/{escape_pointer(name)}")
+            yield from _leaves(inner, f"{field}/{escape_token(name)}")
     elif isinstance(value, list):
         for inner in value:
             yield from _leaves(inner, f"{field}/*")

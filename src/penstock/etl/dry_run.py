@@ -13,10 +13,11 @@ from penstock.access.domain import Caller
 from penstock.documents.ocr.provider import MARKDOWN, PAGES, Reading
 from penstock.documents.pages import Page, write_page
 from penstock.documents.postprocessor import ExtractionResult
-from penstock.etl import lifecycle, papers
+from penstock.etl import artifacts, lifecycle
 from penstock.etl.deps import Deps
-from penstock.etl.domain import Rule
+from penstock.etl.domain import EtlTask, Rule
 from penstock.etl.errors import DryRunTimedOut, OcrResultMissing
+from penstock.kernel.db import Tx
 
 PREFIX = "etl_tries/"
 MAX_SAMPLE_CHARS = 1_000_000
@@ -34,7 +35,7 @@ class RuleSample:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DryRunDesk:
+class DryRunContext:
     """A stage context that ignores progress."""
 
     folder: str
@@ -47,20 +48,27 @@ class DryRunDesk:
         """Ignore it: a dry run is never resumed."""
 
 
-async def try_rule(deps: Deps, caller: Caller, rule_id: int, sample: RuleSample) -> tuple[Rule, ExtractionResult]:
-    """Apply a rule to a sample; returns the rule and its result."""
-    async with deps.db.read() as tx:
-        rule = await lifecycle.get_rule_for_task(deps, tx, caller, rule_id)
+async def get_rule_and_task(
+    tx: Tx, deps: Deps, caller: Caller, rule_id: int, sample: RuleSample
+) -> tuple[Rule, EtlTask | None]:
+    """The rule to try, and the task whose OCR result is the sample, if one is."""
+    rule = await lifecycle.get_rule_for_task(tx, deps, caller, rule_id)
+    task_id = sample.task_id
+    return rule, None if task_id is None else await lifecycle.get_owned_task(tx, caller, task_id)
+
+
+async def try_rule(deps: Deps, rule: Rule, sample: RuleSample, task: EtlTask | None) -> ExtractionResult:
+    """Apply a rule to a sample."""
     folder = f"{PREFIX}{secrets.token_hex(8)}/"
     try:
-        filename, reading = await _read(deps, caller, sample, folder)
+        filename, reading = await _read(deps, sample, task, folder)
         async with asyncio.timeout(DRY_RUN_SECONDS):
-            post_processor, desk = lifecycle.get_post_processor(deps, rule), DryRunDesk(folder=folder)
-            return rule, await post_processor.shape(filename, reading, rule.body.extraction_rule, desk)
+            post_processor, context = lifecycle.get_post_processor(deps, rule), DryRunContext(folder=folder)
+            return await post_processor.extract(filename, reading, rule.body.extraction_rule, context)
     except TimeoutError as error:
         raise DryRunTimedOut(seconds=DRY_RUN_SECONDS) from error
     finally:
-        await papers.drop(deps.blobs, folder)
+        await artifacts.drop(deps.blobs, folder)
 
 
 async def delete_leftovers(deps: Deps) -> None:
@@ -73,20 +81,14 @@ async def delete_leftovers(deps: Deps) -> None:
         after = found[-1].key
 
 
-async def _read(deps: Deps, caller: Caller, sample: RuleSample, folder: str) -> tuple[str, Reading]:
-    if sample.task_id is not None:
-        return await _ocr_result(deps, caller, sample.task_id)
+async def _read(deps: Deps, sample: RuleSample, task: EtlTask | None, folder: str) -> tuple[str, Reading]:
+    if task is not None:
+        done = await artifacts.find_ocr(deps.blobs, task)
+        if done is None:
+            raise OcrResultMissing(task_id=task.id)
+        return task.filename, done.reading
     text = sample.markdown or ""
     await deps.blobs.put(folder + MARKDOWN, text.encode())
     await deps.blobs.put(folder + PAGES, write_page(Page(number=1, origin="file", markdown=text)))
     reading = Reading(markdown_key=folder + MARKDOWN, pages_key=folder + PAGES, provider_task_id="sample", page_count=1)
     return SAMPLE_NAME, reading
-
-
-async def _ocr_result(deps: Deps, caller: Caller, task_id: int) -> tuple[str, Reading]:
-    async with deps.db.read() as tx:
-        task = await lifecycle.get_owned_task(tx, caller, task_id)
-    reading = await papers.find_reading(deps.blobs, task)
-    if reading is None:
-        raise OcrResultMissing(task_id=task_id)
-    return task.filename, reading

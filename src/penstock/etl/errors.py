@@ -11,6 +11,7 @@ class EtlTaskNotFound(NotFound):
     message_zh = "任务不存在"
     hint = "List your tasks with GET /api/v1/etl/tasks."
     hint_zh = "请通过 GET /api/v1/etl/tasks 查看您的任务。"
+    terminal_hint = "`penstock etl submit` prints the ids of tasks."
 
 
 class RuleNotFound(NotFound):
@@ -21,6 +22,7 @@ class RuleNotFound(NotFound):
     message_zh = "规则 {rule_id} 不存在。"
     hint = "List the rules you can use with GET /api/v1/etl/rules."
     hint_zh = "请通过 GET /api/v1/etl/rules 查看可用的规则。"
+    terminal_hint = "`penstock etl rules` lists the rules."
 
 
 class SourceNotFound(NotFound):
@@ -31,6 +33,7 @@ class SourceNotFound(NotFound):
     message_zh = "{key} 下没有文档。"
     hint = "Upload it first, or send it with POST /api/v1/etl/upload_and_submit."
     hint_zh = "请先上传，或使用 POST /api/v1/etl/upload_and_submit 一并发送。"
+    terminal_hint = "Submit the document with `penstock etl submit FILE`."
 
 
 class SourceNotOwned(Refused):
@@ -61,6 +64,7 @@ class DefaultRuleMissing(Conflict):
     message_zh = "默认规则 {rule_id} 不存在。"
     hint = "Send a rule_id, or set ETL_GLOBAL_RULE_ID to one of GET /api/v1/etl/rules."
     hint_zh = "请指定 rule_id，或将 ETL_GLOBAL_RULE_ID 设为 GET /api/v1/etl/rules 中的规则。"
+    terminal_hint = "Give a rule with --rule, or set ETL_GLOBAL_RULE_ID to one that `penstock etl rules` lists."
 
 
 class RuleRequired(Invalid):
@@ -71,6 +75,7 @@ class RuleRequired(Invalid):
     message_zh = "必须提供 rule_id：未配置默认规则。"
     hint = "Send one of GET /api/v1/etl/rules, or set ETL_GLOBAL_RULE_ENABLED."
     hint_zh = "请指定 GET /api/v1/etl/rules 中的规则，或设置 ETL_GLOBAL_RULE_ENABLED。"
+    terminal_hint = "Give a rule with --rule: `penstock etl rules` lists them. Or set ETL_GLOBAL_RULE_ENABLED."
 
 
 class BadRule(Invalid):
@@ -84,7 +89,7 @@ class BadRule(Invalid):
 
 
 class SystemRule(Refused):
-    """System rules cannot be changed or deleted."""
+    """System rules have no owner, and cannot be changed or deleted."""
 
     code = "SYSTEM_RULE"
     message = "Rule {rule_id} is a system rule and cannot be changed."
@@ -121,6 +126,9 @@ class EtlTaskRunning(Conflict):
     message_zh = "任务 {task_id} 正在进行（{status}）。"
     hint = "Cancel a running task with ?force=true. A task that has ended can be retried or deleted."
     hint_zh = "可用 ?force=true 取消运行中的任务。已结束的任务可以重试或删除。"
+    terminal_hint = (
+        "Cancel a running task with `penstock etl cancel TASK --force`. A task that has ended can be retried."
+    )
 
 
 class EtlTaskAlreadyEnded(Conflict):
@@ -131,6 +139,7 @@ class EtlTaskAlreadyEnded(Conflict):
     message_zh = "任务 {task_id} 已是 {status}。"
     hint = "A failed or cancelled task can be retried; a completed one with force."
     hint_zh = "失败或已取消的任务可以重试；已完成的任务需加 force。"
+    terminal_hint = "A failed or cancelled task can be retried; a completed one with --force."
 
 
 class OcrResultMissing(Conflict):
@@ -204,6 +213,16 @@ class QueueFull(TooMany):
     message_zh = "队列已满：{most} 个任务正在进行。"
     hint = "Retry later, or raise ETL_QUEUE_SIZE."
     hint_zh = "请稍后重试，或提高 ETL_QUEUE_SIZE。"
+
+
+class QueueShareFull(TooMany):
+    """The maximum number of active tasks of one user is reached."""
+
+    code = "QUEUE_SHARE_FULL"
+    message = "Your share of the queue is full: {most} of your tasks are active."
+    message_zh = "您在队列中的份额已满：您有 {most} 个任务正在进行。"
+    hint = "Retry later, or raise ETL_QUEUE_SHARE."
+    hint_zh = "请稍后重试，或提高 ETL_QUEUE_SHARE。"
 
 
 class StageTimedOut(Unavailable):

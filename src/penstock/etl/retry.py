@@ -6,20 +6,20 @@ from `mineru` repeats OCR without them; a retry from `postprocess` makes no OCR 
 
 from dataclasses import dataclass, replace
 
+from penstock.access import audit
 from penstock.access.domain import Caller
-from penstock.etl import lifecycle, papers, runs
+from penstock.etl import artifacts, lifecycle, review_requests
 from penstock.etl.deps import Deps
-from penstock.etl.domain import CHINESE_TEXTS, ETL_TASK, FROM_STAGE, EtlTask, Phase, Stage, Status
+from penstock.etl.domain import ETL_TASK, FROM_STAGE, REVIEW, EtlTask, Phase, Stage, Status
 from penstock.etl.errors import EtlTaskAlreadyEnded, EtlTaskRunning, OcrResultMissing
 from penstock.etl.store import tasks
+from penstock.kernel.blobs import Blobs
 from penstock.kernel.db import Tx
 from penstock.kernel.json_object import JsonObject
 
-# Metadata that a retry drops: the last error, cache outcomes, and, when OCR runs again, what OCR reported.
-ERROR_METADATA = frozenset(
-    {"error_stage", "error_code", "hint", CHINESE_TEXTS, "attempt_ocr", "attempt_postprocess", lifecycle.WAITS}
-)
-CACHE_METADATA = frozenset({papers.CACHE, papers.FORCE})
+# Metadata that a retry drops: the last error, its review, cache outcomes, and, when OCR runs again, what OCR reported.
+ERROR_METADATA = lifecycle.ERROR_METADATA | {"attempt_ocr", "attempt_postprocess", lifecycle.WAITS, REVIEW}
+CACHE_METADATA = frozenset({artifacts.CACHE, artifacts.FORCE})
 OCR_METADATA = frozenset({"artifact_mineru_markdown_key", "provider_task_id", "page_count", "pages_done", "ocr"})
 
 
@@ -34,40 +34,47 @@ class RetryOptions:
     force: bool = False
 
 
-async def retry_task(deps: Deps, caller: Caller, task_id: int, options: RetryOptions) -> EtlTask:
-    """Open the next run of a task that has ended."""
-    async with deps.db.read() as tx:
-        ended = await lifecycle.get_owned_task(tx, caller, task_id)
-    verb = _check_retryable(ended, options)
-    phase = await _first_phase(deps, ended, options.from_stage)
-    async with deps.db.tx(actor=caller.name) as tx:
-        await lifecycle.check_queue_capacity(deps, tx)
-        next_run = _next_run(tx, ended, phase, options)
-        await deps.queue.enqueue(tx, lifecycle.stage_job(deps, next_run, phase))
-        if not await tasks.move_task(tx, ended, next_run):
-            raise EtlTaskRunning(task_id=task_id, status=Status.PENDING.value)
-        await lifecycle.record_submitted(tx, next_run, before=ended.status, verb=verb)
-    await runs.show_soon(deps, next_run)
+async def get_ended_task(tx: Tx, caller: Caller, task_id: int, options: RetryOptions) -> EtlTask:
+    """The task to retry; raises if it is active, or is completed and `force` is not given."""
+    row = await lifecycle.get_owned_task(tx, caller, task_id)
+    _retry_verb(row, options)
+    return row
+
+
+async def find_first_phase(blobs: Blobs, ended: EtlTask, options: RetryOptions) -> Phase:
+    """Where the next run starts: after OCR if its artifacts exist, unless the caller asks for OCR."""
+    stage = options.from_stage
+    if stage is not Stage.OCR and await artifacts.find_ocr(blobs, ended) is not None:
+        return Phase.POSTPROCESS
+    if stage is Stage.POSTPROCESS:
+        raise OcrResultMissing(task_id=ended.id)
+    await artifacts.get_source(blobs, ended.s3_key)
+    return Phase.OCR
+
+
+async def retry_task(
+    tx: Tx, deps: Deps, caller: Caller, ended: EtlTask, phase: Phase, options: RetryOptions
+) -> EtlTask:
+    """Open the next run of a task that has ended, if it is still as it was read; it starts at `phase`."""
+    verb = _retry_verb(ended, options)
+    await lifecycle.check_queue_capacity(tx, deps, caller, owner=ended.user_id)
+    next_run = _next_run(tx, ended, phase, options)
+    await deps.queue.enqueue(tx, lifecycle.stage_job(deps, next_run, phase))
+    if not await tasks.move_task(tx, ended, next_run):
+        raise EtlTaskRunning(task_id=ended.id, status=Status.PENDING.value)
+    review_requests.withdraw(tx, ended)
+    await lifecycle.record_submitted(tx, next_run, before=ended.status, verb=verb)
+    await audit.record(tx, caller, "etl.retry", f"etl:{ended.id}", run=next_run.run, stage=lifecycle.STAGES[phase])
     return next_run
 
 
-def _check_retryable(row: EtlTask, options: RetryOptions) -> str:
+def _retry_verb(row: EtlTask, options: RetryOptions) -> str:
     if not row.is_final:
         raise EtlTaskRunning(task_id=row.id, status=row.status.value)
     verb = "redo" if options.force else "retry"
     if not ETL_TASK.may(verb, row.status):
         raise EtlTaskAlreadyEnded(task_id=row.id, status=row.status.value)
     return verb
-
-
-async def _first_phase(deps: Deps, ended: EtlTask, stage: Stage | None) -> Phase:
-    """Where the next run starts: after OCR if its artifacts exist, unless the caller asks for OCR."""
-    if stage is not Stage.OCR and await papers.find_reading(deps.blobs, ended) is not None:
-        return Phase.POSTPROCESS
-    if stage is Stage.POSTPROCESS:
-        raise OcrResultMissing(task_id=ended.id)
-    await papers.get_source(deps.blobs, ended.s3_key)
-    return Phase.OCR
 
 
 def _next_run(tx: Tx, ended: EtlTask, phase: Phase, options: RetryOptions) -> EtlTask:
@@ -90,9 +97,9 @@ def _next_run(tx: Tx, ended: EtlTask, phase: Phase, options: RetryOptions) -> Et
 
 def _cache_metadata(ended: EtlTask, options: RetryOptions) -> JsonObject:
     """Cache metadata of the next run: the cache key of the pages that it reuses, and `force`."""
-    ocr = ended.metadata.get(papers.CACHE, {}).get(Phase.OCR)
+    ocr = ended.metadata.get(artifacts.CACHE, {}).get(Phase.OCR)
     reuses_pages = ocr is not None and options.from_stage is not Stage.OCR
     return {
-        **({papers.CACHE: {Phase.OCR.value: ocr}} if reuses_pages else {}),
-        **({papers.FORCE: True} if options.force else {}),
+        **({artifacts.CACHE: {Phase.OCR.value: ocr}} if reuses_pages else {}),
+        **({artifacts.FORCE: True} if options.force else {}),
     }

@@ -1,8 +1,8 @@
 """Review: a person corrects values of a result, or confirms that the result is right.
 
 A review belongs to the run whose result is current; a retry makes a new result without a review. The corrected result
-is checked in the sandbox, so before any transaction. A concurrent change raises the review's revision: then the check
-is repeated with the new state.
+is checked in the sandbox, so between two transactions: `load`, check, `save`. A concurrent change raises the review's
+revision: then nothing is saved, and the caller repeats the check with the new state.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import msgspec
 
 from penstock.access import audit
 from penstock.access.domain import Caller
-from penstock.etl import correction_check, lifecycle, papers
+from penstock.etl import artifacts, correction_check, lifecycle
 from penstock.etl.correction_check import CorrectionCheckResult, CorrectionPatch, apply_corrections, check_corrections
 from penstock.etl.deps import Deps
 from penstock.etl.domain import EtlTask, Mode, Rule, Status
@@ -40,7 +40,11 @@ from penstock.etl.domain.review import (
     ValueCounts,
 )
 from penstock.etl.errors import ArtifactNotReady
-from penstock.etl.json_pointer import (
+from penstock.etl.store import reviews, rules
+from penstock.kernel.blobs import BlobTooLarge
+from penstock.kernel.db import Tx
+from penstock.kernel.errors import Invalid
+from penstock.kernel.json_schema.pointers import (
     BadPointer,
     Tokens,
     find_overlap,
@@ -48,12 +52,8 @@ from penstock.etl.json_pointer import (
     parse_pointer,
     self_and_ancestors,
 )
-from penstock.etl.store import reviews, rules
-from penstock.kernel.blobs import BlobTooLarge
-from penstock.kernel.db import Tx
-from penstock.kernel.errors import Invalid
+from penstock.kernel.private_folder import make_private_folder
 
-ATTEMPTS = 10  # to check and save without a concurrent change
 AUDITED_POINTERS = 100  # pointers listed in an audit log entry
 
 
@@ -81,7 +81,7 @@ class ReviewResult:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _ReviewState:
+class ReviewState:
     """What a review is based on."""
 
     task: EtlTask
@@ -91,75 +91,133 @@ class _ReviewState:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _ReviewChange:
-    """New corrections, the ids of those that they supersede, and the outcome of the check."""
+class ReviewChange:
+    """New corrections, and the ids of those that they supersede."""
 
     new: Sequence[NewCorrection]
     superseded: set[int]
-    checked: CorrectionCheckResult
 
 
-async def correct(deps: Deps, caller: Caller, task_id: int, given: ReviewInput) -> ReviewResult:
-    """Store a review of the result of a completed task."""
-    _validate_input(given)
-    for _ in range(ATTEMPTS):
-        state = await _load(deps, caller, task_id)
-        known = {(one.pointer, one.corrected, one.note, one.created_by) for one in _final_corrections(state.active)}
-        new = [one for one in given.corrections if (one.pointer, one.value, one.note, caller.name) not in known]
-        if not new and given.reviewed in {None, _is_whole(state.review)}:
-            return _result(state, state.review, given, state.active)
-        superseded = _find_superseded(state.active, new)
-        active = [one for one in state.active if one.id not in superseded]
-        checked = await _check(deps, state, active, new)
-        if checked.problems:
-            raise BadCorrections(problems=checked.problems)
-        saved = await _save(deps, caller, state, given, _ReviewChange(new=new, superseded=superseded, checked=checked))
-        if saved is not None:
-            return saved
-    raise ReviewBusy(task_id=task_id)
+async def load(tx: Tx, caller: Caller, task_id: int) -> ReviewState:
+    """What a review of a completed task is based on."""
+    task = await _get_completed(tx, caller, task_id)
+    rule = await rules.get_rule_version(tx, task.rule_id, task.rule_version)
+    # The revision first, so that any later change shows as another revision when saving.
+    review = await reviews.find_review(tx, task_id=task_id, run=task.run)
+    active = await reviews.list_active_corrections(tx, task_id=task_id, run=task.run)
+    return ReviewState(task=task, rule=rule, review=review, active=active)
 
 
-async def withdraw(deps: Deps, caller: Caller, task_id: int, correction_id: int) -> None:
-    """Withdraw a correction; the original, or an earlier correction of an enclosing value, applies again."""
-    for _ in range(ATTEMPTS):
-        state = await _load(deps, caller, task_id)
-        async with deps.db.read() as tx:
-            found = await reviews.find_correction(tx, task_id, correction_id)
-        if found is None:
-            raise CorrectionNotFound(task_id=task_id, correction_id=correction_id)
-        if found.withdrawn_at is not None:
-            return
-        if not found.is_active or found.run != state.task.run:
-            raise CorrectionNotActive(correction_id=correction_id)
-        left = [one for one in state.active if one.id != correction_id]
-        checked = await _check(deps, state, left, [])
-        if checked.problems:
-            raise CorrectionRequired(correction_id=correction_id, **checked.problems[0].message_values)
-        if await _save_withdrawal(deps, caller, state, found, checked):
-            return
-    raise ReviewBusy(task_id=task_id)
+def plan_change(caller: Caller, state: ReviewState, given: ReviewInput) -> ReviewChange | None:
+    """What the input changes; None if nothing."""
+    known = {(one.pointer, one.corrected, one.note, one.created_by) for one in _final_corrections(state.active)}
+    new = [one for one in given.corrections if (one.pointer, one.value, one.note, caller.name) not in known]
+    if not new and given.reviewed in {None, _is_whole(state.review)}:
+        return None
+    return ReviewChange(new=new, superseded=_find_superseded(state.active, new))
 
 
-async def list_of_task(deps: Deps, caller: Caller, task_id: int, *, before: int | None, limit: int) -> ReviewResult:
+def unchanged(state: ReviewState, given: ReviewInput) -> ReviewResult:
+    """The result of an input that changes nothing."""
+    return _result(state, state.review, given, state.active)
+
+
+async def check_change(deps: Deps, state: ReviewState, change: ReviewChange) -> CorrectionCheckResult:
+    """Check the corrected result in the sandbox."""
+    active = [one for one in state.active if one.id not in change.superseded]
+    checked = await _check(deps, state, await _load_result(deps, state.task), active, change.new)
+    if checked.problems:
+        raise BadCorrections(problems=checked.problems)
+    return checked
+
+
+async def check_answer(deps: Deps, state: ReviewState, answer: NewCorrection) -> CorrectionCheckResult:
+    """Check an answer that replaces the result of a failed task, which has none."""
+    checked = await _check(deps, state, b"{}", [], [answer])
+    if checked.problems:
+        raise BadCorrections(problems=checked.problems)
+    return checked
+
+
+async def save(
+    tx: Tx,
+    caller: Caller,
+    state: ReviewState,
+    given: ReviewInput,
+    change: ReviewChange,
+    checked: CorrectionCheckResult,
+) -> ReviewResult | None:
+    """Store a checked change; None after a concurrent review, retry or removal."""
+    task = state.task
+    if not await _claim_unchanged(tx, state):
+        return None
+    if await reviews.count_of_task(tx, task.id) + len(change.new) > MAX_CORRECTIONS_PER_TASK:
+        raise CorrectionsFull(task_id=task.id, most=MAX_CORRECTIONS_PER_TASK)
+    await reviews.move_superseded(tx, change.superseded)
+    made = _new_corrections(tx, task, change, checked)
+    numbers = await reviews.insert_corrections(tx, made)
+    made = [replace(one, id=number) for one, number in zip(made, numbers, strict=True)]
+    review = await _save_review(tx, state, checked, given.reviewed)
+    pointers = [one.pointer for one in made[:AUDITED_POINTERS]]
+    detail = {"run": task.run, "corrections": len(made), "pointers": pointers, "reviewed": review.is_whole}
+    await audit.record(tx, caller, "etl.correct", f"etl:{task.id}", **detail)
+    return _result(state, review, given, [*state.active, *made], is_new=bool(made))
+
+
+async def find_withdrawable(tx: Tx, state: ReviewState, correction_id: int) -> Correction | None:
+    """The correction to withdraw; None if it is withdrawn already."""
+    found = await reviews.find_correction(tx, state.task.id, correction_id)
+    if found is None:
+        raise CorrectionNotFound(task_id=state.task.id, correction_id=correction_id)
+    if found.withdrawn_at is not None:
+        return None
+    if not found.is_active or found.run != state.task.run:
+        raise CorrectionNotActive(correction_id=correction_id)
+    return found
+
+
+async def check_withdrawal(deps: Deps, state: ReviewState, one: Correction) -> CorrectionCheckResult:
+    """Check the result without a correction in the sandbox."""
+    left = [other for other in state.active if other.id != one.id]
+    checked = await _check(deps, state, await _load_result(deps, state.task), left, [])
+    if checked.problems:
+        raise CorrectionRequired(correction_id=one.id, **checked.problems[0].message_values)
+    return checked
+
+
+async def save_withdrawal(
+    tx: Tx, caller: Caller, state: ReviewState, one: Correction, checked: CorrectionCheckResult
+) -> bool:
+    """Store a checked withdrawal; False after a concurrent change."""
+    if not await _claim_unchanged(tx, state):
+        return False
+    await reviews.move_withdrawn(tx, one.id)
+    await _save_review(tx, state, checked, None)
+    detail = {"run": one.run, "correction_id": one.id, "pointer": one.pointer}
+    await audit.record(tx, caller, "etl.withdraw_correction", f"etl:{one.task_id}", **detail)
+    return True
+
+
+async def list_of_task(tx: Tx, caller: Caller, task_id: int, *, before: int | None, limit: int) -> ReviewResult:
     """All corrections of a task, newest first: of every run, including superseded and withdrawn ones."""
-    async with deps.db.read() as tx:
-        task = await lifecycle.get_owned_task(tx, caller, task_id)
-        review = await reviews.find_review(tx, task_id=task_id, run=task.run)
-        found = await reviews.list_of_task(tx, task_id, before=before, limit=limit)
+    task = await lifecycle.get_owned_task(tx, caller, task_id)
+    review = await reviews.find_review(tx, task_id=task_id, run=task.run)
+    found = await reviews.list_of_task(tx, task_id, before=before, limit=limit)
     return ReviewResult(task=task, review=review, corrections=found)
 
 
-async def corrected_result(deps: Deps, caller: Caller, task_id: int) -> bytes | None:
-    """The result with its active corrections applied; None if there are none."""
-    async with deps.db.read() as tx:
-        task = await _get_completed(tx, caller, task_id)
-        active = await reviews.list_active_corrections(tx, task_id=task_id, run=task.run)
-    if not active:
-        return None
+async def get_corrected(tx: Tx, caller: Caller, task_id: int) -> tuple[EtlTask, list[Correction]]:
+    """A completed task and the active corrections of its result."""
+    task = await _get_completed(tx, caller, task_id)
+    return task, await reviews.list_active_corrections(tx, task_id=task_id, run=task.run)
+
+
+async def apply_active(deps: Deps, task: EtlTask, active: Sequence[Correction]) -> bytes:
+    """The result with these corrections applied."""
     return await asyncio.to_thread(_apply, await _load_result(deps, task), active)
 
 
-def _validate_input(given: ReviewInput) -> None:
+def validate_input(given: ReviewInput) -> None:
     """Raise on errors that are visible without the result."""
     corrections = given.corrections
     if not corrections and given.reviewed is None:
@@ -216,29 +274,19 @@ async def _get_completed(tx: Tx, caller: Caller, task_id: int) -> EtlTask:
     return task
 
 
-async def _load(deps: Deps, caller: Caller, task_id: int) -> _ReviewState:
-    async with deps.db.read() as tx:
-        task = await _get_completed(tx, caller, task_id)
-        rule = await rules.get_rule_version(tx, task.rule_id, task.rule_version)
-        # The revision first, so that any later change shows as another revision when saving.
-        review = await reviews.find_review(tx, task_id=task_id, run=task.run)
-        active = await reviews.list_active_corrections(tx, task_id=task_id, run=task.run)
-    return _ReviewState(task=task, rule=rule, review=review, active=active)
-
-
 async def _load_result(deps: Deps, task: EtlTask) -> bytes:
     try:
-        return await deps.blobs.get(papers.result_key(task), max_bytes=MAX_RESULT_BYTES)
+        return await deps.blobs.get(artifacts.result_key(task), max_bytes=MAX_RESULT_BYTES)
     except BlobTooLarge as error:
         raise ResultNotReviewable(task_id=task.id, reason=f"it has {error.values['size_bytes']} bytes") from error
 
 
 async def _check(
-    deps: Deps, state: _ReviewState, active: Sequence[Correction], new: Sequence[NewCorrection]
+    deps: Deps, state: ReviewState, result: bytes, active: Sequence[Correction], new: Sequence[NewCorrection]
 ) -> CorrectionCheckResult:
     body = state.rule.body
     check_input = {
-        "result": msgspec.Raw(await _load_result(deps, state.task)),
+        "result": msgspec.Raw(result),
         "json_schema": None if body.postprocess_mode is Mode.SKIP else body.json_schema,  # skip rules do not validate
         "active": [{"pointer": one.pointer, "value": msgspec.Raw(one.corrected.encode())} for one in active],
         "new": [{"pointer": one.pointer, "value": msgspec.Raw(one.value.encode())} for one in new],
@@ -256,7 +304,7 @@ async def _check(
 @asynccontextmanager
 async def _temporary_file(folder: Path, content: bytes) -> AsyncIterator[Path]:
     """A file with this content, deleted at the end of the block."""
-    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+    await asyncio.to_thread(make_private_folder, folder)
     path = folder / f"{secrets.token_hex(8)}.part"
     try:
         await asyncio.to_thread(path.write_bytes, content)
@@ -265,42 +313,7 @@ async def _temporary_file(folder: Path, content: bytes) -> AsyncIterator[Path]:
         await asyncio.to_thread(path.unlink, missing_ok=True)
 
 
-async def _save(
-    deps: Deps, caller: Caller, state: _ReviewState, given: ReviewInput, change: _ReviewChange
-) -> ReviewResult | None:
-    """Store the change; None after a concurrent review, retry or removal."""
-    task = state.task
-    async with deps.db.tx(actor=caller.name) as tx:
-        if not await _claim_unchanged(tx, state):
-            return None
-        if await reviews.count_of_task(tx, task.id) + len(change.new) > MAX_CORRECTIONS_PER_TASK:
-            raise CorrectionsFull(task_id=task.id, most=MAX_CORRECTIONS_PER_TASK)
-        await reviews.move_superseded(tx, change.superseded)
-        made = _new_corrections(tx, task, change)
-        numbers = await reviews.insert_corrections(tx, made)
-        made = [replace(one, id=number) for one, number in zip(made, numbers, strict=True)]
-        review = await _save_review(tx, state, change.checked, given.reviewed)
-        pointers = [one.pointer for one in made[:AUDITED_POINTERS]]
-        detail = {"run": task.run, "corrections": len(made), "pointers": pointers, "reviewed": review.is_whole}
-        await audit.record(tx, caller, "etl.correct", f"etl:{task.id}", **detail)
-    return _result(state, review, given, [*state.active, *made], is_new=bool(made))
-
-
-async def _save_withdrawal(
-    deps: Deps, caller: Caller, state: _ReviewState, one: Correction, checked: CorrectionCheckResult
-) -> bool:
-    """Store the withdrawal; False after a concurrent change."""
-    async with deps.db.tx(actor=caller.name) as tx:
-        if not await _claim_unchanged(tx, state):
-            return False
-        await reviews.move_withdrawn(tx, one.id)
-        await _save_review(tx, state, checked, None)
-        detail = {"run": one.run, "correction_id": one.id, "pointer": one.pointer}
-        await audit.record(tx, caller, "etl.withdraw_correction", f"etl:{one.task_id}", **detail)
-    return True
-
-
-async def _claim_unchanged(tx: Tx, state: _ReviewState) -> bool:
+async def _claim_unchanged(tx: Tx, state: ReviewState) -> bool:
     """Lock the task; returns whether the task and its review are as they were loaded."""
     if not await reviews.claim_completed(tx, state.task):
         return False
@@ -308,7 +321,7 @@ async def _claim_unchanged(tx: Tx, state: _ReviewState) -> bool:
     return (now and now.revision) == (state.review and state.review.revision)
 
 
-def _new_corrections(tx: Tx, task: EtlTask, change: _ReviewChange) -> list[Correction]:
+def _new_corrections(tx: Tx, task: EtlTask, change: ReviewChange, checked: CorrectionCheckResult) -> list[Correction]:
     return [
         Correction(
             id=0,  # assigned by the database
@@ -326,11 +339,11 @@ def _new_corrections(tx: Tx, task: EtlTask, change: _ReviewChange) -> list[Corre
             created_at=tx.now,
             created_by=tx.actor,
         )
-        for one, value in zip(change.new, change.checked.values, strict=True)
+        for one, value in zip(change.new, checked.values, strict=True)
     ]
 
 
-async def _save_review(tx: Tx, state: _ReviewState, checked: CorrectionCheckResult, reviewed: bool | None) -> Review:
+async def _save_review(tx: Tx, state: ReviewState, checked: CorrectionCheckResult, reviewed: bool | None) -> Review:
     """Store the next revision of the review."""
     before, after = state.review, _next_review(tx, state, checked, reviewed)
     if before is None:
@@ -340,7 +353,7 @@ async def _save_review(tx: Tx, state: _ReviewState, checked: CorrectionCheckResu
     return after
 
 
-def _next_review(tx: Tx, state: _ReviewState, checked: CorrectionCheckResult, reviewed: bool | None) -> Review:
+def _next_review(tx: Tx, state: ReviewState, checked: CorrectionCheckResult, reviewed: bool | None) -> Review:
     task = state.task
     before = state.review or Review(
         id=0,  # assigned by the database
@@ -361,7 +374,7 @@ def _next_review(tx: Tx, state: _ReviewState, checked: CorrectionCheckResult, re
 
 
 def _result(
-    state: _ReviewState, review: Review | None, given: ReviewInput, known: Sequence[Correction], *, is_new: bool = False
+    state: ReviewState, review: Review | None, given: ReviewInput, known: Sequence[Correction], *, is_new: bool = False
 ) -> ReviewResult:
     """The requested corrections as they are now."""
     latest = {one.pointer: one for one in known}

@@ -1,11 +1,11 @@
-"""Rules as JSON files with the fields of POST /rules. A rule without a name is named after its file."""
+"""Rules as JSON files (ETL_RULES_DIR) with the fields of POST /rules. A rule without a name is named after its file."""
 
 from itertools import islice
 from pathlib import Path
 
 import msgspec
 
-from penstock.etl.domain import Mode, RuleBody, Strategy
+from penstock.etl.domain import Mode, ReviewPolicy, RuleBody, Strategy
 from penstock.etl.errors import BadRule
 from penstock.kernel.json_object import JsonObject
 
@@ -23,6 +23,7 @@ class _RuleFile(msgspec.Struct, forbid_unknown_fields=True):
     postprocess_mode: Mode = Mode.LLM
     postprocess_strategy: Strategy | None = None
     options: JsonObject = msgspec.field(default_factory=dict)
+    review: ReviewPolicy | None = None
 
 
 def list_files(folder: Path) -> list[Path]:

@@ -5,20 +5,19 @@ nor exhaust memory. Nothing is ever fetched: a `$ref` must point into the schema
 are Rust regular expressions with linear run time: no look-around, no back-references.
 """
 
-from collections.abc import Iterator
-from typing import Any
 from unicodedata import category
 
-import jsonschema_rs
 import msgspec
 
 from penstock.documents.extract.fields.schema import UnusableSchema, parse_schema
 from penstock.documents.extract.llm.options import options_error
-from penstock.documents.json_schema import bounded_validator
 from penstock.etl.domain import Mode, RuleBody
 from penstock.etl.errors import BadRule
 from penstock.kernel.errors import Invalid
 from penstock.kernel.json_object import JsonObject
+from penstock.kernel.json_schema.cost import find_schema_problem
+from penstock.kernel.json_schema.validation import InvalidSchema, check_schema
+from penstock.kernel.json_schema.walk import levels, refers_outside
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.sandbox.limits import SandboxLimits
 
@@ -35,11 +34,13 @@ JOINERS = frozenset("\u200c\u200d")  # used inside Persian words and between the
 TAGS = range(0xE0020, 0xE0080)  # used in the flags of some regions
 INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})  # control, format, line separator, private use
 VISIBLE = "LNPS"  # letters, numbers, punctuation, symbols; Cn may be newer than this Python's Unicode tables
-REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 async def validate_rule(body: RuleBody, sandbox: Sandbox) -> None:
-    """Raise `BadRule` if a rule is inconsistent, too large, or its schema is invalid. Every mode but skip needs one."""
+    """Raise `BadRule` if a rule is inconsistent, too large, or its schema is invalid.
+
+    Every mode but skip needs a schema. A skip rule may carry any: it is stored and ignored until the mode changes.
+    """
     reason = _body_error(body)
     if reason is None and body.json_schema:
         reason = await schema_error(body.json_schema, sandbox, mode=body.postprocess_mode)
@@ -50,9 +51,9 @@ async def validate_rule(body: RuleBody, sandbox: Sandbox) -> None:
 async def schema_error(schema: JsonObject, sandbox: Sandbox, *, mode: Mode = Mode.LLM) -> str | None:
     """Why a schema is invalid for a post-processing mode, or None if it is valid."""
     encoded = msgspec.json.encode(schema)
-    shape_error = _shape_error(schema, len(encoded))
-    if shape_error is not None:
-        return shape_error
+    error = _size_error(schema, len(encoded)) or (None if mode is Mode.SKIP else _shape_error(schema))
+    if error is not None or mode is Mode.SKIP:
+        return error
     try:
         found = await sandbox.run(find_schema_error, encoded, mode is Mode.FIELDS, limits=LIMITS)
     except Invalid as error:  # it exceeded its time or memory limit
@@ -64,13 +65,13 @@ def find_schema_error(encoded: bytes, for_fields: bool) -> str:
     """Why this is not a valid JSON Schema; empty if it is. Runs in the sandbox."""
     schema = msgspec.json.decode(encoded)
     try:
-        bounded_validator(schema).is_valid({})  # validate once: some schemas compile but recurse without end
+        check_schema(schema)
         if for_fields:
             parse_schema(schema)
     except UnusableSchema as flaw:
         return f"json_schema is not usable with postprocess_mode fields: {flaw}"[:MAX_REASON]
-    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as error:
-        place = "".join(f"/{step}" for step in getattr(error, "instance_path", ()))
+    except InvalidSchema as error:
+        place = "".join(f"/{step}" for step in error.place)
         return f"json_schema is not a valid JSON Schema{' at ' + place if place else ''}: {error.message}"[:MAX_REASON]
     return ""
 
@@ -86,7 +87,17 @@ def _body_error(body: RuleBody) -> str | None:
         return f"options are longer than {MAX_OPTIONS_BYTES} bytes"
     if not body.json_schema and body.postprocess_mode is not Mode.SKIP:
         return f"json_schema is required when postprocess_mode is {body.postprocess_mode}"
+    if body.review is not None and (reason := _review_error(body)) is not None:
+        return reason
     return options_error(body.options) if body.postprocess_mode is Mode.LLM else None
+
+
+def _review_error(body: RuleBody) -> str | None:
+    """Why the tasks module would not take the schema of a review's task; it refuses more than post-processors do."""
+    if body.postprocess_mode is Mode.SKIP or body.json_schema is None:
+        return "review needs a json_schema, which says what an answer looks like"
+    problem = find_schema_problem(body.json_schema)
+    return None if problem is None else f"json_schema cannot be the result_schema of a review: {problem}"
 
 
 def _is_printable(name: str) -> bool:
@@ -95,28 +106,17 @@ def _is_printable(name: str) -> bool:
     return any(kind[0] in VISIBLE or kind == "Cn" for kind in kinds) and not INVISIBLE.intersection(kinds)
 
 
-def _shape_error(schema: JsonObject, size_bytes: int) -> str | None:
+def _size_error(schema: JsonObject, size_bytes: int) -> str | None:
     if size_bytes > MAX_SCHEMA_BYTES:
         return f"json_schema is longer than {MAX_SCHEMA_BYTES} bytes"
+    if any(depth == MAX_SCHEMA_DEPTH for depth, _ in enumerate(levels(schema))):
+        return f"json_schema is nested more than {MAX_SCHEMA_DEPTH} levels deep"
+    return None
+
+
+def _shape_error(schema: JsonObject) -> str | None:
     if schema.get("type") != "object":
         return 'json_schema must have "type": "object"'
-    level: list[Any] = [schema]
-    for _ in range(MAX_SCHEMA_DEPTH):
-        if any(map(_refers_outside, level)):
-            return "a $ref in json_schema must point into the schema itself, like #/$defs/name"
-        level = [inner for part in level for inner in _children(part)]
-        if not level:
-            return None
-    return f"json_schema is nested more than {MAX_SCHEMA_DEPTH} levels deep"
-
-
-def _refers_outside(part: Any) -> bool:
-    if not isinstance(part, dict):
-        return False
-    named = (part.get(word) for word in REFERENCES)
-    return any(isinstance(reference, str) and not reference.startswith("#") for reference in named)
-
-
-def _children(part: Any) -> Iterator[Any]:
-    held = part.values() if isinstance(part, dict) else part
-    return (inner for inner in held if isinstance(inner, dict | list))
+    if any(refers_outside(part) for level in levels(schema) for part in level):
+        return "a $ref in json_schema must point into the schema itself, like #/$defs/name"
+    return None

@@ -1,7 +1,8 @@
 """Upload: store a document that is sent together with its task, under a key of its own.
 
-If the task is rejected, the document is deleted again. The key is users/{user}/raw/{project}/{name}, which clients of
-the older API expect, as long as that key is free. A task that already refers to that key must find its document
+If the task is rejected, the document is deleted again; if the process dies in between, or does not learn whether its
+task was created, the document is swept after a few hours. The key is users/{user}/raw/{project}/{name}, which clients
+of the older API expect, as long as that key is free. A task that already refers to that key must find its document
 unchanged, so documents of the same name do not overwrite each other: the second gets a random suffix.
 """
 
@@ -10,9 +11,9 @@ import logging
 import re
 import secrets
 import unicodedata
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
 
@@ -20,18 +21,26 @@ from penstock.access.domain import Caller
 from penstock.documents.blob_files import file_chunks
 from penstock.etl import lifecycle
 from penstock.etl.deps import Deps
+from penstock.etl.store import tasks
+from penstock.etl.store.tasks import OrphanedUpload
 from penstock.kernel.blobs import BlobExists, BlobNotFound, why_bad_key
+from penstock.kernel.db import Tx
 from penstock.kernel.errors import Conflict, Invalid, NotFound, Refused, TooLarge, TooMany
 
 log = logging.getLogger(__name__)
 
 REJECTED = (Invalid, Refused, NotFound, Conflict, TooLarge, TooMany)  # after any of these no task was created
-SCRATCH_AGE = timedelta(days=8)  # longer than any stage runs
-SCRATCH_SUFFIXES = (".part", ".md", ".jsonl")  # copies of documents, and pages that readers merge
+SCRATCH_AGE = timedelta(hours=20)  # files in use are renewed every hour; so leftovers go within a day
+SCRATCH_SUFFIXES = (".part", ".pdf", ".md", ".jsonl")  # copies of documents, and pages that readers merge
 CLEAN_SECONDS = 3600
+ORPHAN_AGE = timedelta(minutes=10)  # of a document that is listed: a younger one may still get its task
+SWEEP_AGE = timedelta(hours=6)  # of a document that is swept: longer than any upload takes
+SWEPT_AT_ONCE = 100
 MAX_NAME_BYTES = 160  # of the 200 bytes of a key segment: names of artifacts are longer than the document's name
 MAX_SUFFIX_BYTES = 20
 DEFAULT_NAME = "document"
+
+Reserve = Callable[[str], Awaitable[bool]]  # records that a key is about to be stored; False if it is taken
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,24 +53,33 @@ class UploadedDocument:
     rule_id: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class StoredDocument:
-    """The blob key of a stored document, and the filename of its task."""
-
-    key: str
-    filename: str
+async def check_acceptable(tx: Tx, deps: Deps, caller: Caller, rule_id: int | None) -> None:
+    """Reject now what `submit` would reject later, before a large file is stored."""
+    await lifecycle.get_rule_for_task(tx, deps, caller, rule_id)
+    await lifecycle.check_queue_capacity(tx, deps, caller, owner=caller.user_id)
 
 
-@asynccontextmanager
-async def stored_document(deps: Deps, caller: Caller, document: UploadedDocument) -> AsyncIterator[StoredDocument]:
-    """Store a document whose task is created inside the block; delete it if the task is rejected."""
-    document = replace(document, filename=task_name(document.filename))
-    key = await _store(deps, caller, document)
-    try:
-        yield StoredDocument(key=key, filename=document.filename)
-    except REJECTED:
-        await deps.blobs.delete(key)
-        raise
+async def store_document(deps: Deps, caller: Caller, document: UploadedDocument, reserve: Reserve) -> str:
+    """Store a document under a free key, which `reserve` has recorded before; returns the key."""
+    folder, name = f"users/{caller.user_id}/raw/{document.project_id}", safe_name(document.filename)
+    plain, path = f"{folder}/{name}", PurePosixPath(name)
+    for key in (plain, f"{folder}/{path.stem}-{secrets.token_hex(4)}{path.suffix}"):
+        if not await _exists(deps, key) and await reserve(key):
+            with suppress(BlobExists):  # a client of the store itself was first
+                await deps.blobs.create(key, file_chunks(document.file))
+                return key
+    raise BlobExists(key=plain)
+
+
+async def list_orphans(tx: Tx, *, offset: int, limit: int) -> list[OrphanedUpload]:
+    """Documents that were uploaded a while ago and have no task, oldest first."""
+    return await tasks.list_orphans(tx, before=tx.now - ORPHAN_AGE, offset=offset, limit=limit)
+
+
+async def claim_orphans(tx: Tx) -> tuple[list[str], list[str]]:
+    """Take some documents that are old enough to be swept: the keys of all, and of those that no task has."""
+    old = [one.key for one in await tasks.list_orphans(tx, before=tx.now - SWEEP_AGE, limit=SWEPT_AT_ONCE)]
+    return old, await tasks.claim_orphans(tx, old) if old else []
 
 
 async def clean_scratch_periodically(deps: Deps) -> None:
@@ -87,7 +105,7 @@ def task_name(filename: str) -> str:
 
 
 def safe_name(filename: str) -> str:
-    """The filename sanitized: valid as one segment of a blob key in every store."""
+    """The filename with invalid characters replaced: valid as one segment of a blob key in every store."""
     last = re.split(r"[/\\]", unicodedata.normalize("NFC", filename))[-1]
     name = "".join(one if one.isprintable() else "_" for one in last).strip(" ").rstrip("~").strip(" ")
     stem, dot, suffix = name.rpartition(".")
@@ -97,31 +115,6 @@ def safe_name(filename: str) -> str:
     cut = stem.encode()[: MAX_NAME_BYTES - len(end.encode())].decode(errors="ignore").strip(" ")
     safe = f"{cut or DEFAULT_NAME}{end}"
     return safe if why_bad_key(safe) is None else DEFAULT_NAME
-
-
-async def _store(deps: Deps, caller: Caller, document: UploadedDocument) -> str:
-    """Store a document whose task is expected to be accepted; returns its key."""
-    await _check_acceptable(deps, caller, document.rule_id)
-    folder, name = f"users/{caller.user_id}/raw/{document.project_id}", safe_name(document.filename)
-    plain = f"{folder}/{name}"
-    if not await _exists(deps, plain):
-        try:
-            await deps.blobs.create(plain, file_chunks(document.file))
-        except BlobExists:  # a concurrent upload was first
-            pass
-        else:
-            return plain
-    path = PurePosixPath(name)
-    key = f"{folder}/{path.stem}-{secrets.token_hex(4)}{path.suffix}"
-    await deps.blobs.create(key, file_chunks(document.file))
-    return key
-
-
-async def _check_acceptable(deps: Deps, caller: Caller, rule_id: int | None) -> None:
-    """Reject now what `submit` would reject later, before a large file is stored."""
-    async with deps.db.read() as tx:
-        await lifecycle.get_rule_for_task(deps, tx, caller, rule_id)
-        await lifecycle.check_queue_capacity(deps, tx)
 
 
 async def _exists(deps: Deps, key: str) -> bool:

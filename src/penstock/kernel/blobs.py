@@ -9,9 +9,11 @@ Keys that differ only in case are different keys, so case-insensitive file syste
 import re
 import unicodedata
 from collections.abc import AsyncGenerator, AsyncIterable
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, runtime_checkable
 from urllib.parse import unquote
 
 from penstock.kernel.errors import Conflict, Invalid, NotFound, TooLarge, Unavailable
@@ -116,6 +118,13 @@ class BlobStat:
     key: str
     size_bytes: int
     modified_at: datetime  # when the data was written; a copy may keep the time of its source
+    etag: str | None = field(default=None, compare=False)  # names a version; it is no content hash
+
+    def is_same_version(self, other: "BlobStat") -> bool:
+        """Whether two looks at a key saw the same object. Times in whole seconds cannot tell, so they say no."""
+        if self.etag is not None and other.etag is not None:
+            return self.etag == other.etag
+        return self == other and self.modified_at.microsecond != 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,6 +203,16 @@ class Blobs(Protocol):
 
     async def check(self) -> None:
         """Health check: raise the error that a call would get now (unreachable, access denied, full)."""
+        ...
+
+
+@runtime_checkable
+class LocalFiles(Protocol):
+    """A blob store whose objects are files of this machine, so that they need not be copied to be parsed."""
+
+    def open_file(self, key: str, *, suffix: str) -> AbstractAsyncContextManager[Path | None]:
+        """A path of the object, with this suffix, for the length of a block. It keeps its content even if the object is
+        replaced or deleted meanwhile. None where the file system cannot do that."""
         ...
 
 

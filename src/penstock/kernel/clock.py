@@ -8,6 +8,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 
+def iso_millis(moment: datetime) -> str:
+    """A time as people and machines are shown it everywhere: `2026-01-01T00:00:00.000Z`, in UTC with milliseconds."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 class Clock(Protocol):
     """Tells the time and sleeps."""
 

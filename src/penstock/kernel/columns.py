@@ -1,8 +1,6 @@
 """Column types that mean the same on both databases."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 from sqlalchemy import JSON, DateTime, String, Text
@@ -11,33 +9,35 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
 
-def _identity(value: Any) -> Any:
-    return value
+class _ZonelessTime(TypeDecorator[datetime]):
+    """A UTC timestamp on SQLite, which stores no time zone: it is removed on the way in and added on the way out."""
+
+    impl = DateTime
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
+        """Remove the zone."""
+        return None if value is None else value.astimezone(UTC).replace(tzinfo=None)
+
+    def process_result_value(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
+        """Add the zone."""
+        return None if value is None else value.replace(tzinfo=UTC)
 
 
 class UtcTime(TypeDecorator[datetime]):
     """A UTC timestamp with microseconds. Naive datetimes are refused, because their meaning depends on the machine.
 
-    SQLite stores no time zone, so it is removed on the way in and added on the way out; PostgreSQL's driver keeps it.
+    PostgreSQL's driver keeps the zone, so results need no processing there: a claim reads many timestamps.
     """
 
-    impl = DateTime(timezone=True)
+    impl = DateTime(timezone=True).with_variant(_ZonelessTime(), "sqlite")
     cache_ok = True
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+    def process_bind_param(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
         """Refuse a naive datetime."""
-        if value is None:
-            return None
-        if value.tzinfo is None:
+        if value is not None and value.tzinfo is None:
             raise ValueError(f"{value} has no time zone")
-        return value if dialect.name == "postgresql" else value.astimezone(UTC).replace(tzinfo=None)
-
-    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
-        """Add the zone to SQLite's values; no processor on PostgreSQL, where a claim reads many timestamps."""
-        if dialect.name == "postgresql":
-            return None
-        plain: Callable[[Any], Any] = super().result_processor(dialect, coltype) or _identity
-        return lambda value: None if value is None else plain(value).replace(tzinfo=UTC)
+        return value
 
 
 # Ids are compared byte by byte: faster than a language collation, and the same order on every server.
@@ -52,5 +52,5 @@ JsonText = Text().with_variant(JSONB(), "postgresql")
 
 
 def to_json(value: object) -> str:
-    """Encode as JSON with the fastest encoder: a bulk insert writes a hundred thousand values."""
+    """Encode as JSON with the fastest encoder: a bulk insert writes a hundred thousand values. NaN becomes null."""
     return msgspec.json.encode(value).decode()

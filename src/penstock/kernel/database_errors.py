@@ -22,14 +22,49 @@ class DatabaseUnavailable(Unavailable):
     internal_outage = True
 
 
+class DatabaseTimedOut(Unavailable):
+    """The database server did not answer in time: it is frozen, overloaded or cut off."""
+
+    code = "DB_TIMED_OUT"
+    message = "The database did not answer in time."
+    message_zh = "数据库未在时限内应答。"
+    hint = (
+        "It is unknown whether the request took effect: send it again with the same Idempotency-Key. "
+        "Check that the database server is not frozen, overloaded or cut off from the network."
+    )
+    hint_zh = (
+        "无法确定请求是否已生效：请用相同的 Idempotency-Key 重新发送。请检查数据库服务器是否停顿、过载或网络中断。"
+    )
+    terminal_hint = "It is unknown whether the command took effect: check that the database answers, then look."
+    internal_outage = True
+
+
+class PoolerRefused(Unavailable):
+    """A connection pooler refuses the session settings of a direct connection."""
+
+    code = "DB_POOLER"
+    message = "A connection pooler in front of PostgreSQL refused the connection ({reason})."
+    message_zh = "PostgreSQL 前的连接池拒绝了连接（{reason}）。"
+    hint = "Set PENSTOCK_DATABASE_POOLER=true: behind pgbouncer, connections take no session settings."
+    hint_zh = "请设置 PENSTOCK_DATABASE_POOLER=true：经由 pgbouncer 的连接不带会话设置。"
+    retryable = False
+    internal_outage = True
+
+
 class DatabaseBusy(Unavailable):
     """The database is reachable, but no connection or lock became free in time."""
 
     code = "DB_BUSY"
     message = "The database was too busy to answer ({reason})."
     message_zh = "数据库过于繁忙，未能响应（{reason}）。"
-    hint = "No partial data was written. Try again; with many writers, use PostgreSQL."
-    hint_zh = "没有写入一半的数据。请重试；写入者较多时请使用 PostgreSQL。"
+    hint = (
+        "No partial data was written. Try again. If it persists: on SQLite with many writers, use PostgreSQL; on "
+        "PostgreSQL, check its load and raise PENSTOCK_DATABASE_CONNECTIONS."
+    )
+    hint_zh = (
+        "没有写入一半的数据。请重试。若持续出现：SQLite 写入者较多时请改用 PostgreSQL；"
+        "使用 PostgreSQL 时请检查其负载并调高 PENSTOCK_DATABASE_CONNECTIONS。"
+    )
     internal_outage = True
 
 
@@ -61,6 +96,7 @@ SQLITE_BUSY = ("database is locked", "database table is locked")
 SQLITE_CORRUPT = ("file is not a database", "database disk image is malformed")
 SQLITE_UNAVAILABLE = ("unable to open database file", "disk i/o error", "attempt to write a readonly database")
 CONNECTION_LOST = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+STARTUP_PARAMETER = "startup parameter"  # pgbouncer: "unsupported startup parameter: plan_cache_mode"
 POSTGRES_UNAVAILABLE = (
     asyncpg.CannotConnectNowError,
     asyncpg.AdminShutdownError,
@@ -118,23 +154,38 @@ def _translate(error: DBAPIError) -> PenstockError | None:
 def _translate_cause(error: BaseException) -> PenstockError | None:
     if isinstance(error, sqlite3.Error):
         return _translate_sqlite(str(error))
-    if isinstance(error, asyncpg.DiskFullError):
-        return DiskFull(what="to the database")
-    if isinstance(error, POSTGRES_UNMIGRATED):
-        return DatabaseNotMigrated(reason=str(error))
+    if isinstance(error, asyncpg.PostgresError):
+        return _translate_postgres(error)
     if isinstance(error, TimeoutError):
-        return DatabaseBusy(reason="timed out")
-    if isinstance(error, POSTGRES_BUSY):
-        return DatabaseBusy(reason=_first_line(error))
+        return DatabaseTimedOut()
     if isinstance(error, asyncpg.InterfaceError) and "closed" not in str(error):
         return None  # wrong use of the driver: a bug, not an outage
     if isinstance(error, CONNECTION_LOST):
         return DatabaseUnavailable(reason="connection lost")
-    if isinstance(error, POSTGRES_UNAVAILABLE):
-        return DatabaseUnavailable(reason=_first_line(error))
     if isinstance(error, OSError):  # refused, reset, timed out, no socket file
         return DatabaseUnavailable(reason=error.strerror or type(error).__name__)
     return None
+
+
+def _translate_postgres(error: asyncpg.PostgresError) -> PenstockError | None:
+    """An error that the server, or a pooler in front of it, sent."""
+    if isinstance(error, asyncpg.DiskFullError):
+        return DiskFull(what="to the database")
+    if isinstance(error, POSTGRES_UNMIGRATED):
+        return DatabaseNotMigrated(reason=str(error))
+    if isinstance(error, POSTGRES_BUSY):
+        return DatabaseBusy(reason=_first_line(error))
+    if _is_of_pooler(error):
+        return PoolerRefused(reason=_first_line(error))
+    if isinstance(error, CONNECTION_LOST):
+        return DatabaseUnavailable(reason="connection lost")
+    return DatabaseUnavailable(reason=_first_line(error)) if isinstance(error, POSTGRES_UNAVAILABLE) else None
+
+
+def _is_of_pooler(error: BaseException) -> bool:
+    """Whether a pooler refuses settings, or gives a statement to another server connection than the one it is on."""
+    refused = isinstance(error, asyncpg.ProtocolViolationError) and STARTUP_PARAMETER in str(error)
+    return refused or isinstance(error, asyncpg.DuplicatePreparedStatementError | asyncpg.InvalidSQLStatementNameError)
 
 
 def _first_line(error: BaseException) -> str:

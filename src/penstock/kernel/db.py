@@ -7,20 +7,25 @@ SQLite has a single writer: a pool of one connection that starts with BEGIN IMME
 fairly; writers of different processes wait for each other up to `BUSY_SECONDS`. Readers have their own connections.
 """
 
+import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from sqlalchemy import MetaData, func, select
+from sqlalchemy import MetaData
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from penstock.kernel.clock import Clock
 from penstock.kernel.database_errors import translate_database_errors
-from penstock.kernel.engines import DatabaseEngines, checked_out, transaction
+from penstock.kernel.dialect.engines import DatabaseEngines, checked_out, database_name, transaction
+from penstock.kernel.dialect.watchdog import in_request
 from penstock.kernel.ids import Ids
 from penstock.kernel.message import Event, Message
 from penstock.kernel.wakeups import Wakeups
+
+NOT_WATCHED: AbstractAsyncContextManager[None] = nullcontext()
 
 metadata = MetaData(
     naming_convention={
@@ -41,7 +46,8 @@ class Tx:
     now: datetime
     actor: str
     ids: Ids
-    sent: list[Message] = field(default_factory=list)
+    hops: int = 0  # of the messages sent from now on: how many messages led to this one, each handled in turn
+    sent: list[tuple[Message, int]] = field(default_factory=list)  # with their hops
     events: list[Event] = field(default_factory=list)
     woken: set[str] = field(default_factory=set)
     after_commit: list[Callable[[], None]] = field(default_factory=list)  # called after a successful commit only
@@ -52,28 +58,28 @@ class Tx:
 
     def send(self, message: Message) -> None:
         """Send a message to its handlers, if and only if this transaction commits."""
-        self.sent.append(message)
+        self.sent.append((message, self.hops))
 
-    def tell(self, event: Event) -> None:
+    def publish(self, event: Event) -> None:
         """Publish an event to live streams, if and only if this transaction commits."""
         self.events.append(event)
+
+    @property
+    def on_postgres(self) -> bool:
+        """Whether this is PostgreSQL."""
+        return self.conn.dialect.name == "postgresql"
 
     def wake(self, channel: str) -> None:
         """Wake the listeners of a channel after the commit."""
         self.woken.add(channel)
 
-    @property
-    def on_postgres(self) -> bool:
-        """Whether this is PostgreSQL; used by the kernel only."""
-        return self.conn.dialect.name == "postgresql"
 
-
-Post = Callable[[Tx, Sequence[Message]], Awaitable[None]]
+Post = Callable[[Tx, Sequence[tuple[Message, int]]], Awaitable[None]]
 Publish = Callable[[Tx, Sequence[Event]], Awaitable[None]]
 
 
-async def _no_outbox(_tx: Tx, messages: Sequence[Message]) -> None:
-    raise RuntimeError(f"this database was opened without an outbox, so {messages[0]} cannot be sent")
+async def _no_outbox(_tx: Tx, messages: Sequence[tuple[Message, int]]) -> None:
+    raise RuntimeError(f"this database was opened without an outbox, so {messages[0][0]} cannot be sent")
 
 
 async def _no_events(_tx: Tx, events: Sequence[Event]) -> None:
@@ -89,9 +95,14 @@ class Db:
         self.wakeups = Wakeups(clock)
         self._writer = engines.writer
         self._reader = engines.reader
+        self._watchdog = engines.watchdog
         self._autocommit = engines.autocommit
         self._post = post
         self._publish = publish
+        self._report: Callable[[Tx], object] = self._run_after_commit
+        url = engines.writer.url
+        # Tells this database from others, by its address. One database may have several addresses.
+        self.identity = hashlib.sha256(f"{url.host}:{url.port}/{url.database}".encode()).hexdigest()[:16]
 
     @classmethod
     def open(
@@ -112,20 +123,25 @@ class Db:
     @property
     def on_postgres(self) -> bool:
         """Whether this is PostgreSQL."""
-        return self._writer.dialect.name == "postgresql"
+        return self.database_name == "postgresql"
+
+    @property
+    def database_name(self) -> str:
+        """The name of the database, to show: "postgresql" or "sqlite"."""
+        return database_name(self._writer)
 
     @asynccontextmanager
     async def tx(self, *, actor: str = "system") -> AsyncIterator[Tx]:
         """A transaction that commits at the end of the block, or rolls back when the block raises."""
         with translate_database_errors():
-            async with checked_out(self._writer) as conn, transaction(conn):
+            async with self._watched(), checked_out(self._writer) as conn, transaction(conn):
                 tx = self._tx(conn, actor)
                 yield tx
                 if tx.sent:
                     await self._post(tx, tx.sent)
-                if tx.events:  # last: it takes the lock that orders events by commit
+                if tx.events:  # last: their insert order is that of transactions that depend on each other
                     await self._publish(tx, tx.events)
-        self._run_after_commit(tx)
+        self._report(tx)
 
     @asynccontextmanager
     async def autocommit(self, *, actor: str = "system") -> AsyncIterator[Tx]:
@@ -138,21 +154,45 @@ class Db:
                 yield tx
             return
         with translate_database_errors():
-            async with checked_out(self._writer) as conn:
+            async with self._watched(), checked_out(self._writer) as conn:
                 tx = self._tx(conn, actor)
                 yield tx
         _refuse_sent(tx)
-        self._run_after_commit(tx)
+        self._report(tx)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Tx]:
         """Read-only statements. Several of them may see different snapshots; use `tx` where they must not."""
         with translate_database_errors():
-            async with checked_out(self._reader) as conn:
+            async with self._watched(), checked_out(self._reader) as conn:
                 tx = self._tx(conn, "reader")
                 async with nullcontext() if self._autocommit else transaction(conn):
                     yield tx
         _refuse_sent(tx)
+
+    def _watched(self) -> AbstractAsyncContextManager[None]:
+        """A request does not wait for a server that has stopped answering; a worker does."""
+        return self._watchdog.watched() if self._watchdog is not None and in_request.get() else NOT_WATCHED
+
+    def report_commits_to(self, other: "Db", loop: asyncio.AbstractEventLoop) -> None:
+        """Let another database object of the process run what a commit triggers, on its own event loop."""
+
+        def report(tx: Tx) -> None:
+            loop.call_soon_threadsafe(other._run_after_commit, tx)
+
+        self._report = report
+
+    @asynccontextmanager
+    async def writer_turn(self) -> AsyncIterator[None]:
+        """Keep the only writer's connection of this process on SQLite while another object of it writes: its lock is
+        not fair, and many long transactions would keep everyone else out. On PostgreSQL there is nothing to wait for.
+        """
+        if self.on_postgres:
+            yield
+            return
+        with translate_database_errors():
+            async with checked_out(self._writer):
+                yield
 
     def _tx(self, conn: AsyncConnection, actor: str) -> Tx:
         return Tx(conn=conn, now=self.clock.now(), actor=actor, ids=self.ids)
@@ -165,21 +205,14 @@ class Db:
 
     async def close(self) -> None:
         """Close all connections."""
+        if self._watchdog is not None:
+            await self._watchdog.close()
         await self._writer.dispose()
         if self._reader is not self._writer:
             await self._reader.dispose()
 
 
-async def advisory_lock(tx: Tx, number: int) -> None:
-    """Advisory lock against write skew, held until the transaction ends.
-
-    Statements after it see everything that earlier holders committed. SQLite has a single writer and needs no lock.
-    """
-    if tx.on_postgres:
-        await tx.conn.execute(select(func.pg_advisory_xact_lock(number)))
-
-
 def _refuse_sent(tx: Tx) -> None:
     """Outside a transaction, messages and events would be lost silently."""
-    if sent := [*tx.sent, *tx.events]:
+    if sent := [*(message for message, _ in tx.sent), *tx.events]:
         raise RuntimeError(f"{sent[0]} was sent outside a transaction and is lost")

@@ -15,12 +15,14 @@ A module subclasses a kind and gives it a `code` (stable for callers), a `messag
 The kind decides the HTTP status (`kernel/http`) and whether to retry (`kernel/retry.py`), in one place each.
 """
 
+import errno
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import ClassVar
 
 MAX_ERROR_TEXT = 2000  # characters of an error stored in a row
+DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def error_text(error: BaseException) -> str:
@@ -34,16 +36,18 @@ def storable_text(text: str) -> str:
 
 
 class PenstockError(Exception):
-    """Any expected failure that has no code of its own. Its values fill the message and stay accessible as `values`."""
+    """Any expected failure that has no code of its own. `values` fill the message and stay accessible."""
 
     code: ClassVar[str] = "INTERNAL"
     message: ClassVar[str] = "Something went wrong."
     hint: ClassVar[str] = ""
+    terminal_hint: ClassVar[str] = ""  # what the command line says instead of a hint that speaks of HTTP
     message_zh: ClassVar[str] = "出了问题。"
     hint_zh: ClassVar[str] = ""
     status: ClassVar[int] = 500
     retryable: ClassVar[bool] = False
-    keeps_own_code: ClassVar[bool] = False  # also where a family of routes has codes of its own for each kind
+    retry_seconds: ClassVar[int | None] = None  # Retry-After, where a moment helps
+    envelope_code: ClassVar[str | None] = None  # in the envelope, instead of the code of its kind
     internal_outage: ClassVar[bool] = False  # our own infrastructure is down, so a job that fails uses up no attempt
 
     def __init__(self, **values: object) -> None:
@@ -148,14 +152,27 @@ class Unavailable(PenstockError):
     message_zh = "{reason}"
     status = 503
     retryable = True
+    retry_seconds = 2  # most dependencies recover within it
 
 
 class DiskFull(Unavailable):
-    """No disk space is left. A retry at once cannot help, so it is final."""
+    """The blob store, the database or a data folder is full; nothing is lost, and jobs wait until there is space."""
 
     code = "DISK_FULL"
     message = "There is no space left to write {what}."
     message_zh = "没有剩余空间可写入 {what}。"
-    hint = "Free some disk space, then try again; no partial data was kept."
-    hint_zh = "请先释放磁盘空间再重试；没有留下写了一半的内容。"
-    retryable = False
+    hint = "Free some disk space, then try again; no partial data was kept, and waiting jobs continue by themselves."
+    hint_zh = "请先释放磁盘空间再重试；没有留下写了一半的内容，等待中的任务会自动继续。"
+    internal_outage = True
+    retry_seconds = 30  # space is freed by people or by cleaning, not within a moment
+
+
+class FolderFull(DiskFull):
+    """The folder of this process for temporary files is full. Another process may have space in its own."""
+
+
+def folder_full_from(error: BaseException) -> FolderFull | None:
+    """The outage that an operating system error stands for, if it says that a disk is full."""
+    if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
+        return FolderFull(what="a temporary file")
+    return None

@@ -1,10 +1,13 @@
 """The event log behind live streams.
 
-A verb calls `tx.tell(Event(…))`, and `publish` inserts the events as the last statement of the transaction. Readers
-continue after the last id they saw. That misses nothing only if ids become visible in order, which a sequence does not
-guarantee: an id is drawn before the commit, and a transaction with a smaller id may commit later. So on PostgreSQL a
-transaction first takes an advisory lock and holds it until its commit, so transactions that publish events commit one
-after another; SQLite has a single writer.
+Clients watch events; modules send each other messages. A verb calls `tx.publish(Event(…))`, and `insert_events` inserts
+the events as the last statement of the transaction. Readers continue after the last id they saw. That misses nothing
+only if ids become visible in order, which a sequence does not guarantee: it draws an id before the commit, and a
+transaction with a smaller id may commit later.
+
+So on PostgreSQL a transaction inserts into `event_inbox`, without an id and without a lock, and a sequencer
+(`sequencer.py`) moves committed events into `event`, where they get their ids. SQLite has a single writer, which
+inserts into `event` directly.
 
 Events are deleted oldest first and the newest is never deleted, so the oldest id tells a reader whether it may have
 missed events.
@@ -18,44 +21,49 @@ from functools import cached_property
 
 import msgspec
 from sqlalchemy import (
-    ARRAY,
     BigInteger,
     CheckConstraint,
     Column,
     Identity,
     Index,
-    Insert,
     Integer,
     Select,
     String,
     Table,
-    Text,
-    bindparam,
-    cast,
     delete,
     func,
-    insert,
     literal,
     select,
+    text,
     tuple_,
     union_all,
 )
-from sqlalchemy.dialects.postgresql import JSONB
 
 from penstock.kernel.columns import Id, Json, UtcTime, to_json
 from penstock.kernel.db import Tx, metadata
+from penstock.kernel.dialect.bulk import insert_rows
+from penstock.kernel.dialect.sql import has_single_writer
 from penstock.kernel.errors import Invalid, TooLarge
 from penstock.kernel.json_object import JsonObject
 from penstock.kernel.message import Event
 
-MOST_BYTES = 16 * 1024  # of data as JSON: an event says that something changed and does not carry it
-MOST_ID = 2**63 - 1
-LONGEST_NAME = 255
-LONGEST_KIND = 64
+MAX_BYTES = 16 * 1024  # of data as JSON: an event says that something changed and does not carry it
+MAX_ID = 2**63 - 1
+MAX_NAME_LENGTH = 255
+MAX_KIND_LENGTH = 64
 RESET = "reset"  # the stream's own event that says that events are missing; no event may use this kind
-ADDED = ("topic", "at")  # the fields that a stream adds to an event's data
-TURN = 0x65766E74  # "evnt": the number of the advisory lock
-TURN_MILLISECONDS = 5000  # a process that freezes while it holds the lock blocks the others no longer than this
+RESERVED_FIELDS = ("topic", "at")  # the fields that a stream adds to an event's data
+
+XID = text("(CAST(CAST(pg_current_xact_id() AS TEXT) AS BIGINT))")  # there is no direct cast
+
+
+def _checks() -> list[CheckConstraint]:
+    return [
+        CheckConstraint(f"length(topic) BETWEEN 1 AND {MAX_NAME_LENGTH}", name="topic"),
+        CheckConstraint(f"length(kind) BETWEEN 1 AND {MAX_KIND_LENGTH}", name="kind"),
+        CheckConstraint(f"length(audience) <= {MAX_NAME_LENGTH}", name="audience"),
+    ]
+
 
 event = Table(
     "event",
@@ -66,19 +74,32 @@ event = Table(
     Column("audience", Id, nullable=False),
     Column("data", Json, nullable=False),
     Column("at", UtcTime, nullable=False),
-    CheckConstraint(f"length(topic) BETWEEN 1 AND {LONGEST_NAME}", name="topic"),
-    CheckConstraint(f"length(kind) BETWEEN 1 AND {LONGEST_KIND}", name="kind"),
-    CheckConstraint(f"length(audience) <= {LONGEST_NAME}", name="audience"),
+    *_checks(),
     Index("ix_event_topic", "topic", "id"),
     Index("ix_event_audience", "audience", "id"),
     Index("ix_event_topic_audience", "topic", "audience", "id"),
     sqlite_autoincrement=True,  # otherwise the id of a deleted row could be reused
 )
+# Events without an id yet; always empty on SQLite, which does not know the default of `xid`. It has the checks of
+# `event`: a row that `event` refuses would stop the sequencer. The key begins with the transaction id, so that the
+# sequencer reads only what is new; `seq` is the insert order.
+event_inbox = Table(
+    "event_inbox",
+    metadata,
+    Column("xid", BigInteger, primary_key=True, autoincrement=False, server_default=XID),
+    Column("seq", BigInteger, Identity(), primary_key=True),
+    Column("topic", Id, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("audience", Id, nullable=False),
+    Column("data", Json, nullable=False),
+    Column("at", UtcTime, nullable=False),
+    *_checks(),
+)
 COLUMNS = ("topic", "kind", "audience", "data", "at")
 CHANNEL = event.name  # what a commit wakes
 
-NAME = re.compile(rf"[^\x00-\x1f\x7f\ud800-\udfff]{{1,{LONGEST_NAME}}}")
-_KIND = re.compile(rf"[A-Za-z0-9_.:-]{{1,{LONGEST_KIND}}}")  # an SSE field, so a single line
+NAME = re.compile(rf"[^\x00-\x1f\x7f\ud800-\udfff]{{1,{MAX_NAME_LENGTH}}}")
+_KIND = re.compile(rf"[A-Za-z0-9_.:-]{{1,{MAX_KIND_LENGTH}}}")  # an SSE field, so a single line
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -86,8 +107,8 @@ class EventTooLarge(TooLarge):
     """The data of an event is too large."""
 
     code = "EVENT_TOO_LARGE"
-    message = "The event {kind} of {topic} carries {size_bytes} bytes of data; {most_bytes} are allowed."
-    message_zh = "{topic} 的事件 {kind} 带有 {size_bytes} 字节数据，最多允许 {most_bytes} 字节。"
+    message = "The event {kind} of {topic} carries {size_bytes} bytes of data; {max_bytes} are allowed."
+    message_zh = "{topic} 的事件 {kind} 带有 {size_bytes} 字节数据，最多允许 {max_bytes} 字节。"
     hint = "Put the id of what changed into the event, and let clients read it there."
     hint_zh = "事件只需说明什么有了变化，内容请到原处读取。"
 
@@ -98,13 +119,13 @@ class BadEvent(Invalid):
     code = "BAD_EVENT"
     message = "Invalid event {kind!r} of {topic!r}: {reason}."
     message_zh = "无法发布 {topic!r} 的事件 {kind!r}：{reason_zh}。"
-    hint = f"Names are 1 to {LONGEST_NAME} printable characters; kinds are a word of at most {LONGEST_KIND}."
-    hint_zh = f"名称须为 1 至 {LONGEST_NAME} 个可打印字符；类型须为不超过 {LONGEST_KIND} 个字符的单词。"
+    hint = f"Names are 1 to {MAX_NAME_LENGTH} printable characters; kinds are a word of at most {MAX_KIND_LENGTH}."
+    hint_zh = f"名称须为 1 至 {MAX_NAME_LENGTH} 个可打印字符；类型须为不超过 {MAX_KIND_LENGTH} 个字符的单词。"
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredEvent:
-    """A published event; ids grow in commit order."""
+    """A published event with its id; ids become visible in order."""
 
     id: int
     topic: str
@@ -138,57 +159,38 @@ class Interest:
 EVERYTHING = Interest()
 
 
-def _appending() -> Insert:
-    """For PostgreSQL: take the lock and insert in one statement, since all other publishers wait for every round trip
-    while we hold the lock. The ids are drawn after the lock is taken, never before."""
-    held = func.set_config("idle_in_transaction_session_timeout", str(TURN_MILLISECONDS), True)
-    turn = select(func.pg_advisory_xact_lock(TURN), held).cte("turn")
-    names = [func.unnest(bindparam(name, type_=ARRAY(Text))) for name in COLUMNS[:3]]
-    data = cast(func.unnest(bindparam("data", type_=ARRAY(Text))), JSONB)
-    rows = select(*names, data, bindparam("at", type_=UtcTime)).select_from(turn)
-    return insert(event).from_select(list(COLUMNS), rows)
-
-
-APPEND = _appending()
-INSERT = insert(event)
-
-
-async def publish(tx: Tx, events: Sequence[Event]) -> None:
-    """Insert events and wake subscribers; must be the last statement of its transaction."""
-    texts = [_checked(told) for told in events]
-    if tx.on_postgres:
-        topics, kinds, audiences = zip(*((told.topic, told.kind, told.audience) for told in events), strict=True)
-        columns = {"topic": topics, "kind": kinds, "audience": audiences, "data": texts, "at": tx.now}
-        await tx.conn.execute(APPEND, columns)
-    else:
-        rows = [(told.topic, told.kind, told.audience, told.data, tx.now) for told in events]
-        await tx.conn.execute(INSERT, [dict(zip(COLUMNS, row, strict=True)) for row in rows])
+async def insert_events(tx: Tx, events: Sequence[Event]) -> None:
+    """Insert events and wake the hubs. It must be the last statement of its transaction: the insert order is then
+    also the order of transactions that depend on each other."""
+    for published in events:
+        _check(published)
+    rows = [(published.topic, published.kind, published.audience, published.data, tx.now) for published in events]
+    await insert_rows(tx, event if has_single_writer(tx) else event_inbox, COLUMNS, rows)
     tx.wake(CHANNEL)
 
 
-def _checked(told: Event) -> str:
-    """The data as JSON; raises an error that says what is wrong with the event."""
+def _check(published: Event) -> None:
+    """Raise `BadEvent` or `EventTooLarge` for an event that cannot be stored or streamed."""
     try:
-        text = to_json(told.data)
+        encoded = to_json(published.data)
     except UnicodeEncodeError as error:
-        raise _bad(told, "its data contains a lone surrogate", "数据含有不完整的字符") from error
-    if fault := _fault(told, text):
-        raise _bad(told, *fault)
-    if (size := len(text.encode())) > MOST_BYTES:
-        raise EventTooLarge(kind=told.kind, topic=told.topic, size_bytes=size, most_bytes=MOST_BYTES)
-    return text
+        raise _bad(published, "its data contains a lone surrogate", "数据含有不完整的字符") from error
+    if reason := _find_fault(published, encoded):
+        raise _bad(published, *reason)
+    if (size := len(encoded.encode())) > MAX_BYTES:
+        raise EventTooLarge(kind=published.kind, topic=published.topic, size_bytes=size, max_bytes=MAX_BYTES)
 
 
-def _fault(told: Event, text: str) -> tuple[str, str] | None:
-    if not NAME.fullmatch(told.topic):
+def _find_fault(published: Event, encoded: str) -> tuple[str, str] | None:
+    if not NAME.fullmatch(published.topic):
         return "its topic is not a valid name", "主题不是有效的名称"
-    if told.audience and not NAME.fullmatch(told.audience):
+    if published.audience and not NAME.fullmatch(published.audience):
         return "its audience is not a valid name", "受众不是有效的名称"
-    if not _KIND.fullmatch(told.kind) or told.kind == RESET:
+    if not _KIND.fullmatch(published.kind) or published.kind == RESET:
         return "its kind is not a valid word, or is reserved", "类型不是有效的单词，或已被占用"
-    if taken := [name for name in ADDED if name in told.data]:
+    if taken := [name for name in RESERVED_FIELDS if name in published.data]:
         return f"its data uses the reserved name {taken[0]}", f"数据使用了保留的名称 {taken[0]}"
-    if "\\u0000" in text and _NUL.search(text):
+    if "\\u0000" in encoded and _NUL.search(encoded):
         return (
             "its data contains a NUL character, which PostgreSQL cannot store",
             "数据含有 PostgreSQL 无法保存的 NUL 字符",
@@ -196,12 +198,12 @@ def _fault(told: Event, text: str) -> tuple[str, str] | None:
     return None
 
 
-def _bad(told: Event, reason: str, reason_zh: str) -> BadEvent:
-    return BadEvent(kind=told.kind, topic=told.topic, reason=reason, reason_zh=reason_zh)
+def _bad(published: Event, reason: str, reason_zh: str) -> BadEvent:
+    return BadEvent(kind=published.kind, topic=published.topic, reason=reason, reason_zh=reason_zh)
 
 
 async def list_events(
-    tx: Tx, interest: Interest = EVERYTHING, *, after: int = 0, upto: int = MOST_ID, limit: int = 100
+    tx: Tx, interest: Interest = EVERYTHING, *, after: int = 0, upto: int = MAX_ID, limit: int = 100
 ) -> list[StoredEvent]:
     """Events of this interest with ids in (after, upto], oldest first."""
     branches = [_branch(key, after, upto, limit) for key in interest.keys]

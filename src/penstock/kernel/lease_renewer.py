@@ -1,22 +1,28 @@
-"""The lease renewer: extends leases while their work runs, and cancels the work when a lease is lost."""
+"""Lease renewer: leases are renewed while the work runs, and the work is cancelled when its lease is lost.
+
+It serves any table with leases: the runner starts jobs here, other modules the rows of their own tables.
+"""
 
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 from penstock.kernel.db import Db
-from penstock.kernel.leases import Leases
+from penstock.kernel.leases import LeaseLost, Leases
 
 log = logging.getLogger(__name__)
 
 RENEWALS_PER_LEASE = 3  # two renewals may fail before the lease expires
+RELEASE_SECONDS = 5  # for cancelled work to release its row
+
+Work = Callable[[], Awaitable[None]]
 
 
 class LeaseRenewer:
-    """Renews the registered leases of one table. `run` must be running."""
+    """Extends the registered leases of one table, three times per lease length. `run` must be running."""
 
     def __init__(self, db: Db, leases: Leases, *, lease_seconds: float) -> None:
         self._db = db
@@ -71,3 +77,56 @@ class LeaseRenewer:
             task.add_done_callback(lambda _: self._lost.discard((row_id, token)))
             log.warning("lost the lease on %s %s; cancelling its work", self._leases.table.name, row_id)
             task.cancel()
+
+
+class LeasedTasks:
+    """The work of one process on leased rows of one table, each row in its own asyncio task."""
+
+    def __init__(self, db: Db, leases: Leases, *, lease_seconds: float, grace_seconds: float) -> None:
+        self.running: set[asyncio.Task[None]] = set()
+        self._grace_seconds = grace_seconds
+        self._renewer = LeaseRenewer(db, leases, lease_seconds=lease_seconds)
+
+    @asynccontextmanager
+    async def renewing(self) -> AsyncIterator[None]:
+        """Renew leases during the block; then wait for the work within the grace period and release the rest."""
+        renewing = asyncio.create_task(self._renewer.run())
+        try:
+            yield
+        finally:
+            await self._drain()
+            renewing.cancel()
+            await asyncio.gather(renewing, return_exceptions=True)
+
+    def start(self, row_id: str, token: str, work: Work, *, release: Work) -> asyncio.Task[None]:
+        """Start the work on a row that was just claimed; `release` is called if a shutdown interrupts it."""
+        task = asyncio.create_task(self._run(row_id, token, work, release), name=row_id)
+        self.running.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def _run(self, row_id: str, token: str, work: Work, release: Work) -> None:
+        try:
+            async with self._renewer.renewing(row_id, token):
+                await work()
+        except asyncio.CancelledError:
+            if self._renewer.was_lost(row_id, token):
+                return
+            await release()
+            raise
+        except LeaseLost as error:
+            log.warning("%s", error)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self.running.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.error("%s could not be settled: %s", task.get_name(), error)
+
+    async def _drain(self) -> None:
+        if not self.running:
+            return
+        _, late = await asyncio.wait(self.running, timeout=self._grace_seconds)
+        for task in late:
+            task.cancel()
+        if late:  # work that ignores the cancellation loses its lease soon
+            await asyncio.wait(late, timeout=RELEASE_SECONDS)

@@ -1,7 +1,7 @@
-"""Leases: who holds which row, and until when. One implementation for every table that is used as a queue.
+"""Leases: who holds which row, and until when. One implementation for the tables that are processed like queues.
 
-A table takes part with `lease_columns()`, `lease_constraints()` and `lease_indexes()`, and with two states: one for
-rows that wait and one for rows that are held.
+`job`, `outbox` and `duty` share this lease implementation. A table takes part with `lease_columns()`,
+`lease_constraints()` and `lease_indexes()`, and with two states: one for rows that wait and one for rows that are held.
 
     claim → (renew)* → settle      the holder finished; the row gets a state of the table's own
                      → release     the holder returns it, due now or later
@@ -26,9 +26,9 @@ from operator import attrgetter
 
 from sqlalchemy import ColumnElement, Table
 
-from penstock.kernel.bulk import array_param
-from penstock.kernel.compiled_statement import LeasedRow, any_rows
 from penstock.kernel.db import Db, Tx
+from penstock.kernel.dialect.compiled_statement import LeasedRow, any_rows
+from penstock.kernel.dialect.sql import keeps_dead_index_entries
 from penstock.kernel.errors import Conflict
 from penstock.kernel.ids import new_token
 from penstock.kernel.lease_sql import LeaseSql, LeaseStates
@@ -42,7 +42,7 @@ EXPIRE_BATCH = 1000
 
 
 class LeaseLost(Conflict):
-    """The lease expired, or was never held."""
+    """The token no longer matches: the lease expired, or was never held."""
 
     code = "LEASE_LOST"
     message = "The lease on {ids} is no longer held; its result is rejected."
@@ -167,8 +167,8 @@ class Leases:
         self._next_poll_at = next_multiple(now, POLL_SECONDS)  # earlier if something is noted meanwhile
         values: dict[str, object] = {"since": self._due.since(now), "now": now}
         async with db.read() as tx:
-            values |= {"in_partitions": array_param(tx, partitions)}
-            [polled] = await self._sql.poll(tx.on_postgres).rows(tx, values)
+            values |= {"in_partitions": list(partitions)}
+            [polled] = await self._sql.poll.rows(tx, values)
         if not polled.found:
             self._due.scanned(now)
         self._poll_by(now if polled.found else polled.next_due)
@@ -193,17 +193,24 @@ class Leases:
     async def renew(self, tx: Tx, ids: Collection[str], token: str, *, seconds: float) -> set[str]:
         """Extend leases to `seconds` from now. Returns the ids still held; the others are lost."""
         values = {"row_ids": list(ids), "held_token": token, "until": tx.now + timedelta(seconds=seconds)}
-        return await self._sql.renew(tx.on_postgres).ids(tx, values)
+        return await self._sql.renew.ids(tx, values)
+
+    async def is_held(self, tx: Tx, row_id: str, token: str) -> bool:
+        """Whether this token still holds the row: one read by primary key."""
+        return await tx.conn.scalar(self._sql.is_held, {"row_id": row_id, "held_token": token}) is not None
 
     async def settle(self, tx: Tx, ids: Collection[str], token: str, *, state: str, **values: object) -> None:
-        """End leases with a final state of the table. Settles all rows, or none and raises `LeaseLost`."""
+        """End leases with a final state of the table. Settles all rows, or none and raises `LeaseLost`.
+
+        A lease that has expired can still be settled until `expire` has run: nobody else has claimed the row.
+        """
         settled = await self.try_settle(tx, ids, token, state=state, **values)
         if lost := sorted(set(ids) - settled):
             raise LeaseLost(ids=", ".join(lost[:5]) + (" …" if len(lost) > 5 else ""))
 
     async def try_settle(self, tx: Tx, ids: Collection[str], token: str, *, state: str, **values: object) -> set[str]:
         """Settle those rows that are still held, and return their ids."""
-        statement = self._sql.settle(tx.on_postgres, tuple(values))
+        statement = self._sql.settle(tuple(values))
         sets = {f"set_{name}": value for name, value in values.items()}
         sets |= {"row_ids": list(ids), "held_token": token, "to_state": state}
         return await statement.ids(tx, sets)
@@ -229,13 +236,13 @@ class Leases:
         sets = {f"set_{name}": value for name, value in values.items()}
         sets |= {"row_ids": list(ids), "held_token": token, "uncounted": uncounted}
         sets |= {"due_at": due_at, "is_deferred": due_at > tx.now}
-        statement = self._sql.release(tx.on_postgres, tuple(values))
+        statement = self._sql.release(tuple(values))
         return await statement.ids(tx, sets)
 
     async def expire(self, tx: Tx, *, limit: int = EXPIRE_BATCH) -> Sequence[LeasedRow]:
         """Make rows with expired leases wait again; returns them."""
         values = {"since": self._expired.since(tx.now), "now": tx.now, "most": limit}
-        rows = await self._sql.expire(tx.on_postgres).rows(tx, values)
+        rows = await self._sql.expire.rows(tx, values)
         if len(rows) < limit:
             tx.after_commit.append(partial(self._expired.scanned, tx.now))
         if rows:
@@ -249,7 +256,7 @@ class Leases:
     async def promote(self, tx: Tx) -> int:
         """Make deferred rows that are due claimable; returns how many."""
         values = {"since": self._due.since(tx.now), "now": tx.now, "most": PROMOTE_BATCH}
-        promoted = len(await self._sql.promote(tx.on_postgres).ids(tx, values))
+        promoted = len(await self._sql.promote.ids(tx, values))
         if promoted < PROMOTE_BATCH:
             tx.after_commit.append(partial(self._due.scanned, tx.now))
         if promoted:
@@ -321,16 +328,15 @@ class Leases:
         values = _parameters(tx, request)
         if gated:
             values |= {"now": tx.now}
-        if tx.on_postgres:
-            values |= {"from_priority": cursor.priority, "from_due": cursor.scheduled_at, "from_id": cursor.id}
-        rows = await self._sql.claim(tx.on_postgres, gated=gated).rows(tx, values)
+        values |= {"from_priority": cursor.priority, "from_due": cursor.scheduled_at, "from_id": cursor.id}
+        rows = await self._sql.claim(gated=gated).rows(tx, values)
         return sorted(rows, key=_ORDER)
 
     async def _execute_ids(
         self, tx: Tx, request: LeaseRequest, ids: Collection[str], *, gated: bool
     ) -> Sequence[LeasedRow]:
         values = _parameters(tx, request) | {"row_ids": list(ids), "now": tx.now}
-        return sorted(await self._sql.claim_ids(tx.on_postgres, gated=gated).rows(tx, values), key=_ORDER)
+        return sorted(await self._sql.claim_ids(gated=gated).rows(tx, values), key=_ORDER)
 
     def _cursor(self, tx: Tx, partition: str) -> ClaimCursor:
         cursor, since = self._cursors.get(partition, (START, tx.now))
@@ -338,7 +344,7 @@ class Leases:
 
     def _move_cursor(self, tx: Tx, request: LeaseRequest, used: ClaimCursor, rows: Sequence[LeasedRow]) -> None:
         """A full batch moves the cursor to its first row; a short one drops it, since rows may wait before it."""
-        if not rows or not tx.on_postgres:
+        if not rows or not keeps_dead_index_entries(tx):
             return
         if len(rows) < request.limit:
             self._cursors.pop(request.partition, None)

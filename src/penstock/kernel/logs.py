@@ -1,4 +1,4 @@
-"""Logging: one handler that writes text lines for people or JSON lines for machines.
+"""Logging: one handler that writes text lines for people or JSON lines for machines to standard error.
 
 The command line calls `set_up_logs` once. Every part of a line (message, values, extra fields, traceback) is redacted,
 stripped of control characters (so that input cannot forge log lines) and truncated. If a line cannot be formatted, a
@@ -41,7 +41,10 @@ MIN_LEVELS = {"alembic": logging.WARNING, "aiohttp.access": logging.WARNING, "as
 
 
 def set_up_logs(*, style: str, level: str, stream: TextIO | None = None) -> logging.Handler:
-    """Log everything in one style, `text` or `json`. A second call replaces the handler of the first."""
+    """Log everything from `level` on in one style, `text` or `json` (PENSTOCK_LOG_FORMAT).
+
+    A second call replaces the handler of the first.
+    """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines() if style == "json" else TextLines())
     handler.set_name("penstock")

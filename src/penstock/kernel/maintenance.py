@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Protocol
 
-from penstock.kernel import outbox, queue, transitions
+from penstock.kernel import idempotency, outbox, queue, transitions
 from penstock.kernel.db import Db, Tx
-from penstock.kernel.outbox import Relay
 from penstock.kernel.queue import JobQueue
+from penstock.kernel.relay import Relay
 from penstock.kernel.scheduler import PeriodicTask
 
 RESCUE_SECONDS = 1  # how late at most an expired lease is found
@@ -61,7 +61,7 @@ class Maintenance:
         ]
 
     async def rescue_jobs(self) -> None:
-        """Make the jobs of dead workers available again: their leases expired."""
+        """Make the jobs of workers that died available again: their leases expired."""
         async with self._db.tx(actor=ACTOR) as tx:
             await self._jobs.rescue(tx)
 
@@ -71,11 +71,12 @@ class Maintenance:
             await self._relay.rescue(tx)
 
     async def delete_history(self) -> None:
-        """Delete finished jobs, delivered messages, state transitions and dead letters past their retention."""
+        """Delete finished jobs, messages, state transitions and Idempotency-Keys past their retention."""
         now = self._db.clock.now()
         for delete in (queue.delete_finished_jobs, outbox.delete_sent, transitions.delete_transitions):
             await repeat_until_zero(partial(self._delete_some, delete, now - self._history))
         await repeat_until_zero(partial(self._delete_some, outbox.delete_dead, now - self._dead_letters))
+        await repeat_until_zero(partial(self._delete_some, idempotency.delete_keys, now - idempotency.RETENTION))
 
     async def _delete_some(self, delete: DeleteOld, before: datetime) -> int:
         async with self._db.tx(actor=ACTOR) as tx:

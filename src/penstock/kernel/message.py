@@ -15,7 +15,7 @@ class Message:
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Something that happened, for clients that watch its topic. `data` holds plain JSON values and no secrets."""
+    """Something that happened to its topic, for clients that watch it. `data` holds plain JSON values, no secrets."""
 
     topic: str  # the subject by its public id: "job:…", "etl:42"
     kind: str  # what happened: "page_done"

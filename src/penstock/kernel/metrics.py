@@ -1,8 +1,8 @@
 """Prometheus metrics (text format), in one registry per process. docs/reference/http.md lists them all.
 
 Requests are counted in plain dictionaries, because every request pays for it; samples are made on a scrape. Metrics
-from the database are queried on a scrape, too, and cached for some seconds (`DatabaseMetrics`). Modules add collectors
-of their own.
+from the database are queried on a scrape, too, and cached for some seconds (`DatabaseMetrics`): they cover the whole
+cluster, all others this process. Modules add collectors of their own.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from penstock.kernel.cache import CachedCheck, CheckTimedOut
 from penstock.kernel.db import Db, Tx
 from penstock.kernel.errors import PenstockError
-from penstock.kernel.looks import Look, LookTimedOut
 from penstock.kernel.queue_stats import MAX_COUNTED, QueueStats, get_queue_stats
 
 log = logging.getLogger(__name__)
@@ -96,13 +96,13 @@ class DatabaseMetrics(Collector, Generic[T]):
         self.value: T | None = None
         self._db = db
         self._query = query
-        self._look = Look(self._run, fresh_seconds=CACHE_SECONDS, patience_seconds=TIMEOUT_SECONDS)
+        self._cached_query = CachedCheck(self._run, ttl_seconds=CACHE_SECONDS, timeout_seconds=TIMEOUT_SECONDS)
 
     async def refresh(self) -> None:
         """Query again, unless the cached value is fresh."""
         try:
-            self.value = await self._look.answer()
-        except (PenstockError, LookTimedOut) as error:
+            self.value = await self._cached_query.result()
+        except (PenstockError, CheckTimedOut) as error:
             log.warning("metrics: cannot query %s: %s", type(self).__name__, error)
             self.value = None
 
@@ -112,7 +112,7 @@ class DatabaseMetrics(Collector, Generic[T]):
 
 
 class QueueMetrics(DatabaseMetrics[QueueStats]):
-    """Jobs, outbox messages and processes."""
+    """Jobs, outbox messages, events and processes."""
 
     def __init__(self, db: Db) -> None:
         super().__init__(db, get_queue_stats)
@@ -136,6 +136,8 @@ class QueueMetrics(DatabaseMetrics[QueueStats]):
         yield gauge(
             "penstock_outbox_oldest_seconds", "How long the oldest message has been due.", {"": stats.message_wait}
         )
+        text = f"Events that wait for the sequencer; a count stops at {MAX_COUNTED}."
+        yield gauge("penstock_events_waiting", text, {"": stats.events})
         yield gauge("penstock_processes", "Processes that are alive, by kind.", stats.processes, "kind")
 
 

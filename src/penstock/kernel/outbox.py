@@ -4,26 +4,23 @@
                       → waiting (retried later, with backoff)
                       → dead    (failed for good: a dead letter, which an operator can list and resend)
 
-A handler runs in the transaction that marks the message sent: both commit or neither does, so the database writes of
-a handler happen once even if the relay is killed. Messages with the same (channel, dedup_key) are one message.
-
-Messages for external systems go through a `Carrier`: it calls the external system first, with no transaction open, and
-the callback it returns runs in the transaction that marks the message sent. If the process is killed in between, the
-carrier is called again with the same parcel, so carriers must be idempotent.
+Messages with the same (channel, dedup_key) are one message. `relay.py` delivers them.
 """
 
-import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 from sqlalchemy import (
     CheckConstraint,
     Column,
+    ColumnElement,
     Index,
+    Integer,
+    Row,
+    Select,
     String,
     Table,
     UniqueConstraint,
@@ -33,21 +30,16 @@ from sqlalchemy import (
     update,
 )
 
-from penstock.kernel.bulk import insert_new
 from penstock.kernel.columns import Id, Json, UtcTime
-from penstock.kernel.compiled_statement import LeasedRow
-from penstock.kernel.db import Db, Tx, metadata
-from penstock.kernel.errors import NotFound, PenstockError, Unavailable, error_text
+from penstock.kernel.db import Tx, metadata
+from penstock.kernel.dialect.bulk import insert_new, insert_rows
+from penstock.kernel.dialect.sql import any_of
+from penstock.kernel.errors import NotFound
 from penstock.kernel.json_object import JsonObject
 from penstock.kernel.lease_sql import LeaseStates, lease_columns, lease_constraints, lease_indexes
-from penstock.kernel.leases import Leases
 from penstock.kernel.machine import Machine
 from penstock.kernel.message import Message
-from penstock.kernel.retry import Backoff, poll_forever, wait_before_retry, worth_retrying
-from penstock.kernel.shielding import run_shielded
 from penstock.kernel.transitions import record
-
-log = logging.getLogger(__name__)
 
 
 class OutboxState(StrEnum):
@@ -86,6 +78,7 @@ outbox = Table(
     Column("channel", String, nullable=False),  # the message's class name
     Column("dedup_key", String, nullable=False),
     Column("payload", Json, nullable=False),
+    Column("hops", Integer, nullable=False, server_default="0"),  # messages that led to this one, each handled in turn
     Column("state", String, nullable=False, server_default=OutboxState.WAITING),
     *lease_columns(),
     Column("created_at", UtcTime, nullable=False),
@@ -101,19 +94,13 @@ _sent = outbox.c.state == literal_column("'sent'")
 _dead = outbox.c.state == literal_column("'dead'")
 Index("ix_outbox_sent", outbox.c.finished_at, postgresql_where=_sent, sqlite_where=_sent)
 Index("ix_outbox_dead", outbox.c.id, postgresql_where=_dead, sqlite_where=_dead)
+Index("ix_outbox_dead_channel", outbox.c.channel, outbox.c.id, postgresql_where=_dead, sqlite_where=_dead)
 
-COLUMNS = ("id", "channel", "dedup_key", "payload", "scheduled_at", "created_at")
-RETRIES = Backoff(first_seconds=1, max_seconds=600)
-LEASE_SECONDS = 60
-UNKNOWN_AGE = timedelta(hours=1)  # longer than a rolling upgrade takes
-OUTAGE_WAIT_SECONDS = 5  # before the next try during an internal outage
-
-Handler = Callable[[Tx, Any], Awaitable[None]]
-Routes = Mapping[type[Message], Sequence[Handler]]
+COLUMNS = ("id", "channel", "dedup_key", "payload", "hops", "scheduled_at", "created_at")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parcel:
+class OutboxMessage:
     """A message with its outbox metadata. The id is the same at every attempt."""
 
     id: str
@@ -121,16 +108,6 @@ class Parcel:
     dedup_key: str
     payload: JsonObject
     created_at: datetime
-
-
-class Carrier(Protocol):
-    """Delivers messages of some channels to an external system."""
-
-    channels: Collection[str]
-
-    async def carry(self, parcel: Parcel) -> Callable[[Tx], Awaitable[None]] | None:
-        """Deliver it; the returned callback runs in the transaction that marks the message sent."""
-        ...
 
 
 class NoSuchMessage(NotFound):
@@ -141,26 +118,6 @@ class NoSuchMessage(NotFound):
     message_zh = "没有死信 {id}。"
 
 
-class NobodyListens(PenstockError):
-    """No handler is routed for the class of a message: it was renamed or removed while messages were waiting."""
-
-    code = "NOBODY_LISTENS"
-    message = "No handler is routed for messages of class {channel}."
-    message_zh = "没有为 {channel} 类消息配置处理程序。"
-    hint = "Add a route for the class in wiring/modules.py, then send the dead letters again."
-    hint_zh = "请在 wiring/modules.py 中为该类配置路由，然后重新发送死信。"
-
-
-class RelayLost(PenstockError):
-    """The lease of a message expired in every attempt."""
-
-    code = "RELAY_LOST"
-    message = "The relay stopped responding in each of {attempts} attempts."
-    message_zh = "在全部 {attempts} 次尝试中，转发进程都失去了响应。"
-    hint = "Find out what kills the process while it handles this message, then send it again."
-    hint_zh = "请找出处理该消息时导致进程终止的原因，然后重新发送。"
-
-
 @dataclass(frozen=True, kw_only=True)
 class DeadLetter:
     """A message that could not be delivered."""
@@ -169,142 +126,108 @@ class DeadLetter:
     channel: str
     dedup_key: str
     payload: JsonObject
+    hops: int
     attempts: int
     error: str
+    created_at: datetime
     died_at: datetime
 
 
-async def post(tx: Tx, messages: Sequence[Message]) -> None:
-    """Insert messages in this transaction; one whose (channel, dedup_key) exists is dropped."""
-    rows = []
-    for message in messages:
-        message_id = tx.new_id("msg")
-        key = message.dedup_key() or message_id
-        rows.append((message_id, type(message).__name__, key, asdict(message), tx.now, tx.now))
-    await insert_new(tx, outbox, COLUMNS, rows)
+@dataclass(frozen=True, kw_only=True)
+class DeadLetterFilter:
+    """Which dead letters to list; None means any. `error` is a text that the error contains."""
+
+    channel: str | None = None
+    error: str | None = None
+    since: datetime | None = None  # when it died: from `since`, before `until`
+    until: datetime | None = None
+
+    def shown(self) -> dict[str, str]:
+        """The given filters as text, for the audit log."""
+        return {name: str(value) for name, value in vars(self).items() if value is not None}
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """The filter in SQL."""
+        found: list[ColumnElement[bool]] = []
+        if self.channel is not None:
+            found.append(outbox.c.channel == self.channel)
+        if self.error is not None:
+            found.append(outbox.c.error.icontains(self.error, autoescape=True))
+        if self.since is not None:
+            found.append(outbox.c.finished_at >= self.since)
+        if self.until is not None:
+            found.append(outbox.c.finished_at < self.until)
+        return found
+
+
+ANY_DEAD_LETTER = DeadLetterFilter()
+
+
+async def post(tx: Tx, messages: Sequence[tuple[Message, int]]) -> None:
+    """Insert messages, each with its hops, in this transaction; one whose (channel, dedup_key) exists is dropped."""
+    rows, are_unique = [], True
+    for message, hops in messages:
+        message_id, key = tx.new_id("msg"), message.dedup_key()
+        are_unique = are_unique and key is None
+        rows.append((message_id, type(message).__name__, key or message_id, vars(message), hops, tx.now, tx.now))
+    if are_unique:  # generated ids cannot conflict, and a plain insert is much faster
+        await insert_rows(tx, outbox, COLUMNS, rows)
+    else:
+        await insert_new(tx, outbox, COLUMNS, rows)
     tx.wake(outbox.name)
 
 
-class Relay:
-    """Delivers outbox messages to their handlers and carriers."""
-
-    def __init__(
-        self, db: Db, routes: Routes, *, carriers: Sequence[Carrier] = (), owner: str, max_attempts: int = 10
-    ) -> None:
-        self.leases = Leases(outbox, LEASE_STATES)
-        self._db = db
-        self._routes = {cls.__name__: (cls, handlers) for cls, handlers in routes.items()}
-        self._carriers = carriers
-        self._owner = owner
-        self._max_attempts = max_attempts
-
-    async def run(self) -> None:
-        """Deliver messages until cancelled."""
-        listener = self._db.wakeups.listen([self.leases.channel])
-
-        async def wait(delivered: int) -> None:
-            if not delivered:
-                await listener.wait(seconds=self.leases.seconds_until_poll(self._db.clock.now()))
-
-        try:
-            await poll_forever(self._db.clock, self.deliver, wait, warning="relay: cannot deliver messages")
-        finally:
-            self._db.wakeups.unlisten(listener)
-
-    async def deliver(self, *, limit: int = 50) -> int:
-        """Deliver up to `limit` due messages, one after another; returns how many were claimed."""
-        claim = self.leases.claim_autocommit(self._db, owner=self._owner, seconds=LEASE_SECONDS, limit=limit)
-        held = await run_shielded(claim, undo=self._hand_back)
-        too_late = self._db.clock.now() + timedelta(seconds=LEASE_SECONDS / 2)
-        for number, row in enumerate(held):
-            if self._db.clock.now() > too_late:  # slow handlers: leave the rest to the next claim
-                await self._hand_back(held[number:])
-                return number
-            try:
-                await self._deliver_one(row)
-            except asyncio.CancelledError:
-                await self._hand_back(held[number:])
-                raise
-            except Exception as error:  # noqa: BLE001  (any error of a handler decides what happens to the message)
-                try:
-                    await self._put_off(row, error)
-                except Unavailable:
-                    await self._hand_back(held[number:])
-                    raise
-        return len(held)
-
-    async def rescue(self, tx: Tx) -> None:
-        """Requeue messages whose lease expired."""
-        await self.leases.expire(tx)
-
-    async def _deliver_one(self, row: LeasedRow) -> None:
-        if row.lease_count > self._max_attempts:  # it kills its relays, so no failure was ever recorded
-            raise RelayLost(attempts=self._max_attempts)
-        carriers = [carrier for carrier in self._carriers if row.channel in carrier.channels]
-        if row.channel not in self._routes and not carriers:
-            raise NobodyListens(channel=row.channel)
-        written = [await carrier.carry(_parcel(row)) for carrier in carriers]
-        async with self._db.tx(actor=self._owner) as tx:
-            await self.leases.settle(tx, [row.id], row.lease_token, state=OutboxState.SENT, finished_at=tx.now)
-            await self._handle(tx, row)
-            for write in filter(None, written):
-                await write(tx)
-
-    async def _handle(self, tx: Tx, row: LeasedRow) -> None:
-        if row.channel not in self._routes:
-            return
-        cls, handlers = self._routes[row.channel]
-        for handler in handlers:
-            await handler(tx, cls(**row.payload))
-
-    async def _hand_back(self, rows: Sequence[LeasedRow]) -> None:
-        """Return messages that were not tried, without waiting for their lease and without using up an attempt."""
-        if not rows:
-            return
-        try:
-            async with self._db.autocommit(actor=self._owner) as tx:
-                await self.leases.release(tx, [row.id for row in rows], rows[0].lease_token, uncounted=1)
-        except Unavailable as error:
-            log.warning("relay: cannot hand back %d messages: %s", len(rows), error)
-
-    async def _put_off(self, row: LeasedRow, error: Exception) -> None:
-        text = f"{type(error).__name__}: {error_text(error)}"
-        async with self._db.tx(actor=self._owner) as tx:
-            # A message class that this version does not know waits for a newer version that runs at the same time.
-            young = isinstance(error, NobodyListens) and tx.now - row.created_at < UNKNOWN_AGE
-            outage = young or (isinstance(error, PenstockError) and error.internal_outage)
-            if outage or (worth_retrying(error) and row.lease_count < self._max_attempts):
-                wait = wait_before_retry(error, attempt=max(1, row.lease_count), backoff=RETRIES)
-                due_at = tx.now + timedelta(seconds=OUTAGE_WAIT_SECONDS if outage else wait)
-                await self.leases.release(
-                    tx, [row.id], row.lease_token, due_at=due_at, uncounted=int(outage), error=text
-                )
-                return
-            why = {"finished_at": tx.now, "error": text}
-            if await self.leases.try_settle(tx, [row.id], row.lease_token, state=OutboxState.DEAD, **why):
-                await record(tx, OUTBOX.name, [row.id], OutboxState.SENDING, OutboxState.DEAD, "bury")
+async def list_dead_letters(
+    tx: Tx, chosen: DeadLetterFilter = ANY_DEAD_LETTER, *, before: str | None = None, limit: int = 100
+) -> Sequence[DeadLetter]:
+    """Dead letters, newest message first; the next page is `before` the id of the last one of this page."""
+    newest = _dead_letters(chosen).order_by(outbox.c.id.desc()).limit(limit)
+    if before is not None:
+        newest = newest.where(outbox.c.id < before)
+    return [_dead_letter(row) for row in await tx.conn.execute(newest)]
 
 
-def _parcel(row: LeasedRow) -> Parcel:
-    return Parcel(**{name: getattr(row, name) for name in Parcel.__dataclass_fields__})
-
-
-async def list_dead_letters(tx: Tx, *, after: str = "", limit: int = 100) -> Sequence[DeadLetter]:
-    """Dead letters by id, starting after `after`."""
-    o = outbox.c
-    mine = select(o.id, o.channel, o.dedup_key, o.payload, o.lease_count, o.error, o.finished_at)
-    rows = await tx.conn.execute(mine.where(_dead, o.id > after).order_by(o.id).limit(limit))
-    return [DeadLetter(**dict(zip(DeadLetter.__dataclass_fields__, row, strict=True))) for row in rows]
+async def get_dead_letter(tx: Tx, message_id: str) -> DeadLetter:
+    """A dead letter by its id; raises `NoSuchMessage`."""
+    row = (await tx.conn.execute(_dead_letters(ANY_DEAD_LETTER).where(outbox.c.id == message_id))).one_or_none()
+    if row is None:
+        raise NoSuchMessage(id=message_id)
+    return _dead_letter(row)
 
 
 async def resend(tx: Tx, message_id: str) -> None:
-    """Requeue a dead letter and reset its attempts."""
-    fresh = {"state": "waiting", "finished_at": None, "error": None, "lease_count": 0, "scheduled_at": tx.now}
-    statement = update(outbox).where(outbox.c.id == message_id, outbox.c.state == "dead")
-    if (await tx.conn.execute(statement.values(fresh))).rowcount != 1:
+    """Requeue a dead letter and reset its attempts and hops."""
+    if not await _resend(tx, [message_id]):
         raise NoSuchMessage(id=message_id)
-    await record(tx, OUTBOX.name, [message_id], OutboxState.DEAD, OutboxState.WAITING, "resend")
+
+
+async def resend_dead_letters(tx: Tx, chosen: DeadLetterFilter, *, limit: int) -> list[str]:
+    """Requeue up to `limit` dead letters, the oldest messages first; returns their ids.
+
+    With `until`, a message that dies again is not found again: repeat the call until it returns fewer than `limit`.
+    """
+    oldest = select(outbox.c.id).where(_dead, *chosen.conditions()).order_by(outbox.c.id).limit(limit)
+    found = (await tx.conn.scalars(oldest.with_for_update(skip_locked=True))).all()
+    return await _resend(tx, found) if found else []
+
+
+async def _resend(tx: Tx, ids: Sequence[str]) -> list[str]:
+    fresh = {"state": OutboxState.WAITING, "finished_at": None, "error": None, "lease_count": 0, "hops": 0}
+    these = update(outbox).where(any_of(outbox.c.id, ids), _dead).values(**fresh, scheduled_at=tx.now)
+    resent = sorted((await tx.conn.scalars(these.returning(outbox.c.id))).all())
+    await record(tx, OUTBOX.name, resent, OutboxState.DEAD, OutboxState.WAITING, "resend")
     tx.wake(outbox.name)
+    return resent
+
+
+def _dead_letters(chosen: DeadLetterFilter) -> Select[Any]:
+    o = outbox.c
+    columns = (o.id, o.channel, o.dedup_key, o.payload, o.hops, o.lease_count, o.error, o.created_at, o.finished_at)
+    return select(*columns).where(_dead, *chosen.conditions())
+
+
+def _dead_letter(row: Row[Any]) -> DeadLetter:
+    return DeadLetter(**dict(zip(DeadLetter.__dataclass_fields__, row, strict=True)))
 
 
 async def delete_dead(tx: Tx, *, before: datetime, limit: int = 10_000) -> int:

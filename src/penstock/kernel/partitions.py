@@ -1,4 +1,5 @@
-"""Partitions of a leased table: each can have a concurrency limit (`ceiling`), be paused, or cooled down for a while.
+"""Partitions of a leased table, such as the jobs of one module: each can have a concurrency limit (`ceiling`), be
+paused, or cooled down for a while.
 
 A partition without a row here is open and has no limit.
 """
@@ -8,9 +9,9 @@ from datetime import datetime
 
 from sqlalchemy import Boolean, CheckConstraint, Column, Integer, Table, literal_column, select
 
-from penstock.kernel.bulk import upsert
 from penstock.kernel.columns import Id, UtcTime
 from penstock.kernel.db import Tx, metadata
+from penstock.kernel.dialect.sql import upsert
 
 lease_partition = Table(
     "lease_partition",
@@ -69,6 +70,6 @@ async def cool(tx: Tx, queue: str, partition_key: str, *, until: datetime) -> No
 
 async def _set(tx: Tx, queue: str, partition_key: str, **values: object) -> None:
     names = {"queue": queue, "partition_key": partition_key}
-    statement = upsert(tx, lease_partition).values(names | values)
+    statement = upsert(lease_partition).values(names | values)
     await tx.conn.execute(statement.on_conflict_do_update(index_elements=list(names), set_=values))
     tx.wake(queue)

@@ -1,14 +1,16 @@
 """The job queue: jobs are enqueued in the caller's transaction, run under a lease and settled once.
 
 `enqueue` inserts a row in the caller's transaction, so a job exists if and only if the change that needs it commits.
-`workers.py` runs jobs. A handler returns a `Settle`, which runs in the transaction that marks the job done, so the
-result, the next job of a chain and the state change commit together or not at all. The work itself runs at least once:
-it runs twice if a worker dies after the work and before the settle.
+`workers.py` runs jobs. A handler returns a `Settle`, which runs in the transaction that marks the job done, so what a
+settle writes is written exactly once: the result, the next job of a chain and the guarded state change commit together
+or not at all. The work itself runs at least once: it runs twice if a worker dies after the work and before the settle.
 
-Every operation that makes a job wait also dispatches it (`job_dispatch.py`). `backlog.py` lists the waiting jobs.
+Every state change after `enqueue` is recorded. No job is lost: it leaves `waiting` only under a lease, and a lease ends
+in a settle or expires. Every operation that makes a job wait also dispatches it (`job_dispatch.py`). `backlog.py` lists
+the waiting jobs, `job_search.py` those that run or have ended.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -24,19 +26,20 @@ from sqlalchemy import (
     String,
     Table,
     delete,
+    func,
     literal,
     literal_column,
     select,
-    tuple_,
     update,
 )
 
-from penstock.kernel.bulk import any_of, insert_new, insert_rows
 from penstock.kernel.columns import Id, Json, UtcTime
-from penstock.kernel.compiled_statement import LeasedRow
 from penstock.kernel.db import Tx, metadata
+from penstock.kernel.dialect.bulk import insert_new, insert_rows
+from penstock.kernel.dialect.compiled_statement import LeasedRow
+from penstock.kernel.dialect.sql import any_of
 from penstock.kernel.errors import NotFound, Unavailable
-from penstock.kernel.job_dispatch import DispatchJobs, WaitingJob, no_dispatch
+from penstock.kernel.job_dispatch import DispatchJobs, WaitingJob, numbers_of
 from penstock.kernel.json_object import JsonObject
 from penstock.kernel.lease_sql import LeaseStates, lease_columns, lease_constraints, lease_indexes
 from penstock.kernel.leases import LeaseLost, Leases
@@ -61,11 +64,12 @@ JOB = Machine(
         "finish": ({JobState.RUNNING}, JobState.DONE),
         "retry": ({JobState.RUNNING}, JobState.WAITING),
         "put_off": ({JobState.RUNNING}, JobState.WAITING),
-        "hand_back": ({JobState.RUNNING}, JobState.WAITING),
+        "release": ({JobState.RUNNING}, JobState.WAITING),
         "expire": ({JobState.RUNNING}, JobState.WAITING),
         "fail": ({JobState.RUNNING}, JobState.FAILED),
         "give_up": ({JobState.WAITING}, JobState.FAILED),
         "cancel": ({JobState.WAITING}, JobState.CANCELLED),
+        "revoke": ({JobState.WAITING, JobState.RUNNING}, JobState.CANCELLED),
         "revive": ({JobState.FAILED, JobState.CANCELLED}, JobState.WAITING),
     },
     start=JobState.WAITING,
@@ -74,7 +78,7 @@ JOB = Machine(
         JobState.RUNNING: "A worker holds the job under a lease that it renews while the job runs.",
         JobState.DONE: "Its result was committed.",
         JobState.FAILED: "The error is final, or the attempts are used up. An operator can revive the job.",
-        JobState.CANCELLED: "Cancelled before it started.",
+        JobState.CANCELLED: "Cancelled before it started, or revoked: its worker lost the lease and cannot settle it.",
     },
 )
 LEASE_STATES = LeaseStates(column="state", waiting=JobState.WAITING, held=JobState.RUNNING)
@@ -101,8 +105,8 @@ job = Table(
 lease_indexes(job, LEASE_STATES)
 # Constants, not parameters, here and in the statements below: the planner then matches the partial index.
 _failed = job.c.state == literal_column("'failed'")
-_finished = job.c.state.in_([literal_column(f"'{state}'") for state in ("done", "failed", "cancelled")])
-Index("ix_job_over", job.c.state, job.c.finished_at, job.c.id, postgresql_where=_finished, sqlite_where=_finished)
+FINISHED = job.c.state.in_([literal_column(f"'{state}'") for state in ("done", "failed", "cancelled")])
+Index("ix_job_over", job.c.state, job.c.finished_at, job.c.id, postgresql_where=FINISHED, sqlite_where=FINISHED)
 
 COLUMNS = (
     "id", "kind", "payload", "partition_key", "priority", "scheduled_at", "deferred", "most_attempts",
@@ -190,6 +194,10 @@ class Job:
         )
 
 
+def no_dispatch(_tx: Tx, _waiting: Iterable[WaitingJob]) -> None:
+    """Do nothing: workers poll the job table, and its leases wake them."""
+
+
 class JobQueue:
     """The operations on jobs. One object per process, since its leases keep hints in memory."""
 
@@ -245,10 +253,10 @@ class JobQueue:
         await self.leases.settle(tx, [held.id], _token(held), state=JobState.FAILED, **why)
         await record(tx, JOB.name, [held.id], JobState.RUNNING, JobState.FAILED, "fail")
 
-    async def hand_back(self, tx: Tx, held: Job, *, wait_seconds: float = 0) -> None:
-        """Release an unfinished job, as on a shutdown, without using up an attempt."""
+    async def release(self, tx: Tx, held: Job, *, wait_seconds: float = 0) -> None:
+        """Return an unfinished job, as on a shutdown, without using up an attempt."""
         again = _waiting_again(held, attempt=held.attempts - 1, due_at=tx.now + timedelta(seconds=wait_seconds))
-        await self._wait_again(tx, held, "hand_back", again)
+        await self._wait_again(tx, held, "release", again)
 
     async def rescue(self, tx: Tx) -> list[str]:
         """Make jobs with expired leases available again, or fail them after their last attempt; returns the ids."""
@@ -263,16 +271,46 @@ class JobQueue:
     async def cancel(self, tx: Tx, job_id: str) -> None:
         """Cancel a job before it starts; raises `WrongState` or `MovedAlready` when it has started or finished."""
         found = await get_job(tx, job_id)
-        await move(tx, job, JOB, job_id, state=found.state, verb="cancel", finished_at=tx.now)
+        await move(tx, job, JOB, job_id, state=found.state, verb="cancel", finished_at=tx.now, scheduled_at=tx.now)
+
+    async def revoke(self, tx: Tx, ids: Collection[str]) -> list[Job]:
+        """Cancel those of these jobs that wait or run; returns them as they were.
+
+        The token of a running job is cleared, so its worker can neither renew, report progress nor settle. It stops
+        when its lease would have ended, at the latest: `scheduled_at` says when.
+        """
+        live = job.c.state.in_([JobState.WAITING, JobState.RUNNING])
+        locked = select(job).where(any_of(job.c.id, ids), live).order_by(job.c.id).with_for_update()
+        jobs = [Job.from_row(row) for row in await tx.conn.execute(locked)]
+        if not jobs:
+            return []
+        values = {"state": JobState.CANCELLED, "finished_at": tx.now, "lease_token": None, "leased_until": None}
+        stopped_by = func.coalesce(job.c.leased_until, literal(tx.now, UtcTime))
+        these = update(job).where(any_of(job.c.id, [one.id for one in jobs]), live)
+        await tx.conn.execute(these.values(**values, scheduled_at=stopped_by))
+        for state in (JobState.WAITING, JobState.RUNNING):
+            revoked = [one.id for one in jobs if one.state is state]
+            await record(tx, JOB.name, revoked, state, JobState.CANCELLED, "revoke")
+        return jobs
 
     async def revive(self, tx: Tx, job_id: str) -> None:
         """Requeue a failed or cancelled job and reset its attempts."""
         found = await get_job(tx, job_id)
-        values = {"lease_count": 0, "scheduled_at": tx.now, "deferred": False, "finished_at": None}
-        values |= {"error_code": None, "error": None}
-        await move(tx, job, JOB, job_id, state=found.state, verb="revive", **values)
+        await move(tx, job, JOB, job_id, state=found.state, verb="revive", **_revived(tx))
         self.leases.note_requeued(tx)
         self._dispatch(tx, [_waiting_again(found, attempt=0, due_at=tx.now)])
+
+    async def revive_all(self, tx: Tx, failed: Sequence[Job]) -> list[str]:
+        """Requeue those of these jobs that are still failed and reset their attempts; returns their ids."""
+        these = update(job).where(any_of(job.c.id, [one.id for one in failed]), _failed)
+        revive = these.values(state=JobState.WAITING, **_revived(tx)).returning(job.c.id)
+        revived = set((await tx.conn.scalars(revive)).all()) if failed else set()
+        if revived:
+            await record(tx, JOB.name, revived, JobState.FAILED, JobState.WAITING, "revive")
+            self.leases.note_requeued(tx)
+        again = [one for one in failed if one.id in revived]
+        self._dispatch(tx, (_waiting_again(one, attempt=0, due_at=tx.now) for one in again))
+        return [one.id for one in again]
 
     async def _claimed(self, tx: Tx, rows: Sequence[LeasedRow]) -> list[Job]:
         await record(tx, JOB.name, [row.id for row in rows], JobState.WAITING, JobState.RUNNING, "claim")
@@ -307,21 +345,12 @@ async def get_job(tx: Tx, job_id: str) -> Job:
 
 async def list_jobs(tx: Tx, ids: Collection[str]) -> list[Job]:
     """Those of these jobs that exist, read in one statement."""
-    return [Job.from_row(row) for row in await tx.conn.execute(select(job).where(any_of(tx, job.c.id, ids)))]
-
-
-async def list_failed_jobs(tx: Tx, *, older_than: Job | None = None, limit: int = 100) -> list[Job]:
-    """Failed jobs, latest first; the next page begins after the last job of this one."""
-    position = tuple_(job.c.finished_at, job.c.id)
-    newest = select(job).where(_finished, _failed).order_by(job.c.finished_at.desc(), job.c.id.desc())
-    if older_than is not None:
-        newest = newest.where(position < tuple_(literal(older_than.finished_at, UtcTime), literal(older_than.id, Id)))
-    return [Job.from_row(row) for row in await tx.conn.execute(newest.limit(limit))]
+    return [Job.from_row(row) for row in await tx.conn.execute(select(job).where(any_of(job.c.id, ids)))]
 
 
 async def delete_finished_jobs(tx: Tx, *, before: datetime, limit: int = 10_000) -> int:
     """Delete jobs that finished before then; returns how many."""
-    old = (_finished, job.c.finished_at < before)
+    old = (FINISHED, job.c.finished_at < before)
     some = select(job.c.id).where(*old).limit(limit)
     # Checked again in the DELETE: a job that is revived in between stays.
     return (await tx.conn.execute(delete(job).where(job.c.id.in_(some), *old))).rowcount
@@ -337,11 +366,27 @@ def _new_row(tx: Tx, new: NewJob) -> tuple[Any, ...]:
 
 
 def _new_waiting(row: tuple[Any, ...]) -> WaitingJob:
-    return WaitingJob(id=row[0], attempt=0, module=row[3], priority=row[4], due_at=row[5])
+    return WaitingJob(
+        id=row[0], attempt=0, module=row[3], priority=row[4], due_at=row[5], kind=row[1], numbers=numbers_of(row[2])
+    )
 
 
 def _waiting_again(known: Job, *, attempt: int, due_at: datetime) -> WaitingJob:
-    return WaitingJob(id=known.id, attempt=attempt, module=known.module, priority=known.priority, due_at=due_at)
+    return WaitingJob(
+        id=known.id,
+        attempt=attempt,
+        module=known.module,
+        priority=known.priority,
+        due_at=due_at,
+        kind=known.kind,
+        numbers=numbers_of(known.payload),
+    )
+
+
+def _revived(tx: Tx) -> dict[str, Any]:
+    """The columns of a job that is to run as if it were new."""
+    fresh = {"lease_count": 0, "scheduled_at": tx.now, "deferred": False, "finished_at": None}
+    return fresh | {"error_code": None, "error": None}
 
 
 def _token(held: Job) -> str:

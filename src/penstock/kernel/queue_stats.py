@@ -1,4 +1,4 @@
-"""Queue statistics for metrics: how many jobs and messages wait, and for how long.
+"""Queue statistics for metrics: how many jobs, messages and events wait, and for how long.
 
 Every count uses an index and stops at MAX_COUNTED, so that a long backlog does not slow down the workers.
 """
@@ -6,10 +6,11 @@ Every count uses an index and stops at MAX_COUNTED, so that a long backlog does 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sqlalchemy import ColumnElement, FromClause, func, literal_column, select
+from sqlalchemy import ColumnElement, FromClause, func, literal_column, select, true
 
 from penstock.kernel.backlog import list_module_backlogs
 from penstock.kernel.db import Tx
+from penstock.kernel.events import event_inbox
 from penstock.kernel.outbox import outbox
 from penstock.kernel.processes import count_alive
 from penstock.kernel.queue import job
@@ -26,11 +27,12 @@ class QueueStats:
     job_waits: Mapping[str, float] = field(default_factory=dict)  # seconds since the next job of a module is due
     messages: Mapping[str, int] = field(default_factory=dict)  # by state
     message_wait: float = 0.0  # seconds since the oldest message is due
+    events: int = 0  # committed and without an id
     processes: Mapping[str, int] = field(default_factory=dict)  # alive, by kind
 
 
 async def get_queue_stats(tx: Tx) -> QueueStats:
-    """Count jobs, messages and processes."""
+    """Count jobs, messages, events and processes."""
     backlogs = await list_module_backlogs(tx, limit=MAX_MODULES)
     jobs: dict[tuple[str, str], int] = {}
     for found in backlogs:
@@ -44,6 +46,7 @@ async def get_queue_stats(tx: Tx) -> QueueStats:
         job_waits={found.module: max(0.0, (tx.now - found.since).total_seconds()) for found in backlogs},
         messages=messages,
         message_wait=await _message_wait(tx),
+        events=await _count(tx, event_inbox, true()),
         processes=await count_alive(tx),
     )
 

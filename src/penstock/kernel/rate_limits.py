@@ -12,9 +12,9 @@ from typing import Protocol
 
 from sqlalchemy import BigInteger, Column, Index, String, Table, case, delete, literal, select, tuple_, update
 
-from penstock.kernel.bulk import upsert
 from penstock.kernel.columns import UtcTime
 from penstock.kernel.db import Db, metadata
+from penstock.kernel.dialect.sql import upsert
 
 rate_bucket = Table(
     "rate_bucket",
@@ -102,7 +102,7 @@ class SqlRateLimits:
         async with self._db.tx() as tx:
             now = _micros(tx.now)
             begin = case((b.full_at > now, b.full_at), else_=literal(now, BigInteger))
-            statement = upsert(tx, rate_bucket).values(key=key, full_at=now + cost)
+            statement = upsert(rate_bucket).values(key=key, full_at=now + cost)
             taken = statement.on_conflict_do_update(
                 index_elements=["key"], set_={"full_at": begin + cost}, where=begin + cost <= now + capacity
             ).returning(b.full_at)
@@ -120,7 +120,7 @@ class SqlRateLimits:
         pause = math.ceil(seconds * MICROS) + math.floor(bucket.burst * bucket.token_micros) - bucket.token_micros
         async with self._db.tx() as tx:
             empty_until = _micros(tx.now) + pause
-            statement = upsert(tx, rate_bucket).values(key=key, full_at=empty_until)
+            statement = upsert(rate_bucket).values(key=key, full_at=empty_until)
             later = statement.on_conflict_do_update(
                 index_elements=["key"], set_={"full_at": empty_until}, where=b.full_at < empty_until
             )
@@ -131,7 +131,7 @@ class SqlRateLimits:
         q = quota_window.c
         async with self._db.tx() as tx:
             window = {"key": key, "until": until}
-            first = upsert(tx, quota_window).values(window | {"used": 0}).on_conflict_do_nothing()
+            first = upsert(quota_window).values(window | {"used": 0}).on_conflict_do_nothing()
             await tx.conn.execute(first)
             row = select(q.used).where(q.key == key, q.until == until).with_for_update()
             left = limit - (await tx.conn.scalar(row) or 0)

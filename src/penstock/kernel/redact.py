@@ -20,7 +20,7 @@ NAMED = re.compile(
 )
 SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
 
-OWN_KEY = re.compile(r"\b(sk-|st-|pk-|rk-|whsec_)[\w-]{8,}")
+OWN_KEY = re.compile(r"\b(sk-|st-|su-|pk-|rk-|whsec_)[\w-]{8,}")
 JWT = re.compile(r"\beyJ[\w-]{4,}\.[\w-]{2,}(?:\.[\w-]*)?")
 SCHEME = re.compile(r"\b((?i:bearer|basic))\s+(?=\S*[A-Z0-9=])[\w.~+/=-]{6,}")
 AWS_KEY = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}")

@@ -1,27 +1,30 @@
 """The runner: executes a claimed job and records how it ended.
 
-The runner renews the lease, runs the handler within its timeout, and settles the job: done, retried, put off, failed or
-handed back (released). A handler gets the job and returns a `Settle` or None; the settle runs in the transaction that
-marks the job done. If the handler raises, the error decides: put off on an internal outage, retried with backoff, or
-failed for good. If the lease is lost, the handler is cancelled, and anything it still tries to settle is refused.
+The runner renews the lease, runs the handler with no transaction open and within its timeout, and settles the job:
+done, retried, put off, failed or released. A handler gets the job and returns a `Settle` or None; the settle runs in
+the transaction that marks the job done. If the handler raises, the error decides: put off on an internal outage,
+retried with backoff, or failed for good. If the lease is lost, the handler is cancelled, and anything it still tries to
+settle is refused.
 
-Some outcomes cost no attempt: an unavailable dependency (database, Redis, object store), after which the job is
-rescheduled; a shutdown, which releases unfinished jobs; and a job kind that only a newer version knows.
+Some outcomes cost no attempt: an unavailable or full dependency (database, Redis, object store), after which the job is
+rescheduled; a shutdown, which releases unfinished jobs; and a job kind that only a newer version knows. If the disk for
+temporary files of this process is full, the job is available to others at once, and this process claims no jobs of its
+module for a while.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime, timedelta
 from functools import partial
 from types import MappingProxyType
 from typing import TypedDict
 
-from penstock.kernel.database_errors import DatabaseBusy, DatabaseUnavailable
+from penstock.kernel.database_errors import DatabaseBusy, DatabaseTimedOut, DatabaseUnavailable
 from penstock.kernel.db import Db, Tx
-from penstock.kernel.errors import PenstockError, Unavailable, error_text
-from penstock.kernel.lease_renewer import LeaseRenewer
-from penstock.kernel.leases import LeaseLost
+from penstock.kernel.errors import DiskFull, FolderFull, PenstockError, Unavailable, error_text, folder_full_from
+from penstock.kernel.lease_renewer import LeasedTasks
 from penstock.kernel.queue import Job, JobQueue
 from penstock.kernel.retry import OUTAGE_BACKOFF, Backoff, wait_before_retry, worth_retrying
 
@@ -29,9 +32,9 @@ log = logging.getLogger(__name__)
 
 Settle = Callable[[Tx], Awaitable[None]]
 JobHandler = Callable[[Job], Awaitable[Settle | None]]
+JobEnded = Callable[[Job, str | None], None]  # called after the commit that ends a job, with the error of a failed one
 
 RETRIES = Backoff(first_seconds=1, max_seconds=300)
-HAND_BACK_SECONDS = 5
 SETTLE_ATTEMPTS = 60  # about five minutes; a settle that never succeeds must free its slot
 UNKNOWN_KIND_WAIT_SECONDS = 5  # leaves a job of another version's kind to that version
 OUTAGE_WAIT_SECONDS = 10  # time for a blob store or Redis to restart; a full queue of jobs does not spin
@@ -74,57 +77,34 @@ class Runner:
         self.handlers = handlers
         self.owner = owner
         self.lease_seconds = lease_seconds
-        self.running: set[asyncio.Task[None]] = set()
-        self._grace_seconds = grace_seconds
         self._retries = retries
-        self._renewer = LeaseRenewer(db, queue.leases, lease_seconds=lease_seconds)
+        self.paused_until: dict[str, datetime] = {}  # by module: its jobs are left to others, for this disk is full
+        self._tasks = LeasedTasks(db, queue.leases, lease_seconds=lease_seconds, grace_seconds=grace_seconds)
+        self.running = self._tasks.running
+        self.on_ended: JobEnded | None = None
 
-    @asynccontextmanager
-    async def renewing_leases(self) -> AsyncIterator[None]:
-        """Renew leases during the block; then wait for jobs within the grace period and hand back the others."""
-        renewing = asyncio.create_task(self._renewer.run())
-        try:
-            yield
-        finally:
-            await self._drain()
-            renewing.cancel()
-            await asyncio.gather(renewing, return_exceptions=True)
+    def renewing_leases(self) -> AbstractAsyncContextManager[None]:
+        """Renew leases during the block; then wait for jobs within the grace period and release the others."""
+        return self._tasks.renewing()
 
     def start(self, held: Job) -> asyncio.Task[None]:
         """Start a job that was just claimed."""
-        task = asyncio.create_task(self._run(held), name=held.id)
-        self.running.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self.running.discard(task)
-        if not task.cancelled() and (error := task.exception()):
-            log.error("job %s could not be settled: %s", task.get_name(), error)
+        return self._tasks.start(
+            held.id, held.token or "", partial(self._run, held), release=partial(self._release, held)
+        )
 
     async def _run(self, held: Job) -> None:
-        token = held.token or ""
         if held.kind not in self.handlers:
-            log.warning("no handler for jobs of kind %s here; handing back %s", held.kind, held.id)
-            await self._hand_back(held, wait_seconds=UNKNOWN_KIND_WAIT_SECONDS)
+            log.warning("no handler for jobs of kind %s here; releasing %s", held.kind, held.id)
+            await self._release(held, wait_seconds=UNKNOWN_KIND_WAIT_SECONDS)
             return
-        try:
-            async with self._renewer.renewing(held.id, token):
-                await self._handle_and_settle(held)
-        except asyncio.CancelledError:
-            if self._renewer.was_lost(held.id, token):
-                return
-            await self._hand_back(held)
-            raise
-        except LeaseLost as error:
-            log.warning("%s", error)
-
-    async def _handle_and_settle(self, held: Job) -> None:
         try:
             settle = await self._handle(held)
             await self._settle(held, partial(self._settle_success, held, settle))
         except Exception as error:  # noqa: BLE001  (any error of a handler or its settle decides how the job ends)
             log.warning("job %s (%s) attempt %d: %r", held.id, held.kind, held.attempts, error)
+            if isinstance(error, FolderFull):
+                self._pause(held.module)
             await self._settle(held, partial(self._settle_failure, held, error))
 
     async def _handle(self, held: Job) -> Settle | None:
@@ -136,30 +116,45 @@ class Runner:
             if not limit.expired():
                 raise
             raise JobTimedOut(seconds=held.timeout_seconds) from error
+        except OSError as error:
+            if (full := folder_full_from(error)) is None:
+                raise
+            raise full from error
+
+    def _pause(self, module: str) -> None:
+        log.warning("the disk for temporary files is full: no %s jobs for %d s", module or "more", OUTAGE_WAIT_SECONDS)
+        self.paused_until[module] = self.db.clock.now() + timedelta(seconds=OUTAGE_WAIT_SECONDS)
 
     async def _settle_success(self, held: Job, settle: Settle | None, tx: Tx) -> None:
         await self.queue.finish(tx, held)  # first, so that a lost lease is noticed before anything is written
         if settle is not None:
             await settle(tx)
+        self._note_ended(tx, held, None)
 
     async def _settle_failure(self, held: Job, error: Exception, tx: Tx) -> None:
         code = error.code if isinstance(error, PenstockError) else "INTERNAL"
         text = error_text(error)
         if isinstance(error, PenstockError) and error.internal_outage:
-            await self.queue.put_off(tx, held, wait_seconds=OUTAGE_WAIT_SECONDS, code=code, error=text)
+            put_off_seconds = 0 if isinstance(error, FolderFull) else OUTAGE_WAIT_SECONDS
+            await self.queue.put_off(tx, held, wait_seconds=put_off_seconds, code=code, error=text)
         elif worth_retrying(error) and held.attempts < held.max_attempts:
             backoff = self._retries.get(held.kind, RETRIES)
             wait = wait_before_retry(error, attempt=held.attempts, backoff=backoff)
             await self.queue.retry(tx, held, wait_seconds=wait, code=code, error=text)
         else:
             await self.queue.fail(tx, held, code=code, error=text)
+            self._note_ended(tx, held, text)
+
+    def _note_ended(self, tx: Tx, held: Job, error: str | None) -> None:
+        if self.on_ended is not None:
+            tx.after_commit.append(partial(self.on_ended, held, error))
 
     async def _settle(self, held: Job, settle: Settle) -> None:
         """Settle the job, and retry while the database is down. If the lease expires meanwhile, it is refused."""
         for attempt in range(1, SETTLE_ATTEMPTS):
             try:
                 return await self._settle_once(settle)
-            except (DatabaseUnavailable, DatabaseBusy) as error:
+            except (DatabaseUnavailable, DatabaseTimedOut, DatabaseBusy, DiskFull) as error:
                 log.warning("job %s is not settled yet: %s", held.id, error)
                 await self.db.clock.sleep(OUTAGE_BACKOFF.wait_seconds(attempt))
         return await self._settle_once(settle)
@@ -168,27 +163,18 @@ class Runner:
         async with self.db.tx(actor=self.owner) as tx:
             await settle(tx)
 
-    async def _hand_back(self, held: Job, *, wait_seconds: float = 0) -> None:
-        """Hand back once: a stop does not wait for a database that is down. The lease then expires by itself."""
+    async def _release(self, held: Job, *, wait_seconds: float = 0) -> None:
+        """Release once: a stop does not wait for a database that is down. The lease then expires by itself."""
         try:
             async with self.db.tx(actor=self.owner) as tx:
-                await self.queue.hand_back(tx, held, wait_seconds=wait_seconds)
+                await self.queue.release(tx, held, wait_seconds=wait_seconds)
         except Unavailable as error:
-            log.warning("job %s could not be handed back: %s", held.id, error)
-
-    async def _drain(self) -> None:
-        if not self.running:
-            return
-        _, late = await asyncio.wait(self.running, timeout=self._grace_seconds)
-        for task in late:
-            task.cancel()
-        if late:  # a handler that ignores the cancellation loses its lease soon
-            await asyncio.wait(late, timeout=HAND_BACK_SECONDS)
+            log.warning("job %s could not be released: %s", held.id, error)
 
 
 async def _guarded(handler: JobHandler, held: Job) -> Settle | None:
     """Turn unusual exits (a CancelledError raised by the handler itself, SystemExit, a panic in native code) into
-    failures. Taken for a stop of the process, the job would be handed back and claimed again forever."""
+    failures. Taken for a stop of the process, the job would be released and claimed again forever."""
     try:
         return await handler(held)
     except (Exception, KeyboardInterrupt, GeneratorExit):

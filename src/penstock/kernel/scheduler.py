@@ -4,15 +4,16 @@ Every process runs a scheduler. A periodic task is a row: it is claimed when due
 and then it is rescheduled. If a process dies, the lease expires and another process runs the task.
 
 Due times are whole multiples of the interval, so that tasks come due together, and tasks that end together are
-rescheduled in one transaction. A task can have a condition that says whether it is needed: one SELECT evaluates it for
-all due tasks, and a task that is not needed is skipped until its next time. So an idle process mostly reads. After a
-failure a task runs again whether it is needed or not.
+rescheduled in one transaction. A frequent task declares a condition, served by an index, that says whether it is
+needed: twice a second one SELECT evaluates it for all due tasks, and a task that is not needed is skipped until its
+next time. So an idle process mostly reads. After a failure, or when an operator requests a run (`request_run`), a task
+runs whether it is needed or not.
 """
 
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -22,6 +23,7 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     ColumnElement,
+    Row,
     Select,
     String,
     Table,
@@ -35,12 +37,13 @@ from sqlalchemy import (
     update,
 )
 
-from penstock.kernel.bulk import any_of_param, array_param, insert_new
 from penstock.kernel.coalescer import Coalescer
 from penstock.kernel.columns import Id, UtcTime
-from penstock.kernel.compiled_statement import CompiledStatement, LeasedRow
-from penstock.kernel.db import Db, metadata
-from penstock.kernel.errors import error_text
+from penstock.kernel.db import Db, Tx, metadata
+from penstock.kernel.dialect.bulk import insert_new
+from penstock.kernel.dialect.compiled_statement import CompiledStatement, LeasedRow
+from penstock.kernel.dialect.sql import any_of_param
+from penstock.kernel.errors import NotFound, error_text
 from penstock.kernel.lease_renewer import LeaseRenewer
 from penstock.kernel.lease_sql import LeaseStates, lease_columns, lease_constraints, lease_indexes
 from penstock.kernel.leases import POLL_SECONDS, Leases, LookbackWindow, next_multiple
@@ -83,6 +86,7 @@ periodic_task = Table(
     *lease_columns(),
     Column("finished_at", UtcTime),
     Column("error", String),
+    Column("requested_at", UtcTime),  # an operator asked for a run that has not ended yet
     CheckConstraint("state IN ('resting', 'running')", name="state"),
     *lease_constraints(LEASE_STATES),
 )
@@ -90,7 +94,7 @@ lease_indexes(periodic_task, LEASE_STATES)
 
 
 # SQL condition (since, now): whether there is anything to do at `now`, given that there was nothing at `since`. It may
-# be true too often, never too rarely: where rows can appear that were due before `since`, it must ignore `since`.
+# be wider than the work, never narrower: where rows can appear that were due before `since`, it must ignore `since`.
 Condition = Callable[[ColumnElement[datetime], ColumnElement[datetime]], ColumnElement[bool]]
 
 
@@ -106,11 +110,26 @@ class PeriodicTask:
 
 @dataclass(frozen=True, kw_only=True)
 class PeriodicTaskReport:
-    """The last run of a periodic task. A task that is not needed may not have run for long."""
+    """A periodic task and its last run. A task that is not needed may not have run for long."""
 
     name: str
+    state: PeriodicTaskState
+    due_at: datetime
+    requested_at: datetime | None
+    worker: str | None  # the process that runs it, or ran it last
     finished_at: datetime | None
     error: str | None
+
+
+class NoSuchPeriodicTask(NotFound):
+    """No periodic task has that name."""
+
+    code = "NO_SUCH_PERIODIC_TASK"
+    message = "There is no periodic task {name}."
+    message_zh = "没有名为 {name} 的定期任务。"
+    hint = "GET /api/v1/ops/periodic-tasks lists them."
+    hint_zh = "可用 GET /api/v1/ops/periodic-tasks 查看。"
+    terminal_hint = "`penstock periodic list` lists them."
 
 
 class Scheduler:
@@ -124,7 +143,7 @@ class Scheduler:
         self._poll_seconds = min([POLL_SECONDS, *(task.every_seconds for task in periodic_tasks)])
         self._lookbacks = {task.name: LookbackWindow() for task in periodic_tasks if task.needed is not None}
         self._skipped: dict[str, datetime] = {}  # the next due time of tasks that are not needed before it
-        self._due = CompiledStatement(self._select_due(on_postgres=db.on_postgres))
+        self._due = CompiledStatement(self._select_due())
         self._owner = owner
         self._lease_seconds = lease_seconds
         self._leases = Leases(periodic_task, LEASE_STATES)
@@ -150,6 +169,11 @@ class Scheduler:
     def names(self) -> frozenset[str]:
         """The names of the tasks registered in this process."""
         return frozenset(self._tasks)
+
+    @property
+    def intervals(self) -> Mapping[str, float]:
+        """The interval in seconds of each task registered in this process."""
+        return {name: task.every_seconds for name, task in self._tasks.items()}
 
     async def register(self) -> None:
         """Insert a row for every task; a new task is due at once. So is one that is due later than its interval allows:
@@ -194,16 +218,17 @@ class Scheduler:
             return []
         values = {f"since_{name}": lookback.since(now) for name, lookback in self._lookbacks.items()}
         async with self._db.read() as tx:
-            rows = await self._due.rows(tx, values | {"now": now, "candidates": array_param(tx, candidates)})
+            rows = await self._due.rows(tx, values | {"now": now, "candidates": candidates, "known": [*self._tasks]})
         for row in rows:
             if not row.needed:
                 self._skipped[row.id] = times[row.id]
                 self._lookbacks[row.id].scanned(now)
         return [row.id for row in rows if row.needed]
 
-    def _select_due(self, *, on_postgres: bool) -> Select[Any]:
+    def _select_due(self) -> Select[Any]:
         """Tasks that are due, or whose lease has expired, and whether they are needed. CASE evaluates the conditions of
-        due tasks only. A task that failed is needed, so that a success clears its error."""
+        due tasks only. A task that failed is needed, so that a success clears its error. One that was requested is
+        found although it was skipped."""
         t, now = periodic_task.c, bindparam("now", type_=UtcTime)
         resting, running = (t.state == literal_column(f"'{state}'") for state in PeriodicTaskState)
         conditions = [
@@ -211,10 +236,11 @@ class Scheduler:
             for name, task in self._tasks.items()
             if task.needed is not None
         ]
-        needed = case((or_(running, t.error.is_not(None)), true()), *conditions, else_=true())
+        requested = t.requested_at.is_not(None)
+        needed = case((or_(running, t.error.is_not(None), requested), true()), *conditions, else_=true())
         due = or_(and_(resting, t.scheduled_at <= now), and_(running, t.leased_until <= now))
-        candidates = any_of_param(t.id, "candidates", on_postgres=on_postgres)
-        return select(t.id, needed.label("needed")).where(candidates, due)
+        chosen = or_(any_of_param(t.id, "candidates"), requested)
+        return select(t.id, needed.label("needed")).where(any_of_param(t.id, "known"), chosen, due)
 
     def _ended(self, task: asyncio.Task[bool]) -> None:
         self._running.discard(task)
@@ -263,14 +289,35 @@ class Scheduler:
             groups[group].append(name)
         async with self._db.tx(actor=self._owner) as tx:
             for (token, seconds, error), ids in groups.items():
-                report = {"finished_at": tx.now, "error": error}
+                report = {"finished_at": tx.now, "error": error, "requested_at": None}
                 await self._leases.release(tx, ids, token, due_at=next_multiple(tx.now, seconds), uncounted=1, **report)
         return [None] * len(ended)
 
 
 async def list_periodic_tasks(db: Db) -> list[PeriodicTaskReport]:
-    """The last run of every periodic task."""
-    t = periodic_task.c
+    """Every periodic task, by name."""
     async with db.read() as tx:
-        rows = await tx.conn.execute(select(t.id, t.finished_at, t.error).order_by(t.id))
-        return [PeriodicTaskReport(name=row.id, finished_at=row.finished_at, error=row.error) for row in rows]
+        return [_report(row) for row in await tx.conn.execute(select(periodic_task).order_by(periodic_task.c.id))]
+
+
+async def request_run(tx: Tx, name: str) -> PeriodicTaskReport:
+    """Make a periodic task due now, needed or not; one that runs already is left as it is. Returns it as it is then."""
+    t = periodic_task.c
+    resting = update(periodic_task).where(t.id == name, t.state == PeriodicTaskState.RESTING)
+    await tx.conn.execute(resting.values(scheduled_at=tx.now, requested_at=tx.now))
+    row = (await tx.conn.execute(select(periodic_task).where(t.id == name))).one_or_none()
+    if row is None:
+        raise NoSuchPeriodicTask(name=name)
+    return _report(row)
+
+
+def _report(row: Row[Any]) -> PeriodicTaskReport:
+    return PeriodicTaskReport(
+        name=row.id,
+        state=PeriodicTaskState(row.state),
+        due_at=row.scheduled_at,
+        requested_at=row.requested_at,
+        worker=row.lease_owner,
+        finished_at=row.finished_at,
+        error=row.error,
+    )

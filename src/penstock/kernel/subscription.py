@@ -1,9 +1,9 @@
 """A subscription to events: a bounded queue, backed by the event table.
 
-The hub offers batches as they arrive, and the stream takes them from the queue. When a slow client has too many queued,
-the oldest are dropped and counted; none are lost, since the subscription reads the dropped ones from the table, up to
-where its queue continues. A subscription that starts at an id of the past is in the same situation from the start, so
-there is only one way of catching up.
+The hub offers batches as they arrive, and the stream takes them from the queue. When a slow client has too many events
+queued (PENSTOCK_SSE_QUEUE, or 1 MiB), the oldest are dropped and counted; none are lost, since the subscription reads
+the dropped ones from the table, up to where its queue continues. A subscription that starts at an id of the past is in
+the same situation from the start, so there is only one way of catching up.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from penstock.kernel.errors import Unavailable
 from penstock.kernel.events import Interest, StoredEvent
 
-QUEUE_BYTES = 1024 * 1024  # of queued text per subscription, in addition to the limit of events
+MAX_QUEUE_BYTES = 1024 * 1024  # of queued text per subscription, in addition to the limit of events
 RETRY_SECONDS = 1.0  # before the next try to read from a database that is down
 
 
@@ -30,7 +30,7 @@ class EventBatch:
     @classmethod
     def of(cls, events: Sequence[StoredEvent]) -> "EventBatch":
         """A batch of at least one event."""
-        text = b"".join(told.wire for told in events)
+        text = b"".join(event.wire for event in events)
         return cls(first=events[0].id, last=events[-1].id, count=len(events), text=text)
 
 
@@ -40,17 +40,17 @@ Refill = Callable[[Interest, int, int], Awaitable[EventBatch]]
 class Subscription:
     """One client. `take` returns the next events, in order and each once."""
 
-    def __init__(self, interest: Interest, *, after: int, known: int, most_events: int, refill: Refill) -> None:
+    def __init__(self, interest: Interest, *, after: int, offered: int, max_events: int, refill: Refill) -> None:
         self.interest = interest
         self.after = after  # where it starts
         self.dropped = 0  # events read from the table because the queue was full
         self.closed = False
         self._sent = after  # everything up to this id was taken
-        self._missing_to = known  # everything from there up to this id has to be read from the table
-        self._waiting: deque[EventBatch] = deque()
-        self._waiting_events = 0
-        self._waiting_bytes = 0
-        self._most_events = most_events
+        self._missing_to = offered  # what was offered before it subscribed has to be read from the table
+        self._queue: deque[EventBatch] = deque()
+        self._queued_events = 0
+        self._queued_bytes = 0
+        self._max_events = max_events
         self._refill = refill
         self._notified = asyncio.Event()
 
@@ -59,7 +59,7 @@ class Subscription:
         while not self.closed:
             if self._sent < self._missing_to:
                 batch = await self._read(seconds)
-            elif self._waiting:
+            elif self._queue:
                 batch = self._pop()
             elif await self._wait(seconds):
                 continue
@@ -81,17 +81,17 @@ class Subscription:
         if batch.first <= self._sent:
             self._missing_to = batch.last
             return 0
-        self._waiting.append(batch)
-        self._waiting_events += batch.count
-        self._waiting_bytes += len(batch.text)
+        self._queue.append(batch)
+        self._queued_events += batch.count
+        self._queued_bytes += len(batch.text)
         before = self.dropped
-        while self._waiting_events > self._most_events or self._waiting_bytes > QUEUE_BYTES:
+        while self._queued_events > self._max_events or self._queued_bytes > MAX_QUEUE_BYTES:
             oldest = self._pop()
             self._missing_to = oldest.last
             self.dropped += oldest.count
         return self.dropped - before
 
-    def doubt(self, upto: int) -> None:
+    def mark_missing(self, upto: int) -> None:
         """Read the table up to this id, for events that were not offered."""
         self._missing_to = upto
         self._notified.set()
@@ -102,9 +102,9 @@ class Subscription:
         self._notified.set()
 
     def _pop(self) -> EventBatch:
-        batch = self._waiting.popleft()
-        self._waiting_events -= batch.count
-        self._waiting_bytes -= len(batch.text)
+        batch = self._queue.popleft()
+        self._queued_events -= batch.count
+        self._queued_bytes -= len(batch.text)
         return batch
 
     async def _read(self, seconds: float) -> EventBatch | None:

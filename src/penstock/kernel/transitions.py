@@ -12,9 +12,9 @@ from typing import TypeVar
 
 from sqlalchemy import BigInteger, Column, Index, Integer, String, Table, delete, select, update
 
-from penstock.kernel.bulk import insert_rows
 from penstock.kernel.columns import Id, UtcTime
 from penstock.kernel.db import Tx, metadata
+from penstock.kernel.dialect.bulk import insert_rows
 from penstock.kernel.errors import Conflict
 from penstock.kernel.machine import Machine
 

@@ -27,6 +27,9 @@ class Listener:
 
     async def wait(self, *, seconds: float) -> None:
         """Return at the first notification, or after a timeout."""
+        if self._notified.is_set():
+            self._notified.clear()
+            return
         notified = asyncio.ensure_future(self._notified.wait())
         timer = asyncio.ensure_future(self._clock.sleep(seconds))
         try:

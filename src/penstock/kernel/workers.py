@@ -53,7 +53,7 @@ class Workers:
             self._db.wakeups.unlisten(self._listener)
 
     async def _wait(self, found: int) -> None:
-        if len(self._runner.running) >= self._slots:
+        if len(self._runner.running) >= self._slots or not self._open_modules():
             await self._listener.wait(seconds=POLL_SECONDS)  # the end of a job notifies
         elif not found:
             await self._listener.wait(seconds=self._queue.leases.seconds_until_poll(self._db.clock.now()))
@@ -63,23 +63,32 @@ class Workers:
         total = 0
         while started := await self.claim_and_start():
             total += started
-            await asyncio.gather(*self._runner.running)
+            await self.wait_for_running()
         return total
+
+    async def wait_for_running(self) -> None:
+        """Wait until the jobs that run now have ended."""
+        await asyncio.gather(*self._runner.running)
 
     async def claim_and_start(self) -> int:
         """Fill the free slots with due jobs, from the modules in turn; returns how many were started."""
         if not self._runner.handlers or len(self._runner.running) >= self._slots:
             return 0
-        if not await self._queue.leases.may_have_due(self._db, self._modules):
+        if not (modules := self._open_modules()) or not await self._queue.leases.may_have_due(self._db, modules):
             return 0
         started = 0
         for module in islice(self._turns, len(self._modules)):
             free = self._slots - len(self._runner.running)
             if free < 1:
                 break
-            started += await run_shielded(self._claim_from(module, free))
+            if module in modules:
+                started += await run_shielded(self._claim_from(module, free))
         next(self._turns)  # the next call begins with another module
         return started
+
+    def _open_modules(self) -> list[str]:
+        paused, now = self._runner.paused_until, self._db.clock.now()
+        return [module for module in self._modules if module not in paused or paused[module] <= now]
 
     async def _claim_from(self, module: str, limit: int) -> int:
         """Starts claimed jobs right after the commit, so that a stop finds them running and returns them."""

@@ -1,6 +1,6 @@
 """Deliver: post one message to one webhook and record the outcome; resend a delivery on request.
 
-The signed body is posted with no transaction open; the outcome is recorded in one afterwards.
+`worker.py` reads the delivery, posts the signed body with no transaction open, and settles in one afterwards.
 
 Every response except 2xx is retried, since a receiver that is being repaired may return anything; only a 410 ends the
 delivery and disables the webhook. Redirects are not followed: they count as failed attempts. If the worker is killed
@@ -9,7 +9,6 @@ delivery log has one row.
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from penstock.access import audit
@@ -20,7 +19,6 @@ from penstock.kernel.message import Event
 from penstock.kernel.queue import Job
 from penstock.kernel.redact import redact
 from penstock.kernel.transitions import MovedAlready
-from penstock.kernel.workers import Settle
 from penstock.notify import store
 from penstock.notify.delivery_jobs import backoff_after, delivery_job
 from penstock.notify.deps import Deps
@@ -54,37 +52,30 @@ def _snippet(text: str) -> str:
     return redact(text[: 2 * RESPONSE_CHARACTERS])[:RESPONSE_CHARACTERS]
 
 
-async def deliver(deps: Deps, job: Job) -> Settle | None:
-    """Make the attempt of a job. If the delivery was resent or deleted since, there is nothing to do."""
-    async with deps.db.read() as tx:
-        delivery = await store.find_delivery(tx, job.payload["webhook_id"], job.payload["delivery_id"])
-        if delivery is None or delivery.turn != job.payload["turn"] or delivery.state is not DeliveryState.PENDING:
-            return None
-        webhook = await store.find_webhook(tx, delivery.webhook_id)
-        body = await store.find_body(tx, delivery)
-    if webhook is None or body is None:  # the webhook was removed in the meantime
-        return partial(store.delete_delivery, delivery=delivery)
-    if not webhook.active:
-        return partial(_fail_disabled, delivery)
-    return partial(_settle, deps, delivery, await _post(deps, delivery, webhook, body.encode()))
+async def find_due(tx: Tx, job: Job) -> tuple[Delivery, Webhook | None, str | None] | None:
+    """The delivery that a job is for, its webhook and its body; None if it was resent or deleted since."""
+    delivery = await store.find_delivery(tx, job.payload["webhook_id"], job.payload["delivery_id"])
+    if delivery is None or delivery.turn != job.payload["turn"] or delivery.state is not DeliveryState.PENDING:
+        return None
+    return delivery, await store.find_webhook(tx, delivery.webhook_id), await store.find_body(tx, delivery)
 
 
-async def resend(deps: Deps, caller: Caller, webhook_id: str, delivery_id: str) -> Delivery:
+async def resend(tx: Tx, deps: Deps, caller: Caller, webhook_id: str, delivery_id: str) -> Delivery:
     """Restart a delivery now with its attempts reset; an attempt in progress no longer counts."""
-    async with deps.db.tx(actor=caller.name) as tx:
-        webhook = await store.get_webhook(tx, webhook_id, caller=caller)
-        before = await store.get_delivery(tx, webhook_id, delivery_id)
-        if not webhook.active:
-            raise WebhookOff(id=webhook_id)
-        restarted = {"attempts": 0, "turn": before.turn + 1, "next_try_at": tx.now, "finished_at": None}
-        if not await store.move_delivery(tx, before, "resend", **restarted):
-            raise MovedAlready(entity=DELIVERY.name, id=delivery_id, state=before.state.value)
-        await deps.queue.enqueue(tx, delivery_job(before, turn=before.turn + 1))
-        await audit.record(tx, caller, "webhook.resend", f"webhook:{webhook_id}", delivery_id=delivery_id)
-        return await store.get_delivery(tx, webhook_id, delivery_id)
+    webhook = await store.get_own_webhook(tx, webhook_id, caller=caller)
+    before = await store.get_delivery(tx, webhook_id, delivery_id)
+    if not webhook.active:
+        raise WebhookOff(id=webhook_id)
+    restarted = {"attempts": 0, "turn": before.turn + 1, "next_try_at": tx.now, "finished_at": None}
+    if not await store.move_delivery(tx, before, "resend", **restarted):
+        raise MovedAlready(entity=DELIVERY.name, id=delivery_id, state=before.state.value)
+    await deps.queue.enqueue(tx, delivery_job(before, turn=before.turn + 1))
+    await audit.record(tx, caller, "webhook.resend", f"webhook:{webhook_id}", delivery_id=delivery_id)
+    return await store.get_delivery(tx, webhook_id, delivery_id)
 
 
-async def _post(deps: Deps, delivery: Delivery, webhook: Webhook, body: bytes) -> DeliveryAttempt:
+async def post(deps: Deps, delivery: Delivery, webhook: Webhook, body: bytes) -> DeliveryAttempt:
+    """Post the signed body once. No transaction may be open."""
     now = deps.db.clock.now()
     headers = signed_headers(
         webhook.secrets_at(now), message_id=delivery.message_id, timestamp=int(now.timestamp()), body=body
@@ -97,7 +88,8 @@ async def _post(deps: Deps, delivery: Delivery, webhook: Webhook, body: bytes) -
     return DeliveryAttempt(response=response, error=refusal)
 
 
-async def _settle(deps: Deps, delivery: Delivery, attempt: DeliveryAttempt, tx: Tx) -> None:
+async def settle(tx: Tx, deps: Deps, delivery: Delivery, attempt: DeliveryAttempt) -> None:
+    """Record the outcome of an attempt: the delivery ends, or its next attempt is enqueued."""
     finished = {"next_try_at": None, "finished_at": tx.now}
     columns, response = attempt.columns(delivery, tx), attempt.response
     if response is not None and response.accepted:
@@ -107,10 +99,10 @@ async def _settle(deps: Deps, delivery: Delivery, attempt: DeliveryAttempt, tx: 
         if await store.move_delivery(tx, delivery, "fail", **columns, **finished):
             await _count_failure(tx, delivery.webhook_id, response)
     else:
-        await _retry_later(deps, delivery, attempt, tx)
+        await _retry_later(tx, deps, delivery, attempt)
 
 
-async def _retry_later(deps: Deps, delivery: Delivery, attempt: DeliveryAttempt, tx: Tx) -> None:
+async def _retry_later(tx: Tx, deps: Deps, delivery: Delivery, attempt: DeliveryAttempt) -> None:
     columns, turn = attempt.columns(delivery, tx), delivery.turn + 1
     delay = backoff_after(columns["attempts"])
     if attempt.response is not None:
@@ -133,10 +125,13 @@ async def _count_failure(tx: Tx, webhook_id: str, response: WebhookResponse | No
 
 async def _disable(tx: Tx, webhook: Webhook, reason: str) -> None:
     await store.move_webhook(tx, webhook.disabled(reason))
-    tx.tell(Event(topic=f"webhook:{webhook.id}", kind="disabled", audience=webhook.audience, data={"reason": reason}))
+    tx.publish(
+        Event(topic=f"webhook:{webhook.id}", kind="disabled", audience=webhook.audience, data={"reason": reason})
+    )
     await audit.record(tx, "notify", "webhook.switch_off", f"webhook:{webhook.id}", reason=reason)
 
 
-async def _fail_disabled(delivery: Delivery, tx: Tx) -> None:
+async def fail_disabled(tx: Tx, delivery: Delivery) -> None:
+    """End a delivery whose webhook is disabled."""
     finished = {"next_try_at": None, "finished_at": tx.now, "error": "The webhook is disabled."}
     await store.move_delivery(tx, delivery, "fail", **finished)

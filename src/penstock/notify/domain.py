@@ -7,8 +7,10 @@ from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from typing import Protocol
+from urllib.parse import urlsplit
 
-from penstock.kernel.errors import Conflict, Invalid, NotFound, Unavailable
+from penstock.access.domain import Caller
+from penstock.kernel.errors import Conflict, Invalid, NotFound, Refused, Unavailable
 from penstock.kernel.json_object import JsonObject
 from penstock.kernel.machine import Machine
 
@@ -108,6 +110,16 @@ class WebhookNotFound(NotFound):
     message_zh = "没有 webhook {id}。"
 
 
+class NotYourWebhook(Refused):
+    """The webhook belongs to a colleague: only its creator and admins may use it."""
+
+    code = "WEBHOOK_NOT_YOURS"
+    message = "The webhook {id} belongs to {owner}."
+    message_zh = "webhook {id} 属于 {owner}。"
+    hint = "Ask its creator or an admin, or create a webhook of your own."
+    hint_zh = "请联系其创建者或管理员，或自行创建 webhook。"
+
+
 class DeliveryNotFound(NotFound):
     """This webhook has no delivery with this id."""
 
@@ -199,6 +211,15 @@ class Webhook:
             return ""
         return f"user:{self.user_id}" if self.merchant_id is None else f"merchant:{self.merchant_id}"
 
+    @property
+    def host(self) -> str:
+        """The part of its URL that others may see: the path may contain a secret."""
+        return urlsplit(self.url).hostname or ""
+
+    def belongs_to(self, caller: Caller) -> bool:
+        """Whether the caller may use it: its creator, or an admin. Colleagues of the merchant see that it exists."""
+        return caller.is_admin or caller.user_id == self.user_id
+
     def secrets_at(self, now: datetime) -> list[str]:
         """The secrets that sign at this time, newest first."""
         if self.previous_secret is None or self.previous_until is None or now >= self.previous_until:
@@ -208,6 +229,16 @@ class Webhook:
     def is_subscribed_to(self, channel: str) -> bool:
         """Whether it receives messages of this channel."""
         return ALL_CHANNELS in self.channels or channel in self.channels
+
+    def may_receive(self, *, user_id: int | None, merchant_id: int | None) -> bool:
+        """Whether it may receive messages of this user and merchant.
+
+        A webhook of a merchant only receives messages of that merchant, whatever its user's merchant is now.
+        """
+        if self.sees_all or (merchant_id is not None and self.merchant_id == merchant_id):
+            return True
+        other_merchant = merchant_id is not None and self.merchant_id is not None
+        return user_id is not None and self.user_id == user_id and not other_merchant
 
     def with_new_secret(self, *, now: datetime) -> "Webhook":
         """With a new secret; during the grace period the old one signs as well."""

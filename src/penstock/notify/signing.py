@@ -1,7 +1,8 @@
 """The body of a delivery and its signature.
 
 The signature covers the timestamp and the body, so neither can be changed or replayed later; the body contains the
-message id. While a secret is rotated there are two signatures, and a receiver accepts either of them.
+message id. While a secret is rotated there are two signatures, separated by a comma, and a receiver accepts either of
+them. A receiver verifies the signature before it parses the body, and rejects old timestamps.
 """
 
 import hmac
@@ -9,15 +10,15 @@ from collections.abc import Sequence
 from hashlib import sha256
 
 from penstock.kernel.columns import to_json
-from penstock.kernel.outbox import Parcel
+from penstock.kernel.outbox import OutboxMessage
 
 MAX_BODY_BYTES = 256 * 1024  # a body is stored once per delivery; messages carry ids, not documents
 
 
-def build_body(parcel: Parcel) -> str:
+def build_body(message: OutboxMessage) -> str:
     """The JSON to post, the same in every attempt."""
-    envelope = {"id": parcel.id, "channel": parcel.channel, "created_at": parcel.created_at.isoformat()}
-    text = to_json(envelope | {"payload": parcel.payload})
+    envelope = {"id": message.id, "channel": message.channel, "created_at": message.created_at.isoformat()}
+    text = to_json(envelope | {"payload": message.payload})
     if (size := len(text.encode())) <= MAX_BODY_BYTES:
         return text
     omitted = f"{size} bytes exceed the limit of {MAX_BODY_BYTES} for a webhook"

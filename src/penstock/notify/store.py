@@ -4,9 +4,10 @@
 and webhook, with the outcome of the last attempt.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, fields
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import (
@@ -37,11 +38,19 @@ from sqlalchemy import (
 )
 
 from penstock.access.domain import Caller
-from penstock.kernel.bulk import insert_new
 from penstock.kernel.columns import Id, Json, UtcTime
 from penstock.kernel.db import Tx, metadata
+from penstock.kernel.dialect.bulk import insert_new
 from penstock.kernel.transitions import record
-from penstock.notify.domain import DELIVERY, Delivery, DeliveryNotFound, DeliveryState, Webhook, WebhookNotFound
+from penstock.notify.domain import (
+    DELIVERY,
+    Delivery,
+    DeliveryNotFound,
+    DeliveryState,
+    NotYourWebhook,
+    Webhook,
+    WebhookNotFound,
+)
 
 webhook = Table(
     "webhook",
@@ -101,6 +110,7 @@ Index("ix_webhook_delivery_state", d.webhook_id, d.state, d.id)
 Index("ix_webhook_delivery_created_at", d.created_at)
 
 DELIVERY_NAMES = tuple(known.name for known in fields(Delivery))
+_delivery_values = attrgetter(*DELIVERY_NAMES)
 _delivery = select(*(d[name] for name in DELIVERY_NAMES))  # all but the body, which may be large
 
 
@@ -120,10 +130,21 @@ async def get_webhook(tx: Tx, webhook_id: str, *, caller: Caller) -> Webhook:
     return await _get(tx, webhook_id, select(webhook).where(w.id == webhook_id, _seen_by(caller)))
 
 
+async def get_own_webhook(tx: Tx, webhook_id: str, *, caller: Caller) -> Webhook:
+    """A webhook of the caller; a colleague's is a 403, `NotYourWebhook`."""
+    return _own(await get_webhook(tx, webhook_id, caller=caller), caller)
+
+
 async def claim_webhook(tx: Tx, webhook_id: str, *, caller: Caller) -> Webhook:
-    """A webhook that the caller may see, locked until this transaction ends."""
+    """A webhook of the caller, locked until this transaction ends."""
     mine = select(webhook).where(w.id == webhook_id, _seen_by(caller))
-    return await _get(tx, webhook_id, mine.with_for_update())
+    return _own(await _get(tx, webhook_id, mine.with_for_update()), caller)
+
+
+def _own(found: Webhook, caller: Caller) -> Webhook:
+    if not found.belongs_to(caller):
+        raise NotYourWebhook(id=found.id, owner=found.created_by)
+    return found
 
 
 async def _get(tx: Tx, webhook_id: str, statement: Select[Any]) -> Webhook:
@@ -139,17 +160,22 @@ async def list_webhooks(tx: Tx, *, caller: Caller, after: str = "", limit: int) 
     return [Webhook(**row._mapping) for row in await tx.conn.execute(mine)]
 
 
-async def list_active_webhooks(tx: Tx, *, user_id: int | None, merchant_id: int | None) -> list[Webhook]:
-    """The active webhooks that may receive a message: those of its owner (user or merchant), and admins' webhooks."""
+async def list_active_webhooks(
+    tx: Tx, *, user_ids: Collection[int] = (), merchant_ids: Collection[int] = (), ids: Collection[str] = ()
+) -> list[Webhook]:
+    """The active webhooks of these users and merchants, those of admins, and those with these ids, by id.
+
+    `Webhook.may_receive` says which of them may receive a message.
+    """
     allowed: list[ColumnElement[bool]] = [w.sees_all]
-    if user_id is not None:
-        # A webhook of a merchant only receives messages of that merchant, whatever its user's merchant is now.
-        same = or_(w.merchant_id.is_(None), w.merchant_id == merchant_id) if merchant_id is not None else true()
-        allowed.append(and_(not_(w.sees_all), w.user_id == user_id, same))
-    if merchant_id is not None:
-        allowed.append(and_(not_(w.sees_all), w.merchant_id == merchant_id))
+    if user_ids:
+        allowed.append(and_(not_(w.sees_all), w.user_id.in_(user_ids)))
+    if merchant_ids:
+        allowed.append(and_(not_(w.sees_all), w.merchant_id.in_(merchant_ids)))
+    if ids:
+        allowed.append(w.id.in_(ids))
     rows = await tx.conn.execute(select(webhook).where(w.active, or_(*allowed)))
-    return [Webhook(**row._mapping) for row in rows]
+    return sorted((Webhook(**row._mapping) for row in rows), key=attrgetter("id"))
 
 
 async def lock_and_count_webhooks(tx: Tx, new: Webhook) -> int:
@@ -187,9 +213,9 @@ async def delete_webhook(tx: Tx, webhook_id: str) -> None:
     await tx.conn.execute(delete(webhook).where(w.id == webhook_id))
 
 
-async def insert_deliveries(tx: Tx, deliveries: Sequence[Delivery], *, body: str) -> set[str]:
-    """Insert deliveries of one message; returns the ids of those that did not exist yet."""
-    rows = [(*(getattr(new, name) for name in DELIVERY_NAMES), body) for new in deliveries]
+async def insert_deliveries(tx: Tx, deliveries: Sequence[tuple[Delivery, str]]) -> set[str]:
+    """Insert deliveries with their bodies; returns the ids of those that did not exist yet."""
+    rows = [(*_delivery_values(new), body) for new, body in deliveries]
     return await insert_new(tx, webhook_delivery, (*DELIVERY_NAMES, "body"), rows)
 
 

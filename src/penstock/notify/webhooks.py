@@ -1,12 +1,11 @@
 """Create, change, remove and ping webhooks, and rotate their secrets.
 
-A URL is checked here, so that its owner sees an error at once, and again at every request, since DNS records can
-change. The check resolves the host name, so it runs before the transaction.
+A URL is checked when it is set, so that its owner sees an error at once, and again at every request, since DNS records
+can change. `check_target` resolves the host name, so callers run it before they open the transaction.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
-from urllib.parse import urlsplit
 
 from penstock.access import audit
 from penstock.access.domain import Caller
@@ -25,21 +24,26 @@ from penstock.notify.domain import (
 )
 
 
-async def add(deps: Deps, caller: Caller, *, url: str, channels: Sequence[str]) -> Webhook:
+async def check_target(deps: Deps, *, url: str | None, channels: Sequence[str] | None) -> None:
+    """Raise if a webhook cannot have this URL or these channels; None is not checked. No transaction may be open."""
+    if channels is not None:
+        check_channels(channels, deps.channels)
+    if url is not None:
+        await deps.client.check(url)
+
+
+async def add(tx: Tx, caller: Caller, *, url: str, channels: Sequence[str]) -> Webhook:
     """Create a webhook of the caller. Its secret is shown once, here."""
-    check_channels(channels, deps.channels)
-    await deps.client.check(url)
-    async with deps.db.tx(actor=caller.name) as tx:
-        new = _new_webhook(tx, caller, url, channels)
-        if await store.lock_and_count_webhooks(tx, new) >= MAX_WEBHOOKS:
-            raise TooManyWebhooks(most=MAX_WEBHOOKS)
-        await store.insert_webhook(tx, new)
-        await audit.record(tx, caller, "webhook.add", f"webhook:{new.id}", host=_host(url), channels=new.channels)
+    new = _new_webhook(tx, caller, url, channels)
+    if await store.lock_and_count_webhooks(tx, new) >= MAX_WEBHOOKS:
+        raise TooManyWebhooks(most=MAX_WEBHOOKS)
+    await store.insert_webhook(tx, new)
+    await audit.record(tx, caller, "webhook.add", f"webhook:{new.id}", host=new.host, channels=new.channels)
     return new
 
 
 async def change(
-    deps: Deps,
+    tx: Tx,
     caller: Caller,
     webhook_id: str,
     *,
@@ -48,52 +52,42 @@ async def change(
     active: bool | None = None,
 ) -> Webhook:
     """Change the given fields; None leaves a field unchanged."""
-    async with deps.db.read() as tx:  # before the DNS lookup: only the owner may cause one
-        await store.get_webhook(tx, webhook_id, caller=caller)
-    if channels is not None:
-        check_channels(channels, deps.channels)
-    if url is not None:
-        await deps.client.check(url)
-    async with deps.db.tx(actor=caller.name) as tx:
-        before = await store.claim_webhook(tx, webhook_id, caller=caller)
-        after = _changed(before, url, channels)
-        if active is True and not before.active:
-            after = after.enabled()
-        if active is False and before.active:
-            after = after.disabled(f"Disabled by {caller.name}.")
-        await store.move_webhook(tx, after)
-        shown = {"host": _host(after.url), "channels": after.channels, "active": after.active}
-        await audit.record(tx, caller, "webhook.change", f"webhook:{webhook_id}", **shown)
+    before = await store.claim_webhook(tx, webhook_id, caller=caller)
+    after = _changed(before, url, channels)
+    if active is True and not before.active:
+        after = after.enabled()
+    if active is False and before.active:
+        after = after.disabled(f"Disabled by {caller.name}.")
+    await store.move_webhook(tx, after)
+    shown = {"host": after.host, "channels": after.channels, "active": after.active}
+    await audit.record(tx, caller, "webhook.change", f"webhook:{webhook_id}", **shown)
     return after
 
 
-async def rotate_secret(deps: Deps, caller: Caller, webhook_id: str) -> Webhook:
+async def rotate_secret(tx: Tx, caller: Caller, webhook_id: str) -> Webhook:
     """Create a new secret, shown once, here; during a grace period of 24 hours the old one signs as well."""
-    async with deps.db.tx(actor=caller.name) as tx:
-        before = await store.claim_webhook(tx, webhook_id, caller=caller)
-        after = before.with_new_secret(now=tx.now)
-        await store.move_webhook(tx, after)
-        await audit.record(tx, caller, "webhook.rotate_secret", f"webhook:{webhook_id}")
+    before = await store.claim_webhook(tx, webhook_id, caller=caller)
+    after = before.with_new_secret(now=tx.now)
+    await store.move_webhook(tx, after)
+    await audit.record(tx, caller, "webhook.rotate_secret", f"webhook:{webhook_id}")
     return after
 
 
-async def remove(deps: Deps, caller: Caller, webhook_id: str) -> None:
+async def remove(tx: Tx, deps: Deps, caller: Caller, webhook_id: str) -> None:
     """Delete a webhook and its secrets now, and its deliveries in a job, since there may be many."""
-    async with deps.db.tx(actor=caller.name) as tx:
-        await store.claim_webhook(tx, webhook_id, caller=caller)
-        await store.delete_webhook(tx, webhook_id)
-        await deps.queue.enqueue(tx, cleanup_job(webhook_id))
-        await audit.record(tx, caller, "webhook.remove", f"webhook:{webhook_id}")
+    await store.claim_webhook(tx, webhook_id, caller=caller)
+    await store.delete_webhook(tx, webhook_id)
+    await deps.queue.enqueue(tx, cleanup_job(webhook_id))
+    await audit.record(tx, caller, "webhook.remove", f"webhook:{webhook_id}")
 
 
-async def ping(deps: Deps, caller: Caller, webhook_id: str) -> None:
+async def ping(tx: Tx, caller: Caller, webhook_id: str) -> None:
     """Send a ping message to this webhook only, through the outbox like every message."""
-    async with deps.db.tx(actor=caller.name) as tx:
-        webhook = await store.get_webhook(tx, webhook_id, caller=caller)
-        if not webhook.active:
-            raise WebhookOff(id=webhook_id)
-        tx.send(WebhookPing(webhook_id=webhook_id))
-        await audit.record(tx, caller, "webhook.ping", f"webhook:{webhook_id}")
+    webhook = await store.get_own_webhook(tx, webhook_id, caller=caller)
+    if not webhook.active:
+        raise WebhookOff(id=webhook_id)
+    tx.send(WebhookPing(webhook_id=webhook_id))
+    await audit.record(tx, caller, "webhook.ping", f"webhook:{webhook_id}")
 
 
 def _new_webhook(tx: Tx, caller: Caller, url: str, channels: Sequence[str]) -> Webhook:
@@ -117,8 +111,3 @@ def _changed(before: Webhook, url: str | None, channels: Sequence[str] | None) -
     if channels is not None:
         after = replace(after, channels=list(channels))
     return after
-
-
-def _host(url: str) -> str:
-    """The part of a URL that the audit log shows: the path may contain a secret."""
-    return urlsplit(url).hostname or ""

@@ -1,18 +1,19 @@
 """What triggers the notify module: messages of the outbox, jobs, and the periodic cleanup."""
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 
 from penstock.kernel.db import Tx
 from penstock.kernel.maintenance import repeat_until_zero
-from penstock.kernel.outbox import Parcel
+from penstock.kernel.outbox import OutboxMessage
 from penstock.kernel.queue import Job
+from penstock.kernel.relay import SinkResult
 from penstock.kernel.scheduler import PeriodicTask
-from penstock.kernel.workers import JobHandler
+from penstock.kernel.workers import JobHandler, Settle
 from penstock.messages import WebhookPing
 from penstock.notify import store
-from penstock.notify.deliver import deliver
+from penstock.notify.deliver import fail_disabled, find_due, post, settle
 from penstock.notify.delivery_jobs import DELIVER, FORGET, delivery_job
 from penstock.notify.deps import Deps
 from penstock.notify.domain import Delivery, DeliveryState, Webhook, owners_of
@@ -44,15 +45,35 @@ class WebhookFanOut:
         self.channels: Collection[str] = deps.channels | {PING}
         self._queue = deps.queue
 
-    async def carry(self, parcel: Parcel) -> Callable[[Tx], Awaitable[None]]:
+    async def deliver_many(self, _messages: Sequence[OutboxMessage]) -> SinkResult:
         """Nothing is sent here: each webhook gets a job of its own, so that a slow one does not delay the others."""
-        return partial(self._enqueue_deliveries, parcel)
+        return SinkResult(write=self._enqueue_deliveries)
 
-    async def _enqueue_deliveries(self, parcel: Parcel, tx: Tx) -> None:
-        deliveries = [_new_delivery(tx, parcel, webhook) for webhook in await _list_subscribers(tx, parcel)]
-        added = await store.insert_deliveries(tx, deliveries, body=build_body(parcel))
-        if jobs := [delivery_job(new, turn=new.turn) for new in deliveries if new.id in added]:
+    async def _enqueue_deliveries(self, tx: Tx, messages: Sequence[OutboxMessage]) -> None:
+        deliveries = [
+            (_new_delivery(tx, message, webhook), body)
+            for message, subscribers in await _list_subscribers(tx, messages)
+            for body in [build_body(message)]
+            for webhook in subscribers
+        ]
+        added = await store.insert_deliveries(tx, deliveries)
+        if jobs := [delivery_job(new, turn=new.turn) for new, _ in deliveries if new.id in added]:
             await self._queue.enqueue(tx, *jobs)
+
+
+async def deliver(deps: Deps, job: Job) -> Settle | None:
+    """Make the attempt of a job, with no transaction open while the receiver answers."""
+    async with deps.db.read() as tx:
+        due = await find_due(tx, job)
+    if due is None:
+        return None
+    delivery, webhook, body = due
+    if webhook is None or body is None:  # the webhook was removed in the meantime
+        return partial(store.delete_delivery, delivery=delivery)
+    if not webhook.active:
+        return partial(fail_disabled, delivery=delivery)
+    attempt = await post(deps, delivery, webhook, body.encode())
+    return partial(settle, deps=deps, delivery=delivery, attempt=attempt)
 
 
 async def delete_deliveries_of_removed(deps: Deps, job: Job) -> None:
@@ -75,21 +96,33 @@ async def delete_old_deliveries(deps: Deps, history: timedelta) -> None:
     await repeat_until_zero(delete_some)
 
 
-async def _list_subscribers(tx: Tx, parcel: Parcel) -> list[Webhook]:
-    if parcel.channel == PING:
-        pinged = await store.find_webhook(tx, parcel.payload["webhook_id"])
-        return [pinged] if pinged is not None and pinged.active else []
-    user_id, merchant_id = owners_of(parcel.payload)
-    allowed = await store.list_active_webhooks(tx, user_id=user_id, merchant_id=merchant_id)
-    return [webhook for webhook in allowed if webhook.is_subscribed_to(parcel.channel)]
+async def _list_subscribers(tx: Tx, messages: Sequence[OutboxMessage]) -> list[tuple[OutboxMessage, list[Webhook]]]:
+    """The messages that have subscribers, with these, read in one query."""
+    owners = [owners_of(message.payload) for message in messages]
+    active = await store.list_active_webhooks(
+        tx,
+        user_ids={user_id for user_id, _ in owners if user_id is not None},
+        merchant_ids={merchant_id for _, merchant_id in owners if merchant_id is not None},
+        ids={message.payload["webhook_id"] for message in messages if message.channel == PING},
+    )
+    found = [(message, [webhook for webhook in active if _receives(webhook, message)]) for message in messages]
+    return [(message, subscribers) for message, subscribers in found if subscribers]
 
 
-def _new_delivery(tx: Tx, parcel: Parcel, webhook: Webhook) -> Delivery:
+def _receives(webhook: Webhook, message: OutboxMessage) -> bool:
+    """A ping goes to its webhook alone."""
+    if message.channel == PING:
+        return bool(webhook.id == message.payload["webhook_id"])
+    user_id, merchant_id = owners_of(message.payload)
+    return webhook.is_subscribed_to(message.channel) and webhook.may_receive(user_id=user_id, merchant_id=merchant_id)
+
+
+def _new_delivery(tx: Tx, message: OutboxMessage, webhook: Webhook) -> Delivery:
     return Delivery(
         id=tx.new_id("whd"),
         webhook_id=webhook.id,
-        message_id=parcel.id,
-        channel=parcel.channel,
+        message_id=message.id,
+        channel=message.channel,
         state=DeliveryState.PENDING,
         attempts=0,
         turn=1,

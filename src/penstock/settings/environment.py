@@ -6,12 +6,14 @@ from dataclasses import Field, dataclass, fields
 from difflib import get_close_matches
 from typing import Any
 
-from penstock.settings.etl import EtlSettings
 from penstock.settings.field import parse, show
-from penstock.settings.models import LlmSettings, MineruSettings
 from penstock.settings.settings import Settings
 
-PARTS = {"etl": EtlSettings, "llm": LlmSettings, "mineru": MineruSettings}  # by attribute of `Settings`
+# The sections by attribute of `Settings`: dataclasses with settings of their own.
+PARTS: dict[str, Any] = {part.name: part.default_factory for part in fields(Settings) if "env" not in part.metadata}
+
+PREFIXES = ("PENSTOCK_", "PULL_", "ETL_", "LLM_", "MINERU_")
+SHARED_PREFIXES = ("TASK_", "RESET_", "RERUN_")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,11 +50,16 @@ def _find_value(field: Field[Any], environ: Mapping[str, str]) -> str:
 
 
 def unknown(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Misspelt settings: variables that start with PENSTOCK_ and are no setting, with the most similar one, if any."""
+    """Misspelt settings: variables with a prefix of ours that are no setting, with the most similar one, if any.
+
+    A variable with a prefix that other programs use too is reported only if a setting is similar.
+    """
     environ = os.environ if environ is None else environ
     known = [field.metadata["env"] for field in _all_fields()]
-    unknown_names = sorted(name for name in environ if name.startswith("PENSTOCK_") and name not in known)
-    return {name: next(iter(get_close_matches(name, known, n=1, cutoff=0.8)), "") for name in unknown_names}
+    accepted = {*known, *(field.metadata["former_name"] for field in _all_fields())}
+    others = sorted(name for name in environ if name.startswith((*PREFIXES, *SHARED_PREFIXES)) and name not in accepted)
+    similar = {name: next(iter(get_close_matches(name, known, n=1, cutoff=0.75)), "") for name in others}
+    return {name: setting for name, setting in similar.items() if setting or name.startswith(PREFIXES)}
 
 
 def describe() -> list[SettingDescription]:

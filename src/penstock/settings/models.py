@@ -1,4 +1,4 @@
-"""The settings of remote services: language models and MinerU."""
+"""The settings of remote services: language models for extraction, and MinerU for OCR."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,9 @@ class LlmSettings:
     temperature: float = setting(
         "LLM_TEMPERATURE", 0.3, "The sampling temperature, unless a rule sets it.", least=0, most=2
     )
-    max_tokens: int = setting("LLM_MAX_TOKENS", 0, "The most tokens of a response; 0 leaves it to the server.", least=0)
+    max_tokens: int = setting(
+        "LLM_MAX_TOKENS", 0, "The most tokens of a model's response; 0 leaves it to the server.", least=0
+    )
     timeout: float = setting("LLM_TIMEOUT", 120.0, "The timeout of one call in seconds.", least=1)
     repair_rounds: int = setting(
         "LLM_REPAIR_ROUNDS", 2, "How often a model is asked to repair an invalid response.", least=0, most=10
@@ -35,7 +37,10 @@ class LlmSettings:
         one_of=("auto", "json_schema_strict", "json_schema", "json_object", "plain"),
     )
     calls_per_second: float = setting(
-        "LLM_CALLS_PER_SECOND", 5.0, "The most calls per second of all workers together.", least=0.01
+        "LLM_CALLS_PER_SECOND",
+        5.0,
+        "The rate limit of a model server: the most calls per second of all workers together.",
+        least=0.01,
     )
     concurrency: int = setting("LLM_CONCURRENCY", 4, "The most concurrent calls of one process.", least=1)
     input_price: float = setting("LLM_INPUT_PRICE", 0.0, "The price of a million input tokens.", least=0)
@@ -47,10 +52,12 @@ class MineruSettings:
     """Settings of MinerU, used if it reads documents."""
 
     api_key: str = setting(
-        "MINERU_API_KEY", "", "The token of the cloud; a self-hosted server needs none.", secret=True
+        "MINERU_API_KEY", "", "The API key of MinerU's cloud; a self-hosted server needs none.", secret=True
     )
     api_endpoint: str = setting(
-        "MINERU_API_ENDPOINT", "https://mineru.net/api/v4", "The URL of the cloud or of a self-hosted server."
+        "MINERU_API_ENDPOINT",
+        "https://mineru.net/api/v4",
+        "The base URL of MinerU: of its cloud or of a self-hosted server.",
     )
     protocol: str = setting(
         "MINERU_PROTOCOL",
@@ -58,8 +65,12 @@ class MineruSettings:
         "`cloud`, `selfhosted`, or `auto`: cloud if the URL ends in /api/v4.",
         one_of=("auto", "cloud", "selfhosted"),
     )
-    poll_interval: float = setting("MINERU_POLL_INTERVAL", 5.0, "The seconds between two polls of a job.", least=0.01)
-    timeout: float = setting("MINERU_TIMEOUT", 600.0, "How many seconds a job may run without progress.", least=1)
+    poll_interval: float = setting(
+        "MINERU_POLL_INTERVAL", 5.0, "The seconds between two polls of a MinerU job.", least=0.01
+    )
+    timeout: float = setting(
+        "MINERU_TIMEOUT", 600.0, "How many seconds a MinerU job may run without progress.", least=1
+    )
     source: str = setting(
         "MINERU_SOURCE",
         "auto",
@@ -70,13 +81,20 @@ class MineruSettings:
     model_version: str = setting(
         "MINERU_MODEL_VERSION", "pipeline", "The model of the cloud.", one_of=("pipeline", "vlm")
     )
-    language: str = setting("MINERU_LANGUAGE", "ch", "The OCR language; `ch` is Chinese and English.")
+    language: str = setting(
+        "MINERU_LANGUAGE",
+        "ch",
+        "The OCR language of MinerU: `ch` (Chinese and English), `en`, `japan`, `latin` and others.",
+    )
     max_file_bytes: int = setting(
         "MINERU_MAX_FILE_BYTES",
         200_000_000,
-        "The largest file in bytes that the cloud accepts; larger PDFs are split.",
+        "The largest file in bytes that MinerU's cloud accepts; larger PDFs are split.",
         least=1,
     )
     max_pages: int = setting(
-        "MINERU_MAX_PAGES", 200, "The most pages of one file that the cloud accepts; longer ones are split.", least=1
+        "MINERU_MAX_PAGES",
+        200,
+        "The most pages of one file that MinerU's cloud accepts; longer documents are split.",
+        least=1,
     )

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from penstock.settings.etl import EtlSettings
 from penstock.settings.field import setting
+from penstock.settings.gateway import GatewaySettings
 from penstock.settings.models import LlmSettings, MineruSettings
 
 
@@ -43,6 +44,12 @@ class Settings:
         "`arq` or `sql`: how jobs are distributed to workers; if empty, ARQ if Redis is set.",
         one_of=("arq", "sql"),
     )
+    arq_result_seconds: float = setting(
+        "PENSTOCK_ARQ_RESULT_SECONDS",
+        3600.0,
+        "How long ARQ's `Job` shows that a job is complete; 0: not at all.",
+        least=0,
+    )
     local_gate_share: float = setting(
         "PENSTOCK_LOCAL_GATE_SHARE",
         0.25,
@@ -62,15 +69,20 @@ class Settings:
     aws_session_token: str = setting("AWS_SESSION_TOKEN", "", "The session token for s3://, if any.", secret=True)
     aws_region: str = setting("AWS_REGION", "us-east-1", "The region of the bucket.")
     aws_endpoint_url: str = setting("AWS_ENDPOINT_URL", "", "The URL of an S3-compatible store; if empty, Amazon S3.")
-    workers: int = setting("PENSTOCK_WORKERS", 4, "The number of jobs that one process runs at a time.", least=1)
+    workers: int = setting(
+        "PENSTOCK_WORKERS", 4, "The worker slots of one process: how many jobs it runs at a time.", least=1
+    )
     lease_seconds: float = setting(
         "PENSTOCK_LEASE_SECONDS",
         60.0,
-        "The lease of a job: how long a worker may be silent before another takes the job. Workers renew it.",
+        "The lease of a job or message: how long a process may be silent before another takes it over. It is renewed.",
         least=1,
     )
     grace_seconds: float = setting(
-        "PENSTOCK_GRACE_SECONDS", 5.0, "How long running jobs may continue after a stop request.", least=0
+        "PENSTOCK_GRACE_SECONDS",
+        5.0,
+        "The grace period: how long running jobs may continue after a shutdown began.",
+        least=0,
     )
     drain_seconds: float = setting(
         "PENSTOCK_DRAIN_SECONDS",
@@ -94,10 +106,16 @@ class Settings:
     event_days: float = setting("PENSTOCK_EVENT_DAYS", 7.0, "How long events are kept.", least=0)
     audit_days: float = setting("PENSTOCK_AUDIT_DAYS", 365.0, "How long the audit log is kept.", least=0)
     run_state_seconds: float = setting(
-        "PENSTOCK_RUN_STATE_SECONDS", 604800.0, "How long the state of a running run is kept.", least=1
+        "PENSTOCK_RUN_STATE_SECONDS",
+        604800.0,
+        "How long a snapshot of run state is kept while its run is active (time to live).",
+        least=1,
     )
     run_state_final_seconds: float = setting(
-        "PENSTOCK_RUN_STATE_FINAL_SECONDS", 21600.0, "How long the state of a finished run is kept.", least=1
+        "PENSTOCK_RUN_STATE_FINAL_SECONDS",
+        21600.0,
+        "How long the final snapshot of a run state is kept (time to live).",
+        least=1,
     )
 
     pull_timeout: float = setting(
@@ -111,7 +129,11 @@ class Settings:
         "PULL_MAX_ATTEMPTS", 10, "The most pulls of a task without a push before it is set to error.", least=1
     )
     pull_wait_seconds: float = setting(
-        "PULL_WAIT_SECONDS", 60.0, "The longest time that a pull with `wait=` waits for a task.", least=0, most=600
+        "PULL_WAIT_SECONDS",
+        60.0,
+        "The longest time that a long poll (`wait=`) waits for a task to pull.",
+        least=0,
+        most=600,
     )
     pull_rate_limit: str = setting(
         "PULL_RATE_LIMIT",
@@ -120,10 +142,16 @@ class Settings:
         "minute, and 0 means no limit. The default only stops a runaway client.",
     )
     pull_min_interval: float = setting(
-        "PULL_MIN_INTERVAL", 0.0, "The least seconds between two pulls of one key; 0 for none.", least=0
+        "PULL_MIN_INTERVAL",
+        0.0,
+        "The minimum interval between two pulls of one API key, in seconds; 0 for none.",
+        least=0,
     )
     pull_quota: int = setting(
-        "PULL_QUOTA", 0, "The most tasks that one key may pull per day (UTC); 0 for no limit.", least=0
+        "PULL_QUOTA",
+        0,
+        "The daily quota: the most tasks that one API key may pull per day (UTC); 0 for no limit.",
+        least=0,
     )
     pull_stats_seconds: float = setting("PULL_STATS_SECONDS", 10.0, "How long task statistics are cached.", least=0)
     pull_history_days: float = setting(
@@ -142,10 +170,16 @@ class Settings:
         one_of=("keep", "archive", "delete"),
     )
     reset_clear_pull_status: bool = setting(
-        "RESET_CLEAR_PULL_STATUS", True, "Whether a reset of a queue ends the leases of its tasks."
+        "RESET_CLEAR_PULL_STATUS", True, "Whether a reset of a queue revokes the pulls of its tasks."
     )
     rerun_clear_pull_status: bool = setting(
-        "RERUN_CLEAR_PULL_STATUS", True, "Whether a re-run ends the leases of its tasks."
+        "RERUN_CLEAR_PULL_STATUS", True, "Whether a re-run of a queue revokes the pulls of its tasks."
+    )
+    task_operation_limit: int = setting(
+        "TASK_OPERATION_LIMIT",
+        1000,
+        "How many tasks a reset or re-run of a queue changes inside its request; a longer one runs in the background.",
+        least=0,
     )
     pull_alert_success_rate: float = setting(
         "PULL_ALERT_SUCCESS_RATE",
@@ -173,12 +207,13 @@ class Settings:
         least=0,
     )
 
+    gateway: GatewaySettings = field(default_factory=GatewaySettings)
     etl: EtlSettings = field(default_factory=EtlSettings)
     llm: LlmSettings = field(default_factory=LlmSettings)
     mineru: MineruSettings = field(default_factory=MineruSettings)
 
     admin_key: str = setting(
-        "PENSTOCK_ADMIN_KEY", "", "The first admin key; if empty, the first start creates one.", secret=True
+        "PENSTOCK_ADMIN_KEY", "", "The preset admin key; if empty, the first start creates one.", secret=True
     )
     jwt_secret: str = setting("PENSTOCK_JWT_SECRET", "", "Accept JWTs signed with this secret (HS256).", secret=True)
     jwks_url: str = setting("PENSTOCK_JWKS_URL", "", "Accept JWTs signed with a key of the JWK Set at this URL.")
@@ -189,6 +224,13 @@ class Settings:
     jwt_audience: str = setting("PENSTOCK_JWT_AUDIENCE", "", "If set, an `aud` that a JWT must have.")
     jwt_skew_seconds: float = setting(
         "PENSTOCK_JWT_SKEW_SECONDS", 30.0, "The clock skew of issuers that is tolerated.", least=0
+    )
+    merchant_projects: str = setting(
+        "PENSTOCK_MERCHANT_PROJECTS",
+        "tokens",
+        "Who may use the projects of a merchant (in tasks) by being of that merchant: `tokens` (JWTs), `keys` (also "
+        "API keys, and those with a merchant no other project), or `none` (JWTs only what their `projects` name).",
+        one_of=("tokens", "keys", "none"),
     )
     login_attempts: int = setting(
         "PENSTOCK_LOGIN_ATTEMPTS", 5, "The number of wrong passwords in a row that locks an account.", least=1
@@ -208,14 +250,35 @@ class Settings:
         "",
         "Origins (comma-separated) whose web pages may call the API from a browser; none by default.",
     )
+    allowed_hosts: str = setting(
+        "PENSTOCK_ALLOWED_HOSTS",
+        "",
+        "Host names (comma-separated) that requests without a key may use, such as the public name of a proxy; `*` for "
+        "any. Loopback and the address that the server listens on are always allowed.",
+    )
+    trusted_proxies: str = setting(
+        "PENSTOCK_TRUSTED_PROXIES",
+        "",
+        "Addresses or networks (comma-separated) of proxies whose X-Forwarded-For or Forwarded names the client; the "
+        "audit log, the request log and login limits use it. None by default.",
+    )
+    idle_connections: int = setting(
+        "PENSTOCK_IDLE_CONNECTIONS",
+        250,
+        "The most idle connections of one address to one server; more are closed. Trusted proxies are exempt.",
+        least=1,
+    )
     sse_connections: int = setting(
-        "PENSTOCK_SSE_CONNECTIONS", 1000, "The most event streams (SSE) of one process.", least=1
+        "PENSTOCK_SSE_CONNECTIONS", 1000, "The most live event streams (SSE) of one process.", least=1
     )
     sse_per_tenant: int = setting(
         "PENSTOCK_SSE_PER_TENANT", 100, "The most event streams of one tenant in one process.", least=1
     )
     sse_queue: int = setting(
-        "PENSTOCK_SSE_QUEUE", 256, "The most events that wait in memory for one slow stream.", least=1
+        "PENSTOCK_SSE_QUEUE",
+        256,
+        "The most events in the queue of one slow stream; older ones are read from the table later.",
+        least=1,
     )
     sse_keepalive_seconds: float = setting(
         "PENSTOCK_SSE_KEEPALIVE_SECONDS",

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from penstock.kernel.db import Db, Tx
+from penstock.kernel.db import Tx
 from penstock.kernel.message import Event
 from penstock.tasks.domain import AlertRule, PullOutcome
 from penstock.tasks.lifecycle import event_topic
@@ -52,24 +52,43 @@ class AlertThresholds:
         return bool(threshold) and (value < threshold if rule is AlertRule.SUCCESS_RATE else value > threshold)
 
 
-async def check_alerts(db: Db, thresholds: AlertThresholds) -> None:
-    """Evaluate the alert rules of every project with activity; raise and end alerts."""
-    async with db.read() as tx:
-        readings = await _measure(tx)
-        active = {(one.project_pk, one.rule): one for one in await alerts.list_alerts(tx)}
-        names = await alerts.list_project_ids(tx, {pk for pk, _ in [*readings, *active]})
-    broken = {key for key, value in readings.items() if key[0] in names and thresholds.is_broken(key[1], value)}
-    started, ended = sorted(broken - active.keys())[:MAX_EVENTS], sorted(active.keys() - broken)[:MAX_EVENTS]
-    if not started and not ended:
-        return
-    async with db.tx(actor=ACTOR) as tx:
-        for project_pk, rule in started:
-            new = ActiveAlert(project_pk=project_pk, rule=rule, since=tx.now, value=readings[project_pk, rule])
-            if await alerts.insert_alert(tx, new):
-                _send_event(tx, "alert", names[project_pk], new, thresholds, value=new.value)
-        for key in ended:
-            if await alerts.delete_alert(tx, active[key]) and key[0] in names:
-                _send_event(tx, "alert_over", names[key[0]], active[key], thresholds, value=readings.get(key))
+@dataclass(frozen=True, kw_only=True)
+class AlertState:
+    """The current values of the rules, the active alerts, and the ids of their projects."""
+
+    readings: Readings
+    active: Mapping[tuple[str, AlertRule], ActiveAlert]
+    project_ids: Mapping[str, str]  # by primary key
+
+    def broken(self, thresholds: AlertThresholds) -> set[tuple[str, AlertRule]]:
+        """The projects and rules whose value violates the threshold."""
+        known = ((key, value) for key, value in self.readings.items() if key[0] in self.project_ids)
+        return {key for key, value in known if thresholds.is_broken(key[1], value)}
+
+    def is_current(self, thresholds: AlertThresholds) -> bool:
+        """Whether no alert starts or ends."""
+        return self.active.keys() == self.broken(thresholds)
+
+
+async def read_state(tx: Tx) -> AlertState:
+    """Evaluate the alert rules of every project with activity."""
+    readings = await _measure(tx)
+    active = {(one.project_pk, one.rule): one for one in await alerts.list_alerts(tx)}
+    project_ids = await alerts.list_project_ids(tx, {pk for pk, _ in [*readings, *active]})
+    return AlertState(readings=readings, active=active, project_ids=project_ids)
+
+
+async def update_alerts(tx: Tx, thresholds: AlertThresholds, state: AlertState) -> None:
+    """Start and end alerts. Of several processes, the one that inserts or deletes the row sends the event."""
+    readings, active, names = state.readings, state.active, state.project_ids
+    broken = state.broken(thresholds)
+    for project_pk, rule in sorted(broken - active.keys())[:MAX_EVENTS]:
+        new = ActiveAlert(project_pk=project_pk, rule=rule, since=tx.now, value=readings[project_pk, rule])
+        if await alerts.insert_alert(tx, new):
+            _send_event(tx, "alert", names[project_pk], new, thresholds, value=new.value)
+    for key in sorted(active.keys() - broken)[:MAX_EVENTS]:
+        if await alerts.delete_alert(tx, active[key]) and key[0] in names:
+            _send_event(tx, "alert_over", names[key[0]], active[key], thresholds, value=readings.get(key))
 
 
 async def _measure(tx: Tx) -> Readings:
@@ -98,4 +117,4 @@ def _send_event(
     topic, threshold = event_topic(project_id), thresholds.threshold(alert.rule)
     log.warning("%s %s: %s is %s, threshold %s", topic, kind, alert.rule, value, threshold)
     data = {"rule": alert.rule.value, "value": value, "threshold": threshold, "since": alert.since.isoformat()}
-    tx.tell(Event(topic=topic, kind=kind, audience=topic, data=data))
+    tx.publish(Event(topic=topic, kind=kind, audience=topic, data=data))

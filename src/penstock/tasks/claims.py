@@ -4,19 +4,25 @@ An Idempotency-Key returns a lost response again: it replays the earlier claim, 
 other tasks.
 """
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from penstock.access.domain import Caller
-from penstock.kernel.columns import to_json
 from penstock.kernel.db import Tx
+from penstock.kernel.idempotency import (
+    IdempotencyKeyReused,
+    IdempotentRequest,
+    claim_key,
+    find_outcome,
+    fingerprint,
+)
 from penstock.kernel.ids import new_token
 from penstock.tasks.deps import Deps
 from penstock.tasks.domain import Holder, Task
 from penstock.tasks.errors import KeyReused
-from penstock.tasks.store import pulls, tasks
+from penstock.tasks.store import tasks
 from penstock.tasks.store.claims import ClaimTime, LeaseGrant
 from penstock.tasks.store.locations import Location
 from penstock.tasks.store.tasks import TaskRow
@@ -45,44 +51,59 @@ class ClaimResult:
     is_replay: bool = False  # whether these tasks were claimed by an earlier request with the same key
 
 
-@dataclass(frozen=True, kw_only=True)
-class IdempotencyKey:
-    """A caller's Idempotency-Key and the fingerprint of the request it came with."""
+class PullWithKey(Protocol):
+    """A pull that may carry an Idempotency-Key."""
 
-    key: str
-    fingerprint: str
+    @property
+    def idempotency_key(self) -> str | None:
+        """The key, if the client sent one."""
+        ...
+
+    @property
+    def identity(self) -> str:
+        """What the request asks for, as text."""
+        ...
 
 
-def idempotency_key_of(key: str | None, request: ClaimRequest, *, identity: str) -> IdempotencyKey | None:
-    """The key of a request with its fingerprint, or None for a request without a key."""
-    if key is None:
+def idempotent_pull(request: PullWithKey, claim: ClaimRequest) -> IdempotentRequest | None:
+    """The key of a pull with its fingerprint, or None for a pull without a key."""
+    if request.idempotency_key is None:
         return None
-    content = to_json([identity, request.holder.name, request.limit])
-    return IdempotencyKey(key=key, fingerprint=hashlib.sha256(content.encode()).hexdigest())
+    asked = fingerprint(request.identity, claim.holder.name, claim.limit)
+    return IdempotentRequest(actor=claim.caller.actor, key=request.idempotency_key, fingerprint=asked)
 
 
-async def replay_claim(tx: Tx, request: ClaimRequest, idempotency: IdempotencyKey) -> ClaimResult | None:
+async def replay_claim(tx: Tx, request: ClaimRequest, idempotency: IdempotentRequest) -> ClaimResult | None:
     """The tasks still held from the claim that used this key; None if the key is new.
 
     Raises `KeyReused` if the key was used for a different request.
     """
-    receipt = await pulls.find_receipt(tx, actor=request.caller.actor, key=idempotency.key)
-    if receipt is None:
+    try:
+        outcome = await find_outcome(tx, idempotency)
+    except IdempotencyKeyReused as error:
+        raise KeyReused from error
+    if outcome is None:
         return None
-    if receipt.asked != idempotency.fingerprint:
-        raise KeyReused
-    held = await tasks.list_held_by_pull(tx, receipt.pull_id)
+    held = await tasks.list_held_by_pull(tx, outcome["pull_id"])
     first = held[0] if held else None
     return ClaimResult(
         project_pk=first.partition_key if first else "",
         rows=[replace(one, lease_count=one.lease_count - 1) for one in held],  # as before the claim
         holder=request.holder.name,
-        pull_id=receipt.pull_id,
+        pull_id=outcome["pull_id"],
         token=(first.lease_token or "") if first else "",
         at=first.pulled_at if first else None,
         until=first.leased_until if first else None,
         is_replay=True,
     )
+
+
+async def claim_pull_key(tx: Tx, idempotency: IdempotentRequest, pull_id: str) -> bool:
+    """Store the key of a pull; False if it was used before. Waits for a concurrent pull with the same key."""
+    try:
+        return await claim_key(tx, idempotency, {"pull_id": pull_id}) is None
+    except IdempotencyKeyReused as error:
+        raise KeyReused from error
 
 
 def claim_time(deps: Deps, tx: Tx, location: Location) -> ClaimTime:

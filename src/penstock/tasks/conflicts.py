@@ -11,17 +11,16 @@ from dataclasses import dataclass, replace
 from penstock.kernel.db import Tx
 from penstock.kernel.errors import PenstockError
 from penstock.tasks.domain import Holder, Policy, Project, PullOutcome, Task
-from penstock.tasks.errors import NotTheHolder, PullLost, PushRefused, TasksGone, task_ids_details
-from penstock.tasks.lifecycle import by_task_id
-from penstock.tasks.store import pulls, tasks
+from penstock.tasks.errors import NotPulled, NotTheHolder, PullLost, PushRefused, TasksGone, task_ids_details
+from penstock.tasks.store import pulls
 
 LEASE_ENDED = {"reason": "it was pushed, released or revoked before", "reason_zh": "此前已被推送、归还或收回"}
-MOVED = {"reason": "it is not in this queue, or no longer", "reason_zh": "它不在或已不在此队列中"}
 REASONS = {
     PullOutcome.PUSHED: ("it was pushed by {by}", "已由 {by} 推送"),
     PullOutcome.RELEASED: ("it was released by {by}", "已由 {by} 释放"),
     PullOutcome.TIMED_OUT: ("its lease expired", "已超时"),
     PullOutcome.REVOKED: ("it was edited or reset by {by}", "已被 {by} 编辑或重置"),
+    PullOutcome.OVERWRITTEN: ("it was pushed by {by}, who did not hold it", "已由未持有它的 {by} 推送"),
 }
 NOT_HELD = ("nobody holds it", "没有人持有该任务")
 HELD_BY_ANOTHER = ("{holder} holds it now", "现由 {holder} 持有")
@@ -47,20 +46,6 @@ async def refuse_conflicts(tx: Tx, project: Project, updates: Sequence[ClientUpd
     refuse_overwrites(project, updates)
 
 
-async def refuse_moved(tx: Tx, project: Project, unknown: Sequence[tuple[str, Holder]]) -> None:
-    """Refuse tasks that this client holds in another queue: they were moved, and the push would duplicate them."""
-    if not unknown:
-        return
-    elsewhere = by_task_id(await tasks.list_by_task_id(tx, project.id, [task_id for task_id, _ in unknown]))
-    moved = [
-        task_id
-        for task_id, holder in unknown
-        if holder.token is not None or any(holder.holds(one) for one in elsewhere[task_id])
-    ]
-    if moved:
-        raise PullLost(task_id=moved[0], **MOVED, **task_ids_details(moved))
-
-
 def refuse_overwrites(project: Project, updates: Sequence[ClientUpdate]) -> None:
     """With the policy `reject`, refuse to overwrite server edits and tasks that others hold."""
     if project.conflict_policy is Policy.OVERWRITE:
@@ -76,6 +61,11 @@ async def list_lost_leases(tx: Tx, updates: Sequence[ClientUpdate]) -> list[Clie
     repeated = [one.task.id for one in lost if not one.changes]
     last = await pulls.list_last_tokens(tx, repeated) if repeated else {}
     return [one for one in lost if one.changes or last.get(one.task.id) != (one.holder.token, PullOutcome.PUSHED)]
+
+
+def push_outcome(holder: Holder, before: Task) -> PullOutcome:
+    """How a push ends the pull of a task: the holder's own push, or one by another client."""
+    return PullOutcome.PUSHED if holder.holds(before) else PullOutcome.OVERWRITTEN
 
 
 def differs(before: Task, after: Task) -> bool:
@@ -104,3 +94,8 @@ async def lease_lost_error(tx: Tx, task: Task, holder: Holder) -> PenstockError:
         outcome=outcome,
         holder=values["holder"],
     )
+
+
+def not_pulled_error(lost: PenstockError) -> NotPulled:
+    """The error of a release of a task that nobody holds: invalid, as existing clients expect."""
+    return NotPulled(**lost.values)

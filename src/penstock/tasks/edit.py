@@ -12,15 +12,17 @@ from typing import Any, TypedDict
 
 from penstock.access import audit
 from penstock.access.domain import Caller
-from penstock.kernel.errors import Conflict, Gone, NotFound, PenstockError
+from penstock.kernel.db import Tx
+from penstock.kernel.errors import Conflict, Invalid, NotFound, PenstockError
 from penstock.tasks.deps import Deps
-from penstock.tasks.domain import DEFAULT_PRIORITY, BatchResult, ChangeKind, Side, Status, Task, TaskQueue, rank_of
+from penstock.tasks.domain import UNPLACED, UNSET_RANK, BatchResult, ChangeKind, Side, Status, Task, TaskQueue
 from penstock.tasks.errors import MAX_LISTED_IDS, BadTask, TaskExists, location_details
 from penstock.tasks.lifecycle import (
     UnitOfWork,
     by_task_id,
     claim_task,
     count_ended_pulls,
+    deleted_as_missing,
     open_unit_of_work,
     resolve_task,
 )
@@ -44,13 +46,21 @@ class TaskSpec:
     name: str
     prompt: str
     status: Status = Status.PENDING
-    priority: int = rank_of(DEFAULT_PRIORITY)
+    priority: int = UNSET_RANK
     spec_file: list[str] = field(default_factory=list)
     tags: list[str] = field(default_factory=list)
     report: str | None = None
     result_schema: dict[str, Any] | None = None
     expires_at: datetime | None = None
     path: str = ""  # prefix of its fields in the request, for errors
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskMove:
+    """A task after its move, and the queue it was in before, or ""."""
+
+    task: Task
+    from_queue_id: str
 
 
 class TaskEdits(TypedDict, total=False):
@@ -71,83 +81,82 @@ class TaskEdits(TypedDict, total=False):
 Transition = Callable[[Task, Sequence[Task]], Task]  # the task, and all tasks of the project with its id
 
 
-async def create(deps: Deps, caller: Caller, path: QueuePath, new_tasks: Sequence[TaskSpec]) -> list[Task]:
+async def create(tx: Tx, deps: Deps, caller: Caller, path: QueuePath, new_tasks: Sequence[TaskSpec]) -> list[Task]:
     """Create tasks in a queue, or in the project without a queue, in an atomic batch, and offer them."""
-    async with deps.db.tx(actor=caller.name) as tx:
-        uow = await open_unit_of_work(tx, path.project_id)
-        queue = await _queue(uow, path.queue_id)
-        await _refuse_existing(uow, new_tasks, queue)
-        for new in new_tasks:
-            _refuse_past(new.expires_at, now=tx.now, path=new.path)
-            task = _new_task(uow, new, queue, by=caller.name, expiry_seconds=deps.config.expiry_time)
-            uow.record(None, task, ChangeKind.CREATED)
-        return await _write(deps, uow, caller, "tasks.create")
+    uow = await open_unit_of_work(tx, path.project_id)
+    queue = await _queue(uow, path.queue_id)
+    await _refuse_existing(uow, new_tasks, queue)
+    for new in new_tasks:
+        _refuse_past(new.expires_at, now=tx.now, path=new.path)
+        task = _new_task(uow, new, queue, by=caller.name, expiry_seconds=deps.config.expiry_time)
+        uow.record(None, task, ChangeKind.CREATED)
+    return await _write(deps, uow, caller, "tasks.create")
 
 
-async def edit(deps: Deps, caller: Caller, path: QueuePath, task_id: str, edits: TaskEdits) -> Task:
-    """Edit a task, revoke the holder's pull and offer the task again. An edit without changes keeps the pull."""
-    async with deps.db.tx(actor=caller.name) as tx:
-        uow = await open_unit_of_work(tx, path.project_id)
+async def edit(tx: Tx, deps: Deps, caller: Caller, path: QueuePath, task_id: str, edits: TaskEdits) -> Task:
+    """Edit a task, revoke the holder's pull and offer the task again, even if the edit changes nothing else."""
+    uow = await open_unit_of_work(tx, path.project_id)
+    with deleted_as_missing():
         before = await claim_task(uow, task_id, path.queue_id)
-        after = _edited(before, edits, by=caller.name, now=tx.now)
-        if after is before:
-            return before
-        uow.record(before, after, ChangeKind.EDITED)
-        (written,) = await _write(deps, uow, caller, "tasks.edit", fields=sorted(edits))
-        return written
+    after = _edited(before, edits, by=caller.name, now=tx.now)
+    uow.record(before, after, ChangeKind.EDITED)
+    (written,) = await _write(deps, uow, caller, "tasks.edit", fields=sorted(edits))
+    return written
 
 
-async def delete(deps: Deps, caller: Caller, path: QueuePath, task_ids: Sequence[str]) -> BatchResult[Task]:
+async def delete(tx: Tx, deps: Deps, caller: Caller, path: QueuePath, task_ids: Sequence[str]) -> BatchResult[Task]:
     """Soft delete: mark tasks as deleted. A deleted task keeps its row, its id and its pull history."""
-    async with deps.db.tx(actor=caller.name) as tx:
-        uow = await open_unit_of_work(tx, path.project_id)
+    uow = await open_unit_of_work(tx, path.project_id)
 
-        def mark_deleted(one: Task, _: Sequence[Task]) -> Task:
-            released = one.returned("release", by=caller.name, now=tx.now) if one.is_held else one
-            return released.deleted(by=caller.name, now=tx.now)
+    def mark_deleted(one: Task, _: Sequence[Task]) -> Task:
+        released = one.returned("release", by=caller.name, now=tx.now) if one.is_held else one
+        return released.deleted(by=caller.name, now=tx.now)
 
-        result = await _for_each(uow, path, task_ids, mark_deleted, ChangeKind.DELETED)
-        return await _write_all(deps, uow, caller, result, "tasks.delete")
+    result = await _for_each(uow, path, task_ids, mark_deleted, ChangeKind.DELETED)
+    return await _write_all(deps, uow, caller, result, "tasks.delete")
 
 
 async def move(
-    deps: Deps, caller: Caller, path: QueuePath, task_ids: Sequence[str], *, to: str | None
-) -> BatchResult[Task]:
+    tx: Tx, deps: Deps, caller: Caller, path: QueuePath, task_ids: Sequence[str], *, to: str | None
+) -> BatchResult[TaskMove]:
     """Move tasks into a queue, from one queue to another, or with None out of their queue. A move keeps the pull.
 
-    Moving to an id that exists in the target is refused with `TaskExists`.
+    Moving to an id that exists in the target is refused with `TaskExists`, and so is a move to where the task is.
     """
-    async with deps.db.tx(actor=caller.name) as tx:
-        uow = await open_unit_of_work(tx, path.project_id)
-        target = await _queue(uow, to)
-        queue_pk, queue_id = _queue_keys(target)
+    uow = await open_unit_of_work(tx, path.project_id)
+    target = await _queue(uow, to)
+    queue_pk, queue_id = _queue_keys(target)
+    origins: dict[str, str] = {}
 
-        def move_one(one: Task, candidates: Sequence[Task]) -> Task:
-            if one.queue_pk == queue_pk:
-                return one
-            if any(other.queue_pk == queue_pk for other in candidates):
-                raise _exists(uow, one.task_id, target)
-            return replace(one, queue_pk=queue_pk, queue_id=queue_id, updated_at=tx.now, updated_by=caller.name)
+    def move_one(one: Task, candidates: Sequence[Task]) -> Task:
+        if one.queue_pk == queue_pk:
+            raise BadTask(field="queue_id", reason="the task is there already", reason_zh="任务已在该位置")
+        if any(other.queue_pk == queue_pk for other in candidates):
+            raise _exists(uow, one.task_id, target)
+        origins[one.id] = one.queue_id
+        place = replace(one, queue_pk=queue_pk, queue_id=queue_id, position=UNPLACED)
+        return replace(place, updated_at=tx.now, updated_by=caller.name)
 
-        result = await _for_each(uow, path, task_ids, move_one, ChangeKind.MOVED)
-        return await _write_all(deps, uow, caller, result, "tasks.move", to=to)
+    result = await _for_each(uow, path, task_ids, move_one, ChangeKind.MOVED)
+    written = await _write_all(deps, uow, caller, result, "tasks.move", to=to)
+    moved = [TaskMove(task=one, from_queue_id=origins[one.id]) for one in written.done]
+    return BatchResult(done=moved, failed=written.failed)
 
 
-async def restore(deps: Deps, caller: Caller, path: QueuePath, task_id: str) -> Task:
+async def restore(tx: Tx, deps: Deps, caller: Caller, path: QueuePath, task_id: str) -> Task:
     """Undo a deletion. A task that is not deleted is returned unchanged."""
-    async with deps.db.tx(actor=caller.name) as tx:
-        uow = await open_unit_of_work(tx, path.project_id)
-        queue = await _queue(uow, path.queue_id)
-        found = await tasks.claim_by_task_id(tx, uow.project.id, [task_id])
-        here = [one for one in found if queue is None or one.queue_pk == queue.id]
-        deleted = [replace(one, deleted_at=None) for one in here if one.deleted_at is not None]
-        resolved = resolve_task(deleted or here, path.project_id, task_id, queue)
-        (before,) = (one for one in found if one.id == resolved.id)
-        if before.deleted_at is None:
-            return before
-        uow.record(before, before.restored(by=caller.name, now=tx.now), ChangeKind.RESTORED)
-        (written,) = await _write(deps, uow, caller, "tasks.restore")
-        return written
+    uow = await open_unit_of_work(tx, path.project_id)
+    queue = await _queue(uow, path.queue_id)
+    found = await tasks.claim_by_task_id(tx, uow.project.id, [task_id])
+    here = [one for one in found if queue is None or one.queue_pk == queue.id]
+    deleted = [replace(one, deleted_at=None) for one in here if one.deleted_at is not None]
+    resolved = resolve_task(deleted or here, path.project_id, task_id, queue)
+    (before,) = (one for one in found if one.id == resolved.id)
+    if before.deleted_at is None:
+        return before
+    uow.record(before, before.restored(by=caller.name, now=tx.now), ChangeKind.RESTORED)
+    (written,) = await _write(deps, uow, caller, "tasks.restore")
+    return written
 
 
 async def _queue(uow: UnitOfWork, queue_id: str | None) -> TaskQueue | None:
@@ -211,11 +220,9 @@ def _new_task(uow: UnitOfWork, new: TaskSpec, queue: TaskQueue | None, *, by: st
 
 
 def _edited(before: Task, edits: TaskEdits, *, by: str, now: datetime) -> Task:
-    """The edited task, offered again; the same object if nothing changes."""
+    """The edited task, offered again."""
     plain: dict[str, Any] = {name: value for name, value in edits.items() if name != "status"}
     after = replace(before, **plain).with_status(edits.get("status", before.status), now=now)
-    if after == before:
-        return before
     if after.expires_at != before.expires_at:
         _refuse_past(after.expires_at, now=now)
         after = replace(after, expired_at=None, archived_at=None)  # a later `expires_at` reactivates an expired task
@@ -243,9 +250,10 @@ async def _for_each(
     failed: list[tuple[str, PenstockError]] = []
     for task_id in dict.fromkeys(task_ids):
         try:
-            before = resolve_task(candidates[task_id], path.project_id, task_id, queue)
+            with deleted_as_missing():
+                before = resolve_task(candidates[task_id], path.project_id, task_id, queue)
             after = change(before, candidates[task_id])
-        except (NotFound, Conflict, Gone) as error:
+        except (Invalid, NotFound, Conflict) as error:
             failed.append((task_id, error))
             continue
         done.append(after)

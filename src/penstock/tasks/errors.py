@@ -1,9 +1,10 @@
-"""Errors of the tasks module. The envelope maps them to nine codes; `details.code` has the specific one."""
+"""Errors of the tasks module. The envelope maps them to a few codes; `details.code` has the specific one."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.kernel.errors import Conflict, Gone, Invalid, NotFound, Refused, TooMany
+from penstock.kernel.errors import Conflict, Gone, Invalid, NotFound, Refused, TooMany, Unauthenticated
+from penstock.kernel.idempotency import IdempotencyKeyReused
 
 MAX_LISTED_IDS = 100
 
@@ -38,6 +39,27 @@ class TaskNotFound(NotFound):
     hint_zh = "任务编号在其队列内唯一；没有队列的任务，其编号在项目内唯一。"
 
 
+class OperationNotFound(NotFound):
+    """The queue operation does not exist, or its record was deleted after its retention."""
+
+    code = "OPERATION_NOT_FOUND"
+    message = "Operation {operation_id} does not exist."
+    message_zh = "没有操作 {operation_id}。"
+    hint = "List the operations of the project: GET /projects/{project}/operations."
+    hint_zh = "请查看项目的操作：GET /projects/{project}/operations。"
+
+
+class OperationRunning(Conflict):
+    """Another operation on the queue is running in the background."""
+
+    code = "OPERATION_RUNNING"
+    message = "A {kind} of queue {queue_id} is running: {done} of {total} tasks are done."
+    message_zh = "队列 {queue_id} 正在执行 {kind}：已完成 {done}/{total} 个任务。"
+    hint = "Wait until it has ended: GET /projects/{project}/operations/{operation_id}."
+    hint_zh = "请等待其结束：GET /projects/{project}/operations/{operation_id}。"
+    retryable = True
+
+
 class OtherProject(Refused):
     """The API key is bound to another project."""
 
@@ -46,6 +68,49 @@ class OtherProject(Refused):
     message_zh = "此密钥绑定在另一个项目上。"
     hint = "Use a key of this project, or an unbound key."
     hint_zh = "请使用该项目的密钥，或未绑定项目的密钥。"
+
+
+class OwnerRefused(Refused):
+    """Only an admin of all projects can set the merchant of a project."""
+
+    code = "OWNER_REFUSED"
+    message = "Only an admin of all projects can set the merchant of a project."
+    message_zh = "只有可以访问全部项目的管理员才能设置项目所属的商户。"
+    hint = "Leave merchant_id out, or use an admin key that is not bound to a project."
+    hint_zh = "请不要提供 merchant_id，或使用未绑定项目的管理员密钥。"
+
+
+class ProjectRequired(Invalid):
+    """A caller who may use only some projects must name the project of a statistic."""
+
+    code = "PROJECT_REQUIRED"
+    message = "project_id is required: this token may use only some projects."
+    message_zh = "需要 project_id：此令牌只能使用部分项目。"
+    hint = "Name one of the projects that GET /api/v1/projects lists."
+    hint_zh = "请指定 GET /api/v1/projects 列出的某个项目。"
+
+    def __init__(self) -> None:
+        super().__init__(field="project_id")
+
+
+class OtherProjectPush(Unauthenticated):
+    """A push with an API key that is bound to another project. Existing clients know it as an invalid key."""
+
+    code = "OTHER_PROJECT_PUSH"
+    message = "This API key is bound to another project than {project_id}."
+    message_zh = "此密钥绑定在 {project_id} 以外的项目上。"
+    hint = "Push with a key of this project, or with an unbound key."
+    hint_zh = "请使用该项目的密钥或未绑定项目的密钥推送。"
+
+
+class NotPulled(Invalid):
+    """A release of a task that nobody holds."""
+
+    code = "TASK_NOT_PULLED"
+    message = "Task {task_id} cannot be released: {reason}."
+    message_zh = "任务 {task_id} 不能释放：{reason_zh}。"
+    hint = "Only a pulled task can be released."
+    hint_zh = "只有已拉取的任务才能释放。"
 
 
 class NotTheHolder(Refused):
@@ -62,7 +127,7 @@ class AmbiguousTask(Conflict):
     """The task id is ambiguous: several queues of the project have a task with that id."""
 
     code = "AMBIGUOUS_TASK"
-    keeps_own_code = True
+    envelope_code = code
     message = "Task id {task_id} is ambiguous in project {project_id}: it exists in the queues {shown}."
     message_zh = "项目 {project_id} 中的任务编号 {task_id} 不唯一，存在于队列 {shown}。"
     hint = "Name the queue: /projects/{project}/queues/{queue}/tasks/{task}."
@@ -73,6 +138,7 @@ class ProjectExists(Conflict):
     """A project with that id already exists."""
 
     code = "PROJECT_EXISTS"
+    envelope_code = "DUPLICATE_KEY"
     message = "Project {project_id} already exists."
     message_zh = "项目 {project_id} 已存在。"
     hint = "Choose another id, or change the project with PUT."
@@ -83,6 +149,7 @@ class QueueExists(Conflict):
     """A queue with that id already exists in the project."""
 
     code = "QUEUE_EXISTS"
+    envelope_code = "DUPLICATE_KEY"
     message = "Queue {queue_id} already exists in project {project_id}."
     message_zh = "项目 {project_id} 中已存在队列 {queue_id}。"
     hint = "Choose another id, or change the queue with PUT."
@@ -93,6 +160,7 @@ class TaskExists(Conflict):
     """A task with that id already exists, possibly deleted."""
 
     code = "TASK_EXISTS"
+    envelope_code = "DUPLICATE_KEY"
     message = "Task {task_id} already exists in {place}."
     message_zh = "{place_zh}中已存在任务 {task_id}。"
     hint = "Choose another id; a deleted task keeps its id."
@@ -140,7 +208,7 @@ class PushRefused(Conflict):
 
 
 class TasksGone(Gone):
-    """The push contains deleted tasks; nothing was written."""
+    """The push conflicts with deleted tasks; nothing was written."""
 
     code = "TASKS_DELETED"
     message = "{count} tasks were deleted: {shown}."
@@ -169,14 +237,10 @@ class TaskArchived(Gone):
     hint_zh = "已归档的任务可以查看，但不再执行。"
 
 
-class KeyReused(Conflict):
-    """An Idempotency-Key was reused for a different request."""
+class KeyReused(IdempotencyKeyReused):
+    """An Idempotency-Key was reused for a different pull. Clients know it as a conflict."""
 
-    code = "IDEMPOTENCY_KEY_REUSED"
-    message = "This Idempotency-Key was used for a different pull."
-    message_zh = "此 Idempotency-Key 已用于另一个不同的拉取请求。"
-    hint = "Use a new key for every pull; reuse a key only to repeat the same request."
-    hint_zh = "每次新的拉取请使用新的键；只有重复同一请求时才使用相同的键。"
+    status = 409
 
 
 class BadTask(Invalid):
@@ -203,6 +267,7 @@ class PullQuotaSpent(TooMany):
     """An API key has used up its daily pull quota."""
 
     code = "PULL_QUOTA_SPENT"
+    envelope_code = "QUOTA_EXCEEDED"
     message = "This API key has used its quota of {limit} tasks per day; retry in {whole_seconds} s."
     message_zh = "此密钥每天最多拉取 {limit} 个任务，已用完，请在 {whole_seconds} 秒后重试。"
     hint = "The quota resets at midnight UTC."

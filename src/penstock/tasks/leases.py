@@ -10,8 +10,9 @@ from datetime import datetime, timedelta
 
 from penstock.access import audit
 from penstock.access.domain import Caller
-from penstock.kernel.errors import Conflict, Gone, NotFound, PenstockError, Refused
-from penstock.tasks.conflicts import lease_lost_error
+from penstock.kernel.db import Tx
+from penstock.kernel.errors import Conflict, Gone, Invalid, NotFound, PenstockError, Refused
+from penstock.tasks.conflicts import lease_lost_error, not_pulled_error
 from penstock.tasks.deps import Deps
 from penstock.tasks.domain import BatchResult, ChangeKind, Holder, PullOutcome, PullState, Task
 from penstock.tasks.errors import MAX_LISTED_IDS, BadTask, TaskArchived
@@ -41,107 +42,104 @@ class RenewedLease:
 Act = Callable[[Task, LeaseRef], Awaitable[Task]]
 
 
-async def confirm(deps: Deps, holder: Holder, project_id: str, ref: LeaseRef) -> RenewedLease:
-    """Confirm a pull: an optional receipt of the holder that restarts the lease. The first confirmation counts."""
-    async with deps.db.tx(actor=holder.name) as tx:
-        until = tx.now + timedelta(seconds=deps.config.pull_timeout)
-        row = await leases.confirm(tx, _lookup(holder, project_id, ref), until=until)
-        if row is not None:
-            await pulls.confirm_pulls(tx, [row.id])
-            return RenewedLease(task_id=ref.task_id, leased_until=until, confirmed_at=row.confirmed_at)
-    return (await confirm_several(deps, holder, project_id, [ref])).one()
+async def confirm(tx: Tx, deps: Deps, holder: Holder, project_id: str, ref: LeaseRef) -> RenewedLease | None:
+    """Confirm a pull: an optional receipt of the holder that restarts the lease. The first confirmation counts.
+
+    None if no such lease is found; `confirm_several` then says why.
+    """
+    until = tx.now + timedelta(seconds=deps.config.pull_timeout)
+    row = await leases.confirm(tx, _lookup(holder, project_id, ref), until=until)
+    if row is None:
+        return None
+    await pulls.confirm_pulls(tx, [row.id])
+    return RenewedLease(task_id=ref.task_id, leased_until=until, confirmed_at=row.confirmed_at)
 
 
 async def confirm_several(
-    deps: Deps, holder: Holder, project_id: str, refs: Sequence[LeaseRef]
+    tx: Tx, deps: Deps, holder: Holder, project_id: str, refs: Sequence[LeaseRef]
 ) -> BatchResult[RenewedLease]:
     """Confirm and renew the leases of many tasks."""
-    async with deps.db.tx(actor=holder.name) as tx:
-        uow = await open_unit_of_work(tx, project_id)
+    uow = await open_unit_of_work(tx, project_id)
 
-        async def receive(task: Task, ref: LeaseRef) -> Task:
-            await _refuse_others(uow, task, _holder_of(holder, ref))
-            confirmed = replace(task, confirmed_at=task.confirmed_at or tx.now)
-            return confirmed.with_lease_extended(seconds=deps.config.pull_timeout, now=tx.now)
+    async def receive(task: Task, ref: LeaseRef) -> Task:
+        await _refuse_others(uow, task, _holder_of(holder, ref))
+        confirmed = replace(task, confirmed_at=task.confirmed_at or tx.now)
+        return confirmed.with_lease_extended(seconds=deps.config.pull_timeout, now=tx.now)
 
-        result = await _for_each(uow, refs, receive)
-        await leases.move_leases(tx, result.done)
-        await pulls.confirm_pulls(tx, [one.id for one in result.done])
+    result = await _for_each(uow, refs, receive)
+    await leases.move_leases(tx, result.done)
+    await pulls.confirm_pulls(tx, [one.id for one in result.done])
     return _renewed(result)
 
 
 async def renew(
-    deps: Deps, holder: Holder, project_id: str, ref: LeaseRef, seconds: float | None = None
-) -> RenewedLease:
+    tx: Tx, deps: Deps, holder: Holder, project_id: str, ref: LeaseRef, seconds: float | None = None
+) -> RenewedLease | None:
     """The heartbeat of long work: extend the lease to `seconds` from now, or to as long as a new pull would last.
 
-    Refused if the pull was revoked by an edit or a reset, or if the task was deleted.
+    A single statement. None if no such lease is found; `renew_several` then says why.
     """
-    duration = _lease_duration(deps, seconds)
-    async with deps.db.autocommit(actor=holder.name) as tx:
-        until = tx.now + timedelta(seconds=duration)
-        if await leases.renew(tx, _lookup(holder, project_id, ref), until=until):
-            return RenewedLease(task_id=ref.task_id, leased_until=until)
-    return (await renew_several(deps, holder, project_id, [ref], seconds)).one()
+    until = tx.now + timedelta(seconds=_lease_duration(deps, seconds))
+    is_renewed = await leases.renew(tx, _lookup(holder, project_id, ref), until=until)
+    return RenewedLease(task_id=ref.task_id, leased_until=until) if is_renewed else None
 
 
 async def renew_several(
-    deps: Deps, holder: Holder, project_id: str, refs: Sequence[LeaseRef], seconds: float | None = None
+    tx: Tx, deps: Deps, holder: Holder, project_id: str, refs: Sequence[LeaseRef], seconds: float | None = None
 ) -> BatchResult[RenewedLease]:
-    """Extend the leases of many tasks."""
+    """Extend the leases of many tasks; refused for a pull that an edit or a reset revoked, and for a deleted task."""
     duration = _lease_duration(deps, seconds)
-    async with deps.db.tx(actor=holder.name) as tx:
-        uow = await open_unit_of_work(tx, project_id)
+    uow = await open_unit_of_work(tx, project_id)
 
-        async def extend(task: Task, ref: LeaseRef) -> Task:
-            await _refuse_others(uow, task, _holder_of(holder, ref))
-            return task.with_lease_extended(seconds=duration, now=tx.now)
+    async def extend(task: Task, ref: LeaseRef) -> Task:
+        await _refuse_others(uow, task, _holder_of(holder, ref))
+        return task.with_lease_extended(seconds=duration, now=tx.now)
 
-        result = await _for_each(uow, refs, extend)
-        await leases.move_leases(tx, result.done)
+    result = await _for_each(uow, refs, extend)
+    await leases.move_leases(tx, result.done)
     return _renewed(result)
 
 
 async def release(
-    deps: Deps, caller: Caller, holder: Holder, project_id: str, refs: Sequence[LeaseRef]
+    tx: Tx, deps: Deps, caller: Caller, holder: Holder, project_id: str, refs: Sequence[LeaseRef]
 ) -> BatchResult[Task]:
     """Release tasks: they are offered again, in the status they had when they were pulled.
 
     Only the holder or an admin can release a task. After too many pulls without a push it gets status error instead.
     """
     max_attempts = deps.config.max_attempts
-    async with deps.db.tx(actor=holder.name) as tx:
-        uow = await open_unit_of_work(tx, project_id)
+    uow = await open_unit_of_work(tx, project_id)
 
-        async def release_one(task: Task, ref: LeaseRef) -> Task:
-            releaser = _holder_of(holder, ref)
-            if not (task.is_held and releaser.is_admin and releaser.token is None):
-                await _refuse_others(uow, task, releaser)
-            after = task.returned_or_failed("release", max_attempts=max_attempts, by=holder.name, now=tx.now)
-            uow.record(task, after, ChangeKind.RELEASED, PullOutcome.RELEASED)
-            return after
+    async def release_one(task: Task, ref: LeaseRef) -> Task:
+        releaser = _holder_of(holder, ref)
+        if not task.is_held:
+            raise not_pulled_error(await lease_lost_error(tx, task, releaser))
+        if not releaser.is_admin or releaser.token is not None:
+            await _refuse_others(uow, task, releaser)
+        after = task.returned_or_failed("release", max_attempts=max_attempts, by=holder.name, now=tx.now)
+        uow.record(task, after, ChangeKind.RELEASED, PullOutcome.RELEASED)
+        return after
 
-        result = await _for_each(uow, refs, release_one)
-        await _write(deps, uow, caller, "tasks.release", by=holder.name)
+    result = await _for_each(uow, refs, release_one)
+    await _write(deps, uow, caller, "tasks.release", by=holder.name)
     return result
 
 
-async def reset(deps: Deps, caller: Caller, project_id: str, refs: Sequence[LeaseRef]) -> BatchResult[Task]:
+async def reset(tx: Tx, deps: Deps, caller: Caller, project_id: str, refs: Sequence[LeaseRef]) -> BatchResult[Task]:
     """Reset pulls: tasks are offered as if they had never been pulled, even after a push. Their leases are revoked."""
-    async with deps.db.tx(actor=caller.name) as tx:
-        uow = await open_unit_of_work(tx, project_id)
+    uow = await open_unit_of_work(tx, project_id)
 
-        async def reset_one(task: Task, ref: LeaseRef) -> Task:
-            if task.archived_at is not None:
-                raise TaskArchived(task_id=ref.task_id)
-            if task.state is PullState.OFFERED and not task.lease_count:
-                return task
-            after = task.pull_reset(by=caller.name, now=tx.now)
-            uow.record(task, after, ChangeKind.RESET)
-            return after
+    async def reset_one(task: Task, ref: LeaseRef) -> Task:
+        if task.archived_at is not None:
+            raise TaskArchived(task_id=ref.task_id)
+        if task.state is PullState.OFFERED and not task.lease_count:
+            return task
+        after = task.pull_reset(by=caller.name, now=tx.now)
+        uow.record(task, after, ChangeKind.RESET)
+        return after
 
-        result = await _for_each(uow, refs, reset_one)
-        await _write(deps, uow, caller, "tasks.pull_reset", by=caller.name)
+    result = await _for_each(uow, refs, reset_one)
+    await _write(deps, uow, caller, "tasks.pull_reset", by=caller.name)
     return result
 
 
@@ -157,7 +155,7 @@ async def _for_each(uow: UnitOfWork, refs: Sequence[LeaseRef], act: Act) -> Batc
             task = resolve_task(candidates[ref.task_id], uow.project.project_id, ref.task_id, queue)
             if task.id not in done:  # a task that is listed twice is handled once
                 done[task.id] = await act(task, ref)
-        except (NotFound, Gone, Conflict, Refused) as error:
+        except (Invalid, NotFound, Gone, Conflict, Refused) as error:
             failed.append((ref.task_id, error))
     return BatchResult(done=list(done.values()), failed=failed)
 

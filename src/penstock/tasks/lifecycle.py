@@ -7,19 +7,24 @@ lock the tasks they change.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from hashlib import sha256
+from typing import Any
 
-from penstock.kernel.bulk import WriteBatch
 from penstock.kernel.db import Tx
-from penstock.kernel.events import LONGEST_NAME
+from penstock.kernel.dialect.bulk import WriteBatch
+from penstock.kernel.events import MAX_NAME_LENGTH
 from penstock.kernel.message import Event
-from penstock.tasks.domain import Change, ChangeKind, Project, PullOutcome, PullState, Task, TaskQueue
+from penstock.messages import ReviewAnswered
+from penstock.tasks.domain import Change, ChangeKind, Project, PullOutcome, PullState, Status, Task, TaskQueue
 from penstock.tasks.errors import AmbiguousTask, TaskGone, TaskNotFound, location_details
+from penstock.tasks.executions import list_executions
 from penstock.tasks.metrics import TaskMetrics
-from penstock.tasks.store import feed, offers, projects, pulls, queues, tasks
+from penstock.tasks.store import executions, feed, offers, projects, pulls, queues, reviews, search, tasks
 
 
 def offer_channel(project_pk: str) -> str:
@@ -35,7 +40,7 @@ def feed_channel(project_pk: str) -> str:
 def event_topic(project_id: str) -> str:
     """The topic of a project's events. An id that is too long for a topic is replaced by its digest."""
     name = f"project:{project_id}"
-    return name if len(name) <= LONGEST_NAME else f"project:{sha256(project_id.encode()).hexdigest()}"
+    return name if len(name) <= MAX_NAME_LENGTH else f"project:{sha256(project_id.encode()).hexdigest()}"
 
 
 @dataclass
@@ -46,8 +51,10 @@ class UnitOfWork:
     project: Project  # current value; `close` writes what differs from `_loaded`
     changes: list[Change] = field(default_factory=list)
     written: int = 0  # changes that `flush` has written
+    is_new: bool = False  # whether this transaction created the project
     _loaded: Project = field(init=False)
     _queues: dict[str, tuple[TaskQueue | None, TaskQueue]] = field(default_factory=dict)  # as loaded, and current
+    active_at: dict[str, datetime] = field(default_factory=dict)  # by queue; tasks that are imported are older than now
     _touched: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -67,6 +74,16 @@ class UnitOfWork:
         """A queue of the project with the changes so far. Raises `QueueNotFound`."""
         found = await self.find_queue(queue_id)
         return found or await queues.get_queue(self.tx, self.project.id, queue_id, project_id=self.project.project_id)
+
+    def add_queue(self, queue_id: str, name: str, meta: Any = None) -> TaskQueue:
+        """Create a queue that the project does not have."""
+        now, pk = self.tx.now, self.tx.new_id("queue")
+        new = TaskQueue(
+            id=pk, project_pk=self.project.id, queue_id=queue_id, name=name, meta=meta, created_at=now, updated_at=now
+        )
+        self.put_queue(new)
+        self.project = replace(self.project, queue_count=self.project.queue_count + 1, updated_at=now)
+        return new
 
     def put_queue(self, after: TaskQueue) -> None:
         """Record a created or changed queue."""
@@ -101,7 +118,7 @@ class UnitOfWork:
         version, changed = self.project.version + len(self.changes), self.written + len(self.changes)
         data = {"version": version, "changed": changed}
         name = event_topic(self.project.project_id)
-        self.tx.tell(Event(topic=name, kind="tasks_changed", audience=name, data=data))
+        self.tx.publish(Event(topic=name, kind="tasks_changed", audience=name, data=data))
 
     async def flush(self, *, by: str) -> None:
         """Write the changes so far and continue: for verbs that process a long queue in batches."""
@@ -112,10 +129,14 @@ class UnitOfWork:
     async def _write_changes(self, writes: WriteBatch, *, by: str) -> None:
         changes, self.changes = self._numbered(), []
         await _write_tasks(writes, changes)
+        await _answer_reviews(self.tx, changes)
         pulls.end_pulls(writes, [(c.before, c.outcome, c.by or by) for c in changes if c.before and c.outcome])
         await _write_tags(self.tx, changes)
+        await search.write_texts(self.tx, [(c.before, c.after) for c in changes])
         feed.insert_changes(writes, self.project.id, changes, first=self.project.version + 1, by=by)
         await self._count(changes)
+        executed = list_executions(self.project, changes, now=self.tx.now)
+        await executions.add_executions(self.tx, executed, of=self.project)
         self.project = replace(self.project, version=self.project.version + len(changes))
         self.written += len(changes)
         if any(c.after is not None and c.after.state is PullState.OFFERED for c in changes):
@@ -129,13 +150,17 @@ class UnitOfWork:
         await self._write_changes(writes, by=by)
         for queue_pk in self._touched - {""}:
             loaded, known = self._queues[queue_pk]
-            self._queues[queue_pk] = (loaded, replace(known, last_task_at=self.tx.now, updated_at=self.tx.now))
+            at = self.active_at.get(queue_pk, self.tx.now)
+            latest = max(at, known.last_task_at or at)
+            self._queues[queue_pk] = (loaded, replace(known, last_task_at=latest, updated_at=self.tx.now))
         for loaded, now in self._queues.values():
             if loaded is None:
                 await queues.insert_queue(self.tx, now)
         queues.move_queues(writes, [(loaded, now) for loaded, now in self._queues.values() if loaded is not None])
         if self._touched:
-            self.project = replace(self.project, last_task_at=self.tx.now, updated_at=self.tx.now)
+            at = max(self.active_at.get(queue_pk, self.tx.now) for queue_pk in self._touched)
+            latest = max(at, self.project.last_task_at or at)
+            self.project = replace(self.project, last_task_at=latest, updated_at=self.tx.now)
         projects.move_project(writes, self._loaded, self.project)
         await writes.write()
 
@@ -151,17 +176,23 @@ class UnitOfWork:
         steps_by_queue: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
         for change in changes:
             for one, step in ((change.before, -1), (change.after, 1)):
-                if one is not None:
-                    steps_by_queue[one.queue_pk][one.status] += (
-                        step if one.deleted_at is None and one.archived_at is None else 0
-                    )
+                if one is None:
+                    continue
+                steps = steps_by_queue[one.queue_pk]
+                steps[one.status] += step if one.deleted_at is None and one.archived_at is None else 0
+                if one.state_counter is not None:
+                    steps[one.state_counter] += step
         self._touched |= set(steps_by_queue)
         await self._load(self._touched)
         for queue_pk, steps in steps_by_queue.items():
-            self.project = replace(self.project, counts=self.project.counts.plus(steps))
+            states = self.project.states.plus(steps)
+            self.project = replace(self.project, counts=self.project.counts.plus(steps), states=states)
+            if not queue_pk:
+                self.project = replace(self.project, unqueued=self.project.unqueued.plus(steps))
             if queue_pk:
                 loaded, known = self._queues[queue_pk]
-                self._queues[queue_pk] = (loaded, replace(known, counts=known.counts.plus(steps)))
+                counted = replace(known, counts=known.counts.plus(steps), states=known.states.plus(steps))
+                self._queues[queue_pk] = (loaded, counted)
 
     async def _load(self, queue_pks: Iterable[str]) -> None:
         missing = set(queue_pks) - {""} - set(self._queues)
@@ -179,6 +210,23 @@ async def _write_tasks(writes: WriteBatch, changes: Sequence[Change]) -> None:
     if new:
         await writes.write()
         await tasks.insert_tasks(writes.tx, new)
+
+
+async def _answer_reviews(tx: Tx, changes: Sequence[Change]) -> None:
+    """Send the answers of review tasks that became done. Only tasks with a result schema are looked up."""
+    done = {c.after.id: c.after for c in changes if c.after is not None and _became_done(c.before, c.after)}
+    asked = [pk for pk, one in done.items() if one.result_schema is not None]
+    for review in await reviews.list_open(tx, asked) if asked else ():
+        await reviews.end_request(tx, review.request)
+        one = done[review.task_pk]
+        answer = ReviewAnswered(
+            request=review.request, origin=review.origin, result=one.result, answered_by=one.updated_by
+        )
+        tx.send(answer)
+
+
+def _became_done(before: Task | None, after: Task) -> bool:
+    return after.status is Status.DONE and (before is None or before.status is not Status.DONE)
 
 
 async def _write_tags(tx: Tx, changes: Sequence[Change]) -> None:
@@ -210,6 +258,24 @@ async def open_unit_of_work(tx: Tx, project_id: str) -> UnitOfWork:
     return UnitOfWork(tx, await projects.claim_project(tx, project_id))
 
 
+async def open_or_create_project(tx: Tx, project_id: str, *, name: str, merchant_id: int | None = None) -> UnitOfWork:
+    """Lock a project and begin a unit of work; create the project, of this merchant, if it is missing."""
+    is_new = False
+    if await projects.find_project(tx, project_id) is None:
+        new = Project(
+            id=tx.new_id("project"),
+            project_id=project_id,
+            name=name,
+            merchant_id=merchant_id,
+            created_at=tx.now,
+            updated_at=tx.now,
+        )
+        is_new = await projects.insert_missing(tx, new)
+    uow = await open_unit_of_work(tx, project_id)
+    uow.is_new = is_new
+    return uow
+
+
 def resolve_task(found: Sequence[Task], project_id: str, task_id: str, queue: TaskQueue | None = None) -> Task:
     """The task that a path means, among all tasks of a project with that id.
 
@@ -228,6 +294,15 @@ def resolve_task(found: Sequence[Task], project_id: str, task_id: str, queue: Ta
     if mine:
         raise TaskGone(task_id=task_id, **location_details(project_id, queue_id))
     raise TaskNotFound(task_id=task_id, **location_details(project_id, queue_id))
+
+
+@contextmanager
+def deleted_as_missing() -> Iterator[None]:
+    """Report a deleted task as one that does not exist, except to clients that push or pull it."""
+    try:
+        yield
+    except TaskGone as error:
+        raise TaskNotFound(**error.values) from error
 
 
 def by_task_id(found: Iterable[Task]) -> defaultdict[str, list[Task]]:

@@ -3,7 +3,6 @@
 Tasks are not touched. A push creates and renames projects and queues too; these are the verbs without a push.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypedDict
@@ -11,9 +10,8 @@ from typing import Any, TypedDict
 from penstock.access import audit
 from penstock.access.domain import Caller
 from penstock.kernel.db import Tx
-from penstock.tasks.deps import Deps
 from penstock.tasks.domain import Policy, Project, TaskQueue
-from penstock.tasks.errors import ProjectExists, QueueExists
+from penstock.tasks.errors import OwnerRefused, ProjectExists, QueueExists
 from penstock.tasks.lifecycle import open_unit_of_work
 from penstock.tasks.store import projects
 
@@ -23,6 +21,7 @@ class ProjectChanges(TypedDict, total=False):
 
     name: str
     conflict_policy: Policy
+    merchant_id: int | None
 
 
 class MetadataChanges(TypedDict, total=False):
@@ -37,7 +36,7 @@ class QueueChanges(TypedDict, total=False):
     """Queue fields to change; absent fields keep their value."""
 
     name: str
-    meta: Mapping[str, Any] | None
+    meta: Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,92 +45,93 @@ class NewQueue:
 
     queue_id: str
     name: str
-    meta: Mapping[str, Any] | None = None
+    meta: Any = None
 
 
-async def create_project(deps: Deps, caller: Caller, *, project_id: str, name: str, conflict_policy: Policy) -> Project:
-    """Create an empty project. Raises `ProjectExists`."""
-    async with deps.db.tx(actor=caller.name) as tx:
-        new = Project(
-            id=tx.new_id("project"),
-            project_id=project_id,
-            name=name,
-            conflict_policy=conflict_policy,
-            created_at=tx.now,
-            updated_at=tx.now,
-        )
-        if not await projects.insert_missing(tx, new):
-            raise ProjectExists(project_id=project_id)
-        await _audit(tx, caller, "tasks.create_project", project_id, conflict_policy=conflict_policy)
+async def create_project(
+    tx: Tx, caller: Caller, *, project_id: str, name: str, conflict_policy: Policy, merchant_id: int | None
+) -> Project:
+    """Create an empty project, of the caller's merchant unless another is given. Raises `ProjectExists`."""
+    if merchant_id is not None and not caller.is_admin:
+        raise OwnerRefused
+    new = Project(
+        id=tx.new_id("project"),
+        project_id=project_id,
+        name=name,
+        conflict_policy=conflict_policy,
+        merchant_id=merchant_id or caller.merchant_id,
+        created_at=tx.now,
+        updated_at=tx.now,
+    )
+    if not await projects.insert_missing(tx, new):
+        raise ProjectExists(project_id=project_id)
+    await _audit(tx, caller, "tasks.create_project", project_id, conflict_policy=conflict_policy)
     return new
 
 
-async def change_project(deps: Deps, caller: Caller, project_id: str, changes: ProjectChanges) -> Project:
+async def change_project(tx: Tx, caller: Caller, project_id: str, changes: ProjectChanges) -> Project:
     """Change the name or the conflict policy of a project."""
-    async with deps.db.tx(actor=caller.name) as tx:
-        uow = await open_unit_of_work(tx, project_id)
-        uow.project = replace(uow.project, **changes, updated_at=tx.now)
-        await _audit(tx, caller, "tasks.change_project", project_id, changed=sorted(changes))
-        await uow.close(by=caller.name)
+    uow = await open_unit_of_work(tx, project_id)
+    if "merchant_id" in changes and not caller.is_admin:
+        raise OwnerRefused
+    uow.project = replace(uow.project, **changes, updated_at=tx.now)
+    await _audit(tx, caller, "tasks.change_project", project_id, changed=sorted(changes))
+    await uow.close(by=caller.name)
     return uow.project
 
 
-async def put_metadata(deps: Deps, caller: Caller, project_id: str, changes: MetadataChanges) -> Project:
+async def put_metadata(tx: Tx, caller: Caller, project_id: str, changes: MetadataChanges) -> Project:
     """Set metadata of a project."""
-    async with deps.db.tx(actor=caller.name) as tx:
-        uow = await open_unit_of_work(tx, project_id)
-        first = uow.project.metadata_created_at or tx.now
-        uow.project = _with_metadata(uow.project, changes, since=first, now=tx.now)
-        await projects.replace_tags(tx, uow.project.id, uow.project.tags)
-        await _audit(tx, caller, "tasks.put_metadata", project_id, changed=sorted(changes))
-        await uow.close(by=caller.name)
+    uow = await open_unit_of_work(tx, project_id)
+    first = uow.project.metadata_created_at or tx.now
+    uow.project = _with_metadata(uow.project, changes, since=first, now=tx.now)
+    await projects.replace_tags(tx, uow.project.id, uow.project.tags)
+    await _audit(tx, caller, "tasks.put_metadata", project_id, changed=sorted(changes))
+    await uow.close(by=caller.name)
     return uow.project
 
 
-async def delete_metadata(deps: Deps, caller: Caller, project_id: str) -> Project:
+async def delete_metadata(tx: Tx, caller: Caller, project_id: str) -> Project:
     """Delete the metadata of a project, if there is any."""
-    async with deps.db.tx(actor=caller.name) as tx:
-        uow = await open_unit_of_work(tx, project_id)
-        if uow.project.metadata_created_at is None:
-            return uow.project
-        cleared: MetadataChanges = {"custom_title": None, "notes": None, "tags": ()}
-        uow.project = _with_metadata(uow.project, cleared, since=None, now=tx.now)
-        await projects.replace_tags(tx, uow.project.id, ())
-        await _audit(tx, caller, "tasks.delete_metadata", project_id)
-        await uow.close(by=caller.name)
+    uow = await open_unit_of_work(tx, project_id)
+    if uow.project.metadata_created_at is None:
+        return uow.project
+    cleared: MetadataChanges = {"custom_title": None, "notes": None, "tags": ()}
+    uow.project = _with_metadata(uow.project, cleared, since=None, now=tx.now)
+    await projects.replace_tags(tx, uow.project.id, ())
+    await _audit(tx, caller, "tasks.delete_metadata", project_id)
+    await uow.close(by=caller.name)
     return uow.project
 
 
-async def create_queue(deps: Deps, caller: Caller, project_id: str, new: NewQueue) -> TaskQueue:
+async def create_queue(tx: Tx, caller: Caller, project_id: str, new: NewQueue) -> TaskQueue:
     """Create an empty queue. Raises `QueueExists`."""
-    async with deps.db.tx(actor=caller.name) as tx:
-        uow = await open_unit_of_work(tx, project_id)
-        if await uow.find_queue(new.queue_id) is not None:
-            raise QueueExists(project_id=project_id, queue_id=new.queue_id)
-        queue = TaskQueue(
-            id=tx.new_id("queue"),
-            project_pk=uow.project.id,
-            queue_id=new.queue_id,
-            name=new.name,
-            meta=new.meta,
-            created_at=tx.now,
-            updated_at=tx.now,
-        )
-        uow.put_queue(queue)
-        uow.project = replace(uow.project, queue_count=uow.project.queue_count + 1, updated_at=tx.now)
-        await _audit(tx, caller, "tasks.create_queue", project_id, queue=new.queue_id)
-        await uow.close(by=caller.name)
+    uow = await open_unit_of_work(tx, project_id)
+    if await uow.find_queue(new.queue_id) is not None:
+        raise QueueExists(project_id=project_id, queue_id=new.queue_id)
+    queue = TaskQueue(
+        id=tx.new_id("queue"),
+        project_pk=uow.project.id,
+        queue_id=new.queue_id,
+        name=new.name,
+        meta=new.meta,
+        created_at=tx.now,
+        updated_at=tx.now,
+    )
+    uow.put_queue(queue)
+    uow.project = replace(uow.project, queue_count=uow.project.queue_count + 1, updated_at=tx.now)
+    await _audit(tx, caller, "tasks.create_queue", project_id, queue=new.queue_id)
+    await uow.close(by=caller.name)
     return queue
 
 
-async def change_queue(deps: Deps, caller: Caller, project_id: str, queue_id: str, changes: QueueChanges) -> TaskQueue:
+async def change_queue(tx: Tx, caller: Caller, project_id: str, queue_id: str, changes: QueueChanges) -> TaskQueue:
     """Change the name or the meta of a queue."""
-    async with deps.db.tx(actor=caller.name) as tx:
-        uow = await open_unit_of_work(tx, project_id)
-        changed = replace(await uow.get_queue(queue_id), **changes, updated_at=tx.now)
-        uow.put_queue(changed)
-        await _audit(tx, caller, "tasks.change_queue", project_id, queue=queue_id, changed=sorted(changes))
-        await uow.close(by=caller.name)
+    uow = await open_unit_of_work(tx, project_id)
+    changed = replace(await uow.get_queue(queue_id), **changes, updated_at=tx.now)
+    uow.put_queue(changed)
+    await _audit(tx, caller, "tasks.change_queue", project_id, queue=queue_id, changed=sorted(changes))
+    await uow.close(by=caller.name)
     return changed
 
 

@@ -8,14 +8,20 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 from penstock.kernel.db import Tx
 from penstock.kernel.errors import Conflict, Gone, Invalid, NotFound, PenstockError, Refused
-from penstock.tasks.conflicts import ClientUpdate, differs, lease_lost_error, list_lost_leases, refuse_overwrites
+from penstock.tasks.conflicts import (
+    ClientUpdate,
+    differs,
+    lease_lost_error,
+    list_lost_leases,
+    push_outcome,
+    refuse_overwrites,
+)
 from penstock.tasks.deps import Deps
-from penstock.tasks.domain import ChangeKind, Holder, PullOutcome, Status, Task
+from penstock.tasks.domain import ChangeKind, Holder, PullState, Status, Task
 from penstock.tasks.errors import ProjectNotFound, QueueNotFound, TaskGone, TaskNotFound, location_details
 from penstock.tasks.lifecycle import (
     UnitOfWork,
@@ -27,7 +33,7 @@ from penstock.tasks.lifecycle import (
     resolve_task,
 )
 from penstock.tasks.result_schema import validate_result
-from penstock.tasks.store import leases, projects, queues, task_messages, tasks
+from penstock.tasks.store import projects, queues, task_messages, tasks
 from penstock.tasks.store.task_messages import LogLine, TaskMessage
 
 REFUSALS = (Invalid, Refused, NotFound, Conflict, Gone)  # fail one update of a batch; any other error fails all
@@ -65,58 +71,37 @@ class StatusUpdate:
     fields: Mapping[str, Any]
 
 
-async def set_status(
-    deps: Deps, path: TaskPath, holder: Holder, status: Status, fields: Mapping[str, Any] | None = None
-) -> StatusChange:
-    """Set the status of a task, and its report or result. Repeating a status is harmless.
-
-    Concurrent updates of one project are coalesced: they share a transaction and the project's lock.
-    """
-    update = StatusUpdate(path=path, holder=holder, status=status, fields=fields or {})
-    key = ("status", path.project_id)
-    change: StatusChange | PenstockError = await deps.coalescer.submit(
-        key, update, partial(_apply_all, deps, path.project_id)
-    )
-    if isinstance(change, PenstockError):
-        raise change
-    return change
-
-
-async def _apply_all(
-    deps: Deps, project_id: str, updates: Sequence[StatusUpdate]
-) -> Sequence[StatusChange | PenstockError]:
-    """Apply updates in rounds, so that several updates of one task are applied in order."""
+def split_into_rounds(updates: Sequence[StatusUpdate]) -> list[list[int]]:
+    """The positions of the updates in rounds with at most one update per task, so that each is applied in order."""
     seen: Counter[str] = Counter()
     rounds: defaultdict[int, list[int]] = defaultdict(list)
     for number, update in enumerate(updates):
         rounds[seen[update.path.task_id]].append(number)
         seen[update.path.task_id] += 1
-    results: dict[int, StatusChange | PenstockError] = {}
-    for numbers in rounds.values():
-        applied = await _apply_round(deps, project_id, [updates[number] for number in numbers])
-        results |= zip(numbers, applied, strict=True)
-    return [results[number] for number in range(len(updates))]
+    return list(rounds.values())
 
 
-async def _apply_round(
-    deps: Deps, project_id: str, updates: Sequence[StatusUpdate]
+async def set_statuses(
+    tx: Tx, deps: Deps, project_id: str, updates: Sequence[StatusUpdate]
 ) -> Sequence[StatusChange | PenstockError]:
-    """Apply at most one update per task, in one transaction."""
-    async with deps.db.tx(actor="push") as tx:
+    """Set the status of tasks of one project, at most one update each, and their reports or results.
+
+    Repeating a status is harmless. An update that is refused does not stop the others: its result is the error.
+    """
+    try:
+        uow = await open_unit_of_work(tx, project_id)
+    except ProjectNotFound:
+        return [TaskNotFound(**update.path.details) for update in updates]
+    task_ids = [update.path.task_id for update in updates]
+    candidates = by_task_id(await tasks.claim_by_task_id(tx, uow.project.id, task_ids))
+    results: list[StatusChange | PenstockError] = []
+    for update in updates:
         try:
-            uow = await open_unit_of_work(tx, project_id)
-        except ProjectNotFound:
-            return [TaskNotFound(**update.path.details) for update in updates]
-        task_ids = [update.path.task_id for update in updates]
-        candidates = by_task_id(await tasks.claim_by_task_id(tx, uow.project.id, task_ids))
-        results: list[StatusChange | PenstockError] = []
-        for update in updates:
-            try:
-                results.append(await _apply(deps, uow, candidates[update.path.task_id], update))
-            except REFUSALS as error:
-                results.append(error)
-        count_ended_pulls(uow, deps.metrics)
-        await uow.close(by=tx.actor)
+            results.append(await _apply(deps, uow, candidates[update.path.task_id], update))
+        except REFUSALS as error:
+            results.append(error)
+    count_ended_pulls(uow, deps.metrics)
+    await uow.close(by=tx.actor)
     return results
 
 
@@ -126,46 +111,48 @@ async def _apply(deps: Deps, uow: UnitOfWork, candidates: Sequence[Task], update
     if queue is None and path.queue_id is not None:
         raise TaskNotFound(**path.details)
     before = resolve_task(candidates, path.project_id, path.task_id, queue)
-    merged = replace(before, **update.fields).with_status(update.status, now=tx.now)
-    after = merged.updated_by_client(holder, seconds=deps.config.pull_timeout, now=tx.now)
+    after = replace(before, **update.fields).with_status(update.status, now=tx.now)
+    if update.status.is_final or before.state is not PullState.OFFERED:  # an unfinished task stays on offer
+        after = after.updated_by_client(holder, seconds=deps.config.pull_timeout, now=tx.now)
     changes = differs(before, after)
     await _refuse_conflicts(uow, ClientUpdate(holder=holder, task=before, changes=changes))
     if "result" in update.fields:
         validate_result(before.result_schema, update.fields["result"])
+    after = replace(after, updated_at=tx.now, updated_by=holder.name)
     if changes:
-        after = replace(after, updated_at=tx.now, updated_by=holder.name)
-        uow.record(before, after, ChangeKind.PUSHED, PullOutcome.PUSHED, by=holder.name)
-    else:
-        await leases.move_leases(tx, [after] if after != before else [])
+        uow.record(before, after, ChangeKind.PUSHED, push_outcome(holder, before), by=holder.name)
+    else:  # a repeated status: only the times move
+        await tasks.move_task(tx, before, after)
+        uow.touch(before.queue_pk)
     return StatusChange(task=after, previous=before.status)
 
 
 async def add_message(
-    deps: Deps, path: TaskPath, holder: Holder, *, role: str, content: str, session_id: str | None = None
+    tx: Tx, deps: Deps, path: TaskPath, holder: Holder, *, role: str, content: str, session_id: str | None = None
 ) -> TaskMessage:
     """Add a message to a task. Updates the `updated_at` of the task, its queue and its project."""
-    async with deps.db.tx(actor=holder.name) as tx:
-        uow, before = await _claim(tx, path)
-        count = before.message_count
-        after = replace(before, message_count=count + 1, updated_at=tx.now, updated_by=holder.name)
-        if holder.holds(before):
-            after = after.with_lease_extended(seconds=deps.config.pull_timeout, now=tx.now)
-        message = TaskMessage(number=count, role=role, content=content, session_id=session_id, created_at=tx.now)
-        await tasks.move_task(tx, before, after)
-        await task_messages.insert_message(tx, before.id, message)
-        uow.touch(before.queue_pk)
-        await uow.close(by=holder.name)
+    uow, before = await _claim(tx, path)
+    count = before.message_count
+    after = replace(before, message_count=count + 1, updated_at=tx.now, updated_by=holder.name)
+    if holder.holds(before):
+        after = after.with_lease_extended(seconds=deps.config.pull_timeout, now=tx.now)
+    message = TaskMessage(number=count, role=role, content=content, session_id=session_id, created_at=tx.now)
+    await tasks.move_task(tx, before, after)
+    await task_messages.insert_message(tx, before.id, message)
+    uow.touch(before.queue_pk)
+    await uow.close(by=holder.name)
     return message
 
 
-async def add_log_line(deps: Deps, path: TaskPath, holder: Holder, content: str) -> LogLine:
-    """Add a log line to a task. It updates no `updated_at`, and does not lock the project."""
-    async with deps.db.tx(actor=holder.name) as tx:
-        found = await _find(tx, path)
-        until = tx.now + timedelta(seconds=deps.config.pull_timeout)
-        line = await task_messages.insert_line(tx, found.id, content, holder=holder, until=until)
-        if line is None:  # deleted since it was found
-            raise TaskGone(**path.details)
+async def add_log_line(tx: Tx, deps: Deps, path: TaskPath, holder: Holder, content: str) -> LogLine:
+    """Add a log line to a task. It updates the `updated_at` of the queue only, and does not lock the project."""
+    found = await _find(tx, path)
+    until = tx.now + timedelta(seconds=deps.config.pull_timeout)
+    line = await task_messages.insert_line(tx, found.id, content, holder=holder, until=until)
+    if line is None:  # deleted since it was found
+        raise TaskGone(**path.details)
+    if found.queue_pk:
+        await queues.touch_queue(tx, found.queue_pk)
     return line
 
 

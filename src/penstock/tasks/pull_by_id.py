@@ -9,13 +9,13 @@ from datetime import datetime
 
 from penstock.kernel.db import Tx
 from penstock.kernel.errors import PenstockError
+from penstock.kernel.idempotency import IdempotentRequest, delete_key
 from penstock.tasks.claims import (
     ClaimRequest,
     ClaimResult,
-    IdempotencyKey,
+    claim_pull_key,
     claim_result,
     claim_time,
-    idempotency_key_of,
     new_lease,
     replay_claim,
 )
@@ -23,8 +23,8 @@ from penstock.tasks.deps import Deps
 from penstock.tasks.domain import PullState, Side, Task
 from penstock.tasks.errors import NotOffered, TaskIsHeld
 from penstock.tasks.lifecycle import by_task_id, resolve_task
-from penstock.tasks.store import claims, locations, pulls, queues, tasks
-from penstock.tasks.store.offers import PullFilter, ValueRange
+from penstock.tasks.store import claims, locations, queues, tasks
+from penstock.tasks.store.offers import PullFilter, ValueRange, matched_tags
 
 ALREADY_PULLED = ("it was already pulled", "已被拉取")
 WRITTEN_BY_CLIENT = ("a client wrote it last", "最后由客户端写入")
@@ -63,46 +63,34 @@ class PullByIdResult:
     claimable: Sequence[Task] = ()  # what can be claimed, before the claim
 
 
-async def pull_by_id(deps: Deps, request: PullByIdRequest, claim: ClaimRequest) -> PullByIdResult:
-    """Claim those of the named tasks that are offered, up to `claim.limit`."""
-    idempotency = idempotency_key_of(request.idempotency_key, claim, identity=request.identity)
-    if idempotency is not None:  # before the quota: the first request has paid for these tasks
-        async with deps.db.read() as tx:
-            replay = await replay_claim(tx, claim, idempotency)
-            if replay is not None:
-                return await _check(tx, request, replace(claim, limit=0), replay)
-    granted = await deps.limiter.reserve(claim.caller.actor, min(len(request.task_ids), claim.limit))
-    result: PullByIdResult | None = None
-    try:
-        result = await _claim(deps, request, replace(claim, limit=granted), idempotency)
-        return result
-    finally:
-        taken = len(result.claimed.rows) if result is not None and not result.claimed.is_replay else 0
-        await deps.limiter.give_back(claim.caller.actor, granted - taken)
+async def find_replay(
+    tx: Tx, request: PullByIdRequest, claim: ClaimRequest, idempotency: IdempotentRequest
+) -> PullByIdResult | None:
+    """The result of an earlier request with this key; None if the key is new."""
+    replay = await replay_claim(tx, claim, idempotency)
+    return None if replay is None else await _check(tx, request, replace(claim, limit=0), replay)
 
 
-async def _claim(
-    deps: Deps, request: PullByIdRequest, claim: ClaimRequest, idempotency: IdempotencyKey | None
+async def pull_by_id(
+    tx: Tx, deps: Deps, request: PullByIdRequest, claim: ClaimRequest, idempotency: IdempotentRequest | None
 ) -> PullByIdResult:
-    async with deps.db.tx(actor=claim.holder.name) as tx:
-        location = await locations.get_location(tx, request.project_id, request.queue_id)
-        pull_id, actor = tx.new_id("pull"), claim.caller.actor
-        if idempotency is not None and not await pulls.insert_receipt(
-            tx, actor=actor, key=idempotency.key, asked=idempotency.fingerprint, pull_id=pull_id
-        ):
-            replay = await replay_claim(tx, claim, idempotency)
-            if replay is not None:
-                return await _check(tx, request, replace(claim, limit=0), replay)
-        result = await _check(tx, request, claim, ClaimResult(project_pk=location.project_pk))
-        claimable = {one.id: one for one in result.claimable}
-        time = claim_time(deps, tx, location)
-        grant = new_lease(tx, replace(claim, limit=max(1, len(claimable))), pull_id=pull_id)
-        rows = await claims.claim_offered_by_pk(tx, list(claimable), grant, time) if claimable else []
-        for lost in claimable.keys() - {row.id for row in rows}:  # another pull was faster
-            result.failed[claimable[lost].task_id] = _not_offered(claimable[lost], ALREADY_PULLED)
-        if idempotency is not None and not rows:
-            await pulls.delete_receipt(tx, actor=actor, key=idempotency.key)
-        return replace(result, claimed=claim_result(location, grant, time, rows))
+    """Claim those of the named tasks that are offered, up to `claim.limit`."""
+    location = await locations.get_location(tx, request.project_id, request.queue_id)
+    pull_id = tx.new_id("pull")
+    if idempotency is not None and not await claim_pull_key(tx, idempotency, pull_id):
+        replay = await find_replay(tx, request, claim, idempotency)
+        if replay is not None:
+            return replay
+    result = await _check(tx, request, claim, ClaimResult(project_pk=location.project_pk))
+    claimable = {one.id: one for one in result.claimable}
+    time = claim_time(deps, tx, location)
+    grant = new_lease(tx, replace(claim, limit=max(1, len(claimable))), pull_id=pull_id)
+    rows = await claims.claim_offered_by_pk(tx, list(claimable), grant, time) if claimable else []
+    for lost in claimable.keys() - {row.id for row in rows}:  # another pull was faster
+        result.failed[claimable[lost].task_id] = _not_offered(claimable[lost], ALREADY_PULLED)
+    if idempotency is not None and not rows:
+        await delete_key(tx, idempotency)
+    return replace(result, claimed=claim_result(location, grant, time, rows))
 
 
 async def _check(tx: Tx, request: PullByIdRequest, claim: ClaimRequest, claimed: ClaimResult) -> PullByIdResult:
@@ -149,7 +137,7 @@ def _matches(one: Task, pull_filter: PullFilter) -> bool:
     """Whether a task matches the filters; `store/offers.py` has the same conditions in SQL."""
     return (
         one.status in pull_filter.statuses
-        and set(pull_filter.tags) <= set(one.tags)
+        and (not pull_filter.tags or not set(pull_filter.tags).isdisjoint(matched_tags(one.tags)))
         and pull_filter.first_rank <= one.priority <= pull_filter.last_rank
         and _is_inside(one.created_at, pull_filter.created)
         and _is_inside(one.server_modified_at, pull_filter.modified)

@@ -9,11 +9,11 @@ queried for every pull.
 
 import asyncio
 import re
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from penstock.kernel.clock import Clock
+from penstock.kernel.cache import Cache
+from penstock.kernel.clock import Clock, iso_millis
 from penstock.kernel.errors import Invalid
 from penstock.kernel.rate_limits import EPOCH, Bucket, RateLimits
 from penstock.tasks.errors import PullQuotaSpent, TooManyPulls
@@ -71,11 +71,11 @@ class Allowance:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The X-RateLimit response headers: the remaining rate, and the reset in seconds since 1970."""
+        """The X-RateLimit response headers: the remaining rate, and the time of the reset, rounded up to a second."""
         return {
             "X-RateLimit-Limit": str(self.limit),
             "X-RateLimit-Remaining": str(self.remaining),
-            "X-RateLimit-Reset": str(int(self.reset_at.timestamp()) + 1),
+            "X-RateLimit-Reset": iso_millis(self.reset_at.replace(microsecond=0) + timedelta(seconds=1)),
         }
 
 
@@ -107,7 +107,7 @@ class PullLimiter:
         self._rates = rates
         self._interval = Bucket(per_second=1 / min_interval, burst=1) if min_interval > 0 else None
         self._quota = quota
-        self._local: OrderedDict[str, _LocalTokens] = OrderedDict()  # least recently used first
+        self._local: Cache[str, _LocalTokens] = Cache(clock, max_entries=MAX_KEYS)
 
     async def admit(self, actor: str) -> Allowance | None:
         """Admit one pull; returns what is left of the closest limit. Raises `TooManyPulls`."""
@@ -212,12 +212,11 @@ class PullLimiter:
         return Allowance(limit=limit, remaining=0, reset_at=self._clock.now() + timedelta(seconds=wait_seconds))
 
     def _tokens_of(self, key: str) -> _LocalTokens:
-        tokens = self._local.get(key)
-        if tokens is None:
-            tokens = self._local[key] = _LocalTokens()
-            if len(self._local) > MAX_KEYS:
-                self._local.popitem(last=False)
-        self._local.move_to_end(key)
+        cached = self._local.find(key)
+        if cached is not None:
+            return cached.value
+        tokens = _LocalTokens()
+        self._local.put(key, tokens)
         return tokens
 
     def _midnight(self) -> datetime:

@@ -1,28 +1,25 @@
 """Statistics: pull history, held tasks, and counts by project, queue, hour and client.
 
-Statistics are cached for `Config.stats_seconds`; history and held tasks are read directly. The project or queue is
-looked up each time, so a deleted one is not reported. Without a project, all projects count.
+Without a project, all projects count. `api/stats.py` caches statistics for `Config.stats_seconds`; history and held
+tasks are read directly.
 """
 
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from functools import partial
-from typing import TypeVar
+from datetime import date, datetime, timedelta
 
+from penstock.access.domain import ProjectAccess
 from penstock.kernel.db import Tx
-from penstock.tasks.deps import Deps
-from penstock.tasks.domain import FINAL, Project, PullState, Status, Task
+from penstock.tasks.domain import FINAL, Counts, Project, PullState, Status, Task
 from penstock.tasks.lifecycle import resolve_task
-from penstock.tasks.remember import CachedStats
-from penstock.tasks.store import locations, projects, pulls, queues, statistics, tasks
+from penstock.tasks.store import executions, locations, projects, pulls, queues, statistics, tasks
+from penstock.tasks.store.executions import Executions, ExecutionScope
 from penstock.tasks.store.pulls import PullRecord
 from penstock.tasks.store.statistics import ClientPullCounts, HeldTask, PullCounts, PushSource, QueueTaskCounts, Totals
 from penstock.tasks.store.tasks import QueueScope
 
-T = TypeVar("T")
 MAX_REASONS = 20
 
 
@@ -32,6 +29,15 @@ class Slice:
 
     offset: int
     limit: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PullHistory:
+    """A page of the pulls of a task, and how many there were."""
+
+    task: Task
+    pulls: Sequence[PullRecord]
+    total: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +56,7 @@ class PullStats:
 
 @dataclass(frozen=True, kw_only=True)
 class Overview:
-    """Totals of a project or of all; across all projects only the latest pulls count."""
+    """Totals of a project or of all, and their latest pulls."""
 
     totals: Totals
     pulls: PullCounts
@@ -99,114 +105,68 @@ class Inventory:
     open: Mapping[PullState, int]
 
 
-async def history(
-    deps: Deps, project_id: str, task_id: str, queue_id: str | None, page: Slice
-) -> tuple[list[PullRecord], int]:
-    """A page of the pull history of a task, newest first, and the total: who pulled it, when, and the outcome.
+@dataclass(frozen=True, kw_only=True)
+class DailyExecutions:
+    """Executions and tasks by status of each day that has executions."""
+
+    total: Executions
+    days: Sequence[tuple[date, Executions, Counts]]
+
+
+async def daily_executions(tx: Tx, scope: ExecutionScope) -> DailyExecutions:
+    """Executions per day, oldest first, with the tasks by status at its end."""
+    hours, tasks_at = await executions.sum_by_hour(tx, scope), await executions.list_days(tx, scope)
+    by_status = {at.date(): counts for at, counts in tasks_at.items()}
+    days: dict[date, list[Executions]] = {}
+    for at, counted in sorted(hours.items()):
+        days.setdefault(at.date(), []).append(counted)
+    lines = [(day, add_up(found), by_status.get(day, Counts())) for day, found in days.items()]
+    return DailyExecutions(total=add_up(hours.values()), days=lines)
+
+
+async def project_executions(
+    tx: Tx, scope: ExecutionScope, only: ProjectAccess | None
+) -> list[tuple[Project, Executions]]:
+    """All projects with their executions, most first."""
+    found = await projects.list_projects(tx, only=only, offset=0, limit=executions.MAX_GROUPS)
+    counted = await executions.sum_by_project(tx, scope)
+    lines = [(one, counted.get(one.id, Executions())) for one in found]
+    return sorted(lines, key=lambda line: -line[1].total)
+
+
+def add_up(found: Iterable[Executions]) -> Executions:
+    """The sum of executions."""
+    counted = list(found)
+    return Executions(total=sum(one.total for one in counted), success=sum(one.success for one in counted))
+
+
+async def history(tx: Tx, project_id: str, task_id: str, queue_id: str | None, page: Slice) -> PullHistory:
+    """A page of the pull history of a task, oldest first: who pulled it, when, and the outcome.
 
     A deleted task keeps its history.
     """
-    async with deps.db.read() as tx:
-        task = await _find_task(tx, project_id, task_id, queue_id)
-        found = await pulls.list_pulls(tx, task.id, offset=page.offset, limit=page.limit)
-        return found, await pulls.count_pulls(tx, task.id)
+    task = await _find_task(tx, project_id, task_id, queue_id)
+    found = await pulls.list_pulls(tx, task.id, offset=page.offset, limit=page.limit)
+    return PullHistory(task=task, pulls=found, total=await pulls.count_pulls(tx, task.id))
 
 
-async def list_held(
-    deps: Deps, project_id: str, *, seconds: float, page: Slice
-) -> tuple[list[HeldTask], int, datetime]:
-    """A page of pending pulls: tasks held for at least `seconds`, longest first; the total; and the current time."""
-    async with deps.db.read() as tx:
-        location = await locations.get_location(tx, project_id, None)
-        before = tx.now - timedelta(seconds=seconds)
-        found, total = await statistics.list_held(
-            tx, location.project_pk, pulled_before=before, offset=page.offset, limit=page.limit
-        )
-    return found, total, tx.now
+async def list_held(tx: Tx, project_id: str, *, seconds: float, page: Slice) -> tuple[list[HeldTask], int]:
+    """A page of pending pulls: tasks held for at least `seconds`, longest first; and the total."""
+    location = await locations.get_location(tx, project_id, None)
+    before = tx.now - timedelta(seconds=seconds)
+    return await statistics.list_held(
+        tx, location.project_pk, pulled_before=before, offset=page.offset, limit=page.limit
+    )
 
 
-async def pull_stats(deps: Deps, project_id: str, queue_id: str | None) -> CachedStats[PullStats]:
-    """Pull statistics of a project or queue."""
-    scope = await _scope(deps, project_id, queue_id)
-    return await _cached(deps, ("pulls", scope), partial(_count_pulls, scope=scope))
-
-
-async def overview(deps: Deps, project_id: str | None) -> CachedStats[Overview]:
-    """Totals of a project, or of all projects."""
-    scope = await _optional_scope(deps, project_id)
-    return await _cached(deps, ("overview", scope), partial(_count_overview, scope=scope))
-
-
-async def by_project(deps: Deps, only: str | None, page: Slice) -> CachedStats[tuple[list[Project], int]]:
-    """A page of projects, most recently active first, and the total."""
-    return await _cached(deps, ("projects", only, page), partial(_list_projects, only=only, page=page))
-
-
-async def by_queue(deps: Deps, project_id: str | None, page: Slice) -> CachedStats[tuple[list[QueueTaskCounts], int]]:
-    """A page of queues, and the total."""
-    scope = await _optional_scope(deps, project_id)
-    return await _cached(deps, ("queues", scope, page), partial(_list_queues, scope=scope, page=page))
-
-
-async def by_hour(deps: Deps, project_id: str | None, hours: int) -> CachedStats[HourlyStats]:
-    """Finished tasks in each of the last hours, including the current one."""
-    scope = await _optional_scope(deps, project_id)
-    return await _cached(deps, ("hours", scope, hours), partial(_count_by_hour, scope=scope, hours=hours))
-
-
-async def by_client(deps: Deps, project_id: str | None) -> CachedStats[ClientStats]:
-    """The clients that pull most, and the users and hosts that push most."""
-    scope = await _optional_scope(deps, project_id)
-    return await _cached(deps, ("clients", scope), partial(_list_clients, scope=scope))
-
-
-async def error_types(deps: Deps, project_id: str | None) -> CachedStats[ErrorReasons]:
-    """The most frequent error reasons."""
-    scope = await _optional_scope(deps, project_id)
-    return await _cached(deps, ("errors", scope), partial(_count_reasons, scope=scope))
-
-
-async def execution_durations(deps: Deps, project_id: str | None) -> CachedStats[Durations]:
-    """Execution durations of tasks."""
-    scope = await _optional_scope(deps, project_id)
-    return await _cached(deps, ("durations", scope), partial(_measure_durations, scope=scope))
-
-
-async def inventory(deps: Deps, project_id: str | None) -> CachedStats[Inventory]:
-    """Number of rows in the database."""
-    scope = await _optional_scope(deps, project_id)
-    return await _cached(deps, ("inventory", scope), partial(_count_rows, scope=scope))
-
-
-async def _find_task(tx: Tx, project_id: str, task_id: str, queue_id: str | None) -> Task:
-    """The task that a path means; a deleted task if no active one has the id."""
-    project = await projects.get_project(tx, project_id)
-    queue = None if queue_id is None else await queues.get_queue(tx, project.id, queue_id, project_id=project_id)
-    found = await tasks.list_by_task_id(tx, project.id, [task_id])
-    mine = [one for one in found if queue is None or one.queue_pk == queue.id]
-    active = [one for one in mine if one.deleted_at is None]
-    return resolve_task(active or [replace(one, deleted_at=None) for one in mine], project_id, task_id, queue)
-
-
-async def _scope(deps: Deps, project_id: str, queue_id: str | None = None) -> QueueScope:
-    async with deps.db.read() as tx:
-        location = await locations.get_location(tx, project_id, queue_id)
+async def get_scope(tx: Tx, project_id: str, queue_id: str | None = None) -> QueueScope:
+    """The project or queue that statistics are of. Raises `ProjectNotFound` or `QueueNotFound`."""
+    location = await locations.get_location(tx, project_id, queue_id)
     return QueueScope(project_pk=location.project_pk, queue_pk=location.queue_pk)
 
 
-async def _optional_scope(deps: Deps, project_id: str | None) -> QueueScope | None:
-    return None if project_id is None else await _scope(deps, project_id)
-
-
-async def _cached(deps: Deps, key: Hashable, count: Callable[[Tx], Awaitable[T]]) -> CachedStats[T]:
-    async def counted() -> T:
-        async with deps.db.read() as tx:
-            return await count(tx)
-
-    return await deps.stats_cache.recall(key, counted, clock=deps.db.clock, seconds=deps.config.stats_seconds)
-
-
-async def _count_pulls(tx: Tx, *, scope: QueueScope) -> PullStats:
+async def pull_stats(tx: Tx, scope: QueueScope) -> PullStats:
+    """Pull statistics of a project or queue."""
     counted = await statistics.count_pulls(tx, scope)
     median = await statistics.find_pushed_seconds(tx, scope, position=_position(50, counted.pushed))
     p95 = await statistics.find_pushed_seconds(tx, scope, position=_position(95, counted.pushed))
@@ -219,21 +179,25 @@ async def _count_pulls(tx: Tx, *, scope: QueueScope) -> PullStats:
     )
 
 
-async def _count_overview(tx: Tx, *, scope: QueueScope | None) -> Overview:
+async def overview(tx: Tx, scope: QueueScope | None) -> Overview:
+    """Totals of a project, or of all projects."""
     return Overview(totals=await statistics.count_totals(tx, scope), pulls=await statistics.count_pulls(tx, scope))
 
 
-async def _list_projects(tx: Tx, *, only: str | None, page: Slice) -> tuple[list[Project], int]:
+async def by_project(tx: Tx, only: ProjectAccess | None, page: Slice) -> tuple[list[Project], int]:
+    """A page of projects, most recently active first, and the total."""
     found = await projects.list_projects(tx, only=only, offset=page.offset, limit=page.limit)
     return found, await projects.count_projects(tx, only=only)
 
 
-async def _list_queues(tx: Tx, *, scope: QueueScope | None, page: Slice) -> tuple[list[QueueTaskCounts], int]:
+async def by_queue(tx: Tx, scope: QueueScope | None, page: Slice) -> tuple[list[QueueTaskCounts], int]:
+    """A page of queues, and the total."""
     found = await statistics.list_queues(tx, scope, offset=page.offset, limit=page.limit)
     return found, (await statistics.count_totals(tx, scope)).queues
 
 
-async def _count_by_hour(tx: Tx, *, scope: QueueScope | None, hours: int) -> HourlyStats:
+async def by_hour(tx: Tx, scope: QueueScope | None, hours: int) -> HourlyStats:
+    """Finished tasks in each of the last hours, including the current one."""
     current = tx.now.replace(minute=0, second=0, microsecond=0)
     starts = [current - timedelta(hours=ago) for ago in reversed(range(hours))]
     cuts = [await statistics.find_finish_time(tx, scope, status, position=statistics.MAX_FINISHED) for status in FINAL]
@@ -242,20 +206,23 @@ async def _count_by_hour(tx: Tx, *, scope: QueueScope | None, hours: int) -> Hou
     return HourlyStats(starts=starts, finished=finished, counted_from=cut)
 
 
-async def _list_clients(tx: Tx, *, scope: QueueScope | None) -> ClientStats:
+async def by_client(tx: Tx, scope: QueueScope | None) -> ClientStats:
+    """The clients that pull most, and the users and hosts that push most."""
     return ClientStats(
         pullers=await statistics.list_clients(tx, scope), push_sources=await statistics.list_push_sources(tx, scope)
     )
 
 
-async def _count_reasons(tx: Tx, *, scope: QueueScope | None) -> ErrorReasons:
+async def error_types(tx: Tx, scope: QueueScope | None) -> ErrorReasons:
+    """The most frequent error reasons."""
     texts = await statistics.list_error_texts(tx, scope)
     reasons = Counter(_first_line(text) for text in texts)
     top = sorted(reasons.items(), key=lambda one: (-one[1], one[0] or ""))[:MAX_REASONS]
     return ErrorReasons(counted=len(texts), top=top)
 
 
-async def _measure_durations(tx: Tx, *, scope: QueueScope | None) -> Durations:
+async def execution_durations(tx: Tx, scope: QueueScope | None) -> Durations:
+    """Execution durations of tasks."""
     runs = await statistics.list_run_times(tx, scope)
     if not runs:
         return Durations()
@@ -269,8 +236,19 @@ async def _measure_durations(tx: Tx, *, scope: QueueScope | None) -> Durations:
     )
 
 
-async def _count_rows(tx: Tx, *, scope: QueueScope | None) -> Inventory:
+async def inventory(tx: Tx, scope: QueueScope | None) -> Inventory:
+    """Number of rows in the database."""
     return Inventory(totals=await statistics.count_totals(tx, scope), open=await statistics.count_open(tx, scope))
+
+
+async def _find_task(tx: Tx, project_id: str, task_id: str, queue_id: str | None) -> Task:
+    """The task that a path means; a deleted task if no active one has the id."""
+    project = await projects.get_project(tx, project_id)
+    queue = None if queue_id is None else await queues.get_queue(tx, project.id, queue_id, project_id=project_id)
+    found = await tasks.list_by_task_id(tx, project.id, [task_id])
+    mine = [one for one in found if queue is None or one.queue_pk == queue.id]
+    active = [one for one in mine if one.deleted_at is None]
+    return resolve_task(active or [replace(one, deleted_at=None) for one in mine], project_id, task_id, queue)
 
 
 def _first_line(text: str | None) -> str | None:

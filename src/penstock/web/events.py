@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from penstock.access.domain import Caller, Scope
 from penstock.access.guard import CurrentCaller, requires
 from penstock.kernel.errors import Invalid, PenstockError, Refused, Unauthenticated
-from penstock.kernel.events import MOST_ID, NAME, Interest, list_events, oldest_id
+from penstock.kernel.events import MAX_ID, NAME, Interest, list_events, oldest_id
 from penstock.kernel.http.dependencies import DbHere
 from penstock.kernel.http.sse import EventStream
 from penstock.kernel.hub import Hub
@@ -24,6 +24,7 @@ router = APIRouter(prefix="/api/v1", tags=["events"])
 
 DIGITS = re.compile("[0-9]{1,19}")
 MAX_PAGE_SIZE = 1000
+MAX_PASSES = 5  # of the sequencer before a page; what is still without an id is on a later page
 STREAM: dict[int | str, dict[str, Any]] = {
     200: {
         "description": (
@@ -98,7 +99,7 @@ async def _after(after: Annotated[str, Query(description="The id of the last eve
 
 
 def _event_id(name: str, text: str) -> int:
-    if DIGITS.fullmatch(text) and (event_id := int(text)) <= MOST_ID:
+    if DIGITS.fullmatch(text) and (event_id := int(text)) <= MAX_ID:
         return event_id
     raise BadEventQuery(name=name, value=text[:50])
 
@@ -130,11 +131,13 @@ async def watch_events(
 async def list_past_events(
     caller: CurrentCaller,
     db: DbHere,
+    hub: HubHere,
     topic: TopicHere,
     after: AfterHere,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE_SIZE)] = 100,
 ) -> EventPage:
     """List events after an id."""
+    await hub.sequencer.catch_up(max_passes=MAX_PASSES)
     async with db.read() as tx:
         found = await list_events(tx, _interest(caller, topic), after=after, limit=limit)
         oldest = await oldest_id(

@@ -1,13 +1,15 @@
 """Health checks for people, load balancers and Prometheus: which dependency is unavailable, and when it is back.
 
     /livez           the process responds
-    /readyz          it can serve: its database is reachable and migrated, and it is not shutting down
+    /readyz          it can serve: its database is reachable and migrated, its data folder and a blob store on the same
+                     machine accept writes, and it is not shutting down
     /api/v1/health   every check; 503 when a required one fails
     /metrics         metrics in Prometheus format
 
-These routes are public, so details are short texts of ours: never an address, a name or a server's message. The log
-has those. Checks run concurrently, each with a timeout (`kernel/looks.py`), so none can block the others; results are
-cached for a second, so that a flood of requests costs nothing.
+These routes are public. Details are short texts of ours, never an address or a server's message: the log has those. A
+caller without a key sees only those details that name nothing (`PUBLIC_TEXTS`). Checks run concurrently, each with a
+timeout (`kernel/cache.py`), so none can block the others; results are cached for a second, so that a flood of requests
+costs nothing.
 """
 
 import asyncio
@@ -22,16 +24,15 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from penstock.access.guard import public
+from penstock.kernel.cache import CachedCheck, CheckTimedOut
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.http.in_flight import InFlight
-from penstock.kernel.looks import Look, LookTimedOut
 from penstock.kernel.metrics import CONTENT_TYPE, Metrics
 
 log = logging.getLogger(__name__)
 
 CACHE_SECONDS = 1.0
 TIMEOUT_SECONDS = 1.5
-READINESS_CHECKS = ("database", "migrations")
 TIMED_OUT = "no answer in time"
 PUBLIC_DETAILS = {  # by error code; any other error shows its code alone
     "BLOBS_UNAVAILABLE": "unavailable",
@@ -39,11 +40,16 @@ PUBLIC_DETAILS = {  # by error code; any other error shows its code alone
     "DB_BROKEN": "database file unusable",
     "DB_BUSY": "too busy to answer",
     "DB_NEWER": "newer than this program",
+    "DB_OCCUPIED": "tables of another application",
     "DB_NOT_MIGRATED": "not migrated",
+    "DB_TIMED_OUT": "no answer in time",
+    "DB_POOLER": "refused by a connection pooler",
     "DB_UNAVAILABLE": "cannot be reached",
     "DISK_FULL": "full",
     "REDIS_UNAVAILABLE": "does not answer",
 }
+CHECK_FAILED = "check failed"
+PUBLIC_TEXTS = frozenset({*PUBLIC_DETAILS.values(), TIMED_OUT, CHECK_FAILED})
 
 
 class Check(BaseModel):
@@ -51,7 +57,11 @@ class Check(BaseModel):
 
     ok: bool
     needed: bool = Field(description="Whether the service is unwell when this check fails.")
-    detail: str = ""
+    detail: str = Field(default="", description="Without a key, only texts that name nothing.")
+
+    def public(self) -> "Check":
+        """As a caller without a key sees it."""
+        return self if self.detail in PUBLIC_TEXTS else self.model_copy(update={"detail": ""})
 
 
 class Health(BaseModel):
@@ -70,6 +80,12 @@ class Word(BaseModel):
     status: str
 
 
+class Readiness(Word):
+    """Whether to send requests to this process."""
+
+    failed: dict[str, str] = Field(default={}, description="The failed checks, each with its reason, such as full.")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ProbeResult:
     """What a probe found."""
@@ -85,6 +101,7 @@ class Probe:
     name: str
     check: Callable[[], Coroutine[Any, Any, ProbeResult]]
     needed: bool = True
+    for_readiness: bool = False  # whether this process cannot serve when the check fails
 
 
 class HealthChecker:
@@ -94,8 +111,8 @@ class HealthChecker:
         self._probes = {probe.name: probe for probe in probes}
         self._version = version
         self._logged: dict[str, str] = {}
-        self._looks = {
-            name: Look(partial(self._run, probe), fresh_seconds=CACHE_SECONDS, patience_seconds=TIMEOUT_SECONDS)
+        self._cached_checks = {
+            name: CachedCheck(partial(self._run, probe), ttl_seconds=CACHE_SECONDS, timeout_seconds=TIMEOUT_SECONDS)
             for name, probe in self._probes.items()
         }
 
@@ -106,9 +123,10 @@ class HealthChecker:
         status = "unwell" if any(check.needed for check in failed) else "degraded" if failed else "ok"
         return Health(status=status, version=self._version, checks=checks)
 
-    async def is_ready(self) -> bool:
-        """Whether requests can be served."""
-        return all(check.ok for check in (await self._check(*READINESS_CHECKS)).values())
+    async def find_unready(self) -> dict[str, str]:
+        """The checks for which requests cannot be served, with their public details; empty when they can."""
+        names = [name for name, probe in self._probes.items() if probe.for_readiness]
+        return {name: check.public().detail for name, check in (await self._check(*names)).items() if not check.ok}
 
     async def _check(self, *names: str) -> dict[str, Check]:
         known = [name for name in names if name in self._probes]
@@ -120,8 +138,8 @@ class HealthChecker:
 
     async def _cached(self, name: str) -> ProbeResult:
         try:
-            return await self._looks[name].answer()
-        except LookTimedOut as error:
+            return await self._cached_checks[name].result()
+        except CheckTimedOut as error:
             return self._failed(name, TIMED_OUT, error)
 
     async def _run(self, probe: Probe) -> ProbeResult:
@@ -130,7 +148,7 @@ class HealthChecker:
         except PenstockError as error:
             return self._failed(probe.name, PUBLIC_DETAILS.get(error.code, error.code), error)
         except Exception as error:  # noqa: BLE001  (a failing probe must not hide the results of the others)
-            return self._failed(probe.name, "check failed", error)
+            return self._failed(probe.name, CHECK_FAILED, error)
         self._logged.pop(probe.name, None)
         return result
 
@@ -157,6 +175,15 @@ async def _stopping(request: Request) -> bool:
     return in_flight.stopping
 
 
+async def _has_key(request: Request) -> bool:
+    """Whether the caller is known. A wrong key counts as none, and so does any if the database is unavailable."""
+    try:
+        return await request.app.state.access.identify(request.headers) is not None
+    except PenstockError:
+        return False
+
+
+HasKeyHere = Annotated[bool, Depends(_has_key)]
 HealthHere = Annotated[HealthChecker, Depends(_health)]
 MetricsHere = Annotated[Metrics, Depends(_metrics)]
 StoppingHere = Annotated[bool, Depends(_stopping)]
@@ -171,13 +198,15 @@ router = APIRouter(tags=["health"])
     responses={503: {"model": Health, "description": "A required check fails."}},
     **public(),
 )
-async def health(checker: HealthHere) -> Response:
-    """Every check with its result."""
+async def health(checker: HealthHere, has_key: HasKeyHere) -> Response:
+    """Every check with its result; with a key, also in detail."""
     found = await checker.check_all()
+    if not has_key:
+        found.checks = {name: check.public() for name, check in found.checks.items()}
     return JSONResponse(found.model_dump(), status_code=503 if found.status == "unwell" else 200)
 
 
-@router.get("/livez", summary="Liveness probe", **public())
+@router.get("/livez", summary="Liveness probe", **public(any_host=True))
 async def alive() -> Word:
     """The process responds."""
     return Word(status="ok")
@@ -186,16 +215,18 @@ async def alive() -> Word:
 @router.get(
     "/readyz",
     summary="Readiness probe",
-    response_model=Word,
-    responses={503: {"model": Word, "description": "Not ready."}},
-    **public(),
+    response_model=Readiness,
+    responses={503: {"model": Readiness, "description": "Not ready."}},
+    **public(any_host=True),
 )
 async def ready(checker: HealthHere, stopping: StoppingHere) -> Response:
     """Whether to send requests to this process."""
     if stopping:
         return JSONResponse({"status": "stopping"}, status_code=503)
-    is_ready = await checker.is_ready()
-    return JSONResponse({"status": "ready" if is_ready else "not ready"}, status_code=200 if is_ready else 503)
+    failed = await checker.find_unready()
+    if failed:
+        return JSONResponse({"status": "not ready", "failed": failed}, status_code=503)
+    return JSONResponse({"status": "ready"})
 
 
 @router.get(

@@ -1,7 +1,8 @@
-"""Health probes: one short check per dependency, harmless however often it runs."""
+"""Health probes: one short check per dependency, harmless however often it runs. One that is not needed only warns."""
 
 import asyncio
 import shutil
+import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -9,8 +10,9 @@ from pathlib import Path
 from sqlalchemy import select
 
 from penstock.kernel.backlog import list_module_backlogs
-from penstock.kernel.blobs import Blobs
+from penstock.kernel.blobs import Blobs, LocalFiles
 from penstock.kernel.db import Db
+from penstock.kernel.errors import folder_full_from
 from penstock.kernel.metrics import BreakerStatus
 from penstock.kernel.migrations import pending
 from penstock.kernel.processes import list_processes
@@ -21,6 +23,7 @@ MIN_FREE_BYTES = 100 * 1000 * 1000
 MIN_FREE_SHARE = 0.01
 MAX_UNSERVED = timedelta(seconds=10)  # jobs may wait this long without a worker: one starts within that
 MAX_NAMED = 10
+CHECK_BYTES = 256 * 1024  # a folder with less space than this is full for most documents
 
 
 def database(db: Db) -> Probe:
@@ -31,17 +34,17 @@ def database(db: Db) -> Probe:
             await tx.conn.execute(select(1))
         return ProbeResult()
 
-    return Probe(name="database", check=check)
+    return Probe(name="database", check=check, for_readiness=True)
 
 
-def migrations(db: Db) -> Probe:
+def migrations(db: Db, folders: Sequence[Path] = ()) -> Probe:
     """The schema of the database is the one that this program knows."""
 
     async def check() -> ProbeResult:
-        steps = await pending(db)
+        steps = await pending(db, folders)
         return ProbeResult(ok=not steps, detail=f"pending migrations: {', '.join(steps)}" if steps else "")
 
-    return Probe(name="migrations", check=check)
+    return Probe(name="migrations", check=check, for_readiness=True)
 
 
 def redis(ping: Callable[[], Awaitable[object]]) -> Probe:
@@ -55,13 +58,24 @@ def redis(ping: Callable[[], Awaitable[object]]) -> Probe:
 
 
 def blobs(store: Blobs) -> Probe:
-    """The object store answers, accepts our credentials, and has space."""
+    """The object store answers, accepts our credentials, and has space. A folder on this machine is needed to serve;
+    without a remote store, all processes would be taken out of service at once, and none could answer reads."""
 
     async def check() -> ProbeResult:
         await store.check()
         return ProbeResult()
 
-    return Probe(name="blobs", check=check)
+    return Probe(name="blobs", check=check, for_readiness=isinstance(store, LocalFiles))
+
+
+def data_folder(folder: Path) -> Probe:
+    """The data folder, with temporary files and an embedded database, accepts writes."""
+
+    async def check() -> ProbeResult:
+        await asyncio.to_thread(_check_writable, folder)
+        return ProbeResult()
+
+    return Probe(name="data_folder", check=check, for_readiness=True)
 
 
 def disk(folder: Path) -> Probe:
@@ -131,6 +145,17 @@ def console() -> Probe:
         return ProbeResult(detail="this build has no console")
 
     return Probe(name="console", check=check, needed=False)
+
+
+def _check_writable(folder: Path) -> None:
+    """Write a temporary file and drop it; a folder that does not exist yet is created by what needs it."""
+    if not folder.exists():
+        return
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(CHECK_BYTES))
+    except OSError as error:
+        raise folder_full_from(error) or error from error
 
 
 def _usage(folder: Path) -> shutil._ntuple_diskusage:

@@ -1,7 +1,8 @@
 """The server: granian inside this process, so that the API, the workers and the scheduler share one event loop.
 
-Graceful shutdown: `/readyz` reports it first; then no connection is accepted, live streams end, and requests in flight
-get a grace period to finish. What still runs after it is aborted with 503 STOPPING.
+Graceful shutdown, on SIGTERM or Ctrl-C: `/readyz` reports it first; then no connection is accepted, live streams end,
+and requests in flight get a grace period to finish. What still runs after it is aborted with 503 STOPPING. The workers
+of this process release running jobs, which continue at the next start.
 """
 
 import asyncio
@@ -19,13 +20,14 @@ from granian.server.embed import Server
 from penstock.kernel.errors import Conflict
 from penstock.kernel.http.in_flight import InFlight
 from penstock.web.app import build_app
+from penstock.web.idle_connections import IdleConnections
 from penstock.wiring import Runtime
+from penstock.wiring.backends import build_proxies
 
 log = logging.getLogger(__name__)
 
 # How long a connection may be silent before a request's headers are complete, also between two requests.
 HEADER_MILLISECONDS = 30_000
-HEADER_BYTES = 64 * 1024
 BACKLOG = 1024  # connections that wait to be accepted
 SPARE_CONNECTIONS = 1024  # beside those that live streams may hold
 CANCEL_SECONDS = 2  # for cancelled requests to end
@@ -60,7 +62,15 @@ def check_port(host: str, port: int) -> None:
 async def serve_http(runtime: Runtime, *, host: str, port: int) -> None:
     """Serve the runtime's app until cancelled."""
     app, settings = build_app(runtime), runtime.settings
+    app.state.hosts = app.state.hosts.bound_to(host)
     connections = settings.sse_connections + SPARE_CONNECTIONS
+    idle = IdleConnections(
+        port,
+        app.state.in_flight,
+        max_per_address=settings.idle_connections,
+        proxies=build_proxies(settings),
+    )
+    limiting = asyncio.create_task(idle.run())
     try:
         await serve_app(
             app,
@@ -71,6 +81,7 @@ async def serve_http(runtime: Runtime, *, host: str, port: int) -> None:
             drain_seconds=settings.drain_seconds,
         )
     finally:
+        limiting.cancel()
         app.state.request_log.flush()
 
 
@@ -103,11 +114,11 @@ def _server(app: FastAPI, host: str, port: int, *, connections: int) -> Server:
         address=host,
         port=port,
         interface=Interfaces.ASGI,
-        http=HTTPModes.http1,  # proxies speak it, and the attack surface is half the size
+        http=HTTPModes.http1,  # a proxy adds HTTP/2 and TLS; the attack surface is half the size
         websockets=False,
         backlog=BACKLOG,
         backpressure=connections,
-        http1_settings=HTTP1Settings(header_read_timeout=HEADER_MILLISECONDS, max_buffer_size=HEADER_BYTES),
+        http1_settings=HTTP1Settings(header_read_timeout=HEADER_MILLISECONDS),
         log_level=LogLevels.error,
         log_dictconfig=LOGGING,
     )

@@ -1,8 +1,14 @@
-"""The backends that the settings choose: SQLite or PostgreSQL, disk or S3, SQL or Redis."""
+"""The backends that the settings choose: SQLite or PostgreSQL, disk or S3, SQL or Redis.
+
+What processes share (events, jobs, blobs) is in these backends, so any server can answer any client, and a load
+balancer needs no sticky sessions.
+"""
 
 import os
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,12 +17,10 @@ from urllib.parse import urlsplit
 from penstock.access.jwks import JwkSet
 from penstock.access.tokens import Tokens, parse_algorithms
 from penstock.adapters.addresses import AddressPolicy
-from penstock.adapters.arq_queue import ArqEnqueuer, QueueNames
-from penstock.adapters.disk import DiskBlobs
+from penstock.adapters.disk import DiskBlobs, DiskStaging
 from penstock.adapters.guarded_http import GuardedHttpClient
 from penstock.adapters.jwks import jwks_over_http
 from penstock.adapters.llm import ChatCompletions
-from penstock.adapters.llm_shaper import PRELOAD as SHAPER_PRELOAD
 from penstock.adapters.local_reader import engine_sandbox, parser_sandbox
 from penstock.adapters.mineru.reader import MineruReader
 from penstock.adapters.postgres_notifier import PostgresNotifier
@@ -24,34 +28,28 @@ from penstock.adapters.redis.client import RedisClient
 from penstock.adapters.redis.messages import RedisNotifier
 from penstock.adapters.redis.rate_limits import RedisRateLimits
 from penstock.adapters.redis.runs import RedisRunState
-from penstock.adapters.s3 import S3Blobs, S3Bucket, S3Credentials
-from penstock.etl import correction_check, rule_validation
-from penstock.etl import worker as etl_worker
+from penstock.adapters.s3 import S3Blobs, S3Bucket, S3Credentials, S3Staging
 from penstock.kernel import events, outbox
 from penstock.kernel.clock import Clock, SystemClock
 from penstock.kernel.db import Db
-from penstock.kernel.engines import behind_pooler
+from penstock.kernel.dialect.engines import behind_pooler
 from penstock.kernel.fallback_limits import FallbackLimits
+from penstock.kernel.http.client_address import TrustedProxies
 from penstock.kernel.ids import TimeIds
-from penstock.kernel.job_dispatch import dispatch_by_outbox, no_dispatch
+from penstock.kernel.job_dispatch import dispatch_by_outbox
 from penstock.kernel.notifier import Notifier
 from penstock.kernel.queue import JobQueue
 from penstock.kernel.rate_limits import SqlRateLimits
 from penstock.kernel.runstate import SqlRunState
 from penstock.kernel.sandbox.call import Sandbox
+from penstock.kernel.side_loop import SideLoop
 from penstock.settings import BadSetting, Settings
 from penstock.wiring.models import build_mineru, build_models
 
 if TYPE_CHECKING:
     from penstock.adapters.otel import OtelTracing
 
-# Modules that the sandbox of rules, shapers and reviews imports before it forks.
-SANDBOX_PRELOAD = (
-    *rule_validation.PRELOAD,
-    *correction_check.PRELOAD,
-    *SHAPER_PRELOAD,
-    "penstock.documents.extract.fields.find",
-)
+SIDE_CONNECTIONS = 2  # large requests run one at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +74,8 @@ class Backends:
     redis: RedisClient | None
     notifier: Notifier | None
     blobs: DiskBlobs | S3Blobs
+    staging: DiskStaging | S3Staging
     queue: JobQueue
-    arq_enqueuer: ArqEnqueuer | None  # set when ARQ distributes jobs
     runs: SqlRunState | RedisRunState
     limits: FallbackLimits
     limit_engine: SqlRateLimits | RedisRateLimits
@@ -87,11 +85,13 @@ class Backends:
     models: ChatCompletions
     mineru: MineruReader | None  # set when MinerU reads documents instead of this machine
     tracing: "OtelTracing | None"
+    side_loop: SideLoop
 
     async def close(self) -> None:
         """Close everything that was opened."""
         async with AsyncExitStack() as closing:  # a failing close does not skip the others
             for part in (
+                self.side_loop,
                 self.models,
                 self.mineru,
                 self.document_sandboxes,
@@ -105,10 +105,9 @@ class Backends:
                     closing.push_async_callback(part.close)
 
 
-def build_backends(settings: Settings, db: Db, *, owner: str) -> Backends:
-    """The backends that the settings choose. Nothing is connected yet."""
+def build_backends(settings: Settings, db: Db, *, owner: str, preload: Sequence[str]) -> Backends:
+    """The backends that the settings choose. Nothing is connected yet. `preload` is imported by the sandbox."""
     redis = RedisClient(settings.redis_url, db.clock) if settings.redis_url else None
-    arq = redis is not None and uses_arq(settings)
     quotas = SqlRateLimits(db)
     rates = RedisRateLimits(redis, db.clock, quotas) if redis else quotas
     limits = FallbackLimits(rates, clock=db.clock, share=settings.local_gate_share)
@@ -117,30 +116,31 @@ def build_backends(settings: Settings, db: Db, *, owner: str) -> Backends:
         redis=redis,
         notifier=build_notifier(settings, redis, owner=owner),
         blobs=blobs,
-        queue=JobQueue(dispatch=dispatch_by_outbox if arq else no_dispatch),
-        arq_enqueuer=ArqEnqueuer(redis, db.clock, names=queue_names(settings)) if redis and arq else None,
+        queue=build_queue(settings),
+        staging=build_staging(settings, db.clock, blobs),
         runs=build_runs(settings, db, redis),
         limits=limits,
         limit_engine=rates,
         webhook_client=build_webhook_client(settings),
-        sandbox=Sandbox(preload=SANDBOX_PRELOAD),
+        sandbox=Sandbox(preload=preload),
         document_sandboxes=sandboxes,
         models=build_models(settings, db.clock, limits),
         mineru=build_mineru(settings, db.clock, blobs, sandboxes.parsers),
         tracing=build_tracing(settings, owner=owner),
+        side_loop=SideLoop(db, partial(open_db, settings, db.clock, connections=SIDE_CONNECTIONS)),
     )
 
 
-def open_db(settings: Settings, clock: Clock) -> Db:
+def open_db(settings: Settings, clock: Clock, *, connections: int | None = None) -> Db:
     """The database with its outbox and its events."""
     return Db.open(
         settings.database,
         clock=clock,
         ids=TimeIds(clock),
         post=outbox.post,
-        publish=events.publish,
+        publish=events.insert_events,
         pooled=settings.database_pooler,
-        connections=settings.database_connections,
+        connections=connections or settings.database_connections,
     )
 
 
@@ -164,6 +164,14 @@ def build_blobs(settings: Settings, clock: Clock) -> DiskBlobs | S3Blobs:
     return DiskBlobs(Path(url.path))
 
 
+def build_staging(settings: Settings, clock: Clock, blobs: DiskBlobs | S3Blobs) -> DiskStaging | S3Staging:
+    """The staging area of the blob store."""
+    if isinstance(blobs, DiskBlobs):
+        return DiskStaging(blobs.folder)
+    scratch, parts = settings.data_dir / "uploads", settings.gateway.s3_max_parts
+    return S3Staging(blobs, _s3_place(settings), clock=clock, scratch=scratch, max_parts=parts)
+
+
 def _s3_place(settings: Settings) -> S3Bucket:
     given = settings.aws_access_key_id or settings.aws_secret_access_key
     keys = S3Credentials(
@@ -185,7 +193,7 @@ def build_document_sandboxes(settings: Settings) -> DocumentSandboxes:
     """One OCR child per processor, but no more than there are worker slots to use them."""
     children = min(settings.etl.worker_count, os.cpu_count() or 1)
     return DocumentSandboxes(
-        parsers=parser_sandbox(), engine=engine_sandbox(settings.etl.ocr_profile, most_children=children)
+        parsers=parser_sandbox(), engine=engine_sandbox(settings.etl.ocr_profile, max_children=children)
     )
 
 
@@ -208,17 +216,17 @@ def build_notifier(settings: Settings, redis: RedisClient | None, *, owner: str)
     return PostgresNotifier(settings.database, owner=owner)
 
 
-def queue_names(settings: Settings) -> QueueNames:
-    """The ARQ queue names that the settings override, by module."""
-    return {etl_worker.MODULE: settings.etl.arq_queue_name}
-
-
 def uses_arq(settings: Settings) -> bool:
     """Whether ARQ distributes jobs to workers."""
     if settings.job_queue == "arq" and not settings.redis_url:
         reason = "ARQ needs Redis: set PENSTOCK_REDIS_URL too"
         raise BadSetting(env="PENSTOCK_JOB_QUEUE", value=settings.job_queue, reason=reason)
     return bool(settings.redis_url) and settings.job_queue != "sql"
+
+
+def build_queue(settings: Settings) -> JobQueue:
+    """The job queue. With ARQ, a job that waits is also a message, which the relay of some process passes to ARQ."""
+    return JobQueue(dispatch=dispatch_by_outbox) if uses_arq(settings) else JobQueue()
 
 
 def build_tracing(settings: Settings, *, owner: str) -> "OtelTracing | None":
@@ -229,6 +237,15 @@ def build_tracing(settings: Settings, *, owner: str) -> "OtelTracing | None":
 
     name, endpoint = settings.otel_service_name, settings.otel_endpoint
     return OtelTracing(endpoint, service_name=name, version=version("penstock"), owner=owner)
+
+
+def build_proxies(settings: Settings) -> TrustedProxies:
+    """The proxies that the settings trust."""
+    try:
+        return TrustedProxies.of(settings.trusted_proxies)
+    except ValueError as error:
+        reason = "expected addresses or networks like 10.0.0.0/8"
+        raise BadSetting(env="PENSTOCK_TRUSTED_PROXIES", value=settings.trusted_proxies, reason=reason) from error
 
 
 def build_tokens(settings: Settings, clock: Clock) -> Tokens:
@@ -244,4 +261,5 @@ def build_tokens(settings: Settings, clock: Clock) -> Tokens:
         issuer=settings.jwt_issuer,
         audience=settings.jwt_audience,
         skew_seconds=settings.jwt_skew_seconds,
+        merchant_projects=settings.merchant_projects != "none",
     )

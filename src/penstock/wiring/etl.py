@@ -1,21 +1,38 @@
-"""The dependencies of the etl module: its document reader, its shapers and their settings."""
+"""The etl module with its document reader, its post-processors and their settings."""
 
 from functools import partial
 from pathlib import Path
 
-from penstock.adapters.llm_shaper import LlmShaper, LlmShaperConfig
+from penstock.adapters.arq_queue import ArqQueuePositions
+from penstock.adapters.llm_postprocessor import PRELOAD, LlmPostProcessor, LlmPostProcessorConfig
 from penstock.adapters.local_reader import LocalReader, ReaderLimits
+from penstock.adapters.postprocessors import FieldsPostProcessor, SkipPostProcessor
 from penstock.adapters.redis.client import RedisClient
 from penstock.adapters.redis.runs import RedisRunState
-from penstock.adapters.shapers import FieldsShaper, SkipShaper
 from penstock.documents.postprocessor import PostProcessor
+from penstock.etl import correction_check, rule_validation
 from penstock.etl.deps import Config, Deps
 from penstock.etl.domain import Mode
+from penstock.etl.module import etl_module
+from penstock.etl.worker import MODULE
+from penstock.kernel.backlog import SqlQueuePositions
 from penstock.kernel.db import Db
+from penstock.kernel.job_dispatch import QueuePositions
+from penstock.kernel.module import ModuleSpec
 from penstock.kernel.retry import Backoff
 from penstock.kernel.runstate import RunState, SqlRunState
+from penstock.kernel.stages.run_waits import RunWaits
 from penstock.settings import Settings
-from penstock.wiring.backends import Backends
+from penstock.settings.etl import EtlSettings
+from penstock.wiring.backends import Backends, uses_arq
+
+# What checks of rules, post-processing and checks of corrections import in the sandbox.
+SANDBOX_PRELOAD = (
+    *rule_validation.PRELOAD,
+    *correction_check.PRELOAD,
+    *PRELOAD,
+    "penstock.documents.extract.fields.find",
+)
 
 
 def build_etl_runs(settings: Settings, db: Db, redis: RedisClient | None) -> RunState:
@@ -25,21 +42,33 @@ def build_etl_runs(settings: Settings, db: Db, redis: RedisClient | None) -> Run
     return RedisRunState(redis, db.clock, **seconds) if redis else SqlRunState(db, **seconds)
 
 
-def build_etl(settings: Settings, db: Db, backends: Backends) -> Deps:
-    """The dependencies of the etl module."""
-    scratch = settings.data_dir / settings.etl.cache_dir
+def build_etl(settings: Settings, db: Db, backends: Backends) -> ModuleSpec:
+    """The etl module."""
+    return etl_module(_deps(settings, db, backends))
+
+
+def _deps(settings: Settings, db: Db, backends: Backends) -> Deps:
+    scratch, runs = settings.data_dir / settings.etl.cache_dir, build_etl_runs(settings, db, backends.redis)
     return Deps(
         db=db,
         queue=backends.queue,
-        runs=build_etl_runs(settings, db, backends.redis),
+        runs=runs,
         blobs=backends.blobs,
         sandbox=backends.sandbox,
         provider=backends.mineru or _reader(settings, backends, scratch),
-        shapers=_shapers(settings, backends, scratch),
+        post_processors=_post_processors(settings, backends, scratch),
         scratch=scratch,
         config=_config(settings),
+        waits=RunWaits(runs, db.wakeups),
+        positions=_positions(settings, db, backends.redis),
         ping_redis=partial(backends.redis.execute, "PING") if backends.redis else None,
     )
+
+
+def _positions(settings: Settings, db: Db, redis: RedisClient | None) -> QueuePositions:
+    if redis is None or not uses_arq(settings):
+        return SqlQueuePositions(db)
+    return ArqQueuePositions(redis, names={MODULE: settings.etl.arq_queue_name})
 
 
 def _reader(settings: Settings, backends: Backends, scratch: Path) -> LocalReader:
@@ -56,35 +85,49 @@ def _reader(settings: Settings, backends: Backends, scratch: Path) -> LocalReade
     )
 
 
-def _shapers(settings: Settings, backends: Backends, scratch: Path) -> dict[Mode, PostProcessor]:
+def _post_processors(settings: Settings, backends: Backends, scratch: Path) -> dict[Mode, PostProcessor]:
     etl = settings.etl
-    terms = LlmShaperConfig(
+    terms = LlmPostProcessorConfig(
         threshold_characters=etl.postprocess_chunk_threshold_chars,
         chunk_characters=etl.postprocess_chunk_size_chars,
         max_chunks=etl.postprocess_max_chunks,
         chunk_strategy=etl.postprocess_chunk_strategy,
         repair_rounds=settings.llm.repair_rounds,
-        side_by_side=settings.llm.concurrency,
+        concurrency=settings.llm.concurrency,
     )
     return {
-        Mode.SKIP: SkipShaper(),
-        Mode.FIELDS: FieldsShaper(backends.blobs, backends.sandbox, scratch),
-        Mode.LLM: LlmShaper(backends.models, backends.blobs, backends.sandbox, scratch, config=terms),
+        Mode.SKIP: SkipPostProcessor(),
+        Mode.FIELDS: FieldsPostProcessor(backends.blobs, backends.sandbox, scratch),
+        Mode.LLM: LlmPostProcessor(backends.models, backends.blobs, backends.sandbox, scratch, config=terms),
     }
+
+
+def _backoff(etl: EtlSettings, first_seconds: float, max_seconds: float) -> Backoff:
+    """The delays of a stage; what is negative is that of both stages."""
+    return Backoff(
+        first_seconds=first_seconds if first_seconds >= 0 else etl.retry_backoff_base_seconds,
+        max_seconds=max_seconds if max_seconds >= 0 else etl.retry_backoff_max_seconds,
+    )
 
 
 def _config(settings: Settings) -> Config:
     etl = settings.etl
     return Config(
         queue_size=etl.queue_size,
+        queue_share=etl.queue_share,
         task_timeout=etl.task_timeout,
         ocr_attempts=etl.ocr_max_attempts,
         postprocess_attempts=etl.postprocess_max_attempts,
-        backoff=Backoff(first_seconds=etl.retry_backoff_base_seconds, max_seconds=etl.retry_backoff_max_seconds),
-        global_rule_enabled=etl.global_rule_enabled,
-        global_rule_id=etl.global_rule_id,
+        ocr_backoff=_backoff(etl, etl.ocr_retry_backoff_base_seconds, etl.ocr_retry_backoff_max_seconds),
+        postprocess_backoff=_backoff(
+            etl, etl.postprocess_retry_backoff_base_seconds, etl.postprocess_retry_backoff_max_seconds
+        ),
+        default_rule_id=etl.global_rule_id if etl.global_rule_enabled else None,
         key_prefix=etl.redis_prefix,
         max_file_bytes=etl.max_file_bytes,
         history_days=etl.history_days,
+        slots=etl.worker_count,
+        arq_queue_name=etl.arq_queue_name,
+        rules_folder=settings.data_dir / etl.rules_dir,
         max_deferred_seconds=etl.patience_seconds,
     )

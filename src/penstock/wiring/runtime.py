@@ -1,6 +1,7 @@
 """The runtime: everything one process needs, built but not yet running."""
 
 import asyncio
+import logging
 import os
 import secrets
 import socket
@@ -10,22 +11,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from importlib.metadata import version
+from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.access.authenticate import Authenticator
-from penstock.access.login import Logins
-from penstock.access.passwords import Passwords
-from penstock.adapters.arq_queue import ArqReconciler, ArqWorkers
+from penstock.adapters.arq_queue import ArqEnqueuer, ArqReconciler, ArqWorkers
 from penstock.adapters.llm import ChatCompletions
 from penstock.adapters.redis.client import RedisClient
-from penstock.adapters.redis.messages import StreamCarrier
-from penstock.etl import worker as etl_worker
-from penstock.etl.rules import check_default_rule, load_rule_files
-from penstock.etl.upload import clean_scratch_periodically
+from penstock.adapters.redis.messages import RedisStreamSink
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.circuit_breaker import CircuitBreaker
 from penstock.kernel.clock import Clock, SystemClock
-from penstock.kernel.coalescer import Coalescer
 from penstock.kernel.database_errors import DatabaseNotMigrated
 from penstock.kernel.db import Db
 from penstock.kernel.events import delete_events
@@ -34,30 +30,25 @@ from penstock.kernel.hub import Hub
 from penstock.kernel.maintenance import ACTOR, CLEANUP_SECONDS, Maintenance, repeat_until_zero
 from penstock.kernel.migrations import migrate, pending
 from penstock.kernel.notifier import Notifier, run_notifier
-from penstock.kernel.outbox import Carrier, Relay
+from penstock.kernel.private_folder import warn_if_shared
 from penstock.kernel.processes import Heartbeat, ProcessKind
 from penstock.kernel.queue import JobQueue
-from penstock.kernel.retry import retry_while_unavailable
+from penstock.kernel.relay import Relay, Sink
 from penstock.kernel.runner import Runner, RunnerOptions
 from penstock.kernel.runstate import RunState
 from penstock.kernel.sandbox.call import Sandbox
 from penstock.kernel.scheduler import PeriodicTask, Scheduler
+from penstock.kernel.sequencer import Sequencer
 from penstock.kernel.workers import JobHandler, Workers
-from penstock.notify.deps import Deps as NotifyDeps
-from penstock.notify.worker import WebhookFanOut
-from penstock.settings import BadSetting, Settings
-from penstock.tasks import worker as tasks_worker
-from penstock.tasks.alerts import AlertThresholds
-from penstock.tasks.deps import Config as TasksConfig
-from penstock.tasks.deps import Deps as TasksDeps
-from penstock.tasks.metrics import TaskMetrics
-from penstock.tasks.pull_limits import BadRate, PullLimiter, Rate, read_rates
-from penstock.wiring.backends import Backends, build_backends, build_tokens, open_db, queue_names, uses_arq
-from penstock.wiring.etl import build_etl
-from penstock.wiring.modules import MODULES, PUBLIC, ROUTES, Modules, access_cleaner
+from penstock.messages import PUBLIC
+from penstock.settings import Settings
+from penstock.wiring.backends import Backends, build_backends, open_db, uses_arq
+from penstock.wiring.modules import MODULES, ModuleEntry, Modules, build_modules, migration_folders
 
 if TYPE_CHECKING:
     from penstock.adapters.otel import OtelTracing
+
+log = logging.getLogger(__name__)
 
 DRAFT_AGE = timedelta(days=1)  # a blob write that stalls for a day is abandoned
 SWEEP_SECONDS = 3600
@@ -80,31 +71,42 @@ class Runtime:
     scheduler: Scheduler
     notifier: Notifier | None
     hub: Hub
-    access: Authenticator
-    logins: Logins
     sandbox: Sandbox
     models: ChatCompletions
     tracing: "OtelTracing | None"
     modules: Modules
+    migrations: Sequence[Path]  # folders besides `kernel/migrations`
 
     @property
     def breakers(self) -> list[CircuitBreaker]:
         """The circuit breakers of this process."""
         return [*([self.redis.breaker] if self.redis else []), *self.models.breakers]
 
-    async def work(self, modules: Sequence[str] = MODULES) -> None:
-        """Run the jobs of these modules until cancelled. Modules share worker slots unless they have their own."""
-        own_slots = {etl_worker.MODULE: self.settings.etl.worker_count}
-        shared = [module for module in modules if module not in own_slots]
-        handlers = self.modules.handlers()
-        async with asyncio.TaskGroup() as pools:
-            if shared:
-                pools.create_task(self.workers(handlers, shared).run())
-            for module in set(modules) & set(own_slots):
-                pools.create_task(self.workers(handlers, [module], slots=own_slots[module]).run())
+    async def work(self, modules: Sequence[str] | None = None) -> None:
+        """Run the jobs of these modules, or of all, until cancelled. Modules share slots unless they have their own."""
+        names = self.modules.with_jobs if modules is None else modules
+        own = self.modules.slots
+        shared = [name for name in names if name not in own]
+        pools = [(shared, self.settings.workers)] if shared else []
+        pools += [([name], own[name]) for name in names if name in own]
+        self._log_start(pools)
+        async with asyncio.TaskGroup() as running:
+            for pool, slots in pools:
+                running.create_task(self.workers(self.modules.jobs, pool, slots=slots).run())
+
+    def _log_start(self, pools: Sequence[tuple[Sequence[str], int]]) -> None:
+        shown = [f"{', '.join(name or '(no module)' for name in names)}: {slots} slots" for names, slots in pools]
+        engines = {
+            "job queue": "ARQ" if uses_arq(self.settings) else "SQL",
+            "database": self.db.database_name,
+            "redis": "yes" if self.redis else "no",
+            "blobs": "S3" if self.settings.blobs_url.startswith("s3:") else "disk",
+        }
+        using = ", ".join(f"{name} {engine}" for name, engine in engines.items())
+        log.info("worker %s started; %s; %s", self.owner, "; ".join(shown), using)
 
     def workers(
-        self, handlers: Mapping[str, JobHandler], modules: Sequence[str] = MODULES, *, slots: int | None = None
+        self, handlers: Mapping[str, JobHandler], modules: Sequence[str], *, slots: int | None = None
     ) -> Workers | ArqWorkers:
         """Workers that run these handlers on the jobs of these modules."""
         if self.tracing is not None:
@@ -113,12 +115,20 @@ class Runtime:
         options = RunnerOptions(
             lease_seconds=self.settings.lease_seconds,
             grace_seconds=self.settings.grace_seconds,
-            retries=self.modules.retries(),
+            retries=self.modules.retries,
         )
         if self.redis is None or not uses_arq(self.settings):
             return Workers(self.db, self.queue, handlers, owner=self.owner, modules=modules, slots=slots, **options)
         runner = Runner(self.db, self.queue, handlers, owner=self.owner, **options)
-        return ArqWorkers(self.redis, runner, modules=modules, slots=slots, names=queue_names(self.settings))
+        return ArqWorkers(
+            self.redis,
+            runner,
+            modules=modules,
+            slots=slots,
+            names=self.modules.arq_queue_names,
+            functions=self.modules.arq_functions,
+            result_seconds=self.settings.arq_result_seconds,
+        )
 
     async def run_background(self, *, kind: ProcessKind, modules: Sequence[str] = ()) -> None:
         """Run the background tasks of a process until cancelled. `modules` are those whose jobs it takes."""
@@ -126,49 +136,61 @@ class Runtime:
         async with asyncio.TaskGroup() as tasks:
             for part in (self.relay, self.scheduler, heartbeat):
                 tasks.create_task(part.run())
-            tasks.create_task(self._import_rules())
-            tasks.create_task(clean_scratch_periodically(self.modules.etl))
-            if kind is ProcessKind.SERVE:  # only a server has event streams and callers
+            if kind is ProcessKind.SERVE:  # only a server has event streams
                 tasks.create_task(self.hub.run())
-                tasks.create_task(self.access.run())
+            for background in chain.from_iterable(spec.background for spec in self.modules.specs):
+                if kind in background.kinds:
+                    tasks.create_task(background.run())
             if self.notifier is not None:
                 tasks.create_task(run_notifier(self.db.wakeups, self.notifier))
 
-    async def _import_rules(self) -> None:
-        """Import the rules in files at start, or as soon as the database is available."""
-        await retry_while_unavailable(self.clock, self._read_rules, warning="Rules in files are not imported yet")
-
-    async def _read_rules(self) -> None:
-        await load_rule_files(self.modules.etl, self.settings.data_dir / self.settings.etl.rules_dir)
-        await check_default_rule(self.modules.etl)
-
 
 @asynccontextmanager
-async def open_runtime(settings: Settings) -> AsyncIterator[Runtime]:
+async def open_runtime(settings: Settings, *, modules: Mapping[str, ModuleEntry] = MODULES) -> AsyncIterator[Runtime]:
     """Build a runtime and close it afterwards. Migrates an embedded database; any other must be migrated already."""
     clock = SystemClock()
     async with AsyncExitStack() as closing:
         db = open_db(settings, clock)
         closing.push_async_callback(db.close)
-        await make_ready(db, settings)
+        await make_ready(db, settings, modules)
+        warn_if_shared(settings.data_dir)
         owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
-        backends = build_backends(settings, db, owner=owner)
+        preload = [name for entry in modules.values() for name in entry.preload]
+        backends = build_backends(settings, db, owner=owner, preload=preload)
         closing.push_async_callback(backends.close)
-        yield _build(settings, db, backends, owner)
+        built = build_modules(settings, db, backends, modules)
+        yield _build(settings, db, backends, owner, built, migrations=migration_folders(modules))
 
 
-async def make_ready(db: Db, settings: Settings) -> None:
+async def make_ready(db: Db, settings: Settings, modules: Mapping[str, ModuleEntry] = MODULES) -> None:
     """Migrate an embedded database; refuse any other that has pending migrations."""
+    folders = migration_folders(modules)
     if settings.embedded:
-        await migrate(db)
-    elif steps := await pending(db):
+        await migrate(db, folders)
+    elif steps := await pending(db, folders):
         raise DatabaseNotMigrated(reason=f"pending: {', '.join(steps)}")
 
 
-def _build(settings: Settings, db: Db, backends: Backends, owner: str) -> Runtime:
-    modules = _modules(settings, db, backends)
-    carriers = _carriers(settings, backends, modules)
-    relay = Relay(db, ROUTES, carriers=carriers, owner=owner, max_attempts=settings.outbox_attempts)
+def _build(
+    settings: Settings, db: Db, backends: Backends, owner: str, modules: Modules, *, migrations: Sequence[Path]
+) -> Runtime:
+    enqueuer = None
+    if backends.redis is not None and uses_arq(settings):
+        enqueuer = ArqEnqueuer(backends.redis, db.clock, names=modules.arq_queue_names, functions=modules.arq_functions)
+    sinks = _sinks(settings, backends, modules, enqueuer)
+    relay = Relay(
+        db,
+        modules.routes,
+        sinks=sinks,
+        owner=owner,
+        max_attempts=settings.outbox_attempts,
+        lease_seconds=settings.lease_seconds,
+    )
+    periodic_tasks = [
+        *_maintenance(settings, db, backends, relay),
+        *chain.from_iterable(spec.periodic_tasks for spec in modules.specs),
+        *([ArqReconciler(db, backends.queue, enqueuer).periodic_task()] if enqueuer is not None else []),
+    ]
     return Runtime(
         settings=settings,
         owner=owner,
@@ -180,125 +202,52 @@ def _build(settings: Settings, db: Db, backends: Backends, owner: str) -> Runtim
         runs=backends.runs,
         limits=backends.limits,
         relay=relay,
-        scheduler=Scheduler(db, _periodic_tasks(settings, db, backends, relay, modules), owner=owner),
+        scheduler=Scheduler(db, periodic_tasks, owner=owner),
         notifier=backends.notifier,
         hub=_hub(settings, db),
-        access=Authenticator(db, tokens=build_tokens(settings, db.clock)),
-        logins=_logins(settings, db),
         sandbox=backends.sandbox,
         models=backends.models,
         tracing=backends.tracing,
         modules=modules,
+        migrations=migrations,
     )
 
 
-def _modules(settings: Settings, db: Db, backends: Backends) -> Modules:
-    notify = NotifyDeps(
-        db=db,
-        queue=backends.queue,
-        client=backends.webhook_client,
-        channels=PUBLIC,
-        max_attempts=settings.webhook_attempts,
-        user_agent=f"penstock/{version('penstock')}",
-    )
-    return Modules(notify=notify, tasks=_tasks(settings, db, backends), etl=build_etl(settings, db, backends))
-
-
-def _tasks(settings: Settings, db: Db, backends: Backends) -> TasksDeps:
-    config = TasksConfig(
-        pull_timeout=settings.pull_timeout,
-        batch_size=settings.pull_batch_size,
-        max_attempts=settings.pull_max_attempts,
-        wait_seconds=settings.pull_wait_seconds,
-        stats_seconds=settings.pull_stats_seconds,
-        history_days=settings.pull_history_days,
-        expiry_time=settings.task_expiry_time,
-        expired_action=settings.task_expired_action,
-        reset_clears_pulls=settings.reset_clear_pull_status,
-        rerun_clears_pulls=settings.rerun_clear_pull_status,
-    )
-    limiter = PullLimiter(
-        backends.limits,
-        db.clock,
-        rates=_rates(settings.pull_rate_limit),
-        min_interval=settings.pull_min_interval,
-        quota=settings.pull_quota,
-    )
-    return TasksDeps(
-        db=db, queue=backends.queue, config=config, limiter=limiter, metrics=TaskMetrics(), coalescer=Coalescer()
-    )
-
-
-def _rates(text: str) -> list[Rate]:
-    try:
-        return read_rates(text)
-    except BadRate as error:
-        reason = "expected a value like 60/minute, 1000/hour, or both separated by a comma"
-        raise BadSetting(env="PULL_RATE_LIMIT", value=text, reason=reason) from error
-
-
-def _alert_thresholds(settings: Settings) -> AlertThresholds:
-    return AlertThresholds(
-        success_rate=settings.pull_alert_success_rate,
-        overdue=settings.pull_alert_overdue,
-        requests=settings.pull_alert_requests,
-        operations=settings.pull_alert_operations,
-    )
-
-
-def _carriers(settings: Settings, backends: Backends, modules: Modules) -> list[Carrier]:
-    carriers: list[Carrier] = [WebhookFanOut(modules.notify), *modules.carriers()]
+def _sinks(settings: Settings, backends: Backends, modules: Modules, enqueuer: ArqEnqueuer | None) -> list[Sink]:
+    sinks = list(chain.from_iterable(spec.sinks for spec in modules.specs))
     if backends.redis is not None:
-        carriers.append(StreamCarrier(backends.redis, PUBLIC, length=settings.stream_length))
-    if backends.arq_enqueuer is not None:
-        carriers.append(backends.arq_enqueuer)
-    return carriers
+        sinks.append(RedisStreamSink(backends.redis, PUBLIC, length=settings.stream_length))
+    if enqueuer is not None:
+        sinks.append(enqueuer)
+    return sinks
 
 
-def _periodic_tasks(
-    settings: Settings, db: Db, backends: Backends, relay: Relay, modules: Modules
-) -> list[PeriodicTask]:
+def _maintenance(settings: Settings, db: Db, backends: Backends, relay: Relay) -> list[PeriodicTask]:
+    """The periodic tasks of the kernel: its tables and the blob store."""
     history, dead_letters = timedelta(days=settings.history_days), timedelta(days=settings.dead_letter_days)
     maintenance = Maintenance(db, jobs=backends.queue, relay=relay, history=history, dead_letters=dead_letters)
-    audit, lock = timedelta(days=settings.audit_days), timedelta(seconds=settings.login_lock_seconds)
 
     async def delete_old_events() -> int:
+        await Sequencer(db).catch_up()  # without a hub, nobody else does; a new one reads the whole inbox
         async with db.tx(actor=ACTOR) as tx:
             return await delete_events(tx, before=tx.now - timedelta(days=settings.event_days))
 
     async def sweep_blobs() -> None:
         await backends.blobs.sweep(older_than=db.clock.now() - DRAFT_AGE)
 
-    periodic_tasks = [
+    delete_events_until_zero = partial(repeat_until_zero, delete_old_events)
+    return [
         *maintenance.periodic_tasks(backends.runs, backends.limit_engine),
-        access_cleaner(db, audit_age=audit, lock=lock),
-        *modules.periodic_tasks(history=history),
-        tasks_worker.alert_task(db, _alert_thresholds(settings)),
-        PeriodicTask(
-            name="forget-events", every_seconds=CLEANUP_SECONDS, run=partial(repeat_until_zero, delete_old_events)
-        ),
+        PeriodicTask(name="forget-events", every_seconds=CLEANUP_SECONDS, run=delete_events_until_zero),
         PeriodicTask(name="sweep-blobs", every_seconds=SWEEP_SECONDS, run=sweep_blobs),
     ]
-    if backends.arq_enqueuer is not None:
-        periodic_tasks.append(ArqReconciler(db, backends.queue, backends.arq_enqueuer).periodic_task())
-    return periodic_tasks
 
 
 def _hub(settings: Settings, db: Db) -> Hub:
     return Hub(
         db,
-        most_streams=settings.sse_connections,
-        most_per_tenant=settings.sse_per_tenant,
-        most_waiting=settings.sse_queue,
+        max_streams=settings.sse_connections,
+        max_per_tenant=settings.sse_per_tenant,
+        max_queued=settings.sse_queue,
         keepalive_seconds=settings.sse_keepalive_seconds,
-    )
-
-
-def _logins(settings: Settings, db: Db) -> Logins:
-    return Logins(
-        db,
-        Passwords(),
-        attempts=settings.login_attempts,
-        lock_seconds=settings.login_lock_seconds,
-        session_seconds=settings.session_seconds,
     )

@@ -19,7 +19,7 @@ GOOD = '{"title": "Invoice 7", "total": 12.5}'
 class TestReply:
     async def test_the_answer_comes_with_its_tokens_its_cost_and_its_name(self, opened: Open, server: LlmServer):
         chat = opened(server_at(server.base_url, input_price=1.0, output_price=3.0))
-        reply = await chat.ask(asking("good", text="x" * 4000))
+        reply = await chat.complete(asking("good", text="x" * 4000))
         assert (reply.text, reply.model, reply.id) == (GOOD, "good-2026", "chatcmpl-1")
         assert (reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens) == (1001, 10, 500)
         assert reply.cost == pytest.approx((1001 + 3 * 10) / 1_000_000)
@@ -28,22 +28,22 @@ class TestReply:
     @pytest.mark.parametrize("model", ["no-usage", "odd-usage", "odd-types"])
     async def test_tokens_that_are_not_reported_are_unknown(self, opened: Open, server: LlmServer, model: str):
         chat = opened(server_at(server.base_url, input_price=1.0))
-        reply = await chat.ask(asking(model))
+        reply = await chat.complete(asking(model))
         assert (reply.text, reply.prompt_tokens, reply.completion_tokens, reply.cost) == (GOOD, None, None, None)
         assert reply.model.startswith(model)
 
     @pytest.mark.parametrize("model", ["reasoning", "parts"])
     async def test_reasoning_is_not_part_of_the_answer(self, chat: ChatCompletions, model: str):
-        assert (await chat.ask(asking(model))).text == GOOD
+        assert (await chat.complete(asking(model))).text == GOOD
 
     @pytest.mark.parametrize("model", ["prose", "fenced", "think", "half-json", "two-objects"])
     async def test_an_answer_is_returned_without_judging_its_content(self, chat: ChatCompletions, model: str):
-        assert "Invoice 7" in (await chat.ask(asking(model))).text
+        assert "Invoice 7" in (await chat.complete(asking(model))).text
 
     async def test_every_language_arrives_as_it_was_sent(self, chat: ChatCompletions, server: LlmServer):
         server.answers(lambda call: call.prompt)
         words = "发票 №7 — \u200fمرحبا \U0001f469\u200d\U0001f467 \u0000 \\u0041"
-        assert (await chat.ask(asking("good", text=words))).text == words
+        assert (await chat.complete(asking("good", text=words))).text == words
 
     @pytest.mark.parametrize(
         "body",
@@ -80,13 +80,13 @@ class TestSending:
     async def test_the_key_goes_to_its_own_server_only(self, opened: Open, server: LlmServer):
         async with LlmServer() as other:
             chat = opened(server_at(server.base_url), server_at(other.base_url, "other", api_key=""))
-            await chat.ask(asking("good"))
-            await chat.ask(asking(which=ModelChoice(server="other")))
+            await chat.complete(asking("good"))
+            await chat.complete(asking(which=ModelChoice(server="other")))
         assert (server.calls[0].key, "Authorization" in other.calls[0].headers) == (KEY, False)
 
     async def test_a_redirect_is_not_followed(self, chat: ChatCompletions, server: LlmServer):
         with pytest.raises(ModelCallRejected):
-            await chat.ask(asking("redirect"))
+            await chat.complete(asking("redirect"))
         assert server.elsewhere == 0
 
     async def test_a_proxy_in_the_environment_is_not_used(
@@ -95,18 +95,20 @@ class TestSending:
         async with LlmServer() as proxy:
             for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
                 monkeypatch.setenv(name, proxy.base_url)
-            await chat.ask(asking("good"))
+            await chat.complete(asking("good"))
             assert (len(proxy.calls), len(server.calls)) == (0, 1)
 
     async def test_a_closed_client_opens_again_when_it_is_asked(self, chat: ChatCompletions):
-        await chat.ask(asking("good"))
+        await chat.complete(asking("good"))
         await chat.close()
         await chat.close()
-        assert (await chat.ask(asking("good"))).text == GOOD
+        assert (await chat.complete(asking("good"))).text == GOOD
 
     async def test_concurrent_calls_are_limited(self, opened: Open, server: LlmServer):
         chat = opened(server_at(server.base_url), server_at(server.base_url, "other"), concurrency=3)
-        asked = [chat.ask(asking(which=ModelChoice(server=name, model="waits"))) for name in ("default", "other") * 4]
+        asked = [
+            chat.complete(asking(which=ModelChoice(server=name, model="waits"))) for name in ("default", "other") * 4
+        ]
         answers = asyncio.gather(*asked)
         await server.until_asked(3)
         server.go.set()
@@ -115,11 +117,11 @@ class TestSending:
 
     async def test_a_cancelled_call_releases_its_slot(self, opened: Open, server: LlmServer):
         chat = opened(concurrency=1)
-        stuck = asyncio.create_task(chat.ask(asking("hang")))
+        stuck = asyncio.create_task(chat.complete(asking("hang")))
         await server.until_asked()
         stuck.cancel()
         await asyncio.wait([stuck])
-        assert (await chat.ask(asking("good"))).text == GOOD
+        assert (await chat.complete(asking("good"))).text == GOOD
         assert not chat.breakers[0].open
 
 
@@ -150,7 +152,7 @@ class TestMetrics:
         chat = opened(timeout=5)
         asked = ["good", "no-strict", "busy", "error", "bad-key", "too-long", "refusal", "length", "blank"]
         for model in asked:
-            await asyncio.gather(chat.ask(asking(model)), return_exceptions=True)
+            await asyncio.gather(chat.complete(asking(model)), return_exceptions=True)
         shown = await self.shown(chat)
         outcomes = {
             "answered": 2, "stepped_down": 1, "busy": 1, "away": 2, "refused": 1, "too_long": 1, "declined": 1,
@@ -163,10 +165,10 @@ class TestMetrics:
 
     async def test_tokens_are_counted_even_for_an_unusable_answer(self, opened: Open, server: LlmServer):
         chat = opened(server_at(server.base_url, input_price=1e6, output_price=0))
-        await chat.ask(asking("good", text="x" * 40))
+        await chat.complete(asking("good", text="x" * 40))
         with pytest.raises(PenstockError):
-            await chat.ask(asking("length", text="x" * 40))
-        await chat.ask(asking("no-usage"))
+            await chat.complete(asking("length", text="x" * 40))
+        await chat.complete(asking("no-usage"))
         shown = await self.shown(chat)
         assert shown['tokens_total{kind="prompt",server="default"}'] == 22
         assert shown['tokens_total{kind="completion",server="default"}'] == 20

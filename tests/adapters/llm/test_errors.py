@@ -69,40 +69,40 @@ class TestKinds:
         self, opened: Open, server: LlmServer, model: str, kind: type[PenstockError], words: str
     ):
         with pytest.raises(kind, match=words) as failed:
-            await opened(response_mode="plain" if "system" not in model else "json_object").ask(asking(model))
+            await opened(response_mode="plain" if "system" not in model else "json_object").complete(asking(model))
         assert type(failed.value) is kind
         assert len(server.calls) == 1
         assert server.elsewhere == 0
 
     async def test_a_slow_answer_times_out(self, opened: Open):
         with pytest.raises(ModelUnavailable, match=r"within 0\.2 s"):
-            await opened(timeout=0.2).ask(asking("hang"))
+            await opened(timeout=0.2).complete(asking("hang"))
 
     async def test_a_closed_port_is_unavailable(self, opened: Open):
         async with LlmServer() as gone:
             url = gone.base_url
         with pytest.raises(ModelUnavailable, match="cannot connect"):
-            await opened(server_at(url)).ask(asking())
+            await opened(server_at(url)).complete(asking())
 
     @pytest.mark.parametrize("says", [b"220 mail.example ESMTP\r\n", b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 100_000])
     async def test_a_response_that_is_not_http_is_unavailable(self, opened: Open, says: bytes):
         async with PlainSocket(says) as odd:
             with pytest.raises(ModelUnavailable, match="not HTTP"):
-                await opened(server_at(odd.url)).ask(asking())
+                await opened(server_at(odd.url)).complete(asking())
 
     async def test_the_key_is_not_logged_with_a_response_that_is_not_http(
         self, opened: Open, caplog: pytest.LogCaptureFixture
     ):
         async with PlainSocket(b"220 mail.example ESMTP\r\n") as odd:
             with pytest.raises(ModelUnavailable):
-                await opened(server_at(odd.url)).ask(asking())
+                await opened(server_at(odd.url)).complete(asking())
         told = [record.getMessage() for record in caplog.records]
         assert any("not HTTP" in words for words in told)
         assert not any(KEY in words for words in told)
 
     async def test_a_server_without_tls_is_unavailable(self, opened: Open, server: LlmServer):
         with pytest.raises(ModelUnavailable, match="TLS"):
-            await opened(server_at(server.base_url.replace("http:", "https:"))).ask(asking())
+            await opened(server_at(server.base_url.replace("http:", "https:"))).complete(asking())
 
     async def test_an_unconfigured_server_or_model_is_an_error(self, opened: Open, server: LlmServer):
         nameless = opened(server_at(server.base_url, "fast", model=""))
@@ -112,7 +112,7 @@ class TestKinds:
             (ModelChoice(server="fast"), "(fast)"),
         ]:
             with pytest.raises(ModelNotConfigured) as asked:
-                await nameless.ask(asking(which=which))
+                await nameless.complete(asking(which=which))
             with pytest.raises(ModelNotConfigured):
                 nameless.identity(which)
             assert shown in str(asked.value)
@@ -128,22 +128,22 @@ class TestWaits:
     ):
         server.retry_after = retry_after
         with pytest.raises(ModelBusy) as busy:
-            await chat.ask(asking("busy"))
+            await chat.complete(asking("busy"))
         assert busy.value.wait_seconds == seconds
         assert limits.cooled == [("llm:default", seconds)]
 
     async def test_retry_after_may_be_a_date_or_a_duration(self, opened: Open):
         chat = opened(by=SystemClock())
         with pytest.raises(ModelBusy) as busy:
-            await chat.ask(asking("busy-date"))
+            await chat.complete(asking("busy-date"))
         assert 60 < busy.value.wait_seconds <= 120
         with pytest.raises(ModelBusy) as busy:
-            await chat.ask(asking("busy-reset"))
+            await chat.complete(asking("busy-reset"))
         assert busy.value.wait_seconds == 360
 
     async def test_without_a_retry_after_the_default_wait_holds(self, chat: ChatCompletions):
         with pytest.raises(ModelBusy) as busy:
-            await chat.ask(asking("busy-silent"))
+            await chat.complete(asking("busy-silent"))
         assert busy.value.wait_seconds == 5
 
     @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ class TestMessages:
     @pytest.mark.parametrize("key", [KEY, "plain-and-unlike-a-key"])
     async def test_the_key_is_in_no_error(self, opened: Open, server: LlmServer, key: str):
         with pytest.raises(ModelCallRejected) as refused:
-            await opened(server_at(server.base_url, api_key=key)).ask(asking("repeats-key"))
+            await opened(server_at(server.base_url, api_key=key)).complete(asking("repeats-key"))
         assert server.calls[0].key == key
         assert "I do not like" in str(refused.value)
         assert key not in f"{refused.value} {refused.value.in_chinese()} {refused.value.values}"
@@ -231,15 +231,15 @@ class TestBreaker:
         assert (first.name, other.name) == ("llm:default", "llm:other")
         for _ in range(3):
             with pytest.raises(ModelUnavailable):
-                await chat.ask(asking("error"))
+                await chat.complete(asking("error"))
         assert (first.open, other.open, first.reason) == (True, False, "HTTP 500")
         with pytest.raises(PenstockError, match="not called for now") as rested:
-            await chat.ask(asking("good"))
+            await chat.complete(asking("good"))
         assert rested.value.internal_outage
         assert len(server.calls) == 3
-        await chat.ask(asking(which=ModelChoice(server="other", model="good")))
+        await chat.complete(asking(which=ModelChoice(server="other", model="good")))
         clock.advance(seconds=5)
-        await chat.ask(asking("good"))
+        await chat.complete(asking("good"))
         assert not first.open
 
     @pytest.mark.parametrize(("model", "costs"), [("unavailable", False), ("gateway", False), ("error", True)])
@@ -248,11 +248,11 @@ class TestBreaker:
     ):
         for _ in range(3):
             with pytest.raises(ModelUnavailable):
-                await chat.ask(asking(model))
+                await chat.complete(asking(model))
         for _ in range(4):
             clock.advance(seconds=5)
             with pytest.raises(ModelUnavailable if costs else CircuitBreakerOpen) as looked:
-                await chat.ask(asking(model))
+                await chat.complete(asking(model))
             assert looked.value.internal_outage is not costs
         assert len(server.calls) == 7
         assert chat.breakers[0].open
@@ -263,14 +263,14 @@ class TestBreaker:
         chat = opened(server_at(url))
         for _ in range(3):
             with pytest.raises(ModelUnavailable):
-                await chat.ask(asking())
+                await chat.complete(asking())
         clock.advance(seconds=5)
         with pytest.raises(CircuitBreakerOpen, match="cannot connect"):
-            await chat.ask(asking())
+            await chat.complete(asking())
 
     @pytest.mark.parametrize("model", ["busy", "bad-key", "too-long", "refusal", "length", "blank"])
     async def test_a_rejected_question_does_not_count_for_the_breaker(self, chat: ChatCompletions, model: str):
         for _ in range(4):
             with pytest.raises(PenstockError):
-                await chat.ask(asking(model))
+                await chat.complete(asking(model))
         assert not chat.breakers[0].open

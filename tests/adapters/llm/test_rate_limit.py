@@ -118,7 +118,7 @@ class TestWorkers:
         clock = SystemClock()
         workers = [opened(at=Watched(connect(clock), tokens), by=clock, calls_per_second=LIMIT) for _ in range(WORKERS)]
         began = time.perf_counter()
-        await asyncio.gather(*(workers[number % WORKERS].ask(asking("good")) for number in range(CALLS)))
+        await asyncio.gather(*(workers[number % WORKERS].complete(asking("good")) for number in range(CALLS)))
         ended = time.perf_counter()
         assert len(server.calls) == CALLS <= len(tokens)
         assert ended - began >= (CALLS - 1) * interval_seconds(LIMIT)
@@ -130,14 +130,14 @@ class TestWorkers:
         first, second = (opened(at=connect(clock), calls_per_second=100) for _ in range(2))
         server.retry_after = "90"
         with pytest.raises(ModelBusy):
-            await as_time_goes_by(clock, first.ask(asking("busy")))
+            await as_time_goes_by(clock, first.complete(asking("busy")))
         with pytest.raises(ModelRateLimited) as held_up:
-            await second.ask(asking("good"))
+            await second.complete(asking("good"))
         assert 80 < held_up.value.wait_seconds <= 90
         assert held_up.value.internal_outage  # nothing was asked
         assert len(server.calls) == 1
         clock.advance(seconds=90)
-        await as_time_goes_by(clock, second.ask(asking("good")))
+        await as_time_goes_by(clock, second.complete(asking("good")))
         assert len(server.calls) == 2
 
 
@@ -152,55 +152,55 @@ class TestWaiting:
         self, one: ChatCompletions, server: LlmServer, clock: ManualClock
     ):
         """At a call every fifty seconds."""
-        await as_time_goes_by(clock, one.ask(asking("good")))
+        await as_time_goes_by(clock, one.complete(asking("good")))
         began = clock.now()
-        await as_time_goes_by(clock, one.ask(asking("good")))
+        await as_time_goes_by(clock, one.complete(asking("good")))
         assert (clock.now() - began).total_seconds() > 40
         assert len(server.calls) == 2
 
     async def test_a_longer_wait_raises_with_its_seconds(self, opened: Open, server: LlmServer):
         shut = LimitsThatRefuse(seconds=MAX_SLEEP_SECONDS + 1)
         with pytest.raises(ModelRateLimited) as refused:
-            await opened(at=shut).ask(asking("good"))
+            await opened(at=shut).complete(asking("good"))
         assert refused.value.wait_seconds == MAX_SLEEP_SECONDS + 1
         assert server.calls == []
 
     async def test_the_total_wait_is_bounded(self, opened: Open, clock: ManualClock):
         shut = LimitsThatRefuse(seconds=50)
         with pytest.raises(ModelRateLimited):
-            await as_time_goes_by(clock, opened(at=shut).ask(asking("good")), step_seconds=50)
+            await as_time_goes_by(clock, opened(at=shut).complete(asking("good")), step_seconds=50)
         assert shut.asked == 13
 
     async def test_waiters_of_one_process_are_served_in_order(
         self, opened: Open, server: LlmServer, connect: Connect, clock: ManualClock
     ):
         chat = opened(at=connect(clock), calls_per_second=2, concurrency=10)
-        await as_time_goes_by(clock, *(chat.ask(asking("good", text=f"{number}")) for number in range(5)))
+        await as_time_goes_by(clock, *(chat.complete(asking("good", text=f"{number}")) for number in range(5)))
         assert [call.prompt for call in server.calls] == ["0", "1", "2", "3", "4"]
 
     async def test_waiting_for_one_server_occupies_no_slot(self, opened: Open, server: LlmServer):
         servers = server_at(server.base_url, "shut"), server_at(server.base_url, "open")
         chat = opened(*servers, at=LimitsThatRefuse("llm:shut", seconds=50), concurrency=1)
-        waiting = asyncio.create_task(chat.ask(asking(which=ModelChoice(server="shut"))))
+        waiting = asyncio.create_task(chat.complete(asking(which=ModelChoice(server="shut"))))
         await asyncio.sleep(0)
-        await chat.ask(asking(which=ModelChoice(server="open")))
+        await chat.complete(asking(which=ModelChoice(server="open")))
         assert not waiting.done()
         waiting.cancel()
         await asyncio.wait([waiting])
 
     async def test_a_stale_token_is_not_used(self, opened: Open, server: LlmServer):
         slow = LimitsThatAreSlow(times=1)
-        await opened(at=slow).ask(asking("good"))
+        await opened(at=slow).complete(asking("good"))
         assert (len(slow.taken), len(server.calls)) == (2, 1)
 
     async def test_tokens_that_are_all_stale_are_used_in_the_end(self, opened: Open, server: LlmServer):
         slow = LimitsThatAreSlow(times=100)
-        await opened(at=slow).ask(asking("good"))
+        await opened(at=slow).complete(asking("good"))
         assert (len(slow.taken), len(server.calls)) == (4, 1)
 
     async def test_a_pause_that_cannot_be_shared_still_reaches_the_caller(self, opened: Open):
         with pytest.raises(ModelBusy):
-            await opened(at=LimitsThatCannotCool()).ask(asking("busy"))
+            await opened(at=LimitsThatCannotCool()).complete(asking("busy"))
 
 
 class LimitsThatRefuse(OpenLimits):

@@ -9,7 +9,7 @@ from penstock.adapters.llm.response_modes import (
     JSON_INSTRUCTION,
     MAX_CACHED,
     Capabilities,
-    CapabilityCache,
+    capability_cache,
     rejects_schema,
 )
 from penstock.documents.chat_model import ChatMessage, ChatRequest, ModelCallRejected, ModelChoice
@@ -24,7 +24,7 @@ STRICTEST, LOOSER, OBJECT, PLAIN = "json_schema_strict", "json_schema", "json_ob
 async def modes(chat: ChatCompletions, server: LlmServer, question: ChatRequest) -> list[str]:
     """The modes in which a question was sent until it was answered."""
     before = len(server.calls)
-    reply = await chat.ask(question)
+    reply = await chat.complete(question)
     asked = [call.mode for call in server.calls[before:]]
     assert reply.mode == asked[-1]
     return asked
@@ -59,7 +59,7 @@ class TestSteps:
         assert await modes(chat, server, asking("no-response-format", schema=None, strict_schema=None)) == [PLAIN]
 
     async def test_each_mode_sends_its_own_schema(self, chat: ChatCompletions, server: LlmServer):
-        await chat.ask(asking("no-json-schema"))
+        await chat.complete(asking("no-json-schema"))
         assert [call.schema for call in server.calls] == [STRICT, SCHEMA, None]
         wanted = server.calls[0].body["response_format"]["json_schema"]
         assert (wanted["name"], wanted["strict"]) == ("answer", True)
@@ -67,18 +67,18 @@ class TestSteps:
 
     async def test_an_unrelated_rejection_changes_no_mode(self, chat: ChatCompletions, server: LlmServer):
         with pytest.raises(ModelCallRejected):
-            await chat.ask(asking("bad-fields"))
+            await chat.complete(asking("bad-fields"))
         assert len(server.calls) == 1
 
     async def test_every_step_takes_a_token(self, chat: ChatCompletions, limits: OpenLimits):
-        await chat.ask(asking("no-response-format"))
+        await chat.complete(asking("no-response-format"))
         assert limits.taken == ["llm:default"] * 4
 
 
 class TestWordJson:
     async def sent(self, opened: Open, server: LlmServer, *messages: ChatMessage) -> list[dict[str, str]]:
         question = ChatRequest(messages=messages, which=ModelChoice(model="needs-json-word"), schema=SCHEMA)
-        await opened(response_mode=OBJECT).ask(question)
+        await opened(response_mode=OBJECT).complete(question)
         found: list[dict[str, str]] = server.calls[0].body["messages"]
         return found
 
@@ -104,8 +104,8 @@ class TestWordJson:
 class TestFields:
     async def test_the_temperature_is_the_settings_unless_a_rule_says_otherwise(self, opened: Open, server: LlmServer):
         chat = opened(temperature=0.2)
-        await chat.ask(asking("good"))
-        await chat.ask(asking(which=ModelChoice(model="good", temperature=0.0)))
+        await chat.complete(asking("good"))
+        await chat.complete(asking(which=ModelChoice(model="good", temperature=0.0)))
         assert [call.body["temperature"] for call in server.calls] == [0.2, 0.0]
 
     async def test_a_refused_temperature_is_dropped_and_the_format_stays(
@@ -115,12 +115,12 @@ class TestFields:
         assert ["temperature" in call.body for call in server.calls] == [True, False]
 
     async def test_the_most_tokens_are_sent_only_when_set(self, opened: Open, server: LlmServer):
-        await opened().ask(asking("good"))
-        await opened(max_tokens=77).ask(asking("good"))
+        await opened().complete(asking("good"))
+        await opened(max_tokens=77).complete(asking("good"))
         assert [call.body.get("max_tokens") for call in server.calls] == [None, 77]
 
     async def test_a_server_that_names_the_newer_field_for_them_gets_it(self, opened: Open, server: LlmServer):
-        await opened(max_tokens=77).ask(asking("no-max-tokens"))
+        await opened(max_tokens=77).complete(asking("no-max-tokens"))
         first, second = (call.body for call in server.calls)
         assert (first["max_tokens"], second["max_completion_tokens"], "max_tokens" in second) == (77, 77, False)
 
@@ -131,27 +131,27 @@ class TestFields:
         assert await modes(chat, server, question) == [PLAIN]
 
     async def test_nothing_streams(self, chat: ChatCompletions, server: LlmServer):
-        await chat.ask(asking("good"))
+        await chat.complete(asking("good"))
         assert "stream" not in server.calls[0].body
 
 
 class TestCapabilityCache:
     async def test_what_a_server_accepted_is_cached_per_model(self, chat: ChatCompletions, server: LlmServer):
-        await chat.ask(asking("no-json-schema+no-temperature"))
+        await chat.complete(asking("no-json-schema+no-temperature"))
         assert await modes(chat, server, asking("no-json-schema+no-temperature")) == [OBJECT]
         assert await modes(chat, server, asking("no-json-schema")) == [STRICTEST, LOOSER, OBJECT]
 
     async def test_another_server_with_the_same_model_is_cached_separately(self, opened: Open, server: LlmServer):
         async with LlmServer() as other:
             chat = opened(server_at(server.base_url), server_at(other.base_url, "other"))
-            await chat.ask(asking("no-strict"))
+            await chat.complete(asking("no-strict"))
             assert await modes(chat, other, asking(which=ModelChoice(server="other", model="no-strict"))) == [
                 STRICTEST,
                 LOOSER,
             ]
 
     async def test_a_cached_mode_expires(self, chat: ChatCompletions, server: LlmServer, clock: ManualClock):
-        await chat.ask(asking("no-strict"))
+        await chat.complete(asking("no-strict"))
         clock.advance(seconds=CACHE_TTL.total_seconds())
         assert await modes(chat, server, asking("no-strict")) == [STRICTEST, LOOSER]
 
@@ -159,11 +159,11 @@ class TestCapabilityCache:
         """The message named the schema, but that was not the reason."""
         model = "repeats-schema"
         with pytest.raises(ModelCallRejected):
-            await chat.ask(asking(model))
+            await chat.complete(asking(model))
         assert [call.mode for call in server.calls] == [STRICTEST, LOOSER, OBJECT, PLAIN]
         server.calls.clear()
         with pytest.raises(ModelCallRejected):
-            await chat.ask(asking(model))
+            await chat.complete(asking(model))
         assert server.calls[0].mode == STRICTEST
 
     async def test_one_rejected_schema_does_not_change_the_cached_mode(self, chat: ChatCompletions, server: LlmServer):
@@ -184,8 +184,8 @@ class TestCapabilityCache:
         assert rejects_schema(LlmErrorResponse(status=400, words=words, text=words.lower())) is blamed
 
     def test_it_holds_a_bounded_number_and_forgets_the_oldest(self, clock: ManualClock):
-        memory, now = CapabilityCache("auto"), clock.now()
+        cache = capability_cache(clock)
         for number in range(MAX_CACHED + 1):
-            memory.put("http://a/v1", f"m{number}", Capabilities(mode="plain"), now=now)
-        first, second = (memory.get("http://a/v1", f"m{number}", now=now) for number in (0, 1))
-        assert (first.mode, second.mode) == (STRICTEST, PLAIN)
+            cache.put(("http://a/v1", f"m{number}"), Capabilities(mode="plain"))
+        assert cache.find(("http://a/v1", "m0")) is None
+        assert cache.find(("http://a/v1", "m1")) is not None

@@ -36,7 +36,7 @@ def question(text: str) -> ChatRequest:
 
 async def test_its_answer_is_json_under_the_schema(opened: Open, small_model: SmallModel):
     chat = opened(server_at(small_model.base_url, api_key=small_model.api_key, model=small_model.model))
-    reply = await chat.ask(question(TEXT))
+    reply = await chat.complete(question(TEXT))
     value = msgspec.json.decode(reply.text)
     assert jsonschema_rs.is_valid(SCHEMA, value), reply.text
     assert (reply.mode, reply.model) == ("json_schema_strict", small_model.model)
@@ -47,10 +47,10 @@ async def test_its_answer_is_json_under_the_schema(opened: Open, small_model: Sm
 
 async def test_a_wrong_key_is_refused(opened: Open, small_model: SmallModel):
     with pytest.raises(ModelCallRejected, match="401"):
-        await opened(server_at(small_model.base_url, api_key="sk-wrong", model="m")).ask(question(TEXT))
+        await opened(server_at(small_model.base_url, api_key="sk-wrong", model="m")).complete(question(TEXT))
 
 
 async def test_what_it_cannot_take_in_is_too_long(opened: Open, small_model: SmallModel):
     chat = opened(server_at(small_model.base_url, api_key=small_model.api_key, model=small_model.model))
     with pytest.raises(PromptTooLong, match="context size"):
-        await chat.ask(question("word " * 2 * CONTEXT_TOKENS))
+        await chat.complete(question("word " * 2 * CONTEXT_TOKENS))

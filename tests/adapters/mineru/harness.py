@@ -40,7 +40,7 @@ class HastyClock:
 
 
 @dataclass
-class NotingDesk:
+class RecordingContext:
     """Stores the provider's task id and records progress."""
 
     folder: str = "users/7/etl_artifacts/1/1/pages/1/"
@@ -72,7 +72,7 @@ class ReaderHarness:
     blobs: Blobs
     sandbox: Sandbox
     scratch: Path
-    desk: NotingDesk = field(default_factory=NotingDesk)
+    context: RecordingContext = field(default_factory=RecordingContext)
     clock: Clock = field(default_factory=SystemClock)
 
     @asynccontextmanager
@@ -96,7 +96,7 @@ class ReaderHarness:
         receipt = await self.blobs.put(KEY, content)
         source = Source(key=KEY, filename=filename, size_bytes=receipt.size_bytes)
         async with self.reader(server, **terms) as reader:
-            return await reader.read(source, self.desk)
+            return await reader.read(source, self.context)
 
     async def pages(self, reading: Reading) -> list[Page]:
         return list(read_pages(io.BytesIO(await self.blobs.get(reading.pages_key))))
@@ -105,8 +105,8 @@ class ReaderHarness:
         return (await self.blobs.get(reading.markdown_key)).decode()
 
     async def kept(self) -> set[str]:
-        listed = await self.blobs.list(self.desk.folder)
-        return {blob.key.removeprefix(self.desk.folder) for blob in listed.blobs}
+        listed = await self.blobs.list(self.context.folder)
+        return {blob.key.removeprefix(self.context.folder) for blob in listed.blobs}
 
     def left_over(self) -> list[Path]:
         """Scratch files, of which none should be left."""

@@ -80,14 +80,14 @@ class TestADocument:
         async def remember(provider_task_id: str) -> None:
             seen.append((provider_task_id, cloud.count("GET /api/v4/extract-results")))
 
-        harness.desk.remember = remember  # type: ignore[method-assign]  # the desk notes when
+        harness.context.remember = remember  # type: ignore[method-assign]  # the context notes when
         await harness.read(cloud, making.pages_of("one"))
         assert seen[0] == ("batch-1", 0)
 
     async def test_is_shown_with_the_pages_that_are_done(self, harness: ReaderHarness, cloud: MineruCloud):
         cloud.result = lambda tag, content: zips.pages("One.", "Two.")
         await harness.read(cloud, making.pages_of("one", "two"))
-        order = list(dict.fromkeys(told for told in harness.desk.told if told != (0, 1)))  # before they are counted
+        order = list(dict.fromkeys(told for told in harness.context.told if told != (0, 1)))  # before they are counted
         assert order == [(0, 2), (1, 2), (2, 2)]
 
     async def test_is_asked_for_with_what_is_set(self, harness: ReaderHarness, cloud: MineruCloud):
@@ -210,9 +210,9 @@ class TestALongDocument:
         cloud.result = lambda tag, content: zips.pages("One.", "Two.")
         cloud.steps_of["part-0002"] = [Step(state="running", done=1, of=2)] * 6 + [Step(state="done")]
         await harness.read(cloud, making.pages_of(*"abcd"), max_pages=2)
-        assert (3, 4) in harness.desk.told
-        assert harness.desk.told == sorted(harness.desk.told)
-        assert harness.desk.told[-1] == (4, 4)
+        assert (3, 4) in harness.context.told
+        assert harness.context.told == sorted(harness.context.told)
+        assert harness.context.told[-1] == (4, 4)
 
 
 async def test_the_identity_of_a_reading_excludes_the_token(harness: ReaderHarness, cloud: MineruCloud):

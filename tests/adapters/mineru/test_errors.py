@@ -158,7 +158,7 @@ class TestABusinessErrorInAGoodAnswer:
             await harness.read(cloud, PAPER)
         cloud.steps = [Step(state="done")]
         reading = await harness.read(cloud, PAPER)
-        assert reading.provider_task_id == harness.desk.remembered[-1]
+        assert reading.provider_task_id == harness.context.remembered[-1]
         assert cloud.count(SUBMIT) == 2
 
 
@@ -180,7 +180,7 @@ class TestTheConnection:
         cloud.say(LOOK, Said(status=429, json={}, headers={"Retry-After": "1"}))
         reading = asyncio.create_task(harness.read(cloud, PAPER))
         await cloud.until(LOOK)
-        await harness.desk.until_told(more=5)
+        await harness.context.until_told(more=5)
         assert cloud.count(LOOK) == 1
         assert (await reading).page_count == 1
 
@@ -277,9 +277,9 @@ class TestAJob:
         reading = asyncio.create_task(harness.read(cloud, PAPER))
         await cloud.until(LOOK, times=2)
         cloud.restart()
-        assert (await reading).provider_task_id == harness.desk.remembered[-1]
+        assert (await reading).provider_task_id == harness.context.remembered[-1]
         assert cloud.count(SUBMIT) == 2
-        assert len(set(harness.desk.remembered)) == 2
+        assert len(set(harness.context.remembered)) == 2
 
     async def test_that_is_forgotten_every_time_ends_the_attempt(self, harness: ReaderHarness, cloud: MineruCloud):
         cloud.say(LOOK, business(-60012), business(-60011))
@@ -324,7 +324,7 @@ class TestAResult:
         cloud.gate.clear()
         reading = asyncio.create_task(harness.read(cloud, PAPER))
         await cloud.until("GET /far")
-        await harness.desk.until_told(more=3)
+        await harness.context.until_told(more=3)
         cloud.gate.set()
         assert (await reading).page_count == 1
 

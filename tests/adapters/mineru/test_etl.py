@@ -8,8 +8,9 @@ import pytest
 
 from penstock.adapters.mineru.config import MineruConfig
 from penstock.adapters.mineru.reader import MineruReader
+from penstock.etl.api import actions
 from penstock.etl.domain import EtlTask, Status
-from penstock.etl.submit import NewTask, submit
+from penstock.etl.submit import NewTask
 from penstock.kernel.clock import ManualClock, SystemClock
 from penstock.kernel.sandbox.call import Sandbox
 from tests.adapters.mineru import zips
@@ -50,7 +51,7 @@ async def harness(profile: EtlProfile, clock: ManualClock, cloud: MineruCloud) -
 async def submitted(harness: EtlHarness) -> EtlTask:
     key = "users/5/raw/3/paper.pdf"
     await harness.deps.blobs.put(key, making.pages_of("one", "two"))
-    return await submit(harness.deps, ANNA, NewTask(project_id=3, filename="paper.pdf"))
+    return await actions.submit_task(harness.deps, ANNA, NewTask(project_id=3, filename="paper.pdf"))
 
 
 async def test_a_task_is_completed_and_says_who_has_read_it(harness: EtlHarness, cloud: MineruCloud):

@@ -7,7 +7,7 @@ import pytest
 from penstock.adapters.mineru.errors import MineruUnavailable
 from penstock.documents.errors import DocumentUnreadable
 from tests.adapters.mineru import zips
-from tests.adapters.mineru.harness import NotingDesk, ReaderHarness
+from tests.adapters.mineru.harness import ReaderHarness, RecordingContext
 from tests.documents import pdf_files as making
 from tests.fakes.mineru_server import MineruApi, MineruCloud, Said, Step
 
@@ -18,7 +18,7 @@ SUBMIT = "POST /api/v4/file-urls/batch"
 PAPER = making.pages_of("one", "two", "three")
 
 
-class DeskThatStopsAt(NotingDesk):
+class ContextThatStopsAt(RecordingContext):
     """Cancels the task when so many pages are done."""
 
     def __init__(self, done: int) -> None:
@@ -57,7 +57,7 @@ class TestAWorkerThatDies:
         assert reading.provider_task_id == "batch-1"
         assert cloud.count(SUBMIT) == 1
         assert cloud.count("PUT") == 1
-        assert harness.desk.remembered == ["batch-1"]
+        assert harness.context.remembered == ["batch-1"]
         assert harness.left_over() == []
 
     async def test_while_it_uploads_is_followed_by_one_that_uploads_the_rest(
@@ -79,9 +79,9 @@ class TestAWorkerThatDies:
         self, harness: ReaderHarness, cloud: MineruCloud
     ):
         await cancelled_when(harness, cloud, LOOK)
-        harness.desk = NotingDesk()
+        harness.context = RecordingContext()
         await harness.read(cloud, PAPER)
-        assert harness.desk.remembered == ["batch-1"]
+        assert harness.context.remembered == ["batch-1"]
         assert cloud.count(SUBMIT) == 1
 
     async def test_after_some_parts_is_followed_by_one_that_fetches_the_others(
@@ -89,11 +89,11 @@ class TestAWorkerThatDies:
     ):
         cloud.steps = [Step(state="done")]
         cloud.steps_of["part-0003"] = [Step(state="running", done=0, of=1)]
-        harness.desk = DeskThatStopsAt(2)
+        harness.context = ContextThatStopsAt(2)
         with pytest.raises(asyncio.CancelledError):
             await harness.read(cloud, PAPER, max_pages=1)
         cloud.steps_of.clear()
-        harness.desk = NotingDesk(provider_task_id="batch-1")
+        harness.context = RecordingContext(provider_task_id="batch-1")
         reading = await harness.read(cloud, PAPER, max_pages=1)
         assert reading.page_count == 3
         assert [call.path for call in cloud.heard("GET /far")] == ["/far/2.zip", "/far/3.zip", "/far/4.zip"]
@@ -110,10 +110,10 @@ class TestAWorkerThatDies:
 
 class TestWhatIsNotGoneOnWith:
     async def test_an_id_that_some_other_provider_was_given(self, harness: ReaderHarness, cloud: MineruCloud):
-        harness.desk.provider_task_id = "local-0123456789abcdef"
+        harness.context.provider_task_id = "local-0123456789abcdef"
         await harness.read(cloud, PAPER)
         assert cloud.count(SUBMIT) == 1
-        assert harness.desk.provider_task_id == "batch-1"
+        assert harness.context.provider_task_id == "batch-1"
 
     async def test_a_job_of_another_server(self, harness: ReaderHarness, cloud: MineruCloud):
         await cancelled_when(harness, cloud, LOOK)
@@ -139,7 +139,7 @@ class TestWhatIsNotGoneOnWith:
         late = asyncio.create_task(harness.read(cloud, PAPER))
         await cloud.until(LOOK)
         cloud.say(SUBMIT, Said(status=503, body=b""))
-        paper = f"{harness.desk.folder}mineru/job.json"
+        paper = f"{harness.context.folder}mineru/job.json"
         kept = await harness.blobs.get(paper)
         await harness.blobs.put(paper, kept.replace(b"batch-1", b"batch-9"))
         cloud.restart()
@@ -149,13 +149,13 @@ class TestWhatIsNotGoneOnWith:
 
     async def test_the_folder_of_an_earlier_run(self, harness: ReaderHarness, cloud: MineruCloud):
         await cancelled_when(harness, cloud, LOOK)
-        harness.desk = NotingDesk(folder="users/7/etl_artifacts/1/1/pages/2/", provider_task_id="batch-1")
+        harness.context = RecordingContext(folder="users/7/etl_artifacts/1/1/pages/2/", provider_task_id="batch-1")
         await harness.read(cloud, PAPER)
         assert cloud.count(SUBMIT) == 2
 
     async def test_stored_files_that_cannot_be_parsed(self, harness: ReaderHarness, cloud: MineruCloud):
         await cancelled_when(harness, cloud, LOOK)
-        await harness.blobs.put(f"{harness.desk.folder}mineru/job.json", b'{"id": ')
+        await harness.blobs.put(f"{harness.context.folder}mineru/job.json", b'{"id": ')
         await harness.read(cloud, PAPER)
         assert cloud.count(SUBMIT) == 2
 

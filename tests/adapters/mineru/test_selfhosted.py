@@ -42,7 +42,7 @@ class TestADocument:
             "return_content_list": "true",
         }
         assert reading.provider_task_id == "5f0c-1"
-        assert harness.desk.remembered == ["5f0c-1"]
+        assert harness.context.remembered == ["5f0c-1"]
         assert reading.metadata["provider"] == "mineru"
         assert reading.metadata["protocol"] == "selfhosted"
 
@@ -165,7 +165,7 @@ class TestAServerWithoutJobs:
             server.gate.clear()
             reading = asyncio.create_task(harness.read(server, PAPER))
             await server.until("POST /file_parse")
-            await harness.desk.until_told(more=3)
+            await harness.context.until_told(more=3)
             server.gate.set()
             await reading
 

@@ -57,7 +57,7 @@ def preprocess_both_ways() -> Preprocessed:
 
 
 async def test_the_models_get_the_values_of_the_engine_s_own_preprocessing_but_contiguous(fast: Sandbox):
-    answer = await fast.run(preprocess_both_ways, limits=ReaderLimits().seeing(0))
+    answer = await fast.run(preprocess_both_ways, limits=ReaderLimits().recognizing(0))
     assert isinstance(answer, Preprocessed)
     assert answer.difference < 1e-5
     assert (answer.is_contiguous, answer.was_contiguous) == (True, False)
@@ -68,7 +68,7 @@ async def read_scan(engine: Sandbox, name: str, profile: str) -> Page:
 
 
 async def read(engine: Sandbox, file: Path, profile: str) -> Page:
-    answer = await engine.run(read_image_page, 1, MAX_PIXELS, profile, file=file, limits=ReaderLimits().seeing(0))
+    answer = await engine.run(read_image_page, 1, MAX_PIXELS, profile, file=file, limits=ReaderLimits().recognizing(0))
     assert isinstance(answer, RecognizedPage)
     return answer.page
 

@@ -31,7 +31,7 @@ class TestPages:
 
     def test_that_may_look_different_from_their_text_are_suspects(self):
         pdf = pdf_files.scan_of(["one"], ["two"])
-        assert look(pdf) == PdfSurvey(pages=2, suspects=(1, 2))
+        assert look(pdf) == PdfSurvey(pages=2, suspects=(1, 2), scanned=(1, 2))
 
 
 class TestAPassword:

@@ -1,6 +1,7 @@
 """The text layer of a PDF: its markdown and boxes, and when it is not trusted."""
 
 import io
+from pathlib import Path
 
 import pytest
 
@@ -153,3 +154,24 @@ class TestALayerIsTrusted:
         assert page_of(pdf_files.pages_of("Yes.")).spans == (
             Span(text="Yes.", box=page_of(pdf_files.pages_of("Yes.")).spans[0].box),
         )
+
+
+class TestAFileWithAName:
+    def test_in_pdf_is_opened_by_it_and_read_like_its_content(self, tmp_path: Path):
+        pdf = pdf_files.pages_of("This is page one", "This is page two", "This is page three")
+        (tmp_path / "a.pdf").write_bytes(pdf)
+        with (tmp_path / "a.pdf").open("rb") as file:
+            assert read_text_layers(file, 1, 2, [2]) == read_text_layers(io.BytesIO(pdf), 1, 2, [2])
+            assert file.tell() == 0
+
+    def test_is_read_as_a_whole_if_it_is_called_otherwise(self, tmp_path: Path):
+        (tmp_path / "a.part").write_bytes(pdf_files.report())
+        with (tmp_path / "a.part").open("rb") as file:
+            assert isinstance(read_text_layers(file, 1, 1, []), TextLayers)
+
+    def test_with_bytes_before_its_header_can_be_read(self, tmp_path: Path):
+        (tmp_path / "a.pdf").write_bytes(b"bytes of a mail gateway\n" + pdf_files.report())
+        with (tmp_path / "a.pdf").open("rb") as file:
+            layers = read_text_layers(file, 1, 1, [])
+        assert isinstance(layers, TextLayers)
+        assert layers.layers[0].page is not None

@@ -51,22 +51,32 @@ class ServedApp:
     raises: Callable[[], None] = lambda: None
 
 
-@pytest.fixture
-def served() -> ServedApp:
-    """The app behind the middleware."""
-    made = ServedApp(app=FastAPI(redirect_slashes=False), log=RequestLog(ManualClock(datetime(2026, 1, 1, tzinfo=UTC))))
-    index = RouteIndex(_routes(made).routes)
+def new_app() -> ServedApp:
+    """An app without routes."""
+    return ServedApp(app=FastAPI(redirect_slashes=False), log=RequestLog(ManualClock(datetime(2026, 1, 1, tzinfo=UTC))))
+
+
+def add_routes(made: ServedApp, router: APIRouter, *, max_bytes: int = MAX_BYTES) -> ServedApp:
+    """The app with these routes behind the middleware."""
+    index = RouteIndex(router.routes)
     made.app.router.routes[:] = [index]
     install_error_handlers(made.app)
     made.app.add_middleware(
         RequestMiddleware,
-        body_limits=BodyLimits(max_bytes=MAX_BYTES, seconds=BODY_SECONDS, exempt=("/uploads/",)),
+        body_limits=BodyLimits(max_bytes=max_bytes, seconds=BODY_SECONDS, exempt=("/uploads/",)),
         traffic=made.traffic,
         request_log=made.log,
         in_flight=made.in_flight,
         has_head_route=lambda path: index.has("HEAD", path),
     )
     return made
+
+
+@pytest.fixture
+def served() -> ServedApp:
+    """The app behind the middleware."""
+    made = new_app()
+    return add_routes(made, _routes(made))
 
 
 @pytest.fixture

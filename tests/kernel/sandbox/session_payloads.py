@@ -25,6 +25,11 @@ def first_byte(file: BinaryIO) -> bytes:
     return file.read(1)
 
 
+def read_by_name(file: BinaryIO, others: list[str]) -> dict[str, str]:
+    """Open the file by its name, and others."""
+    return payloads.read_files([file.name, *others])
+
+
 def close_it(file: BinaryIO) -> bool:
     file.close()
     return True

@@ -66,6 +66,15 @@ class TestOneChild:
         assert await session.run(session_payloads.close_it, limits=LIMITS)
         assert await session.run(session_payloads.first_byte, limits=LIMITS) == b"f"
 
+    async def test_can_open_the_file_by_its_name_and_none_beside_it(
+        self, sandbox: Sandbox, session: SandboxSession, file: Path
+    ):
+        other = file.with_name("other")
+        other.write_bytes(b"secret")
+        expected = {str(file): "done: 14", str(other): "PermissionError"}
+        assert await session.run(session_payloads.read_by_name, [str(other)], limits=LIMITS) == expected
+        assert await sandbox.run(session_payloads.read_by_name, [str(other)], file=file, limits=LIMITS) == expected
+
     async def test_is_replaced_after_many_calls(self, session: SandboxSession):
         seen = [await who(session) for _ in range(2 * MAX_CALLS)]
         assert seen == [seen[0]] * MAX_CALLS + [seen[-1]] * MAX_CALLS

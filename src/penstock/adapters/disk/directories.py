@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from penstock.kernel.blobs import BlobNotFound
+from penstock.kernel.private_folder import FOLDER_MODE
 
-INCOMING, OBJECTS = "incoming", "objects"
-DIRECTORY_MODE = 0o770  # before the umask; documents are not for other users
+INCOMING, OBJECTS, STAGED = "incoming", "objects", "staged"
 MISSING_ERRNOS = {
     errno.ENOENT,
     errno.ENOTDIR,
@@ -48,7 +48,7 @@ def open_or_create_subdirectory(name: str, directory: int) -> int:
         return open_subdirectory(name, directory)
     except FileNotFoundError:
         with suppress(FileExistsError):
-            os.mkdir(name, DIRECTORY_MODE, dir_fd=directory)
+            os.mkdir(name, FOLDER_MODE, dir_fd=directory)
         os.fsync(directory)
         return open_subdirectory(name, directory)
 

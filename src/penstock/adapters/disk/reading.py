@@ -37,7 +37,9 @@ def stat_of(root: Path, key: str) -> BlobStat:
 
 def to_blob_stat(key: str, found: os.stat_result) -> BlobStat:
     """Convert a stat result to a `BlobStat`."""
-    return BlobStat(key=key, size_bytes=found.st_size, modified_at=datetime.fromtimestamp(found.st_mtime, tz=UTC))
+    modified_at = datetime.fromtimestamp(found.st_mtime, tz=UTC)
+    etag = f"{found.st_ino:x}-{found.st_mtime_ns:x}"  # clocks of file systems tick in milliseconds
+    return BlobStat(key=key, size_bytes=found.st_size, modified_at=modified_at, etag=etag)
 
 
 class ObjectStream:

@@ -1,6 +1,7 @@
 """Write objects atomically: to a temporary file, fsync, then rename (put) or link (create) to the final name.
 
-An aborted write or a full disk leaves no partial object.
+An aborted write or a full disk leaves no partial object. The local store of obstore does not fsync: an object that the
+database refers to could be incomplete after a power failure.
 """
 
 import errno
@@ -13,7 +14,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from penstock.adapters.disk.directories import (
-    DIRECTORY_MODE,
     INCOMING,
     MISSING_ERRNOS,
     missing_as_not_found,
@@ -24,9 +24,12 @@ from penstock.adapters.disk.directories import (
 )
 from penstock.adapters.disk.reading import object_at, read, to_blob_stat
 from penstock.kernel.blobs import BlobExists, BlobNotFound, BlobReceipt, BlobStat
+from penstock.kernel.private_folder import make_private_folder
 
 PIECE_BYTES = 1024 * 1024  # larger writes are no faster, and a cancelled put waits for one of them
 PUBLISH_TRIES = 100  # a try fails when a concurrent delete removes the directory; this many in a row mean a real fault
+CHECK_BYTES = 256 * 1024  # a store with less space than this is full for most documents
+OPENED_SECONDS = 7 * 24 * 3600  # how much longer an opened file, whose name has a suffix, may be in use than written
 FILE_MODE = 0o660  # before the umask, as for directories
 CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 NO_HARDLINK_ERRNOS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
@@ -66,13 +69,13 @@ class TempFile:
             self._size_bytes += written
             view = view[written:]
 
-    def finish(self, rest: bytes, publish: Publish) -> BlobReceipt:
+    def finish(self, rest: bytes, publish_by: Publish) -> BlobReceipt:
         """Append the last piece, fsync and publish."""
         self.write(rest)
         assert self._file is not None
         os.fsync(self._file)
         self._stop_if_aborted()
-        _publish(self._root, self._name, self.key, publish)
+        publish(self._root, self._name, self.key, publish_by)
         self.discard()
         return BlobReceipt(key=self.key, size_bytes=self._size_bytes, sha256=self._sha256.hexdigest())
 
@@ -81,7 +84,7 @@ class TempFile:
         if self._file is None:
             return
         file, self._file = self._file, None
-        _remove_temp_file(self._root, self._name)
+        remove_temp_file(self._root, self._name)
         with suppress(OSError):  # already synced, or discarded
             os.close(file)
 
@@ -110,6 +113,17 @@ def copy(root: Path, source: str, target: str) -> BlobStat:
         return _copy_bytes(root, source, target)
 
 
+def link_file(root: Path, key: str, name: str) -> Path | None:
+    """Give the file of an object a second name in incoming/; None where the file system has no hard links."""
+    try:
+        _link_to_temp_file(root, key, name)
+    except OSError as error:
+        if error.errno not in NO_HARDLINK_ERRNOS:
+            raise
+        return None
+    return root / INCOMING / name
+
+
 def delete(root: Path, key: str) -> None:
     """Remove an object and the directories this leaves empty."""
     directories, name = object_path(key)
@@ -123,10 +137,10 @@ def delete(root: Path, key: str) -> None:
 
 
 def check_writable(root: Path) -> None:
-    """Write and remove a small temporary file: fails in the same way as a put."""
+    """Write and remove a temporary file: fails in the same way as a put."""
     temp_file = TempFile(root, INCOMING)
     try:
-        temp_file.write(b"?")
+        temp_file.write(bytes(CHECK_BYTES))
     finally:
         temp_file.discard()
 
@@ -143,23 +157,24 @@ def sweep(root: Path, before: float) -> int:
 
 
 def _create_temp_file(root: Path, name: str) -> int:
-    root.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
+    make_private_folder(root)
     with open_directory(root, [INCOMING], open_or_create_subdirectory) as incoming:
         return os.open(name, CREATE_FLAGS, FILE_MODE, dir_fd=incoming)
 
 
-def _remove_temp_file(root: Path, name: str) -> None:
+def remove_temp_file(root: Path, name: str) -> None:
     # `sweep` removes a leftover file later; the error that may have led here matters more.
     with suppress(OSError), open_directory(root, [INCOMING], open_subdirectory) as incoming:
         os.unlink(name, dir_fd=incoming)
 
 
-def _publish(root: Path, temp_file: str, key: str, publish: Publish) -> None:
+def publish(root: Path, temp_file: str, key: str, publish_by: Publish, *, source: str = INCOMING) -> None:
+    """Give a file of the directory `source` its object name."""
     tries_left = PUBLISH_TRIES
     while True:
         tries_left -= 1
         try:
-            _publish_once(root, temp_file, key, publish)
+            _publish_once(root, temp_file, key, publish_by, source)
             return
         except FileExistsError as error:
             raise BlobExists(key=key) from error
@@ -168,13 +183,13 @@ def _publish(root: Path, temp_file: str, key: str, publish: Publish) -> None:
                 raise
 
 
-def _publish_once(root: Path, temp_file: str, key: str, publish: Publish) -> None:
+def _publish_once(root: Path, temp_file: str, key: str, publish_by: Publish, source: str) -> None:
     directories, name = object_path(key)
     with (
-        open_directory(root, [INCOMING], open_subdirectory) as incoming,
+        open_directory(root, [source], open_subdirectory) as folder,
         open_directory(root, directories, open_or_create_subdirectory) as directory,
     ):
-        publish(temp_file, incoming, name, directory)
+        publish_by(temp_file, folder, name, directory)
         os.fsync(directory)
 
 
@@ -183,9 +198,9 @@ def _copy_by_link(root: Path, source: str, target: str) -> BlobStat:
     temp_file = secrets.token_hex(16)
     try:
         found = _link_to_temp_file(root, source, temp_file)
-        _publish(root, temp_file, target, replace)
+        publish(root, temp_file, target, replace)
     finally:
-        _remove_temp_file(root, temp_file)  # renaming between two names of one file is a no-op and leaves both
+        remove_temp_file(root, temp_file)  # renaming between two names of one file is a no-op and leaves both
     return to_blob_stat(target, found)
 
 
@@ -229,7 +244,8 @@ def _remove_if_empty(root: Path, directories: list[str]) -> bool:
 def _remove_if_stale(entry: os.DirEntry[str], incoming: int, before: float) -> bool:
     """Judged by ctime, not mtime: the content of a copy in progress is old."""
     with suppress(FileNotFoundError):
-        if entry.is_file(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_ctime < before:
+        newest = before - OPENED_SECONDS if "." in entry.name else before
+        if entry.is_file(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_ctime < newest:
             os.unlink(entry.name, dir_fd=incoming)
             return True
     return False

@@ -15,7 +15,13 @@ from penstock.adapters.llm.errors import LlmErrorResponse, read_error_response
 from penstock.adapters.llm.http import LlmHttp
 from penstock.adapters.llm.metrics import LlmMetrics
 from penstock.adapters.llm.rate_limit import CallRateLimiter
-from penstock.adapters.llm.response_modes import CapabilityCache, mode_of, rejects_schema, request_body
+from penstock.adapters.llm.response_modes import (
+    capability_cache,
+    default_capabilities,
+    mode_of,
+    rejects_schema,
+    request_body,
+)
 from penstock.adapters.llm.servers import DEFAULT, ChatConfig, ModelServer
 from penstock.documents.chat_model import (
     AnswerTruncated,
@@ -64,7 +70,7 @@ class ChatCompletions:
         self._config = config
         self._clock = clock
         self._endpoints = {one.name: _endpoint(one, config, limits, clock) for one in servers}
-        self._capabilities = CapabilityCache(config.response_mode)
+        self._capabilities = capability_cache(clock)
         self._slots = asyncio.Semaphore(config.concurrency)
         self._http = LlmHttp(seconds=config.timeout)
 
@@ -74,7 +80,7 @@ class ChatCompletions:
         return [endpoint.breaker for endpoint in self._endpoints.values()]
 
     def identity(self, which: ModelChoice) -> JsonObject:
-        """What an answer depends on besides the question. The base URL counts: another server is another model."""
+        """What an answer depends on besides the request. The base URL counts: another server is another model."""
         endpoint, model = self._choose(which)
         given = which.temperature
         return {
@@ -84,14 +90,15 @@ class ChatCompletions:
             "temperature": self._config.temperature if given is None else given,
         }
 
-    async def ask(self, question: ChatRequest) -> ChatReply:
+    async def complete(self, request: ChatRequest) -> ChatReply:
         """Ask once; returns complete answers only."""
-        endpoint, model = self._choose(question.which)
+        endpoint, model = self._choose(request.which)
         address = endpoint.server.base_url
-        known = capabilities = self._capabilities.get(address, model, now=self._clock.now())
+        cached = self._capabilities.find((address, model))
+        known = capabilities = cached.value if cached else default_capabilities(self._config.response_mode)
         reusable = True
         while True:
-            body = request_body(question, model, capabilities, self._config)
+            body = request_body(request, model, capabilities, self._config)
             outcome, seconds = await self._call(endpoint, body)
             if isinstance(outcome, Completion):
                 break
@@ -101,7 +108,7 @@ class ChatCompletions:
             self.metrics.count_call(endpoint.server.name, STEPPED_DOWN, seconds)
             capabilities, reusable = changed, reusable and not rejects_schema(outcome)
         if reusable and capabilities != known:  # only after a success: a call that fails in every mode proves nothing
-            self._capabilities.put(address, model, capabilities, now=self._clock.now())
+            self._capabilities.put((address, model), capabilities)
         return self._reply(endpoint, model, body, outcome, seconds)
 
     async def close(self) -> None:

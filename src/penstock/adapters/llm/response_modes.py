@@ -6,12 +6,14 @@ that an upgraded server is discovered.
 """
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Literal
 
 from penstock.adapters.llm.errors import LlmErrorResponse
 from penstock.adapters.llm.servers import ChatConfig, FirstMode
 from penstock.documents.chat_model import ChatMessage, ChatRequest, ResponseMode
+from penstock.kernel.cache import Cache
+from penstock.kernel.clock import Clock
 from penstock.kernel.json_object import JsonObject
 
 RESPONSE_MODES: tuple[ResponseMode, ...] = ("json_schema_strict", "json_schema", "json_object", "plain")
@@ -40,11 +42,11 @@ class Capabilities:
     takes_temperature: bool = True
     tokens_field: TokensField = "max_tokens"
 
-    def mode_for(self, question: ChatRequest) -> ResponseMode:
-        """The strictest mode for this question."""
-        if question.schema is None:
+    def mode_for(self, request: ChatRequest) -> ResponseMode:
+        """The strictest mode for this request."""
+        if request.schema is None:
             return "plain"
-        if self.mode == "json_schema_strict" and question.strict_schema is None:
+        if self.mode == "json_schema_strict" and request.strict_schema is None:
             return "json_schema"
         return self.mode
 
@@ -76,33 +78,23 @@ def rejects_schema(error: LlmErrorResponse) -> bool:
     return any(words in error.text for words in SCHEMA_ERRORS)
 
 
-class CapabilityCache:
-    """Known capabilities by server and model; bounded, with a time to live."""
-
-    def __init__(self, first: FirstMode) -> None:
-        self._default = Capabilities(mode=RESPONSE_MODES[0] if first == "auto" else first)
-        self._known: dict[tuple[str, str], tuple[Capabilities, datetime]] = {}
-
-    def get(self, base_url: str, model: str, *, now: datetime) -> Capabilities:
-        """The cached capabilities, or the defaults."""
-        capabilities, until = self._known.get((base_url, model), (self._default, now))
-        return capabilities if now < until else self._default
-
-    def put(self, base_url: str, model: str, capabilities: Capabilities, *, now: datetime) -> None:
-        """Cache what a server accepted."""
-        self._known.pop((base_url, model), None)
-        while len(self._known) >= MAX_CACHED:
-            del self._known[next(iter(self._known))]
-        self._known[base_url, model] = (capabilities, now + CACHE_TTL)
+def capability_cache(clock: Clock) -> Cache[tuple[str, str], Capabilities]:
+    """A cache of what servers accepted, by base URL and model."""
+    return Cache(clock, max_entries=MAX_CACHED, ttl=CACHE_TTL)
 
 
-def request_body(question: ChatRequest, model: str, capabilities: Capabilities, config: ChatConfig) -> JsonObject:
+def default_capabilities(first: FirstMode) -> Capabilities:
+    """The capabilities to try first."""
+    return Capabilities(mode=RESPONSE_MODES[0] if first == "auto" else first)
+
+
+def request_body(request: ChatRequest, model: str, capabilities: Capabilities, config: ChatConfig) -> JsonObject:
     """The JSON body of a request."""
-    mode = capabilities.mode_for(question)
-    messages = _with_json_instruction(question.messages) if mode == "json_object" else question.messages
+    mode = capabilities.mode_for(request)
+    messages = _with_json_instruction(request.messages) if mode == "json_object" else request.messages
     body: JsonObject = {"model": model, "messages": [{"role": turn.role, "content": turn.text} for turn in messages]}
     if capabilities.takes_temperature:
-        given = question.which.temperature
+        given = request.which.temperature
         body["temperature"] = config.temperature if given is None else given
     if config.max_tokens:
         body[capabilities.tokens_field] = config.max_tokens
@@ -113,7 +105,7 @@ def request_body(question: ChatRequest, model: str, capabilities: Capabilities, 
         schema = {
             "name": SCHEMA_NAME,
             "strict": strict,
-            "schema": question.strict_schema if strict else question.schema,
+            "schema": request.strict_schema if strict else request.schema,
         }
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
     return body

@@ -1,28 +1,25 @@
-"""The provider: detect the format, read the pages, store the result."""
+"""The page reader opens documents; the provider reads their stretches in order and stores the result."""
 
 import asyncio
 import hashlib
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
 
 from penstock import __version__
-from penstock.adapters.local_reader.book import Glasses, OpenDocument, PageBatch
-from penstock.adapters.local_reader.bounds import ReaderLimits
-from penstock.adapters.local_reader.papers import Papers
-from penstock.adapters.local_reader.pdfs import read_pdf
-from penstock.documents.blob_files import local_copy
-from penstock.documents.errors import DocumentEmpty, DocumentTooLarge
-from penstock.documents.kinds import IMAGES, Kind
-from penstock.documents.ocr import engine, page_images
+from penstock.adapters.local_reader.artifacts import ReadingArtifacts
+from penstock.adapters.local_reader.document import OpenDocument, ReaderSession
+from penstock.adapters.local_reader.limits import ReaderLimits
+from penstock.documents.blob_files import local_file
 from penstock.documents.ocr.engine import load_engine, model_files
-from penstock.documents.ocr.provider import Desk, Reading, Source
+from penstock.documents.ocr.provider import Reading, Source, StageContext, check_size
+from penstock.documents.page_reader import PageBatch, Stretch
 from penstock.documents.pages import Origin
 from penstock.documents.pdf.text_layer import load_parser
-from penstock.documents.text.document import detect_file_kind, read_batches
+from penstock.documents.text.document import detect_file_kind
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.json_object import JsonObject
 from penstock.kernel.sandbox.call import Sandbox, Warmup
@@ -43,21 +40,21 @@ ENGINE = ("penstock.documents.ocr.engine", "pypdfium2", "PIL.Image", "PIL.ImageO
 FONTS = (Path("/usr/share/fonts"), Path("/usr/local/share/fonts"))
 
 
-def parser_sandbox(*, most_children: int = 4) -> Sandbox:
+def parser_sandbox(*, max_children: int = 4) -> Sandbox:
     """The sandbox for parsers; one of them runs an event loop, which needs a socket pair."""
     return Sandbox(
-        preload=PARSERS, warmup=Warmup(function=load_parser), allow_socketpair=True, max_children=most_children
+        preload=PARSERS, warmup=Warmup(function=load_parser), allow_socketpair=True, max_children=max_children
     )
 
 
-def engine_sandbox(profile: str, *, most_children: int = 1) -> Sandbox:
+def engine_sandbox(profile: str, *, max_children: int = 1) -> Sandbox:
     """The sandbox for OCR; each document runs in a fork of a process that has the engine loaded."""
     warmup = Warmup(function=load_engine, arguments=(profile,))
-    return Sandbox(preload=ENGINE, readable=FONTS, warmup=warmup, max_children=most_children)
+    return Sandbox(preload=ENGINE, readable=FONTS, warmup=warmup, max_children=max_children)
 
 
 class LocalReader:
-    """The OCR provider `local`."""
+    """The page reader, and the OCR provider `local`."""
 
     name = "local"
 
@@ -80,37 +77,32 @@ class LocalReader:
         options = {"profile": self._profile, "max_page_pixels": self._limits.max_page_pixels}
         return {"reader": self.name, "versions": self._versions, **options}
 
-    async def read(self, source: Source, desk: Desk) -> Reading:
-        """Read a document, resuming an earlier attempt."""
-        papers = Papers(self._blobs, desk.folder, self._scratch)
-        if (done := await papers.find_reading()) is not None:
+    async def read(self, source: Source, context: StageContext) -> Reading:
+        """Read all stretches of a document in order, resuming an earlier attempt."""
+        artifacts = ReadingArtifacts(self._blobs, context.folder, self._scratch)
+        if (done := await artifacts.find_reading()) is not None:
             return done
-        self._check_size(source)
-        await papers.look_for_pages()
         began = time.perf_counter()
-        async with self._opened(source, papers) as book, papers.bound() as binding:
+        async with self.open(source) as document, artifacts.result_files() as files:
+            await artifacts.list_pages()
+            survey = await document.survey()
             origins: Counter[Origin] = Counter()
-            async for batch in _batches(book):
-                await asyncio.to_thread(binding.add, batch.pages)
-                origins.update(page.origin for page in batch.pages)
-                await desk.progress(origins.total(), batch.of)
-            reading = self._reading(source, desk, papers, origins)
+            for stretch in survey.stretches:
+                async for batch in _read_or_resume(document, stretch, artifacts):
+                    await asyncio.to_thread(files.add, batch.pages)
+                    origins.update(page.origin for page in batch.pages)
+                    await context.progress(origins.total(), survey.page_count or batch.at_least)
+            reading = self._reading(source, context, artifacts, origins)
             reading.metadata["seconds"] = round(time.perf_counter() - began, 3)
-            await papers.finish(binding, reading)
+            await artifacts.finish(files, reading)
         return reading
 
-    def _check_size(self, source: Source) -> None:
-        if not source.size_bytes:
-            raise DocumentEmpty(filename=source.filename)
-        most = self._limits.max_file_bytes
-        if source.size_bytes > most:
-            reason = f"it has {source.size_bytes} bytes, and {most} may be read (ETL_MAX_FILE_BYTES)"
-            raise DocumentTooLarge(filename=source.filename, reason=reason)
-
     @asynccontextmanager
-    async def _opened(self, source: Source, papers: Papers) -> AsyncIterator[OpenDocument]:
+    async def open(self, source: Source) -> AsyncIterator[OpenDocument]:
+        """Open a document for the length of a block: its survey and its pages share one local file."""
+        check_size(source, max_bytes=self._limits.max_file_bytes)
         async with (
-            local_copy(self._blobs, source.key, self._scratch) as path,
+            self._file_of(source) as path,
             self._parsers.session(path) as parsers,
             self._engine.session(path) as engine,
         ):
@@ -119,15 +111,21 @@ class LocalReader:
                 filename=source.filename,
                 size_bytes=source.size_bytes,
                 kind=await detect_file_kind(parsers, source.filename, limits=limits),
-                papers=papers,
-                glasses=Glasses(parsers=parsers, engine=engine, profile=self._profile, limits=self._limits),
+                session=ReaderSession(parsers=parsers, engine=engine, profile=self._profile, limits=self._limits),
             )
 
-    def _reading(self, source: Source, desk: Desk, papers: Papers, origins: Counter[Origin]) -> Reading:
-        name = hashlib.sha256(f"{desk.folder}\n{source.key}".encode()).hexdigest()
+    def _file_of(self, source: Source) -> AbstractAsyncContextManager[Path]:
+        if source.path is not None:
+            return nullcontext(source.path)
+        return local_file(self._blobs, source.key, self._scratch)
+
+    def _reading(
+        self, source: Source, context: StageContext, artifacts: ReadingArtifacts, origins: Counter[Origin]
+    ) -> Reading:
+        name = hashlib.sha256(f"{context.folder}\n{source.key}".encode()).hexdigest()
         return Reading(
-            markdown_key=papers.markdown_key,
-            pages_key=papers.pages_key,
+            markdown_key=artifacts.markdown_key,
+            pages_key=artifacts.pages_key,
             provider_task_id=f"{self.name}-{name[:16]}",
             page_count=origins.total(),
             metadata={
@@ -141,26 +139,24 @@ class LocalReader:
         )
 
 
-def _batches(book: OpenDocument) -> AsyncIterator[PageBatch]:
-    if book.kind is Kind.PDF:
-        return read_pdf(book)
-    return _read_image(book) if book.kind in IMAGES else _read_text_file(book)
+async def _read_or_resume(
+    document: OpenDocument, stretch: Stretch, artifacts: ReadingArtifacts
+) -> AsyncIterator[PageBatch]:
+    """The pages of a stretch in order, its OCR pages from their checkpoints where there are some."""
+    if stretch.origin == "ocr":
+        yield await _recognize_or_resume(document, stretch, artifacts)
+        return
+    async for batch in document.read(stretch):
+        if batch.pages or not batch.ocr:
+            yield batch
+        for page in batch.ocr:
+            yield await _recognize_or_resume(document, page, artifacts)
 
 
-async def _read_image(book: OpenDocument) -> AsyncIterator[PageBatch]:
-    """All frames in order. They are counted, and possibly refused, before one is decoded."""
-    limits = book.glasses.limits
-    frames = await book.parse_whole(page_images.count_image_pages, limits.max_page_pixels, limits.max_pages)
-    for number in range(1, frames.pages + 1):
-        yield PageBatch(pages=(await book.see(engine.read_image_page, number),), of=frames.pages)
-
-
-async def _read_text_file(book: OpenDocument) -> AsyncIterator[PageBatch]:
-    """All pages in order. Their number is known only with the last part."""
-    bounds, parsers = book.glasses.limits, book.glasses.parsers
-    limits = bounds.parsing(book.size_bytes)
-    parts = read_batches(parsers, book.kind, book.filename, max_pages=bounds.max_pages, limits=limits)
-    async for part in parts:
-        if part.pages:
-            last = part.pages[-1].number
-            yield PageBatch(pages=part.pages, of=last if part.following is None else last + 1)
+async def _recognize_or_resume(document: OpenDocument, page: Stretch, artifacts: ReadingArtifacts) -> PageBatch:
+    """A page by OCR, stored as a checkpoint, unless it has one from an earlier attempt."""
+    if (kept := await artifacts.find_page(page.first)) is not None:
+        return PageBatch(pages=(kept,))
+    (batch,) = [each async for each in document.read(page)]
+    await artifacts.keep(batch.pages[0])
+    return batch

@@ -18,7 +18,7 @@ class MineruConfig:
     protocol: str = "auto"
     poll_interval: float = 5.0
     timeout: float = 600.0
-    source: str = "auto"
+    source: str = "auto"  # a signed URL if the blob store can sign one (S3), else an upload (disk)
     source_url_seconds: float = 3600.0
     model_version: str = "pipeline"
     language: str = "ch"

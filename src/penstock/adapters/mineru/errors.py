@@ -76,7 +76,7 @@ class MineruFailed(Unavailable):
 
 
 class MineruStalled(Unavailable):
-    """A MinerU job has made no progress for too long. It is kept: the next attempt continues to poll it."""
+    """A MinerU job has made no progress for too long; the next attempt continues to poll it."""
 
     code = "MINERU_STALLED"
     message = "MinerU job {job} has made no progress for {seconds:g} s ({reason})."
@@ -116,7 +116,7 @@ class MineruResultBroken(Unavailable):
 
 
 class MineruResultRefused(Unavailable):
-    """A MinerU result is unsafe to unpack, or too large. Final: a retry would get the same result."""
+    """A MinerU result is unsafe to unpack, or too large; a retry would get the same one."""
 
     code = "MINERU_RESULT_REFUSED"
     message = "MinerU's result for {filename} was not unpacked: {reason}."

@@ -16,7 +16,8 @@ from typing import BinaryIO, TypeVar
 from penstock.adapters.mineru.config import MIB, MineruConfig
 from penstock.adapters.mineru.jobs import PDF, DocumentPart, SplitPlan
 from penstock.adapters.mineru.split import PartSize, cut_part, measure_part
-from penstock.documents.errors import DocumentEmpty, DocumentKindUnknown, DocumentTooLarge, DocumentUnreadable
+from penstock.documents.blob_files import temporary_file
+from penstock.documents.errors import DocumentKindUnknown, DocumentTooLarge, DocumentUnreadable
 from penstock.documents.kinds import PDF_BYTES
 from penstock.documents.ocr.provider import Source
 from penstock.documents.pdf.survey import survey_pdf
@@ -43,15 +44,6 @@ class PdfSplitter:
     sandbox: Sandbox
     config: MineruConfig
 
-    def check_size(self, source: Source) -> None:
-        """Refuse a document that is empty or too large."""
-        if not source.size_bytes:
-            raise DocumentEmpty(filename=source.filename)
-        most = self.config.max_document_bytes
-        if source.size_bytes > most:
-            reason = f"it has {source.size_bytes} bytes, and {most} may be read (ETL_MAX_FILE_BYTES)"
-            raise DocumentTooLarge(filename=source.filename, reason=reason)
-
     async def plan(self, path: Path, source: Source) -> SplitPlan:
         """The plan for a document; raises an error about the document if it cannot be submitted."""
         if not await asyncio.to_thread(_is_pdf, path, source.filename):
@@ -63,12 +55,9 @@ class PdfSplitter:
     @asynccontextmanager
     async def cut_part(self, path: Path, part: DocumentPart, source: Source, folder: Path) -> AsyncIterator[Path]:
         """A part as a temporary file."""
-        target = folder / f"{path.stem}-{part.number}.part"
-        try:
+        async with temporary_file(folder) as target:
             await self._write(path, part, source, target)
             yield target
-        finally:
-            await asyncio.to_thread(target.unlink, missing_ok=True)
 
     def _plan_other(self, source: Source) -> SplitPlan:
         ending = PurePath(source.filename.lower()).suffix

@@ -11,20 +11,20 @@ import time
 from functools import partial
 from pathlib import Path
 
-from penstock.adapters.local_reader.papers import Papers
+from penstock.adapters.local_reader.artifacts import ReadingArtifacts
+from penstock.adapters.mineru.checkpoints import JobCheckpoints
 from penstock.adapters.mineru.cloud import Cloud
 from penstock.adapters.mineru.config import MineruConfig
 from penstock.adapters.mineru.errors import MineruJobLost, MineruKeyMissing, MineruUrlUnreachable
 from penstock.adapters.mineru.heartbeat import with_heartbeat
 from penstock.adapters.mineru.http import MineruHttp
 from penstock.adapters.mineru.jobs import MineruJob
-from penstock.adapters.mineru.papers import JobPapers
 from penstock.adapters.mineru.plan import PdfSplitter
 from penstock.adapters.mineru.poll import JobPoller
 from penstock.adapters.mineru.protocol import MineruService
 from penstock.adapters.mineru.selfhosted import SelfHosted
 from penstock.adapters.mineru.session import LocalCopy, MineruDeps, MineruSession
-from penstock.documents.ocr.provider import Desk, Reading, Source
+from penstock.documents.ocr.provider import Reading, Source, StageContext, check_size
 from penstock.kernel.blobs import Blobs
 from penstock.kernel.clock import Clock
 from penstock.kernel.json_object import JsonObject
@@ -55,39 +55,43 @@ class MineruReader:
         """What a reading depends on besides the document."""
         return self._config.identity
 
-    async def read(self, source: Source, desk: Desk) -> Reading:
+    async def read(self, source: Source, context: StageContext) -> Reading:
         """Read a document, resuming an earlier attempt."""
-        papers = Papers(self._deps.blobs, desk.folder, self._deps.scratch)
-        if (done := await papers.find_reading()) is not None:
+        artifacts = ReadingArtifacts(self._deps.blobs, context.folder, self._deps.scratch)
+        if (done := await artifacts.find_reading()) is not None:
             return done
         if self._key_missing:
             raise MineruKeyMissing
         began = time.perf_counter()
-        async with LocalCopy(self._deps.blobs, source.key, self._deps.scratch) as copy:
-            session = await self._resume(source, desk, copy)
+        async with LocalCopy(self._deps.blobs, source, self._deps.scratch) as copy:
+            session = await self._resume(source, context, copy)
             await self._read_parts(session)
-        return await self._assemble(session, papers, began)
+        return await self._assemble(session, artifacts, began)
 
     async def close(self) -> None:
         """Close the HTTP session."""
         await self._http.close()
 
-    async def _resume(self, source: Source, desk: Desk, copy: LocalCopy) -> MineruSession:
+    async def _resume(self, source: Source, context: StageContext, copy: LocalCopy) -> MineruSession:
         """The session, with everything earlier attempts stored."""
         deps = self._deps
-        papers = JobPapers(deps.blobs, desk.folder, deps.scratch)
-        plan = await papers.find_plan(self._config.resolved_protocol, source.size_bytes)
+        checkpoints = JobCheckpoints(deps.blobs, context.folder, deps.scratch)
+        plan = await checkpoints.find_plan(self._config.resolved_protocol, source.size_bytes)
         if plan is None:
             cutter = PdfSplitter(sandbox=deps.sandbox, config=self._config)
-            cutter.check_size(source)
+            check_size(source, max_bytes=self._config.max_document_bytes)
             planning = cutter.plan(await copy.path(), source)
-            plan = await with_heartbeat(planning, partial(desk.progress, 0, 1), self._clock, self._config.poll_interval)
-            await papers.begin(plan)
-        session = MineruSession(source=source, desk=desk, deps=deps, papers=papers, plan=plan, copy=copy)
+            plan = await with_heartbeat(
+                planning, partial(context.progress, 0, 1), self._clock, self._config.poll_interval
+            )
+            await checkpoints.begin(plan)
+        session = MineruSession(
+            source=source, context=context, deps=deps, checkpoints=checkpoints, plan=plan, copy=copy
+        )
         for part in plan.parts:
-            if (kept := await papers.find_part(part)) is not None:
+            if (kept := await checkpoints.find_part(part)) is not None:
                 session.kept[part.number] = kept
-        session.job = await papers.find_job(self._config.address)
+        session.job = await checkpoints.find_job(self._config.address)
         await session.report_progress({})
         return session
 
@@ -124,29 +128,29 @@ class MineruReader:
             session.job = await self._service.send(session)
         return session.job
 
-    async def _assemble(self, session: MineruSession, papers: Papers, began: float) -> Reading:
+    async def _assemble(self, session: MineruSession, artifacts: ReadingArtifacts, began: float) -> Reading:
         """Assemble all parts into one reading."""
         pages = 0
-        async with papers.bound() as binding:
+        async with artifacts.result_files() as files:
             for part in session.plan.parts:
-                async for batch in session.papers.pages(part):
-                    await asyncio.to_thread(binding.add, batch)
+                async for batch in session.checkpoints.pages(part):
+                    await asyncio.to_thread(files.add, batch)
                     pages += len(batch)
             reading = Reading(
-                markdown_key=papers.markdown_key,
-                pages_key=papers.pages_key,
+                markdown_key=artifacts.markdown_key,
+                pages_key=artifacts.pages_key,
                 provider_task_id=self._id_of(session),
                 page_count=session.plan.pages or pages,
                 metadata={**self._metadata(session, pages), "seconds": round(time.perf_counter() - began, 3)},
             )
-            await papers.finish(binding, reading)
+            await artifacts.finish(files, reading)
         return reading
 
     def _id_of(self, session: MineruSession) -> str:
         """The id of the last job; one of our own if the server has none."""
         if session.job is not None and session.job.id:
             return session.job.id
-        name = hashlib.sha256(f"{session.desk.folder}\n{session.source.key}".encode()).hexdigest()
+        name = hashlib.sha256(f"{session.context.folder}\n{session.source.key}".encode()).hexdigest()
         return f"{self.name}-{name[:16]}"
 
     def _metadata(self, session: MineruSession, pages: int) -> JsonObject:

@@ -11,14 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Self
 
+from penstock.adapters.mineru.checkpoints import JobCheckpoints, KeptPart
 from penstock.adapters.mineru.config import MIB, MineruConfig
 from penstock.adapters.mineru.errors import MineruResultBroken, MineruResultRefused
 from penstock.adapters.mineru.jobs import DocumentPart, JobStatus, MineruJob, SplitPlan
-from penstock.adapters.mineru.papers import JobPapers, KeptPart
 from penstock.adapters.mineru.plan import PdfSplitter
 from penstock.adapters.mineru.unpack import UnpackedPages, UnpackFailure, read_pages_from
-from penstock.documents.blob_files import file_chunks, local_copy, temporary_file
-from penstock.documents.ocr.provider import Desk, Source
+from penstock.documents.blob_files import file_chunks, local_file, temporary_file
+from penstock.documents.ocr.provider import Source, StageContext
 from penstock.documents.pages import Page, write_page
 from penstock.documents.sandbox_errors import FAILED, OVER_LIMIT, document_errors
 from penstock.kernel.blobs import MAX_LINK_SECONDS, Blobs
@@ -39,10 +39,11 @@ class MineruDeps:
 
 
 class LocalCopy:
-    """The document as a local file, downloaded on first use, and the part that was cut last."""
+    """The document as a local file, opened on first use, and the part that was cut last."""
 
-    def __init__(self, blobs: Blobs, key: str, folder: Path) -> None:
-        self._borrowing = partial(local_copy, blobs, key, folder)
+    def __init__(self, blobs: Blobs, source: Source, folder: Path) -> None:
+        self._opening = partial(local_file, blobs, source.key, folder)
+        self._source = source
         self._document = AsyncExitStack()
         self._part = AsyncExitStack()
         self._path: Path | None = None
@@ -55,8 +56,10 @@ class LocalCopy:
 
     async def path(self) -> Path:
         """The whole document."""
+        if self._source.path is not None:
+            return self._source.path
         if self._path is None:
-            self._path = await self._document.enter_async_context(self._borrowing())
+            self._path = await self._document.enter_async_context(self._opening())
         return self._path
 
     async def cut_part(self, cutting: AbstractAsyncContextManager[Path]) -> Path:
@@ -65,7 +68,7 @@ class LocalCopy:
         return await self._part.enter_async_context(cutting)
 
     async def drop(self) -> None:
-        """Delete the local files; they are fetched again on demand."""
+        """Close the local files; they are opened again on demand."""
         self._path = None
         await self._part.aclose()
         await self._document.aclose()
@@ -76,9 +79,9 @@ class MineruSession:
     """A document being read."""
 
     source: Source
-    desk: Desk
+    context: StageContext
     deps: MineruDeps
-    papers: JobPapers
+    checkpoints: JobCheckpoints
     plan: SplitPlan
     copy: LocalCopy
     kept: dict[int, KeptPart] = field(default_factory=dict)
@@ -102,7 +105,7 @@ class MineruSession:
     async def link(self, part: DocumentPart) -> str | None:
         """A signed URL of the store, if it offers one by HTTP. It points to a copy whose name reveals only
         the format: the document's own name may be confidential or have another suffix."""
-        blobs, key = self.deps.blobs, self.papers.file_key(part, self.plan.ending)
+        blobs, key = self.deps.blobs, self.checkpoints.file_key(part, self.plan.ending)
         seconds = min(int(self.deps.config.source_url_seconds), MAX_LINK_SECONDS)
         link = await blobs.link(key, seconds=seconds)
         if link is None or not link.startswith(("http://", "https://")):
@@ -124,24 +127,24 @@ class MineruSession:
     async def keep(self, job: MineruJob) -> None:
         """Store the job for the next attempt and show its id to callers."""
         self.job = job
-        await self.papers.keep_job(job)
+        await self.checkpoints.keep_job(job)
         await self.show(job)
 
     async def show(self, job: MineruJob) -> None:
         """Record its id in the run; `job.json` says what it belongs to."""
-        if self.desk.provider_task_id != job.id:
-            await self.desk.remember(job.id)
+        if self.context.provider_task_id != job.id:
+            await self.context.remember(job.id)
 
     async def drop_job(self) -> None:
         """Forget the job: unread parts are submitted again."""
         if self.job is not None:
-            await self.papers.drop_job(self.job)
+            await self.checkpoints.drop_job(self.job)
         self.job = None
 
     async def switch_to_upload(self) -> None:
         """MinerU cannot fetch from the store: upload this document from now on."""
         self.plan = replace(self.plan, by_upload=True)
-        await self.papers.keep_plan(self.plan)
+        await self.checkpoints.keep_plan(self.plan)
 
     async def report_progress(self, status: JobStatus) -> None:
         """Report the pages done, as far as MinerU reports them, and their total."""
@@ -157,7 +160,7 @@ class MineruSession:
     async def heartbeat(self) -> None:
         """Repeat the last progress report as a heartbeat. Raises if the run was cancelled."""
         done, of = self._progress
-        await self.desk.progress(min(done, of), of)
+        await self.context.progress(min(done, of), of)
 
     def target(self) -> AbstractAsyncContextManager[Path]:
         """A temporary file."""
@@ -175,7 +178,7 @@ class MineruSession:
                     await self.heartbeat()
                     kept = KeptPart(pages=kept.pages + len(batch.pages), by_page=batch.by_page)
                     start = batch.following
-            await self.papers.keep_part(part, lines, kept)
+            await self.checkpoints.keep_part(part, lines, kept)
         self.kept[part.number] = kept
 
     async def _read_pages(self, part: DocumentPart, zipped: Path, start: int) -> UnpackedPages:

@@ -1,8 +1,9 @@
 """Read a result zip safely. Runs in the sandbox.
 
-Nothing is unpacked to disk. The names of all entries are checked, and a path traversal rejects the whole archive. Then
-the list of blocks is read, or the markdown if there is none, counting bytes while unpacking whatever size the zip
-declares. Pages are returned in batches, since the output of the sandbox is bounded.
+Nothing is unpacked to disk. The names of all entries are checked: a path traversal, a link, a duplicate, or too many
+entries make the whole zip unsafe. Then the list of blocks is read, or the markdown if there is none, counting bytes
+while unpacking whatever size the zip declares. Pages are returned in batches, since the output of the sandbox is
+bounded.
 """
 
 import stat

@@ -1,8 +1,10 @@
 """The Redis connection of a process. Transient failures raise `RedisUnavailable`.
 
-`execute` and `run_script` are for short commands and scripts and are bounded by ANSWER_SECONDS in total. Everything
-else uses the redis-py client `raw` inside `mapped_errors()`. A circuit breaker guards both: while Redis is down, a call
-fails within microseconds.
+Redis is a single server, 6.2 or newer, or Valkey; Redis Cluster is not supported, since scripts access keys that they
+compute, and `maxmemory-policy` is `noeviction`. It need not be durable: the database is the record, and what a flush
+removes is rebuilt. `execute` and `run_script` are for short commands and scripts and are bounded by ANSWER_SECONDS in
+total. Everything else uses the redis-py client `raw` inside `mapped_errors()`. A circuit breaker guards both: while
+Redis is down, a call fails within microseconds.
 """
 
 import asyncio
@@ -66,7 +68,7 @@ class RedisUnavailable(Unavailable):
 
 
 class BadRedisUrl(Invalid):
-    """PENSTOCK_REDIS_URL cannot be parsed. It may contain a password, so it is not shown."""
+    """PENSTOCK_REDIS_URL cannot be parsed; it may contain a password, so it is not shown."""
 
     code = "BAD_REDIS_URL"
     message = "Invalid Redis URL: expected redis://[user:password@]host:port/number."
@@ -76,7 +78,7 @@ class BadRedisUrl(Invalid):
 
 
 class Script:
-    """A Lua script, called by its hash (EVALSHA); the text is sent only if the server does not have it."""
+    """A Lua script: an atomic operation, called by its hash (EVALSHA); its text is sent if the server lacks it."""
 
     def __init__(self, text: str) -> None:
         self.text = text

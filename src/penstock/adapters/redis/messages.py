@@ -9,7 +9,8 @@ died before it could record the delivery, is added once.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection
+from collections import defaultdict
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -18,22 +19,30 @@ from redis.exceptions import RedisError
 
 from penstock.adapters.redis.client import RedisClient, RedisUnavailable, Script
 from penstock.kernel.columns import to_json
-from penstock.kernel.outbox import Parcel
+from penstock.kernel.outbox import OutboxMessage
+from penstock.kernel.relay import SinkResult
 
 log = logging.getLogger(__name__)
 
 CHANNEL = "penstock:bell"
 SILENT_SECONDS = 10.0  # without a message for this long, ping to check the connection
 
+# Ids with equal scores are ordered by id, and a message is added once, so a batch may share one time.
 ADD = Script("""
-local stream, seen, length, id = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
-local now = redis.call("TIME")
-if redis.call("ZADD", seen, "NX", now[1] .. "." .. string.format("%06d", now[2]), id) == 0 then
-    return 0
+local stream, seen, length = KEYS[1], KEYS[2], ARGV[1]
+local time = redis.call("TIME")
+local now, added = time[1] .. "." .. string.format("%06d", time[2]), 0
+for at = 2, #ARGV, 4 do
+    local id, key, created_at, payload = unpack(ARGV, at, at + 3)
+    if redis.call("ZADD", seen, "NX", now, id) == 1 then
+        redis.call(
+            "XADD", stream, "MAXLEN", "~", length, "*", "id", id, "key", key, "at", created_at, "payload", payload
+        )
+        added = added + 1
+    end
 end
 redis.call("ZREMRANGEBYRANK", seen, 0, -1 - length)
-redis.call("XADD", stream, "MAXLEN", "~", length, "*", "id", id, "key", ARGV[3], "at", ARGV[4], "payload", ARGV[5])
-return 1
+return added
 """)
 
 
@@ -92,7 +101,7 @@ def stream_name(channel: str) -> str:
     return f"penstock:stream:{channel}"
 
 
-class StreamCarrier:
+class RedisStreamSink:
     """Delivers messages of these channels to their streams."""
 
     def __init__(self, redis: RedisClient, channels: Collection[str], *, length: int) -> None:
@@ -100,11 +109,15 @@ class StreamCarrier:
         self._redis = redis
         self._length = length
 
-    async def carry(self, parcel: Parcel) -> None:
-        """Add a message to its stream, unless it was added before."""
-        stream = stream_name(parcel.channel)
-        fields = (parcel.id, parcel.dedup_key, parcel.created_at.isoformat(), to_json(parcel.payload))
-        await self._redis.run_script(ADD, [stream, f"{stream}:seen"], self._length, *fields)
+    async def deliver_many(self, messages: Sequence[OutboxMessage]) -> SinkResult:
+        """Add messages to their streams, one call per stream, unless they were added before."""
+        by_stream: defaultdict[str, list[str]] = defaultdict(list)
+        for new in messages:
+            fields = (new.id, new.dedup_key, new.created_at.isoformat(), to_json(new.payload))
+            by_stream[stream_name(new.channel)] += fields
+        for stream, entries in by_stream.items():
+            await self._redis.run_script(ADD, [stream, f"{stream}:seen"], self._length, *entries)
+        return SinkResult()
 
 
 def _raise_if_cancelled() -> None:

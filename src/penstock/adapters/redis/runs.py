@@ -20,11 +20,11 @@ from penstock.adapters.redis.client import RedisClient, Script
 from penstock.kernel.clock import Clock
 from penstock.kernel.json_object import JsonObject
 from penstock.kernel.rate_limits import EPOCH
-from penstock.kernel.runstate import RunEntry, RunMovedOn
+from penstock.kernel.runstate import RunMovedOn, RunSnapshot
 
 LISTS = "penstock:runs:"  # followed by a status: its keys
 ENDS = "penstock:run-ends"  # "status NUL key", scored by its expiry in microseconds
-FIELDS = ("run", "order", "status", "final", "fields", "ends_at")
+FIELDS = ("run", "order", "status", "final", "fields", "ends_at", "token")
 RESERVED_FIELDS = {"place", *FIELDS}  # hash fields used by the scripts
 BATCH = 200  # entries per script call: Redis serves nobody else while a script runs
 
@@ -33,10 +33,12 @@ PUT = Script("""
 local key, ends, lists = KEYS[1], KEYS[2], ARGV[1]
 local now, milliseconds, place = tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local run, order, status, final, fields, ends_at = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
-local old = redis.call('HMGET', key, 'place', 'run', 'final', 'ends_at', 'status')
+local token, by_token = ARGV[11], ARGV[12]
+local old = redis.call('HMGET', key, 'place', 'run', 'final', 'ends_at', 'status', 'token')
 if old[1] and tonumber(old[4]) > now then
     local run_is_over = old[2] == run and old[3] == '1'
     if place <= old[1] or run_is_over then return 0 end
+    if by_token == '1' and old[6] ~= token then return 0 end
 end
 if old[5] and old[5] ~= status then
     redis.call('ZREM', lists .. old[5], key)
@@ -44,7 +46,7 @@ if old[5] and old[5] ~= status then
 end
 redis.call('DEL', key)
 redis.call('HSET', key, 'place', place, 'run', run, 'order', order, 'status', status, 'final', final,
-    'fields', fields, 'ends_at', ends_at, unpack(ARGV, 11))
+    'fields', fields, 'ends_at', ends_at, 'token', token, unpack(ARGV, 13))
 redis.call('PEXPIRE', key, milliseconds)
 redis.call('ZADD', lists .. status, 0, key)
 redis.call('ZADD', ends, ends_at, status .. '\\0' .. key)
@@ -55,9 +57,9 @@ return 1
 MANY = Script("""
 local now, entries = tonumber(ARGV[1]), {}
 for _, key in ipairs(KEYS) do
-    local entry = redis.call('HMGET', key, 'run', 'order', 'status', 'final', 'fields', 'ends_at')
+    local entry = redis.call('HMGET', key, 'run', 'order', 'status', 'final', 'fields', 'ends_at', 'token')
     if entry[6] and tonumber(entry[6]) > now then
-        entry[7] = key
+        entry[8] = key
         entries[#entries + 1] = entry
     end
 end
@@ -70,9 +72,9 @@ local list, status, now = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local keys = redis.call('ZRANGEBYLEX', list, '(' .. ARGV[3], '+', 'LIMIT', 0, ARGV[4])
 local entries = {}
 for _, key in ipairs(keys) do
-    local entry = redis.call('HMGET', key, 'run', 'order', 'status', 'final', 'fields', 'ends_at')
+    local entry = redis.call('HMGET', key, 'run', 'order', 'status', 'final', 'fields', 'ends_at', 'token')
     if entry[3] == status and tonumber(entry[6]) > now then
-        entry[7] = key
+        entry[8] = key
         entries[#entries + 1] = entry
     else
         redis.call('ZREM', list, key)
@@ -108,40 +110,50 @@ class RedisRunState:
         self._live = timedelta(seconds=live_seconds)
         self._final = timedelta(seconds=final_seconds)
 
-    async def put(self, entry: RunEntry) -> None:
-        """Store an entry that is newer than the stored one, or raise `RunMovedOn`."""
-        now, lives = self._now(), _micros(self._final if entry.final else self._live)
-        time = (now, -(-lives // 1000))
-        place = f"{entry.run + 2**31:010d}{entry.order + 2**63:020d}"
-        what = (entry.run, entry.order, entry.status, int(entry.final), msgspec.json.encode(entry.fields), now + lives)
-        if not await self._redis.run_script(
-            PUT, (entry.key, ENDS), LISTS, *time, place, *what, *_readable_fields(entry.fields)
-        ):
-            raise RunMovedOn(key=entry.key, run=entry.run, order=entry.order)
+    async def put(self, snapshot: RunSnapshot) -> None:
+        """Store a snapshot that is later than the stored one, whoever wrote that; raises `RunMovedOn` otherwise."""
+        await self._execute(snapshot, by_token=False)
 
-    async def get(self, key: str) -> RunEntry | None:
+    async def put_held(self, snapshot: RunSnapshot) -> None:
+        """Store a later snapshot of the same holder; raises `RunMovedOn` also if the stored token is another."""
+        await self._execute(snapshot, by_token=True)
+
+    async def _execute(self, snapshot: RunSnapshot, *, by_token: bool) -> None:
+        run, order, fields = snapshot.run, snapshot.order, snapshot.fields
+        now, lives = self._now(), _micros(self._final if snapshot.final else self._live)
+        time = (now, -(-lives // 1000))
+        place = f"{run + 2**31:010d}{order + 2**63:020d}"
+        what = (run, order, snapshot.status, int(snapshot.final), msgspec.json.encode(fields), now + lives)
+        holder = (snapshot.token or "", int(by_token))
+        if not await self._redis.run_script(
+            PUT, (snapshot.key, ENDS), LISTS, *time, place, *what, *holder, *_readable_fields(fields)
+        ):
+            raise RunMovedOn(key=snapshot.key, run=run, order=order)
+
+    async def get(self, key: str) -> RunSnapshot | None:
         """The entry, or None if it is missing or expired."""
         values = await self._redis.execute("HMGET", key, *FIELDS)
-        if values[-1] is None or int(values[-1]) <= self._now():
+        ends_at = values[5]
+        if ends_at is None or int(ends_at) <= self._now():
             return None
-        return _entry(key, values)
+        return _snapshot(key, values)
 
-    async def get_many(self, keys: Sequence[str]) -> Sequence[RunEntry]:
+    async def get_many(self, keys: Sequence[str]) -> Sequence[RunSnapshot]:
         """The live entries among these keys, in no order."""
-        entries: list[RunEntry] = []
+        entries: list[RunSnapshot] = []
         for start in range(0, len(keys), BATCH):
             found = await self._redis.run_script(MANY, keys[start : start + BATCH], self._now())
-            entries += [_entry(values[-1].decode(), values) for values in found]
+            entries += [_snapshot(values[-1].decode(), values) for values in found]
         return entries
 
-    async def list_by_status(self, status: str, *, after: str = "", limit: int = 100) -> Sequence[RunEntry]:
+    async def list_by_status(self, status: str, *, after: str = "", limit: int = 100) -> Sequence[RunSnapshot]:
         """Entries with a status in key order, starting after `after`."""
-        entries: list[RunEntry] = []
+        entries: list[RunSnapshot] = []
         last: str | bytes = after
         while len(entries) < limit:
             batch = min(BATCH, limit - len(entries))
             seen, last, found = await self._redis.run_script(LIST, (LISTS + status,), status, self._now(), last, batch)
-            entries += [_entry(values[-1].decode(), values) for values in found]
+            entries += [_snapshot(values[-1].decode(), values) for values in found]
             if seen < batch:
                 break
         return entries
@@ -173,13 +185,14 @@ def _readable_fields(fields: JsonObject) -> Iterator[str | bytes]:
             yield value if isinstance(value, str) else msgspec.json.encode(value)
 
 
-def _entry(key: str, values: Sequence[Any]) -> RunEntry:
-    run, order, status, final, fields = values[:5]
-    return RunEntry(
+def _snapshot(key: str, values: Sequence[Any]) -> RunSnapshot:
+    run, order, status, final, fields, _ends_at, token = values[:7]
+    return RunSnapshot(
         key=key,
         run=int(run),
         order=int(order),
         status=status.decode(),
         final=final == b"1",
+        token=token.decode() if token else None,  # older versions stored none
         fields=msgspec.json.decode(fields),
     )

@@ -5,7 +5,9 @@
 
 obstore transfers the bytes; `signed_requests.py` sends the few requests it does not support. A put of up to 8 MiB is
 one request, a larger one a multipart upload: either way the object appears whole or not at all. Creating a key is a
-conditional request (If-None-Match), so of many racing processes exactly one wins.
+conditional request (If-None-Match): a put, or a copy of a large object, since SeaweedFS ignores the condition on
+completing a multipart upload, so of many racing processes exactly one wins. On a store that ignores the condition on
+copies, two large uploads that create the same key could both succeed.
 
 When a put fails with BLOBS_UNAVAILABLE, the store may still have accepted it, whole like every put.
 
@@ -16,5 +18,6 @@ obstore_listing.py: listing with the machine's role. errors.py: error mapping.
 
 from penstock.adapters.s3.blobs import S3Blobs
 from penstock.adapters.s3.config import BadS3Settings, S3Bucket, S3Credentials, S3Timeouts
+from penstock.adapters.s3.staging import S3Staging
 
-__all__ = ["BadS3Settings", "S3Blobs", "S3Bucket", "S3Credentials", "S3Timeouts"]
+__all__ = ["BadS3Settings", "S3Blobs", "S3Bucket", "S3Credentials", "S3Staging", "S3Timeouts"]

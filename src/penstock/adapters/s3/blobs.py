@@ -14,6 +14,7 @@ from penstock.adapters.s3.clients import S3Clients
 from penstock.adapters.s3.config import S3Bucket, S3Timeouts
 from penstock.adapters.s3.errors import OBSTORE_ERRORS, map_error, mapped_errors, status_of
 from penstock.adapters.s3.listing import first_keys
+from penstock.adapters.s3.multipart import abort_upload, list_uploads
 from penstock.adapters.s3.obstore_listing import ObstoreLister
 from penstock.adapters.s3.signed_requests import SignedClient, open_signed_client
 from penstock.adapters.s3.writing import (
@@ -27,6 +28,7 @@ from penstock.adapters.s3.writing import (
 from penstock.kernel import blobs
 from penstock.kernel.blobs import BlobExists, BlobNotFound, BlobPage, BlobReceipt, BlobStat, BlobsUnavailable, Chunks
 from penstock.kernel.clock import Clock
+from penstock.kernel.staging import STAGED_PREFIX
 
 if TYPE_CHECKING:
     from obstore import GetOptions, GetResult
@@ -98,7 +100,7 @@ class S3Blobs:
 
     async def delete(self, key: str) -> None:
         blobs.check_key(key)
-        await self._delete(key)
+        await self.delete_path(key)
 
     async def list(self, prefix: str, *, after: str | None = None, limit: int = blobs.MAX_LISTED) -> BlobPage:
         blobs.check_prefix(prefix)
@@ -120,7 +122,7 @@ class S3Blobs:
             await lister.list_page("", "", 1)
 
     async def sweep(self, older_than: datetime) -> int:
-        """Abort uploads initiated before `older_than` and delete older temporary objects; returns how many.
+        """Abort uploads initiated before `older_than`, not of staged objects, and delete older temporary objects.
 
         An upload still in progress then fails, so use an age of about a day. With the machine's IAM role, unfinished
         multipart uploads cannot be listed: the bucket needs the lifecycle rule in docs/howto/s3.md.
@@ -129,11 +131,22 @@ class S3Blobs:
         async with self._lister() as lister:
             for temporary in (await lister.list_page(INCOMING, "", blobs.MAX_LISTED)).blobs:
                 if temporary.modified_at < older_than:
-                    await self._delete(temporary.key)
+                    await self.delete_path(temporary.key)
                     swept += 1
             if isinstance(lister, SignedClient):
-                swept += await lister.abort_uploads(older_than)
+                swept += await self._abort_uploads(lister, older_than)
         return swept
+
+    async def _abort_uploads(self, client: SignedClient, older_than: datetime) -> int:
+        """Abort unfinished uploads, except those of staged objects, which may live as long as bytes arrive."""
+        old = [
+            upload
+            async for upload in list_uploads(client, self._bucket.root)
+            if upload.initiated_at < older_than and not upload.path.startswith(self._path(STAGED_PREFIX))
+        ]
+        for upload in old:
+            await abort_upload(client, upload.path, upload.upload_id)
+        return len(old)
 
     def _path(self, key: str) -> str:
         return self._bucket.root + key
@@ -184,11 +197,21 @@ class S3Blobs:
                     )
         finally:
             with suppress(BlobsUnavailable):  # `sweep` deletes it later; the outcome of the create matters more
-                await self._delete(temporary)
+                await self.delete_path(temporary)
 
-    async def _delete(self, key: str) -> None:
-        with suppress(BlobNotFound), mapped_errors(key):
-            await finish_before_cancel(obstore.delete_async(self._clients.fast, self._path(key)))
+    async def put_path(self, path: str, body: bytes) -> None:
+        """Store a small object of our own under a path that no key can have."""
+        await self._put_whole(path, body, {})
+
+    async def get_path(self, path: str) -> bytes:
+        """Read an object of our own."""
+        with mapped_errors(path):
+            return bytes(await (await obstore.get_async(self._clients.fast, self._path(path))).bytes_async())
+
+    async def delete_path(self, path: str) -> None:
+        """Delete an object of our own; no error when there is none."""
+        with suppress(BlobNotFound), mapped_errors(path):
+            await finish_before_cancel(obstore.delete_async(self._clients.fast, self._path(path)))
 
     async def _sign(self, method: Literal["GET", "PUT"], key: str, seconds: int) -> str:
         blobs.check_key(key)
@@ -219,7 +242,7 @@ async def _stat(store: S3Store, path: str, key: str) -> BlobStat:
         raise BlobNotFound(key=key) from None  # created in the meantime
     except OBSTORE_ERRORS as error:
         raise map_error(key, error) from error
-    return BlobStat(key=key, size_bytes=found["size"], modified_at=found["last_modified"])
+    return BlobStat(key=key, size_bytes=found["size"], modified_at=found["last_modified"], etag=found["e_tag"])
 
 
 async def _open_range(store: S3Store, path: str, key: str, start: int, stop: int | None) -> "GetResult | None":

@@ -1,8 +1,9 @@
 """Map errors of the store to those of the Blobs port: it is down, paused, denies access, or is full.
 
-obstore reports most failures as text. The HTTP status and the store's error code are parsed from it with care: the text
-also contains the key, which may be crafted to look like a response. Only these two reach our messages; the text stays
-available as the cause.
+Without `s3:ListBucket`, S3 answers 403 instead of 404 for a missing object: that is denied access, so the store is
+unavailable. obstore reports most failures as text. The HTTP status and the store's error code are parsed from it with
+care: the text also contains the key, which may be crafted to look like a response. Only these two reach our messages;
+the text stays available as the cause.
 """
 
 import re
@@ -27,7 +28,10 @@ STATUS = re.compile(r"Generic S3 error: [^<]*? - Server returned non-2xx status 
 CODE = re.compile(r"\s*<Code>(\w{1,80})</Code>")
 HTTP_ERROR_KIND = re.compile(r"HttpError \{\s+kind: (\w+)")
 FULL_STATUS = 507
-FULL_CODES = {"InsufficientStorage", "QuotaExceeded", "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded"}
+FULL_CODES = {  # of several stores, each with an HTTP status of its own
+    "InsufficientCapacity", "InsufficientStorage", "NoSpaceLeft", "QuotaExceeded", "StorageFull",
+    "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded",
+}  # fmt: skip
 
 
 @contextmanager

@@ -1,9 +1,9 @@
 """List objects in the byte order of their keys, page by page, whatever order the store lists in.
 
-S3 lists by bytes. SeaweedFS walks directories: `a/x` comes before `a-b`, although "-" sorts before "/", and a listing
-that starts after `a` misses everything in `a/`. So the unread keys are held as ranges. Each has a prefix, a start key
-and a floor, its lower bound. The range with the lowest floor is read next, until no floor is below the smallest
-key read; that key is then the next one on any store.
+Foreign keys under the prefix are not listed, but slow a listing down. S3 lists by bytes. SeaweedFS walks directories:
+`a/x` comes before `a-b`, although "-" sorts before "/", and a listing that starts after `a` misses everything in `a/`.
+So the unread keys are held as ranges. Each has a prefix, a start key and a floor, its lower bound. The range with the
+lowest floor is read next, until no floor is below the smallest key read; that key is then the next one on any store.
 
 After a page that ends with `u/42/x` these ranges remain: the rest of `u/42/`, what follows `42/` in `u/`, what follows
 `u/` outside, and the keys below `u/42/x/`. On a store that lists by bytes the middle two find nothing new. A

@@ -13,7 +13,7 @@ from msgspec import json
 from penstock.kernel.blobs import BlobExists
 from penstock.kernel.db import Tx
 from penstock.kernel.queue import Job, NewJob
-from penstock.kernel.runstate import RunEntry, RunMovedOn
+from penstock.kernel.runstate import RunMovedOn, RunSnapshot
 from penstock.kernel.workers import JobHandler, Settle
 from penstock.wiring import Runtime
 
@@ -69,7 +69,7 @@ class LetterChain:
             await self._report_progress(job, "counting", number, total, base=COUNTING)
         await self._runtime.blobs.put(RESULT, json.encode({"pages": total, "words": words, "total": sum(words)}))
         order = 2 * COUNTING
-        await self._runtime.runs.put(RunEntry(key=RUN, run=1, order=order, status="done", final=True))
+        await self._runtime.runs.put(RunSnapshot(key=RUN, run=1, order=order, status="done", final=True))
 
     async def _read_page(self, number: int, page: str) -> None:
         if (await self._runtime.blobs.list(page_key(number), limit=1)).blobs:
@@ -91,4 +91,6 @@ class LetterChain:
         """Update the run state. A retry is behind the last update at first: those updates are ignored."""
         fields = {"stage": stage, "page": number, "pages": total, "worker": job.worker}
         with suppress(RunMovedOn):
-            await self._runtime.runs.put(RunEntry(key=RUN, run=1, order=base + number, status="running", fields=fields))
+            await self._runtime.runs.put(
+                RunSnapshot(key=RUN, run=1, order=base + number, status="running", fields=fields)
+            )

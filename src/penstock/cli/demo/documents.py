@@ -18,9 +18,10 @@ from penstock.access import keys
 from penstock.access.domain import NewKey, Scope
 from penstock.cli.demo.tasks import DemoRefused
 from penstock.cli.etl.show import read_page_sizes
-from penstock.cli.etl.text import align, describe_fields, shorten
+from penstock.cli.etl.text import describe_fields
+from penstock.cli.text import align, shorten
+from penstock.etl.artifacts import ResultCommit, pages_key
 from penstock.etl.domain import FINAL, Status
-from penstock.etl.papers import ShapingPaper, pages_key
 from penstock.etl.store.tasks import find_task
 from penstock.wiring import Runtime
 
@@ -105,11 +106,11 @@ async def _show(runtime: Runtime, client: EtlClient, task_id: int, name: str, co
 
 async def _field_lines(runtime: Runtime, client: EtlClient, task_id: int) -> Iterable[str]:
     value = msgspec.json.decode(await client.request("GET", f"/tasks/{task_id}/result"))
-    grounding = msgspec.json.decode(await client.request("GET", f"/tasks/{task_id}/grounding"), type=ShapingPaper)
+    grounding = msgspec.json.decode(await client.request("GET", f"/tasks/{task_id}/grounding"), type=ResultCommit)
     async with runtime.db.read() as tx:
         task = await find_task(tx, task_id)
     sizes = {} if task is None else await read_page_sizes(runtime.blobs, pages_key(task))
-    fields = describe_fields(value, grounding.places, sizes)
+    fields = describe_fields(value, grounding.citations, sizes)
     return align([(path, text, f"← {where}") for path, text, where in fields])
 
 

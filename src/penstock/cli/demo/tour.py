@@ -21,7 +21,7 @@ from penstock.etl import worker as etl_worker
 from penstock.kernel.errors import Unavailable
 from penstock.kernel.processes import ProcessKind
 from penstock.kernel.queue import JobState, get_job
-from penstock.kernel.runstate import RunEntry
+from penstock.kernel.runstate import RunSnapshot
 from penstock.kernel.transitions import list_transitions
 from penstock.settings import Settings, child_environment
 from penstock.web.server import check_port, serve_http
@@ -135,7 +135,7 @@ async def _start_worker(runtime: Runtime) -> Process:
     return await asyncio.create_subprocess_exec(*command, env=child_environment(runtime.settings))
 
 
-async def _show_until(runtime: Runtime, bar: Progress, task: TaskID, reached: Callable[[RunEntry], bool]) -> None:
+async def _show_until(runtime: Runtime, bar: Progress, task: TaskID, reached: Callable[[RunSnapshot], bool]) -> None:
     """Show the run state in the progress bar until it satisfies `reached`."""
 
     async def poll() -> bool:

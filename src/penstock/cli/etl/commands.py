@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from penstock.access.domain import MAX_ID
+from penstock.cli.options import Since, Until
 from penstock.etl.domain.rule import MAX_VERSION, Mode
 from penstock.etl.domain.task import Stage
 
@@ -63,19 +64,60 @@ def show(
         print_task(task_id)
 
 
+class Ended(StrEnum):
+    """A status that a task can be retried from."""
+
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
 @app.command()
-def retry(
-    task_id: TaskId,
+def orphans() -> None:
+    """List uploaded documents that have no task. They are deleted automatically after a few hours."""
+    from penstock.cli.etl.show import print_orphans
+
+    print_orphans()
+
+
+@app.command()
+def retry(  # noqa: PLR0913  (each is an option of the command)
+    task_id: Annotated[int | None, typer.Argument(metavar="TASK", help="The task's id.", min=1, max=MAX_ID)] = None,
+    *,
     from_stage: Annotated[
         Stage | None,
         typer.Option("--from", help="mineru: read the document again. postprocess: reuse what was read."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Also a completed task; use no cached results.")] = False,
+    status: Annotated[Ended | None, typer.Option(help="Instead of TASK: all tasks with this status.")] = None,
+    error_code: Annotated[
+        str | None, typer.Option(help="With --status: only those that failed with this code, such as TASK_TIMEOUT.")
+    ] = None,
+    project: Annotated[
+        int | None, typer.Option(help="With --status: only those of this project.", min=0, max=MAX_ID)
+    ] = None,
+    rule: Annotated[str | None, typer.Option(help="With --status: only those of this rule, by id or name.")] = None,
+    since: Since = None,
+    until: Until = None,
 ) -> None:
-    """Retry a task that failed or was cancelled. The next free worker takes it."""
-    from penstock.cli.etl.show import retry_task
+    """Retry a task that failed or was cancelled, or with --status all that match. Free workers take them."""
+    filters = [error_code, project, rule, since, until]
+    if (task_id is None) == (status is None):
+        raise typer.BadParameter("give either TASK or --status")
+    if status is None and any(value is not None for value in filters):
+        raise typer.BadParameter("filters need --status")
+    if task_id is not None:
+        from penstock.cli.etl.show import retry_task
 
-    retry_task(task_id, from_stage=from_stage, force=force)
+        retry_task(task_id, from_stage=from_stage, force=force)
+        return
+    if force:
+        raise typer.BadParameter("--force takes a TASK", param_hint="--force")
+    from penstock.cli.etl.bulk import BulkOptions, retry_tasks
+
+    options = BulkOptions(
+        status=str(status), error_code=error_code, project_id=project, rule=rule, since=since, until=until
+    )
+    raise typer.Exit(retry_tasks(options, from_stage=from_stage))
 
 
 @app.command()

@@ -14,10 +14,10 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from penstock.access.domain import Caller
 from penstock.cli.etl.files import InputFile
-from penstock.cli.etl.text import shorten
-from penstock.etl import task_status
+from penstock.cli.text import shorten
+from penstock.etl.api import actions
 from penstock.etl.domain import FINAL, EtlTask, Status
-from penstock.etl.errors import QueueFull
+from penstock.etl.errors import QueueFull, QueueShareFull
 from penstock.etl.worker import MODULE
 from penstock.kernel.db import Db
 from penstock.kernel.processes import ProcessKind, list_processes
@@ -90,7 +90,7 @@ class TaskWatcher:
         while self._waiting and len(self.in_progress) < MAX_IN_PROGRESS:
             try:
                 task = await self._submit(self._waiting[0])
-            except QueueFull:
+            except (QueueFull, QueueShareFull):
                 return  # the queue is shared; it has space again when other tasks finish
             file = self._waiting.popleft()
             if task is None:
@@ -101,7 +101,7 @@ class TaskWatcher:
 
     async def _read_tasks(self) -> Sequence[EtlTask]:
         """The tasks in progress. A task that was removed never finishes, so it counts as cancelled."""
-        listed = await task_status.list_by_ids(self._runtime.modules.etl, self._caller, [*self.in_progress])
+        listed = await actions.list_by_ids(self._runtime.modules.etl, self._caller, [*self.in_progress])
         found = {task.id: task for task in reversed(listed)}  # oldest first
         removed = [self._last_seen[task_id] for task_id in self.in_progress if task_id not in found]
         self._last_seen = found

@@ -6,10 +6,11 @@ from pathlib import Path
 import msgspec
 import typer
 
-from penstock.cli.etl.session import caller, find_rule_id, run
-from penstock.cli.etl.text import align, printable, shorten
-from penstock.etl import accuracy, correction_export, review
+from penstock.cli.etl.session import caller, find_rule_id, run_on_existing
+from penstock.cli.text import align, printable, shorten
+from penstock.etl import accuracy, correction_export
 from penstock.etl.accuracy import CorrectionQuery
+from penstock.etl.api import actions
 from penstock.etl.correction_export import ExportFormat
 from penstock.etl.domain.review import Accuracy, Correction, NewCorrection, ValueCounts
 from penstock.etl.review import ReviewInput
@@ -30,7 +31,7 @@ def correct_value(
     if pointer is not None and value is not None:
         corrections = [NewCorrection(pointer=pointer, value=_to_json(value, is_text=text), note=note)]
     given = ReviewInput(corrections=corrections, reviewed=reviewed or None)
-    stored = run(lambda runtime: review.correct(runtime.modules.etl, caller(), task_id, given))
+    stored = run_on_existing(lambda runtime: actions.correct(runtime.modules.etl, caller(), task_id, given))
     for correction in stored.corrections:
         typer.echo(_line(correction))
     if stored.review is not None and stored.review.is_whole:
@@ -43,7 +44,7 @@ def list_corrections(rule: str, *, version: int | None, out: Path | None) -> Non
 
     async def write(runtime: Runtime) -> None:
         selected = CorrectionQuery(rule_id=await find_rule_id(runtime, rule), version=version)
-        pages = accuracy.iter_corrections(runtime.modules.etl, caller(), selected)
+        pages = actions.iter_corrections(runtime.modules.etl, caller(), selected)
         if out is None or kind is None:
             async for page in pages:
                 for correction in page:
@@ -56,18 +57,18 @@ def list_corrections(rule: str, *, version: int | None, out: Path | None) -> Non
         except OSError as error:
             raise typer.BadParameter(str(error), param_hint="--out") from error
 
-    run(write)
+    run_on_existing(write)
 
 
 def show_accuracy(rule: str, *, version: int | None) -> None:
     """Print the accuracy of a rule, by version and by field."""
 
     async def read(runtime: Runtime) -> Accuracy:
-        return await accuracy.measure_accuracy(
+        return await actions.measure_accuracy(
             runtime.modules.etl, caller(), await find_rule_id(runtime, rule), version=version
         )
 
-    for line in _accuracy_lines(run(read)):
+    for line in _accuracy_lines(run_on_existing(read)):
         typer.echo(line)
 
 

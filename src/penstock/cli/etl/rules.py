@@ -14,9 +14,11 @@ import typer
 
 from penstock.cli.etl.session import caller, find_rule_id, list_all_rules, run
 from penstock.cli.etl.show import read_page_sizes
-from penstock.cli.etl.text import PageSizes, align, describe_fields, printable
+from penstock.cli.etl.text import PageSizes, describe_fields
+from penstock.cli.text import align, printable
 from penstock.documents.postprocessor import ExtractionResult
-from penstock.etl import dry_run, papers, rule_files, rules, task_status
+from penstock.etl import artifacts, rule_files
+from penstock.etl.api import actions, status
 from penstock.etl.domain import Mode, Rule, RuleBody
 from penstock.etl.dry_run import MAX_SAMPLE_CHARS, RuleSample
 from penstock.etl.errors import BadRule
@@ -33,7 +35,7 @@ def print_rule(reference: str) -> None:
     """Print a rule as JSON."""
 
     async def read(runtime: Runtime) -> Rule:
-        return await rules.get_rule(runtime.modules.etl, caller(), await find_rule_id(runtime, reference))
+        return await actions.get_rule(runtime.modules.etl, caller(), await find_rule_id(runtime, reference))
 
     rule = run(read)
     typer.echo(f"rule {rule.id}, version {rule.version}, owner {_owner(rule)}", err=True)
@@ -53,7 +55,7 @@ def add_rule(name: str, *, schema: Path | None, mode: Mode, description: str) ->
 
 def remove_rule(rule_id: int) -> None:
     """Remove a rule."""
-    run(lambda runtime: rules.remove(runtime.modules.etl, caller(), rule_id))
+    run(lambda runtime: actions.remove_rule(runtime.modules.etl, caller(), rule_id))
     typer.echo(f"{rule_id}\tremoved")
 
 
@@ -63,21 +65,21 @@ def try_rule(reference: str, file: Path | None, *, task_id: int | None) -> None:
 
     async def apply(runtime: Runtime) -> tuple[ExtractionResult, PageSizes]:
         etl = runtime.modules.etl
-        _, shaped = await dry_run.try_rule(etl, caller(), await find_rule_id(runtime, reference), sample)
+        _, extracted = await actions.try_rule(etl, caller(), await find_rule_id(runtime, reference), sample)
         if task_id is None:
-            return shaped, {}
-        task = await task_status.get_task(etl, caller(), task_id)
-        return shaped, await read_page_sizes(etl.blobs, papers.pages_key(task))
+            return extracted, {}
+        task = await status.get_task(etl, caller(), task_id)
+        return extracted, await read_page_sizes(etl.blobs, artifacts.pages_key(task))
 
-    shaped, sizes = run(apply)
-    typer.echo(_pretty(shaped.value))
-    places = [(path, where) for path, _, where in describe_fields(shaped.value, shaped.citations, sizes) if where]
+    extracted, sizes = run(apply)
+    typer.echo(_pretty(extracted.value))
+    places = [(path, where) for path, _, where in describe_fields(extracted.value, extracted.citations, sizes) if where]
     for line in align(places):
         typer.echo(line, err=True)
 
 
 def _add(body: RuleBody) -> None:
-    typer.echo(_line(run(lambda runtime: rules.add(runtime.modules.etl, caller(), body))))
+    typer.echo(_line(run(lambda runtime: actions.add_rule(runtime.modules.etl, caller(), body))))
 
 
 def _read_schema(path: Path) -> dict[str, Any]:

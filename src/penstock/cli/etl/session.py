@@ -1,4 +1,6 @@
-"""What the etl commands share: the runtime they work on, the caller they act as, and how rules are referred to."""
+"""What the etl commands share: the runtime they work on, the caller they act as, and how rules are referred to: by
+number or name.
+"""
 
 import asyncio
 import logging
@@ -9,9 +11,12 @@ from penstock import settings as all_settings
 from penstock.access.domain import Caller, Scope
 from penstock.access.store import FIRST_USER_ID
 from penstock.cli.actor import cli_actor
-from penstock.etl import advance, rules
+from penstock.cli.database import require_database
+from penstock.etl import stages
+from penstock.etl.api import actions
 from penstock.etl.domain import Rule
 from penstock.etl.errors import RuleNotFound
+from penstock.etl.worker import load_rule_files
 from penstock.settings import Settings
 from penstock.wiring import Runtime, open_runtime
 
@@ -30,12 +35,18 @@ def run(action: Callable[[Runtime], Awaitable[T]]) -> T:
     return asyncio.run(run_in_runtime())
 
 
+def run_on_existing(action: Callable[[Runtime], Awaitable[T]]) -> T:
+    """Run an action on what exists; without a database there is nothing, and none is created."""
+    require_database(load_settings())
+    return run(action)
+
+
 def load_settings() -> Settings:
     """The settings of this process. Log lines that are useful in a server are noise in a terminal: turn them off."""
     settings = all_settings.load()
     if settings.log_level == "INFO":
         logging.getLogger("penstock").setLevel(logging.WARNING)
-        logging.getLogger(advance.__name__).setLevel(logging.ERROR)  # failed documents are listed at the end
+        logging.getLogger(stages.__name__).setLevel(logging.ERROR)  # failed documents are listed at the end
     return settings
 
 
@@ -47,9 +58,9 @@ def caller() -> Caller:
 async def list_all_rules(runtime: Runtime) -> list[Rule]:
     """All rules, after importing those in files, since no server may have done so yet."""
     etl = runtime.modules.etl
-    await rules.load_rule_files(etl, runtime.settings.data_dir / runtime.settings.etl.rules_dir)
+    await load_rule_files(etl, runtime.settings.data_dir / runtime.settings.etl.rules_dir)
     known: list[Rule] = []
-    while page := await rules.list_rules(etl, caller(), limit=PAGE, offset=len(known)):
+    while page := await actions.list_rules(etl, caller(), limit=PAGE, offset=len(known)):
         known += page
     return known
 

@@ -10,13 +10,15 @@ import msgspec
 import typer
 
 from penstock.cli.etl.commands import Output
-from penstock.cli.etl.session import caller, run
-from penstock.cli.etl.text import PageSizes, align, describe_fields, printable, shorten
+from penstock.cli.etl.session import caller, run_on_existing
+from penstock.cli.etl.text import PageSizes, describe_fields
+from penstock.cli.text import align, printable, shorten, show_time
 from penstock.documents.pages import Citation, read_pages
-from penstock.etl import cancel, retry, task_status
+from penstock.etl.api import actions, status
+from penstock.etl.artifacts import ResultCommit, grounding_key, pages_key, result_key
 from penstock.etl.domain import EtlTask, Stage, Status
-from penstock.etl.papers import ShapingPaper, grounding_key, pages_key, result_key
 from penstock.etl.retry import RetryOptions
+from penstock.etl.store.tasks import OrphanedUpload
 from penstock.kernel.blobs import BlobNotFound, Blobs, BlobTooLarge
 from penstock.wiring import Runtime
 
@@ -29,26 +31,43 @@ def print_output(task_id: int, output: Output) -> None:
 
     async def copy(runtime: Runtime) -> None:
         etl = runtime.modules.etl
-        async for chunk in etl.blobs.stream(await task_status.artifact_key(etl, caller(), task_id, output.value)):
+        async for chunk in etl.blobs.stream(await actions.artifact_key(etl, caller(), task_id, output.value)):
             sys.stdout.buffer.write(chunk)
 
-    run(copy)
+    run_on_existing(copy)
+
+
+def print_orphans() -> None:
+    """Print uploaded documents that have no task, oldest first."""
+
+    async def list_all(runtime: Runtime) -> list[OrphanedUpload]:
+        return await actions.list_orphans(runtime.modules.etl, offset=0, limit=MAX_LINES)
+
+    found = run_on_existing(list_all)
+    rows = [
+        ("uploaded", "user", "key"),
+        *((show_time(one.created_at), one.user_id, one.key) for one in found),
+    ]
+    for line in align([tuple(map(printable, map(str, row))) for row in rows] if found else []):
+        typer.echo(line)
+    if not found:
+        typer.echo("every uploaded document has a task.")
 
 
 def print_task(task_id: int) -> None:
     """Print the state of a task and, once it is completed, its values."""
 
     async def read(runtime: Runtime) -> tuple[EtlTask, list[str]]:
-        task = await task_status.get_task(runtime.modules.etl, caller(), task_id)
+        task = await status.get_task(runtime.modules.etl, caller(), task_id)
         if task.status is not Status.COMPLETED:
             return task, []
         blobs = runtime.blobs
         value = msgspec.json.decode(await blobs.get(result_key(task)))
-        grounding = msgspec.json.decode(await blobs.get(grounding_key(task)), type=ShapingPaper)
+        grounding = msgspec.json.decode(await blobs.get(grounding_key(task)), type=ResultCommit)
         sizes = await read_page_sizes(blobs, pages_key(task))
-        return task, list(_field_lines(value, grounding.places, sizes))
+        return task, list(_field_lines(value, grounding.citations, sizes))
 
-    task, fields = run(read)
+    task, fields = run_on_existing(read)
     for line in (*_task_lines(task), *fields):
         typer.echo(line)
 
@@ -56,13 +75,13 @@ def print_task(task_id: int) -> None:
 def retry_task(task_id: int, *, from_stage: Stage | None, force: bool) -> None:
     """Retry a task and print its new status."""
     options = RetryOptions(from_stage=from_stage, force=force)
-    _print_status(run(lambda runtime: retry.retry_task(runtime.modules.etl, caller(), task_id, options)))
+    _print_status(run_on_existing(lambda runtime: actions.retry_task(runtime.modules.etl, caller(), task_id, options)))
 
 
 def cancel_task(task_id: int, *, force: bool) -> None:
     """Cancel a task and print its new status."""
-    end = cancel.abort_task if force else cancel.cancel_task
-    _print_status(run(lambda runtime: end(runtime.modules.etl, caller(), task_id)))
+    end = actions.abort_task if force else actions.cancel_task
+    _print_status(run_on_existing(lambda runtime: end(runtime.modules.etl, caller(), task_id)))
 
 
 async def read_page_sizes(blobs: Blobs, key: str) -> PageSizes:
@@ -80,7 +99,7 @@ def _print_status(task: EtlTask) -> None:
 def _task_lines(task: EtlTask) -> Iterator[str]:
     metadata = task.metadata
     yield f"task {task.id}: {printable(task.filename)}, project {task.project_id}, rule {task.rule_id}"
-    yield f"{task.status}, {task.progress} %, since {task.updated_at:%Y-%m-%d %H:%M:%S} UTC"
+    yield f"{task.status}, {task.progress} %, since {show_time(task.updated_at)}"
     if task.error:
         code = metadata.get("error_code", "")
         yield f"failed in {metadata.get('error_stage')}: {code} {printable(task.error)}"

@@ -14,13 +14,12 @@ from penstock.cli.etl.output import DocumentOutcome
 from penstock.cli.etl.progress import TaskWatcher, new_progress_bar
 from penstock.cli.etl.session import caller as cli_caller
 from penstock.cli.etl.session import find_rule_id, load_settings
-from penstock.cli.etl.text import align, printable, shorten
 from penstock.cli.signals import run_until_signal
-from penstock.etl import papers, upload
-from penstock.etl import submit as submit_verb
+from penstock.cli.text import align, printable, shorten
+from penstock.etl import artifacts
+from penstock.etl.api import actions
 from penstock.etl.domain import EtlTask, Status
-from penstock.etl.errors import QueueFull
-from penstock.etl.submit import NewTask
+from penstock.etl.errors import QueueFull, QueueShareFull
 from penstock.etl.upload import UploadedDocument
 from penstock.kernel.errors import Invalid, PenstockError
 from penstock.settings import Settings
@@ -118,7 +117,7 @@ class Submission:
         for file in self._files:
             try:
                 task = await self._submit_or_refuse(file)
-            except QueueFull as error:
+            except (QueueFull, QueueShareFull) as error:
                 typer.echo(f"penstock: {error}\n  {error.hint}", err=True)
                 return
             if task is not None:
@@ -137,7 +136,7 @@ class Submission:
         try:
             task = await self._submit(file)
         except PenstockError as error:
-            if isinstance(error, QueueFull) or error.internal_outage:
+            if isinstance(error, QueueFull | QueueShareFull) or error.internal_outage:
                 raise  # the next document would fail in the same way
             refused = DocumentOutcome(name=file.name, task_id=0, status=REFUSED)
             self._outcomes.append(replace(refused, error=str(error), code=error.code, hint=error.hint or ""))
@@ -149,15 +148,7 @@ class Submission:
         project_id, rule_id = self._options.project_id, self._rule_id
         document = UploadedDocument(file=file.path, filename=file.name, project_id=project_id, rule_id=rule_id)
         try:
-            async with upload.stored_document(self._etl, self._caller, document) as stored:
-                new = NewTask(
-                    project_id=project_id,
-                    filename=stored.filename,
-                    rule_id=rule_id,
-                    s3_key=stored.key,
-                    force=self._options.force,
-                )
-                return await submit_verb.submit(self._etl, self._caller, new)
+            return await actions.upload_task(self._etl, self._caller, document, force=self._options.force)
         except OSError as error:
             raise FileNotReadable(name=file.name, reason=error.strerror) from error
 
@@ -173,10 +164,10 @@ class Submission:
     async def _fetch(self, outcome: DocumentOutcome, task: EtlTask, out: Path) -> DocumentOutcome:
         """Fetch the result: written to the folder at once, or kept for the table."""
         blobs = self._etl.blobs
-        value = msgspec.json.decode(await blobs.get(papers.result_key(task), max_bytes=MAX_BYTES))
+        value = msgspec.json.decode(await blobs.get(artifacts.result_key(task), max_bytes=MAX_BYTES))
         if output.is_table(out):
             return replace(outcome, value=value)
-        markdown = await blobs.get(papers.markdown_key(task), max_bytes=MAX_BYTES)
+        markdown = await blobs.get(artifacts.markdown_key(task), max_bytes=MAX_BYTES)
         output.write_files(out, outcome.name, value, markdown)
         return outcome
 

@@ -1,29 +1,16 @@
 """Results as text for a terminal: values on one line, each with its place on the page."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from rich.cells import cell_len, set_cell_size
-
-from penstock.documents.extract.fields.schema import escape_pointer
+from penstock.cli.text import shorten
 from penstock.documents.pages import Box, Citation
+from penstock.kernel.json_schema.pointers import escape_token
 
 ROWS = ("top", "middle", "bottom")
 COLUMNS = ("left", "centre", "right")
-MAX_CHARACTERS = 60
 
 PageSizes = Mapping[int, tuple[float, float]]
-
-
-def printable(text: object) -> str:
-    """Untrusted text with control characters replaced, so that it cannot move the cursor or change colours."""
-    return "".join(sign if sign.isprintable() else " " for sign in str(text))
-
-
-def shorten(text: object, most: int = MAX_CHARACTERS) -> str:
-    """The beginning of a text, on one line."""
-    line = " ".join(printable(text).split())
-    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def describe_place(place: Citation, sizes: PageSizes) -> str:
@@ -47,13 +34,6 @@ def describe_fields(value: Any, places: Iterable[Citation], sizes: PageSizes) ->
         yield pointer.lstrip("/").replace("/", "."), "-" if leaf is None else shorten(leaf), where
 
 
-def align(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Rows as lines with aligned columns. Chinese characters are two cells wide."""
-    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(set_cell_size(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip()
-
-
 def _leaves(value: Any, pointer: str) -> Iterator[tuple[str, Any]]:
     parts: Iterable[tuple[Any, Any]]
     if isinstance(value, dict):
@@ -64,7 +44,7 @@ def _leaves(value: Any, pointer: str) -> Iterator[tuple[str, Any]]:
         yield pointer, value
         return
     for name, inner in parts:
-        yield from _leaves(inner, f"{pointer}/{escape_pointer(str(name))}")
+        yield from _leaves(inner, f"{pointer}/{escape_token(str(name))}")
 
 
 def _centre(box: Box, width: float, height: float) -> tuple[float, float]:

@@ -4,11 +4,10 @@ import copy
 from collections.abc import Iterable
 from typing import Any, BinaryIO
 
-import jsonschema_rs
 import msgspec
 
-from penstock.documents.extract.fields.schema import UnusableSchema, parse_schema, unescape_pointer
-from penstock.documents.extract.fields.schema_tree import Node, SchemaValidator
+from penstock.documents.extract.fields.schema import UnusableSchema, parse_schema
+from penstock.documents.extract.fields.schema_tree import Node
 from penstock.documents.grounding.citations import CitationFinder
 from penstock.documents.grounding.field_lookup import FieldLookup
 from penstock.documents.grounding.label_translations import with_translated_labels
@@ -16,8 +15,9 @@ from penstock.documents.grounding.page_text import page_text
 from penstock.documents.grounding.result_leaves import MAX_LEAVES, ResultLeaf, TooManyResultLeaves, result_leaves
 from penstock.documents.grounding.search import TermIndex
 from penstock.documents.grounding.search_terms import search_terms
-from penstock.documents.json_schema import bounded_validator
 from penstock.documents.pages import Citation, read_pages
+from penstock.kernel.json_schema.pointers import resolve, set_value, split_pointer
+from penstock.kernel.json_schema.validation import InvalidSchema, SchemaValidator, compile_schema
 
 
 class Grounded(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,22 +69,17 @@ def _without_leaves(value: Any, leaves: Iterable[ResultLeaf], schema_json: bytes
 
 def _without_leaf(value: Any, leaf: ResultLeaf) -> Any:
     allows_null = leaf.node is None or leaf.node.validator.is_valid(None)
-    if not leaf.pointer:
-        return None if allows_null else value
-    *path, last = map(unescape_pointer, leaf.pointer.split("/")[1:])
-    inner = value
-    for step in path:
-        inner = inner[int(step)] if isinstance(inner, list) else inner[step]
+    tokens = split_pointer(leaf.pointer)
     if allows_null:
-        inner[int(last) if isinstance(inner, list) else last] = None
-    elif not leaf.is_required:
-        del inner[last]
+        return set_value(value, tokens, None)
+    if not leaf.is_required:
+        del resolve(value, tokens[:-1])[tokens[-1]]
     return value
 
 
 def _validator(schema_json: bytes) -> SchemaValidator | None:
     """A validator of the whole schema; None for a schema that cannot be used and so constrains nothing."""
     try:
-        return bounded_validator(msgspec.json.decode(schema_json))
-    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError, RecursionError):
+        return compile_schema(msgspec.json.decode(schema_json))
+    except (InvalidSchema, ValueError, RecursionError):
         return None

@@ -9,10 +9,10 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 from penstock.documents.extract.fields.label_keys import schema_label_keys, split_camel_case
-from penstock.documents.extract.fields.schema import escape_pointer
 from penstock.documents.extract.fields.schema_tree import ArrayNode, ChoiceNode, LeafNode, Node, ObjectNode
 from penstock.documents.grounding.tokens import tokens
 from penstock.kernel.json_object import JsonObject
+from penstock.kernel.json_schema.pointers import escape_token
 
 Scalar: TypeAlias = str | int | float | bool
 MAX_LEAVES = 20_000
@@ -85,7 +85,7 @@ def _walk(value: Any, node: Node | None, at: ResultPath, depth: int) -> Iterator
     if isinstance(value, dict):
         fields = node.fields if isinstance(node, ObjectNode) else {}
         for key, inner in value.items():
-            step = "/" + escape_pointer(str(key))
+            step = "/" + escape_token(str(key))
             is_required = isinstance(node, ObjectNode) and key in node.required
             yield from _walk(
                 inner, fields.get(key), ResultPath(at.pointer + step, at.item, at.path + step, is_required), depth + 1

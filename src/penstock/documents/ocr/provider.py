@@ -6,8 +6,10 @@ called again.
 """
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
+from penstock.documents.errors import DocumentEmpty, DocumentTooLarge
 from penstock.kernel.json_object import JsonObject
 
 MARKDOWN = "mineru.md"  # the name that clients of the older API expect
@@ -18,11 +20,21 @@ PAGES_TYPE = "application/x-ndjson"
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """The document: the key of a blob, and its file name."""
+    """The document: the key of a blob, its file name, and the file that the caller has open, if it has one."""
 
     key: str
     filename: str
     size_bytes: int
+    path: Path | None = None
+
+
+def check_size(source: Source, *, max_bytes: int) -> None:
+    """Refuse a document that is empty or too large, before it is opened."""
+    if not source.size_bytes:
+        raise DocumentEmpty(filename=source.filename)
+    if source.size_bytes > max_bytes:
+        reason = f"it has {source.size_bytes} bytes, and {max_bytes} may be read (ETL_MAX_FILE_BYTES)"
+        raise DocumentTooLarge(filename=source.filename, reason=reason)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +48,7 @@ class Reading:
     metadata: JsonObject = field(default_factory=dict)
 
 
-class Desk(Protocol):
+class StageContext(Protocol):
     """The stage context: its folder of artifacts and checkpoints, and progress."""
 
     @property
@@ -68,6 +80,6 @@ class OCRProvider(Protocol):
         """What a reading depends on besides the document: the reader, its version and its options."""
         ...
 
-    async def read(self, source: Source, desk: Desk) -> Reading:
+    async def read(self, source: Source, context: StageContext) -> Reading:
         """Read a document, continuing where an earlier attempt stopped."""
         ...

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from ctypes import create_string_buffer
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.documents.layout.lines import TextLine
@@ -31,8 +32,8 @@ def is_bold(font: str) -> bool:
 class BoldDetector:
     """A PDF document in pdfium, opened on first use."""
 
-    def __init__(self, content: bytes) -> None:
-        self._content = content
+    def __init__(self, source: Path | bytes) -> None:
+        self._source = source
         self._document: pypdfium2.PdfDocument | None = None
 
     def __enter__(self) -> "BoldDetector":
@@ -50,7 +51,7 @@ class BoldDetector:
 
         try:
             if self._document is None:
-                self._document = pypdfium2.PdfDocument(self._content)
+                self._document = pypdfium2.PdfDocument(self._source)
             letters = _PageCharacters(self._document[number - 1])
         except pypdfium2.PdfiumError:
             return [begin for _, begin in candidates]

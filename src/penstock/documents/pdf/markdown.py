@@ -7,6 +7,7 @@ text is larger. The largest headings of the range have level 1, the next level 2
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from penstock.documents.layout.markdown import (
     LARGER,
@@ -28,13 +29,13 @@ WHOLE = 1 << 30  # characters: more than any paragraph has
 LEAD_IN = re.compile(r"[^.:：]{2,60}[.:：–—]\s+\S")  # in a list item: a few words that may be bold, and more text
 
 
-def write_pages(pages: Mapping[int, ParsedPage], content: bytes) -> dict[int, str]:
-    """The markdown of the pages, by page number. `content` is the PDF."""
+def write_pages(pages: Mapping[int, ParsedPage], source: Path | bytes) -> dict[int, str]:
+    """The markdown of the pages, by page number. `source` is the PDF."""
     letters: Counter[tuple[float, str]] = Counter()
     for page in pages.values():
         letters.update(page.letters)
     usual = _usual_size(letters)
-    with BoldDetector(content) as bold_detector:
+    with BoldDetector(source) as bold_detector:
         pieces = {number: _pieces(number, page, usual, bold_detector) for number, page in pages.items()}
     levels = _levels(pieces.values(), is_first=1 in pages)
     return {number: render_markdown(page, levels) for number, page in pieces.items()}

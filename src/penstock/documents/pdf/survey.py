@@ -25,6 +25,7 @@ IN_MEMORY_BYTES = 64 * 1024 * 1024
 LARGE_CONTENT_BYTES = 64 * 1024  # three times a dense page of text; text drawn as paths has more
 # The operator for invisible text, or for outlined text of any colour.
 UNFILLED = re.compile(rb"(?<![\w.])[1357]\s+Tr\b")
+SHOWN_TEXT = re.compile(rb"T[jJ]|['\"]")  # the operators that show text; other hits are no harm
 # Operators that set a colour, and their largest number of operands.
 COLOURS = {b" g": 1, b" rg": 3, b" k": 4, b" sc": 4}
 NUMBERS_BYTES = 48  # enough for four operands
@@ -39,6 +40,7 @@ class PdfSurvey(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     pages: int
     suspects: tuple[int, ...] = ()  # pages that may look different from their text: images, pale text, large content
+    scanned: tuple[int, ...] = ()  # pages that draw images only, so they have no text layer
 
 
 def survey_pdf(file: BinaryIO, max_pages: int) -> PdfSurvey | Rejection:
@@ -73,12 +75,30 @@ def _inspect(pdf: "pikepdf.Pdf", file: BinaryIO, max_pages: int) -> PdfSurvey:
         raise DocumentRejected(DocumentEmpty)
     if count > max_pages:
         raise too_large(f"it has {count} pages; the limit is {max_pages} (ETL_MAX_PAGES)")
-    suspects = tuple(number for number, page in enumerate(pdf.pages, 1) if _is_suspect(page))
-    return PdfSurvey(pages=count, suspects=suspects)
+    suspects: list[int] = []
+    scanned: list[int] = []
+    for number, page in enumerate(pdf.pages, 1):
+        contents = _contents(page)
+        if _is_suspect(page, contents):
+            suspects.append(number)
+            if _is_scanned(page, contents):
+                scanned.append(number)
+    return PdfSurvey(pages=count, suspects=tuple(suspects), scanned=tuple(scanned))
 
 
-def _is_suspect(page: "pikepdf.Page") -> bool:
-    contents = _contents(page)
+def _is_scanned(page: "pikepdf.Page", contents: bytes) -> bool:
+    """Whether a page draws images and no text. A form or an annotation may contain text, so neither may be there."""
+    import pikepdf
+
+    if b"Do" not in contents or SHOWN_TEXT.search(contents) is not None or "/Annots" in page:
+        return False
+    drawn = page.resources.get("/XObject")
+    return isinstance(drawn, pikepdf.Dictionary) and all(
+        isinstance(each, pikepdf.Stream) and each.get("/Subtype") == pikepdf.Name.Image for each in drawn.values()
+    )
+
+
+def _is_suspect(page: "pikepdf.Page", contents: bytes) -> bool:
     if len(contents) > LARGE_CONTENT_BYTES or b"Do" in contents or b"BI" in contents:
         return True
     if b"Tr" in contents and UNFILLED.search(contents) is not None:

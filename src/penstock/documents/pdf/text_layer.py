@@ -7,6 +7,7 @@ without text and goes to OCR. Runs in the sandbox.
 
 import ctypes
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -48,8 +49,9 @@ def load_parser() -> None:
 
 
 def read_text_layers(file: BinaryIO, first: int, last: int, suspects: Sequence[int]) -> TextLayers | Rejection:
-    """Read the text layers of pages `first` to `last` inclusive. `suspects` may look different from their text."""
-    content = file.read()
+    """Read the text layers of pages `first` to `last` inclusive, and nothing else of the file. `suspects` may look
+    different from their text."""
+    source = by_name(file)
     # The private class below the public one: avoids copying values into Python objects, which halves the cost.
     from liteparse._liteparse import LiteParse
 
@@ -65,11 +67,11 @@ def read_text_layers(file: BinaryIO, first: int, last: int, suspects: Sequence[i
         target_pages=f"{first}-{last}",
     )
     try:
-        pages = {page.page_num: parse_page(page) for page in parser.parse_bytes(content).pages}
+        pages = {page.page_num: parse_page(page) for page in _parse(parser, source).pages}
     except RuntimeError as error:
         return unreadable(str(error)[:200]).rejection
-    visuals = _visuals(content, [number for number in suspects if number in pages])
-    written = write_pages(pages, content)
+    visuals = _visuals(source, [number for number in suspects if number in pages])
+    written = write_pages(pages, source)
     return TextLayers(
         layers=tuple(
             _layer(number, pages.get(number), visuals.get(number, NO_VISUALS), written.get(number, ""))
@@ -78,12 +80,26 @@ def read_text_layers(file: BinaryIO, first: int, last: int, suspects: Sequence[i
     )
 
 
-def _visuals(content: bytes, numbers: Sequence[int]) -> dict[int, PageVisuals]:
+def by_name(file: BinaryIO) -> Path | bytes:
+    """The path of a PDF, from which parsers read the pages they are asked for; its content where it cannot be opened by
+    name: the parser accepts names in .pdf only, and a folder above may be closed to the user."""
+    path = Path(str(getattr(file, "name", "")))
+    if path.suffix == ".pdf":
+        with suppress(OSError), path.open("rb"):
+            return path
+    return file.read()
+
+
+def _parse(parser: Any, source: Path | bytes) -> Any:
+    return parser.parse_bytes(source) if isinstance(source, bytes) else parser.parse(str(source))
+
+
+def _visuals(source: Path | bytes, numbers: Sequence[int]) -> dict[int, PageVisuals]:
     if not numbers:
         return {}
     import pypdfium2
 
-    with pypdfium2.PdfDocument(content) as document:
+    with pypdfium2.PdfDocument(source) as document:
         return {number: inspect_page(document, number) for number in numbers}
 
 

@@ -64,14 +64,6 @@ def _is_chinese(sample: bytes) -> bool:
     """GB18030 decodes nearly all pairs of high bytes, so most characters must be common ones as well."""
     if not _decodes(sample, "gb18030"):
         return False
-    letters = [each for each in codecs.getincrementaldecoder("gb18030")().decode(sample) if each > "\x7f"]
-    return sum(map(_is_common, letters)) * 10 >= len(letters) * 9
-
-
-def _is_common(letter: str) -> bool:
-    """Whether GB2312 contains it: the common Chinese characters and their punctuation."""
-    try:
-        pair = letter.encode("gb2312")
-    except UnicodeEncodeError:
-        return False
-    return len(pair) == 2
+    letters = "".join(each for each in codecs.getincrementaldecoder("gb18030")().decode(sample) if each > "\x7f")
+    common = len(letters.encode("gb2312", errors="ignore")) // 2  # GB2312 has the common characters, in two bytes each
+    return common * 10 >= len(letters) * 9

@@ -13,7 +13,7 @@ from fastapi.responses import StreamingResponse
 from penstock.access.domain import Caller, Scope
 from penstock.access.guard import CurrentCaller, requires
 from penstock.documents.ocr.provider import MARKDOWN_TYPE, PAGES_TYPE
-from penstock.etl import review, task_status
+from penstock.etl.api import actions
 from penstock.etl.api.params import DepsParam, TaskId, error_responses, etl_router
 from penstock.etl.deps import Deps
 from penstock.kernel.blobs import JSON_TYPE
@@ -33,7 +33,7 @@ def _artifact_route(summary: str, media_type: str) -> dict[str, Any]:
 @router.get("/tasks/{task_id}/result", **_artifact_route("Result of a task", JSON_TYPE))
 async def get_result(task_id: TaskId, caller: CurrentCaller, deps: DepsParam, corrected: Corrected = False) -> Response:
     """The JSON result. 409 until the task is completed. `corrected` applies the active corrections."""
-    if corrected and (content := await review.corrected_result(deps, caller, task_id)) is not None:
+    if corrected and (content := await actions.corrected_result(deps, caller, task_id)) is not None:
         return Response(content, media_type=JSON_TYPE)
     return await _send(deps, caller, task_id, "result", JSON_TYPE)
 
@@ -59,8 +59,8 @@ async def get_grounding(task_id: TaskId, caller: CurrentCaller, deps: DepsParam)
     return await _send(deps, caller, task_id, "grounding", JSON_TYPE)
 
 
-async def _send(deps: Deps, caller: Caller, task_id: int, what: task_status.ArtifactName, media_type: str) -> Response:
-    chunks = deps.blobs.stream(await task_status.artifact_key(deps, caller, task_id, what))
+async def _send(deps: Deps, caller: Caller, task_id: int, what: actions.ArtifactName, media_type: str) -> Response:
+    chunks = deps.blobs.stream(await actions.artifact_key(deps, caller, task_id, what))
     first = await anext(chunks, b"")  # errors surface here, before the response has started
     second = await anext(chunks, None)
     if second is None:

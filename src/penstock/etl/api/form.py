@@ -5,6 +5,7 @@ size, field sizes, the time between two chunks and the total time are limited: a
 """
 
 import asyncio
+import hashlib
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,7 +17,8 @@ from fastapi import Request
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
-from penstock.kernel.http.request_body import BadBody, BodyTooLarge, BodyTooSlow, bad_body, drain_body, truncated_body
+from penstock.kernel.http.request_body import BadBody, BodyTooSlow, UploadTooLarge, bad_body, truncated_body
+from penstock.kernel.private_folder import make_private_folder
 
 FILE = "file"
 MAX_FIELDS = 10
@@ -24,16 +26,6 @@ MAX_FIELD_BYTES = 1000
 OVERHEAD_BYTES = 64 * 1024  # for the fields and the multipart headers
 CHUNK_SECONDS = 30.0
 TOTAL_SECONDS = 3600.0
-
-
-class UploadTooLarge(BodyTooLarge):
-    """The document is larger than ETL_MAX_FILE_BYTES."""
-
-    code = "UPLOAD_TOO_LARGE"
-    message = "The document is larger than {most_bytes} bytes."
-    message_zh = "文档超过 {most_bytes} 字节。"
-    hint = "Split it; ETL_MAX_FILE_BYTES sets the limit."
-    hint_zh = "请拆分文档；上限由 ETL_MAX_FILE_BYTES 设定。"
 
 
 @dataclass(kw_only=True)
@@ -44,6 +36,7 @@ class UploadForm:
     filename: str | None = None
     path: Path
     size_bytes: int = 0
+    sha256: str = ""
 
 
 @asynccontextmanager
@@ -52,9 +45,8 @@ async def read_form(request: Request, folder: Path, *, max_bytes: int) -> AsyncI
     boundary = _boundary(request)
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > max_bytes + OVERHEAD_BYTES:
-        await drain_body(request.receive)
         raise UploadTooLarge(most_bytes=max_bytes)
-    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+    await asyncio.to_thread(make_private_folder, folder)
     path = folder / f"{secrets.token_hex(8)}.part"
     try:
         with await asyncio.to_thread(path.open, "wb") as file:
@@ -66,19 +58,23 @@ async def read_form(request: Request, folder: Path, *, max_bytes: int) -> AsyncI
 
 
 async def _read(request: Request, reader: "_FormReader", file: BinaryIO) -> None:
+    digest = hashlib.sha256()
     try:
         async with asyncio.timeout(TOTAL_SECONDS):
             more = True
             while more:
                 chunk, more = await _next(request)
                 if content := reader.feed(chunk):
-                    await asyncio.to_thread(file.write, content)
+                    await asyncio.to_thread(_write, file, digest, content)
         reader.end()
+        reader.form.sha256 = digest.hexdigest()
     except TimeoutError as error:
         raise BodyTooSlow(seconds=TOTAL_SECONDS) from error
-    except UploadTooLarge:
-        await drain_body(request.receive)  # a client that still sends would otherwise get a reset before the response
-        raise
+
+
+def _write(file: BinaryIO, digest: "hashlib._Hash", content: bytes) -> None:
+    digest.update(content)
+    file.write(content)
 
 
 async def _next(request: Request) -> tuple[bytes, bool]:

@@ -18,8 +18,8 @@ from penstock.etl.api.params import DepsParam, etl_router
 from penstock.etl.deps import Deps
 from penstock.etl.lifecycle import MODULE
 from penstock.etl.store.tasks import count_active
+from penstock.kernel.cache import CachedCheck, CheckTimedOut
 from penstock.kernel.errors import PenstockError
-from penstock.kernel.looks import Look, LookTimedOut
 from penstock.kernel.processes import list_processes
 
 log = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ async def _check(check: Callable[[], Awaitable[object]] | None) -> Word:
 async def _try(check: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     """The answer of a check; None if it failed or timed out."""
     try:
-        return await Look(check, fresh_seconds=0, patience_seconds=CHECK_SECONDS).answer()
-    except (PenstockError, LookTimedOut) as error:
+        return await CachedCheck(check, ttl_seconds=0, timeout_seconds=CHECK_SECONDS).result()
+    except (PenstockError, CheckTimedOut) as error:
         log.warning("etl health check failed: %r", error)
         return None

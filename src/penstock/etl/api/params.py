@@ -1,4 +1,7 @@
-"""Parameters that the routes share: dependencies, ids in paths, and pagination."""
+"""Parameters that the routes share: dependencies, ids in paths, and pagination.
+
+Ids are integers of up to 63 bits; a larger integer in a path gives 404, anything else 400.
+"""
 
 import re
 from collections.abc import Mapping
@@ -42,11 +45,11 @@ class Localizer:
     """Chooses a text in the client's language."""
 
     def __init__(self, request: Request) -> None:
-        self._chinese = prefers_chinese(request)
+        self._request = request
 
     def __call__(self, english: str, chinese: str) -> str:
         """The text in the client's language."""
-        return chinese if self._chinese else english
+        return chinese if prefers_chinese(self._request) else english
 
 
 async def _localizer(request: Request) -> Localizer:

@@ -12,8 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from penstock.access.domain import MAX_ID, Scope
 from penstock.access.guard import CurrentCaller, requires
-from penstock.etl import accuracy, correction_export, review
+from penstock.etl import correction_export, review
 from penstock.etl.accuracy import CorrectionQuery
+from penstock.etl.api import actions
 from penstock.etl.api.params import DepsParam, PlainInteger, RuleId, TaskId, error_responses, etl_router
 from penstock.etl.correction_export import ExportFormat
 from penstock.etl.domain.review import (
@@ -25,10 +26,10 @@ from penstock.etl.domain.review import (
     ValueCounts,
 )
 from penstock.etl.domain.rule import MAX_VERSION
-from penstock.etl.json_pointer import MAX_POINTER_CHARS
 from penstock.etl.review import ReviewInput, ReviewResult
 from penstock.kernel.http.fields import BadField
 from penstock.kernel.http.problems import BadFields
+from penstock.kernel.json_schema.pointers import MAX_POINTER_CHARS
 
 router = etl_router()
 
@@ -197,7 +198,7 @@ async def correct_task(
     ]
     try:
         new = ReviewInput(corrections=corrections, reviewed=given.reviewed)
-        stored = await review.correct(deps, caller, task_id, new)
+        stored = await actions.correct(deps, caller, task_id, new)
     except BadCorrections as error:
         raise BadFields(errors=_bad_fields(error)) from error
     if not stored.is_new:
@@ -211,7 +212,8 @@ async def list_task_corrections(
 ) -> ReviewPage:
     """Newest first, of every run, including superseded and withdrawn ones."""
     size = limit or PAGE
-    found = await review.list_of_task(deps, caller, task_id, before=after, limit=size + 1)
+    async with deps.db.read() as tx:
+        found = await review.list_of_task(tx, caller, task_id, before=after, limit=size + 1)
     shown = found.corrections[:size]
     return ReviewPage(**_review_view(found, shown), next_after=_next_after(found.corrections, size))
 
@@ -227,7 +229,7 @@ async def withdraw_correction(
     task_id: TaskId, correction_id: CorrectionId, caller: CurrentCaller, deps: DepsParam
 ) -> None:
     """It stays in the list as withdrawn; the original value applies again. Idempotent."""
-    await review.withdraw(deps, caller, task_id, correction_id)
+    await actions.withdraw_correction(deps, caller, task_id, correction_id)
 
 
 @router.get(
@@ -252,11 +254,11 @@ async def list_rule_corrections(
     if form is Form.JSON:
         size = limit or PAGE
         query = CorrectionQuery(rule_id=rule_id, version=version, before=after, limit=size + 1)
-        found = [one async for page in accuracy.iter_corrections(deps, caller, query) for one in page]
+        found = [one async for page in actions.iter_corrections(deps, caller, query) for one in page]
         views = [_correction_view(one) for one in found[:size]]
         return CorrectionPage(corrections=views, limit=size, next_after=_next_after(found, size))
     kind = ExportFormat(form.value)
-    pages = accuracy.iter_corrections(
+    pages = actions.iter_corrections(
         deps, caller, CorrectionQuery(rule_id=rule_id, version=version, before=after, limit=limit)
     )
     first = await anext(pages)  # errors surface here, before the response has started
@@ -271,7 +273,7 @@ async def get_rule_accuracy(
 ) -> AccuracyView:
     """Share of right values among the reviewed ones: all values of a result that was marked as reviewed, else those
     that corrections cover. Of the caller's own tasks; an admin sees everyone's."""
-    found = await accuracy.measure_accuracy(deps, caller, rule_id, version=version)
+    found = await actions.measure_accuracy(deps, caller, rule_id, version=version)
     return AccuracyView(
         rule_id=rule_id,
         reviewed_tasks=found.reviewed_tasks,

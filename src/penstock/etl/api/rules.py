@@ -8,11 +8,13 @@ from pydantic_core import PydanticCustomError
 
 from penstock.access.domain import MAX_ID, Scope
 from penstock.access.guard import CurrentCaller, requires
-from penstock.etl import dry_run, rules
+from penstock.access.idempotent import IdempotentHere
+from penstock.etl import rules
+from penstock.etl.api import actions
 from penstock.etl.api.params import DepsParam, Limit, Offset, RuleId, error_responses, etl_router
-from penstock.etl.api.shapes import SCHEMA, RulePage, RuleVersions, RuleView, next_offset, rule_view
+from penstock.etl.api.shapes import SCHEMA, RulePage, RuleReview, RuleVersions, RuleView, next_offset, rule_view
 from penstock.etl.deps import Deps
-from penstock.etl.domain import Mode, Rule, RuleBody, Strategy
+from penstock.etl.domain import Mode, ReviewPolicy, Rule, RuleBody, Strategy
 from penstock.etl.dry_run import MAX_SAMPLE_CHARS, RuleSample
 from penstock.etl.rule_validation import MAX_DESCRIPTION, MAX_NAME, MAX_PROMPT
 
@@ -37,7 +39,8 @@ Schema = Annotated[
     dict[str, Any] | None,
     BeforeValidator(_empty_object_to_none),
     Field(
-        description="JSON Schema of type object; required unless postprocess_mode is skip. No $ref may point outside."
+        description="JSON Schema of type object. No $ref may point outside. "
+        "With postprocess_mode skip it is optional, may be any object, and is ignored."
     ),
 ]
 Prompt = Annotated[
@@ -51,6 +54,12 @@ StrategyField = Annotated[
 ]
 Options = Annotated[
     dict[str, Any], BeforeValidator(_none_to_empty_object), Field(description="Options of the post-processor.")
+]
+
+
+ReviewField = Annotated[
+    RuleReview | None,
+    Field(description="When a person reviews a task of this rule, and where; setting it needs the scope admin."),
 ]
 
 
@@ -69,6 +78,7 @@ class NewRule(BaseModel):
     postprocess_mode: ModeField = Mode.LLM
     postprocess_strategy: StrategyField = None
     options: Options = Field(default_factory=dict)
+    review: ReviewField = None
 
 
 class RuleChanges(BaseModel):
@@ -83,6 +93,7 @@ class RuleChanges(BaseModel):
     postprocess_mode: ModeField = Mode.LLM
     postprocess_strategy: StrategyField = None
     options: Options = Field(default_factory=dict)
+    review: ReviewField = None
 
 
 class TrySample(BaseModel):
@@ -126,9 +137,12 @@ class Tried(BaseModel):
 @router.get("/rules", summary="List rules", **requires(Scope.READ))
 async def list_rules(caller: CurrentCaller, deps: DepsParam, limit: Limit = 100, offset: Offset = 0) -> RulePage:
     """The caller's own rules and the system rules, the built-in default first; an admin sees everyone's."""
-    found = await rules.list_rules(deps, caller, limit=limit + 1, offset=offset)
+    found = await actions.list_rules(deps, caller, limit=limit + 1, offset=offset)
+    total = await actions.count_rules(deps, caller)
     return RulePage(
         rules=_views(deps, found[:limit]),
+        total=min(total, actions.MAX_TOTAL),
+        total_is_exact=total <= actions.MAX_TOTAL,
         limit=limit,
         offset=offset,
         next_offset=next_offset(found, limit=limit, offset=offset),
@@ -142,15 +156,15 @@ async def list_rules(caller: CurrentCaller, deps: DepsParam, limit: Limit = 100,
     responses=error_responses({409: "The caller has the maximum number of rules."}),
     **requires(Scope.WRITE),
 )
-async def add_rule(new: NewRule, caller: CurrentCaller, deps: DepsParam) -> RuleView:
+async def add_rule(new: NewRule, caller: CurrentCaller, deps: DepsParam, request: IdempotentHere) -> RuleView:
     """The response contains its rule_id."""
-    return _view(deps, await rules.add(deps, caller, RuleBody(**_values(new))))
+    return _view(deps, await actions.add_rule(deps, caller, RuleBody(**_values(new)), request=request))
 
 
 @router.get("/rules/{rule_id}", summary="Get a rule", **requires(Scope.READ))
 async def get_rule(rule_id: RuleId, caller: CurrentCaller, deps: DepsParam) -> RuleView:
     """The current version."""
-    return _view(deps, await rules.get_rule(deps, caller, rule_id))
+    return _view(deps, await actions.get_rule(deps, caller, rule_id))
 
 
 @router.put(
@@ -161,7 +175,7 @@ async def get_rule(rule_id: RuleId, caller: CurrentCaller, deps: DepsParam) -> R
 )
 async def change_rule(rule_id: RuleId, changes: RuleChanges, caller: CurrentCaller, deps: DepsParam) -> RuleView:
     """Creates a new version for future tasks; omitted fields stay as they are."""
-    return _view(deps, await rules.change(deps, caller, rule_id, _values(changes)))
+    return _view(deps, await actions.change_rule(deps, caller, rule_id, _values(changes)))
 
 
 @router.delete(
@@ -169,7 +183,7 @@ async def change_rule(rule_id: RuleId, changes: RuleChanges, caller: CurrentCall
 )
 async def remove_rule(rule_id: RuleId, caller: CurrentCaller, deps: DepsParam) -> None:
     """Tasks that use it keep their version."""
-    await rules.remove(deps, caller, rule_id)
+    await actions.remove_rule(deps, caller, rule_id)
 
 
 @router.get("/rules/{rule_id}/versions", summary="List the versions of a rule", **requires(Scope.READ))
@@ -177,7 +191,8 @@ async def list_rule_versions(
     rule_id: RuleId, caller: CurrentCaller, deps: DepsParam, limit: Limit = 20, offset: Offset = 0
 ) -> RuleVersions:
     """Latest version first."""
-    found = await rules.list_versions(deps, caller, rule_id, limit=limit + 1, offset=offset)
+    async with deps.db.read() as tx:
+        found = await rules.list_versions(tx, deps, caller, rule_id, limit=limit + 1, offset=offset)
     return RuleVersions(
         versions=_views(deps, found[:limit]),
         limit=limit,
@@ -195,22 +210,25 @@ async def list_rule_versions(
 async def try_rule(rule_id: RuleId, sample: TrySample, caller: CurrentCaller, deps: DepsParam) -> Tried:
     """Runs the rule's post-processor on a text, or on the OCR result of a task. Nothing is stored."""
     given = RuleSample(markdown=sample.markdown, task_id=sample.task_id)
-    rule, shaped = await dry_run.try_rule(deps, caller, rule_id, given)
+    rule, extracted = await actions.try_rule(deps, caller, rule_id, given)
     places = [
-        PlaceView(**{name: getattr(place, name) for name in PlaceView.model_fields}) for place in shaped.citations
+        PlaceView(**{name: getattr(place, name) for name in PlaceView.model_fields}) for place in extracted.citations
     ]
     return Tried(
         rule_id=rule.id,
         version=rule.version,
-        strategy=shaped.strategy,
-        value=shaped.value,
+        strategy=extracted.strategy,
+        value=extracted.value,
         places=places,
-        usage=shaped.usage,
+        usage=extracted.usage,
     )
 
 
 def _values(given: NewRule | RuleChanges) -> dict[str, Any]:
-    return {name: getattr(given, name) for name in given.model_fields_set}
+    values = {name: getattr(given, name) for name in given.model_fields_set}
+    if values.get("review") is not None:
+        values["review"] = ReviewPolicy(**dict(values["review"]))
+    return values
 
 
 def _views(deps: Deps, found: list[Rule]) -> list[RuleView]:

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, StringConstraints
 from pydantic.config import JsonDict
 
 from penstock.etl.api.params import Localizer
-from penstock.etl.domain import CHINESE_TEXTS, EtlTask, Mode, Rule, Status, Strategy
+from penstock.etl.domain import CHINESE_TEXTS, EtlTask, Mode, ReviewReason, ReviewStatus, Rule, Status, Strategy
 
 TASK: JsonDict = {
     "task_id": 42,
@@ -29,6 +29,7 @@ TASK: JsonDict = {
         "strategy": "fields",
     },
     "error": None,
+    "review": None,
     "metadata": {
         "s3_key": "users/7/raw/1/invoice.pdf",
         "provider_task_id": "local-9f86d081884c7d65",
@@ -52,6 +53,12 @@ SCHEMA: JsonDict = {
     "required": ["invoice_number"],
 }
 METADATA = ("provider_task_id", "artifact_mineru_markdown_key", "error_stage")  # always present, null if unknown
+
+
+# An id of the tasks module.
+ProjectKey = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=255, pattern=r"^[^\x00-\x1f\x7f]+$")
+]
 
 
 class Submitted(BaseModel):
@@ -80,12 +87,25 @@ class TaskView(BaseModel):
         description="Of a completed task: output_path, output_size, processing_time, the provider's task id, strategy."
     )
     error: str | None = Field(description="Why a failed task failed.")
+    review: ReviewStatus | None = Field(
+        description="waiting: a person or an agent can pull the review that its rule asks for; answered: it was pushed."
+    )
     metadata: dict[str, Any] = Field(
         description="s3_key, provider_task_id, artifact_mineru_markdown_key, error_stage, and more: "
         "`cache` says for each stage whether the artifacts of another task were reused, and of which."
     )
 
     model_config = {"json_schema_extra": {"example": TASK}}
+
+
+class TaskStatusView(TaskView):
+    """A task, and where it stands in the queue."""
+
+    queue_position: int | None = Field(
+        description="Of a pending task: 1 if it is next. null: it runs or has ended, or the place is unknown."
+    )
+
+    model_config = {"json_schema_extra": {"example": {**TASK, "queue_position": None}}}
 
 
 class MovedTask(TaskView):
@@ -98,6 +118,8 @@ class TaskPage(BaseModel):
     """A page of tasks, newest first."""
 
     tasks: list[TaskView]
+    total: int = Field(description="How many tasks match, on all pages; counting stops at 100,000.")
+    total_is_exact: bool = Field(description="false: counting stopped, and more tasks match.")
     limit: int
     offset: int
     next_offset: int | None = Field(description="Offset of the next page; null on the last page.")
@@ -107,6 +129,19 @@ class TaskList(BaseModel):
     """The requested tasks that exist and belong to the caller, in the requested order."""
 
     tasks: list[TaskView]
+    total: int = Field(description="How many they are.")
+
+
+class RuleReview(BaseModel):
+    """When a person or an agent reviews a task of the rule, and where they pull it from."""
+
+    model_config = {"extra": "forbid"}
+
+    when: Annotated[tuple[ReviewReason, ...], Field(min_length=1, max_length=len(ReviewReason))] = Field(
+        description="ungrounded: a value was not found in the document; failed: a stage failed for good."
+    )
+    project_id: ProjectKey = Field(description="A project of the tasks module; created if it is missing.")
+    queue_id: ProjectKey | None = Field(default=None, description="A queue of that project; created if it is missing.")
 
 
 class RuleView(BaseModel):
@@ -126,6 +161,7 @@ class RuleView(BaseModel):
     postprocess_mode: Mode
     postprocess_strategy: Strategy | None
     options: dict[str, Any]
+    review: RuleReview | None = Field(description="When a person reviews a task, and where; null: never.")
     created_at: datetime
     updated_at: datetime = Field(description="When this version was created.")
 
@@ -134,6 +170,8 @@ class RulePage(BaseModel):
     """A page of rules: the built-in default first, then by id."""
 
     rules: list[RuleView]
+    total: int = Field(description="How many rules the caller can use, on all pages; counting stops at 100,000.")
+    total_is_exact: bool = Field(description="false: counting stopped, and there are more rules.")
     limit: int
     offset: int
     next_offset: int | None = Field(description="Offset of the next page; null on the last page.")
@@ -166,6 +204,7 @@ def task_fields(task: EtlTask, localize: Localizer) -> dict[str, Any]:
         "updated_at": task.updated_at,
         "result": task.result,
         "error": error,
+        "review": task.review_status,
         "metadata": known,
     }
 
@@ -193,6 +232,7 @@ def rule_view(rule: Rule, *, default_id: int | None) -> RuleView:
         postprocess_mode=body.postprocess_mode,
         postprocess_strategy=body.postprocess_strategy,
         options=body.options,
+        review=None if body.review is None else RuleReview(**vars(body.review)),
         created_at=rule.created_at,
         updated_at=rule.updated_at,
     )

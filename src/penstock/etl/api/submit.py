@@ -1,5 +1,7 @@
 """Routes that submit documents: by the key of a stored object, or together with the file."""
 
+from dataclasses import asdict
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Request, status
@@ -8,23 +10,31 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from penstock.access.domain import Scope
 from penstock.access.guard import CurrentCaller, requires
-from penstock.etl import submit, upload
+from penstock.access.idempotent import IdempotentHere, KeyHeader, idempotent
+from penstock.etl.api import actions
 from penstock.etl.api.form import FILE, UploadForm, read_form
 from penstock.etl.api.params import (
     BASE,
     BlobKey,
     DepsParam,
     Filename,
+    Limit,
     Localizer,
     LocalizerParam,
     Number,
+    Offset,
     error_responses,
     etl_router,
 )
-from penstock.etl.api.shapes import Submitted
+from penstock.etl.api.shapes import Submitted, next_offset
 from penstock.etl.domain import EtlTask
 from penstock.etl.submit import NewTask
-from penstock.etl.upload import UploadedDocument
+from penstock.etl.upload import SWEEP_AGE, UploadedDocument
+from penstock.kernel.http.fields import BadField
+from penstock.kernel.http.headers import add_warning
+from penstock.kernel.http.problems import BadFields
+from penstock.kernel.http.query_string import MAX_NAME_LENGTH, MAX_REPORTED, letters_of
+from penstock.kernel.logs import clean
 
 router = etl_router()
 
@@ -47,10 +57,10 @@ Forced = Annotated[bool, BeforeValidator(_empty_to_false), Field(description=FOR
 
 
 class NewDocument(BaseModel):
-    """A document that is already stored."""
+    """A document that is already stored. Other fields, which clients of earlier versions send, are ignored."""
 
     model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"example": {"project_id": 1, "filename": "invoice.pdf", "rule_id": 3}}
+        extra="allow", json_schema_extra={"example": {"project_id": 1, "filename": "invoice.pdf", "rule_id": 3}}
     )
 
     project_id: Number
@@ -107,11 +117,31 @@ FORM: dict[str, Any] = {
     **requires(Scope.WRITE),
 )
 async def submit_document(
-    new: NewDocument, caller: CurrentCaller, deps: DepsParam, localize: LocalizerParam
+    *,
+    http: Request,
+    new: NewDocument,
+    caller: CurrentCaller,
+    deps: DepsParam,
+    localize: LocalizerParam,
+    request: IdempotentHere,
 ) -> Submitted:
-    """Responds immediately; GET /tasks/{task_id} returns the progress."""
-    task = await submit.submit(deps, caller, NewTask(**new.model_dump()))
+    """Responds immediately; GET /tasks/{task_id} returns the progress. A `Warning` header names ignored fields."""
+    _warn_of_ignored(http, new)
+    given = new.model_dump(include=set(NewDocument.model_fields))
+    task = await actions.submit_task(deps, caller, NewTask(**given), request=request)
     return _submitted(task, localize)
+
+
+def _warn_of_ignored(request: Request, new: NewDocument) -> None:
+    """Warn of unknown fields. Another spelling of a known one is refused: ignored, it would change the result."""
+    spellings = {letters_of(name): name for name in NewDocument.model_fields}
+    names = list(new.model_extra or ())
+    for name in names:
+        if (meant := spellings.get(letters_of(name))) is not None:
+            reason, reason_zh = f"Unknown field; did you mean {meant}?", f"未知的字段；是否想用 {meant}？"
+            raise BadFields(errors=[BadField(field=clean(name, MAX_NAME_LENGTH), reason=reason, reason_zh=reason_zh)])
+    for name in names[:MAX_REPORTED]:
+        add_warning(request.scope, f"Unknown field ignored: {clean(name, MAX_NAME_LENGTH)}")
 
 
 def _open_with_form() -> dict[str, Any]:
@@ -127,7 +157,7 @@ def _open_with_form() -> dict[str, Any]:
     **_open_with_form(),
 )
 async def upload_and_submit(
-    request: Request, caller: CurrentCaller, deps: DepsParam, localize: LocalizerParam
+    request: Request, caller: CurrentCaller, deps: DepsParam, localize: LocalizerParam, key: KeyHeader = None
 ) -> Submitted:
     """A multipart form: `file`, `project_id`, and optionally `rule_id` and `force`. A rejected task stores no file."""
     async with read_form(request, deps.scratch, max_bytes=deps.config.max_file_bytes) as form:
@@ -135,16 +165,36 @@ async def upload_and_submit(
         document = UploadedDocument(
             file=form.path, filename=given.file, project_id=given.project_id, rule_id=given.rule_id
         )
-        async with upload.stored_document(deps, caller, document) as stored:
-            new = NewTask(
-                project_id=given.project_id,
-                filename=stored.filename,
-                rule_id=given.rule_id,
-                s3_key=stored.key,
-                force=given.force,
-            )
-            task = await submit.submit(deps, caller, new)
+        once = idempotent(request, caller, key, given.model_dump(), form.sha256)
+        task = await actions.upload_task(deps, caller, document, force=given.force, request=once)
     return _submitted(task, localize)
+
+
+class OrphanView(BaseModel):
+    """An uploaded document that has no task."""
+
+    key: str
+    user_id: int
+    created_at: datetime
+    deleted_after: datetime = Field(description="When it will be deleted, unless a task is created for it.")
+
+
+class OrphanPage(BaseModel):
+    """A page of documents without a task, oldest first."""
+
+    documents: list[OrphanView]
+    limit: int
+    offset: int
+    next_offset: int | None
+
+
+@router.get("/orphans", summary="List uploaded documents without a task", **requires(Scope.ADMIN))
+async def list_orphans(deps: DepsParam, limit: Limit = 20, offset: Offset = 0) -> OrphanPage:
+    """Documents whose task was never created, since the server died or lost its database; they are swept."""
+    found = await actions.list_orphans(deps, offset=offset, limit=limit + 1)
+    views = [OrphanView(**asdict(one), deleted_after=one.created_at + SWEEP_AGE) for one in found[:limit]]
+    following = next_offset(found, limit=limit, offset=offset)
+    return OrphanPage(documents=views, limit=limit, offset=offset, next_offset=following)
 
 
 def _fields(form: UploadForm) -> _UploadFields:

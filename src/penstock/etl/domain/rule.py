@@ -26,6 +26,22 @@ class Strategy(StrEnum):
     CHUNKED_EXTRACT = "chunked-extract"
 
 
+class ReviewReason(StrEnum):
+    """Why a task needs a person."""
+
+    UNGROUNDED = "ungrounded"  # a value of the result was not found in the document
+    FAILED = "failed"  # a stage failed for good
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReviewPolicy:
+    """When a person or an agent reviews a task, and the project and queue of the tasks module that they pull from."""
+
+    when: tuple[ReviewReason, ...]
+    project_id: str
+    queue_id: str | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class RuleBody:
     """The content of a rule; each change makes a new version."""
@@ -37,6 +53,7 @@ class RuleBody:
     postprocess_mode: Mode = Mode.LLM
     postprocess_strategy: Strategy | None = None
     options: JsonObject = field(default_factory=dict)
+    review: ReviewPolicy | None = None
 
     @property
     def extraction_rule(self) -> ExtractionRule:

@@ -27,6 +27,13 @@ class Phase(StrEnum):
     FINALIZE = "finalize"
 
 
+class ReviewStatus(StrEnum):
+    """Whether the review that a task asked for was answered."""
+
+    WAITING = "waiting"
+    ANSWERED = "answered"
+
+
 class Stage(StrEnum):
     """The stage at which a retry can start, as the API names it."""
 
@@ -36,6 +43,7 @@ class Stage(StrEnum):
 
 CHINESE_TEXTS = "zh"  # metadata key of a failed task: its error and hint in Chinese
 FROM_STAGE = "from_stage"  # metadata key of a run that a retry opened
+REVIEW = "review"  # metadata key of a task that asked for a review: the request, its reason and its state
 FINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
 
 ETL_TASK = Machine(
@@ -49,6 +57,7 @@ ETL_TASK = Machine(
         "abort": ({Status.PENDING, Status.MINERU_PARSING, Status.LLM_PROCESSING}, Status.CANCELLED),
         "retry": ({Status.FAILED, Status.CANCELLED}, Status.PENDING),
         "redo": (FINAL, Status.PENDING),
+        "answer": ({Status.FAILED}, Status.COMPLETED),
     },
     start=Status.PENDING,
     words={
@@ -56,7 +65,8 @@ ETL_TASK = Machine(
         Status.MINERU_PARSING: "A worker runs OCR. Run state only; the row still says pending.",
         Status.LLM_PROCESSING: "A worker runs post-processing. Run state only; the row still says pending.",
         Status.COMPLETED: "The result is stored. A retry needs `force`.",
-        Status.FAILED: "A stage failed permanently or ran out of attempts. OCR artifacts are kept for a retry.",
+        Status.FAILED: "A stage failed permanently or ran out of attempts. OCR artifacts are kept for a retry, and the "
+        "answer of a review can complete the task.",
         Status.CANCELLED: "Cancelled by its owner. A late worker cannot settle the task.",
     },
 )
@@ -99,6 +109,12 @@ class EtlTask:
     def first_phase(self) -> Phase:
         """The first phase of this run; a retry may start after OCR."""
         return Phase.POSTPROCESS if self.metadata.get(FROM_STAGE) == Stage.POSTPROCESS else Phase.OCR
+
+    @property
+    def review_status(self) -> ReviewStatus | None:
+        """The state of its review; None if it needs none."""
+        known = self.metadata.get(REVIEW)
+        return None if known is None else ReviewStatus(known["state"])
 
     def is_same_task(self, other: "EtlTask") -> bool:
         """Whether both are the same task. Ids alone are not enough: two databases may share one Redis by mistake."""

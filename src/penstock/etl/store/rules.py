@@ -15,8 +15,8 @@ from penstock.access.domain import Caller
 from penstock.etl.domain import DEFAULT_RULE, Rule, RuleBody
 from penstock.etl.errors import RuleNotFound
 from penstock.etl.store.tables import etl_rule, etl_rule_version, etl_task
-from penstock.kernel.bulk import upsert
 from penstock.kernel.db import Tx
+from penstock.kernel.dialect.sql import upsert
 
 r, v = etl_rule.c, etl_rule_version.c
 _rules: Select[Any] = select(r.id, r.version, r.user_id, v.body, r.created_at, r.updated_at).select_from(
@@ -77,16 +77,28 @@ async def list_files(tx: Tx, *, limit: int) -> list[str]:
 
 async def list_rules(tx: Tx, caller: Caller, *, limit: int, offset: int, default_id: int | None = None) -> list[Rule]:
     """The rules that a caller can use, by id, without the built-in one."""
-    numbers = select(r.id).where(_not_deleted)
-    if not caller.is_admin:  # a union of index scans: with OR, SQLite would scan the rules of all users
-        others = (r.id == default_id) & (r.user_id != caller.user_id)
-        whose = [r.user_id == caller.user_id, r.user_id.is_(None), *([others] if default_id else [])]
-        seen = union_all(*(numbers.where(one) for one in whose)).subquery()
-        numbers = select(seen.c.id)
+    numbers = _numbers_for(caller, default_id)
     [number] = numbers.selected_columns
     page = numbers.order_by(number).limit(limit).offset(offset).subquery()
     rows = await tx.conn.execute(_rules.where(r.id.in_(select(page.c.id))).order_by(r.id))
     return [found for row in rows if (found := as_shared(_rule(row), default_id))]
+
+
+async def count_rules_for(tx: Tx, caller: Caller, *, limit: int, default_id: int | None = None) -> int:
+    """How many rules a caller can use, without the built-in one; counting stops at `limit`."""
+    some = _numbers_for(caller, default_id).limit(limit).subquery()
+    return await tx.conn.scalar(select(func.count()).select_from(some)) or 0
+
+
+def _numbers_for(caller: Caller, default_id: int | None) -> Select[tuple[int]]:
+    """The ids of the rules that a caller can use."""
+    numbers = select(r.id).where(_not_deleted)
+    if caller.is_admin:
+        return numbers
+    # A union of index scans: with OR, SQLite would scan the rules of all users.
+    others = (r.id == default_id) & (r.user_id != caller.user_id)
+    whose = [r.user_id == caller.user_id, r.user_id.is_(None), *([others] if default_id else [])]
+    return select(union_all(*(numbers.where(one) for one in whose)).subquery().c.id)
 
 
 async def list_versions(tx: Tx, rule_id: int, *, limit: int, offset: int) -> list[Rule]:
@@ -113,7 +125,7 @@ async def insert_rule(tx: Tx, body: RuleBody, *, user_id: int) -> Rule:
 
 async def insert_rule_of_file(tx: Tx, body: RuleBody, *, file: str) -> Rule | None:
     """Add the first version of a system rule; None if another process has just loaded this file."""
-    new = upsert(tx, etl_rule).values(file=file, **_first(tx, body)).on_conflict_do_nothing()
+    new = upsert(etl_rule).values(file=file, **_first(tx, body)).on_conflict_do_nothing()
     rule_id = (await tx.conn.execute(new.returning(r.id))).scalar_one_or_none()
     if rule_id is None:
         return None

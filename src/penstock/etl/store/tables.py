@@ -94,6 +94,16 @@ etl_rule_version = Table(
     Column("created_by", String, nullable=False),
 )
 
+etl_upload = Table(
+    "etl_upload",
+    metadata,
+    Column("key", Id, primary_key=True),  # of the document's blob
+    Column("user_id", BigInteger, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("swept_at", UtcTime),  # its document is being deleted, or is deleted already
+    Index("ix_etl_upload_created", "created_at", "key"),
+)
+
 etl_memory = Table(
     "etl_memory",
     metadata,

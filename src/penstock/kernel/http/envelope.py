@@ -1,8 +1,8 @@
 """The response envelope of the tasks API: `{success, data, message, timestamp}`, with an error format of its own.
 
 A router opts in with `APIRouter(route_class=EnvelopeRoute, responses=ERRORS)`; its routes return `say(data, "…", "…")`
-or `say.page(…)`. An error inside such a route is sent in the envelope with one of nine codes that existing clients
-know; our finer code and the values of the error are in `details`. Errors before a route is found are problems
+or `say.page(…)`. An error inside such a route is sent in the envelope with one of a few codes that existing
+clients know; our finer code and the values of the error are in `details`. Errors before a route is found are problems
 (`problems.py`).
 """
 
@@ -11,7 +11,7 @@ import logging
 import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
@@ -22,7 +22,8 @@ from pydantic import BaseModel, ConfigDict, PlainSerializer
 from pydantic.alias_generators import to_camel
 from starlette.exceptions import HTTPException
 
-from penstock.kernel.errors import PenstockError
+from penstock.kernel.clock import iso_millis
+from penstock.kernel.errors import PenstockError, TooMany, folder_full_from
 from penstock.kernel.http.fields import bad_fields, is_not_json
 from penstock.kernel.http.language import language_tag, localized, prefers_chinese
 from penstock.kernel.http.problems import BadFields, problem_response
@@ -35,7 +36,7 @@ T = TypeVar("T")
 
 CODES = {
     400: "VALIDATION_ERROR",
-    401: "UNAUTHORIZED",
+    401: "INVALID_API_KEY",
     403: "FORBIDDEN",
     404: "RESOURCE_NOT_FOUND",
     409: "CONFLICT",
@@ -43,15 +44,10 @@ CODES = {
     429: "RATE_LIMIT_EXCEEDED",
     500: "INTERNAL_ERROR",
 }
-KEPT_CODES = {"INVALID_API_KEY"}  # codes of ours that envelope clients know by the same name
 MAX_PAGE = 10**9  # beyond it an offset would not fit a database integer
+MAX_PAGE_SIZE = 100
 MAX_FIELD = 200  # characters of a field's name that are repeated
 BODY_HEADERS = {"content-type", "content-length"}
-
-
-def iso_millis(moment: datetime) -> str:
-    """ISO-8601 in UTC with milliseconds: `2026-01-01T00:00:00.000Z`."""
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 Timestamp = Annotated[datetime, PlainSerializer(iso_millis, return_type=str)]
@@ -85,11 +81,12 @@ class Paged(BaseModel, Generic[T]):
 
 
 class Fault(BaseModel):
-    """An error: its code, message and details."""
+    """An error: its code, message and details; an error over a rate limit has the seconds to wait."""
 
     code: str
     message: str
-    details: dict[str, Any]
+    details: dict[str, Any] = {}
+    retry_after: int | None = None
 
 
 class Refusal(BaseModel):
@@ -116,11 +113,18 @@ class PageParams:
         return (self.page - 1) * self.size
 
 
-async def _page_params(
-    page: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 1,
-    page_size: Annotated[int, Query(alias="pageSize", ge=1, le=100)] = 20,
-) -> PageParams:
-    return PageParams(page=page, size=page_size)
+PageNumber = Annotated[int, Query(ge=1, le=MAX_PAGE)]
+PageSize = Annotated[
+    int, Query(alias="pageSize", ge=1, le=MAX_PAGE, description=f"More than {MAX_PAGE_SIZE} counts as {MAX_PAGE_SIZE}.")
+]
+
+
+async def _page_params(page: PageNumber = 1, page_size: PageSize = 20) -> PageParams:
+    return PageParams(page=page, size=min(page_size, MAX_PAGE_SIZE))
+
+
+async def _long_page_params(page: PageNumber = 1, page_size: PageSize = MAX_PAGE_SIZE) -> PageParams:
+    return PageParams(page=page, size=min(page_size, MAX_PAGE_SIZE))
 
 
 class Say:
@@ -147,6 +151,7 @@ async def _say(request: Request) -> Say:
 
 SayHere = Annotated[Say, Depends(_say)]
 PageHere = Annotated[PageParams, Depends(_page_params)]
+LongPageHere = Annotated[PageParams, Depends(_long_page_params)]  # as many items as a page has, by default
 
 
 class EnvelopeRoute(APIRoute):
@@ -160,19 +165,21 @@ class EnvelopeRoute(APIRoute):
             try:
                 return await handle(request)
             except RequestValidationError as error:
-                return envelope_error(request, _from_validation(error))
+                return envelope_error(request, from_validation(error))
             except PenstockError as error:
                 return envelope_error(request, error)
             except HTTPException as error:
                 return envelope_error(request, _from_http_exception(error))
-            except Exception:  # a bug of ours: it is logged and not shown
-                log.exception("%s %s failed", request.method, self.path)
+            except Exception as error:
+                if (full := folder_full_from(error)) is not None:
+                    return envelope_error(request, full)
+                log.exception("%s %s failed", request.method, self.path)  # a bug of ours, which is not shown
                 return envelope_error(request, PenstockError())
 
         return respond
 
 
-def _from_validation(error: RequestValidationError) -> PenstockError:
+def from_validation(error: RequestValidationError) -> PenstockError:
     """Invalid fields, named as `tasks[0].id`."""
     found = error.errors()
     if is_not_json(found):
@@ -193,10 +200,11 @@ def _from_http_exception(error: HTTPException) -> PenstockError:
 def envelope_error(request: Request, error: PenstockError) -> Response:
     """The envelope response for an error."""
     message, _ = localized(error, request)
-    keeps_code = error.code in KEPT_CODES or error.keeps_own_code
-    code = error.code if keeps_code else CODES.get(error.status, error.code)
-    fault = Fault(code=code, message=message, details=_details(request, error))
-    body = Refusal(error=fault, timestamp=_now(request)).model_dump(mode="json")
+    code = error.envelope_code or CODES.get(error.status, error.code)
+    wait = {"retry_after": math.ceil(error.wait_seconds)} if isinstance(error, TooMany) else {}
+    details = _details(request, error)
+    fault = {"code": code, "message": message} | ({"details": details} if details else {}) | wait
+    body = {"success": False, "error": fault, "timestamp": iso_millis(_now(request))}
     text = json.dumps(body, ensure_ascii=False).encode(errors="backslashreplace")  # lone surrogates have no UTF-8
     problem_headers = problem_response(error, request).headers  # Retry-After and the like apply here too
     headers = {name: value for name, value in problem_headers.items() if name not in BODY_HEADERS}

@@ -1,11 +1,12 @@
 """One HTTP exchange: a request, its response, and how long it took."""
 
+from collections.abc import Sequence
 from time import perf_counter
 
 from starlette.types import Message, Scope, Send
 
 from penstock.kernel.http.compression import VARY, ResponseKind, accepts_gzip, compress, compressed_headers, kind_of
-from penstock.kernel.http.headers import RawHeader, RequestHead, with_default_headers
+from penstock.kernel.http.headers import WARNINGS, RawHeader, RequestHead, with_default_headers
 
 UNMATCHED = "unmatched"  # the route label of every unknown path, so that clients cannot create labels
 CLIENT_CLOSED = 499  # nothing was sent: the client disconnected, or the server was stopping
@@ -23,6 +24,7 @@ class HttpExchange:
         "bytes_out",
         "head",
         "method",
+        "path_headers",
         "scope",
         "status",
     )
@@ -31,6 +33,7 @@ class HttpExchange:
         self.scope = scope
         self.head = head
         self.method: str = scope["method"]
+        self.path_headers: Sequence[RawHeader] = ()
         self.status = CLIENT_CLOSED
         self.bytes_out = 0
         self._send = send
@@ -58,10 +61,22 @@ class HttpExchange:
         """The method, or OTHER for an unknown one."""
         return self.method if self.method in METHODS else "OTHER"
 
+    def override_method(self) -> None:
+        """Take the method from X-HTTP-Method-Override, for clients that cannot send every method."""
+        for name, value in self.scope["headers"]:
+            if name == b"x-http-method-override" and (method := value.decode("latin-1").strip().upper()) in METHODS:
+                self.method = self.scope["method"] = method
+
     @property
     def caller(self) -> str:
         """The name of the caller, once authenticated."""
         return getattr(self.scope["state"].get("caller"), "name", "")
+
+    @property
+    def address(self) -> str:
+        """The address of the client."""
+        client = self.scope.get("client")
+        return client[0] if client else ""
 
     async def send(self, message: Message) -> None:
         """Send a part of the response, with our headers and compressed where it is worthwhile."""
@@ -75,6 +90,8 @@ class HttpExchange:
     async def _send_start(self, status: int, own: list[RawHeader]) -> None:
         self.status = status
         headers = with_default_headers(own, self.head.request_id)
+        headers += self.scope.get(WARNINGS, ())
+        headers += self.path_headers
         kind = kind_of(status, own)
         if kind is ResponseKind.COMPRESSIBLE:
             headers.append(VARY)

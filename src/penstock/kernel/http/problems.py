@@ -24,7 +24,6 @@ from penstock.kernel.errors import (
     PenstockError,
     TooMany,
     Unauthenticated,
-    Unavailable,
 )
 from penstock.kernel.http.fields import BadField, bad_fields, is_not_json
 from penstock.kernel.http.language import language_tag, localized
@@ -32,9 +31,9 @@ from penstock.kernel.http.request_body import BodyTooLarge, BodyTooSlow, bad_bod
 from penstock.kernel.logs import request_id
 
 PROBLEM = "application/problem+json"
-RETRY_SECONDS = 2  # Retry-After when a dependency is unavailable; most recover within it
 CHALLENGE = 'Bearer realm="penstock"'
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+TITLES = {status.value: status.phrase for status in HTTPStatus} | {460: "Checksum Mismatch"}  # 460: of tus
 MAX_PATH = 200  # characters of a path that a response repeats
 
 
@@ -102,7 +101,7 @@ def problem_response(error: PenstockError, request: HTTPConnection, *, status: i
     status = status or error.status
     body: dict[str, Any] = {
         "type": "about:blank",
-        "title": HTTPStatus(status).phrase,
+        "title": TITLES.get(status, "Error"),
         "status": status,
         "detail": detail[:MAX_ERROR_TEXT].encode(errors="backslashreplace").decode(),  # lone surrogates have no UTF-8
         "code": error.code,
@@ -120,8 +119,8 @@ def problem_response(error: PenstockError, request: HTTPConnection, *, status: i
 def _own_headers(error: PenstockError) -> dict[str, str]:
     if isinstance(error, TooMany):  # rounded up: rounded down, the client would come back too early
         return {"Retry-After": str(max(1, math.ceil(error.wait_seconds))), **error.headers}
-    if isinstance(error, Unavailable) and error.retryable:
-        return {"Retry-After": str(RETRY_SECONDS)}
+    if error.retryable and error.retry_seconds is not None:
+        return {"Retry-After": str(error.retry_seconds)}
     if isinstance(error, Unauthenticated):
         return {"WWW-Authenticate": getattr(error, "www_authenticate", CHALLENGE)}
     if isinstance(error, BodyTooLarge | BodyTooSlow):  # the rest of the body is still being sent

@@ -4,7 +4,7 @@ A JSON body is read whole and checked before any route sees it. What parsers dis
 is refused here: bytes that are not UTF-8, NaN and Infinity, numbers beyond 64 bits, duplicate keys, NUL and lone
 surrogates in strings, deep nesting, and too many values, which are counted before the body is parsed. A body that is
 too large is refused at once by its Content-Length, or while it arrives if it is chunked. Bodies that are not JSON are
-limited while a route reads them.
+limited while a route reads them. After a response, the rest of a body that nobody has read is drained.
 """
 
 import asyncio
@@ -12,11 +12,13 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from typing import Any, NoReturn
 
 from starlette.types import Message, Receive
 
 from penstock.kernel.errors import Invalid, PenstockError, TooLarge
+from penstock.kernel.json_schema.walk import levels
 
 MAX_DEPTH = 100
 MAX_VALUES = 500_000  # parsing more takes half a second, which blocks the event loop
@@ -24,8 +26,11 @@ STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 MAX_INTEGER = 2**63 - 1
 MAX_DIGITS = 20  # a sign and nineteen digits; anything longer is too large
 THREAD_BYTES = 256 * 1024  # checking takes about 5 ms; larger bodies are checked in a thread
-DRAIN_BYTES = 8 * 1024 * 1024
-DRAIN_SECONDS = 1.0
+# What is read of a refused body. Most clients send all of it before they read the response.
+DRAIN_BYTES = 32 * 1024 * 1024
+DRAIN_SECONDS = 10.0
+DRAIN_IDLE_SECONDS = 1.0
+PARSED_JSON = "parsed_json"  # in the state of a request with a large body, for the route that takes it
 SUSPECT_ESCAPE = re.compile(r"\\u(?:0000|[dD][89abAB])")
 
 
@@ -37,6 +42,16 @@ class BodyTooLarge(TooLarge):
     message_zh = "请求体超过 {most_bytes} 字节。"
     hint = "Send less per request; PENSTOCK_BODY_BYTES sets the limit."
     hint_zh = "请减少单次发送的内容；上限由 PENSTOCK_BODY_BYTES 设定。"
+
+
+class UploadTooLarge(BodyTooLarge):
+    """A file is larger than allowed, or than its announced length."""
+
+    code = "UPLOAD_TOO_LARGE"
+    message = "The file is larger than {most_bytes} bytes."
+    message_zh = "文件超过 {most_bytes} 字节。"
+    hint = "Split it; ETL_MAX_FILE_BYTES and GW_TUS_MAX_SIZE_GB set the limits."
+    hint_zh = "请拆分文件；上限由 ETL_MAX_FILE_BYTES 与 GW_TUS_MAX_SIZE_GB 设定。"
 
 
 class BodyTooSlow(Invalid):
@@ -144,9 +159,9 @@ class LimitedBody:
         return message
 
     @property
-    def too_large(self) -> bool:
-        """Whether the body exceeded its size limit."""
-        return isinstance(self._raised, BodyTooLarge)
+    def too_slow(self) -> bool:
+        """Whether the body exceeded its time limit."""
+        return isinstance(self._raised, BodyTooSlow)
 
     def release(self) -> None:
         """Drop all references. A framework frame and the error it caught form a reference cycle with this object: until
@@ -155,43 +170,62 @@ class LimitedBody:
         error: BaseException | None = self._raised
         while error is not None:
             error.__traceback__ = None
-            error = error.__cause__
+            error = error.__cause__ or error.__context__
 
 
 async def _disconnected() -> Message:
     return {"type": "http.disconnect"}
 
 
-async def drain_body(receive: Receive) -> None:
-    """Read and discard the rest of a refused body for a moment. A connection that is closed while the client still
-    sends is reset, and the response that says why is lost."""
-    size = 0
-    with suppress(TimeoutError):
-        async with asyncio.timeout(DRAIN_SECONDS):
-            while size < DRAIN_BYTES:
-                message = await receive()
-                if not message.get("more_body", False):
-                    return
-                size += len(message.get("body", b""))
+class UnreadBody:
+    """A `receive` that knows whether the whole body has arrived, so that the rest of a refused one can be drained."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._more = True
+
+    async def __call__(self) -> Message:
+        """The next message of the body."""
+        message = await self._receive()
+        self._more = message.get("more_body", False)
+        return message
+
+    def give_up(self) -> None:
+        """Drain nothing, and keep no reference: the client is too slow."""
+        self._more = False
+        self._receive = _disconnected
+
+    async def drain(self) -> None:
+        """Read and discard the rest for a moment. A connection that is closed while the client still sends is reset,
+        and the response that says why is lost."""
+        size = 0
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while self._more and size < DRAIN_BYTES:
+                    async with asyncio.timeout(DRAIN_IDLE_SECONDS):
+                        size += len((await self()).get("body", b""))
 
 
-async def check_json(body: bytes) -> None:
-    """Raise `BadBody` when a body is not JSON, is JSON that parsers disagree on, or holds too many values."""
+def is_large(body: bytes) -> bool:
+    """Whether a body is worth a thread."""
+    return len(body) > THREAD_BYTES
+
+
+async def check_json(body: bytes) -> Any:
+    """The parsed body. Raises `BadBody` when it is not JSON, is JSON that parsers disagree on, or holds too many
+    values."""
     if (
         _count_values(body) > MAX_VALUES and _count_values(STRING.sub(b"", body)) > MAX_VALUES
     ):  # strings may hold commas
         raise bad_body(f"it holds more than {MAX_VALUES} values", f"包含超过 {MAX_VALUES} 个值")
-    if len(body) > THREAD_BYTES:
-        await asyncio.to_thread(_check, body)
-    else:
-        _check(body)
+    return await asyncio.to_thread(_check, body) if is_large(body) else _check(body)
 
 
 def _count_values(body: bytes) -> int:
     return body.count(b",") + body.count(b"[") + body.count(b"{")
 
 
-def _check(body: bytes) -> None:
+def _check(body: bytes) -> Any:
     try:
         text = body.decode()
         value = DECODER.decode(text)
@@ -206,10 +240,11 @@ def _check(body: bytes) -> None:
         ) from error
     except _RejectedJson as error:
         raise error.error from error
-    if text.count("[") + text.count("{") > MAX_DEPTH and _is_deep(value):
+    if text.count("[") + text.count("{") > MAX_DEPTH and any(islice(levels(value), MAX_DEPTH, None)):
         raise bad_body(f"it is nested more than {MAX_DEPTH} deep", f"嵌套超过 {MAX_DEPTH} 层")
     if SUSPECT_ESCAPE.search(text) and not all(map(_is_storable, _strings(value))):
         raise bad_body("a string holds NUL or a lone surrogate", "字符串中含有 NUL 或孤立的代理字符")
+    return value
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -239,16 +274,6 @@ def _reject_constant(_name: str) -> NoReturn:
 DECODER = json.JSONDecoder(
     object_pairs_hook=_unique_keys, parse_int=_parse_integer, parse_float=_parse_float, parse_constant=_reject_constant
 )
-
-
-def _is_deep(value: Any) -> bool:
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        children = (node.values() if type(node) is dict else node for node in level)
-        level = [child for siblings in children for child in siblings if type(child) in (dict, list)]
-        if not level:
-            return False
-    return True
 
 
 def _strings(value: Any) -> Iterator[str]:

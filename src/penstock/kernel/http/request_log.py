@@ -1,4 +1,4 @@
-"""One log line per request: method, path, status, duration, size, and the caller.
+"""The logger `penstock.access`, one line per request: method, path, status, duration, size, the caller, their address.
 
 The lines are written in batches, a few times a second: a line is cheap when many are written in a row; written after
 each request, it would add a fifth to the cost of a small one. A process that is killed loses the last batch.
@@ -29,6 +29,7 @@ class _LogEntry(NamedTuple):
     seconds: float
     bytes_out: int
     caller: str
+    address: str
     request_id: str
 
 
@@ -54,6 +55,7 @@ class RequestLog:
                 exchange.seconds,
                 exchange.bytes_out,
                 exchange.caller,
+                exchange.address,
                 exchange.head.request_id,
             )
         )
@@ -67,5 +69,7 @@ class RequestLog:
         for entry in pending:
             fields = {"status": entry.status, "ms": round(entry.seconds * 1000, 1), "bytes": entry.bytes_out}
             caller = {"caller": clean(entry.caller, MAX_NAME)} if entry.caller else {}
+            if entry.address:
+                caller["address"] = entry.address
             text = f"{entry.method} {entry.path}"
             log.handle(RequestLine(text, fields | caller, request_id=entry.request_id, at=offset + entry.at))

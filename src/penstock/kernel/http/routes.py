@@ -12,6 +12,8 @@ from urllib.parse import unquote
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
+from penstock.kernel.http.query_string import DECLARED, declared_query
+
 ENCODED_SLASH = "\ufdd0"  # a noncharacter that stands for %2F inside a path parameter during the lookup
 MATCHED = "penstock.route"  # key of the matched route in the scope
 
@@ -24,6 +26,7 @@ class RouteIndex(BaseRoute):
         self._by_prefix: defaultdict[str, list[tuple[int, BaseRoute]]] = defaultdict(list)
         for number, route in enumerate(self.routes):
             self._by_prefix[_fixed_prefix(getattr(route, "path", "{"))].append((number, route))
+        self._declared_queries = {id(route): declared_query(route) for route in self.routes}
         self._max_depth = max((prefix.count("/") for prefix in self._by_prefix), default=0)
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
@@ -40,10 +43,13 @@ class RouteIndex(BaseRoute):
         for _, route in self._candidates(scope["path"]):
             match, found = route.matches(scope)
             if match is Match.FULL:
-                return match, {"route": route, **found, MATCHED: route}
+                return match, self._found(route, found)
             if match is Match.PARTIAL and partial_match[0] is Match.NONE:
-                partial_match = match, {"route": route, **found, MATCHED: route}
+                partial_match = match, self._found(route, found)
         return partial_match
+
+    def _found(self, route: BaseRoute, found: Scope) -> Scope:
+        return {"route": route, **found, MATCHED: route, DECLARED: self._declared_queries[id(route)]}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle the request by the route that `matches` found."""
@@ -69,7 +75,7 @@ class RouteIndex(BaseRoute):
 
 def _mark_encoded_slashes(raw_path: bytes) -> str:
     """The decoded path, with each %2F replaced by a marker, so that it does not separate segments."""
-    raw = raw_path.partition(b"?")[0].decode("latin-1")
+    raw = raw_path.partition(b"?")[0].decode(errors="replace")
     return "/".join(unquote(part).replace("/", ENCODED_SLASH) for part in raw.split("/"))
 
 

@@ -4,9 +4,10 @@ A stream begins with `retry:` and the id it starts after, so a client that is di
 where to resume. Events follow, and a keepalive comment whenever the stream was silent for a while. It ends when the
 client disconnects, when the hub closes, and when the caller loses access, which is checked periodically.
 
-A client that does not read: the server stops accepting data when about half a megabyte is buffered for it, so `send`
-blocks and only the subscription's queue overflows. The stream keeps its slot and is not ended: the server would keep
-the connection open anyway, and it would no longer be counted.
+A proxy must not buffer event streams, and its idle timeout must be above the keepalive interval
+(PENSTOCK_SSE_KEEPALIVE_SECONDS). A client that does not read: the server stops accepting data when about half a
+megabyte is buffered for it, so `send` blocks and only the subscription's queue overflows. The stream keeps its slot and
+is not ended: the server would keep the connection open anyway, and it would no longer be counted.
 """
 
 import asyncio

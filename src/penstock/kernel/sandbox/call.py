@@ -22,7 +22,7 @@ from penstock.kernel.sandbox import wire
 from penstock.kernel.sandbox.errors import SandboxLost, SandboxTooMuch, SandboxUnsupported
 from penstock.kernel.sandbox.limits import DEFAULT_LIMITS, SandboxLimits
 from penstock.kernel.sandbox.pipe import OutputPipe
-from penstock.kernel.sandbox.request import new_call, open_descriptors, qualified_name, return_type
+from penstock.kernel.sandbox.request import absolute_path, new_call, open_descriptors, qualified_name, return_type
 from penstock.kernel.sandbox.result import require_exit, result_of
 from penstock.kernel.sandbox.session import ChildSlots, SandboxSession
 from penstock.kernel.sandbox.zygote_client import ZygoteClient
@@ -90,14 +90,14 @@ class Sandbox:
         """The function's return value, checked against its annotation; raises an error of `errors.py` otherwise.
 
         The function is defined at the top of a module and is passed by name. Its arguments are plain values; where a
-        file is given, it comes first, opened for reading."""
+        file is given, it comes first, opened for reading; its `name` is the path, which the function may open too."""
         call, returns = new_call(function, arguments, limits), return_type(function)
         async with self._slots.held():
             zygote = await self._started()
             request = wire.SpawnRequest(
                 number=zygote.new_number(),
                 call=call,
-                has_file=file is not None,
+                file=absolute_path(file),
                 memory_bytes=limits.memory_bytes,
                 cpu_seconds=limits.cpu_seconds,
                 seconds=limits.seconds,

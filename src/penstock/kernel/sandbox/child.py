@@ -1,8 +1,9 @@
 """The child process: apply limits and isolation, run the function, write the result, exit.
 
-A child is a fork of the zygote. By the time untrusted bytes are touched it shares nothing with it but memory: other
-descriptors are closed, limits are set, system calls and files are restricted. It exits by `os._exit`, so no code of the
-zygote runs on in the copy. In a session a child serves several calls.
+A child is a fork of the zygote. By the time untrusted bytes are touched it shares nothing with it but memory: the
+environment is empty, other descriptors are closed, limits are set, system calls and files are restricted. It reports
+that it is isolated (RUNNING) before, so it cannot blame us for its own failure. It exits by `os._exit`, so no code of
+the zygote runs on in the copy. In a session a child serves several calls.
 """
 
 import gc
@@ -59,7 +60,7 @@ def _isolate(job: ChildJob, isolation: Isolation) -> bool:
 
 def _serve(job: ChildJob) -> None:
     if job.request.call is not None:
-        _write(job.output, _reply(job.request.call, job.file))
+        _write(job.output, _reply(job.request.call, job))
     if job.calls is None:
         return
     while message := os.read(job.calls, wire.MAX_MESSAGE_BYTES):
@@ -69,7 +70,7 @@ def _serve(job: ChildJob) -> None:
 def _serve_call(job: ChildJob, call: wire.CallRequest) -> None:
     """One of several calls. The reply is local to this function, so the next call finds its memory free."""
     _allow_cpu(call.cpu_seconds)
-    reply = _reply(call, job.file)
+    reply = _reply(call, job)
     _write(job.output, len(reply).to_bytes(wire.REPLY_LENGTH_BYTES))
     _write(job.output, reply)
 
@@ -81,23 +82,25 @@ def _allow_cpu(seconds: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
 
 
-def _reply(call: wire.CallRequest, file: int | None) -> bytes:
+def _reply(call: wire.CallRequest, job: ChildJob) -> bytes:
     try:
-        return wire.VALUE + msgspec.msgpack.encode(_run(call, file))
+        return wire.VALUE + msgspec.msgpack.encode(_run(call, job))
     except MemoryError:
         return wire.OUT_OF_MEMORY
     except BaseException as error:  # noqa: BLE001  (SystemExit and the like are results too; nothing above handles them)
         return _encode_error(error)
 
 
-def _run(call: wire.CallRequest, file: int | None) -> object:
+def _run(call: wire.CallRequest, job: ChildJob) -> object:
     module, _, path = call.function.partition(":")
     function = attrgetter(path)(importlib.import_module(module))
     arguments = msgspec.msgpack.decode(call.arguments)
-    if file is None:
+    if job.file is None:
         return function(*arguments)
-    os.lseek(file, 0, os.SEEK_SET)
-    with open(file, "rb", closefd=False) as opened:
+    inherited = job.file
+    os.lseek(inherited, 0, os.SEEK_SET)
+    # Opened by its descriptor, but named by its path, for libraries that open files by name.
+    with open(job.request.file, "rb", opener=lambda *_: os.dup(inherited)) as opened:
         return function(opened, *arguments)
 
 
@@ -124,8 +127,9 @@ def apply_isolation(job: ChildJob, isolation: Isolation) -> None:
         raise OSError("the zygote exited before its child could be tied to it")
     _reset_signals()
     _set_limits(job, max_tasks=MAX_TASKS if isolation.filter is not None else 0)
-    if isolation.rules is not None:
-        landlock.restrict(isolation.rules)
+    if isolation.readable is not None:
+        own = () if job.file is None else (landlock.Readable(job.file),)
+        landlock.restrict((*isolation.readable, *own))
     _close_other_descriptors(job)
     gc.enable()
     if isolation.filter is not None:

@@ -28,7 +28,7 @@ class Isolation:
 
     zygote: int  # pid of the parent, which the child must not outlive
     filter: seccomp.SeccompFilter | None
-    rules: int | None  # descriptor of the Landlock ruleset
+    readable: tuple[landlock.Readable, ...] | None  # the folders that every child may read; None without Landlock
 
 
 def prepare(readable: Sequence[str], *, allow_socketpair: bool = False) -> tuple[Isolation, wire.Guards]:
@@ -38,13 +38,13 @@ def prepare(readable: Sequence[str], *, allow_socketpair: bool = False) -> tuple
     network_namespace = _works(linux.unshare_network)
     linux.drop_capabilities()
     linux.set_no_new_privileges()
-    filter_, rules = _build_filter(allow_socketpair), _build_rules(readable)
+    filter_, opened = _build_filter(allow_socketpair), _open_readable(readable)
     guards = wire.Guards(
         seccomp=filter_ is not None,
-        landlock=landlock.version() if rules is not None else 0,
+        landlock=landlock.version() if opened is not None else 0,
         network_namespace=network_namespace,
     )
-    return Isolation(zygote=os.getpid(), filter=filter_, rules=rules), guards
+    return Isolation(zygote=os.getpid(), filter=filter_, readable=opened), guards
 
 
 def _build_filter(allow_socketpair: bool) -> seccomp.SeccompFilter | None:
@@ -52,14 +52,11 @@ def _build_filter(allow_socketpair: bool) -> seccomp.SeccompFilter | None:
     return filter_ if filter_ is not None and _works_in_child(filter_.install) else None
 
 
-def _build_rules(readable: Sequence[str]) -> int | None:
+def _open_readable(readable: Sequence[str]) -> tuple[landlock.Readable, ...] | None:
     if not landlock.version():
         return None
-    rules = landlock.make_rules([Path(each) for each in (*SYSTEM_FOLDERS, *SYSTEM_FILES, *CPU_INFO, *readable)])
-    if _works_in_child(lambda: landlock.restrict(rules)):
-        return rules
-    os.close(rules)
-    return None
+    opened = landlock.open_readable(Path(each) for each in (*SYSTEM_FOLDERS, *SYSTEM_FILES, *CPU_INFO, *readable))
+    return opened if _works_in_child(lambda: landlock.restrict(opened)) else None
 
 
 def _works(step: Callable[[], None]) -> bool:

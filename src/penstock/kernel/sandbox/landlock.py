@@ -1,15 +1,17 @@
-"""Landlock: a process gives up access to all files but a few folders that it may read.
+"""Landlock: a process gives up access to all files but a few folders that it may read, and the file of its call.
 
-The zygote builds the ruleset once; each child applies it with one system call. Newer ABI versions also restrict TCP and
-signals to other processes, which is requested where the kernel supports it. The numbers of these system calls are the
-same on every architecture.
+Libraries that open files by name can thus open the file of their call and no other. The zygote opens the folders once;
+each child makes its ruleset of them and of its file, in a tenth of a millisecond. Newer ABI versions also restrict TCP
+and signals to other processes, which is requested where the kernel supports it. The numbers of these system calls are
+the same on every architecture.
 """
 
 import ctypes
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from penstock.kernel.sandbox import linux
 
@@ -23,6 +25,13 @@ TCP_SINCE, TCP_RIGHTS = 4, 0b11  # bind and connect
 SCOPES_SINCE, SCOPES = 6, 0b11  # abstract Unix sockets and signals
 
 
+class Readable(NamedTuple):
+    """An open folder or file, and the rights to it."""
+
+    descriptor: int
+    rights: int = READ_FILE
+
+
 def version() -> int:
     """The Landlock ABI version of the kernel; 0 when it has none."""
     try:
@@ -31,20 +40,26 @@ def version() -> int:
         return 0
 
 
-def make_rules(readable: Iterable[Path]) -> int:
-    """A descriptor of a ruleset that allows reading these folders and files, and nothing else. Missing ones are
-    skipped."""
+def open_readable(paths: Iterable[Path]) -> tuple[Readable, ...]:
+    """Open folders and files for `restrict`. Missing ones are skipped."""
+    return tuple(
+        Readable(os.open(path, os.O_PATH | os.O_CLOEXEC), READ_FILE | READ_DIR if path.is_dir() else READ_FILE)
+        for path in paths
+        if path.exists()
+    )
+
+
+def restrict(readable: Sequence[Readable]) -> None:
+    """Allow this process to read these folders and files, and nothing else, irrevocably."""
     attributes = _ruleset_attributes(version())
     rules = linux.system_call(CREATE_RULESET, ctypes.c_char_p(attributes), len(attributes), 0)
-    for path in readable:
-        if path.exists():
-            _allow_reading(rules, path)
-    return rules
-
-
-def restrict(rules: int) -> None:
-    """Apply the ruleset to this process, irrevocably."""
-    linux.system_call(RESTRICT_SELF, rules, 0)
+    try:
+        for descriptor, rights in readable:
+            rule = ctypes.c_char_p(struct.pack("=Qi", rights, descriptor))
+            linux.system_call(ADD_RULE, rules, PATH_BENEATH, rule, 0)
+        linux.system_call(RESTRICT_SELF, rules, 0)
+    finally:
+        os.close(rules)
 
 
 def _ruleset_attributes(abi: int) -> bytes:
@@ -55,12 +70,3 @@ def _ruleset_attributes(abi: int) -> bytes:
     if abi >= SCOPES_SINCE:
         fields.append(SCOPES)
     return struct.pack(f"={len(fields)}Q", *fields)
-
-
-def _allow_reading(rules: int, path: Path) -> None:
-    right = READ_FILE | READ_DIR if path.is_dir() else READ_FILE
-    folder = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    try:
-        linux.system_call(ADD_RULE, rules, PATH_BENEATH, ctypes.c_char_p(struct.pack("=Qi", right, folder)), 0)
-    finally:
-        os.close(folder)

@@ -5,7 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class SandboxLimits:
-    """What one call may use. Memory is counted on top of what the zygote has mapped, and a mapped file counts."""
+    """What one call may use.
+
+    `memory_bytes` counts address space beyond what the zygote has mapped; a mapped file counts.
+    """
 
     memory_bytes: int = 512 * 1024 * 1024
     cpu_seconds: int = 10  # RLIMIT_CPU counts whole seconds only

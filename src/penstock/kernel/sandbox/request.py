@@ -42,6 +42,11 @@ def open_descriptors(file: Path | None) -> Iterator[list[int]]:
         os.close(descriptor)
 
 
+def absolute_path(file: Path | None) -> str:
+    """The path by which a child may open its file; empty without one."""
+    return "" if file is None else str(file.absolute())
+
+
 def qualified_name(function: Callable[..., object]) -> str:
     """`module:qualified.name`, by which a child imports the function."""
     module, path = getattr(function, "__module__", "__main__"), getattr(function, "__qualname__", "<nameless>")

@@ -1,7 +1,7 @@
 """Turns what a child wrote and how it exited into a value or an error.
 
-Everything a child writes is hostile until the decoder has accepted it as the declared return type. Texts from it are
-sanitised: one printable line, cut short.
+Everything a child writes is hostile until the reply is decoded as the declared return type; anything else is refused.
+Texts from it are sanitised: one printable line, cut short.
 """
 
 import signal

@@ -5,8 +5,8 @@ with several calls about a file uses one child. Each call has its own limits and
 a value the child is killed, and the next call gets another. A crash, an error or exhausted memory may have been caused
 by an earlier call, so in a used child such a call is retried once, in a fresh one.
 
-An idle session keeps its child slot only until another call waits for one. The caller, not the zygote, enforces the
-timeouts of a session.
+A file that takes over its child can falsify the results of its own pages, and nothing else. An idle session keeps its
+child slot only until another call waits for one. The caller, not the zygote, enforces the timeouts of a session.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from penstock.kernel.sandbox.errors import (
 )
 from penstock.kernel.sandbox.limits import SandboxLimits
 from penstock.kernel.sandbox.pipe import ReplyPipe
-from penstock.kernel.sandbox.request import new_call, open_descriptors, return_type
+from penstock.kernel.sandbox.request import absolute_path, new_call, open_descriptors, return_type
 from penstock.kernel.sandbox.result import decode_reply, exit_error, not_started, require_exit
 from penstock.kernel.sandbox.zygote_client import ZygoteClient
 
@@ -124,7 +124,7 @@ class _SessionChild:
         self._request = wire.SpawnRequest(
             number=zygote.new_number(),
             call=None,
-            has_file=True,
+            file=absolute_path(file),
             memory_bytes=limits.memory_bytes,
             cpu_seconds=(limits.cpu_seconds + 1) * MAX_CALLS,  # + 1: a call may use up the second that it begins
             seconds=None,

@@ -61,7 +61,7 @@ class SpawnRequest(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     number: int
     call: CallRequest | None  # None in a session: calls arrive on a socket of the child
-    has_file: bool
+    file: str  # the path of the file, which is sent open; empty without one
     memory_bytes: int
     cpu_seconds: int  # of its whole life
     seconds: float | None  # after which the zygote kills it; None in a session, where the caller keeps the time

@@ -1,9 +1,9 @@
 """The zygote: a small process that forks the children.
 
-It starts with an empty environment, imports the modules of the functions, and then forks one child per request. It has
-one thread, because a fork of a multi-threaded process copies locks that no thread will release. It never reads a byte
-that a child wrote: it kills children at their deadline, reaps them, and reports how each exited. When the caller exits,
-the zygote and all children are killed.
+It starts with an empty environment, imports the modules of the functions, and then forks one child per request, which
+is cheap, since all is already imported. It has one thread, because a fork of a multi-threaded process copies locks that
+no thread will release. It never reads a byte that a child wrote: it enforces the timeout of a call by killing late
+children, reaps them, and reports how each exited. When the caller exits, the zygote and all children are killed.
 """
 
 import gc
@@ -104,7 +104,7 @@ class Zygote:
         job = child.ChildJob(
             request=request,
             output=output,
-            file=others.pop(0) if request.has_file else None,
+            file=others.pop(0) if request.file else None,
             calls=others[0] if others else None,
             mapped_bytes=mapped_bytes,
         )

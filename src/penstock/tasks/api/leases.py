@@ -1,6 +1,7 @@
 """Lease routes: confirm, renew, release and reset pulls, one by its path or many in a batch."""
 
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -9,6 +10,7 @@ from pydantic import AliasChoices, BaseModel, Field
 
 from penstock.access.domain import Caller, Scope
 from penstock.access.guard import CurrentCaller, requires
+from penstock.kernel.db import Tx
 from penstock.kernel.http.envelope import Said, Say, SayHere
 from penstock.tasks import leases
 from penstock.tasks.api.params import (
@@ -44,6 +46,10 @@ class LeaseContext:
     project_id: str
     caller: Caller
     holder: Holder
+
+    def tx(self) -> AbstractAsyncContextManager[Tx]:
+        """A transaction of this request."""
+        return self.deps.db.tx(actor=self.holder.name)
 
 
 async def _context(project_id: ProjectHere, caller: CurrentCaller, holder: HolderHere, deps: DepsHere) -> LeaseContext:
@@ -103,10 +109,12 @@ class RenewSeveralAsked(HandSeveralAsked):
 @router.post(
     "/projects/{project_id}/tasks/pull/confirm/batch",
     summary="Confirm receipt of pulled tasks",
-    **requires(Scope.READ, bound=True),
+    **requires(Scope.READ, bound=True, pull=True),
 )
 async def confirm_pulls(context: LeaseContextHere, body: HandSeveralAsked, request: Request, say: SayHere) -> Answer:
-    result = await leases.confirm_several(context.deps, context.holder, context.project_id, body.refs())
+    refs = body.refs()
+    async with context.tx() as tx:
+        result = await leases.confirm_several(tx, context.deps, context.holder, context.project_id, refs)
     count = len(result.done)
     data = {"confirmed_count": count, **failures_view(result.failed, request), "tasks": _lease_views(result.done)}
     return say(data, f"{count} pulls confirmed.", f"已确认 {count} 个拉取。")
@@ -115,10 +123,12 @@ async def confirm_pulls(context: LeaseContextHere, body: HandSeveralAsked, reque
 @router.post(
     "/projects/{project_id}/tasks/pull/renew/batch",
     summary="Renew the leases of pulled tasks",
-    **requires(Scope.READ, bound=True),
+    **requires(Scope.READ, bound=True, pull=True),
 )
 async def renew_pulls(context: LeaseContextHere, body: RenewSeveralAsked, request: Request, say: SayHere) -> Answer:
-    result = await leases.renew_several(context.deps, context.holder, context.project_id, body.refs(), body.seconds)
+    refs = body.refs()
+    async with context.tx() as tx:
+        result = await leases.renew_several(tx, context.deps, context.holder, context.project_id, refs, body.seconds)
     count = len(result.done)
     data = {"renewed_count": count, **failures_view(result.failed, request), "tasks": _lease_views(result.done)}
     return say(data, f"{count} pulls renewed.", f"已续期 {count} 个拉取。")
@@ -127,12 +137,15 @@ async def renew_pulls(context: LeaseContextHere, body: RenewSeveralAsked, reques
 @router.post(
     "/projects/{project_id}/tasks/pull/release/batch",
     summary="Release pulled tasks",
-    **requires(Scope.READ, bound=True),
+    **requires(Scope.READ, bound=True, pull=True),
 )
 async def release_pulls(context: LeaseContextHere, body: HandSeveralAsked, request: Request, say: SayHere) -> Answer:
-    result = await leases.release(context.deps, context.caller, context.holder, context.project_id, body.refs())
+    refs = body.refs()
+    async with context.tx() as tx:
+        result = await leases.release(tx, context.deps, context.caller, context.holder, context.project_id, refs)
     count = len(result.done)
-    data = {"released_count": count, **failures_view(result.failed, request)}
+    released = [{"task_id": one.task_id, "released_at": format_time(tx.now)} for one in result.done]
+    data = {"released": released, "released_count": count, **failures_view(result.failed, request)}
     return say(data, f"{count} tasks released.", f"已释放 {count} 个任务。")
 
 
@@ -142,7 +155,9 @@ async def release_pulls(context: LeaseContextHere, body: HandSeveralAsked, reque
     **requires(Scope.ADMIN, bound=True),
 )
 async def reset_pulls(context: LeaseContextHere, body: HandSeveralAsked, request: Request, say: SayHere) -> Answer:
-    result = await leases.reset(context.deps, context.caller, context.project_id, body.refs())
+    refs = body.refs()
+    async with context.deps.db.tx(actor=context.caller.name) as tx:
+        result = await leases.reset(tx, context.deps, context.caller, context.project_id, refs)
     count = len(result.done)
     data = {"reset_count": count, **failures_view(result.failed, request)}
     return say(data, f"Pulls of {count} tasks reset.", f"已重置 {count} 个任务的拉取状态。")
@@ -151,7 +166,7 @@ async def reset_pulls(context: LeaseContextHere, body: HandSeveralAsked, request
 @router.post(
     "/projects/{project_id}/tasks/{task_id}/pull/confirm",
     summary="Confirm receipt of a pulled task and renew its lease",
-    **requires(Scope.READ, bound=True),
+    **requires(Scope.READ, bound=True, pull=True),
 )
 async def confirm_pull(
     task_id: TaskId, context: LeaseContextHere, say: SayHere, body: HandAsked | None = None
@@ -162,7 +177,7 @@ async def confirm_pull(
 @router.post(
     "/projects/{project_id}/queues/{queue_id}/tasks/{task_id}/pull/confirm",
     summary="Confirm receipt of a pulled task of a queue and renew its lease",
-    **requires(Scope.READ, bound=True),
+    **requires(Scope.READ, bound=True, pull=True),
 )
 async def confirm_queue_pull(
     queue_id: QueueId, task_id: TaskId, context: LeaseContextHere, say: SayHere, body: HandAsked | None = None
@@ -173,7 +188,7 @@ async def confirm_queue_pull(
 @router.post(
     "/projects/{project_id}/tasks/{task_id}/pull/renew",
     summary="Renew the lease of a pulled task",
-    **requires(Scope.READ, bound=True),
+    **requires(Scope.READ, bound=True, pull=True),
 )
 async def renew_pull(
     task_id: TaskId, context: LeaseContextHere, say: SayHere, body: RenewAsked | None = None
@@ -184,7 +199,7 @@ async def renew_pull(
 @router.post(
     "/projects/{project_id}/queues/{queue_id}/tasks/{task_id}/pull/renew",
     summary="Renew the lease of a pulled task of a queue",
-    **requires(Scope.READ, bound=True),
+    **requires(Scope.READ, bound=True, pull=True),
 )
 async def renew_queue_pull(
     queue_id: QueueId, task_id: TaskId, context: LeaseContextHere, say: SayHere, body: RenewAsked | None = None
@@ -195,7 +210,7 @@ async def renew_queue_pull(
 @router.post(
     "/projects/{project_id}/tasks/{task_id}/pull/release",
     summary="Release a pulled task: it is offered again",
-    **requires(Scope.READ, bound=True),
+    **requires(Scope.READ, bound=True, pull=True),
 )
 async def release_pull(
     task_id: TaskId, context: LeaseContextHere, say: SayHere, body: HandAsked | None = None
@@ -206,7 +221,7 @@ async def release_pull(
 @router.post(
     "/projects/{project_id}/queues/{queue_id}/tasks/{task_id}/pull/release",
     summary="Release a pulled task of a queue: it is offered again",
-    **requires(Scope.READ, bound=True),
+    **requires(Scope.READ, bound=True, pull=True),
 )
 async def release_queue_pull(
     queue_id: QueueId, task_id: TaskId, context: LeaseContextHere, say: SayHere, body: HandAsked | None = None
@@ -241,7 +256,13 @@ def _lease_views(renewed: Sequence[RenewedLease]) -> list[dict[str, Any]]:
 
 
 async def _confirm(context: LeaseContext, say: Say, ref: LeaseRef) -> Answer:
-    lease = await leases.confirm(context.deps, context.holder, context.project_id, ref)
+    deps, holder = context.deps, context.holder
+    async with context.tx() as tx:
+        lease = await leases.confirm(tx, deps, holder, context.project_id, ref)
+    if lease is None:  # in a new transaction: the project is locked before its tasks
+        async with context.tx() as tx:
+            result = await leases.confirm_several(tx, deps, holder, context.project_id, [ref])
+        lease = result.one()
     data = {
         "task_id": lease.task_id,
         "confirmed": True,
@@ -253,17 +274,34 @@ async def _confirm(context: LeaseContext, say: Say, ref: LeaseRef) -> Answer:
 
 async def _renew(context: LeaseContext, say: Say, ref: LeaseRef, body: RenewAsked | None) -> Answer:
     seconds = None if body is None else body.seconds
-    lease = await leases.renew(context.deps, context.holder, context.project_id, ref, seconds)
+    deps, holder = context.deps, context.holder
+    async with deps.db.autocommit(actor=holder.name) as tx:
+        lease = await leases.renew(tx, deps, holder, context.project_id, ref, seconds)
+    if lease is None:
+        async with context.tx() as tx:
+            result = await leases.renew_several(tx, deps, holder, context.project_id, [ref], seconds)
+        lease = result.one()
     data = {"task_id": lease.task_id, "leased_until": format_time(lease.leased_until)}
     return say(data, "Pull renewed.", "拉取已续期。")
 
 
 async def _release(context: LeaseContext, say: Say, ref: LeaseRef) -> Answer:
-    result = await leases.release(context.deps, context.caller, context.holder, context.project_id, [ref])
-    return say({"task_id": result.one().task_id, "released": True}, "Task released.", "任务已释放。")
+    async with context.tx() as tx:
+        result = await leases.release(tx, context.deps, context.caller, context.holder, context.project_id, [ref])
+    data = {"task_id": result.one().task_id, "released": True, "released_at": format_time(tx.now)}
+    return say(data, "Task released.", "任务已释放。")
 
 
 async def _reset(context: LeaseContext, say: Say, ref: LeaseRef) -> Answer:
-    task = (await leases.reset(context.deps, context.caller, context.project_id, [ref])).one()
-    data = {"task_id": task.task_id, "reset": True, "status": task.status, "pull_state": PULL_STATE_LABELS[task.state]}
+    async with context.deps.db.tx(actor=context.caller.name) as tx:
+        result = await leases.reset(tx, context.deps, context.caller, context.project_id, [ref])
+    task = result.one()
+    data = {
+        "task_id": task.task_id,
+        "reset": True,
+        "reset_at": format_time(tx.now),
+        "pulled_at": None,
+        "status": task.status,
+        "pull_state": PULL_STATE_LABELS[task.state],
+    }
     return say(data, "Pull reset.", "任务的拉取状态已重置。")

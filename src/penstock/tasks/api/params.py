@@ -9,9 +9,11 @@ from pydantic import AfterValidator, Field, StringConstraints
 from penstock.access.domain import Caller, Scope
 from penstock.access.guard import CurrentCaller
 from penstock.kernel.http.envelope import ERRORS, EnvelopeRoute
+from penstock.kernel.http.query_string import UnknownQuery
 from penstock.tasks.deps import Deps
 from penstock.tasks.domain import Holder
-from penstock.tasks.errors import BadTask, OtherProject
+from penstock.tasks.errors import BadTask, OtherProject, OtherProjectPush, ProjectNotFound
+from penstock.tasks.store import projects
 
 MAX_ID_LENGTH = 255
 MAX_TOKEN_LENGTH = 64
@@ -20,7 +22,13 @@ MAX_IDS = 1000  # per batch
 NO_CONTROLS = r"^[^\x00-\x1f\x7f]+$"
 
 
-def new_router(route_class: type[EnvelopeRoute] = EnvelopeRoute) -> APIRouter:
+class ClientRoute(EnvelopeRoute):
+    """A route that clients of the older API call: unknown query parameters are ignored there, so they get a warning."""
+
+    unknown_query = UnknownQuery.WARN
+
+
+def new_router(route_class: type[EnvelopeRoute] = ClientRoute) -> APIRouter:
     """A router for the tasks API."""
     return APIRouter(prefix="/api/v1", route_class=route_class, responses=ERRORS, tags=["tasks"])
 
@@ -32,24 +40,42 @@ async def _deps(request: Request) -> Deps:
 
 DepsHere = Annotated[Deps, Depends(_deps)]
 Search = Annotated[str, Query(max_length=MAX_SEARCH_LENGTH), AfterValidator(str.strip)]
+PathProjectId = Annotated[str, Path(min_length=1, max_length=MAX_ID_LENGTH, pattern=NO_CONTROLS)]
 QueueId = Annotated[str, Path(min_length=1, max_length=MAX_ID_LENGTH, pattern=NO_CONTROLS)]
 TaskId = Annotated[str, Path(min_length=1, max_length=MAX_ID_LENGTH, pattern=NO_CONTROLS)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=MAX_ID_LENGTH, pattern=NO_CONTROLS)]
 TaskIds = Annotated[list[Name], Field(min_length=1, max_length=MAX_IDS)]
 
 
-async def _open_project(
-    project_id: Annotated[str, Path(min_length=1, max_length=MAX_ID_LENGTH, pattern=NO_CONTROLS)], caller: CurrentCaller
-) -> str:
-    """The project id of the path. A key bound to a project gets 403 for any other, whether that exists or not."""
-    refuse_other_project(caller, project_id)
+async def _open_project(project_id: PathProjectId, caller: CurrentCaller, deps: DepsHere) -> str:
+    """The project id of the path, if the caller may use the project."""
+    await refuse_other_project(deps, caller, project_id)
     return project_id
 
 
-def refuse_other_project(caller: Caller, project_id: str) -> None:
-    """Refuse a bound API key access to any other project."""
+async def refuse_other_project(deps: Deps, caller: Caller, project_id: str) -> None:
+    """Refuse a project that the caller may not use, whether it exists or not.
+
+    A key bound to another project gets 403. For anyone else who is kept to projects, others do not exist.
+    """
     if caller.project is not None and caller.project != project_id:
         raise OtherProject
+    access = caller.project_access
+    if access is None or project_id in access.ids:
+        return
+    if access.merchant_id is not None:
+        async with deps.db.read() as tx:
+            if await projects.find_merchant(tx, project_id) == access.merchant_id:
+                return
+    raise ProjectNotFound(project_id=project_id)
+
+
+async def refuse_other_project_push(deps: Deps, caller: Caller, project_id: str) -> None:
+    """Refuse a bound API key to push to any other project: 401, as existing clients expect."""
+    try:
+        await refuse_other_project(deps, caller, project_id)
+    except OtherProject as error:
+        raise OtherProjectPush(project_id=project_id) from error
 
 
 def _in_utc(time: datetime) -> datetime:

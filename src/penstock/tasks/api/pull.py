@@ -19,11 +19,12 @@ from starlette.types import Scope as AsgiScope
 
 from penstock.access.domain import Caller, Scope
 from penstock.access.guard import CurrentCaller, requires
+from penstock.kernel.clock import iso_millis
 from penstock.kernel.errors import PenstockError, TooMany
-from penstock.kernel.http.envelope import EnvelopeRoute, iso_millis
+from penstock.kernel.http.envelope import EnvelopeRoute
 from penstock.kernel.http.language import localized, prefers_chinese
-from penstock.tasks import pull as verb
-from penstock.tasks import pull_by_id
+from penstock.kernel.http.query_string import UnknownQuery
+from penstock.tasks.api import coalesced_pulls
 from penstock.tasks.api.filters import BatchFilters, Filters
 from penstock.tasks.api.params import (
     MAX_ID_LENGTH,
@@ -41,6 +42,7 @@ from penstock.tasks.api.views import format_time, task_view
 from penstock.tasks.claims import ClaimRequest, ClaimResult
 from penstock.tasks.deps import Deps
 from penstock.tasks.domain import PULL_STATE_LABELS, Holder, PullState
+from penstock.tasks.pull import PullRequest
 from penstock.tasks.pull_by_id import PullByIdRequest, PullByIdResult
 from penstock.tasks.pull_limits import Allowance
 
@@ -63,7 +65,13 @@ class _DirectRoute(APIRoute):
 
 
 class FastRoute(EnvelopeRoute, _DirectRoute):
-    """A direct route with enveloped errors. FastAPI's own work per request would be most of the cost of a pull."""
+    """A direct route with enveloped errors. FastAPI's own work per request would be most of the cost of a pull.
+
+    An unknown parameter that resembles a declared one is refused: a mistyped filter would claim other tasks than the
+    client asked for.
+    """
+
+    unknown_query = UnknownQuery.REFUSE_SIMILAR  # a mistyped filter would claim other tasks than the client asked for
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -80,13 +88,14 @@ class FastRoute(EnvelopeRoute, _DirectRoute):
 router = new_router()
 fast_router = new_router(FastRoute)
 
-DEFAULT_LIMIT = 10  # tasks that a pull returns by default
+DEFAULT_LIMIT = 100  # tasks that a pull returns by default
 CACHE_SIZE = 500  # parsed requests; a URL may be long
 LISTS = ("status", "tags")
 HELD = PULL_STATE_LABELS[PullState.HELD]
+PULL = requires(Scope.READ, bound=True, pull=True)
 NO_STORE = {"Cache-Control": "no-store"}
 NOTHING: Mapping[str, Any] = {}
-NO_FAILURES: Mapping[str, Any] = {"failed_tasks": (), "failed_count": 0}  # a pull by filters names no task
+NO_FAILURES: Mapping[str, Any] = {"failed": (), "failed_tasks": (), "failed_count": 0}  # by filters: no task is named
 PULLED: dict[int | str, dict[str, Any]] = {
     200: {"description": "The claimed tasks in `data.tasks`, each with its `lease_token`."},
     429: {"description": "The pull rate or the daily quota of this API key is exceeded."},
@@ -167,13 +176,20 @@ class PullCall:
         """The response with the claimed tasks."""
         shown = [_task_view(row, result, project_id) for row in result.rows]
         self.deps.metrics.count_pull(project_id, queue_id or "", len(shown))
-        count = len(shown)
+        count, now = len(shown), self.deps.db.clock.now()
         message = f"已拉取 {count} 个任务。" if prefers_chinese(self.request) else f"{count} tasks pulled."
         body = {
             "success": True,
-            "data": {"tasks": shown, "pulled_count": count, "pull_id": result.pull_id or None, **more},
+            "data": {
+                "tasks": shown,
+                "count": count,
+                "pulled_count": count,
+                "pulled_at": format_time(result.at or now),
+                "pull_id": result.pull_id or None,
+                **more,
+            },
             "message": message,
-            "timestamp": iso_millis(self.deps.db.clock.now()),
+            "timestamp": iso_millis(now),
         }
         headers = NO_STORE | (self.allowance.headers if self.allowance else {})
         headers |= await self.deps.limiter.quota_headers(self.caller.actor)
@@ -191,37 +207,42 @@ PullCallHere = Annotated[PullCall, Depends(_call)]
 
 def _described(*path_names: str) -> dict[str, Any]:
     """Decorator arguments of a fast route: required scope and the parameters that FastAPI cannot see."""
-    given = requires(Scope.READ, bound=True)
+    given = requires(Scope.READ, bound=True, pull=True)
     given["openapi_extra"]["parameters"] = [
         *({"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in path_names),
-        *(
-            {"name": name, "in": "query", "schema": kind}
-            for name, kind in PullQuery.model_json_schema()["properties"].items()
-        ),
+        *({"name": name, "in": "query", "schema": kind} for name, kind in _query_schemas().items()),
         *({"name": name, "in": "header", "schema": {"type": "string"}} for name in ("X-Client-Id", "Idempotency-Key")),
     ]
     return given | {"responses": PULLED}
+
+
+def _query_schemas() -> dict[str, Any]:
+    """The schemas of the query parameters, with the definitions that they refer to in place: a parameter has none."""
+    schema = PullQuery.model_json_schema()
+    for declared in schema["properties"].values():
+        if "$ref" in declared.get("items", ()):
+            declared["items"] = schema["$defs"][declared["items"]["$ref"].rpartition("/")[2]]
+    found: dict[str, Any] = schema["properties"]
+    return found
 
 
 @fast_router.get("/projects/{project_id}/tasks/pull", **_described("project_id"))
 async def pull_from_project(request: Request) -> Response:
     """Claim offered tasks of a project, highest priority first."""
     parameters = _parse(request)
-    return await _pull(_fast_call(request, parameters), parameters.project_id, parameters.queue, parameters)
+    return await _pull(await _fast_call(request, parameters), parameters.project_id, parameters.queue, parameters)
 
 
 @fast_router.get("/projects/{project_id}/queues/{queue_id}/tasks/pull", **_described("project_id", "queue_id"))
 async def pull_from_queue(request: Request) -> Response:
     """Claim offered tasks of a queue, highest priority first."""
     parameters = _parse(request)
-    return await _pull(_fast_call(request, parameters), parameters.project_id, parameters.queue_id, parameters)
+    return await _pull(await _fast_call(request, parameters), parameters.project_id, parameters.queue_id, parameters)
 
 
-@router.head("/projects/{project_id}/tasks/pull", include_in_schema=False, **requires(Scope.READ, bound=True))
-@router.head(
-    "/projects/{project_id}/queues/{queue_id}/tasks/pull", include_in_schema=False, **requires(Scope.READ, bound=True)
-)
-async def pull_nothing() -> Response:
+@router.head("/projects/{project_id}/tasks/pull", include_in_schema=False, **PULL)
+@router.head("/projects/{project_id}/queues/{queue_id}/tasks/pull", include_in_schema=False, **PULL)
+async def pull_nothing(_project: ProjectHere) -> Response:
     """HEAD claims nothing: it has no body, so claimed tasks would be lost until their lease expires."""
     return Response(headers=NO_STORE)
 
@@ -246,15 +267,17 @@ def _parse_parameters(query_string: bytes, key: str | None, **path: str) -> Pull
 _parse_cached = lru_cache(maxsize=CACHE_SIZE)(_parse_parameters)
 
 
-def _fast_call(request: Request, parameters: PullParameters) -> PullCall:
+async def _fast_call(request: Request, parameters: PullParameters) -> PullCall:
     caller: Caller = request.state.caller
-    refuse_other_project(caller, parameters.project_id)
+    deps: Deps = request.app.state.tasks
+    if caller.project_access is not None:
+        await refuse_other_project(deps, caller, parameters.project_id)
     name = read_client_name(request.headers.get("x-client-id")) or caller.name
     holder = Holder(name=name, actor=caller.actor, is_admin=caller.is_admin)
-    return PullCall(request, request.app.state.tasks, caller, holder, parameters.idempotency_key)
+    return PullCall(request, deps, caller, holder, parameters.idempotency_key)
 
 
-@router.post("/projects/{project_id}/tasks/pull/batch", responses=PULLED, **requires(Scope.READ, bound=True))
+@router.post("/projects/{project_id}/tasks/pull/batch", responses=PULLED, **PULL)
 async def pull_batch(
     project: ProjectHere,
     body: Batch,
@@ -272,7 +295,7 @@ async def pull_batch(
     return await _pull(call, project, queue_id, query, NO_FAILURES)
 
 
-@router.post("/projects/{project_id}/tasks/{task_id}/pull", responses=PULLED, **requires(Scope.READ, bound=True))
+@router.post("/projects/{project_id}/tasks/{task_id}/pull", responses=PULLED, **PULL)
 async def pull_task(
     project: ProjectHere,
     task_id: TaskId,
@@ -285,7 +308,7 @@ async def pull_task(
 @router.post(
     "/projects/{project_id}/queues/{queue_id}/tasks/{task_id}/pull",
     responses=PULLED,
-    **requires(Scope.READ, bound=True),
+    **PULL,
 )
 async def pull_queue_task(
     project: ProjectHere,
@@ -301,15 +324,14 @@ async def _pull(
     call: PullCall, project_id: str, queue_id: str | None, query: PullQuery, more: Mapping[str, Any] = NOTHING
 ) -> Response:
     await call.admit()
-    request = verb.PullRequest(
-        project_id=project_id,
-        queue_id=queue_id,
-        filter=query.pull_filter,
+    request = PullRequest(project_id=project_id, queue_id=queue_id, filter=query.pull_filter, idempotency_key=call.key)
+    result = await coalesced_pulls.pull(
+        call.deps,
+        request,
+        call.claim(query.limit),
         wait_seconds=min(query.wait, call.deps.config.wait_seconds),
-        idempotency_key=call.key,
         is_connected=call.is_connected,
     )
-    result = await verb.pull(call.deps, request, call.claim(query.limit))
     return await call.answer(project_id, queue_id, result, more)
 
 
@@ -325,14 +347,14 @@ async def _pull_by_id(
         filter=body.filters.pull_filter if body.filters else None,
         idempotency_key=call.key,
     )
-    result = await pull_by_id.pull_by_id(call.deps, request, call.claim(limit))
+    result = await coalesced_pulls.pull_by_id(call.deps, request, call.claim(limit))
     return await call.answer(project_id, queue_id, result.claimed, _failures(call.request, result))
 
 
 async def _pull_one(call: PullCall, project_id: str, queue_id: str | None, task_id: str) -> Response:
     await call.admit()
     request = PullByIdRequest(project_id=project_id, queue_id=queue_id, task_ids=(task_id,), idempotency_key=call.key)
-    result = await pull_by_id.pull_by_id(call.deps, request, call.claim(1))
+    result = await coalesced_pulls.pull_by_id(call.deps, request, call.claim(1))
     for error in result.failed.values():
         raise error
     return await call.answer(project_id, queue_id, result.claimed, {})
@@ -342,7 +364,8 @@ def _task_view(row: Any, result: ClaimResult, project_id: str) -> dict[str, Any]
     """A claimed task with its new lease; the row is as it was before the claim."""
     shown = task_view(row, project_id=project_id)
     at = row.scheduled_at if result.at is not None and row.scheduled_at > result.at else result.at
-    shown["pull_state"], shown["pulled_at"], shown["pulled_by"] = HELD, format_time(at), result.holder
+    shown["pull_state"] = shown["pulled_status"] = HELD
+    shown["pulled_at"], shown["pulled_by"] = format_time(at), result.holder
     shown["lease_token"], shown["leased_until"] = result.token, format_time(result.until)
     shown["pull_attempts"] = row.lease_count + 1
     return shown
@@ -350,7 +373,7 @@ def _task_view(row: Any, result: ClaimResult, project_id: str) -> dict[str, Any]
 
 def _failures(request: Request, result: PullByIdResult) -> dict[str, Any]:
     failed = [_failure(request, task_id, error) for task_id, error in result.failed.items()]
-    return {"failed_tasks": failed, "failed_count": len(failed)}
+    return {"failed": failed, "failed_tasks": failed, "failed_count": len(failed)}
 
 
 def _failure(request: Request, task_id: str, error: PenstockError) -> dict[str, Any]:

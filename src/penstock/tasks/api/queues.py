@@ -2,13 +2,13 @@
 
 from typing import Any, cast
 
-from pydantic import AliasChoices, BaseModel, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from penstock.access.domain import Scope
 from penstock.access.guard import CurrentCaller, requires
-from penstock.kernel.http.envelope import Paged, PageHere, Said, SayHere
+from penstock.kernel.http.envelope import LongPageHere, Paged, Said, SayHere
 from penstock.tasks import manage_projects, remove
-from penstock.tasks.api.fields import Meta, Name, NewId
+from penstock.tasks.api.fields import Meta, Name, NewId, without_defaults
 from penstock.tasks.api.params import DepsHere, ProjectHere, QueueId, Search, When, new_router
 from penstock.tasks.api.views import check_view, queue_view
 from penstock.tasks.errors import BadTask
@@ -29,6 +29,8 @@ class QueueAsked(BaseModel):
 class QueueEdit(BaseModel):
     """Fields of a queue to change."""
 
+    model_config = ConfigDict(json_schema_extra=without_defaults)
+
     name: Name = ""  # the defaults are unused: only fields that were sent count
     meta: Meta | None = None
 
@@ -43,7 +45,7 @@ class QueueEdit(BaseModel):
     "/projects/{project_id}/queues", summary="Queues, most recently active first", **requires(Scope.READ, bound=True)
 )
 async def list_queues(
-    project_id: ProjectHere, deps: DepsHere, say: SayHere, page: PageHere, search: Search = ""
+    project_id: ProjectHere, deps: DepsHere, say: SayHere, page: LongPageHere, search: Search = ""
 ) -> Said[Paged[dict[str, Any]]]:
     async with deps.db.read() as tx:
         project = await projects.get_project(tx, project_id)
@@ -58,16 +60,19 @@ async def list_queues(
 async def create_queue(
     project_id: ProjectHere, body: QueueAsked, caller: CurrentCaller, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
-    created = await manage_projects.create_queue(deps, caller, project_id, NewQueue(**body.model_dump()))
+    async with deps.db.tx(actor=caller.name) as tx:
+        created = await manage_projects.create_queue(tx, caller, project_id, NewQueue(**body.model_dump()))
     return say(queue_view(created, project_id=project_id), "Queue created.", "队列已创建。")
 
 
 @router.get("/projects/{project_id}/queues/check", summary="Has a queue changed?", **requires(Scope.READ, bound=True))
-async def check_queues(project_id: ProjectHere, deps: DepsHere, say: SayHere, since: When) -> Said[dict[str, Any]]:
+async def check_queues(
+    project_id: ProjectHere, deps: DepsHere, say: SayHere, since: When | None = None
+) -> Said[dict[str, Any]]:
     async with deps.db.read() as tx:
         project = await projects.get_project(tx, project_id)
         last = await queues.find_last_change(tx, project.id)
-    return say(check_view(last, since=since, now=tx.now), "Checked.", "已检查。")
+    return say(check_view(last, count=project.queue_count, since=since, now=tx.now), "Checked.", "已检查。")
 
 
 @router.get("/projects/{project_id}/queues/{queue_id}", summary="One queue", **requires(Scope.READ, bound=True))
@@ -82,7 +87,9 @@ async def get_queue(project_id: ProjectHere, queue_id: QueueId, deps: DepsHere, 
 async def change_queue(
     project_id: ProjectHere, queue_id: QueueId, body: QueueEdit, caller: CurrentCaller, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
-    changed = await manage_projects.change_queue(deps, caller, project_id, queue_id, body.changes())
+    changes = body.changes()
+    async with deps.db.tx(actor=caller.name) as tx:
+        changed = await manage_projects.change_queue(tx, caller, project_id, queue_id, changes)
     return say(queue_view(changed, project_id=project_id), "Queue updated.", "队列已修改。")
 
 
@@ -94,6 +101,7 @@ async def change_queue(
 async def delete_queue(
     project_id: ProjectHere, queue_id: QueueId, caller: CurrentCaller, deps: DepsHere, say: SayHere
 ) -> Said[dict[str, Any]]:
-    await remove.delete_queue(deps, caller, project_id, queue_id)
+    async with deps.db.tx(actor=caller.name) as tx:
+        await remove.delete_queue(tx, deps, caller, project_id, queue_id)
     data = {"project_id": project_id, "queue_id": queue_id, "deleted": True}
     return say(data, "Queue deleted.", "队列已删除。")

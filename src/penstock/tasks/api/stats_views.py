@@ -32,8 +32,8 @@ def pagination_view(say: Say, page: PageParams, total: int) -> dict[str, int]:
 
 
 def pull_view(pull: PullRecord) -> dict[str, Any]:
-    """An entry of a task's pull history. A pull that was pushed has no `released_at`."""
-    is_pushed = pull.outcome is PullOutcome.PUSHED
+    """An entry of a task's pull history. A pull that was pushed, by whomever, has no `released_at`."""
+    is_pushed = pull.outcome in (PullOutcome.PUSHED, PullOutcome.OVERWRITTEN)
     return {
         "pulled_at": format_time(pull.pulled_at),
         "pulled_by": pull.pulled_by,
@@ -41,6 +41,7 @@ def pull_view(pull: PullRecord) -> dict[str, Any]:
         "released_by": None if is_pushed else pull.ended_by,
         "confirmed_at": format_time(pull.confirmed_at),
         "pushed_at": format_time(pull.ended_at) if is_pushed else None,
+        "pushed_by": pull.ended_by if is_pushed else None,
         "outcome": pull.outcome,
         "seconds": pull.seconds,
     }
@@ -54,6 +55,7 @@ def pull_counts_view(pulls: PullCounts) -> dict[str, Any]:
         "released": pulls.released,
         "timed_out": pulls.timed_out,
         "revoked": pulls.revoked,
+        "overwritten": pulls.overwritten,
         "held": pulls.held,
         "success_rate": percent(pulls.pushed, pulls.ended),
         "average_duration": seconds(pulls.seconds, pulls.pushed),
@@ -78,7 +80,9 @@ def push_source_view(one: PushSource) -> dict[str, Any]:
 
 def totals_view(totals: Totals) -> dict[str, Any]:
     """Number of projects, queues and tasks."""
-    return {"projects": totals.projects, "queues": totals.queues, **task_counts_view(totals.counts)}
+    counts = {"projects": totals.projects, "project_count": totals.projects}
+    counts |= {"queues": totals.queues, "queue_count": totals.queues}
+    return {**counts, **task_counts_view(totals.counts), "unqueued_count": totals.unqueued}
 
 
 def task_counts_view(counts: Counts) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Response bodies of projects, queues and tasks. Times are UTC with milliseconds."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -9,9 +9,12 @@ from fastapi import Request
 
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.http.language import localized
-from penstock.tasks.domain import LOWEST, PULL_STATE_LABELS, Counts, Project, Task, TaskQueue
+from penstock.tasks.domain import PULL_STATE_LABELS, Counts, Project, Task, TaskQueue, priority_label, priority_of
 from penstock.tasks.store.task_messages import LogLine, TaskMessage
 from penstock.tasks.store.tasks import TaskRow
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND = timedelta(milliseconds=1)
 
 
 @lru_cache(maxsize=4096)  # tasks that were created together share their times
@@ -40,15 +43,18 @@ def metadata_view(project: Project) -> dict[str, Any] | None:
 
 
 def metadata_response(project: Project) -> dict[str, Any]:
-    """The metadata of a project as a resource of its own; its fields are null if there is none."""
-    return {
+    """The metadata of a project as a resource of its own; without metadata its fields are null and it has no times."""
+    shown = {
         "projectId": project.project_id,
         "customTitle": project.custom_title,
         "notes": project.notes,
         "tags": list(project.tags),
+    }
+    times = {
         "createdAt": format_time(project.metadata_created_at),
         "updatedAt": format_time(project.metadata_updated_at),
     }
+    return shown if project.metadata_created_at is None else shown | times
 
 
 def project_view(project: Project) -> dict[str, Any]:
@@ -64,10 +70,12 @@ def project_view(project: Project) -> dict[str, Any]:
         "clientInfo": client if any(client.values()) else None,
         "gitInfo": git if any(git.values()) else None,
         "conflict_policy": project.conflict_policy,
+        "merchant_id": project.merchant_id,
         "version": project.version,
         "queue_count": project.queue_count,
-        "task_count": project.counts.total,
-        "task_stats": counts_view(project.counts),
+        "task_count": project.queue_counts.total,
+        "task_stats": counts_view(project.queue_counts),
+        "unqueued_count": project.unqueued.total,
         "last_task_at": format_time(project.last_task_at),
         "created_at": format_time(project.created_at),
         "updated_at": format_time(project.updated_at),
@@ -106,7 +114,8 @@ def task_view(task: Task | TaskRow, *, project_id: str) -> dict[str, Any]:
         "status": task.status,
         "source": task.source,
         "origin": task.origin,
-        "priority": LOWEST + 1 - task.priority,
+        "priority": priority_of(task.priority),
+        "priority_label": priority_label(task.priority),
         "tags": task.tags,
         "report": task.report,
         "result": task.result,
@@ -119,6 +128,7 @@ def task_view(task: Task | TaskRow, *, project_id: str) -> dict[str, Any]:
         "server_modified_at": format_time(task.server_modified_at),
         "version": task.version,
         "pull_state": PULL_STATE_LABELS[task.state],
+        "pulled_status": PULL_STATE_LABELS[task.state],  # its older name
         "pulled_at": format_time(task.pulled_at),
         "pulled_by": task.lease_owner,
         "confirmed_at": format_time(task.confirmed_at),
@@ -145,14 +155,14 @@ def task_views(tasks: Sequence[Task | TaskRow], *, project_id: str) -> list[dict
 def failures_view(failed: Sequence[tuple[str, PenstockError]], request: Request) -> dict[str, Any]:
     """The failed tasks of a batch, with a reason for each failure in the caller's language."""
     failures = [{"task_id": task_id, "reason": localized(why, request)[0], "code": why.code} for task_id, why in failed]
-    return {"failed_count": len(failures), "failed_tasks": failures}
+    return {"failed_count": len(failures), "failed": failures, "failed_tasks": failures}
 
 
 def message_view(message: TaskMessage) -> dict[str, Any]:
-    """A message of a task."""
+    """A message of a task, as its detail shows it."""
     return {
         "message_id": message.number,
-        "role": message.role.upper(),
+        "role": message.role.lower(),
         "content": message.content,
         "session_id": message.session_id,
         "created_at": format_time(message.created_at),
@@ -164,16 +174,20 @@ def log_line_view(line: LogLine) -> dict[str, Any]:
     return {"log_id": line.number, "content": line.content, "created_at": format_time(line.created_at)}
 
 
-def check_view(last: datetime | None, *, since: datetime, now: datetime) -> dict[str, Any]:
-    """For polling clients: whether anything has changed since a time, from one stored timestamp.
+def check_view(last: datetime | None, *, count: int, since: datetime | None, now: datetime) -> dict[str, Any]:
+    """For polling clients: a version that differs after every change, the time of the last one, and how many there are.
 
-    Compared in milliseconds, which is the precision that clients receive.
+    With `since`, also whether anything has changed since then. All from one stored time, in milliseconds, which is the
+    precision that clients receive.
     """
-    changed = last is not None and last.replace(microsecond=last.microsecond // 1000 * 1000) > since
-    return {
-        "has_changes": changed,
-        "hasChanges": changed,
-        "changed": changed,
-        "last_updated_at": format_time(last),
+    at = None if last is None else last.replace(microsecond=last.microsecond // 1000 * 1000)
+    shown = {
+        "version": 0 if at is None else (at - EPOCH) // MILLISECOND,
+        "last_updated_at": format_time(at or now),
+        "count": count,
         "checked_at": format_time(now),
     }
+    if since is None:
+        return shown
+    changed = at is not None and at > since
+    return shown | {"has_changes": changed, "hasChanges": changed, "changed": changed}

@@ -5,35 +5,43 @@ it can be claimed: offered, held under a lease, closed by a push, or idle. `sour
 `origin` the side that created the task.
 """
 
-from penstock.tasks.domain.project import Counts, Project, TaskQueue
+from penstock.tasks.domain.project import Counts, Project, QueueOperation, StateCounts, TaskQueue
 from penstock.tasks.domain.task import BatchResult, Change, Holder, Task
 from penstock.tasks.domain.words import (
-    DEFAULT_PRIORITY,
     FINAL,
     HIGHEST,
     LOWEST,
+    PRIORITY_RANGES,
     PRIORITY_WORDS,
     PULL,
     PULL_STATE_LABELS,
+    UNPLACED,
+    UNSET_RANK,
     AlertRule,
     ChangeKind,
     Operation,
+    OperationKind,
+    OperationStatus,
     Policy,
     PullOutcome,
     PullState,
     Side,
     Status,
+    priority_label,
+    priority_of,
     rank_of,
 )
 
 __all__ = [
-    "DEFAULT_PRIORITY",
     "FINAL",
     "HIGHEST",
     "LOWEST",
+    "PRIORITY_RANGES",
     "PRIORITY_WORDS",
     "PULL",
     "PULL_STATE_LABELS",
+    "UNPLACED",
+    "UNSET_RANK",
     "AlertRule",
     "BatchResult",
     "Change",
@@ -41,13 +49,19 @@ __all__ = [
     "Counts",
     "Holder",
     "Operation",
+    "OperationKind",
+    "OperationStatus",
     "Policy",
     "Project",
     "PullOutcome",
     "PullState",
+    "QueueOperation",
     "Side",
+    "StateCounts",
     "Status",
     "Task",
     "TaskQueue",
+    "priority_label",
+    "priority_of",
     "rank_of",
 ]

@@ -7,15 +7,15 @@ from typing import Any, Generic, TypeVar
 
 from penstock.kernel.errors import PenstockError
 from penstock.tasks.domain.words import (
-    DEFAULT_PRIORITY,
-    LOWEST,
     PULL,
+    UNPLACED,
+    UNSET_RANK,
     ChangeKind,
     PullOutcome,
     PullState,
     Side,
     Status,
-    rank_of,
+    priority_of,
 )
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ class Task:
     source: Side  # the side that wrote last
     origin: Side  # the side that created the task
     state: PullState = PullState.IDLE
-    priority: int = rank_of(DEFAULT_PRIORITY)
+    priority: int = UNSET_RANK  # a rank
     spec_file: list[str] = field(default_factory=list)
     tags: list[str] = field(default_factory=list)
     report: str | None = None
@@ -67,16 +67,28 @@ class Task:
     deleted_at: datetime | None = None
     message_count: int = 0
     log_count: int = 0
+    position: int = UNPLACED  # in the last push of its queue
 
     @property
-    def shown_priority(self) -> int:
-        """The priority that clients see: 1 to 10, larger first."""
-        return LOWEST + 1 - self.priority
+    def shown_priority(self) -> int | None:
+        """The priority that clients see: 1 to 10, larger first; None if it is not set."""
+        return priority_of(self.priority)
 
     @property
     def is_held(self) -> bool:
         """Whether a client holds it."""
         return self.state is PullState.HELD
+
+    @property
+    def state_counter(self) -> str | None:
+        """The counter of `StateCounts` that counts it; None if it is not counted."""
+        if self.deleted_at is not None or self.archived_at is not None:
+            return None
+        if self.state is PullState.CLOSED:
+            return "closed_tasks"
+        if self.state in (PullState.OFFERED, PullState.HELD):
+            return "open_tasks"
+        return "idle_tasks" if self.origin is Side.SERVER else None
 
     def has_expired(self, now: datetime) -> bool:
         """Whether `expires_at` has passed."""

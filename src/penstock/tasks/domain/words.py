@@ -73,6 +73,7 @@ class PullOutcome(StrEnum):
     RELEASED = "released"
     TIMED_OUT = "timed_out"
     REVOKED = "revoked"  # the server edited, reset or deleted the task
+    OVERWRITTEN = "overwritten"  # another client than the holder pushed the task
 
 
 class Policy(StrEnum):
@@ -88,6 +89,24 @@ class Operation(StrEnum):
     RESET = "reset"
     RESET_ERROR = "reset-error"
     RE_RUN = "re-run"
+
+
+class OperationKind(StrEnum):
+    """Operations that may run in the background: those on a queue, and the deletion of a queue or project."""
+
+    RESET = "reset"
+    RESET_ERROR = "reset-error"
+    RE_RUN = "re-run"
+    DELETE = "delete"
+
+
+class OperationStatus(StrEnum):
+    """States of an operation that runs in the background. Failed is not stored: it is the state of its job."""
+
+    RUNNING = "running"  # waiting for a worker, or under way
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"  # its queue or project was deleted meanwhile
+    FAILED = "failed"  # its job failed; it continues when the job is retried
 
 
 class AlertRule(StrEnum):
@@ -117,12 +136,27 @@ class ChangeKind(StrEnum):
     ARCHIVED = "archived"
 
 
+UNPLACED = 2**31 - 1  # position of a task that no push has listed: after all others
 HIGHEST, LOWEST = 1, 10  # ranks: 1 is pulled first
+UNSET_RANK = 11  # of a task without a priority: it is pulled last
 PRIORITY_WORDS = {"high": 8, "medium": 5, "low": 2}
-DEFAULT_PRIORITY = 5
+PRIORITY_RANGES = {"high": (8, 10), "medium": (4, 7), "low": (1, 3)}  # the priorities that a word covers
 
 
-def rank_of(priority: int) -> int:
+def rank_of(priority: int | None) -> int:
     """The rank of a priority from 1 to 10: the highest priority is pulled first, and databases sort by rank, smallest
     first."""
-    return LOWEST + 1 - priority
+    return UNSET_RANK if priority is None else LOWEST + 1 - priority
+
+
+def priority_of(rank: int) -> int | None:
+    """The priority that clients see: 1 to 10, larger first; None if it is not set."""
+    return None if rank == UNSET_RANK else LOWEST + 1 - rank
+
+
+def priority_label(rank: int) -> str | None:
+    """The word that covers a priority: high, medium or low; None if it is not set."""
+    priority = priority_of(rank)
+    if priority is None:
+        return None
+    return next(word for word, (first, last) in PRIORITY_RANGES.items() if first <= priority <= last)

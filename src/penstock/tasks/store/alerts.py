@@ -11,8 +11,8 @@ from datetime import datetime
 from sqlalchemy import delete, func, or_, select
 
 from penstock.access.audit import audit_log
-from penstock.kernel.bulk import any_of, upsert
 from penstock.kernel.db import Tx
+from penstock.kernel.dialect.sql import any_of, upsert
 from penstock.tasks.domain import AlertRule
 from penstock.tasks.store.tables import HELD, project, task, task_alarm, task_pull
 
@@ -53,7 +53,7 @@ async def count_outcomes_by_project(tx: Tx, *, since: datetime) -> Mapping[str, 
 
 
 async def count_overdue(tx: Tx, *, pulled_before: datetime) -> int:
-    """Held tasks that were pulled before then, or whose lease has expired."""
+    """Tasks held for longer than PULL_TIMEOUT, pulled before then, or whose lease has expired."""
     held = select(t.pulled_at, t.leased_until).where(HELD).order_by(t.leased_until).limit(MAX_HELD).subquery().c
     late = or_(held.leased_until <= tx.now, held.pulled_at <= pulled_before)
     return await tx.conn.scalar(select(func.count()).where(late)) or 0
@@ -95,13 +95,13 @@ async def count_operations_by_project(tx: Tx, actions: Collection[str], *, since
 
 async def list_project_ids(tx: Tx, pks: Collection[str]) -> Mapping[str, str]:
     """The `project_id` of projects by primary key, without deleted ones."""
-    named = select(p.id, p.project_id).where(any_of(tx, p.id, pks), p.deleted_at.is_(None))
+    named = select(p.id, p.project_id).where(any_of(p.id, pks), p.deleted_at.is_(None))
     return {row[0]: row[1] for row in await tx.conn.execute(named)}
 
 
 async def list_project_pks(tx: Tx, project_ids: Collection[str]) -> Mapping[str, str]:
     """The primary keys of projects by `project_id`, without deleted ones."""
-    known = select(p.project_id, p.id).where(any_of(tx, p.project_id, project_ids), p.deleted_at.is_(None))
+    known = select(p.project_id, p.id).where(any_of(p.project_id, project_ids), p.deleted_at.is_(None))
     return {row[0]: row[1] for row in await tx.conn.execute(known)}
 
 
@@ -114,7 +114,7 @@ async def list_alerts(tx: Tx, *, limit: int = 10_000) -> list[ActiveAlert]:
 async def insert_alert(tx: Tx, new: ActiveAlert) -> bool:
     """Insert an alert; False if it is already active."""
     row = {"project_pk": new.project_pk, "rule": new.rule.value, "since": new.since, "value": new.value}
-    statement = upsert(tx, task_alarm).values(row).on_conflict_do_nothing().returning(ta.project_pk)
+    statement = upsert(task_alarm).values(row).on_conflict_do_nothing().returning(ta.project_pk)
     return await tx.conn.scalar(statement) is not None
 
 

@@ -31,8 +31,7 @@ from penstock.access.audit import insert_selected
 from penstock.access.domain import Caller
 from penstock.kernel.columns import UtcTime, to_json
 from penstock.kernel.db import Tx
-from penstock.kernel.select_then_write import ParameterTable, SelectThenWrite, StatementTables, Write
-from penstock.tasks.domain import Status
+from penstock.kernel.dialect.select_then_write import ParameterTable, SelectThenWrite, StatementTables, Write
 from penstock.tasks.store import offers
 from penstock.tasks.store.offers import FilterShape, PullFilter
 from penstock.tasks.store.tables import task, task_offer_tag, task_pull
@@ -68,26 +67,20 @@ class ClaimTime:
 
 
 async def claim_offered(
-    tx: Tx, pull_filter: PullFilter, status: Status, grants: Sequence[LeaseGrant], time: ClaimTime
+    tx: Tx, pull_filter: PullFilter, grants: Sequence[LeaseGrant], time: ClaimTime
 ) -> Sequence[TaskRow]:
-    """Claim offered tasks in one status for each grant, first come first served."""
-    if len(pull_filter.tags) > 1:
-        pull_filter = await offers.put_rarest_tag_first(tx, pull_filter, status)
+    """Claim offered tasks for each grant, first come first served."""
     statement = _claim_by_shape(pull_filter.shape)
-    values = pull_filter.values() | _common(time) | {"in_status": status.value}
+    values = pull_filter.values() | _common(time)
     values["most"] = sum(grant.limit for grant in grants)
-    return await statement.rows(
-        tx, values | statement.values(tx.on_postgres, slot=_slots(grants), request=_request_rows(grants))
-    )
+    return await statement.rows(tx, values, slot=_slots(grants), request=_request_rows(grants))
 
 
 async def claim_offered_by_pk(tx: Tx, pks: Collection[str], grant: LeaseGrant, time: ClaimTime) -> Sequence[TaskRow]:
     """Claim those of these tasks that are offered."""
-    statement = _claim_by_pk()
-    given = statement.values(
-        tx.on_postgres, slot=_slots([grant]), request=_request_rows([grant]), named=[(pk,) for pk in pks]
-    )
-    return await statement.rows(tx, _common(time) | given)
+    named = [(pk,) for pk in pks]
+    slots, requests = _slots([grant]), _request_rows([grant])
+    return await _claim_by_pk().rows(tx, _common(time), slot=slots, request=requests, named=named)
 
 
 def _common(time: ClaimTime) -> dict[str, Any]:

@@ -12,9 +12,10 @@ from typing import Any
 from sqlalchemy import Column, ColumnElement, Select, and_, false, func, literal, literal_column, select
 
 from penstock.kernel.columns import UtcTime
-from penstock.kernel.compiled_statement import any_rows
 from penstock.kernel.db import Tx
-from penstock.tasks.store.tables import EXPIRING, HELD, IS_ACTIVE, project, task
+from penstock.kernel.dialect.compiled_statement import any_rows
+from penstock.kernel.leases import Leases
+from penstock.tasks.store.tables import EXPIRING, HELD, IS_ACTIVE, LEASE, project, task
 
 t = task.c
 BATCH_SIZE = 1000
@@ -22,6 +23,8 @@ BATCH_SIZE = 1000
 # The COALESCE keeps planners from using another index than the one on expired_at.
 _unclaimed = and_(t.state == literal_column("'idle'"), t.source == literal_column("'server'"))
 EXPIRED = and_(t.expired_at.is_not(None), IS_ACTIVE, func.coalesce(_unclaimed, false()))
+
+LEASES = Leases(task, LEASE)  # for the question whether a lease has run out; claims have statements of their own
 
 DueTasks = Mapping[str, Sequence[str]]
 TimeExpression = ColumnElement[datetime]
@@ -40,11 +43,6 @@ async def list_expiring(tx: Tx) -> DueTasks:
 async def list_expired(tx: Tx) -> DueTasks:
     """Expired tasks that are not archived yet, by project."""
     return await _list_due(tx, t.expired_at, EXPIRED)
-
-
-def has_expired_leases(_since: TimeExpression, now: TimeExpression) -> ColumnElement[bool]:
-    """Whether any lease has run out."""
-    return _is_any_due(t.leased_until, HELD, now)
 
 
 def has_expiring(_since: TimeExpression, now: TimeExpression) -> ColumnElement[bool]:

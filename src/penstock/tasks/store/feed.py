@@ -1,13 +1,13 @@
 """The change feed of a project: one entry per changed task, numbered in commit order."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import delete, func, select
 
-from penstock.kernel.bulk import WriteBatch
 from penstock.kernel.db import Tx
+from penstock.kernel.dialect.bulk import WriteBatch
 from penstock.tasks.domain import Change, ChangeKind
 from penstock.tasks.store.tables import task_change
 
@@ -58,6 +58,12 @@ async def list_changes(
         mine = mine.where(c.holder == holder)
     rows = await tx.conn.execute(mine.order_by(c.version).limit(limit))
     return [FeedEntry(**{**row._mapping, "kind": ChangeKind(row.kind)}) for row in rows]
+
+
+async def list_kinds(tx: Tx, project_pk: str, versions: Collection[int]) -> dict[int, ChangeKind]:
+    """What happened at each of these versions, of those that are still kept."""
+    mine = select(c.version, c.kind).where(c.project_pk == project_pk, c.version.in_(list(versions)))
+    return {row.version: ChangeKind(row.kind) for row in await tx.conn.execute(mine)}
 
 
 async def find_oldest_version(tx: Tx, project_pk: str) -> int | None:

@@ -13,10 +13,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, String, Update, bindparam, func, or_, select, update
 
-from penstock.kernel.bulk import update_rows
 from penstock.kernel.columns import Id, UtcTime
-from penstock.kernel.compiled_statement import CompiledStatement, LeasedRow
 from penstock.kernel.db import Tx
+from penstock.kernel.dialect.bulk import update_rows
+from penstock.kernel.dialect.compiled_statement import CompiledStatement, LeasedRow
 from penstock.tasks.domain import Task
 from penstock.tasks.store.tables import project, task
 

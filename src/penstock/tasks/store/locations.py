@@ -1,18 +1,16 @@
 """The location of a pull: a project, or one of its queues, resolved from client ids to primary keys."""
 
-from collections import OrderedDict
 from dataclasses import dataclass
 
 from sqlalchemy import Select, bindparam, select
 
 from penstock.kernel.columns import Id
-from penstock.kernel.compiled_statement import CompiledStatement
 from penstock.kernel.db import Tx
+from penstock.kernel.dialect.compiled_statement import CompiledStatement
 from penstock.tasks.errors import ProjectNotFound, QueueNotFound
 from penstock.tasks.store.tables import project, queue
 
 p, q = project.c, queue.c
-MAX_CACHED = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,23 +49,3 @@ async def get_location(tx: Tx, project_id: str, queue_id: str | None) -> Locatio
         raise QueueNotFound(project_id=project_id, queue_id=queue_id)
     [queue_pk] = queues
     return Location(project_id=project_id, project_pk=project_pk, queue_pk=queue_pk)
-
-
-class LocationCache:
-    """A cache of locations. A stale entry is harmless: a deleted location has no offers, so a pull that finds nothing
-    resolves the location again."""
-
-    def __init__(self) -> None:
-        self._known: OrderedDict[tuple[str, str | None], Location] = OrderedDict()
-
-    def find(self, project_id: str, queue_id: str | None) -> Location | None:
-        """A location, if it is cached."""
-        return self._known.get((project_id, queue_id))
-
-    async def refresh(self, tx: Tx, project_id: str, queue_id: str | None) -> Location:
-        """Resolve a location and cache it."""
-        self._known.pop((project_id, queue_id), None)
-        location = self._known[project_id, queue_id] = await get_location(tx, project_id, queue_id)
-        if len(self._known) > MAX_CACHED:
-            self._known.popitem(last=False)
-        return location

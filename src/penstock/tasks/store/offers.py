@@ -3,16 +3,16 @@
 A pull scans one index in order and stops at its limit, so it costs the same with ten tasks as with a million:
 
 - without filters: the offers of a project or a queue, by rank (the highest priority first), then by the time on offer;
-- with tags: `task_offer_tag`, which has rows only while a task is offered; of several tags, the rarest one;
+- with tags: `task_offer_tag`, which has rows only while a task is offered;
 - with a time or version range: one scan per rank inside the range, oldest first.
 
-Every other filter is checked on the scanned rows.
+Without a status, one scan takes offers of any. There is one scan for each status that is asked for, and for each tag,
+of which any may match; their rows are merged in order. Every other filter is checked on the scanned rows.
 """
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
@@ -33,18 +33,18 @@ from sqlalchemy import (
     union_all,
 )
 
-from penstock.kernel.bulk import any_of, insert_rows
 from penstock.kernel.columns import Id, UtcTime
-from penstock.kernel.compiled_statement import CompiledStatement
 from penstock.kernel.db import Tx
-from penstock.tasks.domain import HIGHEST, LOWEST, PullState, Status, Task
-from penstock.tasks.store.tables import OFFERED, task, task_offer_tag
+from penstock.kernel.dialect.bulk import insert_rows
+from penstock.kernel.dialect.sql import any_of
+from penstock.tasks.domain import HIGHEST, LOWEST, UNSET_RANK, PullState, Status, Task
+from penstock.tasks.store.tables import BY_SERVER, OFFERED, task, task_offer_tag
 from penstock.tasks.store.tasks import COLUMNS
 
 t = task.c
 o = task_offer_tag.c
 TAG_NAMES = ("task_pk", "tag", "project_pk", "status", "priority", "scheduled_at")
-MAX_TAG_COUNT = 1000  # a tag on this many offers counts as common; counting further would only cost time
+ANY_STATUS = tuple(Status)
 RANGES: dict[str, Column[Any]] = {"version": t.version, "modified": t.server_modified_at, "created": t.created_at}
 
 
@@ -72,10 +72,10 @@ class PullFilter:
 
     project_pk: str
     queue_pk: str | None = None  # None: any queue of the project, or none
-    statuses: tuple[Status, ...] = (Status.PENDING,)
-    tags: tuple[str, ...] = ()
+    statuses: tuple[Status, ...] = ANY_STATUS
+    tags: tuple[str, ...] = ()  # in lower case; any of them
     first_rank: int = HIGHEST
-    last_rank: int = LOWEST
+    last_rank: int = UNSET_RANK
     created: ValueRange = ValueRange()
     modified: ValueRange = ValueRange()
     version: ValueRange = ValueRange()
@@ -84,14 +84,16 @@ class PullFilter:
     def shape(self) -> "FilterShape":
         """Which conditions its statement has."""
         ranges = tuple((name, *getattr(self, name).ends) for name in RANGES)
-        return FilterShape(queue=self.queue_pk is not None, tags=len(self.tags), ranges=ranges)
+        return FilterShape(queue=self.queue_pk is not None, statuses=self.statuses, tags=len(self.tags), ranges=ranges)
 
     @property
     def identity(self) -> str:
-        """The filter as text. Pull receipts store a hash of it, so its form stays the same across releases."""
+        """The filter as text. Pull receipts store a hash of it, so its form stays the same across releases: an earlier
+        one had pending and rank 10 where none was asked for."""
         place = f"project_pk={self.project_pk!r}, queue_pk={self.queue_pk!r}"
-        values = f"statuses={self.statuses!r}, tags={self.tags!r}"
-        ranks = f"first_rank={self.first_rank!r}, last_rank={self.last_rank!r}"
+        statuses = (Status.PENDING,) if self.statuses == ANY_STATUS else self.statuses
+        values = f"statuses={statuses!r}, tags={self.tags!r}"
+        ranks = f"first_rank={self.first_rank!r}, last_rank={min(self.last_rank, LOWEST)!r}"
         ranges = f"created={self.created.identity}, modified={self.modified.identity}, version={self.version.identity}"
         return f"Wanted({place}, {values}, {ranks}, {ranges})"
 
@@ -114,6 +116,7 @@ class FilterShape:
     """Which conditions a statement has: it is compiled once per shape."""
 
     queue: bool
+    statuses: tuple[Status, ...]
     tags: int
     ranges: tuple[tuple[str, bool, bool], ...]  # name, has a start, has an end
 
@@ -124,10 +127,26 @@ class FilterShape:
 
 
 def select_offered(shape: FilterShape) -> Select[Any]:
-    """Select and lock offered tasks in one status, up to a limit; skip what other transactions have locked."""
+    """Select and lock offered tasks, up to a limit; skip what other transactions have locked."""
     if shape.tags:
-        return _by_tag(shape)
-    return _by_range(shape) if shape.range_names else _by_rank(shape)
+        scans = [_by_tag(shape, status, number) for number in range(shape.tags) for status in _scanned(shape)]
+        return _merged(scans, "priority", "scheduled_at", "id")
+    if shape.range_names:
+        return _by_range(shape)
+    return _merged([_by_rank(shape, status) for status in _scanned(shape)], "priority", "scheduled_at", "id")
+
+
+def _scanned(shape: FilterShape) -> Sequence[Status | None]:
+    """The statuses to scan one by one; None stands for all of them in one scan."""
+    return (None,) if shape.statuses == ANY_STATUS else shape.statuses
+
+
+def _merged(scans: Sequence[Select[Any]], *order: str) -> Select[Any]:
+    """The rows of several scans in one order, up to the limit."""
+    if len(scans) == 1:
+        return scans[0]
+    found = union_all(*(select(scan.subquery(f"scan_{number}")) for number, scan in enumerate(scans))).subquery("found")
+    return select(found).order_by(*(found.c[name] for name in order)).limit(_limit())
 
 
 def select_offered_by_pk(ids: Select[Any]) -> Select[Any]:
@@ -136,13 +155,18 @@ def select_offered_by_pk(ids: Select[Any]) -> Select[Any]:
     return mine.with_for_update(skip_locked=True, of=task)
 
 
+def matched_tags(tags: Iterable[str]) -> list[str]:
+    """Tags of a task as a pull matches them: trimmed, in lower case, without blanks and duplicates."""
+    return list(dict.fromkeys(word for tag in tags if (word := tag.strip().lower())))
+
+
 async def insert_offer_tags(tx: Tx, offered: Iterable[Task]) -> None:
     """Index newly offered tasks by their tags."""
     rows = [
         (one.id, tag, one.partition_key, one.status.value, one.priority, one.scheduled_at)
         for one in offered
         if one.state is PullState.OFFERED
-        for tag in dict.fromkeys(one.tags)
+        for tag in matched_tags(one.tags)
     ]
     await insert_rows(tx, task_offer_tag, TAG_NAMES, rows)
 
@@ -150,53 +174,31 @@ async def insert_offer_tags(tx: Tx, offered: Iterable[Task]) -> None:
 async def delete_offer_tags(tx: Tx, pks: Collection[str]) -> None:
     """Remove tasks from the tag index."""
     if pks:
-        await tx.conn.execute(delete(task_offer_tag).where(any_of(tx, o.task_pk, pks)))
+        await tx.conn.execute(delete(task_offer_tag).where(any_of(o.task_pk, pks)))
 
 
-async def put_rarest_tag_first(tx: Tx, pull_filter: PullFilter, status: Status) -> PullFilter:
-    """The filter with the tag first that has the fewest offers, counted up to `MAX_TAG_COUNT`."""
-    values = {
-        name: value for name, value in pull_filter.values().items() if name == "in_project" or name.startswith("tag_")
-    }
-    [counts] = await _count_tags(len(pull_filter.tags)).rows(tx, values | {"in_status": status.value})
-    rarest = sorted(range(len(pull_filter.tags)), key=lambda number: int(getattr(counts, f"count_{number}")))
-    return replace(pull_filter, tags=tuple(pull_filter.tags[number] for number in rarest))
-
-
-@lru_cache(maxsize=64)
-def _count_tags(tags: int) -> CompiledStatement:
-    counts = []
-    for number in range(tags):
-        some = select(o.tag).where(*_tagged(number)).limit(MAX_TAG_COUNT).subquery(f"some_{number}")
-        counts.append(select(func.count()).select_from(some).scalar_subquery().label(f"count_{number}"))
-    return CompiledStatement(select(*counts))
-
-
-def _by_rank(shape: FilterShape) -> Select[Any]:
+def _by_rank(shape: FilterShape, status: Status | None) -> Select[Any]:
     due = (
         select(*COLUMNS)
-        .where(*_conditions(shape), _between_ranks(t.priority))
+        .where(*_conditions(shape, status), _between_ranks(t.priority))
         .order_by(t.priority, t.scheduled_at, t.id)
     )
     return due.limit(_limit()).with_for_update(skip_locked=True)  # SQLite renders nothing and has one writer
 
 
-def _by_tag(shape: FilterShape) -> Select[Any]:
-    """Scan the offers of the first tag; look up the other tags, and the task itself, by id for each row."""
+def _by_tag(shape: FilterShape, status: Status | None, number: int) -> Select[Any]:
+    """Scan the offers of one tag that have none of the tags before it; look up the task itself by id for each row."""
+    tags = [bindparam(f"tag_{one}", type_=Id) for one in range(number + 1)]
     due = select(*COLUMNS).join_from(task_offer_tag, task, t.id == o.task_pk)
-    due = due.where(*_tagged(0), _between_ranks(o.priority))
-    for number in range(1, shape.tags):
-        other = task_offer_tag.alias(f"other_{number}").c
-        has = select(other.tag).where(other.task_pk == t.id, other.tag == bindparam(f"tag_{number}", type_=Id))
-        due = due.where(has.scalar_subquery().is_not(None))  # not EXISTS: a planner may start from that one, and sort
-    due = due.where(_unindexed(*_conditions(shape), *_in_ranges(shape)))
+    due = due.where(o.project_pk == bindparam("in_project", type_=Id), o.tag == tags[-1], _between_ranks(o.priority))
+    due = due.where(o.task_pk != literal_column("''") if status is None else _has_status(o.status, status))
+    if number:
+        other = task_offer_tag.alias("other").c
+        earlier = select(other.tag).where(other.task_pk == t.id, other.tag.in_(tags[:-1])).limit(literal_column("1"))
+        due = due.where(earlier.scalar_subquery().is_(None))  # not EXISTS: a planner may start from that one, and sort
+    due = due.where(_unindexed(*_conditions(shape, status), *_in_ranges(shape)))
     due = due.order_by(o.priority, o.scheduled_at, o.task_pk)
     return due.limit(_limit()).with_for_update(skip_locked=True, of=task)
-
-
-def _tagged(number: int) -> list[ColumnElement[bool]]:
-    tag = bindparam(f"tag_{number}", type_=Id)
-    return [o.project_pk == bindparam("in_project", type_=Id), o.tag == tag, _has_status(o.status)]
 
 
 def _unindexed(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
@@ -206,21 +208,25 @@ def _unindexed(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
 
 
 def _by_range(shape: FilterShape) -> Select[Any]:
-    """Ten scans, one per rank, each in the order of the first range. An index serves a range or an order, not both, but
-    a scan inside one rank needs no other order. Scans that are not reached cost nothing."""
+    """Scans for each rank and status, each in the order of the first range. An index serves a range or an order, not
+    both, but a scan inside one rank needs no other order. Ranks that are not reached cost nothing."""
     leading = RANGES[shape.range_names[0]]
-    scans = []
-    for rank in range(HIGHEST, LOWEST + 1):
+    ranks = []
+    for rank in range(HIGHEST, UNSET_RANK + 1):
         one = literal_column(str(rank), Integer)
-        scan = select(*COLUMNS).where(*_conditions(shape), *_in_ranges(shape), t.priority == one, _between_ranks(one))
-        scan = scan.order_by(leading, t.id).limit(_limit()).with_for_update(skip_locked=True)
-        scans.append(select(scan.subquery(f"rank_{rank}")))
-    return select(union_all(*scans).subquery("due")).limit(_limit())
+        scans = []
+        for status in shape.statuses:
+            inside = (*_conditions(shape, status), *_in_ranges(shape), t.priority == one, _between_ranks(one))
+            scan = select(*COLUMNS).where(*inside).order_by(leading, t.id).limit(_limit())
+            scans.append(scan.with_for_update(skip_locked=True))
+        ranks.append(select(_merged(scans, leading.name, "id").subquery(f"rank_{rank}")))
+    return select(union_all(*ranks).subquery("due")).limit(_limit())
 
 
-def _conditions(shape: FilterShape) -> list[ColumnElement[bool]]:
+def _conditions(shape: FilterShape, status: Status | None) -> list[ColumnElement[bool]]:
     """The conditions of every scan."""
-    conditions = [OFFERED, t.partition_key == bindparam("in_project", type_=Id), _has_status(t.status), _unexpired()]
+    conditions = [OFFERED, t.partition_key == bindparam("in_project", type_=Id), _unexpired()]
+    conditions.append(BY_SERVER if status is None else _has_status(t.status, status))
     if shape.queue:
         conditions.append(t.queue_pk == bindparam("in_queue", type_=Id))
     return conditions
@@ -237,8 +243,8 @@ def _in_ranges(shape: FilterShape) -> list[ColumnElement[bool]]:
     return inside
 
 
-def _has_status(column: Column[str]) -> ColumnElement[bool]:
-    return column == bindparam("in_status", type_=String)
+def _has_status(column: Column[str], status: Status) -> ColumnElement[bool]:
+    return column == literal_column(f"'{status.value}'", String)
 
 
 def _unexpired() -> ColumnElement[bool]:

@@ -5,13 +5,15 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, Select, bindparam, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Row, Select, bindparam, delete, func, insert, or_, select, union_all, update
 
-from penstock.kernel.bulk import WriteBatch, insert_new, insert_rows
+from penstock.access.domain import ProjectAccess
 from penstock.kernel.columns import Id
-from penstock.kernel.compiled_statement import CompiledStatement, LeasedRow
 from penstock.kernel.db import Tx
-from penstock.tasks.domain import Counts, Policy, Project, Status
+from penstock.kernel.dialect.bulk import WriteBatch, insert_new, insert_rows
+from penstock.kernel.dialect.compiled_statement import CompiledStatement, LeasedRow
+from penstock.kernel.dialect.sql import any_selected
+from penstock.tasks.domain import Counts, Policy, Project, StateCounts, Status
 from penstock.tasks.errors import ProjectNotFound
 from penstock.tasks.store.search import contains, folded
 from penstock.tasks.store.tables import project, project_tag
@@ -19,22 +21,30 @@ from penstock.tasks.store.tables import project, project_tag
 p = project.c
 IS_ACTIVE = p.deleted_at.is_(None)
 COUNTS = tuple(status.value for status in Status)
-NAMES = tuple(known.name for known in fields(Project) if known.name != "counts")
+UNQUEUED = {name: f"unqueued_{name}" for name in COUNTS}
+NAMES = tuple(known.name for known in fields(Project) if known.name not in {"counts", "unqueued", "states"})
 _CLAIM = CompiledStatement(
     select(project).where(p.project_id == bindparam("named", type_=Id), IS_ACTIVE).with_for_update()
 )
+
+
+def _states(row: Row[Any] | LeasedRow) -> StateCounts:
+    return StateCounts(open_tasks=row.open_tasks, closed_tasks=row.closed_tasks, idle_tasks=row.idle_tasks)
 
 
 def from_row(row: Row[Any] | LeasedRow) -> Project:
     """A project from its row."""
     known = {name: getattr(row, name) for name in NAMES}
     known |= {"tags": tuple(row.tags), "conflict_policy": Policy(row.conflict_policy)}
-    return Project(**known, counts=Counts(**{name: getattr(row, name) for name in COUNTS}))
+    counts = Counts(**{name: getattr(row, name) for name in COUNTS})
+    unqueued = Counts(**{name: getattr(row, UNQUEUED[name]) for name in COUNTS})
+    return Project(**known, counts=counts, unqueued=unqueued, states=_states(row))
 
 
 def values_of(known: Project) -> dict[str, Any]:
     """The columns of a project's row."""
-    values = {name: getattr(known, name) for name in NAMES} | vars(known.counts)
+    values = {name: getattr(known, name) for name in NAMES} | vars(known.counts) | vars(known.states)
+    values |= {UNQUEUED[name]: count for name, count in vars(known.unqueued).items()}
     values["tags"] = list(known.tags)
     values["search_text"] = folded(known.name, known.custom_title)
     values["active_at"] = known.active_at
@@ -53,6 +63,12 @@ async def get_project(tx: Tx, project_id: str) -> Project:
     if found is None:
         raise ProjectNotFound(project_id=project_id)
     return found
+
+
+async def find_merchant(tx: Tx, project_id: str) -> int | None:
+    """The merchant that owns a project; None if there is no such project or it has no owner."""
+    merchant_id: int | None = await tx.conn.scalar(select(p.merchant_id).where(p.project_id == project_id, IS_ACTIVE))
+    return merchant_id
 
 
 async def claim_project(tx: Tx, project_id: str) -> Project:
@@ -112,10 +128,19 @@ async def delete_project_tombstones(tx: Tx, *, before: datetime, limit: int = 1_
     return (await tx.conn.execute(delete(project).where(p.id.in_(old)))).rowcount
 
 
-def _filtered(statement: Select[Any], *, search: str, tags: Sequence[str], only: str | None) -> Select[Any]:
+def _among(only: ProjectAccess) -> ColumnElement[bool]:
+    """Whether a project is one of those that a caller may use. Two lookups by an index; SQLite would scan for an OR."""
+    named = select(p.id).where(p.project_id.in_(sorted(only.ids)), IS_ACTIVE)
+    if only.merchant_id is None:
+        return any_selected(p.id, named)
+    found = union_all(named, select(p.id).where(p.merchant_id == only.merchant_id)).subquery()
+    return any_selected(p.id, select(found.c.id))
+
+
+def _filtered(statement: Select[Any], *, search: str, tags: Sequence[str], only: ProjectAccess | None) -> Select[Any]:
     statement = statement.where(IS_ACTIVE)
     if only is not None:
-        statement = statement.where(p.project_id == only)
+        statement = statement.where(_among(only))
     if search:
         statement = statement.where(contains(p.search_text, search))
     for tag in tags:
@@ -125,39 +150,41 @@ def _filtered(statement: Select[Any], *, search: str, tags: Sequence[str], only:
 
 
 async def list_projects(
-    tx: Tx, *, search: str = "", tags: Sequence[str] = (), only: str | None = None, offset: int, limit: int
+    tx: Tx, *, search: str = "", tags: Sequence[str] = (), only: ProjectAccess | None = None, offset: int, limit: int
 ) -> list[Project]:
-    """Projects, ordered by their newest task; `only` is the project of a bound API key."""
+    """Projects, ordered by their newest task; `only` are those that the caller may use."""
     filtered = _filtered(select(project), search=search, tags=tags, only=only)
-    if only is None:  # a single project needs no order; with one, planners would scan by it
-        filtered = filtered.order_by(p.active_at.desc(), p.id.desc())
+    # Few projects are sorted by an expression, which no index has: planners would scan all projects in their order.
+    newest = p.active_at if only is None else func.coalesce(p.active_at, p.created_at)
+    filtered = filtered.order_by(newest.desc(), p.id.desc())
     return [from_row(row) for row in await tx.conn.execute(filtered.offset(offset).limit(limit))]
 
 
-async def count_projects(tx: Tx, *, search: str = "", tags: Sequence[str] = (), only: str | None = None) -> int:
+async def count_projects(
+    tx: Tx, *, search: str = "", tags: Sequence[str] = (), only: ProjectAccess | None = None
+) -> int:
     """How many projects `list_projects` would list in all."""
     filtered = _filtered(select(func.count()).select_from(project), search=search, tags=tags, only=only)
     return await tx.conn.scalar(filtered) or 0
 
 
-async def list_tags(tx: Tx, *, only: str | None, limit: int) -> list[str]:
+async def list_tags(tx: Tx, *, only: ProjectAccess | None, limit: int) -> list[str]:
     """The tags of projects, most used first."""
     used = select(project_tag.c.tag).group_by(project_tag.c.tag)
     if only is not None:
-        mine = select(p.id).where(p.project_id == only, IS_ACTIVE).scalar_subquery()
-        used = used.where(project_tag.c.project_pk == mine)
+        used = used.where(any_selected(project_tag.c.project_pk, select(p.id).where(_among(only), IS_ACTIVE)))
     rows = await tx.conn.scalars(used.order_by(func.count().desc(), project_tag.c.tag).limit(limit))
     return list(rows.all())
 
 
-async def find_last_change(tx: Tx, *, only: str | None) -> datetime | None:
-    """When a project was last created, changed or deleted; `only` is the project of a bound API key."""
+async def find_last_change(tx: Tx, *, only: ProjectAccess | None) -> datetime | None:
+    """When a project was last created, changed or deleted; `only` are those that the caller may use."""
     newest = select(p.updated_at).order_by(p.updated_at.desc()).limit(1)
     if only is None:
         latest: datetime | None = await tx.conn.scalar(newest)
         return latest
-    latest = await tx.conn.scalar(select(p.updated_at).where(p.project_id == only, IS_ACTIVE))
-    if latest is None:
-        gone = select(p.deleted_at).where(p.project_id == only, p.deleted_at.is_not(None))
-        latest = await tx.conn.scalar(gone.order_by(p.deleted_at.desc()).limit(1))
-    return latest
+    latest = await tx.conn.scalar(select(func.max(p.updated_at)).where(_among(only), IS_ACTIVE))
+    own = or_(p.project_id.in_(sorted(only.ids)), p.merchant_id == only.merchant_id)
+    deleted = select(p.deleted_at).where(p.deleted_at.is_not(None), own).order_by(p.deleted_at.desc()).limit(1)
+    gone: datetime | None = await tx.conn.scalar(deleted)
+    return max((moment for moment in (latest, gone) if moment is not None), default=None)

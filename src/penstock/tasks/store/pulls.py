@@ -1,4 +1,4 @@
-"""Pull history: when and by whom a task was pulled and released, and the outcome. And receipts of Idempotency-Keys."""
+"""Pull history: when and by whom a task was pulled and released, and the outcome."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -7,16 +7,15 @@ from typing import Any
 
 from sqlalchemy import Row, delete, func, select, update
 
-from penstock.kernel.bulk import WriteBatch, any_of, insert_new
 from penstock.kernel.db import Tx
+from penstock.kernel.dialect.bulk import WriteBatch, insert_rows
+from penstock.kernel.dialect.sql import any_of
 from penstock.tasks.domain import PullOutcome, Task
-from penstock.tasks.store.tables import pull_receipt, task_pull
+from penstock.tasks.store.tables import task_pull
 
 tp = task_pull.c
-r = pull_receipt.c
 NAMES = ("project_pk", "queue_pk", "task_pk", "pull_id", "lease_token", "pulled_at", "pulled_by", "actor")
 OPEN = tp.ended_at.is_(None)
-RECEIPT = ("actor", "key", "asked", "pull_id", "at")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,11 +35,15 @@ class PullRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PullReceipt:
-    """The request fingerprint and the pull of an Idempotency-Key."""
+class HistoryRow:
+    """A pull that happened elsewhere, of a task that is imported; without an outcome it is open."""
 
-    asked: str
-    pull_id: str
+    task: Task
+    pulled_at: datetime
+    pulled_by: str
+    ended_at: datetime | None = None
+    ended_by: str | None = None
+    outcome: PullOutcome | None = None
 
 
 def _from_row(row: Row[Any]) -> PullRecord:
@@ -60,15 +63,32 @@ def end_pulls(writes: WriteBatch, ended: Sequence[tuple[Task, PullOutcome, str]]
     writes.update(task_pull, names, rows, where=OPEN)
 
 
+async def insert_history(tx: Tx, history: Sequence[HistoryRow]) -> None:
+    """Insert pulls of imported tasks, oldest first."""
+    rows = [
+        (
+            *(one.task.partition_key, one.task.queue_pk, one.task.id, "", one.task.lease_token or ""),
+            *(one.pulled_at, one.pulled_by, "", one.ended_at, one.ended_by),
+            *(one.outcome and one.outcome.value, _seconds(one)),
+        )
+        for one in history
+    ]
+    await insert_rows(tx, task_pull, (*NAMES, "ended_at", "ended_by", "outcome", "seconds"), rows)
+
+
+def _seconds(one: HistoryRow) -> float | None:
+    return None if one.ended_at is None else (one.ended_at - one.pulled_at).total_seconds()
+
+
 async def confirm_pulls(tx: Tx, pks: Collection[str]) -> None:
     """Mark the open pulls of these tasks as confirmed by their holders."""
-    mine = update(task_pull).where(any_of(tx, tp.task_pk, pks), tp.ended_at.is_(None), tp.confirmed_at.is_(None))
+    mine = update(task_pull).where(any_of(tp.task_pk, pks), tp.ended_at.is_(None), tp.confirmed_at.is_(None))
     await tx.conn.execute(mine.values(confirmed_at=tx.now))
 
 
 async def list_pulls(tx: Tx, task_pk: str, *, offset: int, limit: int) -> list[PullRecord]:
-    """The pulls of one task, newest first."""
-    mine = select(task_pull).where(tp.task_pk == task_pk).order_by(tp.id.desc()).offset(offset).limit(limit)
+    """The pulls of one task, oldest first."""
+    mine = select(task_pull).where(tp.task_pk == task_pk).order_by(tp.id).offset(offset).limit(limit)
     return [_from_row(row) for row in await tx.conn.execute(mine)]
 
 
@@ -79,15 +99,23 @@ async def count_pulls(tx: Tx, task_pk: str) -> int:
 
 async def list_last_tokens(tx: Tx, pks: Collection[str]) -> dict[str, tuple[str, PullOutcome | None]]:
     """The lease token and outcome of each task's last pull, to recognise a repeated push."""
-    newest = select(func.max(tp.id)).where(any_of(tx, tp.task_pk, pks)).group_by(tp.task_pk)
+    newest = select(func.max(tp.id)).where(any_of(tp.task_pk, pks)).group_by(tp.task_pk)
     rows = await tx.conn.execute(select(tp.task_pk, tp.lease_token, tp.outcome).where(tp.id.in_(newest)))
     return {row.task_pk: (row.lease_token, None if row.outcome is None else PullOutcome(row.outcome)) for row in rows}
 
 
 async def list_pulled_under(tx: Tx, token: str, pks: Collection[str]) -> set[str]:
     """Those of these tasks that were ever pulled under a lease token."""
-    pulled = select(tp.task_pk).where(any_of(tx, tp.task_pk, pks), tp.lease_token == token)
+    pulled = select(tp.task_pk).where(any_of(tp.task_pk, pks), tp.lease_token == token)
     return set((await tx.conn.scalars(pulled)).all())
+
+
+async def list_lost_by(tx: Tx, name: str, pks: Collection[str]) -> set[str]:
+    """Those of these tasks that the client pulled and lost again: its last pull of them ended without a push."""
+    last = func.max(tp.id).filter(tp.pulled_by == name)  # in WHERE, a plan would look for the name in another index
+    newest = select(last).where(any_of(tp.task_pk, pks)).group_by(tp.task_pk)
+    rows = await tx.conn.execute(select(tp.task_pk, tp.outcome).where(tp.id.in_(newest)))
+    return {row.task_pk for row in rows if row.outcome not in (None, PullOutcome.PUSHED.value)}
 
 
 async def find_pull(tx: Tx, task_pk: str, *, name: str, token: str | None) -> PullRecord | None:
@@ -102,26 +130,3 @@ async def delete_old_pulls(tx: Tx, *, before: datetime, limit: int = 10_000) -> 
     """Delete the oldest ended pulls; returns how many."""
     old = select(tp.id).where(tp.ended_at < before).order_by(tp.ended_at).limit(limit)
     return (await tx.conn.execute(delete(task_pull).where(tp.id.in_(old)))).rowcount
-
-
-async def insert_receipt(tx: Tx, *, actor: str, key: str, asked: str, pull_id: str) -> bool:
-    """Insert a receipt; False if the key has one. Waits for a concurrent insert of the same key."""
-    return bool(await insert_new(tx, pull_receipt, RECEIPT, [(actor, key, asked, pull_id, tx.now)]))
-
-
-async def find_receipt(tx: Tx, *, actor: str, key: str) -> PullReceipt | None:
-    """The receipt of an Idempotency-Key, or None."""
-    row = (await tx.conn.execute(select(r.asked, r.pull_id).where(r.actor == actor, r.key == key))).one_or_none()
-    return None if row is None else PullReceipt(asked=row.asked, pull_id=row.pull_id)
-
-
-async def delete_receipt(tx: Tx, *, actor: str, key: str) -> None:
-    """Delete a receipt, so that its key can be used again."""
-    await tx.conn.execute(delete(pull_receipt).where(r.actor == actor, r.key == key))
-
-
-async def delete_receipts(tx: Tx, *, before: datetime, limit: int = 10_000) -> int:
-    """Delete the oldest receipts; returns how many. Receipts with the same time are deleted together."""
-    oldest = select(r.at).where(r.at < before).order_by(r.at).limit(limit).subquery()
-    old = r.at <= select(func.max(oldest.c.at)).scalar_subquery()
-    return (await tx.conn.execute(delete(pull_receipt).where(old))).rowcount

@@ -7,11 +7,12 @@ from typing import Any
 
 from sqlalchemy import Row, Select, bindparam, delete, func, insert, select, update
 
-from penstock.kernel.bulk import WriteBatch, any_of
 from penstock.kernel.columns import Id
-from penstock.kernel.compiled_statement import CompiledStatement, LeasedRow
 from penstock.kernel.db import Tx
-from penstock.tasks.domain import Counts, Operation, Status, TaskQueue
+from penstock.kernel.dialect.bulk import WriteBatch
+from penstock.kernel.dialect.compiled_statement import CompiledStatement, LeasedRow
+from penstock.kernel.dialect.sql import any_of
+from penstock.tasks.domain import Counts, Operation, StateCounts, Status, TaskQueue
 from penstock.tasks.errors import QueueNotFound
 from penstock.tasks.store.search import contains, folded
 from penstock.tasks.store.tables import queue
@@ -19,9 +20,13 @@ from penstock.tasks.store.tables import queue
 q = queue.c
 IS_ACTIVE = q.deleted_at.is_(None)
 COUNTS = tuple(status.value for status in Status)
-NAMES = tuple(known.name for known in fields(TaskQueue) if known.name != "counts")
+NAMES = tuple(known.name for known in fields(TaskQueue) if known.name not in {"counts", "states"})
 _NAMED = (q.project_pk == bindparam("in_project", type_=Id), q.queue_id == bindparam("named", type_=Id))
 _FIND = CompiledStatement(select(queue).where(*_NAMED, IS_ACTIVE))
+
+
+def _states(row: Row[Any] | LeasedRow) -> StateCounts:
+    return StateCounts(open_tasks=row.open_tasks, closed_tasks=row.closed_tasks, idle_tasks=row.idle_tasks)
 
 
 def from_row(row: Row[Any] | LeasedRow) -> TaskQueue:
@@ -29,12 +34,12 @@ def from_row(row: Row[Any] | LeasedRow) -> TaskQueue:
     known = {name: getattr(row, name) for name in NAMES}
     if row.last_operation is not None:
         known["last_operation"] = Operation(row.last_operation)
-    return TaskQueue(**known, counts=Counts(**{name: getattr(row, name) for name in COUNTS}))
+    return TaskQueue(**known, counts=Counts(**{name: getattr(row, name) for name in COUNTS}), states=_states(row))
 
 
 def values_of(known: TaskQueue) -> dict[str, Any]:
     """The columns of a queue's row."""
-    values = {name: getattr(known, name) for name in NAMES} | vars(known.counts)
+    values = {name: getattr(known, name) for name in NAMES} | vars(known.counts) | vars(known.states)
     values["search_text"] = folded(known.queue_id, known.name)
     values["active_at"] = known.active_at
     return values
@@ -56,7 +61,7 @@ async def get_queue(tx: Tx, project_pk: str, queue_id: str, *, project_id: str) 
 
 async def list_queues_by_pk(tx: Tx, pks: Collection[str]) -> list[TaskQueue]:
     """Queues by primary key."""
-    return [from_row(row) for row in await tx.conn.execute(select(queue).where(any_of(tx, q.id, pks)))] if pks else []
+    return [from_row(row) for row in await tx.conn.execute(select(queue).where(any_of(q.id, pks)))] if pks else []
 
 
 async def insert_queue(tx: Tx, new: TaskQueue) -> None:
@@ -69,6 +74,11 @@ def move_queues(writes: WriteBatch, moved: Sequence[tuple[TaskQueue, TaskQueue]]
     values = [(values_of(before), values_of(after)) for before, after in moved if before != after]
     names = sorted({name for old, new in values for name in new if old[name] != new[name]})
     writes.update(queue, ("id", *names), [(new["id"], *(new[name] for name in names)) for _, new in values])
+
+
+async def touch_queue(tx: Tx, queue_pk: str) -> None:
+    """Move the `updated_at` of a queue to now."""
+    await tx.conn.execute(update(queue).where(q.id == queue_pk).values(updated_at=tx.now))
 
 
 async def delete_queue(tx: Tx, queue_pk: str) -> None:

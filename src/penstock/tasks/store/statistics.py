@@ -1,8 +1,7 @@
 """Statistics of tasks and pulls. Read-only.
 
-Tasks by status are not counted here: projects and queues keep those counters on their rows. The pulls of one project
-are counted from a covering index. Unbounded sets are cut: across all projects only the latest pulls count, and of
-finished tasks only the latest. A scope of `None` means all projects.
+Tasks by status and by pull state are not counted here: projects and queues keep those counters on their rows. Unbounded
+sets are cut: of pulls and of finished tasks only the latest count. A scope of `None` means all projects.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,6 @@ from sqlalchemy import (
     func,
     literal,
     literal_column,
-    or_,
     select,
     true,
     union_all,
@@ -29,15 +27,16 @@ from sqlalchemy import (
 
 from penstock.kernel.columns import UtcTime
 from penstock.kernel.db import Tx
-from penstock.tasks.domain import FINAL, Counts, PullOutcome, PullState, Side, Status
-from penstock.tasks.store.tables import FINISHED, HELD, IS_ACTIVE, OFFERED, project, queue, task, task_pull
+from penstock.kernel.dialect.sql import equals_as_array
+from penstock.tasks.domain import FINAL, Counts, PullOutcome, PullState, Status
+from penstock.tasks.store.tables import FINISHED, HELD, OFFERED, project, queue, task, task_pull
+from penstock.tasks.store.task_lists import count_held
 from penstock.tasks.store.tasks import QueueScope
 
 t = task.c
 tp = task_pull.c
 p = project.c
 q = queue.c
-PUSHED = tp.outcome == literal_column("'pushed'")  # a constant, to match the partial index
 OPEN_STATES = {  # each with the order of the index that has only these
     PullState.OFFERED: (OFFERED, (t.status, t.priority, t.scheduled_at, t.id)),
     PullState.HELD: (HELD, (t.pulled_at, t.id)),
@@ -59,6 +58,7 @@ class PullCounts:
     released: int = 0
     timed_out: int = 0
     revoked: int = 0
+    overwritten: int = 0
     held: int = 0  # still open
     seconds: float = 0.0  # total time from pull to push
 
@@ -70,7 +70,7 @@ class PullCounts:
     @property
     def ended(self) -> int:
         """Pulls that have ended."""
-        return self.pushed + self.released + self.timed_out + self.revoked
+        return self.pushed + self.released + self.timed_out + self.revoked + self.overwritten
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,8 @@ class Totals:
 
     projects: int = 0
     queues: int = 0
-    counts: Counts = field(default_factory=Counts)
+    counts: Counts = field(default_factory=Counts)  # of tasks in queues
+    unqueued: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +106,9 @@ class HeldTask:
 
     task_id: str
     name: str
+    status: str
     queue_id: str
+    queue_name: str | None
     pulled_at: datetime
     lease_owner: str
     leased_until: datetime
@@ -123,7 +126,7 @@ class QueueTaskCounts:
 
 
 async def count_pulls(tx: Tx, scope: QueueScope | None) -> PullCounts:
-    """Pulls by outcome; across all projects, only the latest."""
+    """The latest pulls by outcome."""
     source = _pulls(scope)
     return _as_pulls((await tx.conn.execute(select(*_outcomes(source)).select_from(source))).one())
 
@@ -138,24 +141,34 @@ async def list_clients(tx: Tx, scope: QueueScope | None) -> list[ClientPullCount
 
 
 async def find_pushed_seconds(tx: Tx, scope: QueueScope, *, position: int) -> float | None:
-    """The duration at this position (from 0) of all pushed pulls, shortest first."""
-    at_position = select(tp.seconds).where(_pulled_in(scope), PUSHED).order_by(tp.seconds).offset(position).limit(1)
-    seconds: float | None = await tx.conn.scalar(at_position)
+    """The duration at this position (from 0) of the latest pulls that were pushed, shortest first."""
+    source = _pulls(scope)
+    pushed = select(source.c.seconds).where(source.c.outcome == PullOutcome.PUSHED.value)
+    seconds: float | None = await tx.conn.scalar(pushed.order_by(source.c.seconds).offset(position).limit(1))
     return seconds
 
 
 async def count_server_tasks(tx: Tx, scope: QueueScope) -> Mapping[PullState, int]:
-    """Active tasks by pull state, without those that only clients wrote."""
-    ours = or_(t.origin == Side.SERVER.value, t.state != PullState.IDLE.value)
-    counted = select(t.state, func.count()).where(scope.condition, IS_ACTIVE, ours).group_by(t.state)
-    return {PullState(row[0]): row[1] for row in await tx.conn.execute(counted)}
+    """Active tasks by pull state, without those that only clients wrote; from the counters of the project or queue."""
+    table = project if scope.queue_pk is None else queue
+    mine = table.c.id == (scope.queue_pk or scope.project_pk)
+    counters = select(table.c.open_tasks, table.c.closed_tasks, table.c.idle_tasks)
+    row = (await tx.conn.execute(counters.where(mine))).one()
+    held = await count_held(tx, scope)
+    return {
+        PullState.OFFERED: max(row.open_tasks - held, 0),
+        PullState.HELD: held,
+        PullState.CLOSED: row.closed_tasks,
+        PullState.IDLE: row.idle_tasks,
+    }
 
 
 async def list_held(
     tx: Tx, project_pk: str, *, pulled_before: datetime, offset: int, limit: int
 ) -> tuple[list[HeldTask], int]:
     """Tasks held since `pulled_before` or longer, the longest first; and the total."""
-    columns = [t[name] for name in HeldTask.__dataclass_fields__]
+    named = select(q.name).where(q.id == t.queue_pk).scalar_subquery().label("queue_name")
+    columns = [named if name == "queue_name" else t[name] for name in HeldTask.__dataclass_fields__]
     old = and_(t.partition_key == project_pk, HELD, t.pulled_at <= pulled_before)
     oldest = select(*columns).where(old).order_by(t.pulled_at, t.id).offset(offset).limit(limit)
     found = [HeldTask(**row._mapping) for row in await tx.conn.execute(oldest)]
@@ -263,12 +276,12 @@ def _pulls(scope: QueueScope | None) -> FromClause:
     some = select(tp.pulled_by, tp.outcome, tp.seconds)
     if scope is None:
         return some.order_by(tp.id.desc()).limit(LATEST_PULLS).subquery("pulls")
-    return some.where(_pulled_in(scope)).subquery("pulls")
-
-
-def _pulled_in(scope: QueueScope) -> ColumnElement[bool]:
-    here = tp.project_pk == scope.project_pk
-    return here if scope.queue_pk is None else here & (tp.queue_pk == scope.queue_pk)
+    here = some.where(equals_as_array(tp.project_pk, scope.project_pk))
+    order = [tp.project_pk.desc(), tp.id.desc()]
+    if scope.queue_pk is not None:
+        here = here.where(equals_as_array(tp.queue_pk, scope.queue_pk))
+        order.insert(1, tp.queue_pk.desc())
+    return here.order_by(*order).limit(LATEST_PULLS).subquery("pulls")
 
 
 def _outcomes(source: FromClause) -> list[ColumnElement[Any]]:
@@ -284,12 +297,14 @@ def _as_pulls(row: Row[Any]) -> PullCounts:
 
 
 def _sums() -> list[ColumnElement[Any]]:
-    added = [func.coalesce(func.sum(p[status.value]), 0).label(status.value) for status in Status]
-    return [func.count().label("projects"), func.coalesce(func.sum(p.queue_count), 0).label("queues"), *added]
+    unqueued = {status: p[f"unqueued_{status.value}"] for status in Status}
+    added = [func.coalesce(func.sum(p[one.value] - unqueued[one]), 0).label(one.value) for one in Status]
+    rest = func.coalesce(func.sum(sum(unqueued.values(), start=literal(0))), 0).label("unqueued")
+    return [func.count().label("projects"), func.coalesce(func.sum(p.queue_count), 0).label("queues"), *added, rest]
 
 
 def _as_totals(row: Row[Any]) -> Totals:
-    return Totals(projects=row.projects, queues=row.queues, counts=_as_counts(row))
+    return Totals(projects=row.projects, queues=row.queues, counts=_as_counts(row), unqueued=row.unqueued)
 
 
 def _as_counts(row: Row[Any]) -> Counts:

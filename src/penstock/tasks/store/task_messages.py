@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import Table, case, delete, func, select, update
 
-from penstock.kernel.bulk import any_of, insert_rows
 from penstock.kernel.db import Tx
+from penstock.kernel.dialect.bulk import insert_rows
+from penstock.kernel.dialect.sql import any_of
 from penstock.tasks.domain import Holder
 from penstock.tasks.store.tables import HELD, task, task_log, task_message
 
@@ -64,13 +66,13 @@ async def insert_log(tx: Tx, new: Sequence[tuple[str, LogLine]]) -> None:
 async def delete_messages(tx: Tx, pks: Sequence[str]) -> None:
     """Delete all messages of tasks, when a push replaces them."""
     if pks:
-        await tx.conn.execute(delete(task_message).where(any_of(tx, task_message.c.task_pk, pks)))
+        await tx.conn.execute(delete(task_message).where(any_of(task_message.c.task_pk, pks)))
 
 
 async def delete_log(tx: Tx, pks: Sequence[str]) -> None:
     """Delete all log lines of tasks, when a push replaces them."""
     if pks:
-        await tx.conn.execute(delete(task_log).where(any_of(tx, task_log.c.task_pk, pks)))
+        await tx.conn.execute(delete(task_log).where(any_of(task_log.c.task_pk, pks)))
 
 
 async def insert_message(tx: Tx, task_pk: str, message: TaskMessage) -> None:
@@ -102,32 +104,38 @@ async def _delete_upto(tx: Tx, table: Table, task_pk: str, upto: int) -> None:
         await tx.conn.execute(delete(table).where(table.c.task_pk == task_pk, table.c.number <= upto))
 
 
-async def list_same_messages(tx: Tx, given: Mapping[str, Sequence[tuple[str, str | None, str]]]) -> set[str]:
-    """The tasks whose stored messages equal these: role, session and content of each."""
-    return await _list_same(tx, task_message, ("role", "session_id", "content"), given)
+async def list_same_messages(
+    tx: Tx, given: Mapping[str, Sequence[tuple[datetime | None, str, str | None, str]]]
+) -> set[str]:
+    """The tasks whose stored messages equal these: time (None is any), role, session and content of each."""
+    return await _list_same(tx, task_message, ("created_at", "role", "session_id", "content"), given)
 
 
-async def list_same_logs(tx: Tx, given: Mapping[str, Sequence[tuple[str]]]) -> set[str]:
-    """The tasks whose stored log lines equal these."""
-    return await _list_same(tx, task_log, ("content",), given)
+async def list_same_logs(tx: Tx, given: Mapping[str, Sequence[tuple[datetime | None, str]]]) -> set[str]:
+    """The tasks whose stored log lines equal these: time (None is any) and content of each."""
+    return await _list_same(tx, task_log, ("created_at", "content"), given)
 
 
 async def _list_same(
-    tx: Tx, table: Table, names: Sequence[str], given: Mapping[str, Sequence[tuple[str | None, ...]]]
+    tx: Tx, table: Table, names: Sequence[str], given: Mapping[str, Sequence[tuple[Any, ...]]]
 ) -> set[str]:
     """Read only texts of the same size as the given ones: a client cannot make us read more than it sent."""
     if not given:
         return set()
     pk, content = table.c.task_pk, table.c.content
-    sizes = select(pk, func.count(), func.sum(func.length(content))).where(any_of(tx, pk, list(given))).group_by(pk)
+    sizes = select(pk, func.count(), func.sum(func.length(content))).where(any_of(pk, list(given))).group_by(pk)
     known = {row[0]: (row[1], row[2]) for row in await tx.conn.execute(sizes)}
     likely = [one for one, texts in given.items() if known.get(one, (0, 0)) == _size(texts)]
-    kept: dict[str, list[tuple[str | None, ...]]] = {one: [] for one in likely}
-    rows = select(pk, *(table.c[name] for name in names)).where(any_of(tx, pk, likely)).order_by(pk, table.c.number)
+    kept: dict[str, list[tuple[Any, ...]]] = {one: [] for one in likely}
+    rows = select(pk, *(table.c[name] for name in names)).where(any_of(pk, likely)).order_by(pk, table.c.number)
     for one, *columns in await tx.conn.execute(rows):
         kept[one].append(tuple(columns))
-    return {one for one, texts in kept.items() if texts == list(given[one])}
+    return {one for one, texts in kept.items() if all(map(_is_same, texts, given[one]))}
 
 
-def _size(texts: Sequence[tuple[str | None, ...]]) -> tuple[int, int]:
+def _is_same(stored: tuple[Any, ...], given: tuple[Any, ...]) -> bool:
+    return stored[1:] == given[1:] and given[0] in (None, stored[0])
+
+
+def _size(texts: Sequence[tuple[Any, ...]]) -> tuple[int, int]:
     return len(texts), sum(len(one[-1] or "") for one in texts)

@@ -1,27 +1,21 @@
-"""Tasks: lists, row locks, writes, and the removal of all tasks of a project or queue."""
+"""Tasks: row locks, writes, and the removal of all tasks of a project or queue. `task_lists.py` has the lists."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cache
 from operator import attrgetter
 from typing import Any, Protocol
 
-from sqlalchemy import ColumnElement, Select, bindparam, delete, func, or_, select, true, union_all, update
+from sqlalchemy import ColumnElement, Select, bindparam, delete, func, or_, select, true, update
+from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
-from penstock.kernel.bulk import (
-    WriteBatch,
-    any_of,
-    any_of_param,
-    array_param,
-    equals_as_array,
-    insert_rows,
-    update_rows,
-)
 from penstock.kernel.columns import Id
-from penstock.kernel.compiled_statement import CompiledStatement
 from penstock.kernel.db import Tx
+from penstock.kernel.dialect.bulk import WriteBatch, insert_rows, update_rows
+from penstock.kernel.dialect.compiled_statement import CompiledStatement
+from penstock.kernel.dialect.sql import any_of, any_of_param, equals_as_array
 from penstock.tasks.domain import PullOutcome, PullState, Side, Status, Task
-from penstock.tasks.store.search import contains, folded
+from penstock.tasks.store.search import insert_texts
 from penstock.tasks.store.tables import (
     HELD,
     IS_ACTIVE,
@@ -32,6 +26,7 @@ from penstock.tasks.store.tables import (
     task_message,
     task_offer_tag,
     task_pull,
+    task_search,
 )
 
 t, tp, o = task.c, task_pull.c, task_offer_tag.c
@@ -40,7 +35,6 @@ COLUMNS = tuple(t[name] for name in NAMES)
 CREATION_ORDER = (t.partition_key, t.id)  # inside one project
 ENDED_PULL = ("task_pk", "outcome", "ended_at", "ended_by", "seconds")
 FREED = ("lease_owner", "lease_token", "leased_until", "pulled_at", "confirmed_at", "status_at_pull")
-SEARCHED = frozenset({"task_id", "name"})
 _values = attrgetter(*NAMES)
 
 
@@ -72,6 +66,11 @@ def _queue_is_active() -> ColumnElement[bool]:
     return deleted_at.is_(None)
 
 
+def removed_queues(project_pk: str) -> Select[tuple[str]]:
+    """The deleted queues of a project whose rows are still there: few, and looked up once for a whole scan."""
+    return select(queue.c.id).where(queue.c.project_pk == project_pk, queue.c.deleted_at.is_not(None))
+
+
 @dataclass(frozen=True, kw_only=True)
 class QueueScope:
     """Which tasks of a project: those of one queue, those without a queue (""), or all (None)."""
@@ -84,72 +83,47 @@ class QueueScope:
         """The scope as an SQL condition."""
         return (t.partition_key == self.project_pk) & self._in_queue
 
-    def scan_condition(self, tx: Tx) -> ColumnElement[bool]:
+    def scan_condition(self) -> ColumnElement[bool]:
         """The scope as a condition of a scan in `CREATION_ORDER`."""
-        return equals_as_array(tx, t.partition_key, self.project_pk) & self._in_queue
+        return equals_as_array(t.partition_key, self.project_pk) & self._in_queue
+
+    def list_condition(self) -> ColumnElement[bool]:
+        """The scope as a condition of a list in its order."""
+        return self.scan_condition() if self.queue_pk is None else self.condition
+
+    def list_order(self, c: ReadOnlyColumnCollection[str, Any]) -> tuple[ColumnElement[Any], ...]:
+        """The order of its list: a queue in push order, then as created; without a queue, newest first."""
+        if self.queue_pk is None:
+            return c.partition_key, c.id
+        return (c.position, c.id) if self.queue_pk else (c.position.desc(), c.id.desc())
 
     @property
     def _in_queue(self) -> ColumnElement[bool]:
-        return _queue_is_active() if self.queue_pk is None else t.queue_pk == self.queue_pk
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskListFilter:
-    """The filter of a task list."""
-
-    where: QueueScope
-    status: Status | None = None
-    states: Collection[PullState] = ()
-    search: str = ""
-
-    def on(self, tx: Tx, statement: Select[Any]) -> Select[Any]:
-        """A statement restricted to the matching tasks."""
-        statement = statement.where(self.where.scan_condition(tx), IS_ACTIVE)
-        if self.status is not None:
-            statement = statement.where(t.status == self.status)
-        if self.states:
-            statement = statement.where(t.state.in_(list(self.states)))
-        return statement.where(contains(t.search_text, self.search)) if self.search else statement
-
-
-async def list_tasks(tx: Tx, listing: TaskListFilter, *, offset: int, limit: int) -> list[Task]:
-    """Matching tasks in creation order."""
-    statement = listing.on(tx, select(*COLUMNS)).order_by(*CREATION_ORDER).offset(offset).limit(limit)
-    if len(listing.states) > 1:  # one scan per state: a single scan would read the other states too
-        scans = [
-            replace(listing, states=(state,)).on(tx, select(*COLUMNS)).order_by(*CREATION_ORDER).limit(offset + limit)
-            for state in listing.states
-        ]
-        found = union_all(*(select(scan.subquery(f"scan_{n}")) for n, scan in enumerate(scans))).subquery("found")
-        statement = select(found).order_by(found.c.id).offset(offset).limit(limit)
-    return [from_row(row) for row in await tx.conn.execute(statement)]
-
-
-async def count_tasks(tx: Tx, listing: TaskListFilter) -> int:
-    """How many tasks match."""
-    return await tx.conn.scalar(listing.on(tx, select(func.count()).select_from(task))) or 0
+        if self.queue_pk is None:
+            return t.queue_pk.not_in(removed_queues(self.project_pk))
+        return t.queue_pk == self.queue_pk
 
 
 async def list_by_task_id(tx: Tx, project_pk: str, task_ids: Collection[str]) -> list[Task]:
     """All tasks of a project with one of these ids, in any queue, including deleted ones."""
-    return [from_row(row) for row in await tx.conn.execute(_with_task_ids(tx, project_pk, task_ids))]
+    return [from_row(row) for row in await tx.conn.execute(_with_task_ids(project_pk, task_ids))]
 
 
 async def claim_by_task_id(tx: Tx, project_pk: str, task_ids: Collection[str]) -> list[Task]:
     """Like `list_by_task_id`, with row locks: a pull claims tasks without the project's lock."""
-    values = {"in_project": project_pk, "named": array_param(tx, task_ids)}
-    return [from_row(row) for row in await _claim_by_task_id(tx.on_postgres).rows(tx, values)]
+    values = {"in_project": project_pk, "named": list(task_ids)}
+    return [from_row(row) for row in await _claim_by_task_id().rows(tx, values)]
 
 
 @cache  # every push of a status runs it
-def _claim_by_task_id(on_postgres: bool) -> CompiledStatement:
+def _claim_by_task_id() -> CompiledStatement:
     here = t.partition_key == bindparam("in_project", type_=Id)
-    named = any_of_param(t.task_id, "named", on_postgres=on_postgres)
+    named = any_of_param(t.task_id, "named")
     return CompiledStatement(select(*COLUMNS).where(here, named, _queue_is_active()).order_by(t.id).with_for_update())
 
 
-def _with_task_ids(tx: Tx, project_pk: str, task_ids: Collection[str]) -> Select[Any]:
-    named = (t.partition_key == project_pk, any_of(tx, t.task_id, task_ids), _queue_is_active())
+def _with_task_ids(project_pk: str, task_ids: Collection[str]) -> Select[Any]:
+    named = (t.partition_key == project_pk, any_of(t.task_id, task_ids), _queue_is_active())
     return select(*COLUMNS).where(*named).order_by(t.id)
 
 
@@ -160,7 +134,7 @@ async def claim_page(
     condition = true() if also is None else also
     mine = (
         select(*COLUMNS)
-        .where(where.scan_condition(tx), IS_ACTIVE, condition, t.id > after)
+        .where(where.scan_condition(), IS_ACTIVE, condition, t.id > after)
         .order_by(*CREATION_ORDER)
         .limit(limit)
     )
@@ -174,14 +148,37 @@ def in_status(status: Status | None) -> ColumnElement[bool] | None:
 
 async def claim_by_pk(tx: Tx, pks: Collection[str]) -> list[Task]:
     """Lock tasks by primary key."""
-    mine = select(*COLUMNS).where(any_of(tx, t.id, pks)).order_by(t.id).with_for_update()
+    mine = select(*COLUMNS).where(any_of(t.id, pks)).order_by(t.id).with_for_update()
     return [from_row(row) for row in await tx.conn.execute(mine)]
+
+
+async def find_project_pk(tx: Tx, pk: str) -> str | None:
+    """The primary key of a task's project."""
+    return await tx.conn.scalar(select(t.partition_key).where(t.id == pk))
 
 
 async def claim_in_queue(tx: Tx, where: QueueScope, task_ids: Collection[str]) -> list[Task]:
     """Lock those of these tasks that are in one queue, including deleted ones."""
-    mine = select(*COLUMNS).where(where.condition, any_of(tx, t.task_id, task_ids)).order_by(t.id).with_for_update()
+    mine = select(*COLUMNS).where(where.condition, any_of(t.task_id, task_ids)).order_by(t.id).with_for_update()
     return [from_row(row) for row in await tx.conn.execute(mine)]
+
+
+async def claim_elsewhere(tx: Tx, where: QueueScope, task_ids: Collection[str]) -> list[Task]:
+    """Lock the tasks of the project with one of these ids that are outside a queue, including deleted ones."""
+    queue_pk = func.coalesce(t.queue_pk, "")  # no index fits: a plan must not look for the other queues
+    outside = _with_task_ids(where.project_pk, task_ids).where(queue_pk != where.queue_pk)
+    return [from_row(row) for row in await tx.conn.execute(outside.with_for_update())]
+
+
+async def place_tasks(tx: Tx, positions: Sequence[tuple[str, int]]) -> None:
+    """Write the positions of tasks in the last push of their queue: primary key and position."""
+    await update_rows(tx, task, ("id", "position"), positions)
+
+
+async def touch_tasks(tx: Tx, pks: Collection[str], *, by: str) -> None:
+    """Move the `updated_at` of tasks that were pushed again as they are."""
+    if pks:
+        await tx.conn.execute(update(task).where(any_of(t.id, pks)).values(updated_at=tx.now, updated_by=by))
 
 
 async def list_pushed(tx: Tx, where: QueueScope, *, after: str = "", limit: int) -> list[tuple[str, str]]:
@@ -199,8 +196,8 @@ async def list_held_by_pull(tx: Tx, pull_id: str) -> list[Task]:
 
 async def insert_tasks(tx: Tx, new: Sequence[Task]) -> None:
     """Insert tasks."""
-    rows = [(*_values(one), folded(one.task_id, one.name)) for one in new]
-    await insert_rows(tx, task, (*NAMES, "search_text"), rows)
+    await insert_rows(tx, task, NAMES, [_values(one) for one in new])
+    await insert_texts(tx, new)
 
 
 def move_tasks(writes: WriteBatch, moved: Sequence[tuple[Task, Task]]) -> None:
@@ -212,11 +209,7 @@ def move_tasks(writes: WriteBatch, moved: Sequence[tuple[Task, Task]]) -> None:
     if not names:
         return
     pick = attrgetter("id", *names)
-    rows: list[Sequence[Any]] = [pick(after) for _, after in moved]
-    if SEARCHED & set(names):
-        names.append("search_text")
-        rows = [(*row, folded(after.task_id, after.name)) for row, (_, after) in zip(rows, moved, strict=True)]
-    writes.update(task, ("id", *names), rows)
+    writes.update(task, ("id", *names), [pick(after) for _, after in moved])
 
 
 async def move_task(tx: Tx, before: Task, after: Task) -> None:
@@ -227,10 +220,10 @@ async def move_task(tx: Tx, before: Task, after: Task) -> None:
 
 
 async def delete_tasks(tx: Tx, pks: Collection[str]) -> None:
-    """Delete tasks with their messages, logs and pulls."""
-    for table in (task_message, task_log, task_pull, task_offer_tag):
-        await tx.conn.execute(delete(table).where(any_of(tx, table.c.task_pk, pks)))
-    await tx.conn.execute(delete(task).where(any_of(tx, t.id, pks)))
+    """Delete tasks with their messages, logs, pulls and texts."""
+    for table in (task_message, task_log, task_pull, task_offer_tag, task_search):
+        await tx.conn.execute(delete(table).where(any_of(table.c.task_pk, pks)))
+    await tx.conn.execute(delete(task).where(any_of(t.id, pks)))
 
 
 def _removed_in(project_pk: str, queue_pk: str | None) -> ColumnElement[bool]:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from penstock.documents.extract.llm.schema_variants import MAX_DEPTH, relaxed_schema, strict_schema
-from penstock.documents.json_schema import bounded_validator
 from penstock.etl.rule_validation import MAX_SCHEMA_BYTES
+from penstock.kernel.json_schema.validation import compile_schema
 
 TEXT = {"type": "string"}
 KNOWN = {"type", "properties", "required", "additionalProperties", "items", "enum", "anyOf", "title", "description"}
@@ -68,7 +68,7 @@ class TestStrict:
                 assert schema["additionalProperties"] is False
 
     def test_optional_properties_are_nullable_and_required_ones_are_not(self):
-        result = bounded_validator(copied(INVOICE))
+        result = compile_schema(copied(INVOICE))
         value = {
             "number": "A-1",
             "date": None,
@@ -147,6 +147,10 @@ class TestStrict:
         wide = {f"w{at}": {"anyOf": [{"$ref": f"#/$defs/w{at + 1}"}] * 9} for at in range(9)}
         assert strict_schema({**record(a={"$ref": "#/$defs/w0"}), "$defs": {**wide, "w9": TEXT}}) is None
 
+    def test_combined_references_that_multiply_are_bounded(self):
+        many = {f"d{at}": {"allOf": [{"$ref": f"#/$defs/d{at + 1}"}] * 200} for at in range(4)}
+        assert strict_schema({**record(a={"$ref": "#/$defs/d0"}), "$defs": {**many, "d4": TEXT}}) is None
+
     def test_a_recursive_schema_has_no_strict_variant(self):
         ring = {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}
         assert strict_schema({**record(a={"$ref": "#/$defs/a"}), "$defs": ring}) is None
@@ -158,14 +162,14 @@ class TestStrict:
 
 class TestRelaxed:
     def test_nothing_is_required_anywhere(self):
-        result = bounded_validator(relaxed_schema(INVOICE))
+        result = compile_schema(relaxed_schema(INVOICE))
         partial: list[Any] = [{}, {"seller": {}}, {"items": []}, {"items": [{}]}, {"amount": 3}]
         for value in partial:
             assert result.is_valid(value)
-            assert not bounded_validator(INVOICE).is_valid(value)
+            assert not compile_schema(INVOICE).is_valid(value)
 
     def test_existing_values_are_still_validated(self):
-        result = bounded_validator(relaxed_schema(INVOICE))
+        result = compile_schema(relaxed_schema(INVOICE))
         for value in ({"number": 4}, {"currency": "USD"}, {"items": [{"price": "much"}]}, {"seller": {"name": 1}}):
             assert not result.is_valid(value)
 
@@ -178,12 +182,12 @@ class TestRelaxed:
             "then": {"required": ["b"]},
             "not": {"maxProperties": 1},
         }
-        assert bounded_validator(relaxed_schema(schema)).is_valid({"a": "x"})
-        assert bounded_validator(relaxed_schema(schema)).is_valid({"b": []})
+        assert compile_schema(relaxed_schema(schema)).is_valid({"a": "x"})
+        assert compile_schema(relaxed_schema(schema)).is_valid({"b": []})
 
     def test_branches_may_overlap(self):
         schema = record(a={"oneOf": [{**record(x=TEXT), "required": ["x"]}, {**record(y=TEXT), "required": ["y"]}]})
-        assert bounded_validator(relaxed_schema(schema)).is_valid({"a": {}})
+        assert compile_schema(relaxed_schema(schema)).is_valid({"a": {}})
 
     def test_a_property_called_required_stays(self):
         assert relaxed_schema(record(required=TEXT, items=TEXT)) == record(required=TEXT, items=TEXT)

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from penstock.documents.extract.fields.label_index import LabelIndex
 from penstock.documents.extract.fields.layout import LayoutTable, LayoutText
-from penstock.documents.extract.fields.schema_tree import LeafNode, types_of
+from penstock.documents.extract.fields.schema_tree import LeafNode, leaf_types
 
 MAX_PITCH_RATIO = 1.15  # of the usual row distance; a row farther away does not continue the one above
 WORD_GAP = 0.3  # between two words, in line heights
@@ -105,7 +105,7 @@ def _boxed(row: Cells) -> Iterator[tuple[int, LayoutText]]:
 
 def may_be_truncated(leaf: LeafNode) -> bool:
     """Whether a part of its value would still be valid."""
-    texts = [hint for hint in leaf.hints if "string" in types_of(hint)]
+    texts = [hint for hint in leaf.hints if "string" in leaf_types(hint)]
     return any("enum" not in hint and hint.get("format") != "date" for hint in texts)
 
 

@@ -6,9 +6,11 @@ of all items. Nodes are compared by identity: two leaves with equal fields are d
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import TypeAlias
 
 from penstock.kernel.json_object import JsonObject
+from penstock.kernel.json_schema.validation import SchemaValidator
+from penstock.kernel.json_schema.walk import types_of
 
 Labels: TypeAlias = tuple[frozenset[str], ...]  # label keys, the best first
 
@@ -17,14 +19,6 @@ Labels: TypeAlias = tuple[frozenset[str], ...]  # label keys, the best first
 SPECIFIC_FORMATS = frozenset(
     {"date", "date-time", "time", "duration", "email", "idn-email", "uri", "iri", "uuid", "ipv4", "ipv6"}
 )
-
-
-class SchemaValidator(Protocol):
-    """Validates a value against its part of the schema."""
-
-    def is_valid(self, instance: Any) -> bool:
-        """Whether a value is valid."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,7 +38,7 @@ class LeafNode:
     @property
     def is_boolean(self) -> bool:
         """Whether a checkbox can be its value."""
-        return any("boolean" in types_of(hint) for hint in self.hints)
+        return any("boolean" in leaf_types(hint) for hint in self.hints)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -97,10 +91,9 @@ def walk(node: Node) -> Iterator[tuple[Node, tuple[ObjectNode, ...]]]:
             pending += [(option, ancestors) for option in reversed(current.options)]
 
 
-def types_of(hint: JsonObject) -> list[str]:
-    """The types of a schema; string by default."""
-    kinds = hint.get("type", "string")
-    return kinds if isinstance(kinds, list) else [kinds]
+def leaf_types(hint: JsonObject) -> list[str]:
+    """The types of a leaf; string by default."""
+    return types_of(hint) or ["string"]
 
 
 def _is_specific(hint: JsonObject) -> bool:
@@ -109,4 +102,4 @@ def _is_specific(hint: JsonObject) -> bool:
     pattern = hint.get("pattern", "")
     if pattern.startswith("^") and pattern.endswith("$"):
         return True
-    return "string" not in types_of(hint)
+    return "string" not in leaf_types(hint)

@@ -11,8 +11,9 @@ from typing import Any
 
 from penstock.documents.extract.fields import dates, numbers
 from penstock.documents.extract.fields.label_keys import label_key
-from penstock.documents.extract.fields.schema_tree import LeafNode, SchemaValidator, types_of
+from penstock.documents.extract.fields.schema_tree import LeafNode, leaf_types
 from penstock.kernel.json_object import JsonObject
+from penstock.kernel.json_schema.validation import SchemaValidator
 
 MAX_TEXT = 1000  # characters of a single value
 MAX_TOKENS = 50
@@ -99,7 +100,7 @@ def _is_option(option: Any, text: str) -> bool:
 
 
 def _typed_values(hint: JsonObject, text: str, validator: SchemaValidator) -> Iterator[tuple[Any, str]]:
-    for kind in types_of(hint):
+    for kind in leaf_types(hint):
         if kind in ("number", "integer"):
             read = numbers.as_fractions if _expects_fraction(hint) else numbers.as_printed
             yield from ((number, text) for number in read(text))

@@ -6,6 +6,5 @@ schema_variants.py   the strict schema for structured output, the relaxed one fo
 responses.py         parse and validate a response
     json_candidates.py   find the JSON in it       optional_nulls.py   drop nulls that mean "absent"
 merge.py             merge the results of the parts
-subschemas.py        resolve references and branches of a schema
 options.py           the options of a rule that concern the model
 """

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from penstock.documents.extract.fields.schema import escape_pointer
 from penstock.kernel.json_object import JsonObject
+from penstock.kernel.json_schema.pointers import escape_token
 
 MAX_CONFLICTS = 200  # reported
 
@@ -71,7 +71,7 @@ class _Merger:
     def _fields(self, one: JsonObject, other: JsonObject, pointer: str, pages: list[int]) -> JsonObject:
         merged = dict(one)
         for name, value in other.items():
-            merged[name] = self.merge(one.get(name), value, f"{pointer}/{escape_pointer(name)}", pages)
+            merged[name] = self.merge(one.get(name), value, f"{pointer}/{escape_token(name)}", pages)
         return merged
 
     def _rows(self, one: list[Any], other: list[Any], pointer: str) -> list[Any]:

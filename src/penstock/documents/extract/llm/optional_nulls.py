@@ -7,8 +7,8 @@ the rule decides which of these nulls stay: a property that is optional and not 
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.documents.extract.llm.subschemas import admits_null, all_of_schemas, as_dict, as_list, matching_branches
 from penstock.kernel.json_object import JsonObject
+from penstock.kernel.json_schema.walk import admits_null, all_of_schemas, as_dict, as_list, matching_branches
 
 
 def drop_optional_nulls(value: Any, schema: JsonObject) -> Any:

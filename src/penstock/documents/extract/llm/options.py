@@ -1,6 +1,7 @@
 """The options of a rule that concern the model.
 
-A rule selects a configured server by name and cannot contain a URL. Unknown options are ignored.
+A rule selects a configured server by name and cannot contain a URL: anyone who may create rules could send our keys and
+documents elsewhere. Unknown options are ignored.
 """
 
 import math

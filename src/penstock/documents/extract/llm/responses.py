@@ -15,14 +15,13 @@ from itertools import islice
 from typing import Any, BinaryIO, TypeAlias
 
 import json_repair
-import jsonschema_rs
 import msgspec
 
-from penstock.documents.extract.fields.schema import escape_pointer
 from penstock.documents.extract.llm.json_candidates import MAX_DEPTH, JsonCandidate, json_candidates, strip_reasoning
 from penstock.documents.extract.llm.optional_nulls import drop_optional_nulls
-from penstock.documents.json_schema import bounded_validator
 from penstock.kernel.json_object import JsonObject
+from penstock.kernel.json_schema.pointers import format_pointer
+from penstock.kernel.json_schema.validation import InvalidSchema, SchemaValidator, Violation, compile_schema
 
 MAX_BYTES = 8 * 1024 * 1024
 MAX_REPAIRED = 200_000  # characters of one response; repairing them takes seconds
@@ -67,8 +66,8 @@ def parse_response(file: BinaryIO, schema_json: bytes) -> ParsedResponse:
         return _rejected(f"the answer is longer than {MAX_BYTES} bytes")
     schema = msgspec.json.decode(schema_json)
     try:
-        validator = _ResponseValidator(schema=schema, validator=bounded_validator(schema))
-    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
+        validator = _ResponseValidator(schema=schema, validator=compile_schema(schema))
+    except InvalidSchema as error:
         return ParsedResponse(schema_error=_shorten(str(error), MAX_MESSAGE))
     return _parse_text(content.decode(errors="replace"), validator)
 
@@ -181,7 +180,7 @@ class _ResponseValidator:
     """Validates values against one schema."""
 
     schema: JsonObject
-    validator: jsonschema_rs.Validator
+    validator: SchemaValidator
 
     def validate(self, value: JsonObject) -> ParsedResponse:
         checks: tuple[Callable[[JsonObject], Iterator[ResponseProblem]], ...] = (
@@ -195,7 +194,7 @@ class _ResponseValidator:
         if self.validator.is_valid(value):
             return ParsedResponse(value=value)
         cleaned = drop_optional_nulls(value, self.schema)
-        problems = tuple(map(_problem_of, islice(self.validator.iter_errors(cleaned), MAX_PROBLEMS)))
+        problems = tuple(map(_problem_of, islice(self.validator.violations(cleaned), MAX_PROBLEMS)))
         return ParsedResponse(problems=problems) if problems else ParsedResponse(value=cleaned)
 
     def _schema_echo(self, value: JsonObject) -> Iterator[ResponseProblem]:
@@ -247,12 +246,12 @@ def _is_storable(text: str) -> bool:
     return UNSTORABLE.search(text) is None
 
 
-def _problem_of(error: jsonschema_rs.ValidationError) -> ResponseProblem:
-    return ResponseProblem(_pointer(error.instance_path), _shorten(error.message, MAX_MESSAGE))
+def _problem_of(violation: Violation) -> ResponseProblem:
+    return ResponseProblem(_pointer(violation.place), _shorten(violation.message, MAX_MESSAGE))
 
 
 def _pointer(steps: Sequence[str | int]) -> str:
-    return _shorten("".join(f"/{escape_pointer(str(step))}" for step in steps), MAX_POINTER)
+    return _shorten(format_pointer(steps), MAX_POINTER)
 
 
 def _shorten(text: str, limit: int) -> str:

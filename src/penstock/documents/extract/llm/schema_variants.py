@@ -14,24 +14,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.documents.extract.llm.subschemas import (
-    BRANCHES,
-    SCHEMA_LISTS,
-    SCHEMA_MAPS,
-    SINGLE_SCHEMAS,
-    admits_null,
-    as_dict,
-    as_list,
-    resolve_ref,
-    types_of,
-)
 from penstock.kernel.json_object import JsonObject
+from penstock.kernel.json_schema.walk import BRANCHES, admits_null, as_dict, as_list, resolve_ref, types_of
 
 MAX_DEPTH = 10  # this and the next three: limits of OpenAI's documentation
 MAX_PROPERTIES = 5000
 MAX_ENUM = 1000
 MAX_CHARACTERS = 120_000  # of names and enum values together
-MAX_NODES = 20_000  # branches and references can multiply a small schema
+MAX_NODES = 20_000  # branches and references, each followed as often as it occurs, can multiply a small schema
 SCALAR_TYPES = frozenset({"string", "number", "integer", "boolean", "null"})
 ANNOTATIONS = ("title", "description")
 UNSUPPORTED = frozenset(
@@ -48,6 +38,11 @@ UNSUPPORTED = frozenset(
     ]
 )
 BASE_KEYWORDS = frozenset({"$id", "$anchor", "$dynamicAnchor"})
+SCHEMA_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions"})  # keywords by their kind of value
+SCHEMA_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
+SINGLE_SCHEMAS = frozenset(
+    {"items", "additionalItems", "additionalProperties", "unevaluatedProperties", "propertyNames"}
+)
 WHOLE_VALUE_KEYWORDS = frozenset(
     [
         "required",
@@ -93,8 +88,7 @@ class _StrictSchemaBuilder:
 
     def build(self, schema: Any, *, depth: int, branch_depth: int = 0) -> JsonObject:
         """Build a subschema at this depth, reached through this many nested branches of the same level."""
-        self.nodes += 1
-        if max(depth, branch_depth) > MAX_DEPTH or self.nodes > MAX_NODES or not isinstance(schema, dict):
+        if max(depth, branch_depth) > MAX_DEPTH or not isinstance(schema, dict):
             raise _NotExpressible
         flat = self._flatten(schema)
         annotations = {word: flat[word] for word in ANNOTATIONS if isinstance(flat.get(word), str)}
@@ -109,8 +103,10 @@ class _StrictSchemaBuilder:
 
     def _flatten(self, schema: JsonObject, nesting: int = 0) -> JsonObject:
         """Merge a schema with its `$ref` and its `allOf`, unless they contradict each other."""
+        self.nodes += 1
         if (
             nesting > MAX_DEPTH
+            or self.nodes > MAX_NODES
             or UNSUPPORTED & schema.keys()
             or (schema is not self.root and BASE_KEYWORDS & schema.keys())
         ):
